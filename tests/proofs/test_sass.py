@@ -175,7 +175,8 @@ def check_resources(launch: planner.KernelLaunch, used: nvrtc.Resources) -> None
 def check_machine_code(case: Case, builds: Path) -> None:
     """Check the first and the last launch of a split."""
     for launch in {case.launches[0], case.launches[-1]}:
-        check_resources(launch, code_of(launch, builds).resources)
+        cubin = nvrtc.compile_cubin(launch.code.source, sass.ARCH, builds)
+        check_resources(launch, nvrtc.resources(cubin, builds))
 
 
 @settings(COMPILING, max_examples=12)

@@ -27,7 +27,6 @@ def ldg(i: Instruction, t: Threads) -> Run:
     def run(mask: Array) -> None:
         access = Access(t, i, address_of(), mask, size)
         _count(access, "global_load")
-        t.counts["global_load_sectors"] += sectors(access.addresses, access.mask & t.counted)
         write(t.memory.load(access), mask)
 
     return run
@@ -136,7 +135,11 @@ def _shared_index(access: Access) -> Array:
 def _count(access: Access, kind: str) -> None:
     t = access.threads
     mask = access.mask & t.counted
+    if not mask.any():
+        return
     counts = t.counts
     counts[f"{kind}s"] += int(mask.any(axis=1).sum())
     counts[f"{kind}_bytes"] += int(mask.sum()) * access.size
     counts[f"{kind}_wavefronts"] += wavefronts(access.addresses, mask, access.size)
+    if kind == "global_load":
+        counts["global_load_sectors"] += sectors(access.addresses, mask)

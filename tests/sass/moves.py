@@ -82,7 +82,7 @@ def ldc(i: Instruction, t: Threads) -> Run:
         last = len(bank) - kind.itemsize
         if (((at < 0) | (at > last)) & mask).any() or ((at % kind.itemsize != 0) & mask).any():
             raise SassError(f"{i}: outside constant bank {found[1]}, or not aligned")
-        if is_indexed:
+        if is_indexed and t.counted.any():
             t.counts["constant_wavefronts"] += _distinct(at, mask & t.counted)
         first = np.clip(at, 0, last) // kind.itemsize * max(1, kind.itemsize // 4)
         words = bank[: len(bank) // 16 * 16].view(kind if kind.itemsize < 4 else np.uint32)

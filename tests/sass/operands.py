@@ -6,7 +6,7 @@ immediates are arrays of shape (1, 1), which wrap silently where NumPy's scalars
 
 import re
 from collections.abc import Callable
-from functools import reduce
+from functools import cache, reduce
 
 import numpy as np
 
@@ -22,9 +22,17 @@ CONSTANT_BYTES = 1 << 16  # of a bank; nvdisasm prints offsets in its upper half
 ONE_33 = np.uint64(1 << 32)
 
 
+@cache
 def immediate(text: str) -> int | None:
     """A literal as 32 bits; None if `text` is not a literal."""
     return int(text, 0) & 0xFFFFFFFF if _NUMBER.fullmatch(text) else None
+
+
+@cache
+def register(text: str) -> tuple[bool, int] | None:
+    """Whether a register is uniform, and its number; None if `text` is not a register."""
+    found = re.fullmatch(r"(U?)R(\d+)", text)
+    return (bool(found[1]), int(found[2])) if found else None
 
 
 def is_negated(text: str) -> bool:
@@ -124,11 +132,11 @@ class Operands:
         return self.threads.banks[number]
 
     def _register(self, text: str) -> Array:
-        found = re.fullmatch(r"(U?)R(\d+)", text)
+        found = register(text)
         if not found:
             raise self.instruction.unknown(f"the operand {text}")
         threads = self.threads
-        return (threads.uniform_registers if found[1] else threads.registers)[int(found[2])]
+        return (threads.uniform_registers if found[0] else threads.registers)[found[1]]
 
     def _predicate_view(self, text: str) -> Array:
         if text in ("PT", "UPT"):
@@ -140,6 +148,7 @@ class Operands:
         return (threads.uniform_predicates if found[1] else threads.predicates)[int(found[2])]
 
 
+@cache
 def following(text: str, by: int = 1) -> str:
     """The operand that is `by` times 32 bits after another; RZ is followed by RZ."""
     if text in ("RZ", "URZ"):

@@ -28,10 +28,13 @@ def input_words(addresses: Array) -> Array:
     return ((mixed * np.uint64(0xBF58476D1CE4E5B9)) >> np.uint64(32)).astype(np.uint32)
 
 
-def input_bytes(addresses: Array) -> Array:
-    """The bytes of the input at any addresses."""
-    shift = ((addresses & np.uint64(3)) << np.uint64(3)).astype(np.uint32)
-    return (input_words(addresses) >> shift).astype(np.uint8)
+def input_runs(addresses: Array, size: int) -> Array:
+    """The `size` bytes of the input from each address on: an array of shape (addresses, size)."""
+    phase = addresses & np.uint64(3)
+    steps = np.arange(0, size + 3, 4, dtype=np.uint64)
+    found = input_words((addresses - phase)[:, None] + steps).view(np.uint8)
+    windows = np.lib.stride_tricks.sliding_window_view(found, size, axis=1)
+    return windows[np.arange(len(found)), phase.astype(np.intp)]
 
 
 class Places:
@@ -61,18 +64,28 @@ class Places:
             self.loops[level, :, number] = count, src, dst
         self.extent[number] = extent if piece.total_bytes else 0
 
-    def of(self, output: Array, offset: Array) -> Array:
-        """The offsets in the input of output bytes; -1 << 62 for bytes between elements."""
-        rest = offset - self.first[output]
+    def of(self, output: Array, offset: Array) -> tuple[Array, Array]:
+        """The offsets in the input of output bytes, and how many bytes follow each in both tensors.
+
+        The byte itself is among those that follow. Bytes between elements have -1 << 62 and 0.
+        """
+        rest = offset - _of(self.first, output)
         origin = self.origin[output]
-        is_inside = (rest >= 0) & (rest < self.extent[output])
+        is_inside = (rest >= 0) & (rest < _of(self.extent, output))
         for count, src, dst in self.loops:
-            index = rest // dst[output]
-            is_inside &= index < count[output]
-            rest = rest - index * dst[output]
-            origin = origin + index * src[output]
-        is_inside &= rest < self.run[output]
-        return np.where(is_inside, origin + rest, -1 << 62)
+            step = _of(dst, output)
+            index = rest // step
+            is_inside &= index < _of(count, output)
+            rest = rest - index * step
+            origin = origin + index * _of(src, output)
+        left = _of(self.run, output) - rest
+        is_inside &= left > 0
+        return np.where(is_inside, origin + rest, -1 << 62), np.where(is_inside, left, 0)
+
+
+def _of(values: Array, output: Array) -> Array:
+    """The value of each output, or the value of all: NumPy divides by one number much faster."""
+    return values[0] if (values == values[0]).all() else values[output]
 
 
 @dataclass(frozen=True)
@@ -179,19 +192,30 @@ class SplitMemory:
         addresses = np.concatenate([part.addresses for part in stored])
         data = np.concatenate([part.data for part in stored])
         output = np.maximum(np.searchsorted(self.outputs, addresses, "right") - 1, 0)
-        offset = (addresses - self.outputs[output])[:, None] + np.arange(data.shape[1])
-        first = self.places.first[output][:, None]
-        origin = self.places.of(np.broadcast_to(output[:, None], offset.shape), offset + first)
-        is_inside = origin > -1 << 62
-        expected = input_bytes((self.input + np.where(is_inside, origin, 0)).astype(np.uint64))
-        wrong = ~is_inside | (data != expected)
+        starts = self.outputs - self.places.first
+        offset = addresses - starts[output]
+        origin, left = self.places.of(output, offset)
+        wrong = np.empty(data.shape, bool)
+        whole = left >= data.shape[1]  # the bytes of the store follow each other in the input
+        runs = input_runs((self.input + origin[whole]).astype(np.uint64), data.shape[1])
+        wrong[whole] = data[whole] != runs
+        wrong[~whole] = self._wrong(output[~whole], offset[~whole], data[~whole])
         if wrong.any():
             row, byte = (int(part[0]) for part in np.nonzero(wrong))
-            place = f"byte {offset[row, byte]} of output {output[row]}"
-            what = f"is {data[row, byte]:#x}, not byte {origin[row, byte]} of the input"
-            if not is_inside[row, byte]:
+            at, number = offset[row] + byte, output[row]
+            found, _ = self.places.of(number, at)
+            what = f"is {data[row, byte]:#x}, not byte {found} of the input"
+            if found == -1 << 62:
                 what = "is not in the output, or between its elements"
+            place = f"byte {at - self.places.first[number]} of output {number}"
             raise SassError(f"{_thread(stored, row)}: {place} {what}")
+
+    def _wrong(self, output: Array, offset: Array, data: Array) -> Array:
+        """Whether each byte of stores is wrong, looked up one by one."""
+        each = offset[:, None] + np.arange(data.shape[1])
+        origin, left = self.places.of(np.broadcast_to(output[:, None], each.shape), each)
+        addresses = (self.input + np.where(left, origin, 0)).astype(np.uint64)
+        return (left == 0) | (data != input_runs(addresses.ravel(), 1).reshape(data.shape))
 
     def _check_once(self) -> int:
         if not self.stored:
