@@ -78,6 +78,9 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.args = _core_tests(config.rootpath)
     if whole and config.option.markexpr == "not proof":
         config.option.ignore = [*(config.option.ignore or ()), str(PROOFS)]
+    if whole and config.option.markexpr in ("slow", "slow and not core"):
+        files = Path(__file__).parent.rglob("test_*.py")
+        config.args = sorted(str(path) for path in files if "mark.slow" in path.read_text("utf-8"))
     if not whole or WORKER in os.environ or getattr(config.option, "numprocesses", 0) is not None:
         return
     if getattr(config.option, "cov_source", None):
