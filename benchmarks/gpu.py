@@ -28,6 +28,7 @@ MOST_CALLS = 200
 MOST_SETS = 64
 MOST_ARRAYS = 8192
 WARM_UP_BYTES = 1 << 28
+HOST_CALLS = 20  # of a sample of host time
 _INTEGERS = {1: "u1", 2: "i2", 4: "i4", 8: "i8"}
 
 
@@ -300,9 +301,9 @@ def host_samples(prepared: GpuPrepared, sets: int) -> list[float]:
     for _ in range(7):
         cupy.cuda.Device().synchronize()
         start = time.perf_counter()
-        for number in range(20):
+        for number in range(HOST_CALLS):
             prepared.call(number % sets)
-        samples.append((time.perf_counter() - start) / 20)
+        samples.append((time.perf_counter() - start) / HOST_CALLS)
     cupy.cuda.Device().synchronize()
     return samples
 

@@ -24,8 +24,9 @@ MEMORY = 16 << 20
 
 
 def random_words(count: int) -> Any:
-    words = np.random.default_rng(count).integers(0, 1 << 32, count, np.uint32)
-    return cupy.asarray(words)
+    memory = cupy.empty(count, np.uint32)  # first, because large cases end here
+    memory.set(np.random.default_rng(count).integers(0, 1 << 32, count, np.uint32))
+    return memory
 
 
 def on_host(array: Any) -> np.ndarray:
@@ -52,7 +53,7 @@ def prepare() -> None:
     """Make the program's data small, and make it on the host."""
     gpu.random_words, gpu.count_different = random_words, count_different
     gpu.WORKLOADS = tuple(workloads.scaled(one, MOST_BYTES) for one in workloads.WORKLOADS)
-    gpu.MOST_SETS = gpu.MOST_CALLS = 2
+    gpu.MOST_SETS = gpu.MOST_CALLS = gpu.HOST_CALLS = 2
     gpu.WARM_UP_BYTES = 1 << 16
     peers_cub.library = no_library
 
