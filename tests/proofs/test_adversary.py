@@ -23,7 +23,7 @@ BEHIND_SHARED = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20)
 SWEEPS = {
     "test_many_more_plans_copy_every_byte_once": (100, 10),
     "test_more_machine_code_stores_every_byte_once": (1, 1),
-    "test_the_processor_copies_every_byte_of_many_more": (50, 2),
+    "test_the_processor_copies_every_byte_of_many_more": (100, 2),
 }
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))

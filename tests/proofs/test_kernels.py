@@ -266,13 +266,11 @@ def test_a_case_gives_numpy_bytes(name: str, ran: dict[str, object]) -> None:
 
 def test_no_case_depends_on_the_order_of_threads(builds: Path) -> None:
     """Here every access to shared memory is checked; all other tests check stores to outputs."""
-    shared = [
-        case
-        for case in CASES.values()
-        if any("__shared__" in launch.code.source for launch in case.launches)
-    ]
-    assert set().union(*(case.kernels for case in shared)) >= {"tile", "transpose"}
-    kernel_cases.check_all(shared, builds, harness.COUNTING)
+    shared = {
+        one.code.kernel for case in CASES.values() for one in case.launches if one.shared_bytes
+    }
+    assert shared == {"rows", "strided", "tile", "transpose"}
+    kernel_cases.check_all(list(CASES.values()), builds, harness.COUNTING)
 
 
 @pytest.mark.parametrize("name", ["narrow_3x3", "transposed_bytes"])
