@@ -67,9 +67,10 @@ end:
   ret void
 }
 
-; A caller. If the board has an owner, it works alone, with a board that no helper sees. It waits for
-; helpers for `turns`, and then lets them have its processor.
-define void @run(ptr %shared, i64 %turns, ptr %tasks, i64 %count) {
+; A caller. If the board has an owner, it works alone, with a board that no helper sees. If it has
+; `woken` helpers, it lets them have its processor once, because one that wakes there can leave it only
+; when it runs. It waits for helpers for `turns`, and then lets them have its processor again.
+define void @run(ptr %shared, i64 %turns, ptr %tasks, i64 %count, i64 %woken) {
 start:
   %alone = alloca [5 x i64], align 8
   store [5 x i64] zeroinitializer, ptr %alone
@@ -83,9 +84,13 @@ start:
   store ptr %tasks, ptr %tasks.at
   store i64 %count, ptr %back
   store atomic i64 %count, ptr %left seq_cst, align 8
+  %is.awake = icmp eq i64 %woken, 0
+  br i1 %is.awake, label %claim, label %make.way
+make.way:
+  call i32 inttoptr (i64 YIELD to ptr)()
   br label %claim
 claim:
-  %number = phi i64 [0, %start], [%number.next, %pass]
+  %number = phi i64 [0, %start], [0, %make.way], [%number.next, %pass]
   %was.left = atomicrmw sub ptr %left, i64 1 seq_cst
   %is.mine = icmp sgt i64 %was.left, 0
   br i1 %is.mine, label %pass, label %wait

@@ -25,7 +25,7 @@ from dmlsplit.geometry import RowSplit
 # Splits of LEAST_BYTES gain from helpers that listen. Waking one costs up to 50 us, which pays from
 # WAKING_BYTES, or if the last split was less than SERIES_SECONDS ago, so that more may follow.
 LEAST_BYTES, WAKING_BYTES, SERIES_SECONDS = 1 << 20, 2 << 20, 1e-3
-MOST_BYTES = 32 << 20  # longer calls lose little by waiting for the lock, and NumPy's were faster
+MOST_BYTES = 64 << 20  # above, NumPy is as fast, and can be interrupted between assignments
 LEAST_WIDTH = 512  # bytes of an output's rows; shorter ones share cache lines
 # A block of rows of all outputs has about TASK_BYTES, and each of its tasks LEAST_TASK_BYTES.
 TASK_BYTES, LEAST_TASK_BYTES = 64 << 10, 8 << 10
@@ -115,17 +115,22 @@ class _Team:
 
     def run(self, address: int, count: int, size: int) -> None:
         """Carry out tasks of `size` bytes. An interrupt is raised only after all of them."""
-        last, self._last = self._last, monotonic()
+        last, self._last, woken = self._last, monotonic(), 0
         while self._sleeping and (size >= WAKING_BYTES or self._last - last < SERIES_SECONDS):
             with suppress(IndexError):  # another caller has just woken it
                 self._sleeping.pop().put(self._processor())
-        self._run(self._board, _TURNS, address, count)
+                woken += 1
+        self._run(self._board, _TURNS, address, count, woken)
 
     def _serve(self) -> None:
         woken: SimpleQueue[int] = SimpleQueue()
         while True:
             self._listen()
             self._sleeping.append(woken)
+            with suppress(ValueError):  # a caller has just woken it
+                if self._board[2] > 0:  # a split began while it waited for the interpreter lock
+                    self._sleeping.remove(woken)
+                    continue
             caller = woken.get()
             if caller == self._processor():
                 _leave(caller)
@@ -166,7 +171,7 @@ def _code() -> Any:
         engine = narrow.engine_of(text.replace("PAUSE", pause))
     if engine is None:
         return None
-    words = [ctypes.c_void_p] * 4
+    words = [ctypes.c_void_p] * 5
     serve = ctypes.CFUNCTYPE(None, *words[:2])(engine.get_function_address("serve"))
     run = ctypes.CFUNCTYPE(None, *words)(engine.get_function_address("run"))
     engine.detach()  # never freed: helpers may still listen when the interpreter ends

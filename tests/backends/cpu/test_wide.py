@@ -1,11 +1,13 @@
 """Wide rows that threads share in machine code: the bytes are NumPy's, and nobody waits forever."""
 
+import ctypes
 import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from queue import SimpleQueue
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -99,6 +101,30 @@ def test_a_helper_takes_tasks_and_then_sleeps() -> None:
         assert time.monotonic() < deadline
         time.sleep(0.001)
     assert team._board[4] == 0
+
+
+def test_a_helper_listens_again_if_a_split_began_before_it_slept() -> None:
+    team = object.__new__(wide._Team)
+    team._board, team._sleeping = (ctypes.c_int64 * 5)(0, 0, 1), []
+    team._processor, listened = (lambda: -1), []
+
+    def listen() -> None:
+        listened.append(list(team._sleeping))
+        if len(listened) == 2:
+            team._board[2] = 0
+        if len(listened) == 3:
+            raise SystemExit
+
+    team._listen = listen  # type: ignore[assignment]
+    helper = Thread(target=team._serve, daemon=True)
+    helper.start()
+    deadline = time.monotonic() + 30
+    while len(listened) < 2 or not team._sleeping:
+        assert time.monotonic() < deadline
+    assert listened == [[], []]
+    team._sleeping.pop().put(0)
+    helper.join(30)
+    assert len(listened) == 3
 
 
 @needs_code
