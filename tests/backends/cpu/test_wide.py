@@ -113,10 +113,15 @@ def test_a_helper_listens_again_if_a_split_began_before_it_slept() -> None:
         if len(listened) == 2:
             team._board[2] = 0
         if len(listened) == 3:
-            raise SystemExit
+            raise EOFError
 
     team._listen = listen  # type: ignore[assignment]
-    helper = Thread(target=team._serve, daemon=True)
+
+    def serve() -> None:
+        with pytest.raises(EOFError):
+            team._serve()
+
+    helper = Thread(target=serve, daemon=True)
     helper.start()
     deadline = time.monotonic() + 30
     while len(listened) < 2 or not team._sleeping:
