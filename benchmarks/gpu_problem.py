@@ -71,7 +71,7 @@ def _empty(case: Case, shape: Sequence[int]) -> Any:
 
 
 def poison(outputs: Sequence[Any]) -> None:
-    """Overwrite all memory of outputs, and what lies between their elements."""
+    """Overwrite all memory of outputs, and the gaps between their elements."""
     import cupy
 
     for memory in {id(out.data.mem): out.data.mem for out in outputs}.values():

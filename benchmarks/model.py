@@ -214,7 +214,7 @@ def launch_figures(
 
 
 def written_span(piece: StridedCopy) -> int:
-    """The bytes of an output from its first element to its end, whatever lies between them."""
+    """The bytes of an output from its first element to its end, gaps included."""
     return piece.run_bytes + sum((loop.size - 1) * loop.output_stride for loop in piece.loops)
 
 

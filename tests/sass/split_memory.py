@@ -29,7 +29,7 @@ def input_words(addresses: Array) -> Array:
 
 
 def input_runs(addresses: Array, size: int) -> Array:
-    """The `size` bytes of the input from each address on: an array of shape (addresses, size)."""
+    """The `size` input bytes that begin at each address: an array of shape (addresses, size)."""
     phase = addresses & np.uint64(3)
     steps = np.arange(0, size + 3, 4, dtype=np.uint64)
     found = input_words((addresses - phase)[:, None] + steps).view(np.uint8)

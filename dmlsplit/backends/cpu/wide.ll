@@ -1,5 +1,5 @@
 ; Copies wide rows on several threads that share a board: 0 whether it has an owner, 1 the owner's
-; tasks, 2 how many are left, 3 how many helpers have not passed, 4 helpers inside. The owner takes the
+; tasks, 2 how many are left, 3 the first task that a helper has taken, 4 how many helpers are at work. The owner takes the
 ; first task that is left, a helper the last, so that each finds the same rows in its cache each time.
 ; A task: source, destination, bytes, rows, bytes from row to row in the source and the destination.
 ; wide.py puts in the addresses of memmove and sched_yield, and the intrinsic function for a pause.

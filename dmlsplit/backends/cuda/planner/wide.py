@@ -248,7 +248,7 @@ def _chunks(columns: Columns, limits: DeviceLimits, is_short: bool) -> _Chunks:
 def _needed(columns: Columns, limits: DeviceLimits, is_short: bool) -> tuple[list[int], np.ndarray]:
     """The rows that a chunk may have, and the tiles to fill: by block, these rows, and output.
 
-    Numbers have fewer digits than a float, so that no quotient is rounded to a whole number.
+    Rows and widths are below 2^53, so a float quotient is whole only if the division is exact.
     """
     widths = np.fromiter(columns.widths, np.int64, len(columns.widths))
     # Tiles have bytes, or whole rows if they are short.
