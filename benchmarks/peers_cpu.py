@@ -15,7 +15,7 @@ import numpy as np
 import dmlsplit as dml
 from benchmarks.cases import Case
 from benchmarks.timing import Call
-from dmlsplit.backends.cpu import narrow, threads
+from dmlsplit.backends.cpu import machine_code, threads
 from dmlsplit.backends.find import compiled, find_backend
 
 
@@ -73,7 +73,7 @@ def dmlsplit_bound(problem: Problem) -> Prepared:
 
 def dmlsplit_numpy(problem: Problem) -> Prepared:
     """The same split with NumPy alone, as without the extra ``fast``."""
-    with environment_variable(narrow.VARIABLE, 0):
+    with environment_variable(machine_code.VARIABLE, 0):
         return dmlsplit_bound(problem)
 
 

@@ -7,7 +7,7 @@ from itertools import chain, starmap
 from typing import Any, NoReturn
 
 from dmlsplit.backends import BoundCopy
-from dmlsplit.backends.cpu import moves, narrow, threads, tuning, wide
+from dmlsplit.backends.cpu import machine_code, moves, narrow, threads, tuning, wide
 from dmlsplit.backends.cpu.moves import BoundNests, EqualNests, Move, batch_moves, block_rows
 from dmlsplit.backends.cpu.narrow import NarrowSplit
 from dmlsplit.backends.cpu.wide import WideSplit
@@ -111,7 +111,7 @@ class NumpyBackend:
         """The program of a geometry."""
         # Invalid environment variables fail here, not when a large split is bound.
         threads.thread_count()
-        narrow.is_allowed()
+        machine_code.is_allowed()
         batches: dict[tuple[int, int], list[EqualNests]] = {}
         for number, nests in enumerate(moves.equal_nests(geometry.pieces)):
             alone = number if nests.run_bytes >= tuning.LONG_RUN else -1

@@ -6,19 +6,15 @@ imported for splits that repay it (`Loop`).
 """
 
 import ctypes
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from importlib.util import find_spec
 from math import gcd
-from threading import Lock
 from typing import Any
 
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.backends.cpu.machine_code import compiling, engine_of, is_allowed
 from dmlsplit.geometry import RowSplit
 
-VARIABLE = "DMLSPLIT_FAST"
 MOST_OUTPUTS, MOST_WIDTH = 16, 16  # in bytes
 MOST_ELEMENTS = 64  # of a row: each takes a few instructions, and 64 take 50 ms to compile
 MOST_WORDS = 8  # LLVM sorts the elements of up to 8 vectors at a time
@@ -33,21 +29,6 @@ MOST_LOOPS = 32
 
 Copy = Callable[..., None]  # of the addresses of the first rows, and how many rows
 _engines: list[Any] = []
-compiling = Lock()
-if hasattr(os, "register_at_fork"):
-    _done = compiling.release
-    os.register_at_fork(before=compiling.acquire, after_in_parent=_done, after_in_child=_done)
-
-
-def is_allowed() -> bool:
-    """Whether loops may be compiled. They may unless DMLSPLIT_FAST is 0."""
-    asked = os.environ.get(VARIABLE, "").strip()
-    if asked not in ("", "0", "1"):
-        raise InvalidArgumentError(
-            f"{VARIABLE} is {asked[:40]!r}; it must be 0 or 1. Fix: unset it to let llvmlite "
-            "compile loops over narrow rows where it is installed"
-        )
-    return asked != "0"
 
 
 class Loop:
@@ -140,33 +121,6 @@ def _compiled(loop: Loop) -> Copy | None:
     _engines.append(engine)
     kinds = [ctypes.c_void_p] * (1 + len(loop.widths))
     return ctypes.CFUNCTYPE(None, *kinds, ctypes.c_int64)(engine.get_function_address("copy"))
-
-
-def engine_of(text: str) -> Any:
-    """Compiled LLVM assembly; None if llvmlite is missing, broken or too old. Hold `compiling`."""
-    if find_spec("llvmlite") is None:
-        return None
-    try:
-        import llvmlite.binding as llvm
-
-        return _engine(llvm, text)
-    except (ImportError, AttributeError, OSError, RuntimeError):
-        return None
-
-
-def _engine(llvm: Any, text: str) -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
-    )
-    module = llvm.parse_assembly(text)
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    builder.getModulePassManager().run(module, builder)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    return engine
 
 
 def _assembly(loop: Loop) -> Iterator[str]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cpu import narrow, threads
+from dmlsplit.backends.cpu import machine_code, threads
 from dmlsplit.geometry import RowSplit
 
 # Splits of LEAST_BYTES gain from helpers that listen. Waking one costs up to 50 us, which pays from
@@ -51,13 +51,13 @@ class WideSplit:
 
     def prepare(self) -> None:
         """Compile now, if there are threads to share with."""
-        if threads.thread_count() > 1 and narrow.is_allowed():
+        if threads.thread_count() > 1 and machine_code.is_allowed():
             _waited[0] = PATIENCE_BYTES
             _code()
 
     def is_ready(self) -> bool:
         """Whether compiled code copies it. If not, the bytes that NumPy copies are counted."""
-        if threads.thread_count() == 1 or not narrow.is_allowed():
+        if threads.thread_count() == 1 or not machine_code.is_allowed():
             return False
         _waited[0] += self.total_bytes
         return _waited[0] > PATIENCE_BYTES and _code() is not None
@@ -167,8 +167,8 @@ def _code() -> Any:
     text = files(__package__).joinpath("wide.ll").read_text(encoding="utf-8")
     for name, call in calls.items():
         text = text.replace(name, str(ctypes.cast(call, ctypes.c_void_p).value))
-    with narrow.compiling:
-        engine = narrow.engine_of(text.replace("PAUSE", pause))
+    with machine_code.compiling:
+        engine = machine_code.engine_of(text.replace("PAUSE", pause))
     if engine is None:
         return None
     words = [ctypes.c_void_p] * 5

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.backends.cpu import narrow, threads, tuning
+from dmlsplit.backends.cpu import machine_code, narrow, threads, tuning
 from dmlsplit.backends.cpu.engine import NumpyBackend, NumpyProgram
 from dmlsplit.geometry import split_geometry
 from tests.support.command import ran
@@ -26,7 +26,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compile at once, without loops that other tests have compiled."""
     monkeypatch.setattr(narrow, "PATIENCE_BYTES", 0)
     monkeypatch.setattr(narrow, "LEAST_ITEMS", 0)
-    monkeypatch.delenv(narrow.VARIABLE, raising=False)
+    monkeypatch.delenv(machine_code.VARIABLE, raising=False)
     narrow._loop.cache_clear()
     monkeypatch.setattr(narrow, "MOST_LOOPS", 1 << 20)
 
@@ -112,7 +112,7 @@ def test_arrays_of_every_type_are_split_with_and_without(
     array = np.random.default_rng(3).integers(0, 256, size, np.uint8).view(dtype).reshape(shape)
     views = np.split(array, np.cumsum(sizes)[:-1], 2)
     for asked in ("1", "0"):
-        monkeypatch.setenv(narrow.VARIABLE, asked)
+        monkeypatch.setenv(machine_code.VARIABLE, asked)
         outputs = [np.empty_like(view) for view in views]
         dml.split(array, sizes, 2, out=outputs)
         for pieces in (dml.split(array, sizes, 2), outputs):
@@ -174,7 +174,7 @@ def test_without_a_working_llvmlite_numpy_copies(
     lacking: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if lacking == "absent":
-        monkeypatch.setattr(narrow, "find_spec", lambda name: None)
+        monkeypatch.setattr(machine_code, "find_spec", lambda name: None)
     else:
         text = "raise OSError('no such library')" if lacking == "broken" else ""
         (tmp_path / "llvmlite").mkdir()
@@ -192,7 +192,7 @@ def test_without_a_working_llvmlite_numpy_copies(
 
 
 def test_a_wrong_variable_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(narrow.VARIABLE, "off")
+    monkeypatch.setenv(machine_code.VARIABLE, "off")
     with pytest.raises(dml.InvalidArgumentError, match="DMLSPLIT_FAST is 'off'; it must be 0 or 1"):
         program_of(2, (1, 1))
 
@@ -216,7 +216,7 @@ print("llvmlite" in sys.modules)
 
 @pytest.mark.parametrize("asked", ["", "0"])
 def test_only_splits_that_pay_import_llvmlite(asked: str) -> None:
-    done = ran(sys.executable, "-c", PROGRAM, env={narrow.VARIABLE: asked})
+    done = ran(sys.executable, "-c", PROGRAM, env={machine_code.VARIABLE: asked})
     assert done.stderr == ""
     assert done.stdout.strip() == str(not asked and find_spec("llvmlite") is not None)
 

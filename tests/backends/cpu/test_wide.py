@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.backends.cpu import narrow, threads, wide
+from dmlsplit.backends.cpu import machine_code, threads, wide
 from dmlsplit.backends.cpu.engine import NumpyBackend, NumpyProgram
 from dmlsplit.geometry import split_geometry
 from tests.support.command import ran
@@ -31,7 +31,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that do not wait for the compiler."""
     monkeypatch.setattr(wide, "_waited", [wide.PATIENCE_BYTES])
     monkeypatch.setenv(threads.VARIABLE, "2")
-    monkeypatch.delenv(narrow.VARIABLE, raising=False)
+    monkeypatch.delenv(machine_code.VARIABLE, raising=False)
 
 
 def program_of(rows: int, widths: tuple[int, ...], gap: int = 0) -> NumpyProgram:
@@ -221,7 +221,7 @@ def test_numpy_copies_until_compiling_pays(monkeypatch: pytest.MonkeyPatch) -> N
     assert compiled == [False, False, False, True]
     assert outputs.all()
     assert program.wide is not None
-    for name, value in ((narrow.VARIABLE, "0"), (threads.VARIABLE, "1")):
+    for name, value in ((machine_code.VARIABLE, "0"), (threads.VARIABLE, "1")):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
             assert not program.wide.is_ready()
@@ -243,7 +243,7 @@ def test_whatever_is_missing_the_bytes_are_right(
     if lacking == "yield":
         monkeypatch.setattr(wide.ctypes, "CDLL", lambda name: object())
     if lacking == "llvmlite":
-        monkeypatch.setattr(narrow, "find_spec", lambda name: None)
+        monkeypatch.setattr(machine_code, "find_spec", lambda name: None)
     if lacking == "pause":
         monkeypatch.setattr(wide.platform, "machine", lambda: "abacus")
     if lacking == "threads":
