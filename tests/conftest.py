@@ -87,7 +87,8 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         return  # pytest-cov has read -n already, and measures one process
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if cores and cores > 1 and not config.option.usepdb and not config.option.collectonly:
-        config.option.numprocesses = min(cores, MOST_PROCESSES)
+        # One more than cores, because tests often wait for a process or a clock.
+        config.option.numprocesses = min(cores + 1, MOST_PROCESSES)
         config.option.dist = "loadfile"
         config.option.loadscopereorder = False
 

@@ -25,7 +25,7 @@ FLAGS = (
     "-Werror",
 )
 # For kernels: the header is included first, and has no effect with the real compiler.
-KERNEL_FLAGS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-Wl,-Bsymbolic")
+KERNEL_FLAGS = ("-std=c++17", "-O0", "-w", "-fPIC", "-shared", "-Wl,-Bsymbolic")
 DRIVER, COMPILER, MANAGEMENT = "libcuda.so.1", "libnvrtc.so.13", "libnvidia-ml.so.1"
 # A jump and the address that it reads. No function of the runtime is shorter than this.
 JUMP_BYTES = 14
