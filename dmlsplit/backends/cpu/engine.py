@@ -89,7 +89,7 @@ class NumpyProgram:
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
         """Equivalent to ``bind(src, dsts)(stream)``, which is kept for the same addresses."""
-        is_compiled = self.wide is not None and self.wide.is_ready()
+        is_compiled = self.wide is not None and self.wide.is_ready(self.wide.total_bytes)
         is_shared = is_compiled or self._is_worth_sharing
         key = threads.thread_count() if is_shared else 1, is_compiled, src, *dsts
         copy = self.recent.get(key)

@@ -22,7 +22,7 @@ def is_allowed() -> bool:
     if asked not in ("", "0", "1"):
         raise InvalidArgumentError(
             f"{VARIABLE} is {asked[:40]!r}; it must be 0 or 1. Fix: unset it to let llvmlite "
-            "compile loops over narrow rows where it is installed"
+            "compile copies of narrow and of wide rows where it is installed"
         )
     return asked != "0"
 

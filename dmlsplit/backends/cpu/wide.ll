@@ -1,20 +1,23 @@
 ; Copies wide rows on several threads that share a board: 0 whether it has an owner, 1 the owner's
 ; tasks, 2 how many are left, 3 the first task that a helper has taken, 4 how many helpers are at work. The owner takes the
 ; first task that is left, a helper the last, so that each finds the same rows in its cache each time.
-; A task: source, destination, bytes, rows, bytes from row to row in the source and the destination.
-; wide.py puts in the addresses of memmove and sched_yield, and the intrinsic function for a pause.
+; A task: source, destination, bytes, rows, bytes from row to row in the source and the destination, and
+; whether it writes past the cache: four rows at once, because one alone waits for memory more often.
+; wide.py puts in the addresses of memmove and sched_yield, and the intrinsics for a pause and a fence.
 
-define internal void @copy(ptr %tasks, i64 %number) {
+define internal void @copy(ptr %tasks, i64 %number) "min-legal-vector-width"="512" {
 start:
-  %at = getelementptr [6 x i64], ptr %tasks, i64 %number
-  %task = load <6 x i64>, ptr %at, align 8
-  %src = extractelement <6 x i64> %task, i64 0
-  %dst = extractelement <6 x i64> %task, i64 1
-  %bytes = extractelement <6 x i64> %task, i64 2
-  %rows = extractelement <6 x i64> %task, i64 3
-  %pitch = extractelement <6 x i64> %task, i64 4
-  %width = extractelement <6 x i64> %task, i64 5
-  br label %row
+  %place = getelementptr [7 x i64], ptr %tasks, i64 %number
+  %task = load <7 x i64>, ptr %place, align 8
+  %src = extractelement <7 x i64> %task, i64 0
+  %dst = extractelement <7 x i64> %task, i64 1
+  %bytes = extractelement <7 x i64> %task, i64 2
+  %rows = extractelement <7 x i64> %task, i64 3
+  %pitch = extractelement <7 x i64> %task, i64 4
+  %width = extractelement <7 x i64> %task, i64 5
+  %past = extractelement <7 x i64> %task, i64 6
+  %is.past = icmp ne i64 %past, 0
+  br i1 %is.past, label %group, label %row
 row:
   %from = phi i64 [%src, %start], [%from.next, %row]
   %to = phi i64 [%dst, %start], [%to.next, %row]
@@ -25,7 +28,53 @@ row:
   %remaining.next = sub i64 %remaining, 1
   %is.last = icmp eq i64 %remaining.next, 0
   br i1 %is.last, label %end, label %row
-end:
+group:
+  %first = phi i64 [0, %start], [%last, %group.end]
+  %first.next = add i64 %first, 4
+  %last = call i64 @llvm.umin.i64(i64 %first.next, i64 %rows)
+  br label %line
+line: ; the one `at` bytes after the first cache line of each row's destination
+  %at = phi i64 [0, %group], [%at.next, %line.end]
+  br label %piece
+piece:
+  %index = phi i64 [%first, %line], [%index.next, %piece.end]
+  %in.skip = mul i64 %index, %pitch
+  %in = add i64 %src, %in.skip
+  %out.skip = mul i64 %index, %width
+  %out = add i64 %dst, %out.skip
+  %out.end = add i64 %out, %bytes
+  %out.line = and i64 %out, -64
+  %low = add i64 %out.line, %at
+  %high = add i64 %low, 64
+  %begin = call i64 @llvm.umax.i64(i64 %low, i64 %out)
+  %stop = call i64 @llvm.umin.i64(i64 %high, i64 %out.end)
+  %size = call i64 @llvm.usub.sat.i64(i64 %stop, i64 %begin)
+  %skip = sub i64 %begin, %out
+  %piece.in = add i64 %in, %skip
+  %is.whole = icmp eq i64 %size, 64
+  br i1 %is.whole, label %whole, label %part
+whole:
+  %whole.in = inttoptr i64 %piece.in to ptr
+  %whole.out = inttoptr i64 %begin to ptr
+  %words = load <8 x i64>, ptr %whole.in, align 1
+  store <8 x i64> %words, ptr %whole.out, align 64, !nontemporal !{i32 1}
+  br label %piece.end
+part:
+  call i64 inttoptr (i64 MEMMOVE to ptr)(i64 %begin, i64 %piece.in, i64 %size)
+  br label %piece.end
+piece.end:
+  %index.next = add i64 %index, 1
+  %is.last.piece = icmp eq i64 %index.next, %last
+  br i1 %is.last.piece, label %line.end, label %piece
+line.end: ; a row touches at most 63 bytes more than it has
+  %at.next = add i64 %at, 64
+  %has.line = icmp slt i64 %at, %bytes
+  br i1 %has.line, label %line, label %group.end
+group.end:
+  %has.group = icmp ult i64 %last, %rows
+  br i1 %has.group, label %group, label %end
+end: ; what was written past the cache must be visible before the task counts as done
+  call void FENCE
   ret void
 }
 

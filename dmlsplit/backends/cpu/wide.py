@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
+from importlib import import_module
 from importlib.resources import files
 from queue import SimpleQueue
 from threading import Thread
@@ -25,16 +26,20 @@ from dmlsplit.geometry import RowSplit
 # Splits of LEAST_BYTES gain from helpers that listen. Waking one costs up to 50 us, which pays from
 # WAKING_BYTES, or if the last split was less than SERIES_SECONDS ago, so that more may follow.
 LEAST_BYTES, WAKING_BYTES, SERIES_SECONDS = 1 << 20, 2 << 20, 1e-3
-MOST_BYTES = 64 << 20  # above, NumPy is as fast, and can be interrupted between assignments
+# From PAST_BYTES, outputs do not stay in the cache. Writing past it saves reading their memory
+# first, if the input's rows are PAST_PITCH apart. Interrupts are raised after each PART_BYTES.
+PAST_BYTES, PAST_PITCH, PART_BYTES = 48 << 20, 4 << 10, 64 << 20
 LEAST_WIDTH = 512  # bytes of an output's rows; shorter ones share cache lines
-# A block of rows of all outputs has about TASK_BYTES, and each of its tasks LEAST_TASK_BYTES.
-TASK_BYTES, LEAST_TASK_BYTES = 64 << 10, 8 << 10
+# A block of rows of all outputs has about TASK_BYTES, or this share of a large split, whose tasks
+# need little memory then. They have an eighth of that on average, or more.
+TASK_BYTES, TASK_SHARE = 64 << 10, 1 << 14
 # NumPy shares this many bytes before llvmlite is imported, unless an operator is compiled.
 PATIENCE_BYTES = 4 << 30
 # A helper listens for 50 to 150 us before it sleeps: a pause takes 15 to 50 ns.
 _TURNS = 2500
-_X86, _ARM = "@llvm.x86.sse2.pause()", "@llvm.aarch64.isb(i32 15)"
-_PAUSES = {"x86_64": _X86, "aarch64": _ARM, "arm64": _ARM}
+_X86 = "@llvm.x86.sse2.pause()", "@llvm.x86.sse.sfence()"
+_ARM = "@llvm.aarch64.isb(i32 15)", "@llvm.aarch64.dmb(i32 10)"
+_WAITS = {"x86_64": _X86, "aarch64": _ARM, "arm64": _ARM}
 _waited = [0]
 
 
@@ -50,61 +55,67 @@ class WideSplit:
         return self.split.rows * sum(self.split.widths)
 
     def prepare(self) -> None:
-        """Compile now, if there are threads to share with."""
-        if threads.thread_count() > 1 and machine_code.is_allowed():
-            _waited[0] = PATIENCE_BYTES
-            _code()
+        """Compile now, if that may gain."""
+        self.is_ready(PATIENCE_BYTES + 1)
 
-    def is_ready(self) -> bool:
-        """Whether compiled code copies it. If not, the bytes that NumPy copies are counted."""
-        if threads.thread_count() == 1 or not machine_code.is_allowed():
+    def is_ready(self, waited: int = 0) -> bool:
+        """Whether compiled code copies it. If not, NumPy copies these bytes, which are counted."""
+        is_alone = threads.thread_count() == 1 and self.total_bytes < PAST_BYTES
+        if is_alone or not machine_code.is_allowed():
             return False
-        _waited[0] += self.total_bytes
+        _waited[0] += waited
         return _waited[0] > PATIENCE_BYTES and _code() is not None
 
     def bind(self, src: int, dsts: Sequence[int]) -> Callable[[], None]:
         """A copy between these addresses."""
         workers, size = threads.thread_count(), self.total_bytes
-        tasks = _tasks(self.split, src, dsts)
+        tasks = _tasks(self, src, dsts)
+        part = max(1, len(tasks) * PART_BYTES // size)
         address = tasks.__array_interface__["data"][0]
 
         def copy() -> None:
-            _team(os.getpid(), workers).run(address, len(tasks), size)
+            team = _team(os.getpid(), workers)
+            for at in range(0, len(tasks), part):
+                team.run(address + at * tasks.strides[0], min(part, len(tasks) - at), size)
 
         return copy
 
 
 def wide_split(split: RowSplit | None) -> WideSplit | None:
-    """The split if its size is in these bounds and the rows of all outputs are wide, else None."""
-    if split is None or not LEAST_BYTES <= split.rows * sum(split.widths) <= MOST_BYTES:
+    """The split if it is large and the rows of all outputs are wide, else None."""
+    if split is None or split.rows * sum(split.widths) < LEAST_BYTES:
         return None
     return WideSplit(split) if min(filter(None, split.widths)) >= LEAST_WIDTH else None
 
 
-def _tasks(split: RowSplit, src: int, dsts: Sequence[int]) -> np.ndarray:
+def _tasks(wide: WideSplit, src: int, dsts: Sequence[int]) -> np.ndarray:
     """The tasks as wide.ll reads them: those of the first block of rows, then the next."""
-    rows, pitch, offsets, widths = split
+    rows, pitch, offsets, widths = wide.split
+    most = max(TASK_BYTES, wide.total_bytes // TASK_SHARE)
     pieces = [
-        (src + offsets[out] + at, dsts[out] + at, min(TASK_BYTES, widths[out] - at), widths[out])
-        for out in split.filled
-        for at in range(0, widths[out], TASK_BYTES)
+        (src + offsets[out] + at, dsts[out] + at, min(most, widths[out] - at), widths[out])
+        for out in wide.split.filled
+        for at in range(0, widths[out], most)
     ]
     froms, tos, sizes, steps = np.array(pieces, np.int64).T
-    height = max(TASK_BYTES // sum(widths), -(-LEAST_TASK_BYTES // int(sizes.min())))
+    height = max(1, max(most, most // 8 * len(pieces)) // sum(widths))
+    is_past = wide.total_bytes >= PAST_BYTES and pitch >= PAST_PITCH and _code()[-1]
+    is_long = is_past and sizes.mean() >= most // 2
+    if is_past:
+        height = 1 if is_long else -(-height // 4) * 4
     starts = np.arange(0, rows, height, dtype=np.int64)[:, None]
-    heights = np.minimum(height, rows - starts)
-    words = froms + starts * pitch, tos + starts * steps, sizes, heights, pitch, steps
-    tasks = np.empty((len(starts), len(pieces), len(words)), np.int64)
-    for at, word in enumerate(words):
-        tasks[..., at] = word
-    return tasks.reshape(-1, len(words))
+    form: Any = sizes, np.minimum(height, rows - starts), pitch, steps
+    if is_long:  # one row is copied as four, which overlap by up to three bytes
+        form = sizes - sizes // 4 * 3, 4, sizes // 4, sizes // 4
+    words = froms + starts * pitch, tos + starts * steps, *form, is_past
+    return np.stack(np.broadcast_arrays(*words), 2).reshape(-1, len(words))
 
 
 class _Team:
     """Threads that share one split at a time; the caller of a second one works alone."""
 
     def __init__(self, helpers: int) -> None:
-        serve, self._run, self._processor = _code()
+        serve, self._run, self._processor, _ = _code()
         self._board = (ctypes.c_int64 * 5)()
         self._listen = partial(serve, self._board, _TURNS)
         self._sleeping: list[SimpleQueue[int]] = []
@@ -155,9 +166,9 @@ def _team(process: int, threads: int) -> _Team:
 
 @cache
 def _code() -> Any:
-    """The functions `serve`, `run` and sched_getcpu; None if they cannot be compiled."""
-    pause = _PAUSES.get(platform.machine())
-    if pause is None or ctypes.sizeof(ctypes.c_void_p) != 8:
+    """`serve`, `run`, sched_getcpu, and whether to write past the cache; None without compiler."""
+    waits = _WAITS.get(platform.machine())
+    if waits is None or ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
     try:
         system = ctypes.CDLL(None)
@@ -167,12 +178,15 @@ def _code() -> Any:
     text = files(__package__).joinpath("wide.ll").read_text(encoding="utf-8")
     for name, call in calls.items():
         text = text.replace(name, str(ctypes.cast(call, ctypes.c_void_p).value))
+    text = text.replace("PAUSE", waits[0]).replace("FENCE", waits[1])
     with machine_code.compiling:
-        engine = machine_code.engine_of(text.replace("PAUSE", pause))
+        engine = machine_code.engine_of(text)
     if engine is None:
         return None
     words = [ctypes.c_void_p] * 5
     serve = ctypes.CFUNCTYPE(None, *words[:2])(engine.get_function_address("serve"))
     run = ctypes.CFUNCTYPE(None, *words)(engine.get_function_address("run"))
     engine.detach()  # never freed: helpers may still listen when the interpreter ends
-    return serve, run, getattr(system, "sched_getcpu", lambda: -1)
+    # Vectors shorter than a cache line took longer past the cache than through it.
+    is_past = import_module("llvmlite.binding").get_host_cpu_features().get("avx512f", False)
+    return serve, run, getattr(system, "sched_getcpu", lambda: -1), is_past

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit.backends.cpu import machine_code, threads, wide
 from dmlsplit.backends.cpu.engine import NumpyBackend, NumpyProgram
-from dmlsplit.geometry import split_geometry
+from dmlsplit.geometry import RowSplit, split_geometry
 from tests.support.command import ran
 
 GUARD, MARGIN = 0xA5, 64
@@ -29,7 +29,7 @@ needs_code = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that do not wait for the compiler."""
-    monkeypatch.setattr(wide, "_waited", [wide.PATIENCE_BYTES])
+    monkeypatch.setattr(wide, "_waited", [wide.PATIENCE_BYTES + 1])
     monkeypatch.setenv(threads.VARIABLE, "2")
     monkeypatch.delenv(machine_code.VARIABLE, raising=False)
 
@@ -46,13 +46,20 @@ def program_of(rows: int, widths: tuple[int, ...], gap: int = 0) -> NumpyProgram
     widths=st.lists(st.integers(1, 400), min_size=1, max_size=9).map(tuple),
     gap=st.sampled_from([0, 0, 1, 40]),
     task=st.sampled_from([1, 7, 64, 1000, 1 << 16]),
-    count=st.integers(2, 4),
-    phases=st.lists(st.integers(0, 17), min_size=9, max_size=9),
+    count=st.integers(1, 4),
+    phases=st.lists(st.integers(0, 70), min_size=9, max_size=9),
+    past=st.sampled_from([0, 0, 1 << 40]),
 )
 def test_every_byte_is_that_of_a_slice(
-    rows: int, widths: tuple[int, ...], gap: int, task: int, count: int, phases: list[int]
+    rows: int,
+    widths: tuple[int, ...],
+    gap: int,
+    task: int,
+    count: int,
+    phases: list[int],
+    past: int,
 ) -> None:
-    """Between guard bytes, for tasks of several rows and for rows of several tasks."""
+    """Between guard bytes, for tasks of several rows, rows of several tasks, and in parts."""
     pitch = sum(widths) + gap
     # The memory ends with the last row's pieces, without the gap of a row.
     source = np.random.default_rng(rows).integers(0, 256, rows * pitch - gap, np.uint8)
@@ -70,7 +77,9 @@ def test_every_byte_is_that_of_a_slice(
             ("LEAST_BYTES", 0),
             ("LEAST_WIDTH", 0),
             ("TASK_BYTES", task),
-            ("LEAST_TASK_BYTES", 8),
+            ("PART_BYTES", 50 * task),
+            ("PAST_BYTES", past),
+            ("PAST_PITCH", 0),
         ):
             patch.setattr(wide, name, value)
         program = program_of(rows, widths, gap)
@@ -212,8 +221,7 @@ def test_numpy_copies_until_compiling_pays(monkeypatch: pytest.MonkeyPatch) -> N
     program = program_of(1 << 10, (512, 512))
     array, outputs = np.ones((1 << 10, 1 << 10), np.uint8), np.zeros((2, 1 << 19), np.uint8)
     addresses = array.ctypes.data, [out.ctypes.data for out in outputs]
-    # Binding counts the bytes of the first call again.
-    monkeypatch.setattr(wide, "_waited", [wide.PATIENCE_BYTES - (4 << 20)])
+    monkeypatch.setattr(wide, "_waited", [wide.PATIENCE_BYTES - (3 << 20)])
     compiled = []
     for _ in range(4):
         program.copy(*addresses)
@@ -230,7 +238,55 @@ def test_numpy_copies_until_compiling_pays(monkeypatch: pytest.MonkeyPatch) -> N
     assert program.wide.is_ready()
 
 
-@pytest.mark.parametrize("widths", [(511, 1 << 10), (1, 1), (512, 511 << 10), (512, 511)])
+@needs_code
+def test_large_splits_use_one_thread_too_and_can_be_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(threads.VARIABLE, "1")
+    assert not program_of(512, (1024, 1024, 2048)).wide.is_ready(1)  # type: ignore[union-attr]
+    monkeypatch.setattr(wide, "PAST_BYTES", 2 << 20)
+    monkeypatch.setattr(wide, "PART_BYTES", 1 << 20)
+    array, views = split_of(4)
+    program = program_of(len(array), (1024, 1024, 2048))
+    outputs = [np.full_like(view, GUARD) for view in views]
+    assert program.wide is not None
+    assert program.wide.is_ready(1)
+    copy = program.bind(array.ctypes.data, [out.ctypes.data for out in outputs])
+    team = wide._team(os.getpid(), 1)
+    run, parts = team._run, []
+
+    def interrupted(*words: int) -> None:
+        run(*words)
+        parts.append(words)
+        if len(parts) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(team, "_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        copy()
+    half = len(array) // 2
+    for out, view in zip(outputs, views, strict=True):
+        np.testing.assert_array_equal(out[:half], view[:half])
+        assert (out[half:] == GUARD).all()
+    copy()
+    assert len(parts) == 6
+    assert all(map(np.array_equal, outputs, views))
+
+
+@pytest.mark.parametrize("rows", [1, 1 << 20])
+def test_tasks_need_little_memory(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide, "_code", lambda: [True])
+    split = RowSplit(rows, 3 << 20, (0, 1 << 20), (1 << 20, (2 << 20) - 1))
+    tasks = wide._tasks(wide.WideSplit(split), 0, (0, 0))
+    assert len(tasks) <= 4 * wide.TASK_SHARE
+
+
+def test_a_last_byte_is_no_reason_for_tall_tasks() -> None:
+    split = RowSplit(100, (128 << 10) + 1, (0, 64 << 10), (64 << 10, (64 << 10) + 1))
+    assert max(wide._tasks(wide.WideSplit(split), 0, (0, 0))[:, 3]) == 1
+
+
+@pytest.mark.parametrize("widths", [(511, 1 << 10), (1, 1), (512, 511)])
 def test_other_splits_are_numpys(widths: tuple[int, ...]) -> None:
     assert program_of(1 << 10, widths).wide is None
 
