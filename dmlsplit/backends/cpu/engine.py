@@ -30,8 +30,8 @@ class NumpyProgram:
 
     @cached_property
     def _is_worth_sharing(self) -> bool:
-        found = chain.from_iterable(self.batches)
-        work = sum(nests.items * (nests.item.itemsize + tuning.ITEM_BYTES) for nests in found)
+        found = [(nests, nests.item.itemsize) for nests in chain.from_iterable(self.batches)]
+        work = sum(nests.items * (size + 1 + (size == nests.run_bytes)) for nests, size in found)
         return work >= tuning.PARALLEL_BYTES
 
     @cached_property

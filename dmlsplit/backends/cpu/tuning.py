@@ -11,9 +11,8 @@ indexed assignment then costs a copy of the input.
 WIDEST_ITEM = 2048
 
 # From this size, several threads pay. With 1 MiB they pay only if calls follow each other within
-# 100 us (threads.py). ITEM_BYTES is the overhead of an item in bytes: narrow rows are more work.
+# 100 us (threads.py). Overhead counts as bytes: two for an item, one for a byte of a longer run.
 PARALLEL_BYTES = 2 << 20
-ITEM_BYTES = 2
 
 # The caller's task is its share and this, because helpers begin about 8 us later, and threads that
 # end at the same moment wait for the interpreter lock. The other tasks are not shorter than

@@ -16,8 +16,7 @@ start:
   %pitch = extractelement <7 x i64> %task, i64 4
   %width = extractelement <7 x i64> %task, i64 5
   %past = extractelement <7 x i64> %task, i64 6
-  %is.past = icmp ne i64 %past, 0
-  br i1 %is.past, label %group, label %row
+  switch i64 %past, label %group [i64 0, label %row]
 row:
   %from = phi i64 [%src, %start], [%from.next, %row]
   %to = phi i64 [%dst, %start], [%to.next, %row]

@@ -27,16 +27,17 @@ from dmlsplit.geometry import RowSplit
 # WAKING_BYTES, or if the last split was less than SERIES_SECONDS ago, so that more may follow.
 LEAST_BYTES, WAKING_BYTES, SERIES_SECONDS = 1 << 20, 2 << 20, 1e-3
 # From PAST_BYTES, outputs do not stay in the cache. Writing past it saves reading their memory
-# first, if the input's rows are PAST_PITCH apart. Interrupts are raised after each PART_BYTES.
-PAST_BYTES, PAST_PITCH, PART_BYTES = 48 << 20, 4 << 10, 64 << 20
-LEAST_WIDTH = 512  # bytes of an output's rows; shorter ones share cache lines
+# first, if the input's rows are PAST_PITCH apart, and those of outputs have PAST_WIDTH.
+PAST_BYTES, PAST_PITCH, PAST_WIDTH = 48 << 20, 4 << 10, 512
+PART_BYTES = 64 << 20  # interrupts are raised between parts
+LEAST_WIDTH = 64  # bytes of an output's rows; NumPy is faster for many outputs with shorter ones
 # A block of rows of all outputs has about TASK_BYTES, or this share of a large split, whose tasks
-# need little memory then. They have an eighth of that on average, or more.
+# need little memory then. They have a quarter of that on average, or more.
 TASK_BYTES, TASK_SHARE = 64 << 10, 1 << 14
 # NumPy shares this many bytes before llvmlite is imported, unless an operator is compiled.
 PATIENCE_BYTES = 4 << 30
-# A helper listens for 50 to 150 us before it sleeps: a pause takes 15 to 50 ns.
-_TURNS = 2500
+# A helper listens for 120 to 400 us before it sleeps: calls spend 20 us, a pause takes 15 to 50 ns.
+_TURNS = 8000
 _X86 = "@llvm.x86.sse2.pause()", "@llvm.x86.sse.sfence()"
 _ARM = "@llvm.aarch64.isb(i32 15)", "@llvm.aarch64.dmb(i32 10)"
 _WAITS = {"x86_64": _X86, "aarch64": _ARM, "arm64": _ARM}
@@ -98,8 +99,9 @@ def _tasks(wide: WideSplit, src: int, dsts: Sequence[int]) -> np.ndarray:
         for at in range(0, widths[out], most)
     ]
     froms, tos, sizes, steps = np.array(pieces, np.int64).T
-    height = max(1, max(most, most // 8 * len(pieces)) // sum(widths))
-    is_past = wide.total_bytes >= PAST_BYTES and pitch >= PAST_PITCH and _code()[-1]
+    height = max(1, max(most, most // 4 * len(pieces)) // sum(widths))
+    is_far = pitch >= PAST_PITCH and steps.min() >= PAST_WIDTH
+    is_past = wide.total_bytes >= PAST_BYTES and is_far and _code()[-1]
     is_long = is_past and sizes.mean() >= most // 2
     if is_past:
         height = 1 if is_long else -(-height // 4) * 4
@@ -148,10 +150,7 @@ class _Team:
 
 
 def _leave(processor: int) -> None:
-    """Move this thread to another processor, after which it may run anywhere again.
-
-    A helper often wakes on the caller's processor, and stays there if the others are in use.
-    """
+    """Leave a processor, where a helper often wakes and stays; then it may run anywhere again."""
     with suppress(AttributeError, OSError):  # not Linux, or there is no other
         allowed = os.sched_getaffinity(0)
         os.sched_setaffinity(0, allowed - {processor})

@@ -267,3 +267,9 @@ def test_tasks_copy_each_row_once_and_the_caller_begins_with_its_share(
     total, largest = sum(lengths), max(row * block for _, row, block in sizes)
     assert lengths[0] >= min(total, total // workers - tuning.LEAST_TASK_BYTES // 4)
     assert max(lengths) <= total // workers + tuning.LEAST_TASK_BYTES + largest
+
+
+@pytest.mark.parametrize(("kib", "is_shared"), [(15, False), (16, True)])
+def test_long_runs_are_shared_from_one_mebibyte(kib: int, is_shared: bool) -> None:
+    geometry = split_geometry((64, kib << 10), 1, (kib << 9,) * 2, 1, (kib << 10, 1), [None] * 2)
+    assert NumpyBackend().compile(geometry)._is_worth_sharing == is_shared
