@@ -96,13 +96,12 @@ def split(
             f"axis is {axis!r} and dim is {dim!r}, two names for one argument; give only one"
         )
     home = array.__class__.__module__  # torch.compile cannot give type() of a Parameter
-    if home not in _AT_ONCE and (own := _with_own_split(array, home, sizes_or_count, axis, out)):
-        return own(array, sizes_or_count, axis, out)
-    if out is None and home in HOMES and is_plain(array):
-        if not _are_ints(axis, sizes_or_count):
-            axis, sizes_or_count = piece_sizes(tuple(array.shape), sizes_or_count, axis)  # type: ignore[union-attr]
-        if pieces := small_copies(array, axis, sizes_or_count):
-            return pieces
+    if home not in _AT_ONCE:
+        if home in HOMES and is_plain(array):
+            if out is None and (pieces := _quickly(array, axis, sizes_or_count)):
+                return pieces
+        elif own := _with_own_split(array, home, sizes_or_count, axis, out):
+            return own(array, sizes_or_count, axis, out)
     try:
         source = view(array, "array")
     except TrackedError:
@@ -156,6 +155,15 @@ def _with_own_split(
         along = (axis, sizes_or_count) if out is None and _are_ints(axis, sizes_or_count) else None
         return jax.split if jax.is_for_jax(array, along) else None
     return None
+
+
+def _quickly(tensor: Any, axis: Any, sizes_or_count: Any) -> list[Any] | None:
+    """Fast path: new pieces of a small tensor."""
+    if type(sizes_or_count) is list:
+        sizes_or_count = tuple(sizes_or_count)
+    if not _are_ints(axis, sizes_or_count):
+        axis, sizes_or_count = piece_sizes(tuple(tensor.shape), sizes_or_count, axis)
+    return small_copies(tensor, axis, sizes_or_count)
 
 
 def _split_tracked(

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from math import prod
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,6 @@ _OUTSIDE = "use dmlsplit.split without out, or a tensor that has memory"
 # Modules of the tensor classes that can be split: plain tensors, and those of torch's tracers.
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
 HOMES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
-_SHAPE_AND_TYPE, _REQUIRES_GRAD = attrgetter("shape", "dtype"), attrgetter("requires_grad")
 DISTRIBUTED = "torch.distributed.tensor"  # the module of DTensor
 
 
@@ -70,23 +68,25 @@ class _Torch(Adapter):
         self, like: Any, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
     ) -> list[int] | None:
         private = _private()
-        # `like` has a view, which excludes modes and tensors without memory.
-        is_usual = like.is_cpu and set(map(type, arrays)) <= private.PLAIN
-        if not is_usual or private.is_forward():
+        # `like` has memory, and no mode is active.
+        if not like.is_cpu or private.is_forward():
             return None
-        kind = _torch().Tensor
-        wanted = [(shape, like.dtype) for shape in shapes]
+        plain, dtype, may_be_conj = private.PLAIN, like.dtype, like.is_complex()
+        addresses = []
         try:
-            if (
-                list(map(_SHAPE_AND_TYPE, arrays)) != wanted
-                or set(map(kind.get_device, arrays)) != {-1}
-                or not all(map(kind.is_contiguous, arrays))
-                or any(map(kind.is_neg, arrays))
-                or (like.is_complex() and any(map(kind.is_conj, arrays)))
-                or (_torch().is_grad_enabled() and any(map(_REQUIRES_GRAD, arrays)))
-            ):
-                return None
-            addresses = list(map(kind.data_ptr, arrays))
+            for array, shape in zip(arrays, shapes, strict=True):
+                if (
+                    type(array) not in plain
+                    or array.shape != shape
+                    or array.dtype is not dtype
+                    or not array.is_cpu
+                    or not array.is_contiguous()
+                    or array.is_neg()
+                    or (may_be_conj and array.is_conj())
+                    or (array.requires_grad and private.torch.is_grad_enabled())
+                ):
+                    return None
+                addresses.append(array.data_ptr())
         except RuntimeError:  # a tensor without memory or strides
             return None
         return addresses if all(addresses) else None
@@ -122,29 +122,33 @@ class _Torch(Adapter):
 
 
 def is_plain(tensor: Any) -> bool:
-    """Whether this is an ordinary tensor on the CPU whose split no compiler or mode must see."""
-    private = _private()
-    if type(tensor) not in private.PLAIN or private.dispatch_modes() or private.jit_trace():
+    """Whether a tensor has memory on the CPU, and no compiler or mode must see its split."""
+    # First, because it must not trace what follows.
+    if sys.modules["torch"].compiler.is_dynamo_compiling():
         return False
-    torch = private.torch
-    return bool(
-        tensor.is_cpu
-        and tensor.layout is torch.strided
-        and not tensor.is_quantized
-        and not tensor.is_nested
-        and not private.is_zero(tensor)
-    )
+    private = _private()
+    try:
+        return (
+            type(tensor) in private.PLAIN
+            and tensor.is_cpu
+            and not tensor.is_quantized
+            and not tensor.is_nested
+            and not private.dispatch_modes()
+            and not private.jit_trace()
+            and tensor.data_ptr() != 0
+        )
+    except RuntimeError:  # sparse, or inside a transform
+        return False
 
 
 def small_copies(tensor: Any, axis: Any, sizes_or_count: Any) -> list[Any] | None:
     """Copies of a small tensor's pieces by torch's own operator; None if the engine is faster.
 
-    That operator supports gradients and every transform. The axis and the sizes are plain ints, so
-    they are looked up without being checked again, which halves the overhead.
+    That operator supports gradients. The axis and the sizes are plain ints, and safe cache keys.
     """
-    small = _small(tensor.shape, tensor.dtype, axis, sizes_or_count)
+    sizes, axis = _small(tensor.shape, tensor.dtype, axis, sizes_or_count)
     try:
-        return small and list(_torch().split_with_sizes_copy(tensor, *small))
+        return list(_torch().split_with_sizes_copy(tensor, sizes, axis)) if sizes else None
     except RuntimeError:  # Fall through: the allocating path raises an error with the size.
         return None
 
@@ -152,12 +156,12 @@ def small_copies(tensor: Any, axis: Any, sizes_or_count: Any) -> list[Any] | Non
 @lru_cache(maxsize=1024)
 def _small(
     shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
-) -> tuple[tuple[int, ...], int] | None:
-    """The sizes, and the axis from the front; None if there are many bytes or runs."""
+) -> tuple[tuple[int, ...], int]:
+    """The sizes, and the axis from the front; no sizes if there are many bytes or runs."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     _type_string(dtype)  # Refuses elements that are not whole bytes.
     is_small = prod(shape) * dtype.itemsize <= MOST_BYTES and prod(shape[:axis]) <= MOST_RUNS
-    return (sizes, axis) if is_small else None
+    return sizes if is_small else (), axis
 
 
 def _check_memory(tensor: Any, name: str) -> None:

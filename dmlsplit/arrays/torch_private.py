@@ -21,7 +21,6 @@ try:
     dispatch_modes = torch._C._len_torch_dispatch_stack
     has_transforms = torch._C._are_functorch_transforms_active
     is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
-    is_zero = torch.Tensor._is_zerotensor  # such a tensor has no memory
     jit_trace = torch._C._get_tracing_state
     forward_ad = torch.autograd.forward_ad
     _ = forward_ad._current_level, torch.UntypedStorage._cdata
