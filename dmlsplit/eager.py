@@ -28,6 +28,8 @@ from dmlsplit.geometry import piece_shapes, split_geometry
 Sizes: TypeAlias = SupportsIndex | Integers
 T = TypeVar("T", bound=Array | DaskArray)
 _FEW_PIECES = 64
+# Tuples that `_are_ints` has accepted, by identity: callers often pass the same one again.
+_INTS: dict[int, tuple[int, ...]] = {}
 _AT_ONCE = frozenset(("numpy", "cupy"))  # modules of arrays that always have memory
 
 
@@ -131,8 +133,13 @@ def split(
 def _are_ints(axis: object, sizes_or_count: Any) -> bool:
     """Whether these are plain ints, which are safe cache keys: True and 1.0 would equal 1."""
     kind = type(sizes_or_count)
-    is_sizes = kind is int or (kind is tuple and set(map(type, sizes_or_count)) == {int})
-    return is_sizes and type(axis) is int
+    if kind is tuple and _INTS.get(id(sizes_or_count)) is not sizes_or_count:
+        if set(map(type, sizes_or_count)) != {int}:
+            return False
+        if len(_INTS) == _FEW_PIECES:
+            _INTS.clear()
+        _INTS[id(sizes_or_count)] = sizes_or_count
+    return (kind is int or kind is tuple) and type(axis) is int
 
 
 def _with_own_split(
