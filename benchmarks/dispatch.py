@@ -122,7 +122,7 @@ def _ratios(least: dict[str, float]) -> dict[str, float]:
     """The time of PyTorch's own split and copies over ours."""
     return {
         f"{name}_ratio": round(least[f"{name}_alone_us"] / least[f"{name}_split_us"], 3)
-        for name in ("torch", "torch_grad")
+        for name in ("torch", "torch_grad", "torch_into")
         if f"{name}_split_us" in least
     }
 
@@ -148,7 +148,7 @@ def _host_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]
 
 
 def _torch_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
-    """Splits of a tensor, of one that requires grad, and torch's own ways for each.
+    """Splits of a tensor, of one that requires grad, into outputs, and torch's own ways for each.
 
     The ratio of a row is torch's time over ours, as in the other tables.
     """
@@ -158,12 +158,15 @@ def _torch_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]
     plain = torch.from_numpy(array)
     tracked = plain.clone().requires_grad_()
     outs = [torch.empty(ROWS, WIDTH) for _ in range(outputs)]
+    sizes = [WIDTH] * outputs
     bound = dml.Device("cpu").compile(_descriptor(outputs)).bind(plain, outs)
     return {
         "torch_split_us": lambda: dml.split(plain, outputs, 1),
         "torch_alone_us": lambda: [piece.contiguous() for piece in plain.split(WIDTH, 1)],
         "torch_grad_split_us": lambda: dml.split(tracked, outputs, 1),
         "torch_grad_alone_us": lambda: [piece.contiguous() for piece in tracked.split(WIDTH, 1)],
+        "torch_into_split_us": lambda: dml.split(plain, outputs, 1, out=outs),
+        "torch_into_alone_us": lambda: torch.split_with_sizes_copy(plain, sizes, 1, out=outs),
         "torch_dispatch_us": bound.dispatch,
     }
 

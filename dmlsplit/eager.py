@@ -17,7 +17,7 @@ from dmlsplit.arrays import ArrayView, adapter_of, view
 from dmlsplit.arrays.array_view import are_apart, columns, overlaps
 from dmlsplit.arrays.packing import pieces_packing, small_cut
 from dmlsplit.arrays.plan import Plan
-from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError, is_plain, small_copies
+from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TORCH, TrackedError, is_plain, small_copies
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends.find import compiled, find_backend
 from dmlsplit.checks import Integers, piece_sizes
@@ -100,8 +100,8 @@ def split(
     home = array.__class__.__module__  # torch.compile cannot give type() of a Parameter
     if home not in _AT_ONCE:
         if home in HOMES and is_plain(array):
-            if out is None and (pieces := _quickly(array, axis, sizes_or_count)):
-                return pieces
+            if done := _quickly(array, axis, sizes_or_count, out):
+                return done
         elif own := _with_own_split(array, home, sizes_or_count, axis, out):
             return own(array, sizes_or_count, axis, out)
     try:
@@ -164,13 +164,34 @@ def _with_own_split(
     return None
 
 
-def _quickly(tensor: Any, axis: Any, sizes_or_count: Any) -> list[Any] | None:
-    """Fast path: new pieces of a small tensor."""
+def _quickly(tensor: Any, axis: Any, sizes_or_count: Any, out: Any) -> list[Any] | None:
+    """Fast path: new pieces of a small tensor, or a copy that an earlier call has kept."""
     if type(sizes_or_count) is list:
         sizes_or_count = tuple(sizes_or_count)
     if not _are_ints(axis, sizes_or_count):
         axis, sizes_or_count = piece_sizes(tuple(tensor.shape), sizes_or_count, axis)
-    return small_copies(tensor, axis, sizes_or_count)
+    if out is None:
+        return small_copies(tensor, axis, sizes_or_count)
+    shapes, copies = _known(tensor.shape, tensor.stride(), tensor.dtype, axis, sizes_or_count)
+    is_list = type(out) in (list, tuple) and len(out) == len(shapes)
+    if not (copies and is_list) or tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
+        return None
+    addresses = TORCH.packed_addresses(tensor, out, shapes)
+    copy = addresses and copies.get((tensor.data_ptr(), *addresses))
+    if not copy:
+        return None
+    copy()  # These addresses were found not to overlap.
+    sys.modules["torch"].autograd.graph.increment_version(out)
+    return list(out)
+
+
+@lru_cache(maxsize=1024)
+def _known(shape: Any, steps: Any, dtype: Any, axis: int, sizes_or_count: Any) -> tuple[Any, Any]:
+    """The shapes of the pieces of a tensor on the CPU, and the copies that calls have kept."""
+    made, width = plan_for(sizes_or_count), dtype.itemsize
+    strides = tuple(step * width for step in steps)
+    plan = made("cpu", tuple(shape), strides, width, axis, sizes_or_count, None)
+    return plan.outputs.shapes, plan.cut.copies if plan.cut and made is _plan else {}
 
 
 def _split_tracked(

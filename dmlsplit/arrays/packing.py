@@ -1,10 +1,10 @@
 """How the pieces of a split are made: as new arrays for the engine, or as copies of slices."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dmlsplit.geometry import SplitGeometry, piece_shapes, turns
 
@@ -43,6 +43,9 @@ class Cut:
     axis: int  # from the front
     sizes: tuple[int, ...]
     slices: tuple[tuple[slice, ...], ...]
+    # The addresses of recent calls with outputs, and the copies of those that came again.
+    seen: set[tuple[int, ...]] = field(default_factory=set)
+    copies: dict[tuple[int, ...], Any] = field(default_factory=dict)
 
 
 def pieces_packing(

@@ -11,6 +11,7 @@ from dmlsplit.arrays.adapter import Adapter, Made
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Cut, Packing
+from dmlsplit.arrays.torch import TORCH
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.errors import InvalidArgumentError
@@ -44,14 +45,27 @@ class Plan(NamedTuple):
         """Split an array into outputs that have the plan's layout and do not overlap."""
         library = adapter_of(source.owner)
         cut = self.cut if adapters_of(owners) == {library} else None
-        if cut is not None and library.copy_into(source.owner, cut, owners):
-            return
+        if cut is not None:
+            is_new = library is not TORCH or self._is_new(cut, source.address, *addresses)
+            if is_new and library.copy_into(source.owner, cut, owners):
+                return
         self._copy(library, source, addresses, stream)
         for count in _write_counts(owners):
             count()
         if stream is not None:
             for owner in (source.owner, *owners):
                 adapter_of(owner).used_on(owner, stream)
+
+    def _is_new(self, cut: Cut, *addresses: int) -> bool:
+        """Whether no recent call had these addresses; otherwise, `dml.split` finds their copy."""
+        if addresses in cut.seen:
+            cut.copies[addresses] = self.program.bind(addresses[0], addresses[1:])
+            return False
+        if len(cut.seen) == 4:  # callers take turns with a few buffers, or never repeat them
+            cut.seen.clear()
+            cut.copies.clear()
+        cut.seen.add(addresses)
+        return True
 
     def _copy(
         self, library: Adapter, source: ArrayView, addresses: Sequence[int], stream: Stream | None

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit import arrays
+from dmlsplit import arrays, eager
 from dmlsplit.arrays import ArrayView, adapter_of
 from dmlsplit.arrays.packing import packing
 from dmlsplit.arrays.torch import TORCH
@@ -416,3 +416,73 @@ def test_small_pieces_are_differentiated_by_torch(torch: Any) -> None:
         assert torch.equal(gradient, wanted)
     with pytest.raises(dml.InvalidArgumentError, match="they must be at least 0 and add up"):
         dml.split(source, [3, 4], 1)
+
+
+def outputs_in(store: Any) -> list[Any]:
+    """Packed outputs of 2 x 2 and 2 x 4 elements, at the same addresses in every call."""
+    return [store[:4].view(2, 2), store[4:].view(2, 4)]
+
+
+def negated(tensor: Any) -> Any:
+    return sys.modules["torch"]._neg_view(tensor)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, outs: outs[0].requires_grad_(), r"out\[0\] requires grad"),
+        (lambda x, outs: x.requires_grad_(), "array requires grad"),
+        (lambda x, outs: outs.__setitem__(0, outs[0].view(4)), r"out\[0\]: shape is \(4,\)"),
+        (lambda x, outs: outs.__setitem__(0, outs[0].view(-1)[:1].expand(2, 2)), "strides are"),
+        (lambda x, outs: outs.__setitem__(0, negated(outs[0])), "lazily conjugated"),
+        (lambda x, outs: outs.__setitem__(0, outs[0].int()), r"out\[0\]: type is <i4"),
+        (lambda x, outs: outs.__setitem__(0, x.new_empty(2, 2, device="meta")), "meta device"),
+        (lambda x, outs: outs.__setitem__(1, outs[0].expand(1, 2, 2)), r"out\[1\]: shape is"),
+        (lambda x, outs: outs[0].set_(outs[1].untyped_storage(), 4, (2, 2)), "share memory"),
+        (lambda x, outs: outs[0].set_(x.untyped_storage(), 0, (2, 2)), "share memory"),
+        (lambda x, outs: outs.append(outs[0]), "a list of 2 arrays"),
+    ],
+)
+def test_outputs_that_changed_are_refused_after_any_number_of_calls(
+    torch: Any, change: Any, message: str
+) -> None:
+    source, store = torch.arange(12.0).view(2, 6), torch.zeros(12)
+    outs = outputs_in(store)
+    for _ in range(4):
+        dml.split(source, (2, 4), 1, out=outs)
+    change(source, outs)
+    written = store.clone()
+    with pytest.raises(dml.InvalidArgumentError, match=message):
+        dml.split(source, (2, 4), 1, out=outs)
+    assert torch.equal(store, written)
+
+
+@pytest.mark.parametrize("sets", [1, 4, 5])
+def test_outputs_may_take_turns(torch: Any, sets: int) -> None:
+    """Copies are kept, but each call reads and writes anew, and its writes are counted."""
+    source = torch.zeros(2, 6)
+    stores = [torch.zeros(12) for _ in range(sets)]
+    for turn in range(5):
+        for number, store in enumerate(stores):
+            source += 1
+            source[0, 1] = -turn - number
+            outs, version = outputs_in(store), store._version
+            assert dml.split(source, (2, 4), 1, out=tuple(outs)) == outs
+            assert torch.equal(torch.cat(outs, 1), source)
+            assert store._version == version + len(outs)
+    for other in (source.t().contiguous().t(), source.int(), source.repeat(1, 2)[:, :6]):
+        outs = [out.to(other.dtype) for out in outputs_in(stores[0])]
+        dml.split(other, (2, 4), 1, out=outs)
+        assert torch.equal(torch.cat(outs, 1), other)
+
+
+def test_the_same_memory_again_needs_no_view(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, store = torch.arange(12.0).view(2, 6), torch.zeros(12)
+    for _ in range(2):
+        dml.split(source, [2, 4], 1, out=outputs_in(store))
+    monkeypatch.setattr(eager, "view", None)
+    source.neg_()
+    dml.split(source, [2, 4], 1, out=outputs_in(store))
+    assert torch.equal(torch.cat(outputs_in(store), 1), source)
+    with pytest.raises(TypeError):
+        dml.split(source, [2, 4], 1, out=[torch.zeros(2, 2), torch.zeros(2, 4)])
