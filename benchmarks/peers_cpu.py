@@ -16,7 +16,7 @@ import dmlsplit as dml
 from benchmarks.cases import Case
 from benchmarks.timing import Call
 from dmlsplit.backends.cpu import machine_code, threads
-from dmlsplit.backends.find import compiled, find_backend
+from dmlsplit.backends.find import find_backend
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def dmlsplit_bound(problem: Problem) -> Prepared:
     """Compile and bind once, dispatch many times."""
     address = int(problem.array.ctypes.data)
     addresses = [int(out.ctypes.data) for out in problem.outputs]
-    program = compiled(find_backend("cpu"), problem.case.geometry)
+    program = find_backend("cpu").compile(problem.case.geometry)
     program.prepare()
     with environment_variable(threads.VARIABLE, problem.threads):
         copy = program.bind(address, addresses)

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.cases import Case
 from benchmarks.gpu_problem import GpuPrepared, GpuProblem
-from dmlsplit.backends.find import compiled, find_backend
+from dmlsplit.backends.find import find_backend
 
 GpuPeer = Callable[[GpuProblem], GpuPrepared]
 
@@ -21,7 +21,8 @@ def dmlsplit_bound(problem: GpuProblem) -> GpuPrepared:
     """Compile and bind once, dispatch many times."""
     import cupy
 
-    program = compiled(find_backend(f"cuda:{cupy.cuda.Device().id}"), problem.case.geometry)
+    backend = find_backend(f"cuda:{cupy.cuda.Device().id}")
+    program = backend.compile(problem.case.geometry)
     copies = [
         program.bind(entry.array.data.ptr, [out.data.ptr for out in entry.outputs])
         for entry in problem.sets

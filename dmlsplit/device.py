@@ -15,7 +15,7 @@ from dmlsplit.arrays.types import A, Array, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.streams import stream_handle
-from dmlsplit.backends.find import compiled, find_backend
+from dmlsplit.backends.find import find_backend
 from dmlsplit.binding import BindingTable, BufferBinding
 from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, Level, capability_table
@@ -226,6 +226,6 @@ def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
     report = validate(desc, device.feature_level)
     if not report.ok:
         raise InvalidArgumentError(str(report), report)
-    program = compiled(device._backend, descriptor_geometry(desc))
+    program = device._backend.compile(descriptor_geometry(desc))
     program.prepare()
     return CompiledOperator(device, desc, program)

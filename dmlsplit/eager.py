@@ -19,7 +19,7 @@ from dmlsplit.arrays.packing import pieces_packing, small_cut
 from dmlsplit.arrays.plan import Plan
 from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TORCH, TrackedError, is_plain, small_copies
 from dmlsplit.arrays.types import Array, DaskArray
-from dmlsplit.backends.find import compiled, find_backend
+from dmlsplit.backends.find import find_backend
 from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
@@ -217,9 +217,7 @@ def _made(
     layouts = [None] * len(sizes) if output_strides is None else output_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, layouts)
     # Without `prepare`: a call must not wait for the compiler because its sizes are new.
-    backend = _backend(device)
-    is_kept = len(sizes) <= _FEW_PIECES
-    program = compiled(backend, geometry) if is_kept else backend.compile(geometry)
+    program = _backend(device).compile(geometry)
     outputs = pieces_packing(shape, axis, sizes, item_bytes)
     return Plan(program, outputs, small_cut(geometry, axis, sizes) if device == "cpu" else None)
 

@@ -44,4 +44,4 @@ class Backend(Protocol):
         """The program of a geometry. This is the expensive step."""
 
     def __hash__(self) -> int:
-        """Backends are frozen values: equal ones share compiled programs."""
+        """Backends are frozen values: devices with equal ones share compiled operators."""

@@ -1,11 +1,9 @@
-"""Find the backend of a device name, and the cached program of a backend and a geometry."""
+"""Find the backend of a device name."""
 
 import re
-from functools import lru_cache
 
-from dmlsplit.backends import Backend, Program
+from dmlsplit.backends import Backend
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.geometry import SplitGeometry
 
 
 def find_backend(device: str | None) -> Backend:
@@ -28,9 +26,3 @@ def find_backend(device: str | None) -> Backend:
     from dmlsplit.backends.cuda.engine import CudaBackend
 
     return CudaBackend(int(found[1] or 0))
-
-
-@lru_cache(maxsize=256)
-def compiled(backend: Backend, geometry: SplitGeometry) -> Program:
-    """The program of a geometry, cached if this backend has compiled it recently."""
-    return backend.compile(geometry)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.backends.find import compiled
+from dmlsplit import eager
 from dmlsplit.storage import dask_arrays
 from tests.support.command import ran
 
@@ -105,10 +105,10 @@ def test_each_block_is_read_once_and_dispatched_once(dispatches: list[Any]) -> N
 
 def test_one_operator_is_compiled_per_block_geometry() -> None:
     lazy = da.ones((9, 17 * 11), chunks=(3, 17), dtype="f4")
-    before = compiled.cache_info().misses
+    before = eager._plan.cache_info().misses
     dask.compute(*dml.split(lazy, (5, 17, 165), axis=1), scheduler="sync")
     # The first and the second column of blocks are both cut 5|12, which is the same geometry.
-    assert compiled.cache_info().misses - before == 1
+    assert eager._plan.cache_info().misses - before == 1
 
 
 def test_a_block_inside_one_piece_is_passed_on_unchanged(dispatches: list[Any]) -> None:

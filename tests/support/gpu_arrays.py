@@ -11,7 +11,6 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit import device, eager
-from dmlsplit.backends import find
 from dmlsplit.backends.cuda import driver
 
 
@@ -92,7 +91,6 @@ def another_driver() -> Iterator[None]:
 
 def forget_programs() -> None:
     """Clear the caches that hold programs of a driver."""
-    find.compiled.cache_clear()
     device._compile.cache_clear()
     eager._backend.cache_clear()
     eager._plan.cache_clear()
