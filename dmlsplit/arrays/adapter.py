@@ -1,7 +1,6 @@
 """The interface to an array library, and the errors that all adapters share."""
 
-from collections.abc import Callable, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 from typing import Any, Protocol, TypeAlias
 
@@ -71,12 +70,12 @@ class Adapter(Protocol):
 
 
 def allocate(
-    like: ArrayView, make: Callable[[Any, Any], Any], shapes: Shapes, dtype: Any
+    like: ArrayView, make: Callable[[Iterator[Shape], Any], list[Any]], shapes: Shapes, dtype: Any
 ) -> list[Any]:
-    """``make(shape, dtype)`` for each shape; an error gives the size that did not fit."""
+    """``make(shapes, dtype)``; an error gives the size of the array that did not fit."""
     rest = iter(shapes)
     try:
-        return list(map(make, rest, repeat(dtype)))
+        return make(rest, dtype)
     except (MemoryError, RuntimeError) as error:
         wanted = prod(shapes[-1 - len(list(rest))]) * int(dtype.itemsize)
         raise not_allocated(like, wanted, error) from None

@@ -29,8 +29,7 @@ class _Cupy(Adapter):
                 return found.parts(number, wanted.shapes, kind, wanted.offsets, wanted.size)
             except (MemoryError, RuntimeError) as error:
                 raise not_allocated(like, wanted.size, error) from None
-        make = partial(found.empty, number)
-        made = allocate(like, make, wanted.shapes, kind)
+        made = allocate(like, partial(found.empty, number), wanted.shapes, kind)
         return made, [array.data.ptr for array in made]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:

@@ -1,8 +1,9 @@
 """NumPy's arrays."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from ctypes import addressof, c_char
 from functools import lru_cache
+from itertools import repeat
 from operator import attrgetter
 from typing import Any
 
@@ -36,7 +37,7 @@ class _Numpy(Adapter):
     def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         # The type itself, because extensions such as bfloat16 share one string.
         kind = like.owner.dtype if wanted.dtype is None else np.dtype(wanted.dtype)
-        made = allocate(like, np.empty, wanted.shapes, kind)
+        made = allocate(like, _empty, wanted.shapes, kind)
         return made, list(map(_address, made))
 
     def strided(self, packed: np.ndarray, shape: Shape, strides: Shape) -> np.ndarray:
@@ -74,6 +75,10 @@ class _Numpy(Adapter):
 def _is_whole(dtype: np.dtype) -> bool:
     """Whether NumPy copies elements byte for byte. It skips the padding between fields."""
     return dtype.kind in _WHOLE_KINDS and dtype.isbuiltin != EXTENSION
+
+
+def _empty(shapes: Iterator[Shape], dtype: np.dtype) -> list[np.ndarray]:
+    return list(map(np.empty, shapes, repeat(dtype)))
 
 
 def _address(array: np.ndarray) -> int:

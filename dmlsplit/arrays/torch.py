@@ -1,7 +1,7 @@
 """PyTorch's tensors, on the CPU and on CUDA devices."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any
@@ -54,8 +54,8 @@ class _Torch(Adapter):
         kind = like.owner.dtype if wanted.dtype is None else _dtype(wanted.dtype)
         empty, device = _torch().empty, like.owner.device
 
-        def make(shape: Shape, kind: Any) -> Any:
-            return empty(shape, dtype=kind, device=device)
+        def make(shapes: Iterable[Shape], kind: Any) -> list[Any]:
+            return [empty(shape, dtype=kind, device=device) for shape in shapes]
 
         made = allocate(like, make, wanted.shapes, kind)
         return made, [tensor.data_ptr() for tensor in made]

@@ -91,12 +91,15 @@ def test_a_hit_is_an_allocation_and_a_launch() -> None:
 
 def test_another_device_is_current_only_during_the_call() -> None:
     with cupy.cuda.Device(1):
-        source = cupy.asarray(noise((16, 12), "f4"))
+        source, large = cupy.asarray(noise((16, 12), "f4")), cupy.zeros((64, 1 << 15), "u1")
         cupy.cuda.Device().synchronize()
     # The current stream is another one on each device.
     with cupy.cuda.Stream(non_blocking=True):
         found = dml.split(source, 3, 1)
-    assert cupy.cuda.runtime.getDevice() == 0
+        with card.calls() as recorded:
+            many = dml.split(large, 64)  # each has memory of its own
+    assert recorded.names.count("cudaSetDevice") <= 6  # not for each output
+    assert cupy.cuda.runtime.getDevice() == many[63].device.id - 1 == 0
     assert same(source, found)
 
 

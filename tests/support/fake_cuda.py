@@ -153,9 +153,9 @@ class FakeDriver:
     ) -> FakeLauncher:
         return FakeLauncher(self, device, load, launch)
 
-    def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> FakeArray:
-        store = self._taken(prod(shape) * dtype.itemsize)
-        return FakeArray(np.ndarray(shape, dtype, store), device)
+    def empty(self, device: int, shapes: Any, dtype: np.dtype) -> list[FakeArray]:
+        stores = ((shape, self._taken(prod(shape) * dtype.itemsize)) for shape in shapes)
+        return [FakeArray(np.ndarray(shape, dtype, store), device) for shape, store in stores]
 
     def strided(self, array: FakeArray, shape: Sequence[int], strides: Sequence[int]) -> FakeArray:
         view = np.ndarray(shape, array.dtype, array.host, 0, strides)

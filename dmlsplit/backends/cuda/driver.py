@@ -1,6 +1,6 @@
 """All uses of CuPy, and through it of the CUDA driver. Tests replace `load` by their own."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from itertools import repeat
@@ -98,7 +98,12 @@ class Driver:
         # By device: its limits, and a loader of kernels by source and name.
         self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
         self.kernels: Callable[[int], Callable[[str, str], Kernel]] = cache(self._kernels)
-        # Devices and sources whose siblings the engine has compiled.
+        launch_kernel = self._api.launchKernel if self._api else public_launch(cupy.cuda)
+        # Makes the launcher of a planned launch on a device, with a loader of its kernel.
+        self.launcher: Callable[[int, Callable[[], Kernel], KernelLaunch], Launcher] = partial(
+            Launcher, cupy.cuda, launch_kernel, self.translated
+        )
+        # Devices and sources that the engine has compiled, with their siblings.
         self.has_siblings: set[tuple[int, str]] = set()
 
     def _limits(self, device: int) -> DeviceLimits:
@@ -131,18 +136,13 @@ class Driver:
         self._api.funcGetAttribute(0, function.ptr)
         return function.ptr
 
-    def launcher(self, device: int, load: Callable[[], Kernel], launch: KernelLaunch) -> Launcher:
-        """The launcher of a planned launch on a device; `load` gives its kernel."""
-        cuda = self._cupy.cuda
-        launch_kernel = self._api.launchKernel if self._api else public_launch(cuda)
-        return Launcher(cuda, launch_kernel, self.translated, device, load, launch)
-
-    def empty(self, device: int, shape: Sequence[int], dtype: np.dtype) -> Any:
-        """Allocate a packed CuPy array."""
-        if self._current_device() == device:  # faster than making it current
-            return self._array(shape, dtype)
-        with self._cupy.cuda.Device(device):
-            return self._array(shape, dtype)
+    def empty(self, device: int, shapes: Iterable[Sequence[int]], dtype: np.dtype) -> list[Any]:
+        """Allocate packed CuPy arrays."""
+        if self._current_device() != device:
+            with self._cupy.cuda.Device(device):
+                return self.empty(device, shapes, dtype)
+        # `map` keeps the loop in C.
+        return list(map(self._array, shapes, repeat(dtype)))
 
     def strided(self, array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
         """A view of a CuPy array's memory, with strides in bytes."""
@@ -161,7 +161,6 @@ class Driver:
             with self._cupy.cuda.Device(device):
                 return self.parts(device, shapes, dtype, offsets, size_in_bytes)
         memory = self._alloc(size_in_bytes)
-        # `map` keeps the loop in C.
         made = list(map(self._array, shapes, repeat(dtype), map(memory.__add__, offsets)))
         start = memory.ptr
         return made, list(map(start.__add__, offsets))
