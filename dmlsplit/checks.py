@@ -102,7 +102,7 @@ def piece_sizes(
     """The axis, counted from the front, and the size of each piece; the sizes must add up."""
     at = axis_from_front(axis, len(shape))
     whole = shape[at]
-    if is_count(sizes_or_count):
+    if not isinstance(sizes_or_count, tuple) and is_count(sizes_or_count):
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or whole % count:
             raise InvalidArgumentError(

@@ -136,7 +136,7 @@ def split_geometry(
 
     Strides are in bytes and may be 0 or negative; those of a packed output may be None.
     """
-    packed = packed_byte_strides(shape, element_bytes)
+    packed = _packed_strides(tuple(shape), element_bytes)
     if tuple(input_strides) == packed and output_strides.count(None) == len(sizes):
         return _packed(shape, axis, sizes, packed[axis])
     pieces = []
@@ -164,15 +164,19 @@ def packed_byte_strides(shape: Sequence[int], element_bytes: int) -> tuple[int, 
     return tuple(reversed(tuple(inner))) if shape else ()
 
 
-def _starts(sizes: Sequence[int]) -> list[int]:
-    return list(accumulate(sizes, initial=0))[:-1]
+# Sizes are often new for a shape that is not.
+_packed_strides = lru_cache(maxsize=1024)(packed_byte_strides)
+
+
+def _starts(sizes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(accumulate(sizes, initial=0))[:-1]
 
 
 def _packed(shape: Sequence[int], axis: int, sizes: Sequence[int], step: int) -> SplitGeometry:
     """Fast path of `_merged` for packed tensors, which every call with new sizes takes."""
     rows, pitch = prod(shape[:axis]), shape[axis] * step
     widths = tuple([size * step for size in sizes])
-    offsets = tuple(_starts(widths))
+    offsets = _starts(widths)
     if not rows or not pitch:
         return SplitGeometry(None, tuple(StridedCopy((), offset, 0) for offset in offsets))
     if max(widths) == pitch:  # one output has all elements, so its rows are contiguous too

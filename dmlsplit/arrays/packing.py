@@ -52,7 +52,7 @@ def pieces_packing(
     shape: tuple[int, ...], axis: int, sizes: Sequence[int], item_bytes: int
 ) -> Packing:
     """Lay out the pieces of a split. There are often hundreds, and a call waits for this."""
-    step = item_bytes * prod(shape[:axis]) * prod(shape[axis + 1 :])
+    step = prod(shape[axis + 1 :], start=item_bytes * prod(shape[:axis]))
     return packing(piece_shapes(shape, axis, sizes), step, sizes=sizes)
 
 
@@ -69,7 +69,7 @@ def packing(
     if len(shapes) > 1 and sum(sizes) * step < SHARED_BYTES:
         parts = [-(-each * step // ALIGNMENT) * ALIGNMENT for each in sizes]
         *offsets, size = accumulate(parts, initial=0)
-    most = max(sizes, default=0)
+    most = max(sizes) if sizes else 0
     largest = sizes.index(most) if sizes else 0
     is_shared = len(offsets) > 0 and size < SHARED_BYTES
     return Packing(shapes, dtype, layouts, tuple(offsets), size, is_shared, largest, most * step)

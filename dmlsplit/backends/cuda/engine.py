@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.driver import Driver
-from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
+from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.backends.cuda.packed_launch import Launcher
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
@@ -38,22 +38,17 @@ class CudaProgram(NamedTuple):
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
         """Plan and compile the launches for memory of an alignment, in bytes."""
         key = input_alignment, output_alignment
-        self.variants[key] = tuple(
-            (_picks(launch.outputs, self.geometry.output_count), self._launcher(launch))
-            for launch in plan(self.geometry, *key, self.driver.limits(self.device))
-        )
-        return self.variants[key]
-
-    def _launcher(self, launch: KernelLaunch) -> Launcher:
-        source = launch.code.source
-        kernels = self.driver.kernels(self.device)
-        load = partial(kernels, source, launch.code.kernel)
-        load()
-        if (self.device, source) not in self.driver.has_siblings:
-            for sibling in launch.siblings():
-                kernels(sibling.code.source, sibling.code.kernel)
-            self.driver.has_siblings.add((self.device, source))
-        return self.driver.launcher(self.device, load, launch)
+        driver, device, count = self.driver, self.device, self.geometry.output_count
+        kernels, found = driver.kernels(device), []
+        for launch in plan(self.geometry, *key, driver.limits(device)):
+            source = launch.code.source
+            if (device, source) not in driver.has_siblings:
+                for one in (launch, *launch.siblings()):
+                    kernels(one.code.source, one.code.kernel)
+                driver.has_siblings.add((device, source))
+            load = partial(kernels, source, launch.code.kernel)
+            found.append((_picks(launch.outputs, count), driver.launcher(device, load, launch)))
+        return self.variants.setdefault(key, tuple(found))
 
     def prepare(self) -> None:
         """Compile the kernels for aligned memory."""
@@ -114,5 +109,6 @@ class CudaBackend:
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """The program of a geometry; its kernels are compiled when the alignment is known."""
-        written = _picks(geometry.filled, geometry.output_count)
+        rows, count = geometry.row_split, geometry.output_count
+        written = iter if rows and 0 not in rows.widths else _picks(geometry.filled, count)
         return CudaProgram(driver.load(), self.number, geometry, written, {})

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import chain
+from operator import itemgetter
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
@@ -177,8 +178,8 @@ class Code:
         """Packs arguments, given by name; what a table lacks at its end is 0."""
         layout = "<" + "".join(member.format for member in self.members)
         pack = struct.Struct(f"{layout}{-struct.calcsize(layout) % POINTER_BYTES}x").pack
-        names = [member.name for member in self.members]
-        return lambda values: pack(*map(values.__getitem__, names))
+        named = itemgetter(*[member.name for member in self.members])
+        return lambda values: pack(*named(values))
 
 
 @lru_cache(maxsize=1024)
@@ -238,13 +239,12 @@ class KernelLaunch(NamedTuple):
     @property
     def argument_bytes(self) -> bytes:
         """The arguments in memory, the policy of stores first."""
-        policy = STREAMING if self.bypasses_cache else NORMAL
-        return policy.to_bytes(8, "little") + self.packed
+        return (STREAMING if self.bypasses_cache else NORMAL).to_bytes(8, "little") + self.packed
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
         """The struct for the addresses of the input and of each output, or without addresses."""
-        unused = (1 + self.code.slots - len(addresses)) * POINTER_BYTES
-        return struct.pack(f"<{len(addresses)}Q{unused}x", *addresses) + self.argument_bytes
+        unused = bytes((1 + self.code.slots - len(addresses)) * POINTER_BYTES)
+        return (table(COUNT_64, *addresses) if addresses else b"") + unused + self.argument_bytes
 
 
 def fitting(
@@ -270,7 +270,10 @@ def resident_for(bytes_in_flight: int) -> int:
 
 def table(kind: str, *numbers: int) -> bytes:
     """Numbers of a C++ type in memory; a `Divisor` is two."""
-    return struct.pack(f"<{len(numbers)}{_FORMATS[kind][0]}", *numbers)
+    return _packer(kind, len(numbers))(*numbers)
+
+
+_packer = lru_cache(lambda kind, count: struct.Struct(f"<{count}{_FORMATS[kind][0]}").pack)
 
 
 def divisor(number: int, bits: int = 32) -> Divisor:

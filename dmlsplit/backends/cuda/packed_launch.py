@@ -8,7 +8,7 @@ stream.
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +23,7 @@ BoundLaunch = Callable[[int | None], None]
 INVALID_CONTEXT = 201  # of CUresult, in cuda.h
 # cuLaunchKernel reads one address per parameter; the size follows for `public_launch`.
 _Pointers = ctypes.c_uint64 * 2
+_addresses = lru_cache(lambda count: struct.Struct(f"<{count}Q"))
 
 
 class _Parameters:
@@ -55,7 +56,7 @@ class Launcher:
         self._current_device = cuda.runtime.getDevice
         self._current_stream = cuda.get_current_stream
         self._is_capturing = cuda.runtime.streamIsCapturing
-        self._pack = struct.Struct(f"<{1 + len(launch.outputs)}Q").pack_into
+        self._pack = _addresses(1 + len(launch.outputs)).pack_into
         self._content = launch.parameters(())
         # Parameters that no call of `once` is using. Threads must not share them: the driver reads
         # them without the interpreter's lock.

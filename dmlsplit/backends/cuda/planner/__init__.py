@@ -56,16 +56,16 @@ def plan(
     An alignment is the largest power of two, 1 to 16, that divides the address of the input's
     first element, or those of all outputs.
     """
+    rows = geometry.row_split
     assumed = Assumptions(
         input_alignment,
         output_alignment,
         limits,
-        geometry.output_count,
+        len(rows.widths if rows else geometry.strided),
         (limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would fill more than half of the cache are not worth caching.
         2 * geometry.total_bytes > limits.l2_bytes,
     )
-    rows = geometry.row_split
     if rows is None or (rows.pitch > sum(rows.widths) and _are_windows(geometry, assumed)):
         return tuple(_nest_launches(geometry, assumed))
     return tuple(_row_launches(rows, assumed))
@@ -81,14 +81,14 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunc
     unit = gcd(VECTOR, *columns.widths, split.pitch if split.rows > 1 else VECTOR)
     alignment = min(assumed.input_alignment, assumed.output_alignment)
     has_aligned_memory = alignment == VECTOR
-    # Of a single row, each output has blocks of its own.
-    least = WIDE_BYTES[min(unit, alignment) if split.rows > 1 else VECTOR]
-    if has_aligned_memory and unit == VECTOR and not _is_crowded(columns):
+    if has_aligned_memory and unit == VECTOR and not (split.rows > 1 and _is_crowded(columns)):
         return wide_launches(columns, assumed, is_aligned=True)
     if fit_windows(columns, assumed):
         return [interleaved_launch(columns, assumed)]
     if has_aligned_memory and (squares := transposed_elements(columns, assumed)) is not None:
         return [squares]
+    # Of a single row, each output has blocks of its own.
+    least = WIDE_BYTES[min(unit, alignment) if split.rows > 1 else VECTOR]
     if (
         split.rows > 1
         and min(columns.widths) < least

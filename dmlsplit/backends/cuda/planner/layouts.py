@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, product
 from math import gcd
 
 from dmlsplit.backends.cuda.launch import LINE_BYTES, THREADS, VECTOR, WORD, Assumptions, blocks
@@ -54,10 +54,8 @@ class Layout:
 
 def _least_rows(columns: Columns) -> int:
     """The rows that fill a cache line of an output of mean width, and half of one of any."""
-    rows = max(
-        blocks(LINE_BYTES * len(columns.outputs), columns.row_bytes),
-        blocks(LINE_BYTES, 2 * min(columns.widths)),
-    )
+    mean = blocks(LINE_BYTES * len(columns.outputs), columns.row_bytes)
+    rows = max(mean, blocks(LINE_BYTES, 2 * min(columns.widths)))
     return blocks(rows, TILE_ROWS) * TILE_ROWS
 
 
@@ -118,24 +116,19 @@ def _whole(
         loads: ((loads * THREADS * VECTOR - slack) // columns.pitch - more) // TILE_ROWS * TILE_ROWS
         for loads in TILE_LOADS
     }
+    fills = {n: rows[n] * columns.pitch / (n * THREADS * VECTOR) for n in TILE_LOADS}
     fitting = [loads for loads in TILE_LOADS if rows[loads] >= least]
     if not fitting:
         return None
     # The smallest tile that fills the loads of its threads.
-    loads = max(
-        fitting, key=lambda n: min(FULL_TILE, rows[n] * columns.pitch / (n * THREADS * VECTOR))
-    )
-    pads = [
-        bits
-        for bits in _pads(columns, assumed)
-        if (columns.pitch << bits) % VECTOR == 0 and assumed.input_alignment == VECTOR
-    ]
+    loads = max(fitting, key=lambda n: min(FULL_TILE, fills[n]))
+    pads = _pads(columns, assumed) if assumed.input_alignment == VECTOR else ()
+    pads = tuple(bits for bits in pads if (columns.pitch << bits) % VECTOR == 0)
     groups = (0, len(columns.outputs))
     starts = _starts(columns, *groups)
-    arrangement, shared = _best(starts, rows[loads], item, loads, 0, (columns.pitch,), tuple(pads))
-    return Layout(
-        item, True, loads, rows[loads], rows[loads] + more, 0, groups, arrangement, shared
-    )
+    arrangement, shared = _best(starts, rows[loads], item, loads, 0, (columns.pitch,), pads)
+    written, read = rows[loads], rows[loads] + more
+    return Layout(item, True, loads, written, read, 0, groups, arrangement, shared)
 
 
 def _runs(
@@ -175,11 +168,8 @@ def _pads(columns: Columns, assumed: Assumptions) -> tuple[int, ...]:
     """The `PAD_BITS` for which no vector of an output crosses the padding."""
     if assumed.output_alignment < VECTOR:
         return ()
-    return tuple(
-        bits
-        for bits in PAD_BITS
-        if gcd(VECTOR, *(width << bits for width in columns.widths)) == VECTOR
-    )
+    unit = gcd(*columns.widths)
+    return tuple(bits for bits in PAD_BITS if (unit << bits) % VECTOR == 0)
 
 
 def _shared_vectors(loads: int, run_vectors: int, arrangement: Arrangement) -> int:
@@ -232,9 +222,8 @@ def _best(
     pads: tuple[int, ...],
 ) -> tuple[Arrangement, int]:
     """The cheapest arrangement, by issue slots and wavefronts, and its shared memory."""
-    spans = sorted(
-        ((start, end - start) for start, end in pairwise(starts)), key=lambda span: -span[1]
-    )
+    spans = [(start, end - start) for start, end in pairwise(starts)]
+    spans.sort(key=lambda span: -span[1])
     used = {bits: used_lanes([rows * width for _, width in spans], bits) for bits in TEAM_BITS}
     # Narrow outputs are gathered in parts of words, wide ones in words or vectors.
     part = item if item == VECTOR or spans[0][1] < VECTOR else WORD
@@ -243,14 +232,8 @@ def _best(
         waits = vector_wavefronts(spans, arrangement, part)
         return VECTOR_ISSUES / used[arrangement.team_bits] + WAVEFRONT_ISSUES * waits
 
-    shared = {
-        arrangement: _shared_vectors(loads, run_vectors, arrangement)
-        for arrangement in (
-            Arrangement(pitch, pad, team_bits)
-            for pad in (None, *pads)
-            for pitch in pitches
-            for team_bits in TEAM_BITS
-        )
-    }
+    every = product((None, *pads), pitches, TEAM_BITS)
+    tried = [Arrangement(pitch, pad, team_bits) for pad, pitch, team_bits in every]
+    shared = {one: _shared_vectors(loads, run_vectors, one) for one in tried}
     best = min((arrangement for arrangement, size in shared.items() if size), key=cost)
     return best, shared[best]

@@ -134,11 +134,9 @@ def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -
     # The ends of a staged row belong to a block that has fewer items than threads.
     more, tile = int(form.staged > 0), THREADS * items - REPEATING * (0 < form.staged < VECTOR)
     *starts, grid = accumulate((blocks(turns(walk) + more, tile) for walk in walks), initial=0)
-    if is_one_nest:
-        nests, walks = nests[:1], walks[:1]
-    else:
-        nests = list(filled(nests, slots, nests[0]))
-        walks = list(filled(walks, slots, walks[0]))
+    kept = 1 if is_one_nest else slots
+    nests = list(filled(nests, slots, nests[0]))[:kept]
+    walks = list(filled(walks, slots, walks[0]))[:kept]
     parts = (gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
     has_edges = not form.staged and min(parts) < form.item
     has_leads = min(nest.row_alignment(assumed) for nest in nests) < form.item

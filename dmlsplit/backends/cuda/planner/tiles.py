@@ -60,6 +60,8 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         Constant("int", "kSharedVectors", layout.shared_vectors),
     )
     slots, in_flight = _slots(len(columns.outputs)), layout.loads * VECTOR
+    wide = f"outputs up to {columns.widest} bytes wide"
+    what = f"rows of {columns.pitch} bytes" if layout.is_whole else wide
     at_once = "1 row" if layout.rows == 1 else f"up to {layout.rows} rows"
     return KernelLaunch(
         *coded("tile", slots, resident_for(in_flight), constants, arguments),
@@ -69,12 +71,7 @@ def _launch(columns: Columns, assumed: Assumptions, layout: Layout) -> KernelLau
         blocks(columns.rows, layout.rows) * (len(layout.groups) - 1),
         shared_bytes=layout.shared_vectors * VECTOR,
         bytes_in_flight=in_flight,
-        reason=(
-            f"rows of {columns.pitch} bytes, {at_once} at a time, through shared memory"
-            if layout.is_whole
-            else f"outputs up to {columns.widest} bytes wide, {at_once} at a time, "
-            "through shared memory"
-        ),
+        reason=f"{what}, {at_once} at a time, through shared memory",
     )
 
 

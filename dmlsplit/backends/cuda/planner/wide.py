@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from functools import lru_cache
-from itertools import chain
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ from dmlsplit.backends.cuda.planner.forms import Columns
 
 # A vector may extend into the next row of an output, but no further.
 LEAST_WIDTH = VECTOR
-# More equal outputs than this have a program without a search.
+# More equal outputs than this have a program without a search, which is about as fast for few.
 FEW_OUTPUTS = 16
 # Threads of a block, and rounds in which each copies `LOADS` vectors. Rounds share what a block
 # finds out about its output, which is up to half of the instructions of a single one.
@@ -47,6 +47,8 @@ MOST_SHORT = 33 * VECTOR - SLOT_MORE - 1
 SHORT_LOADS = 2 * LOADS
 SHORT_BLOCKS = (256, 4), (128, 4), (64, 4)
 SHORT_BYTES = (THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
+# Up to this many outputs of a single row are divided faster without NumPy.
+FEW = 64
 # If at least this share of the GPU's thread slots does useful work, no smaller blocks are tried,
 # as fewer rounds take more instructions.
 BUSY = 7 / 8
@@ -74,16 +76,14 @@ def wide_launches(
     is_short = not is_aligned and columns.rows > 1 and columns.widest <= MOST_SHORT
     is_short = is_short and columns.pitch < MOST_CHUNK_BYTES
     # Along axis 0, the outputs that are not empty may be equal by chance.
-    is_equal = _is_equal(columns, is_short) and (columns.rows > 1 or count == assumed.outputs)
-    kind = index_type(max(columns.offsets[-1], columns.widest))
-    place_bytes = 4 if kind == "unsigned" else 8
-    tables_bytes = 0 if is_equal else 2 * place_bytes + 8 + 4 + 8 * is_short
-    most = (assumed.limits.parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
-    each = blocks(count, blocks(count, most))
+    is_equal = columns.rows > 1 or count == assumed.outputs
+    is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(columns)
+    kind = index_type(max(columns.offsets[-1], *columns.widths))
+    form = _form(is_aligned, is_short, is_equal, kind, assumed.limits.parameter_bytes)
+    each = blocks(count, blocks(count, form.most)) if count > form.most else count
     for first in range(0, count, each):
-        part = columns.take(range(first, min(first + each, count)))
-        chunks = _chunks(part, assumed.limits, is_short)
-        yield _launch(part, assumed, _Form(is_aligned, is_short, is_equal), kind, most, chunks)
+        part = columns if each == count else columns.take(range(first, min(first + each, count)))
+        yield _launch(part, assumed, form, _chunks(part, assumed.limits, is_short))
 
 
 class _Form(NamedTuple):
@@ -92,6 +92,16 @@ class _Form(NamedTuple):
     is_aligned: bool
     is_short: bool  # but chunks of one row are not
     is_equal: bool
+    kind: str  # the type of places in the tables
+    most: int  # outputs that fit a launch
+
+
+@lru_cache
+def _form(aligned: bool, short: bool, equal: bool, kind: str, parameter_bytes: int) -> _Form:
+    place_bytes = 4 if kind == "unsigned" else 8
+    tables_bytes = 0 if equal else 2 * place_bytes + 8 + 4 + 8 * short
+    most = (parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
+    return _Form(aligned, short, equal, kind, most)
 
 
 class _Chunks(NamedTuple):
@@ -101,66 +111,51 @@ class _Chunks(NamedTuple):
     tile_bytes: int
     rows: int  # of a chunk
     is_one_row: bool  # kOneRow
-    tiles: np.ndarray  # of each output in a chunk
+    tiles: list[int] | np.ndarray  # of each output in a chunk
     chunk_tiles: int  # their sum
     grid: int  # tiles of all chunks
 
 
-def _launch(
-    columns: Columns, assumed: Assumptions, form: _Form, kind: str, most: int, chunks: _Chunks
-) -> KernelLaunch:
-    """`kind` is the type of places in the tables, and `most` the outputs that fit a launch."""
-    count = len(columns.outputs)
+def _launch(columns: Columns, assumed: Assumptions, form: _Form, chunks: _Chunks) -> KernelLaunch:
+    rows, pitch, outputs, _, widths = columns
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
-    wanted = min(most, max(count, assumed.outputs)) if columns.rows == 1 else count
-    slots = capacity(wanted, most)
-    kind = kind if not form.is_equal else COUNT_64 if chunks.is_one_row else "unsigned"
-    code = _code(form, chunks.is_one_row, slots, kind, assumed.limits)
-    is_short = form.is_short and not chunks.is_one_row
-
-    def siblings() -> list[KernelLaunch]:
-        if columns.rows == 1 or columns.pitch >= MOST_CHUNK_BYTES:
-            return []
-        other = chunks._replace(is_one_row=not chunks.is_one_row)
-        return [_launch(columns, assumed, form, kind, most, other)]
-
-    aligned = "and every width, offset and address is a multiple of 16 bytes"
-    last = blocks(columns.rows, chunks.rows) - 1
-    values: dict[str, int | bytes] = {
-        "pitch": columns.pitch,
-        "chunk_pitch": columns.pitch * chunks.rows,
-        "by_chunk_tiles": table(DIVISOR, *divisor(chunks.chunk_tiles)),
+    count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
+    code, kind, shared = _program(form, chunks.is_one_row, min(count, form.most), assumed.limits)
+    last = blocks(rows, chunks.rows) - 1
+    values = _outputs(columns, chunks, form, code.slots, kind)
+    values |= {
+        "pitch": pitch,
+        "chunk_pitch": pitch * chunks.rows,
+        "by_chunk_tiles": _by(chunks.chunk_tiles),
         "tile_bytes": chunks.tile_bytes,
         "chunk_tiles": chunks.chunk_tiles,
         "chunk_rows": chunks.rows,
         "last_chunk": last,
-        "last_rows": columns.rows - last * chunks.rows,
+        "last_rows": rows - last * chunks.rows,
     }
-    return KernelLaunch(
-        code,
-        code.pack(values | _outputs(columns, chunks, form, code.slots, kind)),
-        columns.outputs,
-        columns.total_bytes,
-        assumed.bypasses_cache,
-        chunks.grid,
-        block=chunks.threads,
-        shared_bytes=SHORT_BYTES * is_short,
-        bytes_in_flight=(SHORT_LOADS if is_short else LOADS) * VECTOR,
-        reason=f"outputs are wide, {aligned if form.is_aligned else 'at any alignment'}",
-        siblings=siblings,
-    )
+    known = rows * sum(widths), assumed.bypasses_cache, chunks.grid, *shared, chunks.threads
+    launch = KernelLaunch(code, code.pack(values), outputs, *known)
+    if rows == 1 or pitch >= MOST_CHUNK_BYTES:
+        return launch
+    other = chunks._replace(is_one_row=not chunks.is_one_row)
+    return launch._replace(siblings=lambda: [_launch(columns, assumed, form, other)])
 
 
 @lru_cache
-def _code(form: _Form, is_one_row: bool, slots: int, kind: str, limits: DeviceLimits) -> Code:
-    is_aligned, is_short, is_equal = form
+def _program(
+    form: _Form, is_one_row: bool, count: int, limits: DeviceLimits
+) -> tuple[Code, str, tuple[int, str, int]]:
+    """What does not depend on sizes: the code, the type of places, and fields of the launch."""
+    is_aligned, is_short, is_equal, kind, most = form
     is_short = is_short and not is_one_row
+    slots, loads = capacity(count, most), SHORT_LOADS if is_short else LOADS
     place = COUNT_64 if is_one_row else "unsigned"
     members = [Member(place, "pitch"), Member(place, "chunk_pitch")]
     members.append(Member(DIVISOR, "by_chunk_tiles"))
     numbers = ("tile_bytes", "chunk_tiles", "chunk_rows", "last_chunk", "last_rows")
     members += [Member("unsigned", name) for name in numbers]
     if is_equal:
+        kind = place
         members += [Member(DIVISOR, "by_output_tiles"), Member("unsigned", "output_tiles")]
     else:
         members.append(Member("unsigned", "tile_starts", slots))
@@ -171,7 +166,7 @@ def _code(form: _Form, is_one_row: bool, slots: int, kind: str, limits: DeviceLi
     if is_short:
         members.append(Member(DIVISOR, "by_slot", entries))
     constants = (
-        Constant("int", "kLoads", SHORT_LOADS if is_short else LOADS),
+        Constant("int", "kLoads", loads),
         Constant("bool", "kAligned", int(is_aligned)),
         Constant("bool", "kShort", int(is_short)),
         Constant("bool", "kOneRow", int(is_one_row)),
@@ -179,7 +174,10 @@ def _code(form: _Form, is_one_row: bool, slots: int, kind: str, limits: DeviceLi
         Constant("using", "Place", place),
     )
     resident = resident_blocks(limits, REGISTERS[is_aligned], THREADS)
-    return code_of("rows", slots, resident, constants, tuple(members))
+    code = code_of("rows", slots, resident, constants, tuple(members))
+    aligned = "and every width, offset and address is a multiple of 16 bytes"
+    reason = f"outputs are wide, {aligned if is_aligned else 'at any alignment'}"
+    return code, kind, (loads * VECTOR, reason, SHORT_BYTES * is_short)
 
 
 def _outputs(
@@ -187,30 +185,35 @@ def _outputs(
 ) -> dict[str, int | bytes]:
     """The tables of outputs; those that are equal and contiguous in the input share an entry."""
     count, spare = (1, 0) if form.is_equal else (len(columns.widths), slots - len(columns.widths))
-    widths = columns.widths[:count]
-    values: dict[str, int | bytes] = {
-        "offsets": table(kind, *columns.offsets[:count]),
-        "widths": table(kind, *widths),
-    }
+    widths, tiles = columns.widths[:count], chunks.tiles
+    values: dict[str, int | bytes] = {"offsets": table(kind, *columns.offsets[:count])}
+    values["widths"] = table(kind, *widths)
     # The width of a single row may be too large for a divisor.
-    divided = {} if chunks.is_one_row else {"by_width": widths}
-    if form.is_short and not chunks.is_one_row:
-        divided["by_slot"] = tuple(map(_slot_vectors, widths))
-    for name, numbers in divided.items():
-        found = chain.from_iterable(map(divisor, numbers))
-        values[name] = table(DIVISOR, *found) + table(DIVISOR, *divisor(1)) * spare
+    if not chunks.is_one_row:
+        values["by_width"] = b"".join(map(_by, widths)) + _by(1) * spare
+        if form.is_short:
+            values["by_slot"] = b"".join(map(_by, map(_slot_vectors, widths))) + _by(1) * spare
     if form.is_equal:
-        tiles = int(chunks.tiles[0])
-        return values | {"by_output_tiles": table(DIVISOR, *divisor(tiles)), "output_tiles": tiles}
-    starts = np.add.accumulate(chunks.tiles) - chunks.tiles
-    return values | {"tile_starts": starts.astype(np.uint32).tobytes() + _UNUSED * spare}
+        each = int(tiles[0])
+        return values | {"by_output_tiles": _by(each), "output_tiles": each}
+    if isinstance(tiles, list):
+        starts = table("unsigned", *accumulate(tiles[:-1], initial=0))
+    else:
+        starts = (np.add.accumulate(tiles) - tiles).astype(np.uint32).tobytes()
+    values["tile_starts"] = starts + _UNUSED * spare
+    return values
 
 
-def _is_equal(columns: Columns, is_short: bool) -> bool:
-    """Whether outputs share an entry. Few are found about as fast by search, with its program."""
-    if len(columns.outputs) <= (1 if is_short else FEW_OUTPUTS) or not columns.equal_width:
-        return False
-    return columns.offsets[-1] - columns.offsets[0] == columns.row_bytes - columns.widths[-1]
+@lru_cache(maxsize=4096)
+def _by(number: int) -> bytes:
+    """A `Divisor` in memory."""
+    return table(DIVISOR, *divisor(number))
+
+
+def _are_equal(columns: Columns) -> bool:
+    """Whether outputs are equal and contiguous in the input, so that they can share an entry."""
+    width, count, (first, *_, last) = columns.equal_width, len(columns.widths), columns.offsets
+    return width > 0 and last - first == width * (count - 1)
 
 
 def _slot_vectors(width: Any) -> Any:
@@ -219,30 +222,51 @@ def _slot_vectors(width: Any) -> Any:
 
 def _chunks(columns: Columns, limits: DeviceLimits, is_short: bool) -> _Chunks:
     """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
-    all_blocks: tuple[tuple[int, int], ...] = SHORT_BLOCKS if is_short else BLOCKS
+    if columns.rows == 1 and len(columns.widths) <= FEW:
+        return _few_chunks(columns, limits.sm_count)
     choices, needed = _needed(columns, limits, is_short)
     tiles = np.ceil(needed).astype(np.int64)
     # As many tiles of a row would do if none had an unused part.
     full = np.add.reduce(needed[:, 0], -1).tolist()
-    best = 0.0
+    best, all_blocks = 0.0, _sizes(SHORT_BLOCKS if is_short else BLOCKS)
     for at, sums in enumerate(np.add.reduce(tiles, -1).tolist()):
-        threads, rounds = all_blocks[at]
-        at_once = threads * LOADS * VECTOR
+        threads, each, resident = all_blocks[at]
         choice, grid = 0, columns.rows * sums[0]
-        if len(sums) > 1 and (columns.widest < rounds * at_once or full[at] < FULL_ROW * sums[0]):
+        if len(sums) > 1 and (columns.widest < each or full[at] < FULL_ROW * sums[0]):
             pairs = zip(choices[1:], sums[1:], strict=True)
             grids = [blocks(columns.rows, rows) * count for rows, count in pairs]
             grid = min(grids)
             choice = 1 + grids.index(grid)
         # That more blocks fit makes the last of them no shorter.
-        busiest = limits.sm_count * blocks(IN_FLIGHT_BYTES, at_once)
-        busy = columns.rows * full[at] / grid * evenness(grid, busiest, limits.sm_count)
+        even = evenness(grid, limits.sm_count * resident, limits.sm_count)
+        busy = columns.rows * full[at] / grid * even
         if busy > best:
-            shape = threads, rounds * at_once, choices[choice], choice == 0
+            shape = threads, each, choices[choice], choice == 0
             best, found = busy, _Chunks(*shape, tiles[at, choice], sums[choice], grid)
         if busy >= BUSY:
             break
     return found
+
+
+def _few_chunks(columns: Columns, sm_count: int) -> _Chunks:
+    """The same for few outputs of a single row, in half the time without NumPy."""
+    best, widths, row_bytes = 0.0, columns.widths, sum(columns.widths)
+    for threads, each, resident in _sizes(BLOCKS):
+        tiles = [-(-width // each) for width in widths]
+        grid = sum(tiles)
+        busy = row_bytes / each / grid * evenness(grid, sm_count * resident, sm_count)
+        if busy > best:
+            best, found = busy, (threads, each, 1, True, tiles, grid, grid)
+        if busy >= BUSY:
+            break
+    return _Chunks(*found)
+
+
+@lru_cache
+def _sizes(all_blocks: tuple[tuple[int, int], ...]) -> list[tuple[int, int, int]]:
+    """The threads of each block, the bytes of a tile, and the blocks that fill a multiprocessor."""
+    at_once = [(threads, rounds, threads * LOADS * VECTOR) for threads, rounds in all_blocks]
+    return [(threads, n * rounds, blocks(IN_FLIGHT_BYTES, n)) for threads, rounds, n in at_once]
 
 
 def _needed(columns: Columns, limits: DeviceLimits, is_short: bool) -> tuple[list[int], np.ndarray]:
@@ -252,20 +276,13 @@ def _needed(columns: Columns, limits: DeviceLimits, is_short: bool) -> tuple[lis
     """
     widths = np.fromiter(columns.widths, np.int64, len(columns.widths))
     # Tiles have bytes, or whole rows if they are short.
-    amounts, each = widths, _tile_sizes(BLOCKS)
+    amounts, each = widths, np.array([[[each]] for _, each, _ in _sizes(BLOCKS)])
     if is_short:
         slots = _slot_vectors(widths)
         rows = [[threads // slots // 2 * (2 * LOADS * rounds)] for threads, rounds in SHORT_BLOCKS]
         amounts, each = np.ones_like(widths), np.array(rows)
     choices = _row_choices(columns, limits, int(each[0].max()) if is_short else 1)
     return choices, (np.multiply.outer(choices, amounts) if len(choices) > 1 else amounts) / each
-
-
-@lru_cache
-def _tile_sizes(all_blocks: tuple[tuple[int, int], ...]) -> np.ndarray:
-    """The bytes of a tile, by block."""
-    sizes = [rounds * threads * LOADS * VECTOR for threads, rounds in all_blocks]
-    return np.array(sizes).reshape(-1, 1, 1)
 
 
 def _row_choices(columns: Columns, limits: DeviceLimits, multiple: int) -> list[int]:

@@ -2,6 +2,7 @@
 
 from itertools import accumulate, chain
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import assume, given, settings
@@ -10,8 +11,7 @@ from hypothesis import strategies as st
 from benchmarks.workloads import WORKLOADS
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, LOADS, VECTOR
-from dmlsplit.backends.cuda.planner import plan
-from dmlsplit.backends.cuda.planner.wide import BLOCKS, evenness
+from dmlsplit.backends.cuda.planner import plan, wide
 from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
 
@@ -47,6 +47,9 @@ def test_no_number_of_rows_needs_a_program_of_its_own(sizes: list[int], rows: li
 def test_no_sizes_along_axis_0_need_a_program_of_their_own(drawn: list[list[int]]) -> None:
     geometries = [packed((sum(sizes), 16), 0, tuple(sizes), 1) for sizes in drawn]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
+    plans = list(map(planned, geometries))
+    with patch.object(wide, "FEW", 0):  # the same by NumPy
+        assert list(map(planned, geometries)) == plans
 
 
 def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
@@ -61,17 +64,17 @@ def test_blocks_are_as_large_as_a_busy_gpu_allows(workload: Any) -> None:
         if launch.code.kernel != "rows":
             continue
         size = launch.block, known(launch)["tile_bytes"] // (launch.block * LOADS * VECTOR)
-        assert size in BLOCKS
+        assert size in wide.BLOCKS
         needed = H200.limits.sm_count * -(-IN_FLIGHT_BYTES // (launch.block * LOADS * VECTOR))
-        is_busy = evenness(launch.grid, needed, H200.limits.sm_count) >= 0.85
-        assert is_busy or size in BLOCKS[-2:]
+        is_busy = wide.evenness(launch.grid, needed, H200.limits.sm_count) >= 0.85
+        assert is_busy or size in wide.BLOCKS[-2:]
 
 
 @pytest.mark.parametrize(
     ("grid", "wanted"), [(132, 1), (66, 0.5), (133, 133 / 264), (660, 5 / 5), (1584, 0.8)]
 )
 def test_evenness_is_the_share_of_thread_slots_in_use(grid: int, wanted: float) -> None:
-    assert evenness(grid, 792, 132) == pytest.approx(wanted)
+    assert wide.evenness(grid, 792, 132) == pytest.approx(wanted)
 
 
 def test_chunks_shrink_with_the_gpu() -> None:
