@@ -6,9 +6,10 @@ NumPy arrays are split, and PyTorch tensors if PyTorch is installed. The benchma
 processor time of the calling thread, which other programs on the machine disturb less than wall
 time. They can only add to it, so the fastest round shows what an idle machine would show, and the
 bars apply to it. `cupy_alone` is the time that CuPy needs to make the outputs of a split.
-`fresh` is a split along axis 0 into sizes that no earlier call had, as in a mixture of experts, and
-`fresh_own` the same with outputs that exist already. `regroup` splits the halves of each row, into
-views of one array that has the pieces of both halves side by side.
+`fresh` is a split along axis 0 into sizes that no earlier call had, as in a mixture of experts;
+`fresh_own` is the same with outputs that exist already, and `fresh_plan` the part of it from the
+checks of the sizes to the packed parameters of the launch. `regroup` splits the halves of each row,
+into views of one array that has the pieces of both halves side by side.
 """
 
 import argparse
@@ -30,6 +31,7 @@ import numpy as np
 import dmlsplit as dml
 from benchmarks.cases import CASES, Case
 from benchmarks.environment import environment
+from dmlsplit import eager
 from dmlsplit.backends.cuda import driver
 
 # A column, the number of outputs, and the bar for its fastest round: microseconds, or another
@@ -42,6 +44,10 @@ BARS: tuple[tuple[str, int, float | str], ...] = (
     ("bind_us", 3, 15.0),
     ("bind_us", 64, 76.0),
     ("numpy_split_us", 3, 6.0),
+    ("fresh_plan_us", 3, 60.0),
+    ("fresh_plan_us", 8, 30.0),
+    ("fresh_plan_us", 64, 70.0),
+    ("fresh_plan_us", 256, 150.0),
 )
 NOISE = 1.05
 OUTPUTS = (1, 3, 8, 16, 64, 256, 4000, 8192)
@@ -207,21 +213,28 @@ def _regroup_calls(cupy: Any, array: Any, outputs: int) -> dict[str, Callable[[]
 
 
 def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:
-    """Return splits into other sizes at every call, with new outputs and without."""
+    """Splits into other sizes at every call, with new outputs and without, and only planned."""
     random = np.random.default_rng(0)
     tokens = cupy.empty((TOKENS, TOKEN), "f2")
     shares = random.dirichlet([1.5] * outputs, FRESH)
-    sizes = cycle([tuple(map(int, random.multinomial(TOKENS, share))) for share in shares])
+    drawn = [tuple(map(int, random.multinomial(TOKENS, share))) for share in shares]
+    sizes, planned = cycle(drawn), cycle(drawn)
     found = driver.load()
 
     def own() -> None:
-        found.empty = lambda device, shape, dtype: tokens  # type: ignore[method-assign]
+        found.empty = lambda device, shapes, dtype: [tokens] * outputs  # type: ignore[method-assign]
         try:
             dml.split(tokens, next(sizes))
         finally:
             del found.empty
 
-    return {"fresh_us": lambda: dml.split(tokens, next(sizes)), "fresh_own_us": own}
+    layout, addresses = (tokens.shape, tokens.strides, 2, 0), [tokens.data.ptr] * outputs
+
+    def plan() -> None:
+        eager._made("cuda:0", *layout, next(planned)).program.bind(tokens.data.ptr, addresses)
+
+    whole = lambda: dml.split(tokens, next(sizes))  # noqa: E731
+    return {"fresh_us": whole, "fresh_own_us": own, "fresh_plan_us": plan}
 
 
 def _microseconds(call: Callable[[], Any], calls: int) -> float:
