@@ -16,7 +16,8 @@ SHARED_BYTES = 1 << 20
 ALIGNMENT = 512
 
 # The CPU engine takes about 4 us more per output than a copy of a slice, but copies runs of bytes
-# as wide items, and large arrays on several threads. Above either limit it is faster.
+# as wide items, and large arrays on several threads. It is faster for more runs than this, and from
+# this many bytes on.
 MOST_RUNS, MOST_BYTES = 256, 1 << 20
 
 Shapes = tuple[tuple[int, ...], ...]
@@ -78,7 +79,7 @@ def packing(
 def small_cut(geometry: SplitGeometry, axis: int, sizes: tuple[int, ...]) -> Cut | None:
     """The slices of a small array on the CPU; None if the engine is faster."""
     runs = max((turns(piece.loops) for piece in geometry.pieces), default=0)
-    if runs > MOST_RUNS or geometry.total_bytes > MOST_BYTES:
+    if runs > MOST_RUNS or geometry.total_bytes >= MOST_BYTES:
         return None
     before = (slice(None),) * axis
     ends = zip(accumulate(sizes), sizes, strict=True)

@@ -160,7 +160,7 @@ def _small(
     """The sizes, and the axis from the front; no sizes if there are many bytes or runs."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     _type_string(dtype)  # Refuses elements that are not whole bytes.
-    is_small = prod(shape) * dtype.itemsize <= MOST_BYTES and prod(shape[:axis]) <= MOST_RUNS
+    is_small = prod(shape) * dtype.itemsize < MOST_BYTES and prod(shape[:axis]) <= MOST_RUNS
     return sizes if is_small else (), axis
 
 
