@@ -33,6 +33,7 @@ from benchmarks.cases import CASES, Case
 from benchmarks.environment import environment
 from dmlsplit import eager
 from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.launch import VECTOR
 
 # A column, the number of outputs, and the bar for its fastest round: microseconds, or another
 # column, which it must not exceed by more than the noise.
@@ -231,7 +232,9 @@ def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:
     layout, addresses = (tokens.shape, tokens.strides, 2, 0), [tokens.data.ptr] * outputs
 
     def plan() -> None:
-        eager._made("cuda:0", *layout, next(planned)).program.bind(tokens.data.ptr, addresses)
+        program: Any = eager._made("cuda:0", *layout, next(planned)).program
+        for picked, launcher in program.variant(VECTOR, VECTOR):
+            launcher.bind((tokens.data.ptr, *picked(addresses)))
 
     whole = lambda: dml.split(tokens, next(sizes))  # noqa: E731
     return {"fresh_us": whole, "fresh_own_us": own, "fresh_plan_us": plan}
