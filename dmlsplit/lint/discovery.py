@@ -147,7 +147,7 @@ def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[
     files: list[str] = []
     left_out: list[str] = []
     skipped = set() if hidden else ignored_in(folder)
-    for root, _, names in os.walk(folder, followlinks=False):
+    for root, _, names in os.walk(folder):
         here = Path(root)
         foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
         if not hidden and (foreign or here.parent in skipped):

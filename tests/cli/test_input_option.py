@@ -81,6 +81,7 @@ def twice() -> None:
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 SHORT = np.lib.format.magic(1, 0) + b"\x76\0"
+HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (6, 4), }".ljust(117) + b"\n"
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "missing": (lambda: None, "f.npz: No such file or directory"),
     "folder": (lambda: Path("f.npz").mkdir(), "f.npz: is not a regular file"),
@@ -96,6 +97,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "corrupt": (corrupt, "f.npz: x: is damaged: Bad CRC-32 for file 'x.npy'"),
     "no array": (member(b"text"), "f.npz: x: is not a .npy file: it must start with"),
     "no header": (member(SHORT), "f.npz: x: is a damaged .npy file"),
+    "cut array": (
+        member(SHORT + HEADER + b"1234"),
+        "f.npz: x: is damaged: its header declares 96 bytes",
+    ),
     "objects": (
         lambda: np.savez("f.npz", x=np.array([None])),
         "f.npz: x: has data type object; Python objects are never loaded",

@@ -199,7 +199,7 @@ def test_without_git_nothing_is_ignored(
     monkeypatch.setenv("PATH", str(work_tree / "bin"))
     if git_is == "broken":
         (work_tree / "bin").mkdir()
-        (work_tree / "bin" / "git").write_text("#!/bin/sh\nexit 128\n")
+        (work_tree / "bin" / "git").write_text("#!/bin/sh\nprintf 'own.onnx\\0'\nexit 128\n")
         (work_tree / "bin" / "git").chmod(0o755)
     found, left_out = names(".")
     assert (len(found), left_out) == (9, 0)

@@ -77,14 +77,14 @@ class Command:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_breaks_its_rule_alone_and_says_so(name: str) -> None:
-    found = run_program(EXAMPLES[name].broken)
+    found = run_program(example_of(RULES[name]).broken)
     assert found.rules == {name}
-    assert found.said[0][1] == EXAMPLES[name].said
+    assert found.said[0][1] == example_of(RULES[name]).said
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_other_program_breaks_none(name: str) -> None:
-    assert run_program(EXAMPLES[name].kept).said == []
+    assert run_program(example_of(RULES[name]).kept).said == []
 
 
 @pytest.mark.parametrize("name", MODELS)

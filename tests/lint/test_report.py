@@ -51,13 +51,16 @@ def test_a_target_that_the_provider_refuses_is_a_failure_without_a_file() -> Non
     assert re.fullmatch(r"::error title=dmlsplit%3A target::.*at least 5_0.*", github_report(found))
     (failure,) = ET.fromstring(junit_report(found)).iter("failure")
     assert failure.get("type") == "target"
+    assert re.match("ORT-FEATURE-LEVEL: .*at least 5_0", failure.get("message", ""))
 
 
-def test_github_shows_an_accepted_split_only_if_there_is_a_remark() -> None:
+def test_an_accepted_split_is_shown_only_if_there_is_a_remark() -> None:
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT8", (4,)), axis=0, sizes=(1, 3))
     plain = SplitSite("m.onnx", "net", "n", 0, "Split-13", (desc,))
     found = assess([plain, replace(plain, warnings=("beware",))], resolve_target())
     assert re.fullmatch("::warning title=dmlsplit%3A ok,.*: beware", github_report(found))
+    (said,) = ET.fromstring(junit_report(found)).iter("system-out")
+    assert "beware" in (said.text or "")
 
 
 def test_github_reads_a_percent_sign_as_one() -> None:

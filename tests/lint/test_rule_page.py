@@ -64,6 +64,10 @@ def test_text_fits_80_columns(name: str) -> None:
             "887A0005 (DXGI_ERROR_DEVICE_REMOVED), at the next call; dmlsplit raises "
             "InvalidArgumentError before that",
         ),
+        (
+            "DML-TENSOR-OUTPUT-OVERLAP",
+            "80070057 (E_INVALIDARG) from dmlsplit; DirectML's documents say nothing\n",
+        ),
         ("DML-ARRAY-SHAPE", "80070057 (E_INVALIDARG) from dmlsplit; DirectML has no arrays"),
         (
             "DML-TENSOR-STRIDE-COUNT",

@@ -84,7 +84,7 @@ def test_if_every_runtime_fails_each_says_why(saved: Saved) -> None:
 
 
 def runs(
-    saved: Saved, shape: tuple[int | str, ...], **given: object
+    saved: Saved, shape: tuple[int | str, ...] | None, **given: object
 ) -> list[dict[str, np.ndarray]]:
     path = saved(single(TensorProto.FLOAT, shape, (2, 2), 1))
     feed = given.get("feed")
@@ -104,6 +104,7 @@ def test_dynamic_sizes_are_small_and_large(saved: Saved) -> None:
         (TensorProto.UINT64, "uint64"),
         (TensorProto.BOOL, "bool"),
         (TensorProto.DOUBLE, "float64"),
+        (TensorProto.FLOAT16, "float16"),
         (TensorProto.STRING, "object"),
     ],
 )
@@ -113,10 +114,31 @@ def test_integers_span_their_range_and_are_then_small(saved: Saved, kind: int, w
     assert whole.dtype == small.dtype == wanted
     if np.dtype(wanted).kind in "iu":
         limits = np.iinfo(wanted)
-        assert np.ptp(whole.astype(float)) > 0.98 * (limits.max - limits.min)
+        # In 4096 random numbers, each of the 256 of int8 occurs.
+        least = 1 if wanted == "int8" else 0.98
+        assert np.ptp(whole.astype(float)) >= least * (float(limits.max) - limits.min)
         assert set(small.flat) == {0, 1}
     else:
-        assert len(set(small.flat)) == {"bool": 2, "object": 100}.get(wanted, 64 * 64)
+        assert len(set(small.flat)) >= {"bool": 2, "object": 100}.get(wanted, 1000)
+        assert wanted != "object" or all(isinstance(text, str) for text in small.flat)
+
+
+def test_fixed_inputs_are_few_and_the_same_in_each_run(saved: Saved) -> None:
+    path = str(saved(single(TensorProto.FLOAT, (4,), (2, 2), 0)))
+    first, again = (list(feeds_of(path, {}, None)) for _ in range(2))
+    assert [fatal for _, fatal in first] == [False] * 4
+    np.testing.assert_equal(first, again)
+
+
+def test_an_initializer_is_no_input_and_its_data_are_not_read(tmp_path: Path) -> None:
+    content = single(TensorProto.FLOAT, (0, 4), (2, 2), 1)
+    content.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(9, np.float32), "w"))
+    content.graph.input.insert(0, helper.make_tensor_value_info("w", TensorProto.FLOAT, (9,)))
+    options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(content, tmp_path / "m.onnx", **options)
+    (tmp_path / "w.bin").unlink()
+    for feeds, _ in feeds_of(str(tmp_path / "m.onnx"), {}, None):
+        assert {name: array.shape for name, array in feeds.items()} == {"x": (0, 4)}
 
 
 def test_minus_one_is_a_dynamic_size(saved: Saved) -> None:
@@ -131,8 +153,9 @@ def test_given_sizes_hold(saved: Saved) -> None:
 def test_given_inputs_are_used(saved: Saved, tmp_path: Path) -> None:
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     np.savez(tmp_path / "feed.npz", x=x)
-    for feeds in runs(saved, ("n", 4), feed=tmp_path / "feed.npz"):
-        np.testing.assert_array_equal(feeds["x"], x)
+    for shape in (("n", 4), None):
+        for feeds in runs(saved, shape, feed=tmp_path / "feed.npz"):
+            np.testing.assert_array_equal(feeds["x"], x)
     np.savez(tmp_path / "feed.npz", y=x)
     with pytest.raises(dml.InvalidArgumentError, match="has 'y'; the model's inputs are x"):
         runs(saved, ("n", 4), feed=tmp_path / "feed.npz")
