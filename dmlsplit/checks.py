@@ -12,6 +12,7 @@ from dmlsplit.messages import shown
 K = TypeVar("K")
 # Strings are not sequences of integers; sets and dictionaries lose the order that was meant.
 _WITHOUT_ORDER = (str, bytes, Set, Mapping)
+_USUAL = (tuple, list)  # fast path
 
 
 class Sequenced(Protocol):
@@ -54,8 +55,7 @@ def integer(name: str, value: SupportsIndex) -> int:
 
 def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
     """The values as a tuple; an ArgumentTypeError names the argument if it is not a sequence."""
-    is_usual = type(values) is tuple or type(values) is list  # fast path
-    if not is_usual and (isinstance(values, _WITHOUT_ORDER) or is_count(values)):
+    if type(values) not in _USUAL and (isinstance(values, _WITHOUT_ORDER) or is_count(values)):
         raise ArgumentTypeError(f"{name} is {values!r}; it must be a sequence of {of}")
     return tuple(values)
 

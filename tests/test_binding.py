@@ -77,6 +77,7 @@ def test_a_buffer_is_bound_from_its_offset_to_the_size_of_the_tensor() -> None:
     assert bound_input.address == address(store) + 32
     assert bound_input.span == (address(store) + 32, address(store) + 80)
     assert bound_input.owner is store
+    assert (bound_input.type, bound_input.read_only) == ("|u1", False)
 
 
 def test_strides_of_dimensions_of_one_do_not_matter() -> None:
@@ -178,6 +179,9 @@ def test_an_input_that_breaks_a_rule(name: str) -> None:
         TABLE.bind_input(source)
     if NOT_AN_ARRAY in wanted[0]:
         assert str(error.value) == NOT_AN_ARRAY
+        with pytest.raises(dml.InvalidArgumentError) as error:
+            TABLE.bind(source, outputs())
+        assert f"DML-BIND-KIND {NOT_AN_ARRAY}" in str(error.value)
     else:
         assert error.value.report is not None
         assert len(error.value.report.violations) == len(wanted)
@@ -201,7 +205,8 @@ def test_an_output_is_writable() -> None:
     # An input may be read-only, and an output may be a writable buffer.
     frozen = A.copy()
     frozen.flags.writeable = False
-    TABLE.bind(frozen, [BufferBinding(np.zeros(16, np.uint8)), *outputs()[1:]])
+    table = BindingTable(DESC, "cpu")
+    table.bind(frozen, [BufferBinding(np.zeros(16, np.uint8)), *outputs()[1:]])
 
 
 def test_arrays_are_on_the_device() -> None:
@@ -303,6 +308,11 @@ def test_arrays_of_other_layouts_overlap_if_their_ranges_do() -> None:
         "ARRAY-STRIDES OutputTensors[0].Strides: [48, 48, -8, 4] bytes | [16, 16, 8, 4] bytes",
         "BIND-IN-PLACE OutputTensors[0]: the input | memory of its own",
     ]
+
+
+def test_values_that_are_not_arrays_do_not_overlap() -> None:
+    rules = [line.split(":")[0] for line in broken(TABLE, [1], [[1], [1], [1]])]
+    assert rules == ["BIND-KIND InputTensor", *(f"BIND-KIND OutputTensors[{i}]" for i in range(3))]
 
 
 def test_everything_is_reported_at_once() -> None:
