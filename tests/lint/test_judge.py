@@ -73,6 +73,8 @@ def test_a_rule_that_an_implied_split_breaks_is_a_warning() -> None:
     found = {(each.rule.id, each.severity) for each in verdict.diagnostics}
     assert found == {("SPLIT-IMPLIED", "note"), ("DML-LEVEL-DATA-TYPE", "warning")}
     assert (verdict.outcome, verdict.errors, bool(verdict.fix)) == (Outcome.OK, (), True)
+    assert verdict.minimum is not None
+    assert verdict.minimum.level == dml.FeatureLevel.LEVEL_4_1
 
 
 # What counts as refused.
