@@ -141,6 +141,13 @@ def test_an_initializer_is_no_input_and_its_data_are_not_read(tmp_path: Path) ->
         assert {name: array.shape for name, array in feeds.items()} == {"x": (0, 4)}
 
 
+def test_an_input_that_is_not_a_tensor_is_named(saved: Saved) -> None:
+    content = single(TensorProto.FLOAT, (4,), (2, 2), 0)
+    content.graph.input.append(helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None))
+    with pytest.raises(RuntimeError, match=r"^input 's' is not a tensor"):
+        feeds_of(str(saved(content)), {}, None)
+
+
 def test_minus_one_is_a_dynamic_size(saved: Saved) -> None:
     assert len({feeds["x"].shape for feeds in runs(saved, (-1, 4))}) > 1
 
