@@ -459,7 +459,7 @@ def test_outputs_that_changed_are_refused_after_any_number_of_calls(
 
 @pytest.mark.parametrize("sets", [1, 4, 5])
 def test_outputs_may_take_turns(torch: Any, sets: int) -> None:
-    """Copies are kept, but each call reads and writes anew, and its writes are counted."""
+    """Copies are kept, but each call reads and writes again, and its writes are counted."""
     source = torch.zeros(2, 6)
     stores = [torch.zeros(12) for _ in range(sets)]
     for turn in range(5):
