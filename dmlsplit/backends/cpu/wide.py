@@ -1,7 +1,7 @@
-"""Machine code that shares wide rows between threads without the interpreter lock.
+"""Machine code that copies wide rows on several threads, and large splits past the cache.
 
-With NumPy, a thread acquires that lock after each assignment, and waiting for it takes as long as
-copying a megabyte. Here, helpers do not need it between two splits either (wide.ll).
+With NumPy, a thread acquires the interpreter lock after each assignment, and waiting for it takes
+as long as copying a megabyte. Here, helpers do not need it between two splits either (wide.ll).
 """
 
 import ctypes
