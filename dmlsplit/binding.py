@@ -105,8 +105,10 @@ class BindingTable:
 
     def bind_input(self, given: Any) -> ArrayView:
         """Check the input alone; its outputs will be allocated to match."""
-        if exact := self._exact(given, ()):
-            return exact[0]
+        if not isinstance(given, BufferBinding):
+            given = view(given, self._input.name)
+            if _LAYOUT(given) == self._input.layout:  # fast path
+                return given  # type: ignore[no-any-return]
         found: list[Violation] = []
         entry = self._input.bound(given, found)
         if found:
