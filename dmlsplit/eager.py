@@ -30,6 +30,7 @@ T = TypeVar("T", bound=Array | DaskArray)
 _FEW_PIECES = 64
 # Tuples that `_are_ints` has accepted, by identity: callers often pass the same one again.
 _INTS: dict[int, tuple[int, ...]] = {}
+_MOST_TUPLES = 64
 _AT_ONCE = frozenset(("numpy", "cupy"))  # modules of arrays that always have memory
 
 
@@ -136,7 +137,7 @@ def _are_ints(axis: object, sizes_or_count: Any) -> bool:
     if kind is tuple and _INTS.get(id(sizes_or_count)) is not sizes_or_count:
         if set(map(type, sizes_or_count)) != {int}:
             return False
-        if len(_INTS) == _FEW_PIECES:
+        if len(_INTS) == _MOST_TUPLES:
             _INTS.clear()
         _INTS[id(sizes_or_count)] = sizes_or_count
     return (kind is int or kind is tuple) and type(axis) is int

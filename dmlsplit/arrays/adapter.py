@@ -18,6 +18,8 @@ Made: TypeAlias = tuple[list[Any], list[int]]  # arrays, and their addresses
 class Adapter(Protocol):
     """One array library. The methods that have a body are right for NumPy and CuPy."""
 
+    repeats: bool = False  # whether the engine's prepared copy is faster than `copy_into`
+
     def view(self, array: Any, name: str) -> ArrayView:
         """Describe the memory of an array; see `dmlsplit.arrays.view`."""
 

@@ -16,8 +16,8 @@ SHARED_BYTES = 1 << 20
 ALIGNMENT = 512
 
 # The CPU engine takes about 4 us more per output than a copy of a slice, but copies runs of bytes
-# as wide items, and large arrays on several threads. It is faster for more runs than this, and from
-# this many bytes on.
+# as wide items, and large arrays on several threads. It is faster for more runs than this, and for
+# this many bytes or more.
 MOST_RUNS, MOST_BYTES = 256, 1 << 20
 
 Shapes = tuple[tuple[int, ...], ...]

@@ -11,7 +11,6 @@ from dmlsplit.arrays.adapter import Adapter, Made
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Cut, Packing
-from dmlsplit.arrays.torch import TORCH
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.errors import InvalidArgumentError
@@ -46,7 +45,7 @@ class Plan(NamedTuple):
         library = adapter_of(source.owner)
         cut = self.cut if adapters_of(owners) == {library} else None
         if cut is not None:
-            is_new = library is not TORCH or self._is_new(cut, source.address, *addresses)
+            is_new = not library.repeats or self._is_new(cut, source.address, *addresses)
             if is_new and library.copy_into(source.owner, cut, owners):
                 return
         self._copy(library, source, addresses, stream)
@@ -59,7 +58,8 @@ class Plan(NamedTuple):
     def _is_new(self, cut: Cut, *addresses: int) -> bool:
         """Whether no recent call had these addresses; otherwise, `dml.split` finds their copy."""
         if addresses in cut.seen:
-            cut.copies[addresses] = self.program.bind(addresses[0], addresses[1:])
+            if addresses not in cut.copies:
+                cut.copies[addresses] = self.program.bind(addresses[0], addresses[1:])
             return False
         if len(cut.seen) == 4:  # callers take turns with a few buffers, or never repeat them
             cut.seen.clear()

@@ -28,6 +28,8 @@ class TrackedError(InvalidArgumentError):
 
 
 class _Torch(Adapter):
+    repeats = True
+
     def view(self, tensor: Any, name: str) -> ArrayView:
         _check_memory(tensor, name)
         if tensor.is_conj() or tensor.is_neg():

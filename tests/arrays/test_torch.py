@@ -17,6 +17,7 @@ from dmlsplit import arrays, eager
 from dmlsplit.arrays import ArrayView, adapter_of
 from dmlsplit.arrays.packing import packing
 from dmlsplit.arrays.torch import TORCH
+from dmlsplit.backends.cpu.engine import NumpyProgram
 
 
 @pytest.fixture
@@ -474,6 +475,17 @@ def test_outputs_may_take_turns(torch: Any, sets: int) -> None:
         outs = [out.to(other.dtype) for out in outputs_in(stores[0])]
         dml.split(other, (2, 4), 1, out=outs)
         assert torch.equal(torch.cat(outs, 1), other)
+
+
+@pytest.mark.parametrize("count", [3, 70])
+def test_a_copy_is_prepared_once(torch: Any, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Once to be kept, and once by the engine for its own last copy."""
+    source, outs = torch.zeros(2, count), [torch.empty(2, 1) for _ in range(count)]
+    bind, bound = NumpyProgram.bind, []
+    monkeypatch.setattr(NumpyProgram, "bind", lambda *args: bound.append(args) or bind(*args))
+    for _ in range(6):
+        dml.split(source, count, 1, out=outs)
+    assert len(bound) == 2
 
 
 def test_the_same_memory_again_needs_no_view(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,6 +30,7 @@ class NumpyProgram:
 
     @cached_property
     def _is_worth_sharing(self) -> bool:
+        # An item counts as two bytes more than it has, a byte of a longer run as one more.
         found = [(nests, nests.item.itemsize) for nests in chain.from_iterable(self.batches)]
         work = sum(nests.items * (size + 1 + (size == nests.run_bytes)) for nests, size in found)
         return work >= tuning.PARALLEL_BYTES

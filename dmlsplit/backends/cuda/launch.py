@@ -270,10 +270,13 @@ def resident_for(bytes_in_flight: int) -> int:
 
 def table(kind: str, *numbers: int) -> bytes:
     """Numbers of a C++ type in memory; a `Divisor` is two."""
-    return _packer(kind, len(numbers))(*numbers)
+    return struct_of(kind, len(numbers)).pack(*numbers)
 
 
-_packer = lru_cache(lambda kind, count: struct.Struct(f"<{count}{_FORMATS[kind][0]}").pack)
+@lru_cache
+def struct_of(kind: str, count: int) -> struct.Struct:
+    """Packs so many numbers of a C++ type."""
+    return struct.Struct(f"<{count}{_FORMATS[kind][0]}")
 
 
 def divisor(number: int, bits: int = 32) -> Divisor:

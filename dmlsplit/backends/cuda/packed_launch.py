@@ -6,15 +6,14 @@ stream.
 """
 
 import ctypes
-import struct
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cuda.launch import KernelLaunch
+from dmlsplit.backends.cuda.launch import COUNT_64, KernelLaunch, struct_of
 from dmlsplit.backends.cuda.modules import Kernel
 from dmlsplit.errors import DmlError
 
@@ -23,7 +22,6 @@ BoundLaunch = Callable[[int | None], None]
 INVALID_CONTEXT = 201  # of CUresult, in cuda.h
 # cuLaunchKernel reads one address per parameter; the size follows for `public_launch`.
 _Pointers = ctypes.c_uint64 * 2
-_addresses = lru_cache(lambda count: struct.Struct(f"<{count}Q"))
 
 
 class _Parameters:
@@ -56,7 +54,7 @@ class Launcher:
         self._current_device = cuda.runtime.getDevice
         self._current_stream = cuda.get_current_stream
         self._is_capturing = cuda.runtime.streamIsCapturing
-        self._pack = _addresses(1 + len(launch.outputs)).pack_into
+        self._pack = struct_of(COUNT_64, 1 + len(launch.outputs)).pack_into
         self._content = launch.parameters(())
         # Parameters that no call of `once` is using. Threads must not share them: the driver reads
         # them without the interpreter's lock.

@@ -61,7 +61,7 @@ def plan(
         input_alignment,
         output_alignment,
         limits,
-        len(rows.widths if rows else geometry.strided),
+        geometry.output_count,
         (limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would fill more than half of the cache are not worth caching.
         2 * geometry.total_bytes > limits.l2_bytes,
