@@ -232,6 +232,13 @@ def test_columns_are_counted_from_the_first_address(start: int) -> None:
     ]
 
 
+def test_columns_may_run_backwards_in_few_rows() -> None:
+    base = np.zeros((2, 12), np.uint8)
+    for rows, wanted in ((2, [(0, 3), (4, 7)]), (1, [(0, 1), (0, 1)])):
+        parts = base[:rows, :3], base[:rows, 6:3:-1]
+        assert columns([view(part, "view") for part in parts]) == wanted
+
+
 def test_thousands_of_columns_of_one_array_are_told_apart() -> None:
     whole = np.empty((3, 20_000), np.float32)
     values = np.arange(60_000, dtype=np.float32).reshape(3, -1)

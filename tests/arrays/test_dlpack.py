@@ -9,6 +9,8 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays import view
+from dmlsplit.arrays.adapter import type_name
+from dmlsplit.arrays.dlpack import cuda_view
 from tests.support.fake_cuda import FakeArray, FakeDriver
 
 
@@ -32,8 +34,28 @@ def test_strides_of_none_are_packed(fake: FakeDriver) -> None:
 
 
 def test_a_foreign_stream_is_waited_for(fake: FakeDriver) -> None:
-    view(bare(fake.array(np.zeros(4)), stream=77), "array")
-    assert "wait for 77" in fake.calls
+    foreign = bare(fake.array(np.zeros(4)), stream=77)
+    view(foreign, "array")
+    assert "1 waits for 77" in fake.calls
+    fake.calls.clear()
+    ours = {"__module__": "cupy", "dtype": np.dtype("f8"), **vars(foreign)}
+    cuda_view(type("ndarray", (), ours)(), "array", 1)
+    assert not fake.calls  # CuPy's current stream is the one that splits.
+
+
+def test_an_address_of_no_device_is_refused(fake: FakeDriver) -> None:
+    lost = bare(fake.array(np.zeros(4)), data=(0, False))
+    with pytest.raises(dml.InvalidArgumentError) as caught:
+        view(lost, "array")
+    assert str(caught.value) == (
+        "array claims to be on a CUDA device, but no device owns its address 0x0"
+    )
+
+
+def test_an_object_with_only_numpy_s_interface_is_viewed() -> None:
+    array = np.arange(6.0).reshape(2, 3)[:, ::2]
+    seen = view(SimpleNamespace(__array_interface__=array.__array_interface__), "array")
+    assert seen[1:] == view(array, "array")[1:]
 
 
 def test_an_array_without_an_interface_goes_through_dlpack(fake: FakeDriver) -> None:
@@ -131,8 +153,12 @@ def test_other_dlpack_devices_are_refused(kind: int) -> None:
         def __dlpack_device__(self) -> tuple[int, int]:
             return kind, 0
 
-    with pytest.raises(dml.InvalidArgumentError, match=f"DLPack device type {kind}"):
+    with pytest.raises(dml.InvalidArgumentError) as caught:
         view(Elsewhere(), "array")
+    assert str(caught.value) == (
+        f"array is a {type_name(Elsewhere())} on DLPack device type {kind}; "
+        "it must be on the CPU or a CUDA device"
+    )
 
 
 @pytest.mark.parametrize("is_binding", [False, True])
@@ -144,9 +170,9 @@ def test_an_operator_waits_once_for_the_stream_of_its_input(
     source = bare(fake.array(np.zeros(4, "f4"), device=1), stream=77)
     fake.calls.clear()
     found = op(dml.BufferBinding(source) if is_binding else source, stream=5)
-    assert fake.calls.count("device_of") == fake.calls.count("wait for 77") == 1
-    assert fake.calls.index("enter 5") < fake.calls.index("wait for 77")
-    assert fake.calls.index("wait for 77") < fake.calls.index("leave 5")
+    assert fake.calls.count("device_of") == fake.calls.count("1 waits for 77") == 1
+    assert fake.calls.index("enter 5") < fake.calls.index("1 waits for 77")
+    assert fake.calls.index("1 waits for 77") < fake.calls.index("leave 5")
     assert [piece.shape for piece in found] == [(1,), (3,)]
 
 
@@ -185,16 +211,28 @@ def test_pieces_go_back_through_the_library_s_own_from_dlpack(
     assert [type(piece) for piece in dml.split(Array(np.arange(5)), (2, 3))] == [np.ndarray] * 2
 
 
-def test_an_array_that_its_library_does_not_share_is_refused() -> None:
-    class Kept:
-        def __dlpack_device__(self) -> tuple[int, int]:
-            raise RuntimeError("not today")
+@pytest.mark.parametrize("asked", ["device", "CPU", "CUDA"])
+def test_an_array_that_its_library_does_not_share_is_refused(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("not today")
 
-    with pytest.raises(
-        dml.InvalidArgumentError,
-        match=r"array, a .*\.Kept, cannot be shared without a copy: not today",
-    ):
+    class Kept:
+        __dlpack__ = refuse
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return (1 if asked == "CPU" else 2), 0
+
+    if asked == "device":
+        monkeypatch.setattr(Kept, "__dlpack_device__", refuse)
+    monkeypatch.setattr(fake, "from_dlpack", refuse)
+    with pytest.raises(dml.InvalidArgumentError) as caught:
         dml.split(Kept(), 1)
+    assert str(caught.value) == (
+        f"array, a {type_name(Kept())}, cannot be shared without a copy: not today. "
+        "Fix: view its bytes as an integer type of the same size"
+    )
 
 
 def test_a_lost_device_is_reported_with_cuda_s_error(fake: FakeDriver) -> None:

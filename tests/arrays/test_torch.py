@@ -198,24 +198,78 @@ def test_types_of_several_elements_per_byte_are_refused(torch: Any, kind: str, b
     assert done.returncode == 0
 
 
+TRACKED = "such a tensor can only be the input of dmlsplit.split. Fix: "
+MEMORY = "use dmlsplit.split without out, or a tensor that has memory"
+PLAIN = "it must be a torch.Tensor or a Parameter. Fix: "
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-def test_tensors_without_plain_memory_are_refused(torch: Any) -> None:
+def test_a_refused_tensor_is_told_what_it_is_and_the_way_out(torch: Any) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.testing._internal.two_tensor import TwoTensor
+    from torch.utils._python_dispatch import TorchDispatchMode
 
     class Image(torch.Tensor):  # type: ignore[misc, name-defined]
         pass
 
     ones = torch.ones(4)
+    image = f"is a tests.{Image.__qualname__}, whose pieces would be plain tensors"
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(ones, ones)
+        refuse(dual, f"has a forward-mode tangent; {TRACKED}forward_ad.unpack_dual(...).primal")
+        TORCH.view(ones, "data")  # without a tangent
+    with TorchDispatchMode():
+        mode = "is inside a mode of torch that sees every operator"
+        refuse(ones, f"{mode}; {TRACKED}leave the mode")
     for source, message in (
-        (torch.eye(4).to_sparse(), r"it must be a torch\.strided one"),
-        (torch.quantize_per_tensor(ones, 0.1, 3, torch.quint8), r"is quantized.*int_repr\(\)"),
-        (TwoTensor(ones, ones), r"torch.TwoTensor, which has no memory of its own.*Fix: split the"),
-        (torch.nested.nested_tensor([ones, ones[:2]]), "cannot be shared without a copy"),
-        (torch._efficientzerotensor(4), "without a copy: it has no memory"),
-        (ones.as_subclass(Image), r"Image.*Fix: as_subclass\(torch\.Tensor\)"),
+        (
+            torch.ones(4, requires_grad=True),
+            f"requires grad; {TRACKED}detach(), or torch.no_grad()",
+        ),
+        (
+            (ones * 1j).conj(),
+            "is a lazily conjugated or negated view: its memory does not hold its values; "
+            f"{TRACKED}resolve_conj().resolve_neg()",
+        ),
+        (ones.to("meta"), f"is on the meta device and has no memory; {TRACKED}{MEMORY}"),
+        (
+            FakeTensorMode().from_tensor(ones),
+            f"is a torch.FakeTensor, which has no memory; {TRACKED}{MEMORY}",
+        ),
+        (
+            torch.eye(4).to_sparse(),
+            "is a torch.sparse_coo tensor; it must be a torch.strided one. Fix: to_dense()",
+        ),
+        (
+            torch.quantize_per_tensor(ones, 0.1, 3, torch.quint8),
+            "is quantized; its pieces would lose scale and zero point. Fix: int_repr()",
+        ),
+        (
+            TwoTensor(ones, ones),
+            "is a torch.TwoTensor, which has no memory of its own; "
+            f"{PLAIN}split the tensors that it is made of",
+        ),
+        (ones.as_subclass(Image), f"{image}; {PLAIN}as_subclass(torch.Tensor)"),
     ):
-        with pytest.raises(dml.InvalidArgumentError, match=message):
-            dml.split(source, 2)
+        refuse(source, message)
+    not_shared = "a torch.Tensor, cannot be shared without a copy: "
+    integers = "Fix: view its bytes as an integer type of the same size"
+    refuse(torch._efficientzerotensor(4), f"{not_shared}it has no memory. {integers}", "data, ")
+    with pytest.raises(dml.InvalidArgumentError, match=not_shared):
+        TORCH.view(torch.nested.nested_tensor([ones, ones[:2]]), "data")
+    batched = f"is inside a transform of torch.func; {TRACKED}{MEMORY}"
+
+    def refused(row: Any) -> Any:
+        refuse(row, batched)
+        return row
+
+    torch.func.vmap(refused)(torch.eye(4))
+
+
+def refuse(tensor: Any, message: str, begin: str = "data ") -> None:
+    with pytest.raises(dml.InvalidArgumentError) as caught:
+        TORCH.view(tensor, "data")
+    assert str(caught.value) == begin + message
 
 
 def test_tensors_of_the_meta_device_have_pieces_there(torch: Any) -> None:

@@ -195,12 +195,12 @@ class FakeDriver:
         yield
         self.calls.append(f"leave {handle}")
 
-    def device_of(self, address: int) -> int:
+    def device_of(self, address: int) -> int | None:
         self.calls.append("device_of")
-        return 1
+        return 1 if address else None
 
     def wait_for(self, device: int, handle: int) -> None:
-        self.calls.append(f"wait for {handle}")
+        self.calls.append(f"{device} waits for {handle}")
 
     def from_dlpack(self, array: Any) -> Any:
         self.calls.append("from_dlpack")
