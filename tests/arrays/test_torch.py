@@ -461,8 +461,8 @@ def test_small_outputs_are_checked_like_large_ones(torch: Any, count: int) -> No
 
 def test_small_pieces_are_differentiated_by_torch(torch: Any) -> None:
     source = torch.rand(3, 8, requires_grad=True)
-    for sizes in (4, [2, 6], (8, 0)):
-        pieces = dml.split(source, sizes, 1)
+    for sizes in (4, [2, 6], (8, 0), np.array([2, 6]), np.int64(4)):
+        pieces = dml.split(source, sizes, 1 if type(sizes) is int else np.int64(-1))
         assert all(piece.is_contiguous() and not piece._is_view() for piece in pieces)
         assert len({piece.untyped_storage().data_ptr() for piece in pieces}) == len(pieces)
         (gradient,) = torch.autograd.grad(pieces[0].square().sum(), source)
