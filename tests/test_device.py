@@ -4,6 +4,7 @@ import copy
 import pickle
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 import dmlsplit as dml
 from dmlsplit.backends.cpu.engine import NumpyProgram
 from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
+from tests.support.fake_cuda import FakeDriver
 
 CPU = dml.Device("cpu")
 X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
@@ -182,6 +184,30 @@ def test_one_buffer_may_hold_every_output() -> None:
     assert store.tolist() == wanted
 
 
+@pytest.mark.parametrize("home", ["cupy.cuda", "torch.cuda"])
+def test_arrays_are_described_on_the_stream_that_will_use_them(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    """CuPy's streams are entered themselves, others by their handle."""
+    entered: list[object] = []
+
+    def on_stream(*given: object) -> AbstractContextManager[None]:
+        entered.append(given)
+        return nullcontext()
+
+    monkeypatch.setattr(fake, "on_stream", on_stream)
+    op = dml.Device("cuda:1").compile(DESC)
+    source, outs = (
+        [fake.array(np.zeros(size, "f4"), device=1) for size in sizes]
+        for sizes in ([X.sizes], [(1, 1, n, 2) for n in (2, 1, 3)])
+    )
+    known = {"__module__": home, "__cuda_stream__": lambda _: (0, 7), "device_id": 1}
+    stream: Any = type("Stream", (), known)()
+    op(source[0], stream=stream)
+    op.dispatch(source[0], outs, stream)
+    assert entered == [(1, 7, stream if home == "cupy.cuda" else None)] * 2
+
+
 def test_thousands_of_outputs() -> None:
     x = dml.TensorDesc("UINT8", (3, 4097))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=[1] * 4097)
@@ -248,10 +274,13 @@ def test_a_device_refuses_descriptors_that_its_level_refuses() -> None:
 
 def test_the_query_for_levels_returns_the_highest_supported_one() -> None:
     device = dml.Device("cpu", feature_level="3_0")
-    assert str(device.check_feature_levels(["1_0", "5_0", "2_1"])) == "2_1"
+    for asked, found in ((["1_0", "5_0", "2_1"], "2_1"), (["2_0", "3_0"], "3_0")):
+        assert str(device.check_feature_levels(asked)) == found
     with pytest.raises(dml.UnsupportedError, match=r"4_0, 5_0.*up to 3_0") as error:
         device.check_feature_levels(["4_0", "5_0"])
     assert error.value.hresult == 0x887A0004
+    with pytest.raises(dml.UnsupportedError, match=r"^requested feature levels are none; the "):
+        device.check_feature_levels([])
     with pytest.raises(dml.InvalidArgumentError, match="feature level is 'x'"):
         device.check_feature_levels(["x"])
 

@@ -201,12 +201,15 @@ def test_pieces_go_back_through_the_library_s_own_from_dlpack(
 
     module = SimpleNamespace(from_dlpack=Array)
     monkeypatch.setitem(sys.modules, "other", module)
+    x = dml.TensorDesc("INT64", (5,))
+    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 3)))
     for kind in (Array, Standard):
-        found = dml.split(kind(np.arange(5)), (2, 3))
-        assert [(type(piece), piece.array.tolist()) for piece in found] == [
-            (kind, [0, 1]),
-            (kind, [2, 3, 4]),
-        ]
+        given = kind(np.arange(5))
+        for found in (dml.split(given, (2, 3)), op(given), op(dml.BufferBinding(given))):
+            assert [(type(piece), piece.array.tolist()) for piece in found] == [
+                (kind, [0, 1]),
+                (kind, [2, 3, 4]),
+            ]
     del module.from_dlpack
     assert [type(piece) for piece in dml.split(Array(np.arange(5)), (2, 3))] == [np.ndarray] * 2
 

@@ -185,6 +185,40 @@ def test_new_names_differ_from_old_ones(tmp_path: Path) -> None:
     assert done.replaced
 
 
+def test_new_names_say_what_they_hold(tmp_path: Path) -> None:
+    content = single(TensorProto.INT64, (1, 5, 3), (2, 3), 1)
+    _, output = fixed(content, tmp_path, feature_level="2_0")
+    made = [node.output[0] for node in onnx.load(output).graph.node]
+    new = [name.split("_")[2] for name in made if name.startswith("dmlsplit_")]
+    whole = "cast cast half mul add narrow shape"
+    assert " ".join(new) == (
+        f"shape rows cast cast cast sub half div cast sizes part sizes high {whole} {whole}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "keepdims", "rank"), [("", 1, 2), ("", None, 2), ("", 0, 1), ("ones", 0, 2)]
+)
+def test_only_a_sequence_without_sizes_can_drop_the_axis(
+    tmp_path: Path, sizes: str, keepdims: int | None, rank: int
+) -> None:
+    content = sequence(FLOAT, (2, 3), keepdims=1)
+    node = content.graph.node[0]
+    del node.attribute[1:]
+    if keepdims is not None:
+        node.attribute.append(helper.make_attribute("keepdims", keepdims))
+    if sizes:
+        ones = onnx.numpy_helper.from_array(np.ones(3, np.int64), "ones")
+        content.graph.initializer.append(ones)
+    node.input.append(sizes)
+    done, output = fixed(content, tmp_path, **ORT)
+    assert done.replaced
+    assert (
+        len(session(onnx.load(output)).run(None, {"x": np.ones((2, 3), np.float32)})[0].shape)
+        == rank
+    )
+
+
 # Any split that is rewritten moves the same bits.
 
 KINDS = [
