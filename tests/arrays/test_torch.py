@@ -318,9 +318,23 @@ def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
     out = dml.TensorDesc("FLOAT16", (4, 6), strides=(1, 4))
     op = dml.Device("cpu").compile(dml.SplitOperatorDesc(x, [out], 1))
     source = torch.arange(24).reshape(4, 6).half()
-    (found,) = op(source)
-    assert found.stride() == (1, 4)
-    assert torch.equal(found, source)
+    for given in (source, dml.BufferBinding(source.reshape(-1).view(torch.uint8))):
+        with torch.device("meta"):  # where torch allocates unless it is told otherwise
+            (found,) = op(given)
+        assert found.stride() == (1, 4)
+        assert torch.equal(found, source)
+    with pytest.raises(dml.OutOfMemoryError, match=r"an output of 4503599627370496 bytes"):
+        TORCH.empty(TORCH.view(source, "data"), packing(((1 << 51,),), 2))
+
+
+@pytest.mark.parametrize("kind", ["uint8", "int32"])
+def test_the_same_bytes_have_another_type(torch: Any, kind: str) -> None:
+    source = torch.arange(6).reshape(2, 3)
+    for dtype in (kind, getattr(torch, kind)):
+        found = TORCH.reinterpreted(source, dtype, (6, -1))
+        assert str(found.dtype) == f"torch.{kind}"
+        assert found.numpy().tobytes() == source.numpy().tobytes()
+        assert found.shape == (6, 8 // found.element_size())
 
 
 def test_private_names_of_torch_mean_what_they_say(torch: Any) -> None:
@@ -418,8 +432,9 @@ def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
     assert used == [(77, 1), (2,), None, (2,), (2,)]
 
 
-def test_packed_outputs_take_the_fast_path(torch: Any) -> None:
-    source, outs = torch.ones(6), [torch.zeros(2), torch.zeros(4)]
+@pytest.mark.parametrize("kind", ["float32", "complex64"])
+def test_packed_outputs_take_the_fast_path(torch: Any, kind: str) -> None:
+    source, *outs = (torch.zeros(size, dtype=getattr(torch, kind)) for size in (6, 2, 4))
     found = adapter_of(source).packed_addresses(source, outs, [(2,), (4,)])
     assert found == [out.data_ptr() for out in outs]
 
