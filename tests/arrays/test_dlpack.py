@@ -269,5 +269,9 @@ def test_no_bits_are_lost_if_jax_would_make_32_of_64() -> None:
             [1 << 40, (1 << 40) + 1],
             array[2:].tolist(),
         ]
-    with jax.enable_x64(False), pytest.raises(dml.InvalidArgumentError, match="jax_enable_x64"):
+    with jax.enable_x64(False), pytest.raises(dml.InvalidArgumentError) as caught:
         op(array)
+    assert str(caught.value) == (
+        "array has data type int64, but jaxlib would make pieces of int32. "
+        "Fix: with JAX, jax.config.update('jax_enable_x64', True)"
+    )
