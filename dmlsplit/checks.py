@@ -13,6 +13,9 @@ K = TypeVar("K")
 # Strings are not sequences of integers; sets and dictionaries lose the order that was meant.
 _WITHOUT_ORDER = (str, bytes, Set, Mapping)
 _USUAL = (tuple, list)  # fast path
+# Tuples that `are_ints` has accepted, by identity: callers often pass the same one again.
+_INTS: dict[int, tuple[int, ...]] = {}
+_MOST_TUPLES = 64
 
 
 class Sequenced(Protocol):
@@ -68,6 +71,18 @@ def integers(name: str, values: Integers) -> tuple[int, ...]:
     if set(map(type, entries)) == {int}:  # fast path for the usual case
         return entries  # type: ignore[return-value]
     return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(entries))
+
+
+def are_ints(axis: object, sizes_or_count: Any) -> bool:
+    """Whether these are plain ints, which are safe cache keys: True and 1.0 would equal 1."""
+    kind = type(sizes_or_count)
+    if kind is tuple and _INTS.get(id(sizes_or_count)) is not sizes_or_count:
+        if set(map(type, sizes_or_count)) != {int}:
+            return False
+        if len(_INTS) == _MOST_TUPLES:
+            _INTS.clear()
+        _INTS[id(sizes_or_count)] = sizes_or_count
+    return (kind is int or kind is tuple) and type(axis) is int
 
 
 def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:

@@ -17,10 +17,10 @@ from dmlsplit.arrays import ArrayView, adapter_of, view
 from dmlsplit.arrays.array_view import are_apart, columns, overlaps
 from dmlsplit.arrays.packing import pieces_packing, small_cut
 from dmlsplit.arrays.plan import Plan
-from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TORCH, TrackedError, is_plain, small_copies
+from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError, quickly
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends.find import find_backend
-from dmlsplit.checks import Integers, piece_sizes
+from dmlsplit.checks import Integers, are_ints, piece_sizes
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import piece_shapes, split_geometry
@@ -28,9 +28,6 @@ from dmlsplit.geometry import piece_shapes, split_geometry
 Sizes: TypeAlias = SupportsIndex | Integers
 T = TypeVar("T", bound=Array | DaskArray)
 _FEW_PIECES = 64
-# Tuples that `_are_ints` has accepted, by identity: callers often pass the same one again.
-_INTS: dict[int, tuple[int, ...]] = {}
-_MOST_TUPLES = 64
 _AT_ONCE = frozenset(("numpy", "cupy"))  # modules of arrays that always have memory
 
 
@@ -100,10 +97,9 @@ def split(
         )
     home = array.__class__.__module__  # torch.compile cannot give type() of a Parameter
     if home not in _AT_ONCE:
-        if home in HOMES and is_plain(array):
-            if done := _quickly(array, axis, sizes_or_count, out):
-                return done
-        elif own := _with_own_split(array, home, sizes_or_count, axis, out):
+        if home in HOMES and (done := quickly(array, axis, sizes_or_count, out, _known)):
+            return done
+        if own := _with_own_split(array, home, sizes_or_count, axis, out):
             return own(array, sizes_or_count, axis, out)
     try:
         source = view(array, "array")
@@ -113,7 +109,7 @@ def split(
     if source is None:
         return _split_tracked(array, sizes_or_count, axis, out)
     along: Any = axis, sizes_or_count
-    if not _are_ints(axis, sizes_or_count):
+    if not are_ints(axis, sizes_or_count):
         along = piece_sizes(source.shape, sizes_or_count, axis)
     made = plan_for(along[1])
     if out is None:
@@ -129,18 +125,6 @@ def split(
     plan = made(source.device, source.shape, source.strides, source.item_bytes, *along, steps)
     plan.split_into(source, owners, addresses)
     return list(out)
-
-
-def _are_ints(axis: object, sizes_or_count: Any) -> bool:
-    """Whether these are plain ints, which are safe cache keys: True and 1.0 would equal 1."""
-    kind = type(sizes_or_count)
-    if kind is tuple and _INTS.get(id(sizes_or_count)) is not sizes_or_count:
-        if set(map(type, sizes_or_count)) != {int}:
-            return False
-        if len(_INTS) == _MOST_TUPLES:
-            _INTS.clear()
-        _INTS[id(sizes_or_count)] = sizes_or_count
-    return (kind is int or kind is tuple) and type(axis) is int
 
 
 def _with_own_split(
@@ -160,30 +144,9 @@ def _with_own_split(
         # Imported here because JAX is optional.
         from dmlsplit.frameworks import jax
 
-        along = (axis, sizes_or_count) if out is None and _are_ints(axis, sizes_or_count) else None
+        along = (axis, sizes_or_count) if out is None and are_ints(axis, sizes_or_count) else None
         return jax.split if jax.is_for_jax(array, along) else None
     return None
-
-
-def _quickly(tensor: Any, axis: Any, sizes_or_count: Any, out: Any) -> list[Any] | None:
-    """Fast path: new pieces of a small tensor, or a copy that an earlier call has kept."""
-    if type(sizes_or_count) is list:
-        sizes_or_count = tuple(sizes_or_count)
-    if not _are_ints(axis, sizes_or_count):
-        axis, sizes_or_count = piece_sizes(tuple(tensor.shape), sizes_or_count, axis)
-    if out is None:
-        return small_copies(tensor, axis, sizes_or_count)
-    shapes, copies = _known(tensor.shape, tensor.stride(), tensor.dtype, axis, sizes_or_count)
-    is_list = type(out) in (list, tuple) and len(out) == len(shapes)
-    if not (copies and is_list) or tensor.requires_grad or tensor.is_neg() or tensor.is_conj():
-        return None
-    addresses = TORCH.packed_addresses(tensor, out, shapes)
-    copy = addresses and copies.get((tensor.data_ptr(), *addresses))
-    if not copy:
-        return None
-    copy()  # These addresses were found not to overlap.
-    sys.modules["torch"].autograd.graph.increment_version(out)
-    return list(out)
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,7 @@ from dmlsplit.arrays.array_view import ArrayView, device_name, device_number, ty
 from dmlsplit.arrays.packing import MOST_BYTES, MOST_RUNS, Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
-from dmlsplit.checks import piece_sizes
+from dmlsplit.checks import are_ints, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 
 _OUTSIDE = "use dmlsplit.split without out, or a tensor that has memory"
@@ -73,13 +73,13 @@ class _Torch(Adapter):
         # `like` has memory, and no mode is active.
         if not like.is_cpu or private.is_forward():
             return None
-        plain, dtype, may_be_conj = private.PLAIN, like.dtype, like.is_complex()
-        addresses = []
+        plain, dtype = private.PLAIN, like.dtype
+        may_be_conj, addresses = dtype.is_complex, []
         try:
-            for array, shape in zip(arrays, shapes, strict=True):
+            for index, array in enumerate(arrays):  # takes less time than zip(strict=True)
                 if (
                     type(array) not in plain
-                    or array.shape != shape
+                    or array.shape != shapes[index]
                     or array.dtype is not dtype
                     or not array.is_cpu
                     or not array.is_contiguous()
@@ -91,7 +91,7 @@ class _Torch(Adapter):
                 addresses.append(array.data_ptr())
         except RuntimeError:  # a tensor without memory or strides
             return None
-        return addresses if all(addresses) else None
+        return None if 0 in addresses else addresses
 
     def copy_into(self, tensor: Any, cut: Cut, outputs: Sequence[Any]) -> bool:
         try:
@@ -123,47 +123,75 @@ class _Torch(Adapter):
         return super().reinterpreted(tensor, kind, shape)
 
 
-def is_plain(tensor: Any) -> bool:
-    """Whether a tensor has memory on the CPU, and no compiler or mode must see its split."""
-    # First, because it must not trace what follows.
-    if sys.modules["torch"].compiler.is_dynamo_compiling():
-        return False
+def quickly(
+    tensor: Any, axis: Any, sizes_or_count: Any, out: Any, known: Callable[..., tuple[Any, Any]]
+) -> list[Any] | None:
+    """Fast path: new pieces of a small tensor, or a copy that an earlier call has kept.
+
+    None for a tensor that is not on the CPU, or whose split a compiler or a mode must see. This is
+    one function, because a call takes as long as two questions to a tensor. `known` gives the
+    shapes of pieces, and the copies that were kept, by their addresses.
+    """
+    torch = sys.modules["torch"]
+    if torch.compiler.is_dynamo_compiling():  # first, because it must not trace what follows
+        return None
     private = _private()
     try:
-        return (
-            type(tensor) in private.PLAIN
-            and tensor.is_cpu
-            and not tensor.is_quantized
-            and not tensor.is_nested
-            and not private.dispatch_modes()
-            and not private.jit_trace()
-            and tensor.data_ptr() != 0
-        )
+        if (
+            type(tensor) not in private.PLAIN
+            or not tensor.is_cpu
+            or tensor.is_nested
+            or private.dispatch_modes()
+            or private.jit_trace()
+            or not (address := tensor.data_ptr())
+        ):
+            return None
     except RuntimeError:  # sparse, or inside a transform
-        return False
-
-
-def small_copies(tensor: Any, axis: Any, sizes_or_count: Any) -> list[Any] | None:
-    """Copies of a small tensor's pieces by torch's own operator; None if the engine is faster.
-
-    That operator supports gradients. The axis and the sizes are plain ints, and safe cache keys.
-    """
+        return None
+    if type(sizes_or_count) is list:
+        sizes_or_count = tuple(sizes_or_count)
+    if not are_ints(axis, sizes_or_count):
+        axis, sizes_or_count = piece_sizes(tuple(tensor.shape), sizes_or_count, axis)
+    if out is not None:
+        kept = known(tensor.shape, tensor.stride(), tensor.dtype, axis, sizes_or_count)
+        return _again(tensor, address, out, *kept)
     sizes, axis = _small(tensor.shape, tensor.dtype, axis, sizes_or_count)
-    try:
-        return list(_torch().split_with_sizes_copy(tensor, sizes, axis)) if sizes else None
+    try:  # This operator supports gradients.
+        return list(torch.split_with_sizes_copy(tensor, sizes, axis)) if sizes else None
     except RuntimeError:  # Fall through: the allocating path raises an error with the size.
         return None
+
+
+def _again(
+    tensor: Any, address: int, out: Any, shapes: Sequence[tuple[int, ...]], copies: Any
+) -> list[Any] | None:
+    """Repeat the copy that an earlier call with these addresses has kept."""
+    if (
+        not copies
+        or type(out) not in (list, tuple)
+        or len(out) != len(shapes)
+        or tensor.requires_grad
+        or tensor.is_neg()
+        or (tensor.dtype.is_complex and tensor.is_conj())
+        or not (addresses := TORCH.packed_addresses(tensor, out, shapes))
+        or not (copy := copies.get((address, *addresses)))
+    ):
+        return None
+    copy()  # These addresses were found not to overlap.
+    _torch().autograd.graph.increment_version(out)
+    return list(out)
 
 
 @lru_cache(maxsize=1024)
 def _small(
     shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
 ) -> tuple[tuple[int, ...], int]:
-    """The sizes, and the axis from the front; no sizes if there are many bytes or runs."""
+    """The sizes of pieces that torch copies faster than the engine, else none; and the axis."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     _type_string(dtype)  # Refuses elements that are not whole bytes.
     is_small = prod(shape) * dtype.itemsize < MOST_BYTES and prod(shape[:axis]) <= MOST_RUNS
-    return sizes if is_small else (), axis
+    is_scaled = _torch().empty(0, dtype=dtype, device="cpu").is_quantized
+    return sizes if is_small and not is_scaled else (), axis
 
 
 def _check_memory(tensor: Any, name: str) -> None:

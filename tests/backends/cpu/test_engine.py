@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.backends.cpu import engine, threads, tuning
+from dmlsplit.backends.cpu import engine, moves, threads, tuning
 from dmlsplit.backends.cpu.engine import NumpyBackend
 from dmlsplit.geometry import SplitGeometry, StridedCopy, split_geometry
 
@@ -174,6 +174,16 @@ def test_thousands_of_equal_outputs_are_one_assignment() -> None:
     assert [len(nests.outputs) for batch in program.batches for nests in batch] == [count]
     program.bind(address(source), [address(out) for out in outputs])()
     assert b"".join(out.tobytes() for out in outputs) == source.tobytes()
+
+
+@pytest.mark.parametrize(("size", "kind"), [(2048, memoryview), (2049, np.ndarray)])
+def test_short_runs_are_copied_without_numpy(size: int, kind: type) -> None:
+    (nests,) = moves.equal_nests(split_geometry((size,), 0, (size,), 1, (1,), [None]).pieces)
+    source, output = np.arange(size, dtype=np.uint8), np.zeros(size, np.uint8)
+    move = moves.single(nests, 0, nests.shape[0])(source.ctypes.data, output.ctypes.data)
+    assert type(move[0]) is type(move[2]) is kind
+    moves.run(lambda: iter([move]))
+    assert np.array_equal(source, output)
 
 
 def test_several_threads_may_split_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
