@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain, starmap
+from itertools import chain
 from typing import Any, NoReturn
 
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cpu import machine_code, moves, narrow, threads, tuning, wide
-from dmlsplit.backends.cpu.moves import BoundNests, EqualNests, Move, batch_moves, block_rows
+from dmlsplit.backends.cpu.moves import BoundNests, EqualNests, Move, block_rows
 from dmlsplit.backends.cpu.narrow import NarrowSplit
 from dmlsplit.backends.cpu.wide import WideSplit
 from dmlsplit.errors import InvalidArgumentError
@@ -36,11 +36,8 @@ class NumpyProgram:
         return work >= tuning.PARALLEL_BYTES
 
     @cached_property
-    def _is_kept(self) -> bool:
-        """Whether binding again costs a noticeable part of a copy. Narrow rows are counted."""
-        found = chain.from_iterable(self.batches)
-        size = sum(nests.items * nests.item.itemsize for nests in found)
-        return self.narrow is None and size <= tuning.KEPT_BYTES
+    def _total_bytes(self) -> int:
+        return sum(nests.row_bytes * nests.shape[0] for nests in chain.from_iterable(self.batches))
 
     @cached_property
     def _single_moves(self) -> list[tuple[int, int, Callable[[int, int], Move]]] | None:
@@ -82,11 +79,16 @@ class NumpyProgram:
         workers = threads.thread_count() if self._is_worth_sharing else 1
         found: list[_Batch] = []
         for batch in self.batches:
-            bound = [part for nests in batch for part in moves.bind(nests, src, dsts, workers)]
-            found.append((bound, bound[0].rows, _row_bytes(bound), _block(bound, workers)))
-        if self._is_worth_sharing:
-            return _on_threads(found, workers)
-        return _on_this_thread(list(_moves((batch, 0, rows, to) for batch, rows, _, to in found)))
+            bound = [part for nests in batch for part in moves.bind(nests, src, dsts)]
+            rows, row_bytes = batch[0].shape[0], sum(nests.row_bytes for nests in batch)
+            found.append((bound, rows, row_bytes, _block(bound, rows, row_bytes, workers)))
+        if not self._is_worth_sharing:
+            cuts = ((batch, 0, rows, block) for batch, rows, _, block in found)
+            return _on_this_thread(list(_moves(cuts)))
+        tasks: list[Any] = [partial(_moves, cuts) for cuts in _tasks(found, workers)]
+        if self._total_bytes <= tuning.PREPARED_BYTES:
+            tasks = [partial(iter, list(task())) for task in tasks]
+        return _run([partial(moves.run, task) for task in tasks], workers)
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
         """Equivalent to ``bind(src, dsts)(stream)``, which is kept for the same addresses."""
@@ -96,7 +98,8 @@ class NumpyProgram:
         copy = self.recent.get(key)
         if copy is None:
             copy = self.bind(src, dsts)
-            if self._is_kept:
+            # Binding is a noticeable part of a small copy. Narrow rows are counted each time.
+            if self.narrow is None and self._total_bytes <= tuning.KEPT_BYTES:
                 self.recent.clear()
                 self.recent[key] = copy
         copy(stream)
@@ -139,15 +142,10 @@ def _in_one_pass(split: NarrowSplit, copy: narrow.Copy, src: int, dsts: Sequence
     return _run([part(*rows) for part, *rows, _ in chain.from_iterable(tasks)], workers)
 
 
-def _on_threads(batches: Sequence[_Batch], workers: int) -> BoundCopy:
-    tasks: list[Any] = [partial(_moves, cuts) for cuts in _tasks(batches, workers)]
-    if sum(rows * row_bytes for _, rows, row_bytes, _ in batches) <= tuning.PREPARED_BYTES:
-        tasks = [partial(iter, list(task())) for task in tasks]
-    return _run([partial(moves.run, task) for task in tasks], workers)
-
-
 def _moves(cuts: Iterable[_Cut]) -> Iterator[Move]:
-    return chain.from_iterable(starmap(batch_moves, cuts))
+    for batch, start, stop, block in cuts:
+        for bound in batch:
+            yield from bound.moves(start, stop, block)
 
 
 def _run(tasks: Sequence[Callable[[], None]], workers: int) -> BoundCopy:
@@ -192,12 +190,8 @@ def _tasks(batches: Sequence[_Batch], workers: int) -> Iterator[list[_Cut]]:
         yield task
 
 
-def _block(batch: Sequence[BoundNests], workers: int) -> int:
+def _block(batch: Sequence[BoundNests], rows: int, row_bytes: int, workers: int) -> int:
     if all(len(bound.dsts) == 1 for bound in batch):
         return 1  # each task is one assignment to each output
-    rows, parts = batch[0].rows, 4 * workers if workers > 1 else 1
-    return min(block_rows(_row_bytes(batch), rows), -(-rows // parts))
-
-
-def _row_bytes(batch: Sequence[BoundNests]) -> int:
-    return sum(bound.row_bytes for bound in batch)
+    parts = 4 * workers if workers > 1 else 1
+    return min(block_rows(row_bytes, rows), -(-rows // parts))

@@ -148,11 +148,6 @@ class BoundNests:
     dsts: Sequence[int]
 
     @property
-    def rows(self) -> int:
-        """Iterations of the outermost loop."""
-        return self.nests.shape[0]
-
-    @property
     def row_bytes(self) -> int:
         """Bytes of one row of the bound outputs, which may be only some of the nests' outputs."""
         return self.nests.row_bytes // len(self.nests.outputs) * len(self.dsts)
@@ -213,40 +208,28 @@ class BoundNests:
         )
 
 
-def bind(nests: EqualNests, src: int, dsts: Sequence[int], workers: int) -> Iterator[BoundNests]:
+def bind(nests: EqualNests, src: int, dsts: Sequence[int]) -> Iterator[BoundNests]:
     """Bind nests to memory, in parts if one window over all outputs is impossible or costs more.
 
     `src` and `dsts` are the addresses of the input and of all outputs of the geometry. NumPy
-    refuses a window of 2^63 bytes, and copies an input that is inside the window.
+    refuses a window of 2^63 bytes, and copies an input that is inside the window: some rows at a
+    time, which hardly takes longer unless a single row is long.
     """
     first = src + nests.input_offset
     addresses = [dsts[output] for output in nests.outputs]
-    low, high = min(addresses), max(addresses)
-    reach = tuning.REACH_BYTES
-    # Most bindings end here, without checking every output.
-    if low // reach == high // reach and (low > src) == (high > src):
+    is_long = nests.row_bytes > tuning.LEAST_TASK_BYTES
+
+    def window(address: int) -> tuple[int, bool]:
+        return address // tuning.REACH_BYTES, is_long and address > src
+
+    # Most bindings end here, without a look at every output.
+    if window(min(addresses)) == window(max(addresses)):
         yield BoundNests(nests, first, addresses)
         return
-
-    def cut(key: Callable[[int], Any]) -> list[list[int]]:
-        return [list(part) for _, part in groupby(addresses, key)]
-
-    parts = cut(lambda address: (address // reach, address > src))
-    # A part of few outputs is one plain assignment per output.
-    few = [len(part) for part in parts if len(part) < tuning.FEW_OUTPUTS]
-    is_small = nests.row_bytes * nests.shape[0] <= sum(few) * tuning.COPIED_BYTES
-    is_short = nests.row_bytes <= tuning.LEAST_TASK_BYTES
-    if is_small or (workers > 1 and len(few) > tuning.FEW_PARTS and is_short):
-        parts = cut(lambda address: address // reach)
-    for part in parts:
+    for _, alike in groupby(addresses, window):
+        part = list(alike)
         yield BoundNests(nests, first, part)
         first += nests.step * len(part)
-
-
-def batch_moves(batch: Sequence[BoundNests], start: int, stop: int, block: int) -> Iterator[Move]:
-    """The assignments that copy rows `start` to `stop` of nests with equally many rows."""
-    for bound in batch:
-        yield from bound.moves(start, stop, block)
 
 
 def _window(

@@ -2,8 +2,6 @@
 
 They were found with ``python -m benchmarks cpu`` and ``latency``, mostly on two virtual Xeon
 processors with NumPy 2.4, by varying one at a time and comparing every case. They interact.
-`COPIED_BYTES` and `FEW_PARTS` apply only if outputs are on both sides of the input in memory: an
-indexed assignment then costs a copy of the input.
 """
 
 # Runs up to this are one item of type ``V<n>``; longer ones are copied as bytes. Wide items save
@@ -42,13 +40,6 @@ CACHED_BYTES = 1 << 20
 
 # An indexed assignment costs about as much as this many plain ones, and more to prepare.
 FEW_OUTPUTS = 128
-
-# NumPy first copies the input of an indexed assignment that is inside the window of the outputs.
-# That costs one assignment per this many bytes: a small input is copied, a large one gets separate
-# assignments for the outputs on each side.
-COPIED_BYTES = 1024
-# With several threads, at most this many short assignments, each of which holds the lock.
-FEW_PARTS = 8
 
 # NumPy holds the interpreter lock during assignments of up to 500 items, however wide
 # (NPY_BEGIN_THREADS_THRESHOLDED in its source). From UNLOCKED_BYTES, such an assignment copies

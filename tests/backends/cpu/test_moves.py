@@ -31,25 +31,25 @@ def around(
 
 
 @pytest.mark.parametrize(
-    ("sides", "workers", "bound"),
+    ("rows", "width", "sides", "bound"),
     [
-        # Outputs below the input and outputs above it get separate assignments that do not copy it.
-        ([0] * 200 + [1] * 300, 2, 2),
-        # This many assignments would cost more than the copy.
-        ([0, 1, 1, 0] * 125, 1, 1),
-        # A few more assignments cost less than the copy, unless threads would wait for each other.
-        ([0] * 490 + [1] * 10, 2, 2),
-        (([0] * 3 + [1]) * 5 + [0] * 490, 1, 11),
-        (([0] * 3 + [1]) * 5 + [0] * 490, 2, 1),
+        # NumPy copies some rows of the input at a time.
+        (64, 8, [0] * 200 + [1] * 300, 1),
+        (64, 8, [0, 1, 1, 0] * 125, 1),
+        # If a row is long, outputs on each side of the input get assignments that do not copy it.
+        (2, 2048, [0] * 300 + [1] * 300, 2),
+        (2, 2048, ([0] * 3 + [1]) * 5 + [0] * 580, 11),
     ],
 )
-def test_outputs_on_both_sides_of_the_input(sides: list[int], workers: int, bound: int) -> None:
-    geometry, source, outputs = around(64, 8, sides)
+def test_outputs_on_both_sides_of_the_input(
+    rows: int, width: int, sides: list[int], bound: int
+) -> None:
+    geometry, source, outputs = around(rows, width, sides)
     want = [source[:, index].tobytes() for index in range(len(sides))]
     program = NumpyBackend().compile(geometry)
     addresses = [address(out) for out in outputs]
     ((nests,),) = program.batches
-    assert len(list(moves.bind(nests, address(source), addresses, workers))) == bound
+    assert len(list(moves.bind(nests, address(source), addresses))) == bound
     program.bind(address(source), addresses)()
     assert [out.tobytes() for out in outputs] == want
 
@@ -59,7 +59,7 @@ def test_a_copy_of_the_input_takes_little_memory() -> None:
     geometry, source, outputs = around(rows, 128, [0, 1] * 256)
     ((nests,),) = NumpyBackend().compile(geometry).batches
     addresses = [address(out) for out in outputs]
-    (bound,) = moves.bind(nests, address(source), addresses, 2)
+    (bound,) = moves.bind(nests, address(source), addresses)
     tracemalloc.start()
     moves.run(lambda: bound.moves(0, rows, 32))
     _, peak = tracemalloc.get_traced_memory()
