@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import add, attrgetter, itemgetter
 from typing import Any
 
-from dmlsplit.arrays import ArrayView, view
+from dmlsplit.arrays import ArrayView, view, views
 from dmlsplit.arrays.array_view import are_apart, overlaps
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
@@ -20,8 +20,9 @@ from dmlsplit.directml.rules.violation import Violation, report
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 
-_LAYOUT = itemgetter(slice(ArrayView._fields.index("shape"), ArrayView._fields.index("read_only")))
-_ADDRESS, _READ_ONLY = attrgetter("address"), attrgetter("read_only")
+_SHAPE, _READ_ONLY = map(ArrayView._fields.index, ("shape", "read_only"))
+_LAYOUT, _OUTPUT = itemgetter(slice(_SHAPE, _READ_ONLY)), itemgetter(slice(_SHAPE, None))
+_ADDRESS = attrgetter("address")
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 
 
@@ -99,8 +100,10 @@ class BindingTable:
         self.desc, self.device = desc, device
         tensors = named_tensors(desc)
         expected = (_Expected(*named, device, at > 0) for at, named in enumerate(tensors))
-        self._input, *self._outputs = self._all = list(expected)
-        self._names, self._layouts = [e.name for e in self._all], [e.layout for e in self._all]
+        self._input, *self._outputs = every = list(expected)
+        self._names = [e.name for e in every]
+        # The `_OUTPUT` of views that match exactly: the last field is `read_only`.
+        self._layouts = [(*e.layout, False) for e in self._outputs]
         self._sizes = [tensor.total_tensor_size_in_bytes for _, tensor in tensors]
 
     def bind_input(self, given: Any) -> ArrayView:
@@ -148,14 +151,13 @@ class BindingTable:
         if isinstance(source, BufferBinding):
             return None
         try:
-            views = list(map(view, (source, *outputs), self._names))
+            seen = views((source, *outputs), self._names)
         except InvalidArgumentError:
             return None
-        fits = list(map(_LAYOUT, views)) == self._layouts[: len(views)]
-        if not fits or any(map(_READ_ONLY, views[1:])):
+        if _LAYOUT(seen[0]) != self._input.layout or list(map(_OUTPUT, seen[1:])) != self._layouts:
             return None
-        starts = list(map(_ADDRESS, views))
-        return views if are_apart(starts, map(add, starts, self._sizes)) else None
+        starts = list(map(_ADDRESS, seen))
+        return seen if are_apart(starts, map(add, starts, self._sizes)) else None
 
     def _refused(self, found: Sequence[Violation]) -> InvalidArgumentError:
         refused = report(f"binding of {self.desc}", None, found)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, overload
 
+import numpy as np
+
 from dmlsplit.arrays import ArrayView, is_native
 from dmlsplit.arrays.adapter import package_of
 from dmlsplit.arrays.array_view import device_number
@@ -148,11 +150,17 @@ class CompiledOperator:
         self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
     ) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
+        if stream is None:
+            return self._split_into(array, outputs, None)
         with _on_stream(self.device.name, stream):
-            source, entries = self._table.bind(array, outputs)
-            self._plan.split_into(
-                source, [e.owner for e in entries], [e.address for e in entries], stream
-            )
+            return self._split_into(array, outputs, stream)
+
+    def _split_into(
+        self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None
+    ) -> None:
+        source, entries = self._table.bind(array, outputs)
+        owners, addresses = [e.owner for e in entries], [e.address for e in entries]
+        self._plan.split_into(source, owners, addresses, stream)
 
     def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> "BoundOperator":
         """Check the binding table once, for many dispatches.
@@ -197,13 +205,13 @@ class BoundOperator:
         )
 
 
-def _on_stream(device: str, stream: Stream | None) -> AbstractContextManager[object]:
+def _on_stream(device: str, stream: Stream) -> AbstractContextManager[object]:
     """A context in which views and CuPy's new arrays are for work on a stream.
 
     Pending work on a foreign array is awaited on that stream. Memory pools reuse memory as soon as
     its last use is queued, so new memory is ready on the stream that was current and on no other.
     """
-    if stream is None or device == "cpu":
+    if device == "cpu":
         return nullcontext()
     number = device_number(device)
     own = stream if package_of(stream) == "cupy" else None
@@ -213,7 +221,7 @@ def _on_stream(device: str, stream: Stream | None) -> AbstractContextManager[obj
 def _outputs(desc: SplitOperatorDesc) -> Packing:
     """The outputs that a call allocates."""
     tensors = desc.output_tensors
-    width, dtype = tensors[0].element_bytes, tensors[0].data_type.numpy_name
+    width, dtype = tensors[0].element_bytes, np.dtype(tensors[0].data_type.numpy_name)
     if all(tensor.strides is None for tensor in tensors):
         return packing(tuple(tensor.sizes for tensor in tensors), width, dtype)
     stores = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)

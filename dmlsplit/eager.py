@@ -108,21 +108,22 @@ def split(
     # Outside the `except`, so that errors do not print "During handling of the above exception".
     if source is None:
         return _split_tracked(array, sizes_or_count, axis, out)
-    along: Any = axis, sizes_or_count
+    at: Any = axis
+    along: Any = sizes_or_count
     if not are_ints(axis, sizes_or_count):
-        along = piece_sizes(source.shape, sizes_or_count, axis)
-    made = plan_for(along[1])
+        at, along = piece_sizes(source.shape, sizes_or_count, axis)
+    made = plan_for(along)
     if out is None:
-        plan = made(source.device, source.shape, source.strides, source.item_bytes, *along)
+        plan = made(source.device, source.shape, source.strides, source.item_bytes, at, along)
         return plan.split(source, array)
-    shapes, sizes = _shapes(source.shape, source.item_bytes, *along)
+    shapes, sizes = _shapes(source.shape, source.item_bytes, at, along)
     owners, steps = out, None
     addresses = _packed_apart(out, source, shapes, sizes)
     if addresses is None:
         outputs = checked_outputs(out, source, shapes)
         owners, addresses = [one.owner for one in outputs], [one.address for one in outputs]
         steps = tuple([output.strides for output in outputs])
-    plan = made(source.device, source.shape, source.strides, source.item_bytes, *along, steps)
+    plan = made(source.device, source.shape, source.strides, source.item_bytes, at, along, steps)
     plan.split_into(source, owners, addresses)
     return list(out)
 

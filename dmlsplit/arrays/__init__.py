@@ -5,7 +5,7 @@ those of every other library as NumPy or CuPy arrays, and hands the pieces back 
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,16 @@ from dmlsplit.arrays.numpy import NUMPY
 from dmlsplit.arrays.torch import TORCH
 from dmlsplit.backends.cuda import driver
 
-__all__ = ["ArrayView", "adapter_of", "adapters_of", "is_native", "to_device", "to_host", "view"]
+__all__ = [
+    "ArrayView",
+    "adapter_of",
+    "adapters_of",
+    "is_native",
+    "to_device",
+    "to_host",
+    "view",
+    "views",
+]
 
 
 def view(array: Any, name: str) -> ArrayView:
@@ -28,6 +37,13 @@ def view(array: Any, name: str) -> ArrayView:
     Raises an InvalidArgumentError if it is not an array, holds Python objects or cannot be shared.
     """
     return (_adapter(type(array)) or dlpack).view(array, name)
+
+
+def views(arrays: Sequence[Any], names: Iterable[str]) -> list[ArrayView]:
+    """The views of many arrays. Their adapter is looked up once if they have one type."""
+    kinds = set(map(type, arrays))
+    adapter = _adapter(kinds.pop()) if len(kinds) == 1 else None
+    return list(map(adapter.view if adapter else view, arrays, names))
 
 
 def adapter_of(owner: Any) -> Adapter:

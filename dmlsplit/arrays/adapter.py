@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
+from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
 from dmlsplit.arrays.array_view import ArrayView, device_number
@@ -57,6 +58,9 @@ class Adapter(Protocol):
     def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
         """A callable that reports a write to those arrays that track writes; None if none do."""
         return None
+
+    # Bytes of memory of a packed array.
+    held: Callable[[Any], int] = attrgetter("nbytes")
 
     def used_on(self, array: Any, stream: Stream) -> None:
         """Tell the library to keep an array's memory until the work queued on a stream is done."""

@@ -1,7 +1,7 @@
 """A description of the memory of one array of any library, and arithmetic on it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import le
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -92,8 +92,8 @@ def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
     return None if max(end for _, end in found) > pitch else found
 
 
-# Makes a view from a tuple of its fields, in half the time of `ArrayView(...)`.
-view_of: Callable[[tuple[Any, ...]], ArrayView] = partial(tuple.__new__, ArrayView)
+# `view_of(ArrayView, fields)` takes half the time of `ArrayView(*fields)`.
+view_of: Callable[[type[ArrayView], tuple[Any, ...]], ArrayView] = tuple.__new__
 
 
 @lru_cache(maxsize=64)

@@ -18,12 +18,12 @@ class _Cupy(Adapter):
         # The CUDA array interface has the same values, but takes several times as long.
         dtype, memory = array.dtype, array.data
         kind, device = type_string(dtype), device_name(memory.device_id)
-        address, shape, strides = memory.ptr, array.shape, array.strides
-        return view_of((array, address, shape, strides, kind, dtype.itemsize, device, False))
+        layout = array.shape, array.strides, kind, dtype.itemsize, device
+        return view_of(ArrayView, (array, memory.ptr, *layout, False))
 
     def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         found, number = driver.load(), device_number(like.device)
-        kind = dtype_of(like.owner, like.type) if wanted.dtype is None else np.dtype(wanted.dtype)
+        kind = dtype_of(like.owner, like.type) if wanted.dtype is None else wanted.dtype
         if wanted.is_shared:
             try:
                 return found.parts(number, wanted.shapes, kind, wanted.offsets, wanted.size)

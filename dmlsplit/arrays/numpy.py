@@ -31,12 +31,12 @@ class _Numpy(Adapter):
                 f"{name} is masked; its pieces would lose the mask. Fix: split .data and .mask"
             )
         at, kind, width = _address(array), type_string(dtype), dtype.itemsize
-        read_only = not array.flags.writeable
-        return view_of((array, at, array.shape, array.strides, kind, width, "cpu", read_only))
+        layout = array.shape, array.strides, kind, width, "cpu"
+        return view_of(ArrayView, (array, at, *layout, not array.flags.writeable))
 
     def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         # The type itself, because extensions such as bfloat16 share one string.
-        kind = like.owner.dtype if wanted.dtype is None else np.dtype(wanted.dtype)
+        kind = like.owner.dtype if wanted.dtype is None else wanted.dtype
         made = allocate(like, _empty, wanted.shapes, kind)
         return made, list(map(_address, made))
 

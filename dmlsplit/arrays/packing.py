@@ -6,6 +6,8 @@ from itertools import accumulate
 from math import prod
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from dmlsplit.geometry import SplitGeometry, piece_shapes, turns
 
 # Arrays of less than this in total share one block of memory, which saves a third of the time that
@@ -28,7 +30,7 @@ class Packing(NamedTuple):
     """Arrays of one type to allocate: their shapes, and where each begins in a shared block."""
 
     shapes: Shapes
-    dtype: str | None  # NumPy's name of the type; None for the type of the input
+    dtype: np.dtype | None  # None for the type of the input
     layouts: Layouts | None  # shapes, and strides in bytes, of views to make of them
     offsets: tuple[int, ...]  # bytes; empty if the arrays are surely too large for a block
     size: int  # of the block
@@ -60,7 +62,7 @@ def pieces_packing(
 def packing(
     shapes: Shapes,
     step: int,
-    dtype: str | None = None,
+    dtype: np.dtype | None = None,
     layouts: Layouts | None = None,
     sizes: Sequence[int] | None = None,
 ) -> Packing:

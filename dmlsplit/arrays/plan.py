@@ -3,17 +3,22 @@
 Here an array library is also told which stream uses its memory, and that its arrays are written.
 """
 
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dmlsplit.arrays import adapter_of, adapters_of
-from dmlsplit.arrays.adapter import Adapter, Made
+from dmlsplit.arrays.adapter import Adapter
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.errors import InvalidArgumentError
+
+_OWNER = attrgetter("owner")
 
 
 class Plan(NamedTuple):
@@ -28,7 +33,17 @@ class Plan(NamedTuple):
         library = adapter_of(source.owner)
         if self.cut is not None and (pieces := library.copies(source.owner, self.cut)):
             return give_back(pieces, model)
-        made, addresses = _allocated(library, source, self.outputs, stream)
+        wanted = self.outputs
+        made, addresses = library.empty(source, wanted, stream)
+        # A library may allocate less for a type that packs several elements into a byte. If any
+        # array of the type gets too little, so does the largest.
+        if wanted.most and (given := library.held(made[wanted.largest])) < wanted.most:
+            raise InvalidArgumentError(
+                f"an output of {wanted.most} bytes was given only {given}, because elements of "
+                f"type {source.type} are not whole bytes. Fix: split them as bytes"
+            )
+        if wanted.layouts is not None:
+            made = [library.strided(one, *at) for one, at in zip(made, wanted.layouts, strict=True)]
         self._copy(library, source, addresses, stream)
         if stream is not None:
             library.used_on(source.owner, stream)
@@ -43,8 +58,8 @@ class Plan(NamedTuple):
     ) -> None:
         """Split an array into outputs that have the plan's layout and do not overlap."""
         library = adapter_of(source.owner)
-        cut = self.cut if adapters_of(owners) == {library} else None
-        if cut is not None:
+        cut = self.cut
+        if cut is not None and adapters_of(owners) == {library}:
             is_new = not library.repeats or self._is_new(cut, source.address, *addresses)
             if is_new and library.copy_into(source.owner, cut, owners):
                 return
@@ -77,38 +92,25 @@ class Plan(NamedTuple):
         """A callable that repeats `split_into`. It does not keep the arrays alive."""
         copy = self.program.bind(source.address, [output.address for output in outputs])
         current = adapter_of(source.owner).current_stream(source.owner)
-        counts = _write_counts([output.owner for output in outputs])
+        counts = _write_counts(map(_OWNER, outputs))
         if current is None and not counts:
             return copy
-
-        def counted(stream: Any = None) -> None:
-            copy(current() if current and stream is None else stream)
-            for count in counts:
-                count()
-
-        return counted
+        return partial(_counted, copy, current, counts)
 
 
-def _write_counts(owners: Sequence[Any]) -> list[Callable[[], None]]:
+def _write_counts(owners: Iterable[Any]) -> list[Callable[[], None]]:
+    if "torch" not in sys.modules:  # fast path: no other library tracks writes
+        return []
+    owners = list(owners)
     return [each for one in adapters_of(owners) if (each := one.write_count(owners))]
 
 
-def _allocated(library: Adapter, like: ArrayView, wanted: Packing, stream: Stream | None) -> Made:
-    made, addresses = library.empty(like, wanted, stream)
-    # A library may allocate less for a type that packs several elements into a byte. If any array
-    # of the type gets too little, so does the largest.
-    if wanted.most and held(made[wanted.largest]) < wanted.most:
-        raise InvalidArgumentError(
-            f"an output of {wanted.most} bytes was given only {held(made[wanted.largest])}, "
-            f"because elements of type {like.type} are not whole bytes. Fix: split them as bytes"
-        )
-    if wanted.layouts is not None:
-        made = [library.strided(one, *at) for one, at in zip(made, wanted.layouts, strict=True)]
-    return made, addresses
-
-
-def held(array: Any) -> int:
-    """Bytes of memory of a packed array. The `nbytes` of torch only multiplies sizes."""
-    storage = getattr(array, "untyped_storage", None)
-    size: int = array.nbytes if storage is None else storage().nbytes()
-    return size
+def _counted(
+    copy: BoundCopy,
+    current: Callable[[], int] | None,
+    counts: Sequence[Callable[[], None]],
+    stream: Any = None,
+) -> None:
+    copy(current() if current and stream is None else stream)
+    for count in counts:
+        count()

@@ -46,7 +46,7 @@ class _Torch(Adapter):
             raise not_shared(tensor, name, error) from None
         strides, kind = _in_bytes(steps, width), _type_string(tensor.dtype)
         device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
-        return view_of((tensor, address, shape, strides, kind, width, device, False))
+        return view_of(ArrayView, (tensor, address, shape, strides, kind, width, device, False))
 
     def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         if stream is not None and like.device != "cpu":
@@ -108,6 +108,10 @@ class _Torch(Adapter):
 
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
         return partial(_private().current_stream(), tensor.get_device()) if tensor.is_cuda else None
+
+    def held(self, tensor: Any) -> int:
+        size: int = tensor.untyped_storage().nbytes()  # its own `nbytes` only multiplies sizes
+        return size
 
     def used_on(self, tensor: Any, stream: Stream) -> None:
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
@@ -296,7 +300,7 @@ def _type_string(dtype: Any) -> str:
         return name
 
 
-def _dtype(name: str) -> Any:
+def _dtype(name: str | np.dtype) -> Any:
     return getattr(_torch(), np.dtype(name).name)
 
 

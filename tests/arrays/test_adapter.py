@@ -13,7 +13,6 @@ import dmlsplit as dml
 from dmlsplit.arrays import CUPY, NUMPY, TORCH, adapter_of, is_native, view
 from dmlsplit.arrays.adapter import allocate
 from dmlsplit.arrays.packing import Packing
-from dmlsplit.arrays.plan import held
 
 
 def test_each_library_has_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
@@ -79,6 +78,8 @@ def test_no_byte_is_written_beyond_what_was_allocated(
     memory = np.zeros(4096, np.uint8)
 
     class Library(type(NUMPY)):  # type: ignore[misc]
+        held = TORCH.held if kind is _Packed else NUMPY.held
+
         def empty(self, like: Any, wanted: Packing, stream: Any = None) -> Any:
             part = memory.view(kind)[: 1 if kind is _Small else 300]
             return [part] * len(wanted.shapes), [part.ctypes.data] * len(wanted.shapes)
@@ -100,8 +101,8 @@ def test_types_that_torch_packs_are_noticed() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # They are deprecated.
         made = torch.empty(8, dtype=torch.quint4x2)
-    assert (made.nbytes, held(made)) == (8, 4)
-    assert held(torch.empty(8)) == held(np.empty(8, np.float32)) == 32
+    assert (made.nbytes, TORCH.held(made)) == (8, 4)
+    assert TORCH.held(torch.empty(8)) == NUMPY.held(np.empty(8, np.float32)) == 32
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])

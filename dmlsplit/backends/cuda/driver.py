@@ -163,7 +163,7 @@ class Driver:
         memory = self._alloc(size_in_bytes)
         made = list(map(self._array, shapes, repeat(dtype), map(memory.__add__, offsets)))
         start = memory.ptr
-        return made, list(map(start.__add__, offsets))
+        return made, [start + offset for offset in offsets]
 
     def upload(self, device: int, array: np.ndarray) -> Any:
         """Copy a host array to a device."""

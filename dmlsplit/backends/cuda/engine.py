@@ -82,7 +82,7 @@ class CudaProgram(NamedTuple):
 def _picks(outputs: tuple[int, ...], count: int) -> Picked:
     """A function that selects these outputs from all `count`."""
     if outputs == every(count):
-        return iter
+        return tuple
     # Of less than two outputs, `itemgetter` would give no tuple.
     chosen = itemgetter(*outputs, 0, 0)
     return lambda dsts: chosen(dsts)[:-2]
@@ -110,5 +110,5 @@ class CudaBackend:
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """The program of a geometry; its kernels are compiled when the alignment is known."""
         rows, count = geometry.row_split, geometry.output_count
-        written = iter if rows and 0 not in rows.widths else _picks(geometry.filled, count)
+        written = tuple if rows and 0 not in rows.widths else _picks(geometry.filled, count)
         return CudaProgram(driver.load(), self.number, geometry, written, {})

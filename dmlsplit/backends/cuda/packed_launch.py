@@ -21,18 +21,19 @@ from dmlsplit.errors import DmlError
 BoundLaunch = Callable[[int | None], None]
 INVALID_CONTEXT = 201  # of CUresult, in cuda.h
 # cuLaunchKernel reads one address per parameter; the size follows for `public_launch`.
-_Pointers = ctypes.c_uint64 * 2
+_POINTERS = struct_of(COUNT_64, 2)
 
 
 class _Parameters:
-    """The struct of parameters, and the address of its address, which the driver reads."""
+    """The struct of parameters, then its address, which the driver reads, and its size."""
 
-    __slots__ = ("_pointers", "address", "block")
+    __slots__ = ("address", "block")
 
-    def __init__(self, content: bytes) -> None:
-        self.block = ctypes.create_string_buffer(content, len(content))
-        self._pointers = _Pointers(ctypes.addressof(self.block), len(content))
-        self.address = ctypes.addressof(self._pointers)
+    def __init__(self, content: ctypes.Array[ctypes.c_char]) -> None:
+        self.block = type(content).from_buffer_copy(content)
+        start, size = ctypes.addressof(self.block), len(content) - _POINTERS.size
+        self.address = start + size
+        _POINTERS.pack_into(self.block, size, start, size)
 
 
 class Launcher:
@@ -55,7 +56,9 @@ class Launcher:
         self._current_stream = cuda.get_current_stream
         self._is_capturing = cuda.runtime.streamIsCapturing
         self._pack = struct_of(COUNT_64, 1 + len(launch.outputs)).pack_into
-        self._content = launch.parameters(())
+        content = launch.parameters(()) + bytes(_POINTERS.size)
+        # Copied for every binding, which a type of this length makes twice as fast.
+        self._content = (ctypes.c_char * len(content)).from_buffer_copy(content)
         # Parameters that no call of `once` is using. Threads must not share them: the driver reads
         # them without the interpreter's lock.
         self._free: list[_Parameters] = []
@@ -64,7 +67,7 @@ class Launcher:
         """Fix the addresses of the input and of each output. The result keeps the kernel loaded."""
         parameters = _Parameters(self._content)
         self._pack(parameters.block, 0, *addresses)
-        return partial(self._launch, self._send, self._load(), parameters)
+        return partial(Launcher._launch, self, self._load(), parameters, False)
 
     def once(self, addresses: Sequence[int], handle: int | None) -> None:
         """Launch on memory at these addresses, on a stream or on CuPy's current one."""
@@ -74,45 +77,33 @@ class Launcher:
         except IndexError:
             parameters = _Parameters(self._content)
         self._pack(parameters.block, 0, *addresses)
-        self._launch(self._send_once, kernel, parameters, handle)
+        self._launch(kernel, parameters, True, handle)
         self._free.append(parameters)
 
     def _launch(
-        self,
-        send: Callable[[Kernel, _Parameters, int | None], None],
-        kernel: Kernel,
-        parameters: _Parameters,
-        handle: int | None,
+        self, kernel: Kernel, parameters: _Parameters, is_once: bool, handle: int | None
     ) -> None:
-        """Launch on a stream, on this launch's own device."""
+        """Launch on a stream, on this launch's own device. One function, because calls add up."""
         try:
-            if self._current_device() == self._device:
-                send(kernel, parameters, handle)
-            else:
+            if self._current_device() != self._device:
                 with self._cuda.Device(self._device):
-                    send(kernel, parameters, handle)
+                    return self._launch(kernel, parameters, is_once, handle)
+            stream = self._current_stream().ptr if handle is None else handle
+            target, address = kernel.target, parameters.address
+            grid, block = self._grid, self._block
+            try:
+                self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
+            except RuntimeError as error:
+                if getattr(error, "status", None) != INVALID_CONTEXT:
+                    raise
+                # A thread that never used CUDA has no context yet.
+                self._cuda.Device(self._device).use()
+                self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
+            # Neither a graph that is captured nor a bound operator keeps the kernel loaded.
+            if is_once and self._is_capturing(stream):
+                kernel.keep_loaded()
         except RuntimeError as error:
             raise self._translated(error, self._device, "the launch failed") from None
-
-    def _send_once(self, kernel: Kernel, parameters: _Parameters, handle: int | None) -> None:
-        stream = self._current_stream().ptr if handle is None else handle
-        self._send(kernel, parameters, stream)
-        if self._is_capturing(stream):
-            # Neither the graph nor a bound operator keeps the kernel loaded.
-            kernel.keep_loaded()
-
-    def _send(self, kernel: Kernel, parameters: _Parameters, handle: int | None) -> None:
-        stream = self._current_stream().ptr if handle is None else handle
-        target, address = kernel.target, parameters.address
-        grid, block = self._grid, self._block
-        try:
-            self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
-        except RuntimeError as error:
-            if getattr(error, "status", None) != INVALID_CONTEXT:
-                raise
-            # A thread that never used CUDA has no context yet.
-            self._cuda.Device(self._device).use()
-            self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
 
 
 def public_launch(cuda: Any) -> Callable[..., None]:
@@ -120,7 +111,7 @@ def public_launch(cuda: Any) -> Callable[..., None]:
 
     def launch(function: Any, grid: int, _y: int, _z: int, block: int, *rest: int) -> None:
         *_, stream, address, _extra = rest
-        start, size = _Pointers.from_address(address)
+        start, size = _POINTERS.unpack(ctypes.string_at(address, _POINTERS.size))
         # CuPy passes an array of one item by value.
         packed = np.frombuffer(ctypes.string_at(start, size), f"V{size}")
         on = SimpleNamespace(__cuda_stream__=lambda: (0, stream))
