@@ -18,8 +18,8 @@ class _Cupy(Adapter):
         # The CUDA array interface has the same values, but takes several times as long.
         dtype, memory = array.dtype, array.data
         kind, device = type_string(dtype), device_name(memory.device_id)
-        layout = array.shape, array.strides, kind, dtype.itemsize, device
-        return view_of(ArrayView, (array, memory.ptr, *layout, False))
+        at, shape, strides, width = memory.ptr, array.shape, array.strides, dtype.itemsize
+        return view_of(ArrayView, (array, at, shape, strides, kind, width, device, False))
 
     def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         found, number = driver.load(), device_number(like.device)

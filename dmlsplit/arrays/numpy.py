@@ -31,8 +31,8 @@ class _Numpy(Adapter):
                 f"{name} is masked; its pieces would lose the mask. Fix: split .data and .mask"
             )
         at, kind, width = _address(array), type_string(dtype), dtype.itemsize
-        layout = array.shape, array.strides, kind, width, "cpu"
-        return view_of(ArrayView, (array, at, *layout, not array.flags.writeable))
+        shape, strides, read_only = array.shape, array.strides, not array.flags.writeable
+        return view_of(ArrayView, (array, at, shape, strides, kind, width, "cpu", read_only))
 
     def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         # The type itself, because extensions such as bfloat16 share one string.

@@ -32,7 +32,7 @@ class Plan(NamedTuple):
         """Split an array into new ones of the library of `model`."""
         library = adapter_of(source.owner)
         if self.cut is not None and (pieces := library.copies(source.owner, self.cut)):
-            return give_back(pieces, model)
+            return pieces if model is source.owner else give_back(pieces, model)
         wanted = self.outputs
         made, addresses = library.empty(source, wanted, stream)
         # A library may allocate less for a type that packs several elements into a byte. If any

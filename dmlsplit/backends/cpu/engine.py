@@ -25,7 +25,7 @@ class NumpyProgram:
     batches: tuple[tuple[EqualNests, ...], ...]
     narrow: NarrowSplit | None = None  # the same split, if machine code may copy it
     wide: WideSplit | None = None  # likewise, on several threads
-    # The copy that `copy` made last, by the threads, whether it is compiled, and the addresses.
+    # The last copies that `copy` made, by the threads, whether compiled, and the addresses.
     recent: dict[tuple[int, ...], BoundCopy] = field(default_factory=dict, compare=False)
 
     @cached_property
@@ -91,7 +91,7 @@ class NumpyProgram:
         return _run([partial(moves.run, task) for task in tasks], workers)
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
-        """Equivalent to ``bind(src, dsts)(stream)``, which is kept for the same addresses."""
+        """Equivalent to ``bind(src, dsts)(stream)``, which is kept for these addresses."""
         is_compiled = self.wide is not None and self.wide.is_ready(self.wide.total_bytes)
         is_shared = is_compiled or self._is_worth_sharing
         key = threads.thread_count() if is_shared else 1, is_compiled, src, *dsts
@@ -100,7 +100,8 @@ class NumpyProgram:
             copy = self.bind(src, dsts)
             # Binding is a noticeable part of a small copy. Narrow rows are counted each time.
             if self.narrow is None and self._total_bytes <= tuning.KEPT_BYTES:
-                self.recent.clear()
+                if len(self.recent) == tuning.KEPT_COPIES:
+                    self.recent.clear()
                 self.recent[key] = copy
         copy(stream)
 

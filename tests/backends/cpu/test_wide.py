@@ -227,7 +227,7 @@ def test_numpy_copies_until_compiling_pays(monkeypatch: pytest.MonkeyPatch) -> N
     compiled = []
     for _ in range(4):
         program.copy(*addresses)
-        compiled.append(next(iter(program.recent))[1])
+        compiled.append(list(program.recent)[-1][1])
     assert compiled == [False, False, False, True]
     assert outputs.all()
     assert program.wide is not None
