@@ -5,7 +5,6 @@ Here an array library is also told which stream uses its memory, and that its ar
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -95,7 +94,7 @@ class Plan(NamedTuple):
         counts = _write_counts(map(_OWNER, outputs))
         if current is None and not counts:
             return copy
-        return partial(_counted, copy, current, counts)
+        return _counted(copy, current, counts)
 
 
 def _write_counts(owners: Iterable[Any]) -> list[Callable[[], None]]:
@@ -106,11 +105,11 @@ def _write_counts(owners: Iterable[Any]) -> list[Callable[[], None]]:
 
 
 def _counted(
-    copy: BoundCopy,
-    current: Callable[[], int] | None,
-    counts: Sequence[Callable[[], None]],
-    stream: Any = None,
-) -> None:
-    copy(current() if current and stream is None else stream)
-    for count in counts:
-        count()
+    copy: BoundCopy, current: Callable[[], int] | None, counts: list[Callable[[], None]]
+) -> BoundCopy:
+    def counted(stream: Any = None) -> None:
+        copy(current() if current and stream is None else stream)
+        for count in counts:
+            count()
+
+    return counted

@@ -104,7 +104,7 @@ class _Torch(Adapter):
         # As with torch's own functions, autograd then rejects saved values that were overwritten.
         torch = _torch()
         tensors = tuple(array for array in arrays if isinstance(array, torch.Tensor))
-        return partial(torch.autograd.graph.increment_version, tensors)
+        return partial(_private().increment_version, tensors)
 
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
         return partial(_private().current_stream(), tensor.get_device()) if tensor.is_cuda else None

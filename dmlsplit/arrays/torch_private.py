@@ -19,6 +19,8 @@ try:
     check_with = torch._check_with
     not_compiled = torch._disable_dynamo
     dispatch_modes = torch._C._len_torch_dispatch_stack
+    # The public function also asks whether it was given one tensor, which takes longer than this.
+    increment_version = torch._C._increment_version
     has_transforms = torch._C._are_functorch_transforms_active
     is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
     jit_trace = torch._C._get_tracing_state

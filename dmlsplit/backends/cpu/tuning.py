@@ -41,7 +41,7 @@ BLOCK_ROWS = 32
 CACHED_BYTES = 1 << 20
 
 # An indexed assignment costs about as much as this many plain ones, and more to prepare.
-FEW_OUTPUTS = 128
+FEW_OUTPUTS = 48
 
 # NumPy holds the interpreter lock during assignments of up to 500 items, however wide
 # (NPY_BEGIN_THREADS_THRESHOLDED in its source). From UNLOCKED_BYTES, such an assignment copies
