@@ -155,9 +155,7 @@ class CompiledOperator:
         with _on_stream(self.device.name, stream):
             return self._split_into(array, outputs, stream)
 
-    def _split_into(
-        self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None
-    ) -> None:
+    def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
         source, entries = self._table.bind(array, outputs)
         owners, addresses = [e.owner for e in entries], [e.address for e in entries]
         self._plan.split_into(source, owners, addresses, stream)

@@ -19,16 +19,7 @@ from dmlsplit.arrays.numpy import NUMPY
 from dmlsplit.arrays.torch import TORCH
 from dmlsplit.backends.cuda import driver
 
-__all__ = [
-    "ArrayView",
-    "adapter_of",
-    "adapters_of",
-    "is_native",
-    "to_device",
-    "to_host",
-    "view",
-    "views",
-]
+__all__ = ["ArrayView", "adapter_of", "is_native", "to_device", "to_host", "view", "views"]
 
 
 def view(array: Any, name: str) -> ArrayView:

@@ -26,9 +26,9 @@ LONG_RUN = 512
 # Up to this size the assignments are made when buffers are bound; beyond it they need much memory.
 PREPARED_BYTES = 256 << 20
 
-# Up to this size a program keeps the assignments of its last copies. They depend on addresses alone,
-# which every call finds out and checks again. Beyond it, making them is below 1 % of a copy. New
-# outputs often take turns with two or three places, where the outputs of earlier calls were freed.
+# Up to this size a program keeps the assignments of its last copies, which depend on addresses
+# alone; every call finds those out and checks them again. Beyond it, making them is below 1 % of a
+# copy. New outputs often take turns between a few places, where those of earlier calls were freed.
 KEPT_BYTES = 16 << 20
 KEPT_COPIES = 4
 
