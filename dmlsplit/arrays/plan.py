@@ -9,7 +9,6 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dmlsplit.arrays import adapter_of, adapters_of
-from dmlsplit.arrays.adapter import Adapter
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Cut, Packing
@@ -43,7 +42,8 @@ class Plan(NamedTuple):
             )
         if wanted.layouts is not None:
             made = [library.strided(one, *at) for one, at in zip(made, wanted.layouts, strict=True)]
-        self._copy(library, source, addresses, stream)
+        current = library.current_stream(source.owner) if stream is None else None
+        self.program.copy(source.address, addresses, current() if current else stream)
         if stream is not None:
             library.used_on(source.owner, stream)
         return give_back(made, model)
@@ -62,7 +62,8 @@ class Plan(NamedTuple):
             is_new = not library.repeats or self._is_new(cut, source.address, *addresses)
             if is_new and library.copy_into(source.owner, cut, owners):
                 return
-        self._copy(library, source, addresses, stream)
+        current = library.current_stream(source.owner) if stream is None else None
+        self.program.copy(source.address, addresses, current() if current else stream)
         for count in _write_counts(owners):
             count()
         if stream is not None:
@@ -80,12 +81,6 @@ class Plan(NamedTuple):
             cut.copies.clear()
         cut.seen.add(addresses)
         return True
-
-    def _copy(
-        self, library: Adapter, source: ArrayView, addresses: Sequence[int], stream: Stream | None
-    ) -> None:
-        current = library.current_stream(source.owner) if stream is None else None
-        self.program.copy(source.address, addresses, current() if current else stream)
 
     def bind(self, source: ArrayView, outputs: Sequence[ArrayView]) -> BoundCopy:
         """A callable that repeats `split_into`. It does not keep the arrays alive."""

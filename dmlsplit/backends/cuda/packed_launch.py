@@ -89,8 +89,8 @@ class Launcher:
                 with self._cuda.Device(self._device):
                     return self._launch(kernel, parameters, is_once, handle)
             stream = self._current_stream().ptr if handle is None else handle
-            target, address = kernel.target, parameters.address
-            grid, block = self._grid, self._block
+            target, grid, block = kernel.target, self._grid, self._block
+            address = parameters.address
             try:
                 self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
             except RuntimeError as error:
