@@ -11,11 +11,13 @@ from dmlsplit.arrays.packing import (
     ALIGNMENT,
     MOST_BYTES,
     MOST_RUNS,
+    OUTPUT_BYTES,
     SHARED_BYTES,
     Cut,
     packing,
     small_cut,
 )
+from dmlsplit.arrays.torch import small_copies
 from tests.support.descriptors import packed
 
 
@@ -98,3 +100,11 @@ def test_slices_of_subclasses_are_not_copied() -> None:
 def test_without_memory_there_are_no_copies() -> None:
     huge = np.broadcast_to(np.zeros(1, "u1"), (1 << 46,))
     assert copies(huge, 1 << 46) is None
+
+
+@pytest.mark.parametrize(("count", "is_small"), [(8, False), (32, False), (33, True), (256, True)])
+def test_torch_copies_many_small_outputs_itself(count: int, is_small: bool) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    tensor = torch.zeros(32 * OUTPUT_BYTES, dtype=torch.uint8)
+    sizes = (*[1] * (count - 1), len(tensor) - count + 1)
+    assert (small_copies(tensor, 0, sizes) is not None) == is_small
