@@ -21,8 +21,9 @@ ALIGNMENT = 512
 # as wide items, and large arrays on several threads. It is faster for more runs than this, and for
 # this many bytes or more.
 MOST_RUNS, MOST_BYTES = 256, 1 << 20
-# Outputs below this do not repay what the engine takes more for each tensor, on two threads either.
-OUTPUT_BYTES = 64 << 10
+# So many tensors below this size do not repay what the engine takes more for each of them, on two
+# threads either. More do, because their bytes bypass the cache.
+OUTPUT_BYTES, SMALL_OUTPUTS = 64 << 10, 1024
 
 Shapes = tuple[tuple[int, ...], ...]
 Layouts = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]

@@ -10,7 +10,14 @@ import numpy as np
 
 from dmlsplit.arrays.adapter import Adapter, Made, Shape, allocate, not_shared, type_name
 from dmlsplit.arrays.array_view import ArrayView, device_name, device_number, type_string, view_of
-from dmlsplit.arrays.packing import MOST_BYTES, MOST_RUNS, OUTPUT_BYTES, Cut, Packing
+from dmlsplit.arrays.packing import (
+    MOST_BYTES,
+    MOST_RUNS,
+    OUTPUT_BYTES,
+    SMALL_OUTPUTS,
+    Cut,
+    Packing,
+)
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.checks import are_ints, piece_sizes
@@ -193,7 +200,7 @@ def _small(
     """The sizes of pieces that torch copies faster than the engine, else none; and the axis."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     _type_string(dtype)  # Refuses elements that are not whole bytes.
-    most = max(MOST_BYTES, OUTPUT_BYTES * len(sizes))
+    most = max(MOST_BYTES, OUTPUT_BYTES * min(len(sizes), SMALL_OUTPUTS))
     is_small = prod(shape) * dtype.itemsize < most and prod(shape[:axis]) <= MOST_RUNS
     is_scaled = _torch().empty(0, dtype=dtype, device="cpu").is_quantized
     return sizes if is_small and not is_scaled else (), axis

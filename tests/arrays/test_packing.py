@@ -11,13 +11,12 @@ from dmlsplit.arrays.packing import (
     ALIGNMENT,
     MOST_BYTES,
     MOST_RUNS,
-    OUTPUT_BYTES,
     SHARED_BYTES,
     Cut,
     packing,
     small_cut,
 )
-from dmlsplit.arrays.torch import small_copies
+from dmlsplit.arrays.torch import _small
 from tests.support.descriptors import packed
 
 
@@ -102,9 +101,11 @@ def test_without_memory_there_are_no_copies() -> None:
     assert copies(huge, 1 << 46) is None
 
 
-@pytest.mark.parametrize(("count", "is_small"), [(8, False), (32, False), (33, True), (256, True)])
-def test_torch_copies_many_small_outputs_itself(count: int, is_small: bool) -> None:
+@pytest.mark.parametrize(
+    ("count", "size", "is_small"),
+    [(32, 64 << 10, False), (33, 62 << 10, True), (1024, 63 << 10, True), (1100, 63 << 10, False)],
+)
+def test_torch_copies_many_small_outputs_itself(count: int, size: int, is_small: bool) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    tensor = torch.zeros(32 * OUTPUT_BYTES, dtype=torch.uint8)
-    sizes = (*[1] * (count - 1), len(tensor) - count + 1)
-    assert (small_copies(tensor, 0, sizes) is not None) == is_small
+    sizes, _ = _small((count * size,), torch.uint8, 0, count)
+    assert bool(sizes) == is_small
