@@ -12,6 +12,7 @@ import zarr
 
 from dmlsplit.cli import main
 from tests.support.command import ran, refused, shell, started
+from tests.support.forked import forked
 
 INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 HALVES = ["--axis", "0", "--count", "2"]
@@ -82,20 +83,18 @@ def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
 
 # Interrupts just after the main thread acquires the lock of a condition for the n-th time.
 INTERRUPTED = """
-import signal, sys, threading
-from dmlsplit.cli import main
-at, taken, own = int(sys.argv.pop(1)), 0, threading.get_ident()
+import signal, threading
+taken, own = 0, threading.get_ident()
 enter = threading.Condition.__enter__
 def interrupted(condition):
     global taken
     found = enter(condition)
     if threading.get_ident() == own:
         taken += 1
-        if taken == at:
+        if taken == LOCK:
             signal.raise_signal(signal.SIGINT)
     return found
 threading.Condition.__enter__ = interrupted
-sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -105,16 +104,12 @@ sys.exit(main(sys.argv[1:]))
 def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     """Threads of the pool and of zarr would wait for it forever, and the process for them."""
     zarr.create_array("a.zarr", data=INPUT, chunks=(1, 4))
-    line = ["run", "a.zarr", *HALVES, "--block-bytes", "16", "-o", "out"]
-    child = started(str(lock), *line, folder=npy.parent, program=INTERRUPTED)
-    try:
-        _, err = child.communicate(timeout=TIME_LIMIT_S)
-    finally:
-        child.kill()
-    assert child.returncode == 130
-    resumes = err == b"dmlsplit: interrupted: the same command resumes the run\n"
-    assert resumes or err == b"dmlsplit: interrupted\n"
-    assert not resumes or main(line) == 0
+    line = f"run a.zarr {' '.join(HALVES)} --block-bytes 16 -o out"
+    status, _, err = forked(line, before=INTERRUPTED.replace("LOCK", str(lock)))
+    assert status == 130
+    resumes = err == "dmlsplit: interrupted: the same command resumes the run\n"
+    assert resumes or err == "dmlsplit: interrupted\n"
+    assert not resumes or main(line.split()) == 0
     assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
 
 

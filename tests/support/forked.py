@@ -4,10 +4,12 @@ They are forked from a process that has imported the runtimes. The library itsel
 from the beginning, also for the golden transcripts.
 """
 
+import atexit
 import multiprocessing
 import os
 import sys
 import tempfile
+import threading
 from functools import cache
 from multiprocessing import forkserver
 from pathlib import Path
@@ -19,6 +21,8 @@ from dmlsplit.lint.fix import comparison
 from tests.support.command import ROOT
 
 _IMPORTED = ["numpy", "onnx.reference", "onnxruntime", "pytest", "dmlsplit.cli.validate", __name__]
+_IMPORTED += ["zarr.codecs", "dmlsplit.storage.resumable"]
+_TIME_LIMIT_S = 120
 _NAMES = "stdin", "stdout", "stderr"
 
 
@@ -32,17 +36,19 @@ def _context() -> multiprocessing.context.ForkServerContext:
     return context
 
 
-def forked(line: str, streams: str) -> tuple[int | None, str, str]:
+def forked(line: str, streams: str = "", before: str = "") -> tuple[int | None, str, str]:
     """How a command ends, with redirections of the shell such as ``2>&-``: status and output."""
     with tempfile.TemporaryDirectory() as folder:
-        child = _context().Process(target=_command, args=(line, streams, folder))
+        child = _context().Process(target=_command, args=(line, streams, before, folder))
         child.start()
+        child.join(_TIME_LIMIT_S)
+        child.kill()
         child.join()
         out, err = ((Path(folder) / name).read_text() for name in _NAMES[1:])
     return child.exitcode, out, err
 
 
-def _command(line: str, streams: str, folder: str) -> None:
+def _command(line: str, streams: str, before: str, folder: str) -> None:
     for number, name in enumerate(_NAMES):
         os.dup2(os.open(f"{folder}/{name}", os.O_RDWR | os.O_CREAT), number)
     for stream in streams.split():
@@ -53,7 +59,11 @@ def _command(line: str, streams: str, folder: str) -> None:
         else:
             os.dup2(os.open(stream[1:], os.O_WRONLY), number)
     sys.argv[1:] = line.split()
-    sys.exit(main())
+    exec(before, {})
+    status = main()
+    threading._shutdown()  # as at the end of Python
+    atexit._run_exitfuncs()
+    sys.exit(status)
 
 
 @pytest.fixture
