@@ -250,11 +250,7 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 @pytest.fixture(scope="module")
 def ran(request: pytest.FixtureRequest, builds: Path) -> dict[str, object]:
     """The results of the chosen cases, which are compiled together."""
-    chosen = [
-        item.callspec.params["name"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.function is test_a_case_gives_numpy_bytes
-    ]
+    chosen = kernel_cases.chosen(request, test_a_case_gives_numpy_bytes)
     outcomes = kernel_cases.run([CASES[name] for name in chosen], builds)
     return dict(zip(chosen, outcomes, strict=True))
 

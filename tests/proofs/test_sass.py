@@ -13,7 +13,7 @@ from dmlsplit.backends.cuda import planner
 from tests.host_cuda import harness
 from tests.sass import launch as sass
 from tests.sass import listing
-from tests.support import nvrtc
+from tests.support import kernel_cases, nvrtc
 from tests.support.kernel_cases import COMPILING, Case
 
 # The oldest, the newest, and the one that the figures are about; the others run with --slow.
@@ -115,6 +115,12 @@ def launch_of(name: str) -> planner.KernelLaunch:
 
 def code_of(launch: planner.KernelLaunch, builds: Path) -> sass.Code:
     return sass.compiled(launch.code.source, builds)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _disassembled(request: pytest.FixtureRequest, builds: Path) -> None:
+    chosen = kernel_cases.chosen(request, test_code_neither_spills_nor_calls)
+    sass.disassemble((launch_of(name).code.source for name in chosen), builds)
 
 
 def names(code: sass.Code) -> set[str]:

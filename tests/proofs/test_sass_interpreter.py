@@ -245,16 +245,14 @@ def test_threads_that_break_are_not_waited_for() -> None:
         "S2R R1, SR_LANEID",
         "ISETP.GE.U32.AND P0, PT, R1, 0x8, PT",
         "ISETP.GE.U32.AND P1, PT, R1, 0x4, PT",
-        "BSSY B0, `(.L_meet)",
+        "BSSY B0, 0x80",
         "@P0 BREAK B0",
-        "@P0 BRA `(.L_out)",
-        "@P1 BRA `(.L_meet)",
+        "@P0 BRA 0xa0",
+        "@P1 BRA 0x80",
         "MOV R2, 0x1",
-        ".L_meet:",
-        "BSYNC B0",
+        "BSYNC B0",  # at 0x80
         "VOTE.ANY R3, PT, PT",
-        ".L_out:",
-        "NOP",
+        "NOP",  # at 0xa0
     )
     assert set(threads.registers[3, 0, :8]) == {0xFF}
     assert set(threads.registers[3, 0, 8:]) == {0}
@@ -270,7 +268,7 @@ def test_threads_that_break_are_not_waited_for() -> None:
         ("LDG.E R0, [R2+0x4]", r"the address \[R2"),
         ("LDC R0, c[0x7][R1]", "constant bank 7"),
         ("S2R R0, SR_CLOCKLO", "the special register SR_CLOCKLO"),
-        ("BRA `(.L_x_9)", "the target"),
+        ("BRA 0x90", "the target"),
         ("BAR.RED.POPC.DEFER_BLOCKING 0x0, P0", r"the modifier \.RED"),
         ("HFMA2.MMA R0, R1, R2, 1, 1", "HFMA2 that calculates"),
         ("MUFU.SQRT R0, R1", r"the modifier \.SQRT"),
@@ -300,4 +298,4 @@ def test_instructions_are_counted_for_warps_that_issue_them(builds: Path) -> Non
 def test_an_endless_loop_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.sass.machine.MOST_STEPS", 1000)
     with pytest.raises(SassError, match="not at an end"):
-        run_code(".L_x_0:", "BRA `(.L_x_0)")
+        run_code("BRA 0x0")

@@ -14,54 +14,44 @@ from tests.sass.split_memory import Places, SplitMemory
 from tests.sass.threads import SassError
 from tests.sass.wavefronts import wavefronts
 from tests.support import nvrtc
-from tests.support.kernel_cases import Case
+from tests.support.kernel_cases import Case, chosen
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 
-# Small launches of every kernel, of which all blocks run.
-WHOLE = {
-    "aligned_rows": Case((24, 5120), (4096, 512, 512), element_bytes=2),
-    "one_row": Case((50000,), (20000, 29999, 1)),
-    "segments": Case((10, 1021), (3, 5, 2), axis=0),
+# Small launches of every kernel, of which all blocks run; the others of test_kernels are slow.
+FEW = """qkv one_row segments_of_odd_length uneven_parameters odd_vocabulary threes_misaligned
+rgb_with_a_phase_each every_second_byte_of_odd_rows halves_reversed_by_two every_ninth_byte
+rgb_of_odd_rows_with_edges padded_outputs_long_rows eight_strided_dimensions""".split()
+WHOLE = {name: CASES[name] for name in FEW} | {
     "misaligned_rows": Case((9, 4099), (1000, 3099)),
     "misaligned_addresses": Case((9, 4099), (1000, 3099), misaligned=(3, 5)),
-    "uneven": Case((3, 30011), (1, 7, 1000, 5003, 24000)),
-    "odd_halves": Case((5, 50257), (25129, 25128), element_bytes=2),
     "narrow_bytes": Case((999, 21), (3,) * 7),
-    "narrow_misaligned": Case((4099, 21), (3,) * 7, misaligned=(1, 1, 2, 3, 4, 5, 16, 15)),
-    "rgb_misaligned": Case((16 * 504, 3), (1, 1, 1), misaligned=(0, 16, 1, 7)),
     "narrow_words": Case((999, 32), (1,) * 32, element_bytes=4),
     "heads": Case((700, 85), (2, 2, 1, 80), element_bytes=2),
     "many_columns": Case((65, 800), (8,) * 100, element_bytes=4),
-    "rgb": Case((20011, 3), (1,) * 3),
+    "pixels": Case((20011, 3), (1,) * 3),
     "complex": Case((5003, 2), (1, 1), element_bytes=8),
-    "transposed": Case((200, 150), (70, 80), element_bytes=4, strides=(1, 200)),
-    "transposed_bytes": Case((200, 150), (70, 80), strides=(1, 200)),
+    "columns_of_words": Case((200, 150), (70, 80), element_bytes=4, strides=(1, 200)),
+    "columns_of_bytes": Case((200, 150), (70, 80), strides=(1, 200)),
     "reversed": Case((90, 60), (20, 40), strides=(-64, -1)),
-    "padded_outputs": Case((40, 30), (10, 20), element_bytes=2, output_strides=((13, 1), (-24, 1))),
+    "reversed_outputs": Case((40, 30), (10, 20), -1, 2, None, ((13, 1), (-24, 1))),
     "rank_5": Case((2, 3, 4, 5, 6), (1, 3), axis=2, element_bytes=2, strides=(500, 160, 35, 6, 1)),
-    "windows_of_odd_rows": Case((40, 1501), (700, 801), strides=(3005, 2)),
-    "reversed_by_two": Case((9, 800), (384, 416), -1, 2, (1601, -2)),
-    "rgb_edges": Case((2, 5, 301, 3), (1,) * 3, 3, strides=(4525, 905, 3, 1)),
-    "padded_long_outputs": Case((9, 2000), (999, 1001), -1, 2, None, ((1003, 1), (1024, 1))),
     "reversed_misaligned": Case((9, 1111), (300, 811), strides=(1112, -1), misaligned=(3, 5)),
-    "far_units": Case((6, 600), (288, 312), strides=(5407, 9)),
-    "eight_dimensions": Case(
-        (2, 3, 2, 3, 2, 2, 3, 5), (1, 2), 3, 2, (3000, 700, 301, 90, 44, 21, 6, 1)
-    ),
 }
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in WHOLE]
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_small_launches_store_every_byte_once(name: str, builds: Path) -> None:
-    cases.run(WHOLE[name], builds)
+@pytest.fixture(scope="module", autouse=True)
+def _disassembled(request: pytest.FixtureRequest, builds: Path) -> None:
+    names = chosen(request, test_launches_store_every_byte_once)
+    launches = (one for name in names for one in (CASES | WHOLE)[name].launches)
+    launch.disassemble((one.code.source for one in launches), builds)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CASES)
-def test_all_cases_of_the_kernels_store_every_byte_once(name: str, builds: Path) -> None:
-    cases.run(CASES[name], builds)
+@pytest.mark.parametrize("name", [*WHOLE, *SLOW])
+def test_launches_store_every_byte_once(name: str, builds: Path) -> None:
+    cases.run((CASES | WHOLE)[name], builds)
 
 
 @pytest.mark.parametrize("name", WHOLE)

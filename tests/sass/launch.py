@@ -3,7 +3,7 @@
 import random
 import struct
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -92,9 +92,15 @@ class Counts:
 @lru_cache(maxsize=64)
 def compiled(source: str, folder: Path) -> Code:
     """The machine code of a source, kept in a folder of `builds`."""
+    (text,) = disassemble([source], folder)
     cubin = nvrtc.compile_cubin(source, ARCH, folder)
-    parsed = listing.parse(nvrtc.disassembly(cubin, folder))
-    return Code(parsed, listing.constant_banks(cubin), nvrtc.resources(cubin, folder))
+    return Code(listing.parse(text), listing.constant_banks(cubin), nvrtc.resources(cubin, folder))
+
+
+def disassemble(sources: Iterable[str], folder: Path) -> list[str]:
+    """The listings of sources. Later calls of `compiled` with one of these take less time."""
+    cubins = (nvrtc.compile_cubin(source, ARCH, folder) for source in sources)
+    return nvrtc.disassemble(map(listing.code, cubins), ARCH, folder)
 
 
 def sampled(grid: int, between: int = SAMPLED) -> list[int]:

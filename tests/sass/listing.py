@@ -1,16 +1,16 @@
-"""Instructions, read from nvdisasm's listing of a cubin, and the constants of the cubin."""
+"""Instructions, read from what nvdisasm prints of code, and the code and constants of a cubin."""
 
 import re
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-BYTES = 16  # of an instruction
+from tests.support.nvrtc import INSTRUCTION_BYTES as BYTES
 
 _LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)(?:\s+(.*?))?\s*;")
-_LABEL = re.compile(r"^([.$\w]+):$")
-_TARGET = re.compile(r"^`\((\S+)\)$")
 _REGISTER = re.compile(r"\bR(\d+)\b")
 SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # of accesses, in bytes
+_ADDRESS = re.compile(r"0x[0-9a-f]+")
 _CONSTANT = re.compile(r"\.nv\.constant(\d+)")
 
 
@@ -76,17 +76,18 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Listing:
-    """The code of a kernel and of the functions it calls, and the index of each label."""
+    """The code of a kernel and of the functions it calls, and the address where it starts."""
 
     instructions: tuple[Instruction, ...]
-    labels: dict[str, int]
+    start: int
 
     def target(self, instruction: Instruction) -> int:
         """The index that a jump goes to."""
-        found = _TARGET.match(instruction.operands[-1])
-        if not found or found[1] not in self.labels:
-            raise instruction.unknown(f"the target {instruction.operands[-1]}")
-        return self.labels[found[1]]
+        target = instruction.operands[-1]
+        index = (int(target, 16) - self.start) // BYTES if _ADDRESS.fullmatch(target) else -1
+        if not 0 <= index < len(self.instructions):
+            raise instruction.unknown(f"the target {target}")
+        return index
 
     def bytes_in_flight(self) -> int:
         """The most bytes of global loads that are in flight at once in one thread.
@@ -115,52 +116,49 @@ class Listing:
 
 
 def printed(*lines: str) -> str:
-    """The listing that nvdisasm would print of this code; lines that end in a colon are labels."""
-    text, address = "", 0
-    for line in lines:
-        text += f"{line}\n" if line.endswith(":") else f"        /*{address:04x}*/    {line} ;\n"
-        address += 0 if line.endswith(":") else BYTES
-    return text
+    """The listing that nvdisasm would print of this code."""
+    return "".join(f"/*{n * BYTES:04x}*/ {line} ;\n" for n, line in enumerate(lines))
 
 
 def parse(text: str) -> Listing:
-    """The instructions of a cubin with one kernel."""
+    """The instructions of one kernel, from any address."""
     instructions: list[Instruction] = []
-    labels: dict[str, int] = {}
-    for line in text.splitlines():
-        label = _LABEL.match(line.strip())
-        if label:
-            labels[label[1]] = len(instructions)
-        found = _LINE.search(line)
-        if found:
-            address, predicate, name, operands = found.groups()
-            if int(address, 16) != len(instructions) * BYTES:
-                raise UnknownCodeError(f"{line.strip()}: code of more than one kernel")
-            opcode, *modifiers = name.split(".")
-            instructions.append(
-                Instruction(
-                    len(instructions), predicate or "", opcode, tuple(modifiers), _split(operands)
-                )
-            )
-    return Listing(tuple(instructions), labels)
+    found = _LINE.findall(text)
+    start = int(found[0][0], 16)
+    for index, (address, predicate, name, operands) in enumerate(found):
+        if int(address, 16) != start + index * BYTES:
+            raise UnknownCodeError(f"{address}: the instruction before it cannot be read")
+        opcode, *modifiers = name.split(".")
+        instructions.append(
+            Instruction(index, predicate, opcode, tuple(modifiers), _split(operands))
+        )
+    return Listing(tuple(instructions), start)
 
 
-def _split(operands: str | None) -> tuple[str, ...]:
+def _split(operands: str) -> tuple[str, ...]:
     """The operands, cut at commas, which sm_90 never has inside brackets; RET has no operands."""
-    text = re.sub(r"(?<=\w) `", ", `", (operands or "").replace(".reuse", ""))
+    text = re.sub(r"(?<=\w) (?=0x)", ", ", operands.replace(".reuse", ""))
     return tuple(part.strip() for part in text.split(",")) if text else ()
 
 
+def code(cubin: bytes) -> bytes:
+    """The instructions of a cubin with one kernel."""
+    (found,) = (data for name, data in _sections(cubin) if name.startswith(".text."))
+    return found
+
+
 def constant_banks(cubin: bytes) -> dict[int, bytes]:
-    """The constant banks of a cubin with one kernel, by number, from its ELF sections."""
+    """The constant banks of a cubin with one kernel, by number."""
+    named = ((_CONSTANT.match(name), data) for name, data in _sections(cubin))
+    return {int(bank[1]): data for bank, data in named if bank}
+
+
+def _sections(cubin: bytes) -> Iterator[tuple[str, bytes]]:
+    """The ELF sections, by name."""
     (table,) = struct.unpack_from("<Q", cubin, 0x28)
     entry, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry) for i in range(count)]
     names = sections[names_at][4]
-    banks = {}
     for name, _, _, _, at, size in sections:
         start = names + name
-        found = _CONSTANT.match(cubin[start : cubin.index(b"\0", start)].decode())
-        if found:
-            banks[int(found[1])] = cubin[at : at + size]
-    return banks
+        yield cubin[start : cubin.index(b"\0", start)].decode(), cubin[at : at + size]

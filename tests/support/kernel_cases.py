@@ -1,6 +1,6 @@
 """Splits to run through the kernels: their inputs, and the outputs that NumPy expects."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -224,6 +224,12 @@ def check(case: Case, ran: Ran | harness.KernelFaultError) -> None:
             f"the first at {wrong[0]}: {found[wrong[0]]:#x}, expected {wanted[wrong[0]]:#x}"
         )
     assert ran.stored_bytes == case.geometry.total_bytes, "bytes are written more than once"
+
+
+def chosen(request: pytest.FixtureRequest, test: Callable[..., None]) -> list[str]:
+    """The names that a test of this session runs with, unless it is skipped."""
+    items = (item for item in request.session.items if not item.get_closest_marker("skip"))
+    return [i.callspec.params["name"] for i in items if getattr(i, "function", None) is test]
 
 
 def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain) -> None:

@@ -11,13 +11,17 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from tests.support import builds
 
 OPTIONS = ("--std=c++17",)
+INSTRUCTION_BYTES = 16
+_listings: dict[bytes, str] = {}
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")
 
 
@@ -90,12 +94,20 @@ def resources(cubin: bytes, folder: Path) -> Resources:
     return Resources(*map(int, usage))
 
 
-def disassembly(cubin: bytes, folder: Path) -> str:
-    """The listing that nvdisasm prints of a cubin, with labels.
+def disassemble(codes: Iterable[bytes], arch: str, folder: Path) -> list[str]:
+    """The lines that nvdisasm prints of each kernel's code, whose addresses may begin anywhere.
 
-    Only targets of indirect branches need the analysis of the flow of data, and kernels have none.
+    New ones are printed together: nvdisasm starts in the time in which it prints dozens of kernels.
     """
-    return _said("nvdisasm", cubin, folder, "--print-code", "--no-dataflow")
+    wanted = list(codes)
+    new = [code for code in dict.fromkeys(wanted) if code not in _listings]
+    if new:
+        said = _said("nvdisasm", b"".join(new), folder, "--binary", arch.replace("sm_", "SM"))
+        lines = (line for line in said.splitlines() if "/*" in line)
+        _listings.update(
+            (code, "\n".join(islice(lines, len(code) // INSTRUCTION_BYTES))) for code in new
+        )
+    return [_listings[code] for code in wanted]
 
 
 @cache
