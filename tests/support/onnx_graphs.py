@@ -118,7 +118,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "huge length": (b"\x3a" + varint(2**63), "after the end of its message"),
     "cut number": (field(1, 8) + b"\x3a\x80", "a number is cut off"),
     "group": (b"\x0b\x0c", "wire type 3 is invalid"),
-    "deep": (nested(5000), f"nest deeper than {MAXIMUM_DEPTH}"),
+    "deep": (nested(1500), f"nest deeper than {MAXIMUM_DEPTH}"),
     "huge name": (field(7, field(2, b"n" * 20_000)), "20000 bytes where at most 16384 are read"),
     "huge rank": (
         field(7, field(5, field(1, b"\1" * 1000))),
