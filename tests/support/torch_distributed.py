@@ -4,7 +4,6 @@
 """
 
 import re
-import sys
 import tempfile
 from typing import Any
 
@@ -22,12 +21,11 @@ from torch.distributed.tensor import (
 
 import dmlsplit as dml
 
-BACKEND = sys.argv[1]
 SIZES = 1, 5
 
 
-def started() -> Any:
-    if BACKEND == "gloo":
+def started(backend: str) -> Any:
+    if backend == "gloo":
         store = dist.FileStore(tempfile.mkstemp()[1], 1)
         dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     else:
@@ -60,30 +58,37 @@ def refused(function: Any, said: str) -> None:
         function()
 
 
-mesh = started()
 # Ten rows on four devices: the last one has a single row.
 values = torch.arange(60.0).reshape(10, 6)
+desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (10, 6)), axis=1, sizes=SIZES)
+operator = dml.Device("cpu").compile(desc)
 whole = {"run_check": False, "shape": values.shape, "stride": values.stride()}
-for placement in (Shard(0), Replicate()):
-    local = values.split(3)[-1] if BACKEND == "fake" and placement == Shard(0) else values
-    x = DTensor.from_local(local, mesh, [placement], **whole)
-    assert_as_torch(x)
-    assert_as_torch(x.t().contiguous().t())
-    assert_as_torch(x, torch.compile(split, fullgraph=True, backend="aot_eager"))
-    refused(lambda x=x: dml.split(x, (1, 4), 1), "add up to axis 1, of size 6")
-    refused(lambda x=x: dml.split(x, SIZES, 1, split(x)), "out is given for a DTensor")
-    x = distribute_tensor(values, mesh, [placement]) if BACKEND == "gloo" else x
-    leaves = [x.detach().requires_grad_() for _ in range(2)]
-    for leaf, way in zip(leaves, (split, lambda x: torch.split(x, SIZES, 1)), strict=True):
-        one, two = way(leaf)
-        (one.to_local() ** 2).sum().add(two.to_local().sum()).backward()
-    found, wanted = (leaf.grad for leaf in leaves)
-    assert described(found) == described(wanted)
+for backend in "gloo", "fake":
+    mesh = started(backend)
+    for placement in (Shard(0), Replicate()):
+        local = values.split(3)[-1] if backend == "fake" and placement == Shard(0) else values
+        x = DTensor.from_local(local, mesh, [placement], **whole)
+        assert_as_torch(x)
+        assert_as_torch(x.t().contiguous().t())
+        assert_as_torch(x, torch.compile(split, fullgraph=True, backend="aot_eager"))
+        refused(lambda x=x: dml.split(x, (1, 4), 1), "add up to axis 1, of size 6")
+        refused(lambda x=x: dml.split(x, SIZES, 1, split(x)), "out is given for a DTensor")
+        x = distribute_tensor(values, mesh, [placement]) if backend == "gloo" else x
+        leaves = [x.detach().requires_grad_() for _ in range(2)]
+        for leaf, way in zip(leaves, (split, lambda x: torch.split(x, SIZES, 1)), strict=True):
+            one, two = way(leaf)
+            (one.to_local() ** 2).sum().add(two.to_local().sum()).backward()
+        found, wanted = (leaf.grad for leaf in leaves)
+        assert described(found) == described(wanted)
 
-for placement in (Shard(1), Partial()):
-    x = DTensor.from_local(values, mesh, [placement], **whole)
-    sent = "each device must hold all of axis 1, with final values. Fix: redistribute()"
-    refused(lambda x=x: split(x), sent)
-    refused(lambda x=x: torch.compile(split, backend="eager")(x), sent)
-dist.destroy_process_group()
+    for placement in (Shard(1), Partial()):
+        x = DTensor.from_local(values, mesh, [placement], **whole)
+        placed = f"placed {x.placements}; each device must hold all of axis 1, with final values. "
+        sent = placed + "Fix: redistribute(), which sends data, or to_local()"
+        refused(lambda x=x: split(x), sent)
+        refused(lambda x=x: torch.compile(split, backend="eager")(x), sent)
+        refused(lambda x=x: operator(x), "must be a torch.Tensor or a Parameter. Fix: to_local()")
+        assert torch.equal(torch.cat(split(x.to_local()), 1), values)
+    dist.destroy_process_group()
+    torch.compiler.reset()
 print("done")  # noqa: T201
