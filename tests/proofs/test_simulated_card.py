@@ -212,7 +212,7 @@ def test_the_dispatch_benchmark_measures_every_call(card: Card) -> None:
 # The command line, and how many rows it measures: two peers of 41 workloads; 14 cases of one peer
 # on the processor and two on the card.
 REHEARSALS = {
-    "gpu": (("gpu", "--quick", "--minutes", "30"), 82),
+    "gpu": (("gpu", "--quick", "--rounds", "1", "--minutes", "30"), 82),
     "latency": (("latency", "--quick", "--rounds", "1"), 42),
 }
 # Peers of the benchmarks that run on the card; every other row carries its message.
