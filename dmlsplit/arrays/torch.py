@@ -189,7 +189,7 @@ def _again(
     ):
         return None
     copy()  # These addresses were found not to overlap.
-    _torch().autograd.graph.increment_version(out)
+    _private().increment_version(out)
     return list(out)
 
 

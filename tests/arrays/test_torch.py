@@ -1,17 +1,14 @@
 """PyTorch's tensors, on the CPU."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit import arrays, eager
-from dmlsplit.arrays import ArrayView, adapter_of
+from dmlsplit import eager
+from dmlsplit.arrays import adapter_of
 from dmlsplit.arrays.packing import packing
 from dmlsplit.arrays.torch import TORCH
 from dmlsplit.backends.cpu.engine import NumpyProgram
@@ -314,90 +311,6 @@ def test_private_names_of_torch_mean_what_they_say(torch: Any) -> None:
     assert known(ShapeEnv().create_unbacked_symint()) == 1
 
 
-class CudaTensor:
-    """A fake tensor on the second device; `recorded` has the streams that use it."""
-
-    is_cuda = True
-
-    def __init__(self) -> None:
-        self.recorded: list[Any] = []
-
-    def get_device(self) -> int:
-        return 1
-
-    def record_stream(self, stream: Any) -> None:
-        self.recorded.append(stream)
-
-
-@pytest.fixture
-def made_up_torch(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
-    """A fake torch with streams; each call for the current one gives another stream."""
-    from dmlsplit.arrays import torch_private
-
-    handles = iter([5, 6])
-
-    def current_stream(device: int) -> SimpleNamespace:
-        assert device == 1
-        return SimpleNamespace(cuda_stream=next(handles))
-
-    def external(handle: int, device: int) -> tuple[int, int]:
-        return handle, device
-
-    cuda = SimpleNamespace(current_stream=current_stream, ExternalStream=external)
-    module = SimpleNamespace(Tensor=CudaTensor, cuda=cuda, _C=SimpleNamespace())
-    caches = arrays._adapter, torch_private.current_stream
-    monkeypatch.setitem(sys.modules, "torch", module)
-    monkeypatch.setattr(torch_private, "torch", module)
-    for each in caches:
-        each.cache_clear()
-    yield module
-    for each in caches:
-        each.cache_clear()
-
-
-@pytest.mark.parametrize("is_raw", [True, False])
-def test_torchs_current_stream_is_asked_at_every_dispatch(
-    made_up_torch: SimpleNamespace, is_raw: bool
-) -> None:
-    if is_raw:  # The fast call, which torch does not document, is used if it is available.
-        handles = iter([5, 6])
-        made_up_torch._C._cuda_getCurrentRawStream = lambda device: next(handles)
-        del made_up_torch.cuda.current_stream
-    current = adapter_of(CudaTensor()).current_stream(CudaTensor())
-    assert current is not None
-    assert [current(), current()] == [5, 6]
-    assert adapter_of(np.zeros(1)).current_stream(np.zeros(1)) is None
-
-
-def test_torch_is_told_of_the_stream_that_uses_a_tensor(made_up_torch: SimpleNamespace) -> None:
-    tensor = CudaTensor()
-    adapter_of(tensor).used_on(tensor, 77)
-    assert tensor.recorded == [(77, 1)]
-
-
-def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
-    made_up_torch: SimpleNamespace,
-) -> None:
-    used: list[object] = []
-
-    @contextmanager
-    def on(stream: object) -> Iterator[None]:
-        used.append(stream)
-        yield
-        used.append(None)
-
-    def empty(shape: tuple[int, ...], **_: object) -> SimpleNamespace:
-        used.append(shape)
-        return SimpleNamespace(data_ptr=lambda: 8)
-
-    made_up_torch.cuda.stream, made_up_torch.empty = on, empty
-    owner = SimpleNamespace(dtype=np.dtype("f4"), device="cuda:1")
-    like = ArrayView(owner, 0, (), (), "<f4", 4, "cuda:1", False)
-    for stream, there in ((77, like), (None, like), (77, like._replace(device="cpu"))):
-        assert TORCH.empty(there, packing(((2,),), 4), stream)[1] == [8]
-    assert used == [(77, 1), (2,), None, (2,), (2,)]
-
-
 @pytest.mark.parametrize("kind", ["float32", "complex64"])
 def test_packed_outputs_take_the_fast_path(torch: Any, kind: str) -> None:
     source, *outs = (torch.zeros(size, dtype=getattr(torch, kind)) for size in (6, 2, 4))
@@ -491,6 +404,18 @@ def test_outputs_that_changed_are_refused_after_any_number_of_calls(
     with pytest.raises(dml.InvalidArgumentError, match=message):
         dml.split(source, (2, 4), 1, out=outs)
     assert torch.equal(store, written)
+
+
+@pytest.mark.parametrize("lazy", ["conj", "_neg_view"])
+def test_a_lazy_view_of_memory_that_comes_again_is_resolved(torch: Any, lazy: str) -> None:
+    source = torch.full((2, 6), 1 + 1j, dtype=torch.complex64)
+    outs = outputs_in(torch.zeros(12, dtype=torch.complex64))
+    for _ in range(4):
+        dml.split(source, (2, 4), 1, out=outs)
+    changed = getattr(torch, lazy)(source)
+    assert changed.data_ptr() == source.data_ptr()
+    dml.split(changed, (2, 4), 1, out=outs)
+    assert all(map(torch.equal, outs, torch.split(changed, (2, 4), 1)))
 
 
 @pytest.mark.parametrize("sets", [1, 4, 5])

@@ -1,0 +1,148 @@
+"""Streams of PyTorch's tensors on CUDA devices. A module that is made up stands for PyTorch."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dmlsplit import arrays
+from dmlsplit.arrays import ArrayView, adapter_of
+from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.plan import Plan
+from dmlsplit.arrays.torch import TORCH
+
+
+@pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+class CudaTensor:
+    """A fake tensor on the second device; `recorded` has the streams that use it."""
+
+    is_cuda = True
+
+    dtype, device = np.dtype("f4"), "cuda:1"
+
+    def __init__(self) -> None:
+        self.recorded: list[Any] = []
+
+    def get_device(self) -> int:
+        return 1
+
+    def record_stream(self, stream: Any) -> None:
+        self.recorded.append(stream)
+
+
+@pytest.fixture
+def made_up_torch(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """A fake torch with streams; each call for the current one gives another stream."""
+    from dmlsplit.arrays import torch_private
+
+    handles = iter([5, 6])
+
+    def current_stream(device: int) -> SimpleNamespace:
+        assert device == 1
+        return SimpleNamespace(cuda_stream=next(handles))
+
+    def external(handle: int, device: int) -> tuple[int, int]:
+        return handle, device
+
+    cuda = SimpleNamespace(current_stream=current_stream, ExternalStream=external)
+    module = SimpleNamespace(Tensor=CudaTensor, cuda=cuda, _C=SimpleNamespace())
+    caches = arrays._adapter, torch_private.current_stream
+    monkeypatch.setitem(sys.modules, "torch", module)
+    monkeypatch.setattr(torch_private, "torch", module)
+    for each in caches:
+        each.cache_clear()
+    yield module
+    for each in caches:
+        each.cache_clear()
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_torchs_current_stream_is_asked_at_every_dispatch(
+    made_up_torch: SimpleNamespace, is_raw: bool
+) -> None:
+    if is_raw:  # The fast call, which torch does not document, is used if it is available.
+        handles = iter([5, 6])
+        made_up_torch._C._cuda_getCurrentRawStream = lambda device: next(handles)
+        del made_up_torch.cuda.current_stream
+    current = adapter_of(CudaTensor()).current_stream(CudaTensor())
+    assert current is not None
+    assert [current(), current()] == [5, 6]
+    assert adapter_of(np.zeros(1)).current_stream(np.zeros(1)) is None
+
+
+def test_torch_is_told_of_the_stream_that_uses_a_tensor(made_up_torch: SimpleNamespace) -> None:
+    tensor = CudaTensor()
+    adapter_of(tensor).used_on(tensor, 77)
+    assert tensor.recorded == [(77, 1)]
+
+
+def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
+    made_up_torch: SimpleNamespace,
+) -> None:
+    used: list[object] = []
+
+    @contextmanager
+    def on(stream: object) -> Iterator[None]:
+        used.append(stream)
+        yield
+        used.append(None)
+
+    def empty(shape: tuple[int, ...], **_: object) -> SimpleNamespace:
+        used.append(shape)
+        storage = SimpleNamespace(nbytes=lambda: 8)
+        return SimpleNamespace(data_ptr=lambda: 8, untyped_storage=lambda: storage)
+
+    made_up_torch.cuda.stream, made_up_torch.empty = on, empty
+    owner, pair = CudaTensor(), packing(((2,),), 4)
+    like = ArrayView(owner, 0, (), (), "<f4", 4, "cuda:1", False)
+    for stream, there in ((77, like), (None, like), (77, like._replace(device="cpu"))):
+        assert TORCH.empty(there, pair, stream)[1] == [8]
+    assert used == [(77, 1), (2,), None, (2,), (2,)]
+    copied: list[object] = []
+    Plan(Recording(copied), pair, None).split(like, owner, 77)
+    assert used[5:] == [(77, 1), (2,), None]
+    assert copied == [(0, [8], 77)]
+    assert owner.recorded == [(77, 1)]
+
+
+class Recording:
+    """A program that only notes what it should copy."""
+
+    def __init__(self, copied: list[object]) -> None:
+        self.copied = copied
+
+    def copy(self, src: int, dsts: Any, stream: Any = None) -> None:
+        self.copied.append((src, dsts, stream))
+
+    def bind(self, src: int, dsts: Any) -> Any:
+        return partial(self.copy, src, dsts)
+
+
+def test_a_copy_is_on_the_stream_that_is_current_at_that_moment(
+    made_up_torch: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dmlsplit.arrays import torch_private
+
+    writes: list[object] = []
+    monkeypatch.setattr(torch_private, "increment_version", writes.append)
+    copied: list[object] = []
+    plan = Plan(Recording(copied), packing(((2,),), 4), None)
+    source = ArrayView(CudaTensor(), 8, (2,), (4,), "<f4", 4, "cuda:1", False)
+    out = source._replace(owner=CudaTensor(), address=16)
+    plan.split_into(source, [out.owner], [16])
+    plan.split_into(source, [out.owner], [16], 77)
+    dispatch = plan.bind(source, [out])
+    dispatch()
+    dispatch(78)
+    assert copied == [(8, [16], stream) for stream in (5, 77, 6, 78)]
+    assert writes == [(out.owner,)] * 4
+    assert source.owner.recorded == out.owner.recorded == [(77, 1)]
