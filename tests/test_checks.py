@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlsplit.checks import (
+    are_ints,
     axis_from_front,
     file_name,
     instance,
@@ -187,6 +188,17 @@ class OnDevice:
 
     def __iter__(self) -> Iterator[object]:
         raise AssertionError("entries are read one by one")
+
+
+def test_only_plain_ints_are_keys_of_a_cache() -> None:
+    """A key with True, 1.0 or NumPy's 1 would find what was made for 1."""
+    tuples = [(size, 1) for size in range(100)]  # more than are remembered
+    for _ in range(2):
+        assert all(are_ints(0, sizes) for sizes in tuples)
+    assert are_ints(-1, 3)
+    ones: list[Any] = [True, 1.0, np.int64(1)]
+    assert not any(are_ints(one, 3) or are_ints(0, one) or are_ints(0, (2, one)) for one in ones)
+    assert not are_ints(0, [2, 1])
 
 
 def test_sizes_on_a_device_are_read_once() -> None:
