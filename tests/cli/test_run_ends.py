@@ -84,6 +84,7 @@ def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
 # Interrupts just after the main thread acquires the lock of a condition for the n-th time.
 INTERRUPTED = """
 import signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # under nohup it is ignored
 taken, own = 0, threading.get_ident()
 enter = threading.Condition.__enter__
 def interrupted(condition):
