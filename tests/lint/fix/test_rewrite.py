@@ -86,6 +86,8 @@ def test_a_refused_split_becomes_standard_nodes(
         assert done.comparison
         assert done.comparison.ran == len(done.replaced)
         assert [found.node for found in done.replaced] == ["cut"]
+        assert done.written
+        assert {verdict.site.file for verdict in done.written.verdicts} == {str(output)}
         assert operators(output) == expected.split()
         assert all(v.outcome is Outcome.OK for v in assessed(output, **asked).verdicts)
 
@@ -129,6 +131,7 @@ def test_nothing_is_written_if_nothing_can_be_rewritten(
 ) -> None:
     done, output = fixed(content, tmp_path, **asked)
     assert reason in done.left[0][1]
+    assert done.replaced == ()
     assert not output.exists()
 
 
