@@ -17,7 +17,7 @@ from dmlsplit.arrays import ArrayView, adapter_of, view
 from dmlsplit.arrays.array_view import are_apart, columns, overlaps
 from dmlsplit.arrays.packing import pieces_packing, small_cut
 from dmlsplit.arrays.plan import Plan
-from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError, quickly
+from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError, is_quantized, quickly
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.backends.find import find_backend
 from dmlsplit.checks import Integers, are_ints, piece_sizes
@@ -156,7 +156,9 @@ def _known(shape: Any, steps: Any, dtype: Any, axis: int, sizes_or_count: Any) -
     made, width = plan_for(sizes_or_count), dtype.itemsize
     strides = tuple(step * width for step in steps)
     plan = made("cpu", tuple(shape), strides, width, axis, sizes_or_count, None)
-    return plan.outputs.shapes, plan.cut.copies if plan.cut and made is _plan else {}
+    # Other types of the same width share a plan, but a quantized tensor must be refused.
+    is_kept = plan.cut and made is _plan and not is_quantized(dtype)
+    return plan.outputs.shapes, plan.cut.copies if plan.cut and is_kept else {}
 
 
 def _split_tracked(

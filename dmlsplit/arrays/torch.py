@@ -202,8 +202,13 @@ def _small(
     _type_string(dtype)  # Refuses elements that are not whole bytes.
     most = max(MOST_BYTES, OUTPUT_BYTES * min(len(sizes), SMALL_OUTPUTS))
     is_small = prod(shape) * dtype.itemsize < most and prod(shape[:axis]) <= MOST_RUNS
-    is_scaled = _torch().empty(0, dtype=dtype, device="cpu").is_quantized
-    return sizes if is_small and not is_scaled else (), axis
+    return sizes if is_small and not is_quantized(dtype) else (), axis
+
+
+@cache
+def is_quantized(dtype: Any) -> bool:
+    """Whether a tensor's scale and zero point give its elements their meaning."""
+    return bool(_torch().empty(0, dtype=dtype, device="cpu").is_quantized)
 
 
 def _check_memory(tensor: Any, name: str) -> None:

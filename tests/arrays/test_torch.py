@@ -1,5 +1,6 @@
 """PyTorch's tensors, on the CPU."""
 
+import ctypes
 import sys
 from typing import Any
 
@@ -404,6 +405,19 @@ def test_outputs_that_changed_are_refused_after_any_number_of_calls(
     with pytest.raises(dml.InvalidArgumentError, match=message):
         dml.split(source, (2, 4), 1, out=outs)
     assert torch.equal(store, written)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+def test_quantized_tensors_are_refused_at_addresses_that_come_again(torch: Any) -> None:
+    shapes = (2, 6), (2, 2), (2, 4)
+    scaled = [torch.quantize_per_tensor(torch.ones(s), 0.1, 3, torch.quint8) for s in shapes]
+    bytes_of = [(ctypes.c_ubyte * one.numel()).from_address(one.data_ptr()) for one in scaled]
+    plain = [torch.frombuffer(one, dtype=torch.uint8) for one in bytes_of]
+    plain = [one.view(shape) for one, shape in zip(plain, shapes, strict=True)]
+    for _ in range(4):
+        dml.split(plain[0], (2, 4), 1, out=plain[1:])
+    with pytest.raises(dml.InvalidArgumentError, match="is quantized"):
+        dml.split(scaled[0], (2, 4), 1, out=scaled[1:])
 
 
 @pytest.mark.parametrize("lazy", ["conj", "_neg_view"])
