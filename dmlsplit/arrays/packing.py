@@ -21,8 +21,9 @@ ALIGNMENT = 512
 # as wide items, and large arrays on several threads. It is faster for more runs than this, and for
 # this many bytes or more.
 MOST_RUNS, MOST_BYTES = 256, 1 << 20
-# So many tensors below this size do not repay what the engine takes more for each of them, on two
-# threads either. More do, because their bytes bypass the cache.
+# Torch's own operator also copies more bytes, if each output has less than OUTPUT_BYTES on average:
+# the engine takes more time for each output than two threads save. From SMALL_OUTPUTS times as many
+# bytes on, the engine is faster again, because it writes past the cache.
 OUTPUT_BYTES, SMALL_OUTPUTS = 64 << 10, 1024
 
 Shapes = tuple[tuple[int, ...], ...]

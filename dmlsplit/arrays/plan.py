@@ -42,6 +42,7 @@ class Plan(NamedTuple):
             )
         if wanted.layouts is not None:
             made = [library.strided(one, *at) for one, at in zip(made, wanted.layouts, strict=True)]
+        # As in `split_into`; a function for both would be one more call for each split.
         current = library.current_stream(source.owner) if stream is None else None
         self.program.copy(source.address, addresses, current() if current else stream)
         if stream is not None:

@@ -17,11 +17,6 @@ from dmlsplit.arrays.plan import Plan
 from dmlsplit.arrays.torch import TORCH
 
 
-@pytest.fixture
-def torch() -> Any:
-    return pytest.importorskip("torch", reason="PyTorch is not installed")
-
-
 class CudaTensor:
     """A fake tensor on the second device; `recorded` has the streams that use it."""
 
@@ -40,8 +35,9 @@ class CudaTensor:
 
 
 @pytest.fixture
-def made_up_torch(torch: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """A fake torch with streams; each call for the current one gives another stream."""
+    pytest.importorskip("torch", reason="PyTorch is not installed")
     from dmlsplit.arrays import torch_private
 
     handles = iter([5, 6])

@@ -103,7 +103,7 @@ def test_a_transform_is_that_of_torchs_split(name: str, split: str) -> None:
 
 
 def both(graph: Any, inputs: Any) -> Callable[..., Any]:
-    """A backend that runs a graph as it is and as AOTAutograd rewrites it."""
+    """A backend that runs a graph unchanged, and after AOTAutograd has rewritten it."""
     rewritten = torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
 
     def run(*arguments: Any) -> Any:
