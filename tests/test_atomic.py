@@ -2,7 +2,6 @@
 
 import errno
 import os
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from dmlsplit.atomic import atomic_write, check_space, write_text
+from tests.support.command import ran
 
 
 def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
@@ -112,13 +112,6 @@ def test_no_temporary_file_is_left_when_another_cannot_be_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def status(program: str, folder: Path, *options: str) -> int:
-    """The exit status of a program that runs in a folder."""
-    line = [sys.executable, *options, "-c", program]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    return subprocess.run(line, cwd=folder, env=environment, check=False).returncode
-
-
 def test_the_draft_of_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "out.npy"
     program = """
@@ -129,7 +122,7 @@ with atomic_write(Path("out.npy")) as (draft,):
     draft.write_bytes(bytes(1000))
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    assert status(program, tmp_path) == -9
+    assert ran(sys.executable, "-c", program, cwd=tmp_path).returncode == -9
     (left,) = tmp_path.iterdir()
     assert left.name.startswith(".out-")
     with atomic_write(path) as (draft,):
@@ -211,5 +204,6 @@ warnings.simplefilter("error", EncodingWarning)
 write_text(Path("a"), "é")
 write_text(Path("/dev/null"), "é")
 """
-    assert status(program, tmp_path, "-X", "warn_default_encoding") == 0
+    line = (sys.executable, "-X", "warn_default_encoding", "-c", program)
+    ran(*line, cwd=tmp_path, check=True)
     assert (tmp_path / "a").read_bytes() == "é".encode()

@@ -4,9 +4,7 @@ They run in a child process from which `other_systems` has removed these.
 """
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
-from tests.support.command import FLAGS, ROOT, save
+from tests.support.command import FLAGS, ROOT, ran, save
 from tests.support.models import every_verdict, nested, single
 
 # Commands and their exit statuses.
@@ -51,10 +49,7 @@ def test_commands_need_nothing_that_is_missing(
     system: str, lines: dict[str, str], here: Path
 ) -> None:
     program = [sys.executable, str(ROOT / "tests" / "support" / "other_systems.py"), system]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [*program, *lines], env=environment, capture_output=True, text=True, check=False
-    )
+    done = ran(*program, *lines)
     assert done.returncode == 0, done.stderr
     assert re.findall(r"^status (\d+)$", done.stderr, re.MULTILINE) == list(lines.values())
     assert not list(here.glob(".*")), "a draft or a workspace is left"

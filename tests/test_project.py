@@ -38,9 +38,10 @@ def run(*line: str) -> "subprocess.CompletedProcess[str]":
     return ran(sys.executable, *line, cwd=ROOT)
 
 
-def test_importing_the_package_loads_nothing_heavy() -> None:
-    heavy = "cupy onnx yaml tqdm pynvml dask openvino torch matplotlib".split()
-    done = run("-c", f"import sys, dmlsplit; print([m for m in {heavy} if m in sys.modules])")
+def test_splitting_an_array_of_numpy_loads_nothing_heavy() -> None:
+    heavy = "cupy onnx yaml tqdm pynvml dask openvino torch jax matplotlib".split()
+    code = "import sys, numpy, dmlsplit; dmlsplit.split(numpy.arange(4), 2)"
+    done = run("-c", f"{code}; print([m for m in {heavy} if m in sys.modules])")
     assert done.stdout == "[]\n", done.stderr
 
 

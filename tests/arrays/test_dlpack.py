@@ -12,6 +12,7 @@ from dmlsplit.arrays import view
 from dmlsplit.arrays.adapter import type_name
 from dmlsplit.arrays.dlpack import cuda_view
 from tests.support.fake_cuda import FakeArray, FakeDriver
+from tests.support.gpu_arrays import operator
 
 
 def bare(array: FakeArray, **changes: Any) -> Any:
@@ -58,37 +59,19 @@ def test_an_object_with_only_numpy_s_interface_is_viewed() -> None:
     assert seen[1:] == view(array, "array")[1:]
 
 
-def test_an_array_without_an_interface_goes_through_dlpack(fake: FakeDriver) -> None:
+@pytest.mark.parametrize("is_jax", [False, True])
+def test_arrays_of_jax_or_without_an_interface_go_through_dlpack(
+    fake: FakeDriver, is_jax: bool
+) -> None:
+    """JAX's interface does not name a stream, so DLPack waits; its arrays are never written."""
     alias = fake.array(np.zeros(4, "f4"))
-
-    class Foreign:
-        def __init__(self) -> None:
-            self.alias = alias
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return 2, 0
-
-    seen = view(Foreign(), "array")
-    assert seen.owner is alias
+    parts = {"alias": alias, "__dlpack_device__": lambda _: (2, 0)}
+    if is_jax:
+        interface = alias.__cuda_array_interface__
+        parts |= {"__module__": "jaxlib", "__cuda_array_interface__": interface}
+    seen = view(type("Array", (), parts)(), "array")
+    assert (seen.owner, seen.read_only) == (alias, is_jax)
     assert fake.calls == ["from_dlpack"]
-
-
-def test_arrays_of_jax_are_waited_for_and_never_written(fake: FakeDriver) -> None:
-    alias = fake.array(np.zeros(4, "f4"))
-
-    class Array:
-        """An array whose interface does not name a stream."""
-
-        __module__ = "jaxlib"
-        __cuda_array_interface__ = alias.__cuda_array_interface__
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return 2, 0
-
-    Array.alias = alias  # type: ignore[attr-defined]
-    seen = view(Array(), "array")
-    assert fake.calls == ["from_dlpack"]
-    assert seen.read_only
 
 
 @pytest.mark.parametrize(
@@ -165,8 +148,7 @@ def test_other_dlpack_devices_are_refused(kind: int) -> None:
 def test_an_operator_waits_once_for_the_stream_of_its_input(
     fake: FakeDriver, is_binding: bool
 ) -> None:
-    x = dml.TensorDesc("FLOAT32", (4,))
-    op = dml.Device("cuda:1").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(1, 3)))
+    op = operator((4,), (1, 3), 0, "cuda:1")
     source = bare(fake.array(np.zeros(4, "f4"), device=1), stream=77)
     fake.calls.clear()
     found = op(dml.BufferBinding(source) if is_binding else source, stream=5)
@@ -201,8 +183,7 @@ def test_pieces_go_back_through_the_library_s_own_from_dlpack(
 
     module = SimpleNamespace(from_dlpack=Array)
     monkeypatch.setitem(sys.modules, "other", module)
-    x = dml.TensorDesc("INT64", (5,))
-    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 3)))
+    op = operator((5,), (2, 3), 0, "cpu", "INT64")
     for kind in (Array, Standard):
         given = kind(np.arange(5))
         for found in (dml.split(given, (2, 3)), op(given), op(dml.BufferBinding(given))):
@@ -250,20 +231,11 @@ def test_a_lost_device_is_reported_with_cuda_s_error(fake: FakeDriver) -> None:
         dml.split(Array(), 1)
 
 
-def test_jax_arrays_on_the_cpu_come_back_as_jax_arrays() -> None:
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    source = jax.numpy.arange(12.0).reshape(3, 4)
-    one, two = dml.split(source, (1, 3), 1)
-    assert isinstance(one, jax.Array)
-    assert (one.tolist(), two.tolist()) == (source[:, :1].tolist(), source[:, 1:].tolist())
-
-
 def test_no_bits_are_lost_if_jax_would_make_32_of_64() -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     with jax.enable_x64(True):
         array = jax.numpy.arange(6) + (1 << 40)
-    x = dml.TensorDesc("INT64", (6,))
-    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)))
+    op = operator((6,), (2, 4), 0, "cpu", "INT64")
     with jax.enable_x64(True):
         assert [piece.tolist() for piece in op(array)] == [
             [1 << 40, (1 << 40) + 1],

@@ -8,6 +8,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.arrays import NUMPY, adapter_of, view
 from dmlsplit.arrays.packing import packing
+from tests.support.gpu_arrays import operator
 
 
 @pytest.mark.parametrize(
@@ -64,8 +65,7 @@ def test_pieces_of_a_subclass_are_those_of_numpy(rows: int, tmp_path: Any) -> No
     shape = rows, 6
     metres = np.ones(shape, np.float32).view(Metres)
     metres.unit = "km"
-    x = dml.TensorDesc("FLOAT32", shape)
-    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4)))
+    op = operator(shape, (2, 4), 1, "cpu")
     for array in (
         metres,
         np.ones(shape, np.float32).view(np.matrix),
@@ -95,8 +95,7 @@ def test_packed_outputs_take_the_fast_path() -> None:
 
 def test_raw_memory_has_no_class() -> None:
     buffer = np.zeros((1, 64), np.uint8).view(np.matrix)
-    x = dml.TensorDesc("FLOAT32", (1, 1, 4, 4))
-    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=2, sizes=(1, 3)))
+    op = operator((1, 1, 4, 4), (1, 3), 2, "cpu")
     assert [type(piece) for piece in op(dml.BufferBinding(buffer))] == [np.ndarray] * 2
 
 

@@ -14,6 +14,7 @@ from dmlsplit.arrays.packing import packing
 from dmlsplit.arrays.torch import TORCH
 from dmlsplit.backends.cpu.engine import NumpyProgram
 from tests.support.command import ran
+from tests.support.gpu_arrays import operator
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_torch_types_of_one_size_are_not_mixed_up(torch: Any) -> None:
 
 def test_tensors_that_require_grad_are_not_read_or_written_unnoticed(torch: Any) -> None:
     tracked, plain = torch.ones(6, requires_grad=True), torch.zeros(6)
-    op = dml.Device("cpu").compile(whole_copy(6))
+    op = operator((6,), (6,), 0, "cpu")
     refused = [
         lambda: dml.split(plain, 1, out=[tracked]),
         lambda: op(tracked),
@@ -54,7 +55,7 @@ def test_tensors_that_require_grad_are_not_read_or_written_unnoticed(torch: Any)
 def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mode: str) -> None:
     """Torch's own functions do so too: that is how weights are loaded and models served."""
     one, two = (torch.nn.Parameter(torch.full((6,), value)) for value in (1.0, 2.0))
-    op = dml.Device("cpu").compile(whole_copy(6))
+    op = operator((6,), (6,), 0, "cpu")
     with getattr(torch, mode)():
         (found,) = dml.split(one, 1)
         assert found.tolist() == op(one)[0].tolist() == one.tolist()
@@ -66,16 +67,10 @@ def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mod
     assert two.requires_grad
 
 
-def whole_copy(count: int) -> dml.SplitOperatorDesc:
-    tensor = dml.TensorDesc("FLOAT32", (count,))
-    return dml.SplitOperatorDesc(tensor, [tensor], 0)
-
-
 def test_writes_are_counted(torch: Any) -> None:
     """A gradient that needs an overwritten value is an error, not a wrong number."""
     source, outs = torch.arange(6.0), [torch.zeros(2), torch.zeros(4)]
-    x = dml.TensorDesc("FLOAT32", (6,))
-    op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)))
+    op = operator((6,), (2, 4), 0, "cpu")
     bound = op.bind(source, outs)
     assert [out._version for out in outs] == [0, 0]
     weight = torch.ones(2, requires_grad=True)
@@ -97,7 +92,7 @@ def test_writes_are_counted(torch: Any) -> None:
 
 def test_a_refused_stream_counts_as_no_write(torch: Any) -> None:
     source, out = torch.ones(6), torch.zeros(6)
-    op = dml.Device("cpu").compile(whole_copy(6))
+    op = operator((6,), (6,), 0, "cpu")
     calls = [
         lambda: op.dispatch(source, [out], 7),
         lambda: op.bind(source, [out]).dispatch(7),
@@ -114,14 +109,6 @@ def test_tensors_made_in_inference_mode_can_be_written_outside(torch: Any) -> No
         out = torch.zeros(6)
     dml.split(torch.ones(6), 1, out=[out])
     assert out.tolist() == [1.0] * 6
-
-
-def test_a_trace_that_would_lose_the_split_is_refused(torch: Any) -> None:
-    with (
-        pytest.warns(DeprecationWarning, match="trace"),
-        pytest.raises(dml.InvalidArgumentError, match=r"Fix: torch\.export"),
-    ):
-        torch.jit.trace(lambda x: tuple(dml.split(x, 2)), torch.ones(4))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +152,7 @@ def test_lazy_tensors_are_resolved_before_they_are_split(torch: Any, lazy: str) 
         assert not found.is_conj()
         assert not found.is_neg()
         assert torch.equal(found, wanted)
-    op = dml.Device("cpu").compile(whole_copy(4))
+    op = operator((4,), (4,), 0, "cpu")
     for call in (lambda: dml.split(source.resolve_conj(), 1, out=[source]), lambda: op(source)):
         with pytest.raises(dml.InvalidArgumentError, match=r"lazily conjugated.*resolve_conj"):
             call()
@@ -272,7 +259,7 @@ def test_tensors_of_the_meta_device_have_pieces_there(torch: Any) -> None:
     pieces = dml.split(torch.empty(6, 2, device="meta", dtype=torch.int8).t(), (1, 5), 1)
     assert all(piece.is_meta and piece.is_contiguous() for piece in pieces)
     assert [tuple(piece.shape) for piece in pieces] == [(2, 1), (2, 5)]
-    op = dml.Device("cpu").compile(whole_copy(4))
+    op = operator((4,), (4,), 0, "cpu")
     with pytest.raises(dml.InvalidArgumentError, match="is on the meta device"):
         op(torch.empty(4, device="meta"))
 
@@ -299,17 +286,6 @@ def test_the_same_bytes_have_another_type(torch: Any, kind: str) -> None:
         assert str(found.dtype) == f"torch.{kind}"
         assert found.numpy().tobytes() == source.numpy().tobytes()
         assert found.shape == (6, 8 // found.element_size())
-
-
-def test_private_names_of_torch_mean_what_they_say(torch: Any) -> None:
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
-
-    from dmlsplit.arrays.torch_private import known, storage_of
-
-    one, other = torch.zeros(4), torch.zeros(4)
-    assert storage_of(one) == storage_of(one[2:]) != storage_of(other)
-    assert known(5) == 5
-    assert known(ShapeEnv().create_unbacked_symint()) == 1
 
 
 @pytest.mark.parametrize("kind", ["float32", "complex64"])

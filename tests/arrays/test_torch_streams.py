@@ -75,12 +75,6 @@ def test_torchs_current_stream_is_asked_at_every_dispatch(
     assert adapter_of(np.zeros(1)).current_stream(np.zeros(1)) is None
 
 
-def test_torch_is_told_of_the_stream_that_uses_a_tensor(made_up_torch: SimpleNamespace) -> None:
-    tensor = CudaTensor()
-    adapter_of(tensor).used_on(tensor, 77)
-    assert tensor.recorded == [(77, 1)]
-
-
 def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
     made_up_torch: SimpleNamespace,
 ) -> None:

@@ -58,12 +58,15 @@ def test_private_names_are_used_in_one_file(library: str) -> None:
 
 def test_the_private_names_of_torch_exist() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
     from dmlsplit.arrays import torch as adapter
     from dmlsplit.arrays import torch_private as private
 
     homes = {kind.__module__ for kind in (private.FakeTensor, private.FunctionalTensor)}
     assert homes | {torch.Tensor.__module__, torch.nn.Parameter.__module__} == adapter.HOMES
     assert private.known(3) == 3
+    assert private.known(ShapeEnv().create_unbacked_symint()) == 1
     assert private.dispatch_modes() == 0
     assert not any([private.is_forward(), private.has_transforms(), private.jit_trace()])
     x = torch.zeros(2)

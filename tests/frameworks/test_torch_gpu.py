@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
+from tests.support.gpu_arrays import operator
 
 pytestmark = [
     pytest.mark.gpu,
@@ -18,11 +19,6 @@ def torch() -> Any:
     if not torch.cuda.is_available():
         pytest.skip("PyTorch sees no CUDA device")
     return torch
-
-
-def whole_copy(count: int) -> dml.CompiledOperator:
-    x = dml.TensorDesc("FLOAT32", (count,))
-    return dml.Device("cuda:0").compile(dml.SplitOperatorDesc(x, [x], 0))
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16", "float32", "complex64"])
@@ -97,7 +93,7 @@ def test_the_operators_pass_torchs_own_checks(torch: Any) -> None:
 
 def test_writes_are_counted(torch: Any) -> None:
     source, out = torch.rand(1000, device="cuda"), torch.zeros(1000, device="cuda")
-    op = whole_copy(1000)
+    op = operator((1000,), (1000,), 0)
     for count, call in enumerate(
         (
             lambda: dml.split(source, 1, out=[out]),
@@ -116,7 +112,7 @@ def test_writes_are_counted(torch: Any) -> None:
 def test_memory_that_another_stream_reads_is_not_used_again(torch: Any, is_dispatch: bool) -> None:
     """The input is dropped while the split of it is still queued."""
     count = 1 << 24
-    op, stream = whole_copy(count), torch.cuda.Stream()
+    op, stream = operator((count,), (count,), 0), torch.cuda.Stream()
     out = torch.zeros(count, device="cuda")
     source = torch.full((count,), 6.0, device="cuda")
     busy = torch.rand(2048, 2048, device="cuda")

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
+from tests.support.gpu_arrays import operator
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 # Torch's own modules of derivatives.
@@ -149,11 +150,8 @@ def test_vmap_leaves_the_batch_whole(axis: int) -> None:
 
 
 def test_an_operator_has_no_batches() -> None:
-    op = dml.Device("cpu").compile(
-        dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6,)), axis=0, sizes=(2, 4))
-    )
     with pytest.raises(dml.InvalidArgumentError, match="inside a transform"):
-        torch.func.vmap(op)(torch.ones(2, 6))
+        torch.func.vmap(operator((6,), (2, 4), 0, "cpu"))(torch.ones(2, 6))
 
 
 def test_tangents_follow_the_pieces(x: Any) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import dmlsplit as dml
 from tests.support.command import ran
+from tests.support.gpu_arrays import operator
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 # Torch's own modules of derivatives and of its compiler.
@@ -35,8 +36,8 @@ def inputs(ops: Any) -> Iterable[tuple[Any, tuple[Any, ...]]]:
 
 def test_the_operators_pass_torchs_own_checks(ops: Any) -> None:
     pytest.importorskip("expecttest", reason="opcheck needs expecttest")
-    for operator, arguments in inputs(ops):
-        results = torch.library.opcheck(operator, arguments)
+    for op, arguments in inputs(ops):
+        results = torch.library.opcheck(op, arguments)
         assert set(results.values()) == {"SUCCESS"}
 
 
@@ -201,8 +202,7 @@ def test_a_traced_graph_holds_the_split(mode: str) -> None:
 def test_tensors_without_memory_have_pieces_without_memory() -> None:
     from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
-    tensor = dml.TensorDesc("FLOAT32", (6,))
-    op = dml.Device("cpu").compile(dml.SplitOperatorDesc(tensor, [tensor], 0))
+    op = operator((6,), (6,), 0, "cpu")
     with FakeTensorMode():
         assert all(isinstance(piece, FakeTensor) for piece in dml.split(torch.empty(6), 2))
         with pytest.raises(dml.InvalidArgumentError, match="FakeTensor, which has no memory"):

@@ -5,8 +5,6 @@ minutes if a kernel were compiled for every shape.
 """
 
 import json
-import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,10 +18,10 @@ from benchmarks.driver_counts import files_in
 from benchmarks.replays import COLD, PREFILL_COMPILES, REPLAYS, WARM, Replay
 from tests.host_cuda import harness
 from tests.simulated_card import build
+from tests.support.command import ran
 
 pytestmark = pytest.mark.skipif(bool(build.missing()), reason=str(build.missing()))
 
-TESTS = Path(__file__).parent.parent
 SHAPES = 200
 
 
@@ -129,18 +127,8 @@ print(wrapped(), by_card(), sep="\\n")
 def test_calls_are_counted_alike_on_the_card_and_around_cupy(
     platform: shapes.Platform, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", BOTH_WAYS],
-        env={
-            **os.environ,
-            **platform.environment,
-            "CUPY_CACHE_DIR": str(tmp_path),
-            "PYTHONPATH": str(TESTS.parent),
-        },
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environment = {**platform.environment, "CUPY_CACHE_DIR": str(tmp_path)}
+    done = ran(sys.executable, "-c", BOTH_WAYS, env=environment, check=True)
     wrapped, by_card = done.stdout.splitlines()
     assert wrapped == by_card
     compiles = files_in(tmp_path) + 1

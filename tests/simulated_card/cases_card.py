@@ -1,7 +1,6 @@
 """The simulated card itself refuses everything that a real card would refuse."""
 
 import gc
-import subprocess
 import sys
 from typing import Any
 
@@ -12,6 +11,7 @@ from cupy.cuda.compiler import compile_using_nvrtc
 from cupy_backends.cuda.api import driver as api
 
 from tests.simulated_card import card
+from tests.support.command import ran
 
 RuntimeFailure = cupy.cuda.runtime.CUDARuntimeError
 
@@ -170,7 +170,7 @@ def test_the_host_cannot_dereference_a_device_pointer() -> None:
         "from tests.simulated_card import card; card.load(); import cupy, ctypes;"
         "ctypes.string_at(cupy.zeros(16, 'u1').data.ptr, 16)"
     )
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=False)
+    done = ran(sys.executable, "-c", text)
     assert done.returncode == -11, done.stderr
 
 

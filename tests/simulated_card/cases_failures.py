@@ -1,7 +1,5 @@
 """CUDA's errors pass through the real CuPy and become the library's own."""
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +13,7 @@ import dmlsplit as dml
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.launch import Code
 from tests.simulated_card import card
+from tests.support.command import ran
 from tests.support.gpu_arrays import Interface, bound, noise, operator, problem, same
 
 LAUNCHES = {
@@ -122,15 +121,8 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
         "assert (found[1].get() == array[:, 30:]).all();"
         "print(card.log().count('nvrtcCompileProgram'))"
     )
-    counts = [
-        subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", text],
-            env=os.environ | {"CUPY_CACHE_DIR": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for _ in range(2)
-    ]
+    line = (sys.executable, "-W", "ignore", "-c", text)
+    cache = {"CUPY_CACHE_DIR": str(tmp_path)}
+    counts = [ran(*line, env=cache, check=True).stdout for _ in range(2)]
     # Rows of 100 bytes take `tile`, which has one program for all numbers of rows.
     assert counts == ["1\n", "0\n"]

@@ -1,4 +1,4 @@
-"""Arrays and bound operators for tests on a GPU or on the simulated card."""
+"""Arrays and operators, most of them for tests on a GPU or on the simulated card."""
 
 import gc
 from collections.abc import Iterator, Sequence
@@ -24,10 +24,13 @@ def cuts(sizes: tuple[int, ...]) -> list[int]:
 
 
 def operator(
-    shape: tuple[int, ...], sizes: Sequence[int], axis: int = 1, device: str = "cuda"
+    shape: tuple[int, ...],
+    sizes: Sequence[int],
+    axis: int = 1,
+    device: str = "cuda",
+    kind: str = "FLOAT32",
 ) -> dml.CompiledOperator:
-    """A split of floats."""
-    x = dml.TensorDesc("FLOAT32", shape)
+    x = dml.TensorDesc(kind, shape)
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=axis, sizes=sizes)
     return dml.Device(device).compile(desc)
 

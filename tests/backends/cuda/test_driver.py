@@ -1,8 +1,6 @@
 """The driver's errors on machines without CUDA. Its calls: simulated_card/cases_driver.py."""
 
 import builtins
-import os
-import subprocess
 import sys
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +9,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.backends.cuda import driver
+from tests.support.command import ran
 
 
 class CudaError(RuntimeError):
@@ -46,13 +45,7 @@ def test_if_cupy_cannot_write_the_cpu_still_works() -> None:
         "import dmlsplit as dml\nassert dml.Device().name == 'cpu'\n"
         "try: dml.Device('cuda')\nexcept dml.UnsupportedError as error: print(error)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", text],
-        env=os.environ | {"CUPY_CACHE_DIR": "/dev/null/kernels"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = ran(sys.executable, "-c", text, env={"CUPY_CACHE_DIR": "/dev/null/kernels"})
     assert "CUPY_CACHE_DIR" in done.stdout, done.stderr
 
 

@@ -12,7 +12,7 @@ import dmlsplit as dml
 from dmlsplit.arrays.cupy import CUPY
 from dmlsplit.backends.cuda.gpus import H200
 from tests.support.fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
-from tests.support.gpu_arrays import noise
+from tests.support.gpu_arrays import noise, operator
 
 X = dml.TensorDesc("FLOAT16", (4, 96))
 SIZES = (64, 24, 8)
@@ -87,8 +87,7 @@ def test_an_object_that_is_not_a_stream_is_refused_before_the_launch(
 
 
 def test_new_outputs_are_allocated_for_the_stream_that_writes_them(fake: FakeDriver) -> None:
-    x = dml.TensorDesc("UINT8", (4, 6))
-    op = dml.Device("cuda").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4)))
+    op = operator((4, 6), (2, 4), kind="UINT8")
     source = fake.array(noise((4, 6)))
     fake.calls.clear()
     op(source, stream=7)
