@@ -4,7 +4,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, product
 
 import numpy as np
@@ -16,17 +15,13 @@ import dmlsplit as dml
 from dmlsplit.backends.cpu import engine, moves, threads, tuning
 from dmlsplit.backends.cpu.engine import NumpyBackend
 from dmlsplit.geometry import SplitGeometry, StridedCopy, split_geometry
+from tests.support.cpu_rows import GUARD, split_at_once
 
 RNG = np.random.default_rng(20)
-GUARD = 0xA5
 
 
 def random_bytes(size: int) -> np.ndarray:
     return RNG.integers(0, 256, size, dtype=np.uint8)
-
-
-def address(array: np.ndarray) -> int:
-    return int(array.ctypes.data)
 
 
 def expected(piece: StridedCopy, memory: np.ndarray, first: int, dst: np.ndarray) -> None:
@@ -50,9 +45,9 @@ def check(geometry: SplitGeometry, first: int, input_bytes: int, skews: Sequence
             expected(piece, source, first, want[skew:])
         stores.append(store)
         wanted.append(want)
-        starts.append(address(store) + skew)
+        starts.append(store.ctypes.data + skew)
     before = source.copy()
-    copy = NumpyBackend().compile(geometry).bind(address(source) + first, starts)
+    copy = NumpyBackend().compile(geometry).bind(source.ctypes.data + first, starts)
     copy()
     copy()
     for index, (store, want) in enumerate(zip(stores, wanted, strict=True)):
@@ -172,7 +167,7 @@ def test_thousands_of_equal_outputs_are_one_assignment() -> None:
     geometry = split_geometry((count * 24,), 0, (24,) * count, 1, (1,), [None] * count)
     program = NumpyBackend().compile(geometry)
     assert [len(nests.outputs) for batch in program.batches for nests in batch] == [count]
-    program.bind(address(source), [address(out) for out in outputs])()
+    program.bind(source.ctypes.data, [out.ctypes.data for out in outputs])()
     assert b"".join(out.tobytes() for out in outputs) == source.tobytes()
 
 
@@ -188,15 +183,7 @@ def test_short_runs_are_copied_without_numpy(size: int, kind: type) -> None:
 
 def test_several_threads_may_split_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(threads.VARIABLE, "3")
-    array = random_bytes(3 << 22).reshape(-1, 3)
-    want = [np.ascontiguousarray(array[:, column]).tobytes() for column in range(3)]
-
-    def work(_: int) -> None:
-        for _ in range(5):
-            assert [piece.tobytes() for piece in dml.split(array, 3, 1)] == want
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(work, range(4), timeout=60))
+    split_at_once(random_bytes(3 << 22).reshape(-1, 3), (1, 1, 1), calls=20)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -234,7 +221,9 @@ def bound_halves(source: np.ndarray) -> Callable[[], None]:
     width = source.shape[1] // 2
     geometry = split_geometry(source.shape, 1, (width, width), 1, source.strides, [None] * 2)
     outputs = [np.zeros((len(source), width), np.uint8) for _ in range(2)]
-    copy = NumpyBackend().compile(geometry).bind(address(source), [address(o) for o in outputs])
+    copy = (
+        NumpyBackend().compile(geometry).bind(source.ctypes.data, [o.ctypes.data for o in outputs])
+    )
     return lambda kept=(source, outputs): copy()
 
 

@@ -11,10 +11,6 @@ from dmlsplit.backends.cpu.engine import NumpyBackend
 from dmlsplit.geometry import SplitGeometry, split_geometry
 
 
-def address(array: np.ndarray) -> int:
-    return int(array.ctypes.data)
-
-
 def around(
     rows: int, width: int, sides: Sequence[int]
 ) -> tuple[SplitGeometry, np.ndarray, list[np.ndarray]]:
@@ -47,10 +43,10 @@ def test_outputs_on_both_sides_of_the_input(
     geometry, source, outputs = around(rows, width, sides)
     want = [source[:, index].tobytes() for index in range(len(sides))]
     program = NumpyBackend().compile(geometry)
-    addresses = [address(out) for out in outputs]
+    addresses = [out.ctypes.data for out in outputs]
     ((nests,),) = program.batches
-    assert len(list(moves.bind(nests, address(source), addresses))) == bound
-    program.bind(address(source), addresses)()
+    assert len(list(moves.bind(nests, source.ctypes.data, addresses))) == bound
+    program.bind(source.ctypes.data, addresses)()
     assert [out.tobytes() for out in outputs] == want
 
 
@@ -58,8 +54,8 @@ def test_a_copy_of_the_input_takes_little_memory() -> None:
     rows = 128
     geometry, source, outputs = around(rows, 128, [0, 1] * 256)
     ((nests,),) = NumpyBackend().compile(geometry).batches
-    addresses = [address(out) for out in outputs]
-    (bound,) = moves.bind(nests, address(source), addresses)
+    addresses = [out.ctypes.data for out in outputs]
+    (bound,) = moves.bind(nests, source.ctypes.data, addresses)
     tracemalloc.start()
     moves.run(lambda: bound.moves(0, rows, 32))
     _, peak = tracemalloc.get_traced_memory()

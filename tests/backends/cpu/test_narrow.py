@@ -2,7 +2,6 @@
 
 import os
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,11 +12,10 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit.backends.cpu import machine_code, narrow, threads, tuning
-from dmlsplit.backends.cpu.engine import NumpyBackend, NumpyProgram
-from dmlsplit.geometry import split_geometry
+from dmlsplit.backends.cpu.engine import NumpyProgram
 from tests.support.command import ran
+from tests.support.cpu_rows import check_rows, program_of, split_at_once
 
-GUARD, MARGIN = 0xA5, 64
 needs_llvmlite = pytest.mark.skipif(not find_spec("llvmlite"), reason="llvmlite is missing")
 
 
@@ -29,32 +27,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(machine_code.VARIABLE, raising=False)
     narrow._loop.cache_clear()
     monkeypatch.setattr(narrow, "MOST_LOOPS", 1 << 20)
-
-
-def program_of(rows: int, widths: tuple[int, ...], gap: int = 0) -> NumpyProgram:
-    pitch = sum(widths) + gap
-    shape, packed = (rows, sum(widths)), [None] * len(widths)
-    return NumpyBackend().compile(split_geometry(shape, 1, widths, 1, (pitch, 1), packed))
-
-
-def check(program: NumpyProgram, widths: tuple[int, ...], gap: int, phases: list[int]) -> None:
-    """Copy between guard bytes, and compare everything with NumPy's slices."""
-    assert program.narrow is not None
-    rows, pitch = program.narrow.rows, sum(widths) + gap
-    # The memory ends with the last row's pieces, without the gap of a row.
-    source = np.random.default_rng(rows).integers(0, 256, rows * pitch - gap, np.uint8)
-    stores = [np.full(rows * width + phase + MARGIN, GUARD, np.uint8)
-              for width, phase in zip(widths, phases, strict=True)]  # fmt: skip
-    wanted = [store.copy() for store in stores]
-    padded = np.concatenate([source, np.zeros(gap, np.uint8)]).reshape(rows, pitch)
-    start = 0
-    for want, width, phase in zip(wanted, widths, phases, strict=True):
-        want[phase : phase + rows * width] = padded[:, start : start + width].reshape(-1)
-        start += width
-    dsts = [store.ctypes.data + phase for store, phase in zip(stores, phases, strict=True)]
-    program.copy(source.ctypes.data, dsts)
-    for store, want in zip(stores, wanted, strict=True):
-        np.testing.assert_array_equal(store, want)
 
 
 @st.composite
@@ -98,7 +70,7 @@ def test_one_pass_has_the_bytes_of_numpy(
         patch.setattr(tuning, "PARALLEL_BYTES", 0)
         patch.setattr(tuning, "LEAST_TASK_BYTES", 64)
         assert program.narrow.ready() is not None
-        check(program, widths, gap, phases[: len(widths)])
+        check_rows(program, rows, widths, gap, phases)
 
 
 @needs_llvmlite
@@ -188,7 +160,7 @@ def test_without_a_working_llvmlite_numpy_copies(
     program = program_of(500, (1, 3))
     assert program.narrow is not None
     assert program.narrow.ready() is None
-    check(program, (1, 3), 0, [0, 0])
+    check_rows(program, 500, (1, 3), 0, [0, 0])
 
 
 def test_a_wrong_variable_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,13 +224,7 @@ def test_nothing_after_the_last_row_is_read() -> None:
 def test_threads_may_compile_and_split_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(threads.VARIABLE, "2")
     array = np.random.default_rng(4).integers(0, 256, (1 << 21, 3), np.uint8)
-    want = [array[:, column].tobytes() for column in range(3)]
-
-    def work(_: int) -> bool:
-        return [piece.tobytes() for piece in dml.split(array, 3, 1)] == want
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(work, range(8), timeout=60))
+    split_at_once(array, (1, 1, 1), calls=8)
 
 
 # In a process of its own, without the threads of other libraries.

@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from queue import SimpleQueue
 from threading import Thread
@@ -17,11 +16,10 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit.backends.cpu import machine_code, threads, wide
-from dmlsplit.backends.cpu.engine import NumpyBackend, NumpyProgram
-from dmlsplit.geometry import RowSplit, split_geometry
+from dmlsplit.geometry import RowSplit
 from tests.support.command import ran
+from tests.support.cpu_rows import GUARD, check_rows, program_of, split_at_once
 
-GUARD, MARGIN = 0xA5, 64
 needs_code = pytest.mark.skipif(
     not find_spec("llvmlite") or wide._code() is None, reason="llvmlite or sched_yield is missing"
 )
@@ -33,12 +31,6 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wide, "_waited", [wide.PATIENCE_BYTES + 1])
     monkeypatch.setenv(threads.VARIABLE, "2")
     monkeypatch.delenv(machine_code.VARIABLE, raising=False)
-
-
-def program_of(rows: int, widths: tuple[int, ...], gap: int = 0) -> NumpyProgram:
-    strides = sum(widths) + gap, 1
-    geometry = split_geometry((rows, sum(widths)), 1, widths, 1, strides, [None] * len(widths))
-    return NumpyBackend().compile(geometry)
 
 
 @needs_code
@@ -61,17 +53,6 @@ def test_every_byte_is_that_of_a_slice(
     past: int,
 ) -> None:
     """Between guard bytes, for tasks of several rows, rows of several tasks, and in parts."""
-    pitch = sum(widths) + gap
-    # The memory ends with the last row's pieces, without the gap of a row.
-    source = np.random.default_rng(rows).integers(0, 256, rows * pitch - gap, np.uint8)
-    padded = np.concatenate([source, np.zeros(gap, np.uint8)]).reshape(rows, pitch)
-    stores = [np.full(rows * width + phase + MARGIN, GUARD, np.uint8)
-              for width, phase in zip(widths, phases, strict=False)]  # fmt: skip
-    wanted = [store.copy() for store in stores]
-    start = 0
-    for want, width, phase in zip(wanted, widths, phases, strict=False):
-        want[phase : phase + rows * width] = padded[:, start : start + width].reshape(-1)
-        start += width
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(threads.VARIABLE, str(count))
         for name, value in (
@@ -87,10 +68,7 @@ def test_every_byte_is_that_of_a_slice(
         program = program_of(rows, widths, gap)
         if program.narrow is None:
             assert program.wide is not None
-            dsts = [store.ctypes.data + phase for store, phase in zip(stores, phases, strict=False)]
-            program.copy(source.ctypes.data, dsts)
-            for store, want in zip(stores, wanted, strict=True):
-                np.testing.assert_array_equal(store, want)
+            check_rows(program, rows, widths, gap, phases)
 
 
 def split_of(mib: int) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -179,14 +157,7 @@ def test_a_helper_that_leaves_a_processor_may_use_all(monkeypatch: pytest.Monkey
 
 @needs_code
 def test_callers_may_split_at_once() -> None:
-    array, views = split_of(4)
-    want = [view.tobytes() for view in views]
-
-    def work(_: int) -> bool:
-        return [piece.tobytes() for piece in dml.split(array, (1024, 1024, 2048), 1)] == want
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(work, range(60), timeout=60))
+    split_at_once(split_of(4)[0], (1024, 1024, 2048), calls=60)
 
 
 # In a process of its own, without the threads of other libraries. It ends while helpers listen.
