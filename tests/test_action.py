@@ -16,12 +16,11 @@ from onnx import TensorProto
 
 from dmlsplit.cli import build_parser, main
 from dmlsplit.lint.discovery import ENDINGS
-from tests.support.command import ran
+from tests.support.command import NO_SETTINGS, ROOT, git, ran
 from tests.support.dxdispatch_models import split_desc, tensor
 from tests.support.models import single
 from tests.support.openvino_files import variadic, weights
 
-ROOT = Path(__file__).parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
 STEPS = {step["id"]: step for step in ACTION["runs"]["steps"]}
 HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
@@ -343,15 +342,6 @@ def repository(workspace: Path) -> Path:
     command = workspace.parent / "dmlsplit"
     command.write_text(command.read_text().replace("exec", 'echo "$@" >> "$CALLS"\nexec'))
     return workspace
-
-
-def git(folder: Path, *words: str) -> None:
-    author = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-    done = ran("git", *author, *words, cwd=folder, env=NO_SETTINGS)
-    assert done.returncode == 0, done.stderr
-
-
-NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 
 
 def pre_commit(repository: Path, *words: str) -> tuple[int, str, list[str]]:

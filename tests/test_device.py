@@ -287,9 +287,11 @@ def test_the_query_for_levels_returns_the_highest_supported_one() -> None:
         device.check_feature_levels(["x"])
 
 
-@pytest.mark.parametrize("name", ["gpu", "cpu:0", "", "cuda:", "cuda:-1", "cuda:x", 0])
+@pytest.mark.parametrize(
+    "name", ["gpu", "cpu:0", "", "cuda:", "cuda:-1", "cuda:x", 0, "CUDA", "cuda:0 "]
+)
 def test_an_unknown_device_is_refused(name: object) -> None:
-    with pytest.raises(dml.InvalidArgumentError, match="must be 'cpu', 'cuda' or 'cuda:N'"):
+    with pytest.raises(dml.InvalidArgumentError, match="it must be 'cpu', 'cuda' or 'cuda:N'"):
         dml.Device(name)  # type: ignore[arg-type]
 
 

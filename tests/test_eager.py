@@ -67,13 +67,6 @@ def test_sizes_from_an_iterator_work_with_out() -> None:
     assert [piece.tolist() for piece in out] == [[0, 1], [2, 3, 4, 5]]
 
 
-@given(st.integers(1, 5), st.integers(1, 6))
-def test_a_count_makes_equal_pieces(count: int, size: int) -> None:
-    array = np.arange(count * size)
-    for found, wanted in zip(dml.split(array, count), np.split(array, count), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-
-
 @pytest.mark.parametrize("dim", [0, 1, -1, np.int64(1)])
 def test_the_axis_may_be_called_dim(dim: Any) -> None:
     array = np.arange(24).reshape(4, 6)

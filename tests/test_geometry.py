@@ -12,13 +12,18 @@ from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.geometry import (
     Loop,
     RowSplit,
-    SplitGeometry,
     StridedCopy,
     _merged,
     packed_byte_strides,
     split_geometry,
 )
-from tests.support.descriptors import Memory, expected_buffers, packed, split_descriptors
+from tests.support.descriptors import (
+    Memory,
+    carry_out,
+    expected_buffers,
+    packed,
+    split_descriptors,
+)
 
 
 def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:
@@ -83,28 +88,14 @@ def test_loops_follow_the_order_of_the_output() -> None:
     assert piece == StridedCopy((Loop(6, 2, 8), Loop(4, 12, 2)), 0, 2)
 
 
-def carry_out(geometry: SplitGeometry, memory: Memory) -> list[np.ndarray]:
-    """Carry out the geometry, one byte run at a time."""
-    results = [target.copy() for target in memory.targets]
-    for piece, result in zip(geometry.pieces, results, strict=True):
-        for index in itertools.product(*(range(loop.size) for loop in piece.loops)):
-            steps = list(zip(index, piece.loops, strict=True))
-            source = sum(turn * loop.input_stride for turn, loop in steps)
-            target = sum(turn * loop.output_stride for turn, loop in steps)
-            start = int(memory.offset + piece.input_offset + source)
-            to = int(memory.offset + target)
-            result[to : to + piece.run_bytes] = memory.source[start : start + piece.run_bytes]
-    return results
-
-
 @given(split_descriptors(max_rank=4))
 def test_the_geometry_moves_the_bytes_of_the_descriptor(desc: dml.SplitOperatorDesc) -> None:
     memory = Memory.of(desc)
     geometry = descriptor_geometry(desc)
-    for found, wanted in zip(
-        carry_out(geometry, memory), expected_buffers(desc, memory), strict=True
-    ):
-        np.testing.assert_array_equal(found, wanted)
+    expected = expected_buffers(desc, memory)
+    for piece, target, wanted in zip(geometry.pieces, memory.targets, expected, strict=True):
+        carry_out(piece, memory.source, memory.offset, target[memory.offset :])
+        np.testing.assert_array_equal(target, wanted)
     assert geometry.total_bytes == sum(
         tensor.element_count * tensor.element_bytes for tensor in desc.output_tensors
     )

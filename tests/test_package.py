@@ -17,10 +17,9 @@ from onnx import TensorProto
 from packaging.requirements import Requirement
 
 import dmlsplit as dml
-from tests.support.command import ran
+from tests.support.command import ROOT, ran
 from tests.support.models import single
 
-ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
 HOME = PROJECT["urls"]["Repository"]

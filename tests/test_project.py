@@ -16,10 +16,9 @@ import grimp
 import pytest
 
 import dmlsplit as dml
-from tests.support.command import ran
+from tests.support.command import ROOT, ran
 from tests.support.each import each
 
-ROOT = Path(__file__).parent.parent
 LIBRARY = sorted((ROOT / "dmlsplit").rglob("*.py"))
 # Modules that import optional libraries.
 NEEDS = {

@@ -13,10 +13,9 @@ import yaml
 import benchmarks.__main__ as bench
 import dmlsplit as dml
 from dmlsplit.cli import build_parser
-from tests.support.command import ran
+from tests.support.command import ROOT, git, ran
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
-ROOT = Path(__file__).parent.parent
 TEXTS = {path.name: path.read_text("utf-8") for path in ROOT.glob(".github/workflows/*.yml")}
 # PyYAML reads the key `on` as true, as in YAML 1.1.
 WORKFLOWS: dict[str, dict[Any, Any]] = {name: yaml.safe_load(text) for name, text in TEXTS.items()}
@@ -101,10 +100,6 @@ def test_only_a_tag_releases_and_only_what_was_built_and_checked() -> None:
 
 @posix
 def test_a_tag_beside_main_is_refused(tmp_path: Path) -> None:
-    def git(*arguments: str) -> str:
-        who = ("-c", "user.name=n", "-c", "user.email=e", "-c", "init.defaultBranch=main")
-        return ran("git", *who, *arguments, cwd=tmp_path, check=True).stdout.strip()
-
     def refused(commit: str) -> bool:
         known = {"GITHUB_SHA": commit, "GITHUB_REF_NAME": "v1.2.3"}
         done = ran("bash", "-ec", step, cwd=tmp_path, env=known)
@@ -112,14 +107,14 @@ def test_a_tag_beside_main_is_refused(tmp_path: Path) -> None:
         return done.returncode == 1
 
     step = script("release.yml", "tag", "The tagged commit is on main")
-    git("init", "-q")
-    git("commit", "-q", "--allow-empty", "-m", "one")
-    git("commit", "-q", "--allow-empty", "-m", "two")
-    git("update-ref", "refs/remotes/origin/main", "HEAD")
-    git("commit", "-q", "--allow-empty", "-m", "not merged")
-    assert not refused(git("rev-parse", "origin/main"))
-    assert not refused(git("rev-parse", "origin/main~1"))
-    assert refused(git("rev-parse", "HEAD"))
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "two")
+    git(tmp_path, "update-ref", "refs/remotes/origin/main", "HEAD")
+    git(tmp_path, "commit", "-q", "--allow-empty", "-m", "not merged")
+    assert not refused(git(tmp_path, "rev-parse", "origin/main"))
+    assert not refused(git(tmp_path, "rev-parse", "origin/main~1"))
+    assert refused(git(tmp_path, "rev-parse", "HEAD"))
 
 
 @posix

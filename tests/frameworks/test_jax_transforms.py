@@ -66,11 +66,6 @@ def test_derivatives_of_both_directions_agree_with_differences(kind: str) -> Non
         check_grads(jax.jit(function), (array,), order=2, modes=("fwd", "rev"), rtol=1e-4)
 
 
-def test_a_piece_that_is_not_used_has_no_gradient() -> None:
-    found = jax.grad(lambda x: dml.split(x, (1, 2))[1].sum())(jnp.arange(3.0))
-    assert found.tolist() == [0, 1, 1]
-
-
 def test_the_gradient_is_one_concatenation() -> None:
     """No zeros are made and added, as in the gradient of slices."""
     text = str(jax.make_jaxpr(jax.grad(loss(dml.split, (1, 2, 3), 0)))(jnp.arange(6.0)))
@@ -79,8 +74,8 @@ def test_the_gradient_is_one_concatenation() -> None:
     assert "add_any" not in text
 
 
-@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float8_e4m3fn"])
-def test_gradients_of_narrow_types(kind: str) -> None:
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "float8_e4m3fn", "float32"])
+def test_a_piece_that_is_not_used_has_no_gradient(kind: str) -> None:
     array = jnp.asarray([1, 2, 0.5, -1], kind)
     gradients = [
         jax.jit(jax.grad(lambda x, split=split: split(x, (1, 3))[1].astype("f4").sum()))(array)

@@ -56,10 +56,7 @@ class Rows(Case):
 def case(number: int) -> Case:
     """The case of a number."""
     draw = Random(number)
-    families = (
-        RARER if number % 10 >= 8 else (near, near, far, far, filled, elements, strided, turned)
-    )
-    plain = draw.choice(families)(draw)
+    plain = draw.choice(RARER if number % 10 >= 8 else COMMON)(draw)
     return replace(plain, misaligned=_phases(draw, len(plain.sizes)), limits=_limits(draw))
 
 

@@ -57,59 +57,56 @@ def figures(builds: Path) -> dict[int, model.Figures]:
     return {row.number: row for row in found}
 
 
+@pytest.fixture
+def row(workload: Workload, figures: dict[int, model.Figures]) -> model.Figures:
+    """The figures of a workload."""
+    return figures[workload.number]
+
+
 each = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 
 
 @each
-def test_sectors_are_close_to_the_minimum(
-    workload: Workload, figures: dict[int, model.Figures]
-) -> None:
-    row = figures[workload.number]
-    most = MOST_READ.get(workload.number, MOST_SECTORS)
+def test_sectors_are_close_to_the_minimum(row: model.Figures) -> None:
+    most = MOST_READ.get(row.number, MOST_SECTORS)
     assert 1 <= round(row.mean("read_ratio"), 6) <= most
     assert 1 <= round(row.mean("write_ratio"), 6) <= MOST_SECTORS
 
 
 @pytest.mark.parametrize("workload", PACKED, ids=lambda workload: workload.name)
-def test_packed_rows_are_stored_in_vectors(
-    workload: Workload, figures: dict[int, model.Figures]
-) -> None:
-    assert figures[workload.number].mean("vector_share") >= LEAST_VECTORS
+def test_packed_rows_are_stored_in_vectors(row: model.Figures) -> None:
+    assert row.mean("vector_share") >= LEAST_VECTORS
 
 
 @each
-def test_large_inputs_keep_the_memory_busy(
-    workload: Workload, figures: dict[int, model.Figures]
-) -> None:
-    for launch in figures[workload.number].launches:
+def test_large_inputs_keep_the_memory_busy(row: model.Figures) -> None:
+    for launch in row.launches:
         if launch.total_bytes > LARGE:
             assert launch.in_flight >= model.IN_FLIGHT_BYTES
 
 
 @each
-def test_shared_memory_keeps_up(workload: Workload, figures: dict[int, model.Figures]) -> None:
-    wavefronts = figures[workload.number].mean("wavefronts")
+def test_shared_memory_keeps_up(row: model.Figures) -> None:
+    wavefronts = row.mean("wavefronts")
     assert wavefronts <= MOST_WAVEFRONTS
-    assert (wavefronts > 0) == (workload.number in STAGED | SHORT_ROWS) | any(
-        launch.kernel in ("tile", "transpose") for launch in figures[workload.number].launches
+    assert (wavefronts > 0) == (row.number in STAGED | SHORT_ROWS) | any(
+        launch.kernel in ("tile", "transpose") for launch in row.launches
     )
 
 
 @each
-def test_a_warp_stores_to_few_outputs(
-    workload: Workload, figures: dict[int, model.Figures]
-) -> None:
+def test_a_warp_stores_to_few_outputs(row: model.Figures) -> None:
     """Different entries of constant tables, such as addresses, reach a warp's lanes in turns."""
-    assert 1 <= figures[workload.number].mean("warp_outputs") <= WARP_OUTPUTS
+    assert 1 <= row.mean("warp_outputs") <= WARP_OUTPUTS
 
 
 @each
-def test_lines_are_written_whole(workload: Workload, figures: dict[int, model.Figures]) -> None:
-    assert figures[workload.number].mean("write_line_ratio") <= MOST_SECTORS
+def test_lines_are_written_whole(row: model.Figures) -> None:
+    assert row.mean("write_line_ratio") <= MOST_SECTORS
 
 
 @each
-def test_a_dispatch_is_one_launch(workload: Workload, figures: dict[int, model.Figures]) -> None:
+def test_a_dispatch_is_one_launch(workload: Workload, row: model.Figures) -> None:
     """A dispatch is more than one launch only if the pointers of all outputs do not fit one.
 
     Outputs of a few bytes beside a very wide one use another kernel, whose tables have room for
@@ -117,7 +114,7 @@ def test_a_dispatch_is_one_launch(workload: Workload, figures: dict[int, model.F
     """
     pointers = len(workload.sizes) + 1
     most = -(-pointers * 8 // model.H200.limits.parameter_bytes)
-    by_kernel = Counter(launch.kernel for launch in figures[workload.number].launches)
+    by_kernel = Counter(launch.kernel for launch in row.launches)
     assert by_kernel.pop("tile", 0) <= -(-len(workload.sizes) // 1000)
     assert sum(by_kernel.values()) <= most
 
@@ -143,16 +140,14 @@ def test_the_narrowest_rows_keep_up(builds: Path) -> None:
 
 
 @each
-def test_few_instructions_are_issued(workload: Workload, figures: dict[int, model.Figures]) -> None:
+def test_few_instructions_are_issued(row: model.Figures) -> None:
     """Every stored byte has been compared. Counting only loads and stores would not show loops."""
-    assert figures[workload.number].executed("issue") <= MOST_ISSUED[workload.number]
+    assert row.executed("issue") <= MOST_ISSUED[row.number]
 
 
 @each
-def test_no_split_is_predicted_to_be_slow(
-    workload: Workload, figures: dict[int, model.Figures]
-) -> None:
-    found = figures[workload.number].predicted
+def test_no_split_is_predicted_to_be_slow(row: model.Figures) -> None:
+    found = row.predicted
     assert min(found["H100"], found["H200"]) >= LEAST_PREDICTED
 
 
@@ -165,26 +160,21 @@ def test_how_many_rows_of_memory_blocks_write_to(figures: dict[int, model.Figure
 
 
 @each
-def test_wide_outputs_ask_little_of_the_first_cache(
-    workload: Workload, figures: dict[int, model.Figures]
-) -> None:
-    for launch in figures[workload.number].launches:
+def test_wide_outputs_ask_little_of_the_first_cache(row: model.Figures) -> None:
+    for launch in row.launches:
         assert launch.kernel != "rows" or launch.executed.served <= MOST_SERVED
 
 
 @each
-def test_the_source_and_the_machine_code_ask_for_the_same(
-    workload: Workload, figures: dict[int, model.Figures]
-) -> None:
+def test_the_source_and_the_machine_code_ask_for_the_same(row: model.Figures) -> None:
     """Two counts of newly drawn blocks: host_cuda's and the interpreter's."""
-    row = figures[workload.number]
     by_source = row.mean("wavefronts") * 512 / model.LINE
     # host_cuda takes the n-th accesses of a warp's threads together, even if some skip vectors.
-    apart = 0.1 if workload.number in SHORT_ROWS else 0.05
+    apart = 0.1 if row.number in SHORT_ROWS else 0.05
     assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=apart, abs=0.05)
     parts = [row.executed(pipe) for pipe in ("alu", "imad", "lsu", "uniform", "other")]
     assert sum(parts) == pytest.approx(row.executed("issue"))
-    assert 1 <= row.executed("load_bytes") <= MOST_LOADED.get(workload.number, 1.2) + 1e-9
+    assert 1 <= row.executed("load_bytes") <= MOST_LOADED.get(row.number, 1.2) + 1e-9
 
 
 @each

@@ -131,9 +131,9 @@ class Threads:
 
 
 def lane_bits(mask: Array) -> Array:
-    """For each warp, one bit per lane."""
+    """One bit per lane, which are along the last axis."""
     return (mask.astype(np.uint32) << np.arange(LANES, dtype=np.uint32)).sum(
-        axis=1, keepdims=True, dtype=np.uint32
+        axis=-1, keepdims=True, dtype=np.uint32
     )
 
 

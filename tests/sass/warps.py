@@ -7,7 +7,7 @@ import numpy as np
 from tests.sass.arithmetic import Run
 from tests.sass.listing import Instruction
 from tests.sass.operands import Operands
-from tests.sass.threads import LANES, Array, SassError, Threads, lane_bits
+from tests.sass.threads import Array, SassError, Threads, lane_bits
 
 
 def shfl(i: Instruction, t: Threads) -> Run:
@@ -81,9 +81,7 @@ def match(i: Instruction, t: Threads) -> Run:
     def run(mask: Array) -> None:
         values = np.broadcast_to(a_of(), mask.shape)
         same = (values[:, :, None] == values[:, None, :]) & mask[:, None, :]
-        bits = (same.astype(np.uint32) << np.arange(LANES, dtype=np.uint32)).sum(
-            axis=2, dtype=np.uint32
-        )
+        bits = lane_bits(same)[..., 0]
         if "ALL" in modifiers:
             agree = bits == lane_bits(mask)
             bits = np.where(agree, bits, np.uint32(0))

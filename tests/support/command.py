@@ -57,6 +57,18 @@ def ran(*line: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     )
 
 
+# A file of settings could ask for signatures, or rename branches.
+NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+
+
+def git(folder: Path, *words: str) -> str:
+    """The output of git in a folder."""
+    author = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    done = ran("git", *author, *words, cwd=folder, env=NO_SETTINGS)
+    assert done.returncode == 0, done.stderr
+    return str(done.stdout.strip())
+
+
 def shell(line: str) -> "subprocess.CompletedProcess[str]":
     """Run a line of bash in the current folder; `dmlsplit` in it is ours."""
     return ran("bash", "-c", line.replace("dmlsplit ", f"{sys.executable} -m dmlsplit "))

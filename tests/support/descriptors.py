@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+from dmlsplit.geometry import SplitGeometry, StridedCopy, packed_byte_strides, split_geometry
 
 DATA_TYPES = "FLOAT64 FLOAT32 FLOAT16 INT64 INT32 INT16 INT8 UINT64 UINT32 UINT16 UINT8".split()
 POISON = 0xA5
@@ -110,6 +110,15 @@ def expected_buffers(desc: dml.SplitOperatorDesc, memory: Memory) -> list[np.nda
             buffer[to] = memory.source[memory.offset + source[tuple(whole)] + byte]
         buffers.append(buffer)
     return buffers
+
+
+def carry_out(piece: StridedCopy, source: np.ndarray, first: int, target: np.ndarray) -> None:
+    """Carry out one loop nest by its definition, a run of bytes at a time."""
+    steps = np.array([loop[1:] for loop in piece.loops], int).reshape(-1, 2)
+    for index in itertools.product(*(range(loop.size) for loop in piece.loops)):
+        at, to = map(int, np.array(index, int) @ steps)
+        at += first + piece.input_offset
+        target[to : to + piece.run_bytes] = source[at : at + piece.run_bytes]
 
 
 def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:

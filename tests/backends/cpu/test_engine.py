@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from itertools import chain, product
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -14,23 +14,15 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit.backends.cpu import engine, moves, threads, tuning
 from dmlsplit.backends.cpu.engine import NumpyBackend
-from dmlsplit.geometry import SplitGeometry, StridedCopy, split_geometry
+from dmlsplit.geometry import SplitGeometry, split_geometry
 from tests.support.cpu_rows import GUARD, split_at_once
+from tests.support.descriptors import carry_out
 
 RNG = np.random.default_rng(20)
 
 
 def random_bytes(size: int) -> np.ndarray:
     return RNG.integers(0, 256, size, dtype=np.uint8)
-
-
-def expected(piece: StridedCopy, memory: np.ndarray, first: int, dst: np.ndarray) -> None:
-    """Carry out one loop nest by its definition, byte by byte."""
-    steps = np.array([loop[1:] for loop in piece.loops], int).reshape(-1, 2)
-    for index in product(*(range(loop.size) for loop in piece.loops)):
-        src, to = map(int, np.array(index, int) @ steps)
-        at = first + piece.input_offset + src
-        dst[to : to + piece.run_bytes] = memory[at : at + piece.run_bytes]
 
 
 def check(geometry: SplitGeometry, first: int, input_bytes: int, skews: Sequence[int]) -> None:
@@ -42,7 +34,7 @@ def check(geometry: SplitGeometry, first: int, input_bytes: int, skews: Sequence
         store = np.full(skew + reach + piece.run_bytes + 8, GUARD, np.uint8)
         want = store.copy()
         if piece.run_bytes:
-            expected(piece, source, first, want[skew:])
+            carry_out(piece, source, first, want[skew:])
         stores.append(store)
         wanted.append(want)
         starts.append(store.ctypes.data + skew)

@@ -51,6 +51,7 @@ def test_a_damaged_file_is_not_read_and_is_written_again(folder: Path, damage: s
 
 
 def test_the_files_read_last_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert images.MOST_FILES == 512
     monkeypatch.setattr(images, "MOST_FILES", 8)
     for number in range(30):
         name = f"{number:02}.image"
@@ -60,10 +61,6 @@ def test_the_files_read_last_stay(folder: Path, monkeypatch: pytest.MonkeyPatch)
             assert images.read("13.image") == b"code"
     left = sorted(path.name for path in folder.iterdir())
     assert left == ["13.image", *(f"{number}.image" for number in range(23, 30))]
-
-
-def test_there_are_512_files_at_most() -> None:
-    assert images.MOST_FILES == 512
 
 
 def test_no_files_are_written_if_cupy_writes_none(

@@ -88,20 +88,22 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     return Gpu()
 
 
-def loader(gpu: Gpu) -> Callable[[str, str], Kernel]:
+Load = Callable[[str, str], Kernel]
+
+
+@pytest.fixture
+def load(gpu: Gpu) -> Load:
     return kernels(gpu, gpu.on_device, lambda function: function)
 
 
-def test_ten_thousand_kernels_leave_a_bounded_number_loaded(gpu: Gpu) -> None:
-    load = loader(gpu)
+def test_ten_thousand_kernels_leave_a_bounded_number_loaded(gpu: Gpu, load: Load) -> None:
     for number in range(10_000):
         load(f"source {number}", "tile")
     assert gpu.most == MOST_MODULES == 256
     assert (gpu.loads, gpu.strays) == (10_000, 0)
 
 
-def test_the_kernels_used_last_stay(gpu: Gpu) -> None:
-    load = loader(gpu)
+def test_the_kernels_used_last_stay(gpu: Gpu, load: Load) -> None:
     for number in range(1000):
         load("used", "tile")
         load(f"source {number}", "tile")
@@ -111,8 +113,7 @@ def test_the_kernels_used_last_stay(gpu: Gpu) -> None:
     assert gpu.loads == 1001
 
 
-def test_a_kernel_that_is_held_is_not_unloaded(gpu: Gpu) -> None:
-    load = loader(gpu)
+def test_a_kernel_that_is_held_is_not_unloaded(gpu: Gpu, load: Load) -> None:
     held = load("held", "tile")
     for number in range(1000):
         load(f"source {number}", "tile")
@@ -125,8 +126,7 @@ def test_a_kernel_that_is_held_is_not_unloaded(gpu: Gpu) -> None:
     assert b"held" not in gpu.loaded
 
 
-def test_launches_are_done_before_their_module_is_unloaded(gpu: Gpu) -> None:
-    load = loader(gpu)
+def test_launches_are_done_before_their_module_is_unloaded(gpu: Gpu, load: Load) -> None:
     held = [load("held", "tile")]
     load("dropped", "tile")
     for number in range(MOST_MODULES - 1):
@@ -142,11 +142,10 @@ def test_launches_are_done_before_their_module_is_unloaded(gpu: Gpu) -> None:
     assert not gpu.killed
 
 
-def test_modules_stay_if_the_device_cannot_be_waited_for(gpu: Gpu) -> None:
+def test_modules_stay_if_the_device_cannot_be_waited_for(gpu: Gpu, load: Load) -> None:
     def fail() -> None:
         raise RuntimeError("cudaErrorStreamCaptureUnsupported")
 
-    load = loader(gpu)
     for number in range(MOST_MODULES):
         load(f"source {number}", "tile")
     gpu.meanwhile = fail
@@ -156,8 +155,7 @@ def test_modules_stay_if_the_device_cannot_be_waited_for(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("stream", [7, 3], ids=["current", "blocking"])
-def test_nothing_is_unloaded_during_a_capture(gpu: Gpu, stream: int) -> None:
-    load = loader(gpu)
+def test_nothing_is_unloaded_during_a_capture(gpu: Gpu, load: Load, stream: int) -> None:
     gpu.captures = {stream}
     for number in range(1000):
         load(f"source {number}", "tile")
@@ -167,16 +165,17 @@ def test_nothing_is_unloaded_during_a_capture(gpu: Gpu, stream: int) -> None:
     assert len(gpu.loaded) == MOST_MODULES
 
 
-def test_a_kernel_can_be_kept_forever(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_can_be_kept_forever(
+    gpu: Gpu, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(modules, "_kept", set())
-    load = loader(gpu)
     load("captured", "tile").keep_loaded()
     for number in range(1000):
         load(f"source {number}", "tile")
     assert b"captured" in gpu.loaded
 
 
-def test_a_compiler_s_error_names_the_kernel_and_the_device(gpu: Gpu) -> None:
+def test_a_compiler_s_error_names_the_kernel_and_the_device(gpu: Gpu, load: Load) -> None:
     with pytest.raises(DmlError, match="kernel tile does not compile for cuda:3") as caught:
-        loader(gpu)("an error", "tile")
+        load("an error", "tile")
     assert "line 1" in str(caught.value)

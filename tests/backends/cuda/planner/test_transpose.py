@@ -177,9 +177,6 @@ def test_pointers_and_tables_fit_the_parameters(
     transposed(permuted(3, tuple(pattern) * repeats, 9, 2), limits)
 
 
-def test_a_thousand_outputs_are_one_launch() -> None:
+def test_as_many_outputs_and_sizes_as_fit_are_one_launch() -> None:
     assert len(transposed(permuted(2, (16, 8) * 500, 100, 2))) == 1
-
-
-def test_as_many_sizes_as_fit_are_one_launch() -> None:
     assert len(transposed(permuted(3, tuple(range(8, 38)), 9, 2), SMALL)) == 1
