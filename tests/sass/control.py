@@ -1,26 +1,23 @@
 """Jumps, and threads that wait for each other.
 
-A control instruction gets two masks: the threads that reached it, and those of them whose predicate
-holds. The threads that reached it are already past it.
+The threads that reached an instruction are already past it, also those outside its mask.
 """
 
 import re
-from collections.abc import Callable
 
 import numpy as np
 
+from tests.sass.arithmetic import Run
 from tests.sass.listing import BYTES, Instruction, Listing
 from tests.sass.operands import Operands
 from tests.sass.threads import Array, SassError, Threads, Waits, lane_bits
 
-Control = Callable[[Array, Array], None]  # threads that reached it; those that take it
 
-
-def exit_(i: Instruction, t: Threads, listing: Listing) -> Control:
+def exit_(i: Instruction, t: Threads, listing: Listing) -> Run:
     i.allow()
     i.take(0)
 
-    def run(reached: Array, mask: Array) -> None:
+    def run(mask: Array) -> None:
         t.alive &= ~mask
         release_branches(t)
         release_warps(t)
@@ -28,7 +25,7 @@ def exit_(i: Instruction, t: Threads, listing: Listing) -> Control:
     return run
 
 
-def bra(i: Instruction, t: Threads, listing: Listing) -> Control:
+def bra(i: Instruction, t: Threads, listing: Listing) -> Run:
     """``BRA [P,] target``; .U has a uniform predicate, .DIV jumps if lanes of a set are missing."""
     modifiers = i.allow("U", "DIV", "CONV")
     o = Operands(i, t)
@@ -37,60 +34,60 @@ def bra(i: Instruction, t: Threads, listing: Listing) -> Control:
     if modifiers & {"DIV", "CONV"}:
         lanes = o.value(condition[0])
 
-        def apart(reached: Array, mask: Array) -> None:
+        def apart(mask: Array) -> None:
             are_apart = lane_bits(mask) != lanes()
             t.pc[mask & (are_apart if "DIV" in modifiers else ~are_apart)] = target
 
         return apart
     holds = o.predicate(condition[0] if condition else "PT")
 
-    def run(reached: Array, mask: Array) -> None:
+    def run(mask: Array) -> None:
         np.copyto(t.pc, target, where=mask & holds())
 
     return run
 
 
-def call(i: Instruction, t: Threads, listing: Listing) -> Control:
+def call(i: Instruction, t: Threads, listing: Listing) -> Run:
     """``CALL.REL.NOINC target``; the code before it has put the return address in a register."""
     if i.allow("REL", "NOINC") != {"REL", "NOINC"}:
         raise i.unknown("this form")
     target = listing.target(i)
-    return lambda reached, mask: np.copyto(t.pc, target, where=mask)
+    return lambda mask: np.copyto(t.pc, target, where=mask)
 
 
-def ret(i: Instruction, t: Threads, listing: Listing) -> Control:
+def ret(i: Instruction, t: Threads, listing: Listing) -> Run:
     """``RET.REL.NODEC Ra, kernel``: jump to the address in a register, relative to the kernel."""
     if i.allow("REL", "NODEC") != {"REL", "NODEC"}:
         raise i.unknown("this form")
     register, _ = i.take(2)
     address_of, start = Operands(i, t).wide(register), listing.target(i)
 
-    def run(reached: Array, mask: Array) -> None:
+    def run(mask: Array) -> None:
         np.copyto(t.pc, address_of() // BYTES + start, where=mask, casting="unsafe")
 
     return run
 
 
-def bssy(i: Instruction, t: Threads, listing: Listing) -> Control:
+def bssy(i: Instruction, t: Threads, listing: Listing) -> Run:
     """``BSSY Bn, target``: the threads of a warp that are here together will meet at BSYNC Bn."""
     i.allow("RECONVERGENT")
     name, _ = i.take(2)
     parties = t.parties[_barrier(i, name)]
 
-    def run(reached: Array, mask: Array) -> None:
+    def run(mask: Array) -> None:
         t.counts["parties"] += 1
         np.copyto(parties, t.counts["parties"], where=mask)
 
     return run
 
 
-def bsync(i: Instruction, t: Threads, listing: Listing) -> Control:
+def bsync(i: Instruction, t: Threads, listing: Listing) -> Run:
     """``BSYNC Bn``: wait until all threads that met at BSSY Bn, and still take part, are here."""
     i.allow("RECONVERGENT")
     (name,) = i.take(1)
     number = _barrier(i, name)
 
-    def run(reached: Array, mask: Array) -> None:
+    def run(mask: Array) -> None:
         taking = mask & (t.parties[number] != 0)
         if _others_are_out(t, number, taking):
             t.parties[number][taking] = 0
@@ -108,14 +105,14 @@ def _others_are_out(t: Threads, number: int, taking: Array) -> bool:
     return not others[taking.any(axis=1)].any()
 
 
-def break_(i: Instruction, t: Threads, listing: Listing) -> Control:
+def break_(i: Instruction, t: Threads, listing: Listing) -> Run:
     """``BREAK [P,] Bn``: these threads will not come to BSYNC Bn."""
     i.allow("RELIABLE")
     o = Operands(i, t)
     *condition, name = i.take(1, 2)
     number, holds = _barrier(i, name), o.predicate(condition[0] if condition else "PT")
 
-    def run(reached: Array, mask: Array) -> None:
+    def run(mask: Array) -> None:
         np.copyto(t.parties[number], 0, where=mask & holds())
         release_branches(t)
 
@@ -142,14 +139,14 @@ def release_branches(t: Threads) -> None:
             t.parties[number][free] = 0
 
 
-def warpsync(i: Instruction, t: Threads, listing: Listing) -> Control:
+def warpsync(i: Instruction, t: Threads, listing: Listing) -> Run:
     """``WARPSYNC lanes``: wait for these lanes of the warp."""
     modifiers = i.allow("ALL")
     o = Operands(i, t)
     (lanes,) = ("0xffffffff",) if "ALL" in modifiers else i.take(1)
     lanes_of = o.value(lanes)
 
-    def run(reached: Array, mask: Array) -> None:
+    def run(mask: Array) -> None:
         np.copyto(t.wanted_lanes, lanes_of(), where=mask)
         t.waits[mask] = Waits.WARP
         release_warps(t)
@@ -166,12 +163,12 @@ def release_warps(t: Threads) -> None:
         t.waits[held & ((t.wanted_lanes & missing) == 0)] = Waits.NOTHING
 
 
-def bar(i: Instruction, t: Threads, listing: Listing) -> Control:
+def bar(i: Instruction, t: Threads, listing: Listing) -> Run:
     """``BAR.SYNC 0x0``: wait for all threads of the block."""
     if "SYNC" not in i.allow("SYNC", "DEFER_BLOCKING") or i.take(1) != ("0x0",):
         raise i.unknown("a barrier of some threads")
 
-    def run(reached: Array, mask: Array) -> None:
+    def run(mask: Array) -> None:
         t.waits[mask] = Waits.BLOCK
 
     return run

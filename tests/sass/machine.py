@@ -27,7 +27,7 @@ class Step:
     instruction: Instruction
     holds: Reader | None  # its predicate
     run: Run | None
-    control: control.Control | None
+    control: Run | None
     is_uniform: bool
 
 
@@ -82,7 +82,7 @@ class Machine:
             at += 1
             if step.control:
                 np.copyto(t.pc, at, where=running)
-                step.control(running, running & step.holds() if step.holds else running)
+                step.control(running & step.holds() if step.holds else running)
                 break
             mask = warps if step.is_uniform else running
             if step.holds:

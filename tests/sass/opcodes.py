@@ -25,7 +25,7 @@ class Pipe(StrEnum):
 
 
 Build = Callable[[Instruction, Threads], Run]
-BuildControl = Callable[[Instruction, Threads, Listing], control.Control]
+BuildControl = Callable[[Instruction, Threads, Listing], Run]
 
 
 def _nothing(i: Instruction, t: Threads) -> Run:
