@@ -197,10 +197,7 @@ LARGE = {"id": "y", "desc": {"InputTensor": WIDE_X, "OutputTensors": [WIDE_X], "
         ({"cases": []}, "cases is empty"),
         ({"level": 5}, "level is 5; it must be an integer from 4096 to 4294967295"),
         ({"debug": 1}, "debug is 1; it must be true or false"),
-        (
-            {"data_types": {"BFLOAT16": True}},
-            "data_types has 'BFLOAT16', which is not a data type",
-        ),
+        ({"data_types": {"BFLOAT16": True}}, "data_types has 'BFLOAT16', which is not a data type"),
         ({"cases": [{"id": "x"}]}, r"cases\[0\] lacks 'desc'"),
         (
             {"cases": [SPLIT | {"dispatched": {"outputs": [], "outcome": "fine"}}]},

@@ -219,9 +219,6 @@ def test_the_program_of_the_kit_needs_python_3_8_and_nothing_else(kit: Path) -> 
     modules |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in modules} <= sys.stdlib_module_names
     done = subprocess.run(
-        [sys.executable, "-I", str(program), "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-I", str(program), "--help"], capture_output=True, text=True, check=True
     )
     assert "NOT RUN ON WINDOWS YET" in done.stdout.upper()

@@ -46,10 +46,7 @@ def test_the_geometry_is_in_bytes() -> None:
     source = dml.TensorDesc("INT16", (4, 6), strides=(8, 1))
     outputs = [dml.TensorDesc("INT16", (4, 2), strides=(5, 1)), dml.TensorDesc("INT16", (4, 4))]
     pieces = descriptor_geometry(dml.SplitOperatorDesc(source, outputs, 1)).pieces
-    assert pieces == (
-        StridedCopy((Loop(4, 16, 10),), 0, 4),
-        StridedCopy((Loop(4, 16, 8),), 4, 8),
-    )
+    assert pieces == (StridedCopy((Loop(4, 16, 10),), 0, 4), StridedCopy((Loop(4, 16, 8),), 4, 8))
 
 
 def test_many_outputs_are_abbreviated() -> None:

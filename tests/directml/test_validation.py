@@ -135,8 +135,7 @@ def test_a_value_past_its_limit_is_reported_and_nothing_else(
 
 
 @pytest.mark.parametrize(
-    ("level", "rank", "allowed"),
-    [("1_0", 3, 4), ("2_1", 5, 4), ("2_0", 1, 4)],
+    ("level", "rank", "allowed"), [("1_0", 3, 4), ("2_1", 5, 4), ("2_0", 1, 4)]
 )
 def test_a_dimension_count_that_a_level_does_not_accept(
     level: str, rank: int, allowed: int

@@ -64,10 +64,7 @@ _RESULT = {
 _DRIVER = {"required": ["rules"], "properties": {"rules": {"items": _RULE, "maxItems": 25_000}}}
 _RUN = {
     "required": ["tool", "results"],
-    "properties": {
-        "tool": {"properties": {"driver": _DRIVER}},
-        "results": {"items": _RESULT},
-    },
+    "properties": {"tool": {"properties": {"driver": _DRIVER}}, "results": {"items": _RESULT}},
 }
 GITHUB = {"required": ["$schema"], "properties": {"runs": {"items": _RUN}}}
 

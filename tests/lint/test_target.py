@@ -17,11 +17,7 @@ from dmlsplit.lint.target import requirement, resolve_target
         ({"windows": "19041"}, "2_0", "Windows build 19041 (feature level 2_0)"),
         ({"windows": "10.0.22621.1848"}, "5_0", "Windows build 22621 (feature level 5_0)"),
         ({"windows": "19045"}, "2_0", "Windows build 19045 (feature level 2_0)"),
-        (
-            {"feature_level": "5_0", "via": "ort"},
-            "5_0",
-            "feature level 5_0 through ONNX Runtime",
-        ),
+        ({"feature_level": "5_0", "via": "ort"}, "5_0", "feature level 5_0 through ONNX Runtime"),
     ],
 )
 def test_a_request_becomes_a_level(asked: dict[str, str], level: str, shown: str) -> None:

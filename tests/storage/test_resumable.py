@@ -68,11 +68,7 @@ def test_an_unfinished_run_of_another_split_is_not_continued(
 
 @pytest.mark.parametrize("exchanges", [True, False], ids=["exchange", "two renames"])
 def test_an_interrupted_renaming_is_finished(
-    exchanges: bool,
-    store: Path,
-    tmp_path: Path,
-    moved: list[int],
-    monkeypatch: pytest.MonkeyPatch,
+    exchanges: bool, store: Path, tmp_path: Path, moved: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     split_store(store, (3, 4), 2, tmp_path)
     if not exchanges:

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.frontends.onnx import (
-    ElementType,
-    Lowering,
-    lower,
-    operator_version,
-    read_arguments,
-)
+from dmlsplit.frontends.onnx import ElementType, Lowering, lower, operator_version, read_arguments
 
 INT64 = np.int64
 

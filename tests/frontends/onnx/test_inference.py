@@ -85,10 +85,7 @@ def test_a_child_that_cannot_start_says_why(
     # Replaces the package onnx in the child.
     (tmp_path / "onnx.py").write_text("raise ValueError('no\\nsuch')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with (
-        child.kept() as kept,
-        pytest.raises(UnsupportedError, match=r"such \(exit status 1\)"),
-    ):
+    with child.kept() as kept, pytest.raises(UnsupportedError, match=r"such \(exit status 1\)"):
         kept.answer(str(tmp_path / "m.onnx"), {})
 
 

@@ -15,16 +15,7 @@ from dmlsplit.frontends.onnx import scan, walk
 from dmlsplit.frontends.onnx.reader import Reader
 from dmlsplit.frontends.onnx.shapes import _RULES
 from dmlsplit.frontends.site import Cause
-from tests.support.onnx_graphs import (
-    INT64,
-    Scanned,
-    branch,
-    halve,
-    model,
-    node,
-    sizes,
-    value,
-)
+from tests.support.onnx_graphs import INT64, Scanned, branch, halve, model, node, sizes, value
 
 
 def test_a_split_is_found_with_its_place_and_its_descriptor(scanned: Scanned) -> None:

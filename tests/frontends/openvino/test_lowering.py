@@ -92,10 +92,7 @@ def test_dynamic_sizes_stay_dynamic_but_are_still_checked() -> None:
 
 @pytest.mark.parametrize(
     ("operator", "shape", "allowed"),
-    [
-        ("VariadicSplit-1", (2,), "a scalar or of shape [1]"),
-        ("Split-1", (1,), "a scalar"),
-    ],
+    [("VariadicSplit-1", (2,), "a scalar or of shape [1]"), ("Split-1", (1,), "a scalar")],
 )
 def test_an_axis_is_one_integer(operator: str, shape: tuple[int, ...], allowed: str) -> None:
     check_axis_shape(operator, ())
