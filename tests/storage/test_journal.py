@@ -41,7 +41,6 @@ def test_a_half_written_mark_does_not_count(
 ) -> None:
     done = finished_blocks(begun)
     begun.write_bytes(begun.read_bytes()[:-4])
-    moved.clear()
     split_store(store, (1, 6), 2, tmp_path)
     assert set(moved) == set(range(15)) - done | {max(done)}
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
@@ -52,7 +51,6 @@ def test_garbage_after_the_first_line_marks_no_block_as_done(
     rest: bytes, begun: Path, store: Path, tmp_path: Path, moved: list[int]
 ) -> None:
     begun.write_bytes(begun.read_bytes().partition(b"\n")[0] + b"\n" + rest)
-    moved.clear()
     split_store(store, (1, 6), 2, tmp_path)
     assert sorted(moved) == list(range(15))
     assert_pieces(tmp_path, VALUES, 2, (1, 6))

@@ -14,8 +14,6 @@ from dmlsplit.storage.npy import split_file
 from tests.support.command import ran
 from tests.support.stores import contents
 
-NPY = npy_header((6, 2), False, np.dtype("f4")) + bytes(48)
-
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
@@ -76,7 +74,8 @@ def test_a_run_that_fails_leaves_old_pieces_and_nothing_else(
 
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     """Damaged headers are in tests/arrays."""
-    (tmp_path / "a.npy").write_bytes(NPY[:-1])
+    header = npy_header((6, 2), False, np.dtype("f4"))
+    (tmp_path / "a.npy").write_bytes(header + bytes(47))
     with pytest.raises(dml.InvalidArgumentError, match=r"a\.npy: has 175 bytes; its header says"):
         split_file(tmp_path / "a.npy", 2, 0, tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -94,9 +93,8 @@ def test_more_pieces_than_open_files_can_be_allowed_are_refused(
 
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, 99))
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    with pytest.raises(
-        dml.UnsupportedError, match="100 pieces need 228 open files; the limit is 99"
-    ):
+    message = "100 pieces need 228 open files; the limit is 99"
+    with pytest.raises(dml.UnsupportedError, match=message):
         split_file(tmp_path / "a.npy", 100, 0, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -33,13 +33,8 @@ def test_only_the_bits_of_the_fill_value_count_as_fill(
     """A chunk of negative zeros, or of other NaNs, is data."""
     values = np.full((12, 4), fill, dtype)
     values[4:8].view("u4")[...] = 0x80000000 if fill == 0 else 0x7FC00001
-    make_store(
-        tmp_path / "in.zarr",
-        values,
-        chunks=(4, 4),
-        fill_value=fill,
-        config={"write_empty_chunks": True},
-    )
+    layout = {"chunks": (4, 4), "fill_value": fill, "config": {"write_empty_chunks": True}}
+    make_store(tmp_path / "in.zarr", values, **layout)
     split_store(tmp_path / "in.zarr", (1, 3), 1, tmp_path / "out")
     for index, right in enumerate(np.split(values, [1], 1)):
         folder = tmp_path / "out" / f"in_{index}.zarr"
@@ -64,8 +59,5 @@ def test_memory_per_worker_is_that_of_its_blocks(tmp_path: Path) -> None:
 
 @pytest.mark.gpu
 def test_blocks_can_pass_through_a_gpu(store: Path, tmp_path: Path) -> None:
-    cupy = pytest.importorskip("cupy")
-    if not cupy.is_available():
-        pytest.skip("no CUDA device")
     split_store(store, (1, 6), 2, tmp_path, device="cuda:0")
     assert_pieces(tmp_path, VALUES, 2, (1, 6))

@@ -68,9 +68,7 @@ def test_npy_becomes_zarr(axis: int, sizes: tuple[int, ...], order: Any, tmp_pat
 
 def test_a_zip_store_can_be_read(tmp_path: Path) -> None:
     archive = zarr.storage.ZipStore(tmp_path / "in.zarr.zip", mode="w")
-    zarr.create_array(archive, shape=VALUES.shape, dtype=VALUES.dtype, chunks=(16, 8, 3))[:] = (
-        VALUES
-    )
+    zarr.create_array(archive, data=VALUES, chunks=(16, 8, 3))
     archive.close()
     split_store(tmp_path / "in.zarr.zip", (20, 40), 0, tmp_path)
     assert_pieces(tmp_path, VALUES, 0, (20, 40))
