@@ -134,13 +134,8 @@ def test_strides_are_rewritten_with_the_elements(
 
 
 def test_promises_of_a_tensor_are_carried_over() -> None:
-    source = TensorDesc(
-        "UINT8",
-        (4, 4),
-        flags="OWNED_BY_DML",
-        total_tensor_size_in_bytes=64,
-        guaranteed_base_offset_alignment=1,
-    )
+    promises = {"total_tensor_size_in_bytes": 64, "guaranteed_base_offset_alignment": 1}
+    source = TensorDesc("UINT8", (4, 4), flags="OWNED_BY_DML", **promises)
     outputs = [TensorDesc("UINT8", (2, 4), guaranteed_base_offset_alignment=64)] * 2
     legal = dml.legalize(SplitOperatorDesc(source, outputs, 0), "1_0")
     assert legal.input_tensor.flags is dml.TensorFlags.OWNED_BY_DML
@@ -323,13 +318,11 @@ def descriptors(draw: st.DrawFn) -> SplitOperatorDesc:
 def test_any_layout_keeps_its_bytes_or_is_refused_with_a_reason(
     desc: SplitOperatorDesc, level: FeatureLevel
 ) -> None:
-    refusal = ""
-    legal = desc
     try:
         legal = dml.legalize(desc, level)
     except InvalidArgumentError as error:
         refusal = str(error)
-    if not refusal:
+    else:
         assert_equivalent(desc, legal, level)
         return
     assert "\n" not in refusal

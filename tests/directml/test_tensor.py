@@ -18,19 +18,14 @@ def test_data_types_have_the_values_of_directml_h() -> None:
     assert [kind.bits for kind in dml.TensorDataType] == bits
 
 
+LONG_NAME = "DML_TENSOR_DATA_TYPE_FLOAT16"
+
+
 @pytest.mark.parametrize(
-    "text",
-    [
-        "FLOAT16",
-        "float16",
-        "DML_TENSOR_DATA_TYPE_FLOAT16",
-        "dml_tensor_data_type_float16",
-        np.dtype("float16"),
-        2,
-    ],
+    "name", ["FLOAT16", "float16", LONG_NAME, LONG_NAME.lower(), np.dtype("float16"), 2]
 )
-def test_a_data_type_is_read_from_any_of_its_names(text: object) -> None:
-    assert dml.TensorDataType.parse(text) is dml.TensorDataType.FLOAT16
+def test_a_data_type_is_read_from_any_of_its_names(name: object) -> None:
+    assert dml.TensorDataType.parse(name) is dml.TensorDataType.FLOAT16
 
 
 @pytest.mark.parametrize("text", ["FLOAT", "", None, 14, -1, True, 2.0])
@@ -92,20 +87,17 @@ def test_a_tensor_without_elements_reaches_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "message"),
+    ("field", "place"),
     [
-        ("sizes", r"^sizes\[0\] is 1\.5 \(float\); it must be an integer$"),
-        ("strides", r"^strides\[0\] is 1\.5 \(float\); it must be an integer$"),
-        ("total_tensor_size_in_bytes", r"^total_tensor_size_in_bytes is 1\.5 .* an integer$"),
-        (
-            "guaranteed_base_offset_alignment",
-            r"^guaranteed_base_offset_alignment is 1\.5 .*; it must be an integer$",
-        ),
+        ("sizes", r"sizes\[0\]"),
+        ("strides", r"strides\[0\]"),
+        ("total_tensor_size_in_bytes", "total_tensor_size_in_bytes"),
+        ("guaranteed_base_offset_alignment", "guaranteed_base_offset_alignment"),
     ],
 )
-def test_every_number_is_an_integer(field: str, message: str) -> None:
-    value = [1.5] if field in ("sizes", "strides") else 1.5
-    with pytest.raises(TypeError, match=message):
+def test_every_number_is_an_integer(field: str, place: str) -> None:
+    value = 1.5 if place == field else [1.5]
+    with pytest.raises(TypeError, match=rf"^{place} is 1\.5 \(float\); it must be an integer$"):
         dml.TensorDesc("FLOAT32", **{"sizes": (4,), field: value})  # type: ignore[arg-type]
 
 

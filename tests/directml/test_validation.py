@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 
 import dmlsplit as dml
 from dmlsplit.directml.levels import LevelSupport, TensorSupport
@@ -14,7 +13,7 @@ from dmlsplit.directml.rules.descriptors import GOOD, with_input, with_output
 from dmlsplit.directml.rules.rule import Sample
 from dmlsplit.directml.validation import violations
 from tests.golden.broken_rules import said
-from tests.support.descriptors import DATA_TYPES, split_descriptors
+from tests.support.descriptors import DATA_TYPES
 from tests.support.each import each
 
 LEVELS = [str(level) for level in dml.FeatureLevel]
@@ -134,14 +133,10 @@ def test_a_value_past_its_limit_is_reported_and_nothing_else(
     assert found == rules
 
 
-@pytest.mark.parametrize(
-    ("level", "rank", "allowed"), [("1_0", 3, 4), ("2_1", 5, 4), ("2_0", 1, 4)]
-)
-def test_a_dimension_count_that_a_level_does_not_accept(
-    level: str, rank: int, allowed: int
-) -> None:
+@pytest.mark.parametrize(("level", "rank"), [("1_0", 3), ("2_1", 5), ("2_0", 1)])
+def test_a_dimension_count_that_a_level_does_not_accept(level: str, rank: int) -> None:
     found = dml.validate(one_output(data_type="INT16", sizes=(2,) * rank), level).violations
-    wanted = str(rank), f"{allowed} at feature level {level}"
+    wanted = str(rank), f"4 at feature level {level}"
     assert [(v.rule.id, v.place, v.found, v.allowed) for v in found] == [
         ("DML-LEVEL-DIMENSION-COUNT", f"{name}.DimensionCount", *wanted)
         for name in ("InputTensor", "OutputTensors[0]")
@@ -165,10 +160,8 @@ def test_a_level_may_accept_other_outputs_than_inputs() -> None:
 def test_every_rule_of_descriptors_has_a_sample_and_every_other_an_example() -> None:
     for rule, record in RULES.items():
         is_of_bindings = rule.startswith(("DML-BIND", "DML-ARRAY"))
-        assert (record.example is not None, bool(record.broken)) == (
-            is_of_bindings,
-            not is_of_bindings,
-        )
+        assert (record.example is not None) == is_of_bindings
+        assert bool(record.broken) != is_of_bindings
 
 
 def test_all_violations_are_reported_at_once() -> None:
@@ -198,12 +191,6 @@ def test_an_unknown_level_is_an_error_not_a_report() -> None:
     for ask in (dml.validate, dml.legalize):
         with pytest.raises(dml.InvalidArgumentError, match="feature level is '9_9'"):
             ask(GOOD, "9_9")
-
-
-@given(split_descriptors())
-def test_well_formed_descriptors_are_accepted(desc: dml.SplitOperatorDesc) -> None:
-    report = dml.validate(desc)
-    assert report.ok, str(report)
 
 
 def test_a_report_names_its_descriptor_and_the_level() -> None:

@@ -2,13 +2,10 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import ElementType, Lowering, lower, operator_version, read_arguments
-
-INT64 = np.int64
 
 
 def lowered(

@@ -47,17 +47,10 @@ def test_all_forms_of_a_descriptor_are_equal() -> None:
 
 
 def test_every_tensor_field_is_read() -> None:
-    entry = tensor(
-        [2, 3],
-        "INT64",
-        Strides=[4, 1],
-        Flags=["OWNED_BY_DML", "NONE"],
-        TotalTensorSizeInBytes=80,
-        GuaranteedBaseOffsetAlignment=32,
-    )
-    desc = read_descriptor(
-        {"InputTensor": entry, "OutputTensors": [tensor([2, 3], "INT64")], "Axis": 1}
-    )
+    promises = {"TotalTensorSizeInBytes": 80, "GuaranteedBaseOffsetAlignment": 32}
+    flags = ["OWNED_BY_DML", "NONE"]
+    entry = tensor([2, 3], "INT64", Strides=[4, 1], Flags=flags, **promises)
+    desc = read_descriptor(split_desc(InputTensor=entry, Axis=1))
     assert desc.axis == 1
     assert desc.input_tensor == dml.TensorDesc(
         "INT64",
@@ -188,7 +181,6 @@ def test_the_largest_numbers_are_read() -> None:
     assert found.flags == dml.TensorFlags.NONE
     packed = read_descriptor(split_desc()).input_tensor
     assert packed == dml.TensorDesc("FLOAT32", (6,))
-    owned = read_descriptor(
-        split_desc(InputTensor=tensor([6], Flags="DML_TENSOR_FLAG_OWNED_BY_DML"))
-    )
-    assert owned.input_tensor.flags == dml.TensorFlags.OWNED_BY_DML
+    owned = tensor([6], Flags="DML_TENSOR_FLAG_OWNED_BY_DML")
+    found = read_descriptor(split_desc(InputTensor=owned)).input_tensor
+    assert found.flags == dml.TensorFlags.OWNED_BY_DML

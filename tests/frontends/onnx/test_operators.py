@@ -53,7 +53,6 @@ def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
 
 def test_the_type_of_an_array_is_known_by_name() -> None:
     names = {"float32": "FLOAT", "float64": "DOUBLE", "torch.float32": "FLOAT"}
-    names |= {name: name.upper() for name in ("float16", "bool", "int64", "complex128")}
     names |= {"torch.bfloat16": "BFLOAT16", "float8_e4m3fn": "FLOAT8E4M3FN"}
     names |= dict.fromkeys(("object", "<U3", ">U3", "StringDType()"), "STRING")
     names |= dict.fromkeys((">f4", "datetime64[ns]"), "UNDEFINED")

@@ -103,15 +103,10 @@ def test_an_axis_is_one_integer(operator: str, shape: tuple[int, ...], allowed: 
 
 
 def test_a_lowering_has_these_values() -> None:
-    assert lower_split([4, 6], -1, 3, TensorDataType.UINT8) == Lowering(
-        "Split-1",
-        TensorDataType.UINT8,
-        (4, 6),
-        1,
-        (2, 2, 2),
-        TensorDataType.UINT8,
-        SplitOperatorDesc.from_sizes(TensorDesc("UINT8", (4, 6)), axis=1, sizes=(2, 2, 2)),
-    )
+    kind, sizes = TensorDataType.UINT8, (2, 2, 2)
+    desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, (4, 6)), axis=1, sizes=sizes)
+    found = lower_split([4, 6], -1, 3, kind)
+    assert found == Lowering("Split-1", kind, (4, 6), 1, sizes, kind, desc)
     assert lower_sizes("Split-1", (4,), 0, (2, 2), F32) == lower_split((4,), 0, 2, F32)
 
 
