@@ -174,6 +174,13 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the test's own, in which it runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     """A CUDA driver that records its calls."""
     fake = FakeDriver()

@@ -1,11 +1,5 @@
-"""Every test that writes files has its own folder."""
+"""Children that compare models are forked."""
 
-from pathlib import Path
+from tests.support.forked import forked_children
 
-import pytest
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+__all__ = ["forked_children"]

@@ -15,10 +15,8 @@ from onnx import TensorProto
 import dmlsplit as dml
 from dmlsplit.lint.fix.feeds import feeds_of
 from tests.support.command import refused, save
-from tests.support.forked import forked_children
 from tests.support.models import single
 
-__all__ = ["forked_children"]
 pytestmark = pytest.mark.usefixtures("forked_children")
 
 LINE = "validate m.onnx --windows 19041 --write-fixed fixed.onnx --input f.npz"

@@ -16,11 +16,9 @@ from onnx import TensorProto, numpy_helper
 from dmlsplit.cli import build_parser, main
 from tests.support.command import leaves, ran, refused, save
 from tests.support.dxdispatch_models import model as dispatched
-from tests.support.forked import forked_children
 from tests.support.models import single
 from tests.support.openvino_files import variadic, weights
 
-__all__ = ["forked_children"]
 pytestmark = pytest.mark.usefixtures("forked_children")
 
 TARGET = "--data-type --sizes --axis --split --dim --feature-level --directml --windows --via"

@@ -9,10 +9,8 @@ from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
 from tests.support.command import judged, save
-from tests.support.forked import forked_children
 from tests.support.models import model, nested, single
 
-__all__ = ["forked_children"]
 pytestmark = pytest.mark.usefixtures("forked_children")
 
 

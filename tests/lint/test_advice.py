@@ -35,12 +35,6 @@ def carry_out(command: str) -> None:
     exec(code, {"__name__": "__main__"})
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def after(operator: str, shape: Any = (2, 6), **attributes: Any) -> onnx.ModelProto:
     """A split into 2 and 4 along axis 1 of the value y, which an operator makes."""
     node = helper.make_node(operator, ["x"], ["y"], name="lost", **attributes)

@@ -48,9 +48,8 @@ def test_errors_in_flags_go_into_the_report() -> None:
 
 
 @pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def clone(here: Path) -> Path:
     """A project with models of its own, and others in hidden folders and virtual environments."""
-    monkeypatch.chdir(tmp_path)
     names = (
         "m.onnx", ".m.onnx", "sub/m.onnx", "sub/..data/m.onnx", ".git/m.onnx", ".venv/lib/m.onnx",
         ".venv/lib/deep/m.onnx", "env/lib/m.onnx", "sub/env/bin/m.onnx",
@@ -61,10 +60,10 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Path(name, "pyvenv.cfg").touch()
     # Links may lead out of the folder, or in a circle.
     Path("sub/link.onnx").symlink_to("m.onnx")
-    Path("sub/loop").symlink_to(tmp_path)
+    Path("sub/loop").symlink_to(here)
     Path(".git/ir.xml").write_text("<net></net>")
     Path(".git/config.xml").write_text("<config></config>")
-    return tmp_path
+    return here
 
 
 def names(path: str, hidden: bool = False) -> tuple[list[str], int]:
@@ -123,11 +122,10 @@ def test_one_note_tells_of_left_out_files(clone: Path, capsys: pytest.CaptureFix
 
 
 @pytest.fixture
-def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_tree(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A work tree with models that git's rules ignore, some of them tracked nevertheless."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
-    monkeypatch.chdir(tmp_path)
     # Ignore the settings of the machine.
     for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
         monkeypatch.setenv(name, os.devnull)
@@ -141,7 +139,7 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     git("-C", "module", "init", "-q")
     git("-C", "module", *AUTHOR, "commit", "-q", "--allow-empty", "-m", "first")
     git("-c", "advice.addEmbeddedRepo=false", "add", "-f", "models/tracked.onnx", "module")
-    return tmp_path
+    return here
 
 
 AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.org")

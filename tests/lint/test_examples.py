@@ -49,10 +49,7 @@ def messages(violations: Iterable[Violation]) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> "Command":
-    monkeypatch.chdir(tmp_path)
+def command(here: Path, capsys: pytest.CaptureFixture[str]) -> "Command":
     return Command(capsys)
 
 

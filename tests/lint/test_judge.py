@@ -77,9 +77,6 @@ def test_a_rule_that_an_implied_split_breaks_is_a_warning() -> None:
     assert verdict.minimum.level == dml.FeatureLevel.LEVEL_4_1
 
 
-# What counts as refused.
-
-
 # The verdict and the library agree.
 
 

@@ -95,8 +95,5 @@ def test_a_rule_about_levels_names_the_releases() -> None:
     text = markdown_page(RULES["ORT-FEATURE-LEVEL"])
     head = "|  | level | DirectML | Windows |\n|---|---|---|---|\n"
     assert text.endswith(head + "| any split in ONNX Runtime | 5_0 | 1.8.0 | 22621 |\n")
-
-
-def test_other_rules_have_no_table() -> None:
     with_table = {name for name in RULES if "| DirectML |" in markdown_page(RULES[name])}
     assert with_table == {"DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT", "ORT-FEATURE-LEVEL"}

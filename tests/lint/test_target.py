@@ -12,9 +12,7 @@ from dmlsplit.lint.target import requirement, resolve_target
         ({}, "6_4", "feature level 6_4"),
         ({"feature_level": "2.0"}, "2_0", "feature level 2_0"),
         ({"directml": "1.8.0"}, "5_0", "DirectML 1.8.0 (feature level 5_0)"),
-        ({"directml": "1.15.4"}, "6_4", "DirectML 1.15.4 (feature level 6_4)"),
         ({"directml": "1.3.0"}, "2_1", "DirectML 1.3.0 (feature level 2_1)"),
-        ({"windows": "19041"}, "2_0", "Windows build 19041 (feature level 2_0)"),
         ({"windows": "10.0.22621.1848"}, "5_0", "Windows build 22621 (feature level 5_0)"),
         ({"windows": "19045"}, "2_0", "Windows build 19045 (feature level 2_0)"),
         ({"feature_level": "5_0", "via": "ort"}, "5_0", "feature level 5_0 through ONNX Runtime"),
@@ -69,10 +67,7 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
 @pytest.mark.parametrize(
     ("asked", "note"),
     [
-        (
-            {"directml": "9.9.9"},
-            "DirectML 9.9.9 is newer than any that dmlsplit knows; it is judged as 1.15",
-        ),
+        ({"directml": "9.9.9"}, "any that dmlsplit knows; it is judged as 1.15"),
         ({"directml": "1.16.0"}, "DirectML 1.16.0 is newer than any that dmlsplit knows"),
         ({"directml": "1.15.4"}, ""),
         ({"directml": "1.3.0"}, ""),

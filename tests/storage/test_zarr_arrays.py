@@ -168,11 +168,9 @@ def test_what_cannot_be_run_is_one_line_at_once_and_writes_nothing(
     make: Callable[[Path], Any],
     arguments: str,
     message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    here: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     make(Path("in.zarr"))
     begun = time.monotonic()
     line = "run in.zarr --axis 0 --split 10,50 -o out"

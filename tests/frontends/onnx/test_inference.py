@@ -91,9 +91,8 @@ def test_a_child_that_cannot_start_says_why(
 
 @pytest.mark.usefixtures("own_child")
 def test_nothing_is_imported_from_the_current_folder(
-    scanned: Scanned, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    scanned: Scanned, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONPATH", raising=False)
     Path("onnx.py").write_text("raise SystemExit(7)")
     Path("json.py").write_text("raise SystemExit(7)")

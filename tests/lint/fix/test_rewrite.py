@@ -17,7 +17,6 @@ from dmlsplit.lint.fix.rewrite import Rewriting, write_fixed
 from dmlsplit.lint.judge import assess
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment, Outcome
-from tests.support.forked import forked_children
 from tests.support.models import (
     attribute_split,
     every_verdict,
@@ -28,7 +27,6 @@ from tests.support.models import (
     single,
 )
 
-__all__ = ["forked_children"]
 FLOAT = TensorProto.FLOAT
 pytestmark = pytest.mark.usefixtures("forked_children")
 
