@@ -48,16 +48,27 @@ def model(
 Scanned = Callable[..., list[SplitSite]]
 
 
+SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
+
+
+def resized(shape: list[Any], *more: Any) -> Any:
+    """A model whose split, and the nodes after it, has a shape that only onnx's inference knows."""
+    up = helper.make_node("Resize", ["x", "", "scales"], ["y"], name="up")
+    cut = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
+    return model([up, cut, *more], [value("x", shape)], initializers=(SCALES,))
+
+
 def branch(name: str, count: int) -> Any:
     cut = node("Split", "outer", " ".join(f"{name}{i}" for i in range(count)), num_outputs=count)
     return helper.make_graph([cut], name, [], [])
 
 
-def halve(opset: int = 13, name: str = "Halve", operator: str = "Split") -> Any:
-    cut = node(operator, "x", "a b")
+def halve() -> Any:
+    """A function of opset 13 that splits along its attribute ``at``."""
+    cut = node("Split", "x", "a b")
     cut.attribute.add(name="axis", ref_attr_name="at", type=onnx.AttributeProto.INT)
-    imports = [helper.make_opsetid("", opset)]
-    return helper.make_function("own", name, ["x"], ["a", "b"], [cut], imports, ["at"])
+    imports = [helper.make_opsetid("", 13)]
+    return helper.make_function("own", "Halve", ["x"], ["a", "b"], [cut], imports, ["at"])
 
 
 def typed(name: str, numbers: list[int], **fields: Any) -> Any:

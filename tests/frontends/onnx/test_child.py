@@ -8,25 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
-from onnx import numpy_helper
 
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends.onnx import child
 from dmlsplit.lint.discovery import scan_paths
-from tests.support.onnx_graphs import model, node, value
+from tests.support.onnx_graphs import node, resized
 
-SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals, forks and pipes of POSIX")
-
-
-def resized(size: int, *more: Any) -> Any:
-    """A model whose split has a shape that only onnx's inference knows."""
-    up = onnx.helper.make_node("Resize", ["x", "", "scales"], ["y"], name="up")
-    cut = node("Split", "y", "a b", axis=1, num_outputs=2)
-    return model([up, cut, *more], [value("x", [1, 4, size, 8])], initializers=(SCALES,))
 
 
 @pytest.fixture
@@ -50,21 +40,21 @@ Processes = list[subprocess.Popen[bytes]]
 @pytest.fixture
 def crash(tmp_path: Path) -> str:
     """A model that crashes onnx's process with SIGABRT."""
-    content = resized(8, node("Split", "x", "p q r", axis=1, num_outputs=2))
+    content = resized([1, 4, 8, 8], node("Split", "x", "p q r", axis=1, num_outputs=2))
     onnx.save(content, tmp_path / "crash.onnx")
     return str(tmp_path / "crash.onnx")
 
 
 @pytest.fixture
 def good(tmp_path: Path) -> str:
-    onnx.save(resized(8), tmp_path / "good.onnx")
+    onnx.save(resized([1, 4, 8, 8]), tmp_path / "good.onnx")
     return str(tmp_path / "good.onnx")
 
 
 @posix
 def test_many_models_need_one_process(tmp_path: Path, started: Processes) -> None:
     for size in range(1, 6):
-        onnx.save(resized(size), tmp_path / f"{size}.onnx")
+        onnx.save(resized([1, 4, size, 8]), tmp_path / f"{size}.onnx")
     files = [str(tmp_path / f"{size}.onnx") for size in range(1, 6)]
     found = scan_paths(files, infer_shapes=True).sites
     assert [site.shape for site in found] == [(1, 4, 2 * size, 16) for size in range(1, 6)]

@@ -13,17 +13,11 @@ from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends.onnx import FixedSizes, child
 from dmlsplit.frontends.onnx.folding import constants
 from dmlsplit.frontends.site import Cause
-from tests.support.onnx_graphs import Scanned, model, node, sizes, value
+from tests.support.onnx_graphs import INT64, SCALES, Scanned, model, node, resized, sizes, value
 
 pytestmark = pytest.mark.usefixtures("one_child")
 CUT = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
 AFTER_RESIZE = "its shape is unknown after Resize 'up' of main"
-SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
-
-
-def resized(shape: list[Any]) -> Any:
-    nodes = [onnx.helper.make_node("Resize", ["x", "", "scales"], ["y"], name="up"), CUT]
-    return model(nodes, [value("x", shape)], initializers=(SCALES,))
 
 
 def test_a_gap_is_filled(scanned: Scanned) -> None:
@@ -54,8 +48,7 @@ def test_large_weights_are_not_sent_back(tmp_path: Path) -> None:
 
 def test_a_crash_is_noted(scanned: Scanned) -> None:
     # This crashes ONNX's shape inference with SIGABRT.
-    content = resized([1, 4, 8, 8])
-    content.graph.node.append(node("Split", "x", "p q r", axis=1, num_outputs=2))
+    content = resized([1, 4, 8, 8], node("Split", "x", "p q r", axis=1, num_outputs=2))
     found, wrong = scanned(content, infer_shapes=True)
     assert found.unknown.startswith(f"{AFTER_RESIZE}; onnx's")
     assert "shape inference failed: " in found.unknown
@@ -159,20 +152,18 @@ def test_the_default_of_an_input_is_no_constant() -> None:
     content = ranged(4)
     graph, opsets = content.graph, content.opset_import
     assert constants(graph, {}, opsets)["end"] == 4
-    graph.input.append(onnx.helper.make_tensor_value_info("minus", onnx.TensorProto.INT64, []))
+    graph.input.append(value("minus", [], INT64))
     assert not {"minus", "end"} & constants(graph, {}, opsets).keys()
 
 
 def test_computed_lengths_are_read(scanned: Scanned) -> None:
-    cut = node("Split", "x lengths", "p q", axis=1)
-    four = numpy_helper.from_array(np.array([2], np.int64), "two")
     nodes = [
         node("Sqrt", "squares", "roots"),
-        onnx.helper.make_node("Cast", ["roots"], ["lengths"], to=onnx.TensorProto.INT64),
-        cut,
+        node("Cast", "roots", "lengths", to=INT64),
+        node("Split", "x lengths", "p q", axis=1),
     ]
     squares = numpy_helper.from_array(np.array([4, 16], np.float32), "squares")
-    content = model(nodes, [value("x", [3, 6])], initializers=(squares, four))
+    content = model(nodes, [value("x", [3, 6])], initializers=(squares,))
     (found,) = scanned(content)
     assert found.cause is Cause.LENGTHS
     (found,) = scanned(content, infer_shapes=True)
@@ -189,14 +180,14 @@ def test_what_only_the_walk_knows_counts_there(scanned: Scanned) -> None:
 
 
 def test_a_size_in_the_middle_counts_there(scanned: Scanned) -> None:
-    lost = onnx.helper.make_node("NonZero", ["x"], ["z"], name="nz")
     nodes = [
-        onnx.helper.make_node("Cast", ["z"], ["real"], to=onnx.TensorProto.FLOAT),
-        onnx.helper.make_node("OneHot", ["z", "depth", "values"], ["hot"]),
-        onnx.helper.make_node("Transpose", ["hot"], ["y"], perm=[0, 2, 1]),
+        node("NonZero", "x", "z", name="nz"),
+        node("OneHot", "z depth values", "hot"),
+        node("Transpose", "hot", "y", perm=[0, 2, 1]),
+        CUT,
     ]
     depth = numpy_helper.from_array(np.array(4), "depth")
     values = numpy_helper.from_array(np.array([0, 1], np.float32), "values")
-    content = model([lost, *nodes, CUT], [value("x", [2, 3])], initializers=(depth, values))
+    content = model(nodes, [value("x", [2, 3])], initializers=(depth, values))
     (found,) = scanned(content, dimensions=FixedSizes({"z.1": 6}), infer_shapes=True)
     assert found.shape == (2, 4, 6)

@@ -12,6 +12,7 @@ from onnx import helper
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import split, split_to_sequence
+from tests.support.arrays import assert_same
 from tests.support.command import ran
 from tests.support.models import session
 from tests.support.onnx_graphs import INT64, model, node, value
@@ -36,15 +37,6 @@ def random_bits(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray
 def reference(x: np.ndarray, sizes: list[int], axis: int) -> list[np.ndarray]:
     ends = np.cumsum(sizes)
     return [np.take(x, range(end - size, end), axis) for end, size in zip(ends, sizes, strict=True)]
-
-
-def assert_same(found: list[Any], wanted: list[np.ndarray]) -> None:
-    assert len(found) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
-        assert type(one) is np.ndarray
-        assert one.dtype == other.dtype
-        assert one.shape == other.shape
-        assert one.tobytes() == other.tobytes()
 
 
 @st.composite

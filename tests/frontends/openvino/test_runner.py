@@ -9,22 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dmlsplit import InvalidArgumentError, TensorDataType
+from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.openvino import split, variadic_split
-
-F32 = TensorDataType.FLOAT32
-
-
-def same(got: list[np.ndarray], expected: list[np.ndarray]) -> None:
-    assert len(got) == len(expected)
-    for piece, wanted in zip(got, expected, strict=True):
-        assert piece.dtype == wanted.dtype
-        assert piece.shape == wanted.shape
-        assert piece.tobytes() == wanted.tobytes()
-
-
-def cut(data: np.ndarray, sizes: list[int], axis: int = 0) -> list[np.ndarray]:
-    return np.split(data, np.cumsum(sizes)[:-1], axis)
+from tests.support.arrays import assert_same
 
 
 def six() -> np.ndarray:
@@ -33,10 +20,10 @@ def six() -> np.ndarray:
 
 def test_data_of_size_zero_gives_empty_pieces() -> None:
     data = np.zeros((0, 3), np.int16)
-    same(variadic_split(data, 0, [0, 0]), [data, data])
-    same(variadic_split(data, 1, [1, 2]), [data[:, :1], data[:, 1:]])
+    assert_same(variadic_split(data, 0, [0, 0]), [data, data])
+    assert_same(variadic_split(data, 1, [1, 2]), [data[:, :1], data[:, 1:]])
     assert variadic_split(data, 0, []) == []
-    same(split(data, 0, 2), [data, data])
+    assert_same(split(data, 0, 2), [data, data])
 
 
 @pytest.mark.parametrize("rank", [1, 8, 9, 12])
@@ -44,7 +31,7 @@ def test_any_rank(rank: int) -> None:
     shape = [1] * rank
     shape[-1], shape[0] = 3, 2 if rank > 1 else 3
     data = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
-    same(variadic_split(data, -1, [1, 2]), [data[..., :1], data[..., 1:]])
+    assert_same(variadic_split(data, -1, [1, 2]), [data[..., :1], data[..., 1:]])
 
 
 # Refused arguments; tests/test_wrong_arguments.py has values of wrong types.
@@ -103,16 +90,13 @@ def test_any_data_type_keeps_its_bytes(kind: str) -> None:
     else:
         data = np.random.default_rng(3).integers(0, 2, 12 * dtype.itemsize, np.uint8).view(dtype)
     data = data.reshape(6, 2).T
-    same(variadic_split(data, 1, [1, 0, 5]), [data[:, :1], data[:, :0], data[:, 1:]])
+    assert_same(variadic_split(data, 1, [1, 0, 5]), [data[:, :1], data[:, :0], data[:, 1:]])
 
 
 def test_a_device_may_be_named() -> None:
-    same(split(six(), np.array(0), np.int32(2), device="cpu"), np.split(six(), 2))
+    assert_same(split(six(), np.array(0), np.int32(2), device="cpu"), np.split(six(), 2))
     with pytest.raises(InvalidArgumentError, match="device is 'tpu'"):
         split(six(), 0, 2, device="tpu")
-
-
-# Published vectors: tensorflow-directml's split_op_test, -1 inference and empty parts.
 
 
 # OpenVINO itself. Its CPU plugin is exact only for these types.
@@ -144,7 +128,7 @@ def assert_agree(got: list[np.ndarray] | None, expected: list[np.ndarray] | None
     """Assert that both refuse, or that their pieces are the same."""
     assert (got is None) == (expected is None)
     if got is not None and expected is not None:
-        same(got, expected)
+        assert_same(got, expected)
 
 
 @settings(max_examples=60, deadline=None)
