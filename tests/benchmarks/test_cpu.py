@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks import calls, cases, cpu, peers_cpu
+from benchmarks import cases, cpu, peers_cpu
 from benchmarks.cases import Case
 from benchmarks.peers_cpu import Prepared, Problem
 from benchmarks.results import Results, load
 from benchmarks.table import Table
+from tests.benchmarks.test_reports import MACHINE
 
 TINY = Case("tiny", cases.CASES, (6, 4), "f4", 1, (1, 3))
-
-
-MACHINE = {"time": "2026-01-01T00:00:00+00:00", "commit": "c0ffee", "machine": {"processor": "p"}}
 
 
 def absent(problem: Problem) -> Prepared:
@@ -141,12 +139,6 @@ def test_a_peer_is_exact_or_says_why_not(name: str, case: Case) -> None:
     except ModuleNotFoundError as error:
         pytest.skip(str(error))
     cpu.check(problem, prepared)
-
-
-@pytest.mark.parametrize("name", ["dmlsplit", "dmlsplit dispatch", "dmlsplit eager"])
-def test_our_own_calls_are_exact(name: str) -> None:
-    problem = cpu.random_problem(TINY, 1)
-    cpu.check(problem, calls.PEERS[name](problem))
 
 
 def test_a_wrong_peer_is_noticed() -> None:

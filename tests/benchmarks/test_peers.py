@@ -12,15 +12,14 @@ from benchmarks.cases import CASES, Case
 from benchmarks.gpu_problem import BufferSet, GpuProblem
 from benchmarks.peers_gpu import GpuPeer
 
-SEPARATE = {
-    "rows": Case("rows", CASES, (40, 24), "i2", 1, (3, 16, 5)),
-    "one row": Case("one row", CASES, (4, 6), "u1", 0, (1, 3)),
-}
-JOINED = {
-    "as columns": Case("columns", CASES, (5, 3, 24), "i2", 2, (4, 4, 8, 8), joined_at=1),
-    "one by one": Case("one by one", CASES, (8, 100), "i4", 1, (1, 90, 9), joined_at=0),
-    "planes": Case("planes", CASES, (2, 6, 4, 3), "u1", 1, (2, 4), joined_at=0),
-}
+SPLITS = [
+    Case("rows", CASES, (40, 24), "i2", 1, (3, 16, 5)),
+    Case("one row", CASES, (4, 6), "u1", 0, (1, 3)),
+    Case("columns", CASES, (5, 3, 24), "i2", 2, (4, 4, 8, 8), joined_at=1),
+    Case("one by one", CASES, (8, 100), "i4", 1, (1, 90, 9), joined_at=0),
+    Case("planes", CASES, (2, 6, 4, 3), "u1", 1, (2, 4), joined_at=0),
+]
+each_split = pytest.mark.parametrize("case", SPLITS, ids=lambda case: case.name)
 INTO_GIVEN = ["torch out=", "torch per output", "torch out=, one tensor"]
 INTO_ONE = ["torch cat", "torch index_select"]
 ALLOCATING = ["torch.compile", "JAX"]
@@ -52,7 +51,7 @@ def check(case: Case, peer: GpuPeer) -> None:
     assert all((out == np.array(0xA5, case.dtype)).all() for out in buffers[0].outputs)
 
 
-@pytest.mark.parametrize("case", [*SEPARATE.values(), *JOINED.values()], ids=lambda case: case.name)
+@each_split
 @pytest.mark.parametrize("peer", INTO_GIVEN + INTO_ONE + ALLOCATING)
 def test_peers_of_other_libraries(peer: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     if peer == "JAX":
@@ -67,7 +66,7 @@ def test_peers_of_other_libraries(peer: str, case: Case, monkeypatch: pytest.Mon
         check(case, peers_gpu.PEERS[peer])
 
 
-@pytest.mark.parametrize("case", [*SEPARATE.values(), *JOINED.values()], ids=lambda case: case.name)
+@each_split
 @pytest.mark.parametrize("peer", ["Triton", "Triton, one tensor"])
 def test_triton_interprets_our_kernel(
     peer: str, case: Case, monkeypatch: pytest.MonkeyPatch

@@ -76,12 +76,8 @@ def test_lines_of_the_table() -> None:
     row = timed("x", "p", 2e-3)
     assert "1.00" in line(row, 2e-3)
     assert "failed: no card" in line({**row, **failed(RuntimeError("no card"))}, None)
-    assert [duration(t) for t in (2.0, 3.14159e-3, 2e-6, 5e-9)] == [
-        "2 s",
-        "3.14 ms",
-        "2 us",
-        "5 ns",
-    ]
+    shown = [duration(seconds) for seconds in (2.0, 3.14159e-3, 2e-6, 5e-9)]
+    assert shown == ["2 s", "3.14 ms", "2 us", "5 ns"]
 
 
 def test_figures_in_the_readme_are_those_of_their_results() -> None:

@@ -120,7 +120,7 @@ def files(here: Path) -> Path:
     ("location", "status"), [("a\0b", 0), ("n" * 5000, 0), ("/", 2), ("..", 2), ("", 2)]
 )
 def test_a_hostile_name_of_weights_gives_no_traceback(
-    location: str, status: int, files: Path, capsys: pytest.CaptureFixture[str]
+    location: str, status: int, files: Path
 ) -> None:
     content = onnx.load("w.onnx", load_external_data=False)
     (entry,) = (e for e in content.graph.initializer[0].external_data if e.key == "location")
@@ -185,8 +185,7 @@ def test_a_piece_never_overwrites_the_input(
     Path("out").mkdir()
     link(Path(f"out/a_0.{form}"), Path("a.npy").absolute())
     before = tree()
-    line = f"run a.npy --axis 0 --count 2 -o out {flags}"
-    said = refused(capsys, line)
+    said = refused(capsys, f"run a.npy --axis 0 --count 2 -o out {flags}")
     assert f"a_0.{form} is the input a.npy; it is not replaced" in said
     assert tree() == before
 

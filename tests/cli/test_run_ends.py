@@ -144,16 +144,14 @@ def test_an_error_that_cannot_be_printed_still_has_its_status(closed: str, npy: 
 def test_control_characters_do_not_reach_the_terminal(
     npy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name, escape = "\x1b[31mred\n.npy", re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
-    fields = np.zeros((4, 2), [("\x1b[2J", "f4")])
-    np.save(name, fields)
+    name = "\x1b[31mred\n.npy"
+    np.save(name, np.zeros((4, 2), [("\x1b[2J", "f4")]))
     assert main(["run", name, *HALVES]) == 0
     shown = capsys.readouterr().out
-    assert not escape.search(shown)
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
     assert shown.count("\n") == 3
-    assert r"\x1b[31mred _0.npy exists" in refused(
-        capsys, f"run {shlex.quote(name)} --axis 0 --count 2"
-    )
+    said = refused(capsys, f"run {shlex.quote(name)} --axis 0 --count 2")
+    assert r"\x1b[31mred _0.npy exists" in said
 
 
 def test_a_corrupt_chunk_is_one_line(here: Path) -> None:
@@ -163,9 +161,8 @@ def test_a_corrupt_chunk_is_one_line(here: Path) -> None:
         Path(f"a.zarr/c/{chunk}/0").write_bytes(b"short")
     done = shell("dmlsplit run a.zarr --axis 0 --count 2")
     assert done.returncode == 2
-    assert re.fullmatch(
-        r"dmlsplit: error: .*a.zarr: the chunks of .* cannot be read: .*\n", done.stderr
-    )
+    said = r"dmlsplit: error: .*a.zarr: the chunks of .* cannot be read: .*\n"
+    assert re.fullmatch(said, done.stderr)
 
 
 def test_a_wrong_number_of_threads_is_refused_at_the_first_split(npy: Path) -> None:

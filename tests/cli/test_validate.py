@@ -24,10 +24,10 @@ def test_every_format_goes_to_a_file_as_well(
     form: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     save("m.onnx", every_verdict())
-    assert main(["validate", "m.onnx", "--feature-level", "2_0", "--format", form]) == 1
-    shown = capsys.readouterr().out
-    line = ["validate", "m.onnx", "--feature-level", "2_0", "--format", form, "-o", "report"]
+    line = ["validate", "m.onnx", "--feature-level", "2_0", "--format", form]
     assert main(line) == 1
+    shown = capsys.readouterr().out
+    assert main([*line, "-o", "report"]) == 1
     assert capsys.readouterr().out == ""
     assert Path("report").read_text("utf-8") == shown
     assert sorted(path.name for path in here.iterdir()) == ["m.onnx", "report"]

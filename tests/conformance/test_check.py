@@ -51,10 +51,7 @@ RANK_5 = [f"table-{kind}-5" for kind in EARLY]
 WIDE = [f"table-{kind}-{rank}" for kind in ("FLOAT64", "UINT64", "INT64") for rank in range(1, 9)]
 WIDE += [f"bytes-type-{kind}" for kind in ("FLOAT64", "UINT64", "INT64")] + ["bytes-bits-FLOAT64"]
 FOUR_BITS = [f"table-{kind}-{rank}" for kind in ("UINT4", "INT4") for rank in range(1, 9)]
-F64 = [f"table-FLOAT64-{rank}" for rank in range(1, 9)] + [
-    "bytes-type-FLOAT64",
-    "bytes-bits-FLOAT64",
-]
+F64 = [name for name in WIDE if "FLOAT64" in name]
 MINIMUMS = [f"minimum level 0x{level:X}" for level in FeatureLevel if level > 0x5000]
 
 

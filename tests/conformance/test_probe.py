@@ -54,10 +54,6 @@ def test_every_field_of_every_case_arrives(observe: Observe, kit: Path, tmp_path
     ]
 
 
-def test_numbers_are_those_of_the_package() -> None:
-    assert dict(zip(probe.DATA_TYPES, range(14), strict=True)) == TYPES
-
-
 def test_an_observation_says_what_was_observed(observe: Observe, library: Path) -> None:
     seen = observed(observe(level=0x4100))
     assert seen["directml"] == {

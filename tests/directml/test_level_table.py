@@ -19,9 +19,6 @@ from dmlsplit.directml.levels import (
 )
 from dmlsplit.resources import feature_level_table
 
-LEVELS = [str(level) for level in dml.FeatureLevel]
-
-
 # https://learn.microsoft.com/windows/ai/directml/dml-version-history
 VERSIONS = {
     "1.0.0": "1_0", "1.1.0": "2_0", "1.4.0": "3_0", "1.5.0": "3_1", "1.6.0": "4_0", "1.7.0": "4_1",
