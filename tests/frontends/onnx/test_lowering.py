@@ -41,6 +41,7 @@ def test_empty_pieces_are_legal(opset: int) -> None:
 @pytest.mark.parametrize("opset", [13, 18])
 def test_without_sizes_or_num_outputs_pieces_are_equal(opset: int) -> None:
     assert lowered("Split", opset, (6,), output_count=3).sizes == (2, 2, 2)
+    assert "3, must divide it" in refused("Split", opset, (7,), output_count=3)
 
 
 @pytest.mark.parametrize("opset", [11, 24])
