@@ -11,10 +11,8 @@ from benchmarks import __main__ as command
 from benchmarks import shapes
 from benchmarks.replays import DTYPE, MOST_BYTES, PREFILL_ROWS, REPLAYS, Replay
 
-each = pytest.mark.parametrize("replay", REPLAYS, ids=lambda replay: replay.name)
 
-
-@each
+@pytest.mark.parametrize("replay", REPLAYS, ids=lambda replay: replay.name)
 def test_every_shape_is_a_split_that_fits(replay: Replay) -> None:
     draw = np.random.default_rng(1)
     splits = list(islice(replay.splits(draw), 300))

@@ -1,9 +1,19 @@
-"""Arrays that are compared bit by bit."""
+"""Arrays of random bits, and comparisons bit by bit."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+
+def random_bits(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray:
+    """An array of random bytes: NaN payloads and denormals included."""
+    kind = np.dtype(dtype)
+    count = int(np.prod(shape)) * kind.itemsize
+    raw = np.random.default_rng(seed).integers(0, 256, count, np.uint8)
+    if kind == np.bool_:
+        raw &= 1
+    return raw.view(kind).reshape(shape)
 
 
 def assert_same(found: Sequence[Any], wanted: Sequence[np.ndarray]) -> None:

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from tests.support.arrays import random_bits
+
 
 def own(array: Any, sizes: Any, axis: int = 0) -> list[Any]:
     import jax
@@ -15,7 +17,4 @@ def random(shape: tuple[int, ...], kind: str = "float32") -> Any:
     """A JAX array of random bytes, so that every NaN can occur."""
     import jax
 
-    dtype = jax.numpy.dtype(kind)
-    count = int(np.prod(shape)) * dtype.itemsize
-    raw = np.random.default_rng(0).integers(0, 2 if kind == "bool" else 256, count, np.uint8)
-    return jax.numpy.asarray(raw.view(dtype).reshape(shape))
+    return jax.numpy.asarray(random_bits(shape, jax.numpy.dtype(kind)))

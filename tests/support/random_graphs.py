@@ -239,12 +239,11 @@ def _most(chain: Chain) -> None:
 def _arranged(chain: Chain) -> None:
     """A Gather of every second index."""
     axis = chain.axis()
-    zero, end, step = chain.name(), chain.name(), chain.name()
+    zero, step = chain.name(), chain.name()
     for name, value in ((zero, 0), (step, 2)):
         tensor = numpy_helper.from_array(np.array(value), name)
         chain.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
-    node = helper.make_node("Squeeze", [_size(chain, axis)], [end])
-    chain.nodes.append(node)
+    end = chain.make("Squeeze", _size(chain, axis))
     at = chain.make("Range", zero, end, step)
     shape = chain.at(axis, (chain.shape[axis] + 1) // 2)
     chain.add("Gather", at, axis=axis, shape=shape)

@@ -12,7 +12,7 @@ from onnx import helper
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import split, split_to_sequence
-from tests.support.arrays import assert_same
+from tests.support.arrays import assert_same, random_bits
 from tests.support.command import ran
 from tests.support.models import session
 from tests.support.onnx_graphs import INT64, model, node, value
@@ -22,16 +22,6 @@ DTYPES = (
     "complex128"
 ).split()
 Case = tuple[tuple[int, ...], int, list[int]]
-
-
-def random_bits(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
-    """An array of random bytes: NaN payloads and denormals included."""
-    kind = np.dtype(dtype)
-    count = int(np.prod(shape)) * kind.itemsize
-    raw = np.random.default_rng(seed).integers(0, 256, count, np.uint8)
-    if kind == np.bool_:
-        raw &= 1
-    return raw.view(kind).reshape(shape)
 
 
 def reference(x: np.ndarray, sizes: list[int], axis: int) -> list[np.ndarray]:
