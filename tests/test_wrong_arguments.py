@@ -58,7 +58,6 @@ SPLIT, SEQUENCE = onnx.operator_version("Split", 18), onnx.operator_version("Spl
 ARGUMENTS = onnx.read_arguments(SPLIT, axis=0, split=[2, 4])
 OPERATORS = [None, "Split", THING, 18, DESC]
 ROW = np.arange(6.0)
-SOURCES: dict[str, Any] = {"sizes": (6,), "axis": 0, "data_type": dml.TensorDataType.FLOAT32}
 
 
 @dataclass(frozen=True)
