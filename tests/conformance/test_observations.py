@@ -37,7 +37,7 @@ def test_the_readme_says_so_while_there_are_no_observations() -> None:
 
 def test_a_stand_in_is_never_stored(observe: Observe) -> None:
     with pytest.raises(AssertionError, match="of a stand-in"):
-        hold(observe())
+        hold(observe("any-sum"))
 
 
 def test_an_observation_that_differs_would_fail(observe: Observe) -> None:

@@ -55,7 +55,7 @@ def test_every_field_of_every_case_arrives(observe: Observe, kit: Path, tmp_path
 
 
 def test_an_observation_says_what_was_observed(observe: Observe, library: Path) -> None:
-    seen = observed(observe(level=0x4100))
+    seen = observed(observe(level=0x5000))
     assert seen["directml"] == {
         "file": library.name,
         "bytes": library.stat().st_size,
@@ -70,7 +70,7 @@ def test_an_observation_says_what_was_observed(observe: Observe, library: Path) 
         "driver": "10.0.20348.3451",
         "software": True,
     }
-    assert (seen["level"], seen["debug"]) == (0x4100, False)
+    assert (seen["level"], seen["debug"]) == (0x5000, False)
     assert all(seen["data_types"].values())
     assert len(seen["data_types"]) == 13
     assert seen["system"]["build"]

@@ -51,7 +51,7 @@ def test_json_has_everything(observe: Observe) -> None:
 
 
 def test_markdown_has_a_table_for_each_kind(observe: Observe) -> None:
-    text = reported(observe("any-sum"), "markdown")
+    text = reported(observe("any-sum", "take-overlap"), "markdown")
     assert text.startswith("### A STAND-IN, not DirectML, 1.2.3.4 differs from the rules\n")
     row = "| rule-SPLIT-AXIS-SUM-less | refused at create with 0x80070057 | accepted | "
     assert row + "DML-SPLIT-AXIS-SUM |" in text
@@ -69,7 +69,7 @@ def test_a_text_names_a_few_differences_and_json_names_all(observe: Observe) -> 
 @pytest.mark.parametrize("form", ["text", "markdown"])
 def test_names_cannot_break_out(observe: Observe, form: str) -> None:
     """An observation comes from someone else's machine, so its names are not trusted."""
-    path = observe("any-sum")
+    path = observe("any-sum", "take-overlap")
     cases = [dict(case, id="x\n| y |<b>") for case in observed(path)["cases"]]
     edited(path, adapter={"name": "\x1b[31m<script>|`a`"}, cases=cases)
     text = reported(path, form)
