@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import is_text
 from dmlsplit.system import OPEN_FLAGS, closing, lock_file
 
 
@@ -72,9 +73,7 @@ def _is_binary(path: Path) -> bool:
     if not final.is_file():
         return False
     with final.open("rb") as file:
-        start = file.read(4096)
-    # The last character may be cut off.
-    return b"\0" in start or len(start.decode("utf-8", "ignore").encode()) < len(start) - 3
+        return not is_text(file.read(4096))
 
 
 @contextmanager

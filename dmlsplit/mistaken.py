@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import is_text
 
 BEGINNING_BYTES = 512
 _ARCHIVES = {
@@ -31,7 +32,7 @@ def recognised(path: str | PathLike[str], binary: bool = False) -> Iterator[None
                 with Path(path).open("rb") as file:
                     start = file.read(BEGINNING_BYTES)
         found = what_it_is(start)
-        if not found and binary and _is_text(start):
+        if not found and binary and start and is_text(start):
             found = "is text, not an ONNX model, which is binary. Fix: export the model again"
         if not found:
             raise
@@ -51,10 +52,3 @@ def what_it_is(start: bytes) -> str:
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_PAGES):
         return "is a web page. Fix: download the file that the page links to"
     return ""
-
-
-def _is_text(start: bytes) -> bool:
-    # The last character may be cut off.
-    text = start.decode("utf-8", "ignore")
-    whole = len(text.encode()) > len(start) - 4
-    return bool(text) and whole and all(char.isprintable() or char in "\t\r\n" for char in text)

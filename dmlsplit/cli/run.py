@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmlsplit.cli.inputs import Commands, add_command, integers
-from dmlsplit.cli.terminal import ACCEPTED, Progress, progress_bar, show, tell
+from dmlsplit.cli.terminal import ACCEPTED, progress_bar, show, tell
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
-    from dmlsplit.storage.npy import SplitFiles
+    from dmlsplit.storage.npy import Progress, SplitFiles
 
 _DESCRIPTION = """\
 Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, ...
@@ -95,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _split(
-    arguments: argparse.Namespace, cut: tuple[int, ...] | int, device: str, progress: Progress
+    arguments: argparse.Namespace, cut: tuple[int, ...] | int, device: str, progress: "Progress"
 ) -> "SplitFiles":
     """Split into pieces of the requested format, which is the input's by default."""
     from dmlsplit.storage.npy import split_file

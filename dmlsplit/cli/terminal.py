@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
     from dmlsplit.lint.verdict import Assessment
+    from dmlsplit.storage.npy import Progress
 
 ACCEPTED = 0
 REFUSED = 1
@@ -28,8 +29,6 @@ LEAST_WIDTH = 40  # the least width of text, even on a narrower terminal
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
-
-Progress = Callable[[int, int], None]
 
 
 def status_of(assessment: "Assessment") -> int:
@@ -167,7 +166,7 @@ def columns() -> int:
 
 
 @contextmanager
-def progress_bar(name: str) -> Iterator[Progress]:
+def progress_bar(name: str) -> Iterator["Progress"]:
     """A function of (bytes done, total bytes) that draws a bar on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None

@@ -28,7 +28,8 @@ from dmlsplit.conformance.probe import POISON, SCHEMA, json_lines
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
-from dmlsplit.directml.tensor import TensorDesc, TensorFlags
+from dmlsplit.directml.tensor import TensorFlags
+from dmlsplit.frontends.dxdispatch.descriptor import write_descriptor
 
 # Operators with tensors of this size are created but not compiled, because DirectML might allocate
 # the tensors.
@@ -101,7 +102,7 @@ def _record(case: Case) -> dict[str, Any]:
         "values": case.values,
         **placement,
         "last_stage": _last_stage(case),
-        "desc": _desc_json(case.desc),
+        "desc": write_descriptor(case.desc),
         "expected": expected,
         **hashes,
     }
@@ -115,29 +116,6 @@ def _last_stage(case: Case) -> str:
     return "create" if largest >= _HUGE_BYTES else "compile"
 
 
-def _desc_json(desc: SplitOperatorDesc) -> dict[str, Any]:
-    """The contents of ``desc`` in the form of `read_descriptor`, with every field."""
-    return {
-        "InputTensor": _tensor(desc.input_tensor),
-        "OutputCount": desc.output_count,
-        "OutputTensors": [_tensor(tensor) for tensor in desc.output_tensors],
-        "Axis": desc.axis,
-    }
-
-
-def _tensor(tensor: TensorDesc) -> dict[str, Any]:
-    strides = {} if tensor.strides is None else {"Strides": list(tensor.strides)}
-    return {
-        "DataType": tensor.data_type.name,
-        "Flags": tensor.flags.name,
-        "DimensionCount": tensor.dimension_count,
-        "Sizes": list(tensor.sizes),
-        **strides,
-        "TotalTensorSizeInBytes": tensor.total_tensor_size_in_bytes,
-        "GuaranteedBaseOffsetAlignment": tensor.guaranteed_base_offset_alignment,
-    }
-
-
 def _model(case: Case) -> dict[str, Any]:
     """A model that dispatches a case and writes the whole buffer of each output."""
     place = case.placement or _apart(case.desc)
@@ -145,7 +123,7 @@ def _model(case: Case) -> dict[str, Any]:
         "InputTensor": _binding(place, place.input_tensor),
         "OutputTensors": [_binding(place, each) for each in place.output_tensors],
     }
-    dispatchable = {"type": "DML_OPERATOR_SPLIT", "desc": _desc_json(case.desc)}
+    dispatchable = {"type": "DML_OPERATOR_SPLIT", "desc": write_descriptor(case.desc)}
     if case.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
         dispatchable["bindings"] = {"InputTensor": bound.pop("InputTensor")}
     dispatch = {"type": "dispatch", "dispatchable": case.id, "bindings": bound}

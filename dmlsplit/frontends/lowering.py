@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.frontends.site import SplitSite
+from dmlsplit.frontends.site import NotKnownError, SplitSite
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import shown
 
@@ -88,13 +88,14 @@ def split_descriptor(
     return SplitOperatorDesc.from_sizes(TensorDesc(carrier, shape), axis=axis, sizes=filled)
 
 
-def lowered_site(blank: SplitSite, lowering: Lowering, warnings: Sequence[str]) -> SplitSite:
-    """A site, completed with the lowered split."""
-    return replace(
-        blank,
-        descriptors=() if lowering.descriptor is None else (lowering.descriptor,),
-        warnings=tuple(warnings),
-        shape=lowering.shape,
-        axis=lowering.axis,
-        pieces=lowering.sizes,
-    )
+def lowered_site(
+    blank: SplitSite, lowering: Lowering, warnings: Sequence[str], gap: NotKnownError | None = None
+) -> SplitSite:
+    """A site, completed with a split, which was lowered with 1 for each dynamic size of a gap."""
+    desc, found = lowering.descriptor, tuple(warnings)
+    shape, axis, pieces = lowering.shape, lowering.axis, lowering.sizes
+    site = replace(blank, warnings=found, shape=shape, axis=axis, pieces=pieces)
+    if gap is None:
+        return replace(site, descriptors=() if desc is None else (desc,))
+    scales = desc is not None
+    return replace(site, unknown=str(gap), cause=gap.cause, smallest=desc, scales=scales)

@@ -199,7 +199,7 @@ def test_a_report_never_replaces_a_file_that_is_not_text(
     said = refused(capsys, "validate m.onnx -o other.onnx")
     assert "other.onnx holds binary data; text must not replace it. Fix: name another" in said
     assert tree() == before
-    Path("report").write_text("an old report, with ümlauts")
+    Path("report").write_text("an old report, with ümlauts and \x1b[31mcolours")
     assert main(["validate", "m.onnx", "-o", "report"]) == 0
     assert "1 split in 1 file" in Path("report").read_text()
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from dmlsplit import TensorDataType, TensorDesc, validate
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.lowering import Lowering, lowered_site, split_descriptor
+from dmlsplit.frontends.site import Cause, NotKnownError
 
 INT8 = TensorDataType.INT8
 
@@ -92,3 +93,6 @@ def test_a_site_has_the_result_of_its_lowering() -> None:
         pieces=(1, 3),
     )
     assert lowered_site(blank, lowering((0,), 0, (0,)), []).descriptors == ()
+    dynamic = lowered_site(blank, found, [], NotKnownError("batch is dynamic", Cause.TYPE))
+    assert (dynamic.unknown, dynamic.cause) == ("batch is dynamic", Cause.TYPE)
+    assert (dynamic.smallest, dynamic.scales, dynamic.descriptors) == (found.descriptor, True, ())

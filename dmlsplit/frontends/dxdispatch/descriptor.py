@@ -1,4 +1,4 @@
-"""DML_SPLIT_OPERATOR_DESC as DxDispatch writes it in JSON."""
+"""DML_SPLIT_OPERATOR_DESC in the JSON of DxDispatch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -69,3 +69,26 @@ def _check_count(field: Field, name: str, count: int, counted: str) -> None:
     given = field.optional(name, default=count)
     if given.integer(0, UINT_MAX) != count:
         raise given.error(f"{count}, the number of {counted}")
+
+
+def write_descriptor(desc: SplitOperatorDesc) -> dict[str, Any]:
+    """The contents of ``desc`` in the form of `read_descriptor`, with every field."""
+    return {
+        "InputTensor": _tensor_json(desc.input_tensor),
+        "OutputCount": desc.output_count,
+        "OutputTensors": list(map(_tensor_json, desc.output_tensors)),
+        "Axis": desc.axis,
+    }
+
+
+def _tensor_json(tensor: TensorDesc) -> dict[str, Any]:
+    strides = {} if tensor.strides is None else {"Strides": list(tensor.strides)}
+    return {
+        "DataType": tensor.data_type.name,
+        "Flags": tensor.flags.name,
+        "DimensionCount": tensor.dimension_count,
+        "Sizes": list(tensor.sizes),
+        **strides,
+        "TotalTensorSizeInBytes": tensor.total_tensor_size_in_bytes,
+        "GuaranteedBaseOffsetAlignment": tensor.guaranteed_base_offset_alignment,
+    }

@@ -92,7 +92,6 @@ class Dispatch:
 class Print:
     """The command that prints a resource as a flat list."""
 
-    place: str
     resource: str
     verbose: bool
 
@@ -224,7 +223,7 @@ def _command(
         case "print":
             verbose = field.optional("verbose", default=False).truth()
             resource = _resource_of(field, resources, is_typed=True)
-            return Print(field.path, resource.name, verbose)
+            return Print(resource.name, verbose)
         case "writefile":
             return _write_file(field, folder, resources)
     raise kind.error("'dispatch', 'print' or 'writeFile'")

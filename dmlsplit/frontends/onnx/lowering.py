@@ -9,7 +9,7 @@ from math import prod
 
 from dmlsplit.checks import axis_from_front, instance, integers
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
+from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, split_descriptor
 from dmlsplit.frontends.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
@@ -48,8 +48,7 @@ def lower_sizes(
     sizes: tuple[int, ...],
 ) -> Lowering:
     """Lower a split whose axis and sizes have been checked; see `lower`."""
-    carrier, _ = CARRIERS.get(data_type, (None, 1))
-    descriptor = described(data_type, shape, axis, sizes)
+    carrier, descriptor = described(data_type, shape, axis, sizes)
     return Lowering(
         arguments.operator,
         data_type,
@@ -66,17 +65,17 @@ def lower_sizes(
 
 def described(
     data_type: ElementType, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
-) -> SplitOperatorDesc | None:
-    """The descriptor for DirectML; None for strings, and if every output is empty."""
+) -> tuple[TensorDataType | None, SplitOperatorDesc | None]:
+    """The carrier and the descriptor of a split, as in `Lowering`."""
     carrier, lanes = CARRIERS.get(data_type, (None, 1))
     if carrier is None:
-        return None
+        return None, None
     if lanes > 1:
         shape = (*shape, lanes)
     if len(shape) > DIMENSION_COUNT_MAX:
         # Packed, the dimensions on each side of the axis are contiguous.
         shape, axis = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), 1
-    return split_descriptor(carrier, shape, axis, sizes)
+    return carrier, split_descriptor(carrier, shape, axis, sizes)
 
 
 def _warnings(

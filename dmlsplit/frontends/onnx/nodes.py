@@ -98,12 +98,7 @@ def _lowered(
     found = [*site.warnings, *lowering.warnings]
     if lowering.carrier is None:
         found.append("DirectML has no strings; the host splits them")
-    site = lowered_site(site, lowering, found)
-    if gap is None:
-        return site, values
-    scales = lowering.descriptor is not None
-    site = replace(site, shape=shape, descriptors=(), smallest=lowering.descriptor, scales=scales)
-    return replace(site, unknown=str(gap), cause=gap.cause), values
+    return replace(lowered_site(site, lowering, found, gap), shape=shape), values
 
 
 def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int = 1) -> SplitSite:
@@ -115,7 +110,7 @@ def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int =
     axis = max(site.axis, 0)
     if shape and data.shape and isinstance(data.shape[axis], str):
         shape[axis] = sum(site.pieces) or outputs
-    smallest = described(kind, tuple(shape), axis, (shape[axis],)) if shape else None
+    smallest = described(kind, tuple(shape), axis, (shape[axis],))[1] if shape else None
     return replace(site, unknown=str(reason), cause=reason.cause, smallest=smallest)
 
 

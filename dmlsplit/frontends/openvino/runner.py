@@ -10,7 +10,7 @@ from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.types import A
 from dmlsplit.checks import Integers, integer, integers, is_count
 from dmlsplit.device import Device
-from dmlsplit.directml.tensor import TensorDataType
+from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.frontends.execution import run_split
 from dmlsplit.frontends.lowering import Lowering
@@ -23,7 +23,7 @@ from dmlsplit.frontends.openvino.lowering import (
 )
 
 Axis: TypeAlias = SupportsIndex | Integers  # a number, or an array of one
-_NAMED = {kind.numpy_name: kind for kind in TensorDataType if kind.numpy_name}
+_NAMED = {name: kind for kind, name in NUMPY_TYPES.items()}
 
 
 def variadic_split(

@@ -121,22 +121,16 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
         return replace(blank, unknown=text, cause=Cause.OPERATION_SET)
     try:
         lowering = _lowered(node)
-        site = lowered_site(blank, lowering, tuple(_warnings(node, lowering)))
+        warnings = list(_warnings(node, lowering))
     except InvalidArgumentError as error:
         return replace(blank, problem=error.message)
     except NotKnownError as reason:
         return _unknown(blank, reason, node)
-    dynamic = [f"dimension {at}" for at, size in enumerate(_shape(node)) if size < 0]
-    if not dynamic:
-        return site
-    return replace(  # it was lowered with 1 for each dynamic size
-        site,
-        descriptors=(),
-        smallest=next(iter(site.descriptors), None),
-        scales=bool(site.descriptors),
-        missing=tuple((name, 1) for name in dynamic),
-        unknown=f"{dynamic[0]} of the data is dynamic",
-    )
+    missing = tuple((f"dimension {at}", 1) for at, size in enumerate(_shape(node)) if size < 0)
+    gap = None
+    if missing:
+        gap = NotKnownError(f"{missing[0][0]} of the data is dynamic", Cause.DYNAMIC)
+    return replace(lowered_site(blank, lowering, warnings, gap), missing=missing)
 
 
 def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:

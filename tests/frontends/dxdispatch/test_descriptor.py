@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import read_descriptor
+from dmlsplit.frontends.dxdispatch.descriptor import write_descriptor
 from tests.support.dxdispatch_models import F32, split_desc, tensor
 
 
@@ -46,12 +47,13 @@ def test_all_forms_of_a_descriptor_are_equal() -> None:
     assert str(expected) == "SPLIT axis 0: FLOAT32[6] -> FLOAT32[2], FLOAT32[1], FLOAT32[3]"
 
 
-def test_every_tensor_field_is_read() -> None:
+def test_every_tensor_field_is_read_and_written() -> None:
     promises = {"TotalTensorSizeInBytes": 80, "GuaranteedBaseOffsetAlignment": 32}
     flags = ["OWNED_BY_DML", "NONE"]
     entry = tensor([2, 3], "INT64", Strides=[4, 1], Flags=flags, **promises)
     desc = read_descriptor(split_desc(InputTensor=entry, Axis=1))
     assert desc.axis == 1
+    assert read_descriptor(write_descriptor(desc)) == desc
     assert desc.input_tensor == dml.TensorDesc(
         "INT64",
         (2, 3),
@@ -72,6 +74,7 @@ def test_bad_descriptors_are_left_to_validation() -> None:
     )
     broken = dml.validate(desc).rule_ids
     assert {"DML-TENSOR-ZERO-SIZE", "DML-UINT-RANGE", "DML-TENSOR-STRIDE-COUNT"} <= set(broken)
+    assert read_descriptor(write_descriptor(desc)) == desc
     empty = read_descriptor({"InputTensor": tensor([6]), "OutputTensors": [], "Axis": 0})
     assert "DML-SPLIT-OUTPUT-COUNT" in dml.validate(empty).rule_ids
 
