@@ -53,6 +53,7 @@ def add_to(commands: Commands) -> None:
     summary = "ask a DirectML.dll about every case (Windows)"
     statuses = {ACCEPTED: "every case has an answer"}
     step = add_command(steps, _probe, summary, about, _PROBE, statuses)
+    # The probe has these options too; to import it here would delay the start of every command.
     step.add_argument("--directml", type=Path, required=True, metavar="PATH", help="the library")
     step.add_argument(
         "--adapter", default="warp", metavar="warp|N", help="WARP (default), or a DXGI adapter"

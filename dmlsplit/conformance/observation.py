@@ -95,11 +95,10 @@ def _level(field: Field) -> FeatureLevel:
 
 
 def _lacking(field: Field) -> frozenset[TensorDataType]:
-    kinds: dict[str, TensorDataType] = dict(TensorDataType.__members__)
     for name, _ in field.members():
-        if name not in kinds:
+        if name not in TensorDataType.__members__:
             raise field.wrong(f"has {name[:40]!r}, which is not a data type")
-    return frozenset(kinds[name] for name, value in field.members() if not value.truth())
+    return frozenset(TensorDataType[name] for name, value in field.members() if not value.truth())
 
 
 def _verdict(answer: Field) -> str:

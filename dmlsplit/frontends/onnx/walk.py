@@ -2,7 +2,7 @@
 
 import mmap
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import NamedTuple
@@ -132,12 +132,10 @@ class Walk:
                 place = f"function {_function_name(function)}"
                 inner = replace(scope, place=place, attributes=None, path=(place, "()"))
                 self._body(function, [UNKNOWN] * len(function.input), inner)
-        for split, places in self._meets.items():
-            self._found[split] = replace(self._found[split], meets=tuple(places))
         for split, names in self._outputs.items():
             unused = tuple(at for at, name in enumerate(names) if name not in self._used)
-            if unused:
-                self._found[split] = replace(self._found[split], unused=unused)
+            meets = tuple(self._meets.get(split, ()))
+            self._found[split] = replace(self._found[split], unused=unused, meets=meets)
         return self._found
 
     def _graph(self, span: Span, scope: _Scope, place: str) -> None:
@@ -146,10 +144,7 @@ class Walk:
         is_main = not scope.path
         if is_main:
             self._dimensions.meet(graph.input)
-        declared = {
-            entry.name: Value(entry.data_type, self._dimensions.declared(entry))
-            for entry in (*graph.output, *graph.value_info)
-        }
+        declared = self._declared((*graph.output, *graph.value_info))
         inputs = {entry.name: self._input(entry, is_main) for entry in graph.input}
         self._used.update(entry.name for entry in graph.output)
         constants = {t.name: Value(t.data_type, t.shape, t) for t in graph.initializer}
@@ -173,6 +168,9 @@ class Walk:
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         gap = (text, Cause.DYNAMIC) if shape is None else None
         return Value(entry.data_type, shape, gap=gap, source=entry.name if is_main else "")
+
+    def _declared(self, entries: Iterable[ValueInfo]) -> dict[str, Value]:
+        return {e.name: Value(e.data_type, self._dimensions.declared(e)) for e in entries}
 
     def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
         declared = scope.declared
@@ -279,9 +277,7 @@ class Walk:
         if function.key in scope.calls:
             raise WireError(f"function {_function_name(function)} calls itself")
         _check_depth(scope)
-        declared = {
-            e.name: Value(e.data_type, self._dimensions.declared(e)) for e in function.value_info
-        }
+        declared = self._declared(function.value_info)
         self._used.update(function.output)
         values = {
             name: merged(value, declared.get(name))
