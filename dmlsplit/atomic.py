@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.messages import is_text
+from dmlsplit.mistaken import beginning, is_text
 from dmlsplit.system import OPEN_FLAGS, closing, lock_file
 
 
@@ -45,7 +45,7 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
             file.write(text)
         return
     with atomic_write(path, inputs=inputs) as (draft,), naming(path):
-        if _is_binary(path):
+        if not is_text(beginning(replaceable(path))):
             raise InvalidArgumentError(
                 f"{path} holds binary data; text must not replace it. Fix: name another file"
             )
@@ -65,15 +65,6 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
             raise InvalidArgumentError(
                 f"{path} {what} {source}; it is not replaced. Fix: name another file or folder"
             )
-
-
-def _is_binary(path: Path) -> bool:
-    """Whether a path leads to a file that does not start with text."""
-    final = Path(os.path.realpath(path))
-    if not final.is_file():
-        return False
-    with final.open("rb") as file:
-        return not is_text(file.read(4096))
 
 
 @contextmanager

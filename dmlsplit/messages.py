@@ -1,6 +1,5 @@
 """Text for people: safe to print, and in lines that fit the terminal."""
 
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +11,6 @@ WIDTH = 80
 _width = ContextVar("_width", default=WIDTH)
 # The number of entries of a list that a message spells out.
 MOST_SHOWN = 16
-# The control characters that text does not have; it may have white space and colours.
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 def printable(text: str) -> str:
@@ -23,12 +20,6 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
-
-
-def is_text(start: bytes) -> bool:
-    """Whether the first bytes of a file are UTF-8 text, whose last character may be cut off."""
-    text = start.decode("utf-8", "ignore")
-    return len(text.encode()) > len(start) - 4 and not _CONTROLS.search(text)
 
 
 def shown(values: Sequence[object]) -> str:

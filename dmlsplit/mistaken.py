@@ -1,14 +1,14 @@
 """Recognises files that are not what their names promise, by their first bytes."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from os import PathLike
 from pathlib import Path
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.messages import is_text
 
-BEGINNING_BYTES = 512
+BEGINNING_BYTES = 4096
 _ARCHIVES = {
     b"PK\x03\x04": "a zip archive",
     b"\x1f\x8b": "gzip data",
@@ -18,6 +18,8 @@ _ARCHIVES = {
     b"7z\xbc\xaf\x27\x1c": "a 7z archive",
 }
 _PAGES = (b"<!doctype html", b"<html>", b"<html ", b"<head>", b"<body>")
+# The control characters that text does not have; it may have white space and colours.
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 @contextmanager
@@ -28,15 +30,21 @@ def recognised(path: str | PathLike[str], binary: bool = False) -> Iterator[None
     except InvalidArgumentError:
         start = b""
         with suppress(OSError, ValueError):
-            if Path(path).is_file():
-                with Path(path).open("rb") as file:
-                    start = file.read(BEGINNING_BYTES)
+            start = beginning(Path(path))
         found = what_it_is(start)
         if not found and binary and start and is_text(start):
             found = "is text, not an ONNX model, which is binary. Fix: export the model again"
         if not found:
             raise
         raise InvalidArgumentError(found) from None
+
+
+def beginning(path: Path) -> bytes:
+    """The first bytes of a file; empty for a path that is not a regular file."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(BEGINNING_BYTES)
 
 
 def what_it_is(start: bytes) -> str:
@@ -52,3 +60,9 @@ def what_it_is(start: bytes) -> str:
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(_PAGES):
         return "is a web page. Fix: download the file that the page links to"
     return ""
+
+
+def is_text(start: bytes) -> bool:
+    """Whether the first bytes of a file are UTF-8 text, whose last character may be cut off."""
+    text = start.decode("utf-8", "ignore")
+    return len(text.encode()) > len(start) - 4 and not _CONTROLS.search(text)

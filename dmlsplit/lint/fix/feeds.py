@@ -14,7 +14,7 @@ from onnx import helper
 from dmlsplit.arrays.npy_header import NpyHeader, read_npy_header
 from dmlsplit.errors import DmlError, InvalidArgumentError, about, one_line, within
 from dmlsplit.frontends.onnx.inference import fix_dimensions
-from dmlsplit.mistaken import BEGINNING_BYTES, what_it_is
+from dmlsplit.mistaken import beginning, what_it_is
 
 Feeds = dict[str, np.ndarray]
 # Sizes to try for dynamic dimensions: small ones, then those of images and sequences.
@@ -108,8 +108,7 @@ def _opened(path: Path) -> zipfile.ZipFile:
     try:
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile:
-        with path.open("rb") as file:
-            start = file.read(BEGINNING_BYTES)
+        start = beginning(path)
         known = "" if start.startswith(b"PK") else what_it_is(start)
         raise InvalidArgumentError(known or "is not an intact .npz file of numpy.savez") from None
 
