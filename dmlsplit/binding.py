@@ -16,7 +16,7 @@ from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.rules import RULES, Broken, violations_of
-from dmlsplit.directml.rules.violation import Violation, report
+from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 
@@ -160,7 +160,7 @@ class BindingTable:
         return seen if are_apart(starts, map(add, starts, self._sizes)) else None
 
     def _refused(self, found: Sequence[Violation]) -> InvalidArgumentError:
-        refused = report(f"binding of {self.desc}", None, found)
+        refused = ValidationReport(f"binding of {self.desc}", "", tuple(found))
         return InvalidArgumentError(str(refused), refused)
 
 

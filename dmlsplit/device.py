@@ -23,7 +23,7 @@ from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, Level, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
-from dmlsplit.directml.validation import validate
+from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 
 Bindable: TypeAlias = Array | BufferBinding
@@ -229,7 +229,7 @@ def _outputs(desc: SplitOperatorDesc) -> Packing:
 
 @lru_cache(maxsize=1024)
 def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
-    report = validate(desc, device.feature_level)
+    report = report_at(desc, device.feature_level)
     if not report.ok:
         raise InvalidArgumentError(str(report), report)
     program = device._backend.compile(descriptor_geometry(desc))

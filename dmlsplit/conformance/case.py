@@ -14,7 +14,7 @@ from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.directml.validation import validate
+from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import DeviceRemovedError, InvalidArgumentError
 
 S_OK = 0
@@ -79,7 +79,7 @@ class Outcome:
 
 def expected(case: Case, level: FeatureLevel) -> Outcome:
     """The outcome of a case according to the rules of a level."""
-    rules = validate(case.desc, level).rule_ids
+    rules = report_at(case.desc, level).rule_ids
     if rules:
         return Outcome("refused", "create", InvalidArgumentError.hresult, rules)
     rules = _broken_bindings(case.desc, case.placement) if case.placement else ()

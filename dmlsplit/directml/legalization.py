@@ -8,11 +8,11 @@ a descriptor.
 from dataclasses import dataclass, replace
 from itertools import chain, permutations
 
+from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.rules.violation import ValidationReport
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.directml.validation import validate, violations
+from dmlsplit.directml.validation import report_at, violations
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.geometry import StridedCopy, packed_byte_strides
 from dmlsplit.messages import counted
@@ -54,13 +54,12 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     SPLIT axis 3: UINT32[1,1,1,12] -> UINT32[1,1,1,4], UINT32[1,1,1,8]
     """
     level = FeatureLevel.parse(feature_level)
-    return equivalent(desc, level, validate(desc, level))
+    return equivalent(instance("desc", desc, SplitOperatorDesc), level)
 
 
-def equivalent(
-    desc: SplitOperatorDesc, level: FeatureLevel, refused: ValidationReport
-) -> SplitOperatorDesc:
-    """`legalize` for a descriptor that has been validated for the level."""
+def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDesc:
+    """`legalize` for values that have been read."""
+    refused = report_at(desc, level)
     if refused.ok:
         return desc
     for violation in refused.violations:

@@ -5,6 +5,7 @@ A check yields what it finds and never raises, so that a report lists every brok
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capability_table
@@ -12,7 +13,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.directml.rules import Broken, violations_of
 from dmlsplit.directml.rules.descriptors import RAISE
-from dmlsplit.directml.rules.violation import ValidationReport, Violation, report
+from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
     UINT64_MAX,
@@ -40,7 +41,14 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
     """
     level = FeatureLevel.parse(feature_level)
     instance("desc", desc, SplitOperatorDesc)
-    return report(desc, level, violations(desc, capability_table()[level]))
+    return report_at(desc, level)
+
+
+@lru_cache(maxsize=1024)  # a model has many splits, but few different descriptors
+def report_at(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
+    """`validate` for values that have been read."""
+    found = violations(desc, capability_table()[level])
+    return ValidationReport(str(desc), str(level), tuple(found))
 
 
 def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:

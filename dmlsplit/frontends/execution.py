@@ -10,7 +10,7 @@ import numpy as np
 from dmlsplit.arrays import ArrayView, adapter_of
 from dmlsplit.arrays.packing import packing
 from dmlsplit.device import CompiledOperator, Device
-from dmlsplit.directml.legalization import legalize
+from dmlsplit.directml.legalization import equivalent
 from dmlsplit.frontends.lowering import Lowering
 
 
@@ -62,4 +62,4 @@ def _compiled(
     lowering = lower(*arguments)
     if lowering.descriptor is None:
         return lowering, None
-    return lowering, device.compile(legalize(lowering.descriptor, device.feature_level))
+    return lowering, device.compile(equivalent(lowering.descriptor, device.feature_level))

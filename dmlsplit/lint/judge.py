@@ -7,9 +7,9 @@ from functools import lru_cache
 from dmlsplit.directml.legalization import equivalent
 from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules.violation import ValidationReport, Violation, report
+from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import UINT_MAX, TensorDataType
-from dmlsplit.directml.validation import minimum_feature_level, violations
+from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
@@ -124,21 +124,16 @@ def _of_the_node(site: SplitSite) -> Iterator[Violation]:
         yield remark("SPLIT-DEFECT-MEET", message)
 
 
-@_remembered
-def _report(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
-    return report(desc, level, violations(desc, capability_table()[level]))
-
-
 def _broken(descriptors: _Descriptors, level: FeatureLevel) -> Iterator[Violation]:
     for desc in descriptors:
-        yield from _report(desc, level).violations
+        yield from report_at(desc, level).violations
 
 
 @_remembered
 def _equivalents(descriptors: _Descriptors, level: FeatureLevel) -> tuple[_Descriptors, str]:
     """Equivalents of all descriptors; if one has none, an empty tuple and the reason."""
     try:
-        return tuple(equivalent(desc, level, _report(desc, level)) for desc in descriptors), ""
+        return tuple(equivalent(desc, level) for desc in descriptors), ""
     except NoEquivalentError as error:
         return (), f"no equivalent descriptor at feature level {level}: {error.reason}"
     except InvalidArgumentError:  # invalid at every level

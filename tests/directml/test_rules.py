@@ -6,10 +6,10 @@ import dmlsplit as dml
 from dmlsplit.directml.rules import RULES, violations_of
 from dmlsplit.directml.rules.descriptors import with_output
 from dmlsplit.directml.rules.rule import Rule, by_id
-from dmlsplit.directml.rules.violation import report
+from dmlsplit.directml.rules.violation import ValidationReport
 
 FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index in range(25)]
-BROKEN = list(violations_of("InputTensor", FIELDS))
+BROKEN = tuple(violations_of("InputTensor", FIELDS))
 
 
 def test_rules_carry_a_sentence_a_source_and_a_hint() -> None:
@@ -59,24 +59,26 @@ def test_a_place_is_tensor_and_field_or_one_of_them() -> None:
 
 
 def test_a_report_without_violations_is_ok() -> None:
-    good = report("SPLIT", dml.FeatureLevel.LEVEL_3_0, [])
+    good = ValidationReport("SPLIT", "3_0", ())
     assert good.ok
     assert str(good) == "SPLIT at feature level 3_0: ok"
-    assert str(report("binding", None, [])) == "binding: ok"
+    assert str(ValidationReport("binding", "", ())) == "binding: ok"
 
 
 def test_a_report_counts_what_is_broken() -> None:
-    one = report("SPLIT", "3_0", BROKEN[:1])
+    one = ValidationReport("SPLIT", "3_0", BROKEN[:1])
     assert not one.ok
     assert str(one) == f"SPLIT at feature level 3_0: 1 rule broken\n  {BROKEN[0]}"
-    assert str(report("SPLIT", "", BROKEN[:2])).startswith("SPLIT: 2 rules broken\n  DML-")
-    assert report("SPLIT", "", BROKEN).rule_ids == ("DML-TENSOR-ZERO-SIZE",)
+    assert str(ValidationReport("SPLIT", "", BROKEN[:2])).startswith(
+        "SPLIT: 2 rules broken\n  DML-"
+    )
+    assert ValidationReport("SPLIT", "", BROKEN).rule_ids == ("DML-TENSOR-ZERO-SIZE",)
 
 
 def test_a_long_report_is_cut_and_says_so() -> None:
-    lines = str(report("SPLIT", "3_0", BROKEN)).splitlines()
+    lines = str(ValidationReport("SPLIT", "3_0", BROKEN)).splitlines()
     assert lines[1:] == [*(f"  {broken}" for broken in BROKEN[:20]), "  ... and 5 more"]
-    assert len(str(report("SPLIT", "3_0", BROKEN[:20])).splitlines()) == 21
+    assert len(str(ValidationReport("SPLIT", "3_0", BROKEN[:20])).splitlines()) == 21
     x = dml.TensorDesc("INT4", (64,))
     whole = dml.validate(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[1] * 64))
     assert str(whole).endswith("... and 45 more")

@@ -1,6 +1,5 @@
 """Broken rules and remarks about a split, and the report of a descriptor."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -98,8 +97,3 @@ class ValidationReport:
         shown = *self.violations[: self.SHOWN], *more(count, self.SHOWN)
         lines += [f"  {each}" for each in shown]
         return "\n".join(lines)
-
-
-def report(subject: object, level: object, violations: Iterable[Violation]) -> ValidationReport:
-    """A report of the violations that were found."""
-    return ValidationReport(str(subject), str(level or ""), tuple(violations))
