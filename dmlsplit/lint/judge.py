@@ -14,7 +14,7 @@ from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.remedies import options, remedies
-from dmlsplit.lint.rules import remark
+from dmlsplit.lint.rules import violation
 from dmlsplit.lint.target import Requirement, Target, requirement
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
 
@@ -47,29 +47,28 @@ def assess(
 def judge(site: SplitSite, target: Target) -> Verdict:
     """Judge one site for a target."""
     if site.implied:
-        return _remarked(site, target)
-    remarks = list(_of_the_node(site))
+        return _judge_implied(site, target)
+    found = list(_of_the_node(site))
     # If sizes are unknown, judge the smallest descriptor: a rule that it breaks, all sizes break.
     judged = (site.smallest,) if site.unknown and site.smallest else site.descriptors
     if target.via == "ort":
-        remarks += onnxruntime.violations(site, target)
+        found += onnxruntime.violations(site, target)
         judged = tuple(map(onnxruntime.lowered, judged))
     broken = [*_broken(judged, target.level)]
-    errors = [each for each in remarks if each.severity == "error"]
-    others = [each for each in remarks if each.severity != "error"]
+    errors = [each for each in found if each.severity == "error"]
+    others = [each for each in found if each.severity != "error"]
     sizes = None if errors or broken else _sizes(site)
     descriptors = () if site.unknown and not sizes else judged
     if site.unknown and not sizes:
         broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
-        others.append(remark("SPLIT-NODE-UNKNOWN", site.unknown))
+        others.append(violation("SPLIT-NODE-UNKNOWN", text=site.unknown))
     # The provider makes its own descriptors, so an equivalent cannot be passed to it.
     replaceable = bool(broken) and not errors and target.via == "directml"
     known = replaceable and not site.unknown
     equivalents, obstacle = _equivalents(descriptors, target.level) if known else ((), "")
     refused = bool(errors or broken)
     outcome = Outcome.ALWAYS if sizes else _outcome(site, refused, bool(equivalents))
-    # No other error of a node is cured by a higher level.
-    curable = all(each.rule.id == "ORT-FEATURE-LEVEL" for each in errors)
+    curable = all("level" in each.rule.cured_by for each in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
     diagnostics = (*errors, *broken, *others)
     undecided = replaceable and bool(site.unknown)
@@ -90,12 +89,12 @@ def _sizes(site: SplitSite) -> SizeRange | None:
     return SizeRange(tuple(name for name, _ in site.missing), most)
 
 
-def _remarked(site: SplitSite, target: Target) -> Verdict:
+def _judge_implied(site: SplitSite, target: Target) -> Verdict:
     """Judge a node that ONNX Runtime turns into a split: a broken rule is only a warning."""
     descriptors = tuple(map(onnxruntime.lowered, site.descriptors))
     broken = [*onnxruntime.empty_pieces(site), *_broken(descriptors, target.level)]
-    diagnostics = [remark("SPLIT-IMPLIED", site.implied)]
-    diagnostics += [replace(each, severity="warning") for each in broken]
+    diagnostics = [violation("SPLIT-IMPLIED", text=site.implied)]
+    diagnostics += [replace(each, warns=True) for each in broken]
     minimum = _minimum(descriptors, target)
     fix = "; ".join(dict.fromkeys(each.hint for each in broken))
     return Verdict(site, descriptors, Outcome.OK, tuple(diagnostics), (), minimum, fix)
@@ -111,17 +110,18 @@ def _outcome(site: SplitSite, refused: bool, has_equivalent: bool) -> Outcome:
 
 def _of_the_node(site: SplitSite) -> Iterator[Violation]:
     if site.problem:
-        yield remark("SPLIT-NODE-INVALID", site.problem)
+        yield violation("SPLIT-NODE-INVALID", text=site.problem)
     if site.element_type == "STRING":
-        yield remark("SPLIT-NODE-TEXT", "InputTensor.DataType is STRING; DirectML has no strings")
+        text = "InputTensor.DataType is STRING; DirectML has no strings"
+        yield violation("SPLIT-NODE-TEXT", text=text)
     for warning in site.warnings:
-        yield remark("SPLIT-NODE-SURPRISE", warning)
+        yield violation("SPLIT-NODE-SURPRISE", text=warning)
     for place in site.meets:
-        message = (
+        text = (
             f"its pieces meet again in {place}. In fused graphs, such as GLU, DirectML is known to "
             "use one piece instead of the other (onnxruntime issues 32146, 24311, 21007)"
         )
-        yield remark("SPLIT-DEFECT-MEET", message)
+        yield violation("SPLIT-DEFECT-MEET", text=text)
 
 
 def _broken(descriptors: _Descriptors, level: FeatureLevel) -> Iterator[Violation]:
@@ -153,7 +153,7 @@ def _fixes(verdict: Verdict, obstacle: str, level: FeatureLevel) -> Iterator[str
     """Possible fixes, the most direct first."""
     site, minimum = verdict.site, verdict.minimum
     defects = (each for each in verdict.diagnostics if each.severity == "defect")
-    yield from dict.fromkeys(each.rule.hint for each in defects)
+    yield from dict.fromkeys(each.hint for each in defects)
     if verdict.outcome is Outcome.UNKNOWN:
         yield from remedies(site)
     if verdict.outcome not in FAILING:
@@ -194,7 +194,7 @@ def rewriting_obstacle(verdict: Verdict, level: FeatureLevel) -> str:
             return f"{error.rule.id}: {error.message}"
     if "()" in site.path:
         return IN_A_FUNCTION
-    if {each.rule.id for each in broken} == {"ORT-NUM-OUTPUTS"}:
+    if verdict.lacks_only_count:
         return ""
     if len(site.descriptors) != 1 or not site.pieces or not site.element_type:
         return "its sizes are known only when the model runs"

@@ -12,7 +12,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import SplitSite
-from dmlsplit.lint.rules import RULES, remark
+from dmlsplit.lint.rules import violation
 from dmlsplit.lint.target import Target
 
 # The provider passes this minimum to DMLCreateDevice1; a lower level fails the session.
@@ -47,7 +47,7 @@ def target_violations(target: Target) -> Iterator[Violation]:
     """The provider's rule that the target itself breaks, for any model."""
     if target.via == "ort" and target.level < MINIMUM_LEVEL:
         allowed = f"at least {MINIMUM_LEVEL}"
-        yield _broken("ORT-FEATURE-LEVEL", "", "FeatureLevel", target.level, allowed)
+        yield violation("ORT-FEATURE-LEVEL", "", "FeatureLevel", str(target.level), allowed)
 
 
 def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
@@ -56,40 +56,38 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     yield from _of_the_operator(site, target)
     if site.element_type and site.element_type not in ELEMENT_TYPES:
         allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
-        yield _broken("ORT-DATA-TYPE", "InputTensor", "DataType", site.element_type, allowed)
+        yield violation("ORT-DATA-TYPE", "InputTensor", "DataType", site.element_type, allowed)
     count = len(site.shape)
     if count > MOST_DIMENSIONS:
         allowed = f"at most {MOST_DIMENSIONS}"
-        yield _broken("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", count, allowed)
+        yield violation("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", str(count), allowed)
     if any(site.pieces) and not site.problem:
         yield from empty_pieces(site)
     if site.unused and target.directml and target.directml < FIRST_WITH_UNCONNECTED:
         bug = "DirectML before 1.9.1 has a bug with unused outputs in fused graphs"
-        yield remark("SPLIT-DEFECT-UNCONNECTED", f"output {site.unused[0]} is unused; {bug}")
+        yield violation(
+            "SPLIT-DEFECT-UNCONNECTED", text=f"output {site.unused[0]} is unused; {bug}"
+        )
 
 
 def empty_pieces(site: SplitSite) -> Iterator[Violation]:
     """A violation for each empty piece of a site."""
     for index, size in enumerate(site.pieces):
         if size == 0:
-            yield _broken("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", 0, "above 0")
+            yield violation("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", "0", "above 0")
 
 
 def _of_the_operator(site: SplitSite, target: Target) -> Iterator[Violation]:
     if site.operator not in OPERATORS:
         rule = "ORT-SEQUENCE" if site.operator.startswith("SplitTo") else "ORT-OPERATOR"
         allowed = f"one of {', '.join(OPERATORS)}"
-        yield _broken(rule, "", "OperatorType", site.operator, allowed)
+        yield violation(rule, "", "OperatorType", site.operator, allowed)
     if site.operator != "Split-18":
         return
     axis_is_known = site.shape and isinstance(site.shape[site.axis], int)
     if site.sized_by == "outputs" and axis_is_known and not site.problem:
-        yield _broken("ORT-NUM-OUTPUTS", "", "num_outputs", "absent", "set if split is absent")
+        yield violation("ORT-NUM-OUTPUTS", "", "num_outputs", "absent", "set if split is absent")
     version = target.ort_version or FIRST_WITH_NUM_OUTPUTS
     if site.sized_by == "num_outputs" and version < FIRST_WITH_NUM_OUTPUTS:
         found, allowed = "{}.{}".format(*version), "at least {}.{}".format(*FIRST_WITH_NUM_OUTPUTS)
-        yield _broken("ORT-VERSION", "", "ONNX Runtime version", found, allowed)
-
-
-def _broken(rule: str, tensor: str, field: str, found: object, allowed: object) -> Violation:
-    return Violation(RULES[rule], tensor, field, str(found), str(allowed))
+        yield violation("ORT-VERSION", "", "ONNX Runtime version", found, allowed)

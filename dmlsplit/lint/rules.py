@@ -8,10 +8,10 @@ from dmlsplit.directml.rules.violation import Violation
 
 _SOURCES = "https://github.com/microsoft/onnxruntime/"
 _models = partial(Example, "onnx")
-_remark = partial(Rule, hresult=None)  # no call of DirectML fails
+_no_hresult = partial(Rule, hresult=None)  # no call of DirectML fails
 # A node without a kernel does not fail: it runs on the CPU.
 _kernels = partial(
-    _remark, basis="documented", source=_SOURCES + "blob/main/docs/OperatorKernels.md"
+    _no_hresult, basis="documented", source=_SOURCES + "blob/main/docs/OperatorKernels.md"
 )
 _provider = partial(Rule, source=_SOURCES + "tree/main/onnxruntime/core/providers/dml")
 _WIDEST = 76
@@ -66,7 +66,7 @@ RULES = rules.RULES | by_id(
                 " divide it. Fix: give the size of each piece",
             ),
         ),
-        "SPLIT-NODE-TEXT": _remark(
+        "SPLIT-NODE-TEXT": _no_hresult(
             "The elements of a tensor have a fixed number of bytes.",
             basis="documented",
             source=rules.RULES["DML-TENSOR-DATA-TYPE"].source,
@@ -77,7 +77,7 @@ RULES = rules.RULES | by_id(
                 "InputTensor.DataType is STRING; DirectML has no strings",
             ),
         ),
-        "SPLIT-NODE-UNKNOWN": _remark(
+        "SPLIT-NODE-UNKNOWN": _no_hresult(
             "The sizes of a split are known before the model runs.",
             basis="policy",
             source="dmlsplit; DirectML compiles an operator for fixed sizes",
@@ -89,7 +89,7 @@ RULES = rules.RULES | by_id(
                 "dimension 0, the axis, is dynamic (n)",
             ),
         ),
-        "SPLIT-NODE-SURPRISE": _remark(
+        "SPLIT-NODE-SURPRISE": _no_hresult(
             "A node means the same to every runtime.",
             basis="policy",
             source="dmlsplit; runtimes disagree about some legal nodes",
@@ -102,7 +102,7 @@ RULES = rules.RULES | by_id(
                 " pieces, one per output. Fix: set num_outputs",
             ),
         ),
-        "SPLIT-DEFECT-MEET": _remark(
+        "SPLIT-DEFECT-MEET": _no_hresult(
             "Pieces of one split do not meet again in an element-wise operator. If it fuses such"
             " a graph, DirectML is known to compute it wrongly, without an error: it uses one piece"
             " instead of the other.",
@@ -121,7 +121,7 @@ RULES = rules.RULES | by_id(
                 " 21007)",
             ),
         ),
-        "SPLIT-DEFECT-UNCONNECTED": _remark(
+        "SPLIT-DEFECT-UNCONNECTED": _no_hresult(
             "Every output of a split is used by a node or is an output of the model. Before 1.9.1,"
             " DirectML has a bug with unconnected split nodes in the graphs that ONNX Runtime"
             " fuses; its release notes do not say what goes wrong.",
@@ -136,7 +136,7 @@ RULES = rules.RULES | by_id(
                 " graphs",
             ),
         ),
-        "SPLIT-IMPLIED": _remark(
+        "SPLIT-IMPLIED": _no_hresult(
             "ONNX Runtime turns nodes of some other operators into DirectML Splits.",
             basis="policy",
             source=_SOURCES + "pull/18289",
@@ -153,6 +153,7 @@ RULES = rules.RULES | by_id(
             "ONNX Runtime's DirectML provider creates its device with feature level 5_0 or above.",
             basis="documented",
             hint="ship DirectML.dll 1.8.0 or later beside the application",
+            cured_by=("level",),
             hresult=0x887A0004,
             example=_models(
                 _model(_CUT, arguments="--via ort --windows 22000"),
@@ -160,7 +161,7 @@ RULES = rules.RULES | by_id(
                 "FeatureLevel is 4_0; it must be at least 5_0",
             ),
         ),
-        "ORT-NUM-OUTPUTS": _remark(
+        "ORT-NUM-OUTPUTS": _no_hresult(
             "A Split-18 has split or num_outputs. If it has neither and the size of its axis is"
             " known, ONNX Runtime 1.31 does not load the model.",
             basis="policy",
@@ -173,7 +174,7 @@ RULES = rules.RULES | by_id(
                 "num_outputs is absent; it must be set if split is absent",
             ),
         ),
-        "ORT-VERSION": _remark(
+        "ORT-VERSION": _no_hresult(
             "A Split-18 with num_outputs needs ONNX Runtime 1.16. Earlier ones run it on the CPU.",
             basis="documented",
             source=_SOURCES + "issues/14523",
@@ -255,7 +256,6 @@ RULES = rules.RULES | by_id(
 )
 
 
-def remark(rule_id: str, text: str) -> Violation:
-    """What a rule says about a node, with the rule's own severity."""
-    rule = RULES[rule_id]
-    return Violation(rule, text=text, severity=rule.severity)
+def violation(rule_id: str, *fields: str, text: str = "") -> Violation:
+    """What a rule says: tensor (empty for a node or a target), field, found, allowed; or `text`."""
+    return Violation(RULES[rule_id], *fields, text=text)

@@ -60,6 +60,11 @@ class Verdict:
         return tuple(each for each in self.diagnostics if each.severity == "error")
 
     @property
+    def lacks_only_count(self) -> bool:
+        """Whether only num_outputs has to be set."""
+        return {each.rule.id for each in self.errors} == {"ORT-NUM-OUTPUTS"}
+
+    @property
     def hresult(self) -> int | None:
         """The HRESULT of the refusal at run time; None if no call fails."""
         if self.outcome not in FAILING:

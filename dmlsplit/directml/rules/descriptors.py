@@ -236,7 +236,7 @@ DESCRIPTORS = {
     "DML-LEVEL-DATA-TYPE": _split(
         "The feature level supports the tensor's data type for Split.",
         hint=RAISE + "carry the bits in a supported type of another width",
-        cured_by=("descriptor", "model"),
+        cured_by=("descriptor", "model", "level"),
         at_every_size=True,
         broken=(
             Sample(
@@ -256,7 +256,7 @@ DESCRIPTORS = {
     "DML-LEVEL-DIMENSION-COUNT": _split(
         "The feature level supports the tensor's dimension count for Split.",
         hint=RAISE + "pad with size-1 dimensions, or merge dimensions",
-        cured_by=("descriptor", "model"),
+        cured_by=("descriptor", "model", "level"),
         at_every_size=True,
         broken=(
             Sample(

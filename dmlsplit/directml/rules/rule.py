@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 Basis = Literal["documented", "debug-layer", "policy"]
 # An error is a broken rule of DirectML or of a runtime, a defect a known bug of DirectML.
 Severity = Literal["error", "defect", "warning", "note"]
-# Another descriptor of the same bytes, or standard ONNX nodes instead of the split.
-Cure = Literal["descriptor", "model"]
+# Another descriptor of the same bytes, standard ONNX nodes instead of the split, or a higher level.
+Cure = Literal["descriptor", "model", "level"]
 
 # A wrong binding removes the device, since BindInputs and BindOutputs return nothing. Source:
 # https://learn.microsoft.com/windows/ai/directml/dml-errors

@@ -1,6 +1,6 @@
-"""Broken rules and remarks about a split, and the report of a descriptor."""
+"""What rules say about a split, and the report of a descriptor."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import ClassVar
 
 from dmlsplit.directml.rules.rule import Rule, Severity
@@ -9,7 +9,7 @@ from dmlsplit.messages import counted, more
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule in one field, or one remark of a rule about a node.
+    """What one rule says: that a field breaks it, or a remark about a node.
 
     Attributes
     ----------
@@ -25,8 +25,8 @@ class Violation:
         How to comply here, if the rule's own hint does not fit.
     text : str
         The message, if the rule's wording does not fit.
-    severity : str
-        ``error``, ``defect``, ``warning`` or ``note``.
+    warns : bool
+        Whether it is a warning, whatever the rule's own severity is.
     """
 
     rule: Rule
@@ -34,9 +34,15 @@ class Violation:
     field: str = ""
     found: str = ""
     allowed: str = ""
+    _: KW_ONLY
     fix: str = ""
     text: str = ""
-    severity: Severity = "error"
+    warns: bool = False
+
+    @property
+    def severity(self) -> Severity:
+        """``error``, ``defect``, ``warning`` or ``note``."""
+        return "warning" if self.warns else self.rule.severity
 
     @property
     def place(self) -> str:

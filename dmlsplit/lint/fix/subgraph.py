@@ -99,7 +99,7 @@ def replacement(
     site, value, nodes = verdict.site, node.input[0], _Nodes(new_name, opset)
     if obstacle := rewriting_obstacle(verdict, target.level):
         raise UnsupportedError(obstacle)
-    if {each.rule.id for each in verdict.errors} == {"ORT-NUM-OUTPUTS"}:
+    if verdict.lacks_only_count:
         counted = NodeProto()
         counted.CopyFrom(node)
         counted.name = name

@@ -9,7 +9,7 @@ def github_report(assessment: Assessment) -> str:
     """One workflow command per split that needs attention."""
     lines = []
     for each in assessment.diagnostics:
-        message = f"{assessment.target}: {each.rule.id}: {each.message}\nFix: {each.rule.hint}"
+        message = f"{assessment.target}: {each.rule.id}: {each.message}\nFix: {each.hint}"
         lines.append(_command("error", "target", "", message))
     for verdict in assessment.verdicts:
         if verdict.outcome in ACCEPTED and not verdict.diagnostics:

@@ -24,7 +24,7 @@ def junit_report(assessment: Assessment) -> str:
         failure = ET.SubElement(case("target", str(assessment.target)), "failure")
         failure.set("message", f"{each.rule.id}: {each.message}")
         failure.set("type", "target")
-        failure.text = f"Fix: {each.rule.hint}"
+        failure.text = f"Fix: {each.hint}"
     for verdict in assessment.verdicts:
         site = verdict.site
         _describe(case(site.file, f"{address(site)} ({site.operator})"), verdict, assessment)

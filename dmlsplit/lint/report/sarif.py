@@ -56,7 +56,7 @@ def _invocation(assessment: Assessment) -> dict[str, Any]:
         "toolConfigurationNotifications": [
             {
                 "level": "error",
-                "message": {"text": f"{assessment.target}: {each.message}. Fix: {each.rule.hint}"},
+                "message": {"text": f"{assessment.target}: {each.message}. Fix: {each.hint}"},
                 "descriptor": {"id": each.rule.id},
             }
             for each in assessment.diagnostics

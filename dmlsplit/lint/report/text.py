@@ -46,7 +46,7 @@ def text_report(assessment: Assessment, colour: bool = False, detail: Detail = "
     last: list[str] = []
     for each in assessment.diagnostics:
         last.append(wrapped(f"{assessment.target}: {_said(each)}", ""))
-        last.append(wrapped(f"fix: {each.rule.hint}", "  "))
+        last.append(wrapped(f"fix: {each.hint}", "  "))
     if detail != "quiet":
         last += _summary(assessment, _rows(assessment.verdicts, is_long), paint)
     texts = [*("\n".join(_paragraph(verdict, paint)) for verdict in told), "\n".join(last)]
