@@ -93,16 +93,16 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.explain import explanation
     from dmlsplit.lint.judge import assess
     from dmlsplit.lint.report.phrases import location
-    from dmlsplit.lint.verdict import FAILING, Outcome
+    from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT, Outcome
 
     gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
     target, scan = target_of(arguments), scanned(arguments)
-    failing = FAILING - {Outcome.EQUIVALENT}
-    assessment = assess(_wanted(scan.sites, arguments.node), target, scan.unreadable, failing)
+    sites = _wanted(scan.sites, arguments.node)
+    assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT)
     explained = []
     for verdict in assessment.verdicts:
         place = location(verdict.site)
-        if verdict.outcome in failing | {Outcome.UNKNOWN}:
+        if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:
             said = "; ".join(f"{each.rule.id} {each.message}" for each in verdict.diagnostics)
             tell(f"{place}: {verdict.outcome}: {said}")
         else:
@@ -122,7 +122,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             )
         picture = svg_picture(explained[0].desc)
         deliver(picture.rstrip("\n"), arguments.svg, scan.files)
-    refused = any(verdict.outcome in failing for verdict in assessment.verdicts)
+    # Not `fails`, which is lenient if an equivalent may exist: without one, nothing is explained.
+    refused = any(verdict.outcome in WITHOUT_EQUIVALENT for verdict in assessment.verdicts)
     return max(status_of(assessment), REFUSED if refused else ACCEPTED)
 
 

@@ -134,14 +134,12 @@ def add_to(commands: Commands) -> None:
 def validate(arguments: argparse.Namespace) -> int:
     """Judge every split of the paths."""
     from dmlsplit.lint.judge import assess
-    from dmlsplit.lint.verdict import FAILING, Outcome
+    from dmlsplit.lint.verdict import FAILING, WITHOUT_EQUIVALENT, Outcome
 
     _check_files(arguments)
     target = target_of(arguments)
     scan = scanned(arguments)
-    failing = FAILING
-    if "equivalent" in arguments.allow:
-        failing -= {Outcome.EQUIVALENT}
+    failing = WITHOUT_EQUIVALENT if "equivalent" in arguments.allow else FAILING
     if "unknown" in arguments.fail_on:
         failing |= {Outcome.UNKNOWN}
     defects_fail = "defect" in arguments.fail_on
@@ -194,13 +192,13 @@ def _write_fixed(arguments: argparse.Namespace, assessment: "Assessment") -> "As
     done = write_fixed(source, output, assessment, dict(arguments.dim), feed)
     for site, reason in done.left:
         tell(f"{site.place}/{site.node or site.index}: not replaced: {reason}")
-    if done.comparison is None or done.written is None:
+    if done.agreement is None or done.written is None:
         tell(f"no split was replaced; {arguments.write_fixed} was not written")
         return assessment
-    compared = done.comparison
+    agreed = done.agreement
     tell(
         f"{arguments.write_fixed}: written with {counted(len(done.replaced), 'split')} replaced, "
-        f"of which {compared.ran} ran; both models agree bit for bit on "
-        f"{counted(compared.runs, 'input')} ({compared.engine})"
+        f"of which {agreed.ran} ran; both models agree bit for bit on "
+        f"{counted(agreed.runs, 'input')} ({agreed.engine})"
     )
     return done.written

@@ -31,7 +31,7 @@ _LOOKING_SECONDS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Agreement:
     """Two models that agreed."""
 
     engine: str
@@ -45,7 +45,7 @@ def compare_models(
     nodes: Sequence[str] = (),
     sizes: Mapping[str, int] | None = None,
     feed: Path | None = None,
-) -> Comparison:
+) -> Agreement:
     """Compare all outputs of both models, bit for bit.
 
     The result counts which of `nodes`, of the second, ran. `sizes` fixes dynamic dimensions of the
@@ -56,7 +56,7 @@ def compare_models(
     failures = []
     for engine in ENGINES:
         found = _in_a_child(engine, str(first), str(second), set(nodes), dict(sizes or {}), feed)
-        if isinstance(found, Comparison):
+        if isinstance(found, Agreement):
             return found
         if isinstance(found, InvalidArgumentError):
             raise found
@@ -64,7 +64,7 @@ def compare_models(
     raise UnsupportedError(f"the models could not be compared: {'; '.join(failures)}")
 
 
-def _in_a_child(*job: Any) -> Comparison | InvalidArgumentError | str:
+def _in_a_child(*job: Any) -> Agreement | InvalidArgumentError | str:
     """The result of `_child`; a string says why there is no result."""
     receiver, sender = PROCESSES.Pipe(duplex=False)
     child = PROCESSES.Process(target=_child, args=(sender, *job), daemon=True)
@@ -73,7 +73,7 @@ def _in_a_child(*job: Any) -> Comparison | InvalidArgumentError | str:
     sender.close()
     try:
         if receiver.poll(SECONDS):
-            found: Comparison | InvalidArgumentError | str = receiver.recv()
+            found: Agreement | InvalidArgumentError | str = receiver.recv()
             return found
         return f"it took over {SECONDS} s"
     except EOFError:
@@ -98,7 +98,7 @@ def _child(
         tries = feeds_of(first, sizes, feed)
         with load(first, None) as before, load(second, ran) as after:
             runs = _runs(before, after, tries)
-        sender.send(Comparison(engine, runs, len(ran & nodes)))
+        sender.send(Agreement(engine, runs, len(ran & nodes)))
     except InvalidArgumentError as error:
         sender.send(error)
     except Exception as error:

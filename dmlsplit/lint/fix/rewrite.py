@@ -12,7 +12,7 @@ from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import scan
 from dmlsplit.frontends.onnx.inference import fix_dimensions, graphs
-from dmlsplit.lint.fix.comparison import Comparison, compare_models
+from dmlsplit.lint.fix.comparison import Agreement, compare_models
 from dmlsplit.lint.fix.subgraph import name_maker, replacement
 from dmlsplit.lint.judge import IN_A_FUNCTION, assess
 from dmlsplit.lint.verdict import FAILING, Assessment
@@ -27,7 +27,7 @@ class Rewriting:
 
     replaced: tuple[SplitSite, ...]
     left: tuple[tuple[SplitSite, str], ...]  # refused but not replaced, and why
-    comparison: Comparison | None = None  # None if nothing was replaced, so nothing written
+    agreement: Agreement | None = None  # None if nothing was replaced, so nothing written
     written: Assessment | None = None  # of the written model, likewise
 
 
@@ -57,13 +57,13 @@ def write_fixed(
     inputs = [source, *(source.parent / name for name in weights), *([feed] if feed else [])]
     with atomic_write(output, inputs=inputs) as (temporary,):
         temporary.write_bytes(model.SerializeToString())
-        comparison = compare_models(source, temporary, tuple(probes), sizes, feed)
+        agreement = compare_models(source, temporary, tuple(probes), sizes, feed)
         for _, graph in graphs(model.graph):
             for node in graph.node:
                 node.name = probes.get(node.name, node.name)
         temporary.write_bytes(model.SerializeToString())
         written = _assessed(temporary, output, assessment, len(left))
-    return Rewriting(replaced, left, comparison, written)
+    return Rewriting(replaced, left, agreement, written)
 
 
 def _load(path: Path) -> ModelProto:

@@ -81,8 +81,8 @@ def test_a_refused_split_becomes_standard_nodes(
     done, output = fixed(content, tmp_path, **asked)
     assert output.exists() == bool(expected)
     if expected:
-        assert done.comparison
-        assert done.comparison.ran == len(done.replaced)
+        assert done.agreement
+        assert done.agreement.ran == len(done.replaced)
         assert [found.node for found in done.replaced] == ["cut"]
         assert done.written
         assert {verdict.site.file for verdict in done.written.verdicts} == {str(output)}
