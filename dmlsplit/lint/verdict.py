@@ -61,6 +61,11 @@ class Verdict:
         return tuple(each for each in self.diagnostics if each.severity == "error")
 
     @property
+    def is_plain(self) -> bool:
+        """Whether it is accepted and there is nothing to say about it."""
+        return self.outcome in ACCEPTED and not self.diagnostics
+
+    @property
     def lacks_only_count(self) -> bool:
         """Whether only num_outputs has to be set."""
         return {each.rule.id for each in self.errors} == {"ORT-NUM-OUTPUTS"}

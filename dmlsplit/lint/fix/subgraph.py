@@ -46,7 +46,8 @@ class _Nodes(list[NodeProto]):
         self.new_name = new_name
         self.opset = opset
 
-    def add(self, operator: str, inputs: Sequence[str], output: str, **attributes: Any) -> str:
+    def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        output = output or self.new_name(operator.lower())
         self.append(helper.make_node(operator, inputs, [output], **attributes))
         return output
 
@@ -57,22 +58,19 @@ class _Nodes(list[NodeProto]):
         wanted = self.constant(np.array(shape, np.int64), self.new_name("shape"))
         return self.add("Reshape", [value, wanted], output)
 
-    def step(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        return self.add(operator, inputs, self.new_name(operator.lower()), **attributes)
-
     def halves(self, value: str) -> tuple[str, str]:
         """The low halves of 64-bit integers as UINT32, and the high ones as INT32."""
-        value = self.step("Cast", value, to=_INT64)
-        low = self.step("Cast", value, to=_UINT32)  # drops the high bits (ONNX, Cast)
-        high = self.step("Sub", value, self.step("Cast", low, to=_INT64))
-        high = self.step("Div", high, self.constant(_HALF, self.new_name("half")))  # exact
-        return low, self.step("Cast", high, to=_INT32)
+        value = self.add("Cast", [value], to=_INT64)
+        low = self.add("Cast", [value], to=_UINT32)  # drops the high bits (ONNX, Cast)
+        high = self.add("Sub", [value, self.add("Cast", [low], to=_INT64)])
+        high = self.add("Div", [high, self.constant(_HALF, self.new_name("half"))])  # exact
+        return low, self.add("Cast", [high], to=_INT32)
 
     def whole(self, low: str, high: str) -> str:
         """The 64-bit integers of two halves."""
-        high, low = (self.step("Cast", half, to=_INT64) for half in (high, low))
+        high, low = (self.add("Cast", [half], to=_INT64) for half in (high, low))
         half = self.constant(_HALF, self.new_name("half"))
-        return self.step("Add", self.step("Mul", high, half), low)
+        return self.add("Add", [self.add("Mul", [high, half]), low])
 
     def split(self, value: str, lengths: Mapping[str, int], axis: int, name: str = "") -> None:
         inputs, sizes = [value], list(lengths.values())

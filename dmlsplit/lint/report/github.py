@@ -1,7 +1,7 @@
 """Annotations. Source: GitHub, "Workflow commands for GitHub Actions", error messages."""
 
 from dmlsplit.lint.report.phrases import details, headline, location, with_slashes
-from dmlsplit.lint.verdict import ACCEPTED, Assessment
+from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 
 
@@ -12,7 +12,7 @@ def github_report(assessment: Assessment) -> str:
         message = f"{assessment.target}: {each.rule.id}: {each.message}\nFix: {each.hint}"
         lines.append(_command("error", "target", "", message))
     for verdict in assessment.verdicts:
-        if verdict.outcome in ACCEPTED and not verdict.diagnostics:
+        if verdict.is_plain:
             continue
         kind = "error" if assessment.fails(verdict) else "warning"
         head = f"{location(verdict.site)}: {headline(verdict, assessment)}"

@@ -12,7 +12,7 @@ from typing import Literal
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.report.phrases import grouped, location
 from dmlsplit.lint.report.phrases import outcome as outcome_of
-from dmlsplit.lint.verdict import ACCEPTED, Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import counted, printable, width, wrapped
 
 Detail = Literal["quiet", "usual", "verbose"]
@@ -41,8 +41,8 @@ def text_report(assessment: Assessment, colour: bool = False, detail: Detail = "
         return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if colour else text
 
     most: dict[Detail, float] = {"quiet": 0, "usual": _MOST_OK, "verbose": math.inf}
-    is_long = sum(map(_is_plain, assessment.verdicts)) > most[detail]
-    told = [each for each in assessment.verdicts if not (is_long and _is_plain(each))]
+    is_long = sum(each.is_plain for each in assessment.verdicts) > most[detail]
+    told = [each for each in assessment.verdicts if not (is_long and each.is_plain)]
     last: list[str] = []
     for each in assessment.diagnostics:
         last.append(wrapped(f"{assessment.target}: {_said(each)}", ""))
@@ -51,10 +51,6 @@ def text_report(assessment: Assessment, colour: bool = False, detail: Detail = "
         last += _summary(assessment, _rows(assessment.verdicts, is_long), paint)
     texts = [*("\n".join(_paragraph(verdict, paint)) for verdict in told), "\n".join(last)]
     return "\n\n".join(filter(None, texts))
-
-
-def _is_plain(verdict: Verdict) -> bool:
-    return verdict.outcome in ACCEPTED and not verdict.diagnostics
 
 
 def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
@@ -107,7 +103,7 @@ def _rows(verdicts: Sequence[Verdict], is_long: bool) -> list[_Row]:
     rows: list[_Row] = []
     groups: dict[tuple[str, Outcome], list[Verdict]] = {}
     for verdict in verdicts:
-        if is_long and _is_plain(verdict):
+        if is_long and verdict.is_plain:
             groups.setdefault((verdict.site.file, verdict.outcome), []).append(verdict)
         else:
             rows.append((location(verdict.site), verdict))
