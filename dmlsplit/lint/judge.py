@@ -56,12 +56,11 @@ def judge(site: SplitSite, target: Target) -> Verdict:
         judged = tuple(map(onnxruntime.lowered, judged))
     broken = [*_broken(judged, target.level)]
     errors = [each for each in found if each.severity == "error"]
-    others = [each for each in found if each.severity != "error"]
     sizes = None if errors or broken else _sizes(site)
     descriptors = () if site.unknown and not sizes else judged
     if site.unknown and not sizes:
         broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
-        others.append(violation("SPLIT-NODE-UNKNOWN", text=site.unknown))
+        found.append(violation("SPLIT-NODE-UNKNOWN", text=site.unknown))
     # The provider makes its own descriptors, so an equivalent cannot be passed to it.
     replaceable = bool(broken) and not errors and target.via == "directml"
     known = replaceable and not site.unknown
@@ -70,7 +69,7 @@ def judge(site: SplitSite, target: Target) -> Verdict:
     outcome = Outcome.ALWAYS if sizes else _outcome(site, refused, bool(equivalents))
     curable = all("level" in each.rule.cured_by for each in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
-    diagnostics = (*errors, *broken, *others)
+    diagnostics = tuple(sorted([*found, *broken], key=lambda each: each.severity != "error"))
     undecided = replaceable and bool(site.unknown)
     verdict = Verdict(
         site, descriptors, outcome, diagnostics, equivalents, minimum, "", undecided, sizes

@@ -80,24 +80,17 @@ def resolve_target(
     via: Via = "directml",
     ort_version: str | None = None,
 ) -> Target:
-    """The target named by at most one of the first three; the newest level if none is given.
+    """The target that one of the first three names; the newest level if all are None.
 
     A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
     """
-    runtime = None
+    runtime, note = None, ""
     if ort_version is not None:
         runtime = _numbers("ONNX Runtime version", ort_version, _RUNTIME, "1.14")
-    if runtime and via != "ort":
-        raise InvalidArgumentError("--ort-version needs --via ort")
-    given = [value for value in (feature_level, directml, windows) if value is not None]
-    if len(given) > 1:
-        raise InvalidArgumentError(
-            f"the target is given {len(given)} times; "
-            "give only one of a feature level, a DirectML version and a Windows build"
-        )
-    note = ""
-    if runtime and runtime > LAST_RUNTIME:
-        note = _newer(f"ONNX Runtime {ort_version}", LAST_RUNTIME)
+        if via != "ort":
+            raise InvalidArgumentError("--ort-version needs --via ort")
+        if runtime > LAST_RUNTIME:
+            note = _newer(f"ONNX Runtime {ort_version}", LAST_RUNTIME)
     rows = capability_table().values()
     if directml is not None:
         level, asked = level_for_directml(directml), f"DirectML {directml.strip()}"

@@ -36,7 +36,6 @@ def test_a_request_becomes_a_level(asked: dict[str, str], level: str, shown: str
         ({"windows": "6.1.7601"}, "must look like 22621"),
         ({"windows": "9" * 5000}, "must look like 22621"),
         ({"windows": "\u0662\u0662\u0666\u0662\u0661"}, "must look like 22621"),
-        ({"directml": "1.8.0", "windows": "22621"}, "given 2 times"),
         ({"via": "ort", "ort_version": "new"}, "ONNX Runtime version is 'new'; it must look like"),
         ({"ort_version": "1.14"}, "--ort-version needs --via ort"),
     ],

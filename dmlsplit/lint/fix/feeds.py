@@ -141,9 +141,8 @@ def _array(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, wanted: _Input) -> 
         data = file.read(header.size_in_bytes + 1)
     if len(data) != header.size_in_bytes:
         raise InvalidArgumentError(f"is damaged: its header declares {header.size_in_bytes} bytes")
-    shape = header.shape[::-1] if header.fortran_order else header.shape
-    array = np.ndarray(shape, header.dtype, data).astype(header.dtype.newbyteorder("="))
-    array = array.T if header.fortran_order else array
+    array = np.ndarray(header.shape, header.dtype, data, order="F" if header.fortran_order else "C")
+    array = array.astype(header.dtype.newbyteorder("="))
     return array.astype(str).astype(object) if wanted.kind.hasobject else array.view(wanted.kind)
 
 
