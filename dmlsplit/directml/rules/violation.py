@@ -1,10 +1,11 @@
 """What rules say about a split, and the report of a descriptor."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar
 
 from dmlsplit.directml.rules.rule import Rule, Severity
 from dmlsplit.messages import counted, more
+
+_SHOWN = 20  # the most violations in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,6 @@ class ValidationReport:
         Empty if no rule is broken.
     """
 
-    SHOWN: ClassVar[int] = 20
-
     subject: str
     level: str
     violations: tuple[Violation, ...]
@@ -100,6 +99,6 @@ class ValidationReport:
             return f"{self.subject}{at}: ok"
         count = len(self.violations)
         lines = [f"{self.subject}{at}: {counted(count, 'rule')} broken"]
-        shown = *self.violations[: self.SHOWN], *more(count, self.SHOWN)
+        shown = *self.violations[:_SHOWN], *more(count, _SHOWN)
         lines += [f"  {each}" for each in shown]
         return "\n".join(lines)
