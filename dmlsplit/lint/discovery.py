@@ -61,10 +61,11 @@ def scan_paths(
             left_out.update(others)
         except (DmlError, OSError) as error:
             unreadable.append((path, one_line(error, with_path=False)))
+    models = [file for file in files if file.lower().endswith(".onnx")]
     sites: list[SplitSite] = []
     done, total = 0, sum(files.values())
     with ExitStack() as stack:
-        if any(map(_is_onnx, files)):
+        if models:
             from dmlsplit.frontends.onnx.child import kept
 
             stack.enter_context(kept())  # one process that infers the shapes of all models
@@ -77,7 +78,7 @@ def scan_paths(
             progress(done, total)
     unused = dimensions.unused if dimensions and not unreadable else ()
     # CI may pass many models, or only changed ones, so there an unused name is not a mistake.
-    if dimensions and unused and sum(map(_is_onnx, files)) < 2:
+    if dimensions and unused and len(models) < 2:
         dimensions.check_all_used()
     skipped = len(left_out.difference(files))
     return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, unused)
@@ -112,10 +113,6 @@ def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[i
     """The site of a descriptor given by command-line flags."""
     desc = SplitOperatorDesc.from_sizes(TensorDesc(data_type, sizes), axis=axis, sizes=split)
     return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", (desc,))
-
-
-def _is_onnx(file: str) -> bool:
-    return file.lower().endswith(".onnx")
 
 
 def _size(file: str) -> int:

@@ -61,8 +61,6 @@ _split = partial(_documented, source=API + "ns-directml-dml_split_operator_desc"
 RAISE = "raise the feature level, or "
 
 _HUGE = (1, 1, 4, 1 << 30)  # 2^32 elements
-# An empty tensor claims 4 bytes, and so breaks no rule about TotalTensorSizeInBytes.
-_EMPTY = {"total": 4}
 
 DESCRIPTORS = {
     "DML-UINT-RANGE": _buffer(
@@ -93,12 +91,13 @@ DESCRIPTORS = {
     "DML-TENSOR-ZERO-SIZE": _buffer(
         "A dimension of size 0 is invalid.",
         hint="leave empty tensors out of the operator",
+        # An empty tensor claims 4 bytes, and so breaks no rule about TotalTensorSizeInBytes.
         broken=(
             Sample(
                 "an empty output next to one that takes everything",
-                SplitOperatorDesc(tensor(), [tensor(), tensor(sizes=(1, 2, 0, 2), **_EMPTY)], AXIS),
+                SplitOperatorDesc(tensor(), [tensor(), tensor(sizes=(1, 2, 0, 2), total=4)], AXIS),
             ),
-            Sample("an empty input", copy_of(sizes=(1, 2, 6, 0), **_EMPTY), "copy"),
+            Sample("an empty input", copy_of(sizes=(1, 2, 6, 0), total=4), "copy"),
         ),
     ),
     "DML-TENSOR-ELEMENT-COUNT": _buffer(

@@ -33,10 +33,10 @@ def location(site: SplitSite) -> str:
 def headline(verdict: Verdict, assessment: Assessment) -> str:
     """The verdict on one line, without the place."""
     operator, target = verdict.site.operator, assessment.target
-    return f"{operator} at {target}: {outcome(verdict)}"
+    return f"{operator} at {target}: {outcome_of(verdict)}"
 
 
-def outcome(verdict: Verdict) -> str:
+def outcome_of(verdict: Verdict) -> str:
     """The verdict, with its range of sizes, or with the HRESULT that users search for."""
     said = "" if verdict.hresult is None else numbered(verdict.hresult)
     if verdict.sizes is not None:

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.lint.report.phrases import grouped, location
-from dmlsplit.lint.report.phrases import outcome as outcome_of
+from dmlsplit.lint.report.phrases import grouped, location, outcome_of
 from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import counted, printable, width, wrapped
 
