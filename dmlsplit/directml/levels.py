@@ -1,5 +1,6 @@
 """Feature levels, and the capability table of feature_levels.yaml."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -99,11 +100,10 @@ class LevelSupport:
 
 def directml_version(text: str) -> tuple[int, ...]:
     """A DirectML version as three numbers that can be compared; 1.8 means 1.8.0."""
-    parts = str(text).strip().split(".")
-    if not (1 <= len(parts) <= 4 and all(p.isascii() and p.isdecimal() for p in parts)):
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}", str(text).strip()):
         raise InvalidArgumentError(f"DirectML version is {text!r}; it must look like 1.8.0")
     # A fourth part is a build number; builds of a version have the same features.
-    return tuple(map(int, [*parts, "0", "0"][:3]))
+    return tuple(map(int, [*str(text).split("."), "0", "0"][:3]))
 
 
 class TableError(ValueError):
