@@ -107,8 +107,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             tell(f"{place}: {verdict.outcome}: {said}")
         else:
             place += ", with dynamic sizes of 1" if verdict.sizes else ""
-            descriptors = verdict.equivalents or verdict.descriptors
-            explained += [explanation.explain(place, desc, gpu) for desc in descriptors]
+            if desc := verdict.equivalent or verdict.descriptor:
+                explained.append(explanation.explain(place, desc, gpu))
     if arguments.svg != STDOUT and arguments.format == "json":
         show(explanation.explanation_json(explained))
     elif arguments.svg != STDOUT:

@@ -18,7 +18,6 @@ from dmlsplit.lint.rules import violation
 from dmlsplit.lint.target import Requirement, Target, requirement
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
 
-_Descriptors = tuple[SplitOperatorDesc, ...]
 IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
 # ONNX's Cast extracts the low bits of an integer, and standard arithmetic the high ones.
 IN_HALVES = frozenset({TensorDataType.INT64, TensorDataType.UINT64})
@@ -50,30 +49,28 @@ def judge(site: SplitSite, target: Target) -> Verdict:
         return _judge_implied(site, target)
     found = list(_of_the_node(site))
     # If sizes are unknown, judge the smallest descriptor: a rule that it breaks, all sizes break.
-    judged = (site.smallest,) if site.unknown and site.smallest else site.descriptors
+    judged = site.smallest if site.unknown else next(iter(site.descriptors), None)
     if target.via == "ort":
         found += onnxruntime.violations(site, target)
-        judged = tuple(map(onnxruntime.lowered, judged))
-    broken = [*_broken(judged, target.level)]
+        judged = judged and onnxruntime.lowered(judged)
+    broken = report_at(judged, target.level).violations if judged else ()
     errors = [each for each in found if each.severity == "error"]
     sizes = None if errors or broken else _sizes(site)
-    descriptors = () if site.unknown and not sizes else judged
+    desc = judged
     if site.unknown and not sizes:
-        broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
+        desc = None
+        broken = tuple(v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size)
         found.append(violation("SPLIT-NODE-UNKNOWN", text=site.unknown))
     # The provider makes its own descriptors, so an equivalent cannot be passed to it.
     replaceable = bool(broken) and not errors and target.via == "directml"
-    known = replaceable and not site.unknown
-    equivalents, obstacle = _equivalents(descriptors, target.level) if known else ((), "")
+    legal, obstacle = _equivalent(desc, target.level) if desc and replaceable else (None, "")
     refused = bool(errors or broken)
-    outcome = Outcome.ALWAYS if sizes else _outcome(site, refused, bool(equivalents))
+    outcome = Outcome.ALWAYS if sizes else _outcome(site, refused, legal is not None)
     curable = all("level" in each.rule.cured_by for each in errors)
     minimum = _minimum(judged, target) if curable and outcome is not Outcome.UNKNOWN else None
     diagnostics = tuple(sorted([*found, *broken], key=lambda each: each.severity != "error"))
     undecided = replaceable and bool(site.unknown)
-    verdict = Verdict(
-        site, descriptors, outcome, diagnostics, equivalents, minimum, "", undecided, sizes
-    )
+    verdict = Verdict(site, desc, outcome, diagnostics, legal, minimum, "", undecided, sizes)
     return replace(verdict, fix="; ".join(_fixes(verdict, obstacle, target.level)))
 
 
@@ -90,13 +87,13 @@ def _sizes(site: SplitSite) -> SizeRange | None:
 
 def _judge_implied(site: SplitSite, target: Target) -> Verdict:
     """Judge a node that ONNX Runtime turns into a split: a broken rule is only a warning."""
-    descriptors = tuple(map(onnxruntime.lowered, site.descriptors))
-    broken = [*onnxruntime.empty_pieces(site), *_broken(descriptors, target.level)]
+    desc = onnxruntime.lowered(site.descriptors[0])
+    broken = [*onnxruntime.empty_pieces(site), *report_at(desc, target.level).violations]
     diagnostics = [violation("SPLIT-IMPLIED", text=site.implied)]
     diagnostics += [replace(each, warns=True) for each in broken]
-    minimum = _minimum(descriptors, target)
+    minimum = _minimum(desc, target)
     fix = "; ".join(dict.fromkeys(each.hint for each in broken))
-    return Verdict(site, descriptors, Outcome.OK, tuple(diagnostics), (), minimum, fix)
+    return Verdict(site, desc, Outcome.OK, tuple(diagnostics), None, minimum, fix)
 
 
 def _outcome(site: SplitSite, refused: bool, has_equivalent: bool) -> Outcome:
@@ -123,29 +120,25 @@ def _of_the_node(site: SplitSite) -> Iterator[Violation]:
         yield violation("SPLIT-DEFECT-MEET", text=text)
 
 
-def _broken(descriptors: _Descriptors, level: FeatureLevel) -> Iterator[Violation]:
-    for desc in descriptors:
-        yield from report_at(desc, level).violations
-
-
 @_remembered
-def _equivalents(descriptors: _Descriptors, level: FeatureLevel) -> tuple[_Descriptors, str]:
-    """Equivalents of all descriptors; if one has none, an empty tuple and the reason."""
+def _equivalent(
+    desc: SplitOperatorDesc, level: FeatureLevel
+) -> tuple[SplitOperatorDesc | None, str]:
+    """The equivalent of a refused descriptor; if it has none, None and the reason."""
     try:
-        return tuple(equivalent(desc, level) for desc in descriptors), ""
+        return equivalent(desc, level), ""
     except NoEquivalentError as error:
-        return (), f"no equivalent descriptor at feature level {level}: {error.reason}"
+        return None, f"no equivalent descriptor at feature level {level}: {error.reason}"
     except InvalidArgumentError:  # invalid at every level
-        return (), ""
+        return None, ""
 
 
-def _minimum(descriptors: _Descriptors, target: Target) -> Requirement | None:
-    """The lowest level that accepts all descriptors; None if none does, or they are unknown."""
-    levels = [_minimum_level(desc) for desc in descriptors]
-    if target.via == "ort":
-        levels.append(onnxruntime.MINIMUM_LEVEL)
-    known = [level for level in levels if level is not None]
-    return requirement(max(known)) if descriptors and len(known) == len(levels) else None
+def _minimum(desc: SplitOperatorDesc | None, target: Target) -> Requirement | None:
+    """The lowest level that accepts a descriptor; None if none does, or if it is unknown."""
+    level = _minimum_level(desc) if desc else None
+    if level is None:
+        return None
+    return requirement(max(level, onnxruntime.MINIMUM_LEVEL) if target.via == "ort" else level)
 
 
 def _fixes(verdict: Verdict, obstacle: str, level: FeatureLevel) -> Iterator[str]:
@@ -161,8 +154,8 @@ def _fixes(verdict: Verdict, obstacle: str, level: FeatureLevel) -> Iterator[str
         yield from dict.fromkeys(each.hint for each in verdict.errors)
     if site.format == "onnx":
         yield from _rewriting(verdict, level)
-    if verdict.equivalents:
-        yield f"in DirectML, dispatch {' then '.join(map(str, verdict.equivalents))}"
+    if verdict.equivalent:
+        yield f"in DirectML, dispatch {verdict.equivalent}"
     if minimum is not None:
         build = f", or Windows build {minimum.windows.build}" if minimum.windows else ""
         yield f"ship DirectML {minimum.directml} or later (level {minimum.level}){build}"
@@ -195,7 +188,7 @@ def rewriting_obstacle(verdict: Verdict, level: FeatureLevel) -> str:
         return IN_A_FUNCTION
     if verdict.lacks_only_count:
         return ""
-    if len(site.descriptors) != 1 or not site.pieces or not site.element_type:
+    if not site.descriptors or not site.pieces or not site.element_type:
         return "its sizes are known only when the model runs"
     if site.element_type.startswith("COMPLEX"):
         return "standard ONNX cannot reinterpret complex elements as another type"

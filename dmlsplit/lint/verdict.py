@@ -43,11 +43,11 @@ class Verdict:
     """Whether a target accepts one split."""
 
     site: SplitSite
-    # What the split becomes at the target; for ALWAYS, at dynamic sizes of 1.
-    descriptors: tuple[SplitOperatorDesc, ...]
+    # What the split becomes at the target; for ALWAYS, at dynamic sizes of 1. None if unknown.
+    descriptor: SplitOperatorDesc | None
     outcome: Outcome
     diagnostics: tuple[Violation, ...]  # every broken rule, then warnings and notes
-    equivalents: tuple[SplitOperatorDesc, ...]  # accepted; empty unless EQUIVALENT
+    equivalent: SplitOperatorDesc | None  # accepted; None unless EQUIVALENT
     # The lowest level that accepts the split unchanged (for NEVER: at its smallest sizes); None
     # if no level does, or if the level is unknown.
     minimum: Requirement | None

@@ -65,7 +65,7 @@ def test_a_split_that_breaks_a_rule_for_every_size_is_refused(
 ) -> None:
     verdict = judged(content, tmp_path, **asked)
     assert verdict.outcome is Outcome.NEVER
-    assert not verdict.descriptors
+    assert not verdict.descriptor
     rules_found = rules(verdict)
     assert rules_found - {"ORT-OPERATOR"} == (broken or {"ORT-FEATURE-LEVEL"})
     assert not assessed(content, tmp_path, **asked).accepted

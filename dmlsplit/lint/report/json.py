@@ -45,10 +45,10 @@ def _split(verdict: Verdict) -> dict[str, Any]:
     return _fields(verdict.site, "file", "place", "node", "index", "operator") | {
         "verdict": str(verdict.outcome),
         "hresult": _hresult(verdict.hresult),
-        "descriptors": list(map(_descriptor, verdict.descriptors)),
+        "descriptors": _descriptors(verdict.descriptor),
         "sizes": verdict.sizes and asdict(verdict.sizes),
         "missing": dict(verdict.site.missing),
-        "equivalents": list(map(_descriptor, verdict.equivalents)),
+        "equivalents": _descriptors(verdict.equivalent),
         "minimum": least and asdict(least) | {"level": str(least.level)},
         "fix": verdict.fix,
         "diagnostics": list(map(_diagnostic, verdict.diagnostics)),
@@ -68,13 +68,14 @@ def _hresult(number: int | None) -> str | None:
     return None if number is None else f"0x{number:08X}"
 
 
-def _descriptor(desc: SplitOperatorDesc) -> dict[str, Any]:
-    return {
-        "text": str(desc),
-        "axis": desc.axis,
+def _descriptors(desc: SplitOperatorDesc | None) -> list[dict[str, Any]]:
+    if desc is None:
+        return []
+    tensors = {
         "input_tensor": _tensor(desc.input_tensor),
         "output_tensors": list(map(_tensor, desc.output_tensors)),
     }
+    return [{"text": str(desc), "axis": desc.axis, **tensors}]
 
 
 def _tensor(tensor: TensorDesc) -> dict[str, Any]:

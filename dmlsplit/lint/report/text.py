@@ -58,8 +58,9 @@ def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
     head = wrapped(head, "")
     before, _, after = head.rpartition(outcome)
     yield before + paint(outcome, verdict.outcome) + after if before else head
-    for desc in verdict.descriptors:
-        yield wrapped(f"{desc}{', with dynamic sizes of 1' if verdict.sizes else ''}", "  ")
+    if verdict.descriptor is not None:
+        sized = ", with dynamic sizes of 1" if verdict.sizes else ""
+        yield wrapped(f"{verdict.descriptor}{sized}", "  ")
     for diagnostic, others in grouped(verdict):
         yield wrapped(f"{_said(diagnostic)}{others}", "  ")
     if verdict.minimum is not None:
