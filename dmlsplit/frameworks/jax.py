@@ -14,15 +14,12 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from dmlsplit.arrays.array_view import device_name
+from dmlsplit.arrays.array_view import EXTENSION, device_name
 from dmlsplit.arrays.dlpack import CPU
 from dmlsplit.checks import piece_sizes
 from dmlsplit.eager import Sizes, plan_for
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
-
-# numpy.dtype.isbuiltin of NumPy's own types.
-_BUILT_IN = 1
 
 # A split is compiled after this many equal calls. That takes 60 ms, too long for a shape that does
 # not return, but spares later calls DLPack's time to return pieces: 80 us for 3, 3 ms for 64.
@@ -46,7 +43,7 @@ def is_for_jax(array: Any, along: tuple[Any, Any] | None) -> bool:
         return False
     device, *others = array.devices()
     dtype = array.dtype
-    is_numpys = isinstance(dtype, np.dtype) and dtype.isbuiltin == _BUILT_IN
+    is_numpys = isinstance(dtype, np.dtype) and dtype.isbuiltin != EXTENSION
     if others or (is_numpys and jax.dtypes.canonicalize_dtype(dtype) != dtype):
         return True
     if device.platform != "cpu":
@@ -154,6 +151,7 @@ def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: A
     strides = packed_byte_strides(shape, item_bytes)
     plan = plan_for(sizes)(device, shape, strides, item_bytes, axis + len(shape), sizes)
     stream = None if device == "cpu" else context.stream
+    # XLA has done the rest of a `Plan`: it allocated the pieces, and keeps its buffers.
     plan.program.copy(_address(array), [_address(piece) for piece in pieces], stream)
 
 

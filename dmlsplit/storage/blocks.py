@@ -76,7 +76,7 @@ class BlockGrid:
             start, stop, *_ = (*starts[position : position + 2], length)
             region = (slice(start, stop), *region)
         axis, parts = self.axis, []
-        for piece, begin, end in overlaps(self._starts, region[axis].start, region[axis].stop):
+        for piece, begin, end in pieces_in(self._starts, region[axis].start, region[axis].stop):
             place = (*region[:axis], slice(begin, end), *region[axis + 1 :])
             parts.append(Part(piece, end - begin, place))
         return Block(region, tuple(parts))
@@ -163,7 +163,7 @@ class BlockGrid:
         return starts
 
 
-def overlaps(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int, int]]:
+def pieces_in(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int, int]]:
     """The pieces that a range along the axis overlaps, as (piece, begin, end); never empty ones.
 
     The last entry of `starts` is the end of the last piece. `begin` and `end` count from the start

@@ -21,7 +21,7 @@ from dmlsplit.arrays import view
 from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.eager import split
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.storage.blocks import overlaps
+from dmlsplit.storage.blocks import pieces_in
 
 
 def split_dask(
@@ -75,7 +75,7 @@ def _tasks(
     along: list[list[int]] = [[] for _ in names]
     starts, behind = [0, *accumulate(sizes)], array.numblocks[axis + 1 :]
     for chunk, (low, high) in enumerate(pairwise([0, *accumulate(array.chunks[axis])])):
-        parts = [(piece, end - begin) for piece, begin, end in overlaps(starts, low, high)]
+        parts = [(piece, end - begin) for piece, begin, end in pieces_in(starts, low, high)]
         cut = partial(split, sizes_or_count=tuple(size for _, size in parts), axis=axis)
         for place in product(*map(range, array.numblocks[:axis]), [chunk], *map(range, behind)):
             block = (array.name, *place)

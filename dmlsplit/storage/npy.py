@@ -11,7 +11,7 @@ import numpy as np
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.atomic import check_space
 from dmlsplit.checks import piece_sizes
-from dmlsplit.eager import plan_for, split
+from dmlsplit.eager import split
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
@@ -134,15 +134,11 @@ def _split_block(
     if len(sizes) == 1:
         return [values]
     if device != "cpu":
-        return [np.ascontiguousarray(part) for part in split_on(device, values, sizes, axis)]
+        return split_on(device, values, sizes, axis)
     shapes = piece_shapes(block.shape, axis, sizes)
     ends = accumulate(map(prod, shapes))
     parts = [arena[end - prod(s) : end].reshape(s) for s, end in zip(shapes, ends, strict=True)]
-    # The public split would check each block for overlaps, which parts of one arena cannot have.
-    layout = "cpu", block.shape, values.strides, values.itemsize, axis, sizes
-    plan = plan_for(sizes)(*layout, tuple(part.strides for part in parts))
-    plan.program.copy(values.ctypes.data, [part.ctypes.data for part in parts])
-    return parts
+    return split(values, sizes, axis, out=parts)
 
 
 def split_on(device: str, array: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]:

@@ -98,8 +98,7 @@ def claimed(workspace: Workspace, run: Run, overwrite: bool) -> Iterator[tuple[s
         yield (f"{workspace.input} was replaced or changed; the split starts over",) * is_old
         _publish(workspace)
     except KeyboardInterrupt as stop:
-        resumes = workspace.journal.is_file()
-        does = "resumes the run" if resumes else "starts over"
+        does = "resumes the run" if workspace.journal.is_file() else "starts over"
         stop.add_note(f"the same command {does}")
         raise
     except OSError as error:
