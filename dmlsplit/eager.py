@@ -15,7 +15,7 @@ import numpy as np
 
 from dmlsplit.arrays import ArrayView, adapter_of, view
 from dmlsplit.arrays.array_view import are_apart, columns, overlaps
-from dmlsplit.arrays.packing import pieces_packing, small_cut
+from dmlsplit.arrays.packing import packing, small_cut
 from dmlsplit.arrays.plan import Plan
 from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, TrackedError, is_quantized, quickly
 from dmlsplit.arrays.types import Array, DaskArray
@@ -185,7 +185,8 @@ def _made(
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, layouts)
     # Without `prepare`: a call must not wait for the compiler because its sizes are new.
     program = _backend(device).compile(geometry)
-    outputs = pieces_packing(shape, axis, sizes, item_bytes)
+    step = prod(shape[:axis] + shape[axis + 1 :]) * item_bytes
+    outputs = packing(piece_shapes(shape, axis, sizes), step, sizes=sizes)
     return Plan(program, outputs, small_cut(geometry, axis, sizes) if device == "cpu" else None)
 
 
@@ -205,7 +206,10 @@ def plan_for(sizes_or_count: int | tuple[int, ...]) -> Callable[..., Plan]:
 def _shapes(
     shape: tuple[int, ...], item_bytes: int, axis: int, sizes_or_count: int | tuple[int, ...]
 ) -> tuple[tuple[tuple[int, ...], ...], list[int]]:
-    """The shapes of the pieces, and their sizes in bytes."""
+    """The shapes of the pieces, and their sizes in bytes.
+
+    Not taken from a plan: which plan it is depends on the outputs, once they have these shapes.
+    """
     shapes = piece_shapes(shape, *piece_sizes(shape, sizes_or_count, axis))
     return shapes, [item_bytes * prod(shape) for shape in shapes]
 

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable
-from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,13 @@ CPU, CUDA, CUDA_MANAGED = 1, 2, 13
 # Packages whose arrays are immutable, even if their interface calls them writable.
 _IMMUTABLE = ("jax", "jaxlib")
 
-_device = methodcaller("__dlpack_device__")
-
 
 def view(array: Any, name: str) -> ArrayView:
     """Describe an array of another library, or refuse what is not an array."""
     if isinstance(array, ArrayView):
         return array
     if hasattr(array, "__dlpack_device__"):
-        kind, number = _asked(_device, array, name)
+        kind, number = _asked(lambda one: one.__dlpack_device__(), array, name)
         if kind in (CUDA, CUDA_MANAGED):
             return cuda_view(array, name, int(number))
         if kind == CPU:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dmlsplit.geometry import SplitGeometry, piece_shapes, turns
+from dmlsplit.geometry import SplitGeometry, turns
 
 # Arrays of less than this in total share one block of memory, which saves a third of the time that
 # CuPy needs to make them. Each array keeps the whole block alive, which is acceptable only if the
@@ -53,14 +53,6 @@ class Cut:
     # The addresses of recent calls with outputs, and the copies of those that came again.
     seen: set[tuple[int, ...]] = field(default_factory=set)
     copies: dict[tuple[int, ...], Any] = field(default_factory=dict)
-
-
-def pieces_packing(
-    shape: tuple[int, ...], axis: int, sizes: Sequence[int], item_bytes: int
-) -> Packing:
-    """Lay out the pieces of a split. There are often hundreds, and a call waits for this."""
-    step = prod(shape[axis + 1 :], start=item_bytes * prod(shape[:axis]))
-    return packing(piece_shapes(shape, axis, sizes), step, sizes=sizes)
 
 
 def packing(

@@ -4,8 +4,7 @@ Here an array library is also told which stream uses its memory, and that its ar
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from dmlsplit.arrays import adapter_of, adapters_of
@@ -15,8 +14,6 @@ from dmlsplit.arrays.packing import Cut, Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.errors import InvalidArgumentError
-
-_OWNER = attrgetter("owner")
 
 
 class Plan(NamedTuple):
@@ -87,25 +84,19 @@ class Plan(NamedTuple):
         """A callable that repeats `split_into`. It does not keep the arrays alive."""
         copy = self.program.bind(source.address, [output.address for output in outputs])
         current = adapter_of(source.owner).current_stream(source.owner)
-        counts = _write_counts(map(_OWNER, outputs))
+        counts = _write_counts([output.owner for output in outputs])
         if current is None and not counts:
             return copy
-        return _counted(copy, current, counts)
+
+        def counted(stream: Any = None) -> None:
+            copy(current() if current and stream is None else stream)
+            for count in counts:
+                count()
+
+        return counted
 
 
-def _write_counts(owners: Iterable[Any]) -> list[Callable[[], None]]:
+def _write_counts(owners: Sequence[Any]) -> list[Callable[[], None]]:
     if "torch" not in sys.modules:  # fast path: no other library tracks writes
         return []
-    owners = list(owners)
     return [each for one in adapters_of(owners) if (each := one.write_count(owners))]
-
-
-def _counted(
-    copy: BoundCopy, current: Callable[[], int] | None, counts: list[Callable[[], None]]
-) -> BoundCopy:
-    def counted(stream: Any = None) -> None:
-        copy(current() if current and stream is None else stream)
-        for count in counts:
-            count()
-
-    return counted
