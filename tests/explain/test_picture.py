@@ -2,17 +2,15 @@
 
 import xml.etree.ElementTree as ET
 from math import prod
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 
 import dmlsplit as dml
 from dmlsplit.explain.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
+from tests.golden.picture import PICTURE, PIXELS
 from tests.support.descriptors import split_descriptors
 
-# README and the start page of the site show it.
-PICTURE = Path(__file__).parents[2] / "docs" / "pictures" / "split.svg"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -22,9 +20,6 @@ def described(
     return dml.SplitOperatorDesc.from_sizes(
         dml.TensorDesc(data_type, shape), axis=axis, sizes=sizes
     )
-
-
-PIXELS = described("UINT8", (1, 4, 8, 3), 3, (1, 1, 1))
 
 
 def drawn(desc: dml.SplitOperatorDesc) -> ET.Element:

@@ -12,6 +12,8 @@ import pytest
 import dmlsplit as dml
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from tests.support.torch_tensors import REFUSED, Image  # noqa: E402  (it imports PyTorch)
+
 # Torch's own modules of derivatives, of its compiler and of its quantized and sparse tensors.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
@@ -27,16 +29,6 @@ class Call(NamedTuple):
     axis: Any = 0
     array: Callable[[], Any] = lambda: torch.arange(6.0)
     out: Callable[[Any], Any] | None = None
-
-
-class Image(torch.Tensor):  # type: ignore[misc, name-defined]
-    """A subclass that has a tensor's memory."""
-
-
-def two_tensors() -> Any:
-    from torch.testing._internal.two_tensor import TwoTensor
-
-    return TwoTensor(torch.arange(6.0), torch.arange(6.0))
 
 
 def of_type(name: str) -> Callable[[], Any]:
@@ -113,13 +105,7 @@ BAD = {
     "axis_True": Call((2, 4), True),
     "axis_None": Call((2, 4), None),
     "scalar": Call(1, 0, lambda: torch.tensor(1.0)),
-    "subclass": Call(array=lambda: torch.arange(6.0).as_subclass(Image)),
-    "wrapper": Call(array=two_tensors),
-    "sparse": Call(array=lambda: torch.arange(6.0).to_sparse()),
-    "quantized": Call(
-        array=lambda: torch.quantize_per_tensor(torch.arange(6.0), 0.1, 3, torch.quint8)
-    ),
-    "quint4x2": Call(array=lambda: torch.zeros(6, dtype=torch.uint8).view(torch.quint4x2)),
+    **{name: Call(array=make) for name, make in REFUSED.items()},
     "out_too_few": Call(out=lambda x: two()[:1]),
     "out_tensor": Call(2, out=lambda x: torch.zeros(2, 3)),
     "out_shape": Call(out=lambda x: [torch.zeros(4), torch.zeros(2)]),

@@ -10,7 +10,7 @@ import dmlsplit as dml
 from tests.support.command import ROOT
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-from tests.frameworks.test_torch_meaning import BAD  # noqa: E402  (it imports PyTorch)
+from tests.support.torch_tensors import REFUSED  # noqa: E402  (it imports PyTorch)
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 
@@ -24,7 +24,7 @@ def traced() -> None:
 
 
 def splits(*names: str) -> list[Callable[[], Any]]:
-    return [lambda name=name: dml.split(BAD[name].array(), 2) for name in names]
+    return [lambda name=name: dml.split(REFUSED[name](), 2) for name in names]
 
 
 # The first words of a row, and calls that are refused.

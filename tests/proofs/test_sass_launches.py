@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.proofs.test_kernels import CASES
 from tests.sass import cases, kernels, launch, split_memory
 from tests.sass.split_memory import Places, SplitMemory
 from tests.sass.threads import SassError
 from tests.sass.wavefronts import wavefronts
 from tests.support import nvrtc
 from tests.support.kernel_cases import Case, chosen
+from tests.support.kernel_splits import CASES
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 

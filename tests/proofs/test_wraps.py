@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from dmlsplit.backends.cuda.launch import Code
 from tests.host_cuda import harness
 from tests.proofs import adversary
-from tests.proofs.test_far import CASES as FAR
-from tests.proofs.test_kernels import CASES as SMALL
 from tests.sass.launch import sampled
 from tests.support import kernel_cases
 from tests.support.kernel_cases import COMPILING, Case
+from tests.support.kernel_splits import CASES as SMALL
+from tests.support.kernel_splits import FAR, GIB
 
 BLOCKS = 12
 MOST_BYTES = 1 << 36
-GIB = 1 << 30
 # Rows, pitches, chunks and offsets in outputs reach 31 and 32 bits.
 CASES = {
     **{name: case for name, (case, _, _) in FAR.items()},

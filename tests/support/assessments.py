@@ -1,0 +1,52 @@
+"""Assessments to report: every verdict, and verdicts about hostile files."""
+
+import tempfile
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import onnx
+
+import dmlsplit as dml
+from dmlsplit.frontends import SplitSite
+from dmlsplit.lint.discovery import scan_file
+from dmlsplit.lint.judge import assess
+from dmlsplit.lint.target import resolve_target
+from dmlsplit.lint.verdict import Assessment
+from tests.support.models import every_verdict
+
+
+@cache
+def assessment() -> Assessment:
+    """Every verdict, at level 2_0, and a file that could not be read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "model.onnx")
+        onnx.save(every_verdict(), path)
+        sites = [replace(found, file="models/net.onnx") for found in scan_file(str(path))]
+    target = resolve_target(windows="19041")
+    return assess(sites, target, [("models/bad.onnx", "not an ONNX model to read")])
+
+
+def harmful(name: str) -> Assessment:
+    """Verdicts of sites whose every string comes from a hostile file."""
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
+    sites = [
+        SplitSite(name, name, name, 0, "Split-13", (desc,), warnings=(name,)),
+        SplitSite(name, name, name, 1, "Split-13", problem=name or "wrong"),
+        SplitSite(name, name, name, 2, "Split-13", unknown=name or "dynamic"),
+    ]
+    return assess(sites, resolve_target(feature_level="2_0"), [(name, name)])
+
+
+NAMES = [
+    "\x1b[2J",
+    "a\nb::error::c",
+    "\r",
+    "]]>&<\"'",
+    "\x00\x07\ufffe",
+    "\ud800",
+    "%0A::",
+    "",
+    "\u202egnp.exe",
+    "a" * 5000,
+]
