@@ -24,7 +24,7 @@ class _Cupy(Adapter):
     def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
         found, number = driver.load(), device_number(like.device)
         kind = dtype_of(like.owner, like.type) if wanted.dtype is None else wanted.dtype
-        if wanted.is_shared:
+        if wanted.offsets:
             try:
                 return found.parts(number, wanted.shapes, kind, wanted.offsets, wanted.size)
             except (MemoryError, RuntimeError) as error:

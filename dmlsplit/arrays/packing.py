@@ -36,9 +36,8 @@ class Packing(NamedTuple):
     shapes: Shapes
     dtype: np.dtype | None  # None for the type of the input
     layouts: Layouts | None  # shapes, and strides in bytes, of views to make of them
-    offsets: tuple[int, ...]  # bytes; empty if the arrays are surely too large for a block
+    offsets: tuple[int, ...]  # bytes; empty if each array has memory of its own
     size: int  # of the block
-    is_shared: bool  # whether they are parts of one block
     largest: int  # index of the largest; 0 if there are no arrays
     most: int  # bytes of the largest
 
@@ -70,8 +69,8 @@ def packing(
         *offsets, size = accumulate(parts, initial=0)
     most = max(sizes) if sizes else 0
     largest = sizes.index(most) if sizes else 0
-    is_shared = len(offsets) > 0 and size < SHARED_BYTES
-    return Packing(shapes, dtype, layouts, tuple(offsets), size, is_shared, largest, most * step)
+    shared = tuple(offsets) if size < SHARED_BYTES else ()
+    return Packing(shapes, dtype, layouts, shared, size, largest, most * step)
 
 
 def small_cut(geometry: SplitGeometry, axis: int, sizes: tuple[int, ...]) -> Cut | None:
