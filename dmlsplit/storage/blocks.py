@@ -22,8 +22,6 @@ from math import prod
 from operator import mul
 from typing import Any, NamedTuple
 
-from dmlsplit.geometry import piece_shapes
-
 
 class Part(NamedTuple):
     """The part of a piece that one block writes: `size` along the axis, to `region`."""
@@ -84,10 +82,6 @@ class BlockGrid:
     def nbytes(self, index: int) -> int:
         """The bytes of a block."""
         return prod(self[index].shape) * self.item_bytes
-
-    def piece_shape(self, piece: int) -> tuple[int, ...]:
-        """The elements of a piece per dimension."""
-        return piece_shapes(self.shape, self.axis, (self.sizes[piece],))[0]
 
     def piece_chunk(self, piece: int) -> tuple[int, ...]:
         """The chunk, or shard, of a piece.

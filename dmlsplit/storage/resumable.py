@@ -10,6 +10,7 @@ import numpy as np
 from dmlsplit.atomic import naming
 from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.geometry import piece_shapes
 from dmlsplit.interrupts import held
 from dmlsplit.messages import counted
 from dmlsplit.storage.executors import Submit, submitting
@@ -49,6 +50,7 @@ def split_store(
     stored = open_stored(path)
     axis, sizes = piece_sizes(tuple(stored.shape), sizes_or_count, axis)
     grid = grid_for(stored, axis, sizes, block_bytes)
+    shapes = piece_shapes(grid.shape, axis, sizes)
     name = path.absolute().name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".npy")
     targets = tuple(folder / f"{name}_{index}.zarr" for index in range(len(sizes)))
     run = Run(str(path.absolute()), "zarr", grid, mark)
@@ -57,12 +59,11 @@ def split_store(
         if not workspace.journal.is_file():
             for piece, target in enumerate(targets):
                 with naming(target):
-                    create_piece(workspace.draft(piece), stored, grid, piece)
+                    create_piece(workspace.draft(piece), stored, shapes[piece], grid, piece)
             workspace.vouch(run)
         with open_journal(workspace.journal) as journal:
             redone = _run_blocks(workspace, journal, device, submit, progress)
             check_unchanged(path, mark)
-    shapes = tuple(map(grid.piece_shape, range(len(sizes))))
     notes = (*notes, *redone, *absent_chunks(path, stored))
     return SplitFiles(path, str(stored.dtype), grid.shape, axis, targets, shapes, notes)
 

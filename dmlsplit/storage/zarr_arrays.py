@@ -109,11 +109,12 @@ def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
     return (note,) if absent else ()
 
 
-def create_piece(path: Path, stored: Any, grid: BlockGrid, piece: int) -> None:
+def create_piece(
+    path: Path, stored: Any, shape: tuple[int, ...], grid: BlockGrid, piece: int
+) -> None:
     """Create the zarr array of a piece, with the format and codecs of the input."""
     zarr = needed("zarr", "a zarr store")
-    shape, chunk = grid.piece_shape(piece), grid.piece_chunk(piece)
-    sharded = any(side > 1 for side in grid.inner)
+    chunk, sharded = grid.piece_chunk(piece), any(side > 1 for side in grid.inner)
     try:
         zarr.create_array(
             str(path),

@@ -46,7 +46,7 @@ def test_blocks_done_in_any_order_make_the_split(grid: BlockGrid) -> None:
     source = np.arange(prod(grid.shape)).reshape(grid.shape)
     visits = np.zeros(grid.shape, int)
     expected = np.split(source, np.cumsum(grid.sizes)[:-1], grid.axis)
-    pieces = [np.full(grid.piece_shape(piece), -1) for piece in range(len(grid.sizes))]
+    pieces = [np.full(piece.shape, -1) for piece in expected]
     for index in reversed(range(len(grid))):
         block = grid[index]
         visits[block.region] += 1
