@@ -157,7 +157,7 @@ def _known(shape: Any, steps: Any, dtype: Any, axis: int, sizes_or_count: Any) -
     strides = tuple(step * width for step in steps)
     plan = made("cpu", tuple(shape), strides, width, axis, sizes_or_count, None)
     # Other types of the same width share a plan, but a quantized tensor must be refused.
-    is_kept = plan.cut and made is _plan and not is_quantized(dtype)
+    is_kept = made is _plan and not is_quantized(dtype)
     return plan.outputs.shapes, plan.cut.copies if plan.cut and is_kept else {}
 
 
