@@ -8,7 +8,7 @@ from hypothesis import given
 
 import dmlsplit as dml
 from dmlsplit.explain.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
-from tests.golden.picture import PICTURE, PIXELS
+from tests.golden.make import PICTURE, PIXELS
 from tests.support.descriptors import split_descriptors
 
 SVG = "{http://www.w3.org/2000/svg}"

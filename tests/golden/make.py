@@ -4,11 +4,17 @@ import os
 import tempfile
 from pathlib import Path
 
+import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.explain.picture import svg_picture
 from tests.golden import commands
 from tests.golden.broken_rules import said
-from tests.golden.picture import PICTURE, PIXELS
+from tests.support.command import ROOT
+
+# README and the start page of the site show it.
+PICTURE = ROOT / "docs" / "pictures" / "split.svg"
+_RGB = dml.TensorDesc("UINT8", (1, 4, 8, 3))
+PIXELS = dml.SplitOperatorDesc.from_sizes(_RGB, axis=3, sizes=(1, 1, 1))
 
 
 def write() -> None:
