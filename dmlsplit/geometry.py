@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, compress, repeat
 from math import prod
-from operator import mul
+from operator import itemgetter, mul
 from typing import NamedTuple, TypeVar
 
 _Size = TypeVar("_Size")  # an integer, or the name of a dynamic size in a scanned model
@@ -62,21 +62,45 @@ class StridedCopy:
 class RowSplit(NamedTuple):
     """The packed form: rows of `pitch` bytes, cut at the same columns in every row.
 
-    ``out[o][r * widths[o] + c] = in[r * pitch + offsets[o] + c]`` for ``0 <= r < rows`` and
-    ``0 <= c < widths[o]``. An output without elements has width 0. In a padded input, `pitch` is
-    larger than the sum of the widths.
+    ``out[outputs[i]][r * widths[i] + c] = in[r * pitch + offsets[i] + c]`` for ``0 <= r < rows``
+    and ``0 <= c < widths[i]``. An output without elements has width 0. In a padded input, or if it
+    has only some of the outputs, `pitch` is larger than the sum of the widths.
     """
 
     rows: int
     pitch: int
+    outputs: tuple[int, ...]  # indices into the geometry's pieces, in order
     offsets: tuple[int, ...]
     widths: tuple[int, ...]
 
     @property
+    def row_bytes(self) -> int:
+        """The bytes of a row in all outputs."""
+        return sum(self.widths)
+
+    @property
+    def total_bytes(self) -> int:
+        """The bytes of all outputs."""
+        return self.rows * sum(self.widths)
+
+    @property
+    def equal_width(self) -> int:
+        """The width of every output, or 0 if they differ."""
+        return self.widths[0] if self.widths.count(self.widths[0]) == len(self.widths) else 0
+
+    @property
     def filled(self) -> tuple[int, ...]:
         """The outputs that have elements."""
-        outputs = every(len(self.widths))
-        return tuple(compress(outputs, self.widths)) if 0 in self.widths else outputs
+        return tuple(compress(self.outputs, self.widths)) if 0 in self.widths else self.outputs
+
+    def take(self, positions: Sequence[int]) -> "RowSplit":
+        """Some of the outputs, by their positions here."""
+        if len(positions) == len(self.outputs):
+            return self
+        # Of one position, `itemgetter` would give no tuple.
+        chosen = itemgetter(*positions, positions[0])
+        taken = [chosen(each)[:-1] for each in self[2:]]
+        return RowSplit(self.rows, self.pitch, *taken)
 
 
 @dataclass(frozen=True)
@@ -96,7 +120,7 @@ class SplitGeometry:
         """The copy of each output."""
         if self.row_split is None:
             return self.strided
-        rows, pitch, offsets, widths = self.row_split
+        rows, pitch, _, offsets, widths = self.row_split
         if rows == 1:
             return tuple(map(StridedCopy, repeat(()), offsets, widths))
         return tuple(
@@ -120,7 +144,7 @@ class SplitGeometry:
     def total_bytes(self) -> int:
         """The number of bytes read, which is also the number of bytes written."""
         if self.row_split:
-            return self.row_split.rows * sum(self.row_split.widths)
+            return self.row_split.total_bytes
         return sum(piece.total_bytes for piece in self.strided)
 
 
@@ -176,13 +200,13 @@ def _packed(shape: Sequence[int], axis: int, sizes: Sequence[int], step: int) ->
     """Fast path of `_merged` for packed tensors, which every call with new sizes takes."""
     rows, pitch = prod(shape[:axis]), shape[axis] * step
     widths = tuple([size * step for size in sizes])
-    offsets = _starts(widths)
+    outputs, offsets = every(len(widths)), _starts(widths)
     if not rows or not pitch:
         return SplitGeometry(None, tuple(StridedCopy((), offset, 0) for offset in offsets))
     if max(widths) == pitch:  # one output has all elements, so its rows are contiguous too
         whole = tuple([rows * width for width in widths])
-        return SplitGeometry(RowSplit(1, rows * pitch, offsets, whole))
-    return SplitGeometry(RowSplit(rows, pitch, offsets, widths))
+        return SplitGeometry(RowSplit(1, rows * pitch, outputs, offsets, whole))
+    return SplitGeometry(RowSplit(rows, pitch, outputs, offsets, widths))
 
 
 def _rows_of(pieces: Sequence[StridedCopy]) -> RowSplit | None:
@@ -200,7 +224,7 @@ def _rows_of(pieces: Sequence[StridedCopy]) -> RowSplit | None:
     ends = zip(offsets, _starts(widths), widths, strict=True)
     if pitch < sum(widths) or any(width and at != start for at, start, width in ends):
         return None
-    return RowSplit(rows, pitch, offsets, widths)
+    return RowSplit(rows, pitch, every(len(pieces)), offsets, widths)
 
 
 def _merged(

@@ -28,14 +28,14 @@ from tests.support.descriptors import (
 
 def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:
     geometry = packed((4, 3, 8, 6, 5, 7), 3, (1, 2, 3), 2)
-    assert geometry.row_split == RowSplit(96, 420, (0, 70, 210), (70, 140, 210))
+    assert geometry.row_split == RowSplit(96, 420, (0, 1, 2), (0, 70, 210), (70, 140, 210))
     assert geometry.pieces[1] == StridedCopy((Loop(96, 420, 140),), 70, 140)
     assert geometry.total_bytes == 96 * 420
 
 
 def test_an_outermost_split_is_one_run_per_piece() -> None:
     geometry = packed((6, 5), 0, (4, 2), 4)
-    assert geometry.row_split == RowSplit(1, 120, (0, 80), (80, 40))
+    assert geometry.row_split == RowSplit(1, 120, (0, 1), (0, 80), (80, 40))
     assert [piece.loops for piece in geometry.pieces] == [(), ()]
 
 
@@ -45,7 +45,7 @@ def test_one_output_is_one_run() -> None:
 
 def test_empty_pieces_have_no_width() -> None:
     assert packed((2, 6), 1, (0, 4, 0, 2), 1).row_split == RowSplit(
-        2, 6, (0, 0, 4, 4), (0, 4, 0, 2)
+        2, 6, (0, 1, 2, 3), (0, 0, 4, 4), (0, 4, 0, 2)
     )
     assert packed((0, 6), 1, (2, 4), 1).total_bytes == 0
     assert packed((0, 6), 1, (2, 4), 1).row_split is None
@@ -67,9 +67,19 @@ def test_strides_without_a_dimension_or_an_output_are_refused() -> None:
             split_geometry((4, 6), 1, (4, 2), 1, input_strides, output_strides)
 
 
+def test_some_outputs_of_rows_keep_their_places() -> None:
+    split = packed((2, 9), 1, (0, 4, 3, 2), 1).row_split
+    assert split is not None
+    assert split.take(split.filled) == RowSplit(2, 9, (1, 2, 3), (0, 4, 7), (4, 3, 2))
+    assert split.take([3]) == RowSplit(2, 9, (3,), (7,), (2,))
+    assert split.take(range(4)) is split
+    assert (split.row_bytes, split.total_bytes, split.equal_width) == (9, 18, 0)
+    assert split.take([3]).equal_width == 2
+
+
 def test_a_padded_input_keeps_the_packed_form() -> None:
     geometry = split_geometry((4, 6), 1, (2, 4), 1, (10, 1), [None, None])
-    assert geometry.row_split == RowSplit(4, 10, (0, 2), (2, 4))
+    assert geometry.row_split == RowSplit(4, 10, (0, 1), (0, 2), (2, 4))
 
 
 def test_other_layouts_have_no_packed_form() -> None:

@@ -120,7 +120,13 @@ def _record(explanation: Explanation) -> dict[str, Any]:
     return {
         "place": explanation.place,
         "descriptor": str(explanation.desc),
-        "row_split": rows and rows._asdict(),
+        "row_split": rows
+        and {
+            "rows": rows.rows,
+            "pitch": rows.pitch,
+            "offsets": rows.offsets,
+            "widths": rows.widths,
+        },
         "pieces": [
             {
                 "shape": [loop.size for loop in piece.loops],

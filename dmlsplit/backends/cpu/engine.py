@@ -92,7 +92,7 @@ class NumpyProgram:
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
         """Equivalent to ``bind(src, dsts)(stream)``, which is kept for these addresses."""
-        is_compiled = self.wide is not None and self.wide.is_ready(self.wide.total_bytes)
+        is_compiled = self.wide is not None and self.wide.is_ready(self.wide.split.total_bytes)
         is_shared = is_compiled or self._is_worth_sharing
         key = threads.thread_count() if is_shared else 1, is_compiled, src, *dsts
         copy = self.recent.get(key)
@@ -136,9 +136,10 @@ def _on_this_thread(prepared: list[Move]) -> BoundCopy:
     return copy
 
 
-def _in_one_pass(split: NarrowSplit, copy: narrow.Copy, src: int, dsts: Sequence[int]) -> BoundCopy:
+def _in_one_pass(rows: NarrowSplit, copy: narrow.Copy, src: int, dsts: Sequence[int]) -> BoundCopy:
+    split = rows.split
     workers = threads.thread_count() if split.total_bytes >= tuning.PARALLEL_BYTES else 1
-    part = partial(split.part, copy, src, dsts)
+    part = partial(rows.part, copy, src, dsts)
     tasks = _tasks([(part, split.rows, split.row_bytes, 1)], workers)
     return _run([part(*rows) for part, *rows, _ in chain.from_iterable(tasks)], workers)
 

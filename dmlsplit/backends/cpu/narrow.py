@@ -2,7 +2,7 @@
 
 NumPy copies item by item. With items of a few bytes, that takes four to eight times as long as the
 memory needs. llvmlite, an optional package, compiles a loop that reads each row once. It is only
-imported for splits that repay it (`Loop`).
+imported for splits that repay it (`RowLoop`).
 """
 
 import ctypes
@@ -35,7 +35,7 @@ Copy = Callable[..., None]  # of the addresses of the first rows, and how many r
 _engines: list[Any] = []
 
 
-class Loop:
+class RowLoop:
     """A loop over rows of `pitch` bytes, each of which begins with pieces of `widths` bytes.
 
     It is compiled once NumPy has copied so many of these rows that compiling is likely to pay.
@@ -65,60 +65,48 @@ class Loop:
         return self._copy
 
 
-_loop = lru_cache(maxsize=1024)(Loop)
+_loop = lru_cache(maxsize=1024)(RowLoop)
 
 
 @dataclass(frozen=True, slots=True)
 class NarrowSplit:
     """A split of narrow rows, which a compiled loop can copy."""
 
-    rows: int
-    outputs: tuple[int, ...]  # by index: those that have elements
-    loop: Loop
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row of all outputs."""
-        return sum(self.loop.widths)
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes copied."""
-        return self.rows * self.row_bytes
+    split: RowSplit  # the outputs that have elements
+    loop: RowLoop
 
     def prepare(self) -> None:
         """Compile the loop now if the split is large enough for repeated copies to repay it."""
-        if self.total_bytes >= WORTH_BYTES and is_allowed():
+        if self.split.total_bytes >= WORTH_BYTES and is_allowed():
             self.loop.after(PATIENCE_BYTES + 1)
 
     def ready(self) -> Copy | None:
         """The compiled loop; None if NumPy should copy."""
-        if self.rows * len(self.outputs) < LEAST_ITEMS or not is_allowed():
+        if self.split.rows * len(self.split.outputs) < LEAST_ITEMS or not is_allowed():
             return None
-        return self.loop.after(self.total_bytes)
+        return self.loop.after(self.split.total_bytes)
 
     def part(
         self, copy: Copy, src: int, dsts: Sequence[int], start: int, stop: int
     ) -> Callable[[], None]:
         """A function that copies rows `start` to `stop`."""
-        pieces = zip(self.outputs, self.loop.widths, strict=True)
+        pieces = zip(self.split.outputs, self.split.widths, strict=True)
         outputs = [dsts[output] + start * width for output, width in pieces]
-        return partial(copy, src + start * self.loop.pitch, *outputs, stop - start)
+        return partial(copy, src + start * self.split.pitch, *outputs, stop - start)
 
 
 def narrow_split(split: RowSplit | None) -> NarrowSplit | None:
     """The split if its rows are short and cut into a few narrow pieces, else None."""
     if split is None or split.rows == 1:
         return None
-    widths = tuple(filter(None, split.widths))
-    if not 2 <= len(widths) <= MOST_OUTPUTS or max(widths) > MOST_WIDTH:
+    split = split.take(split.filled)
+    if not 2 <= len(split.outputs) <= MOST_OUTPUTS or max(split.widths) > MOST_WIDTH:
         return None
-    loop = _loop(split.pitch, widths)
-    is_short = loop.pitch <= MOST_ELEMENTS * loop.element
-    return NarrowSplit(split.rows, split.filled, loop) if is_short else None
+    loop = _loop(split.pitch, split.widths)
+    return NarrowSplit(split, loop) if loop.pitch <= MOST_ELEMENTS * loop.element else None
 
 
-def _compiled(loop: Loop) -> Copy | None:
+def _compiled(loop: RowLoop) -> Copy | None:
     """The machine code; None if llvmlite cannot compile it, or MOST_LOOPS exist."""
     if len(_engines) == MOST_LOOPS or not (engine := engine_of("\n".join(_assembly(loop)))):
         return None
@@ -127,7 +115,7 @@ def _compiled(loop: Loop) -> Copy | None:
     return ctypes.CFUNCTYPE(None, *kinds, ctypes.c_int64)(engine.get_function_address("copy"))
 
 
-def _assembly(loop: Loop) -> Iterator[str]:
+def _assembly(loop: RowLoop) -> Iterator[str]:
     """LLVM assembly that, for each row, loads its words and stores the elements of each piece.
 
     If a row has too many elements for LLVM to load one by one, they are shifted out of words.

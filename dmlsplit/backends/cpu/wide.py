@@ -48,12 +48,7 @@ _waited = [0]
 class WideSplit:
     """A large split into wide rows."""
 
-    split: RowSplit
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes copied."""
-        return self.split.rows * sum(self.split.widths)
+    split: RowSplit  # the outputs that have elements
 
     def prepare(self) -> None:
         """Compile now, if that may gain."""
@@ -61,7 +56,7 @@ class WideSplit:
 
     def is_ready(self, waited: int = 0) -> bool:
         """Whether compiled code copies it. If not, NumPy copies these bytes, which are counted."""
-        is_alone = threads.thread_count() == 1 and self.total_bytes < PAST_BYTES
+        is_alone = threads.thread_count() == 1 and self.split.total_bytes < PAST_BYTES
         if is_alone or not machine_code.is_allowed():
             return False
         _waited[0] += waited
@@ -69,8 +64,8 @@ class WideSplit:
 
     def bind(self, src: int, dsts: Sequence[int]) -> Callable[[], None]:
         """A copy between these addresses."""
-        workers, size = threads.thread_count(), self.total_bytes
-        tasks = _tasks(self, src, dsts)
+        workers, size = threads.thread_count(), self.split.total_bytes
+        tasks = _tasks(self.split, src, dsts)
         part = max(1, len(tasks) * PART_BYTES // size)
         address = tasks.__array_interface__["data"][0]
 
@@ -84,32 +79,32 @@ class WideSplit:
 
 def wide_split(split: RowSplit | None) -> WideSplit | None:
     """The split if it is large and the rows of all outputs are wide, else None."""
-    if split is None or split.rows * sum(split.widths) < LEAST_BYTES:
+    if split is None or split.total_bytes < LEAST_BYTES:
         return None
-    return WideSplit(split) if min(filter(None, split.widths)) >= LEAST_WIDTH else None
+    split = split.take(split.filled)
+    return WideSplit(split) if min(split.widths) >= LEAST_WIDTH else None
 
 
-def _tasks(wide: WideSplit, src: int, dsts: Sequence[int]) -> np.ndarray:
+def _tasks(split: RowSplit, src: int, dsts: Sequence[int]) -> np.ndarray:
     """The tasks as wide.ll reads them: those of the first block of rows, then the next."""
-    rows, pitch, offsets, widths = wide.split
-    most = max(TASK_BYTES, wide.total_bytes // TASK_SHARE)
+    most = max(TASK_BYTES, split.total_bytes // TASK_SHARE)
     pieces = [
-        (src + offsets[out] + at, dsts[out] + at, min(most, widths[out] - at), widths[out])
-        for out in wide.split.filled
-        for at in range(0, widths[out], most)
+        (src + offset + at, dsts[output] + at, min(most, width - at), width)
+        for output, offset, width in zip(*split[2:], strict=True)
+        for at in range(0, width, most)
     ]
     froms, tos, sizes, steps = np.array(pieces, np.int64).T
-    height = max(1, max(most, most // 4 * len(pieces)) // sum(widths))
-    is_far = pitch >= PAST_PITCH and steps.min() >= PAST_WIDTH
-    is_past = wide.total_bytes >= PAST_BYTES and is_far and _code()[-1]
+    height = max(1, max(most, most // 4 * len(pieces)) // split.row_bytes)
+    is_far = split.pitch >= PAST_PITCH and steps.min() >= PAST_WIDTH
+    is_past = split.total_bytes >= PAST_BYTES and is_far and _code()[-1]
     is_long = is_past and sizes.mean() >= most // 2
     if is_past:
         height = 1 if is_long else -(-height // 4) * 4
-    starts = np.arange(0, rows, height, dtype=np.int64)[:, None]
-    form: Any = sizes, np.minimum(height, rows - starts), pitch, steps
+    starts = np.arange(0, split.rows, height, dtype=np.int64)[:, None]
+    form: Any = sizes, np.minimum(height, split.rows - starts), split.pitch, steps
     if is_long:  # one row is copied as four, which overlap by up to three bytes
         form = sizes - sizes // 4 * 3, 4, sizes // 4, sizes // 4
-    words = froms + starts * pitch, tos + starts * steps, *form, is_past
+    words = froms + starts * split.pitch, tos + starts * steps, *form, is_past
     return np.stack(np.broadcast_arrays(*words), 2).reshape(-1, len(words))
 
 

@@ -232,7 +232,7 @@ class KernelLaunch(NamedTuple):
     reason: str  # why this kernel, in one line
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
-    # Makes the launches whose programs the same columns need with other sizes. All are compiled
+    # Makes the launches whose programs the same outputs need with other sizes. All are compiled
     # together, so that no later call waits for the compiler.
     siblings: Callable[[], Sequence["KernelLaunch"]] = tuple
 

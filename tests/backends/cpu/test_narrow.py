@@ -124,8 +124,8 @@ def test_a_small_operator_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 @needs_llvmlite
 def test_the_number_of_loops_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrow, "MOST_LOOPS", len(narrow._engines) + 1)
-    assert narrow.Loop(3, (1, 2)).after(1) is not None
-    assert narrow.Loop(3, (2, 1)).after(1) is None
+    assert narrow.RowLoop(3, (1, 2)).after(1) is not None
+    assert narrow.RowLoop(3, (2, 1)).after(1) is None
 
 
 def test_a_compiled_operator_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ assert protect(end, mmap.PAGESIZE, 0) == 0
 forms = [(1, 1), (1, 1, 1), (1, 2), (1,) * 12, (2, 2, 4), (4, 12), (4, 4)]
 for widths, gap in itertools.product(forms, (0, 1, 4, 12)):
     pitch, size = sum(widths) + gap, sum(widths)
-    copy = narrow.Loop(pitch, widths).after(narrow.PATIENCE_BYTES + 1)
+    copy = narrow.RowLoop(pitch, widths).after(narrow.PATIENCE_BYTES + 1)
     for rows in (1, 2, 9, 64, 101):
         outputs = [np.empty(rows * width, "u1") for width in widths]
         copy(end - (rows - 1) * pitch - size, *[out.ctypes.data for out in outputs], rows)
@@ -232,11 +232,11 @@ FORKS = """
 import os, signal, threading, time, warnings
 from dmlsplit.backends.cpu import narrow
 warnings.simplefilter("ignore")
-narrow.Loop(2, (1, 1)).after(narrow.PATIENCE_BYTES + 1)  # import it here
+narrow.RowLoop(2, (1, 1)).after(narrow.PATIENCE_BYTES + 1)  # import it here
 
 def compiles():
     for width in range(2, 16):
-        narrow.Loop(2 * width, (width, width)).after(narrow.PATIENCE_BYTES + 1)
+        narrow.RowLoop(2 * width, (width, width)).after(narrow.PATIENCE_BYTES + 1)
 
 other = threading.Thread(target=compiles)
 other.start()
@@ -244,7 +244,7 @@ time.sleep(0.02)
 child = os.fork()
 if child == 0:
     signal.alarm(60)  # it hangs
-    os._exit(narrow.Loop(3, (1, 1, 1)).after(narrow.PATIENCE_BYTES + 1) is None)
+    os._exit(narrow.RowLoop(3, (1, 1, 1)).after(narrow.PATIENCE_BYTES + 1) is None)
 other.join()
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """

@@ -250,8 +250,8 @@ def test_tasks_are_short_and_few(
 ) -> None:
     """A piece of one byte makes none tall, and many rows do not make them many."""
     monkeypatch.setattr(wide, "_code", lambda: [False])
-    split = RowSplit(rows, (128 << 10) + 1, (0, 64 << 10), (64 << 10, (64 << 10) + 1))
-    tasks = wide._tasks(wide.WideSplit(split), 0, (0, 0))
+    split = RowSplit(rows, (128 << 10) + 1, (0, 1), (0, 64 << 10), (64 << 10, (64 << 10) + 1))
+    tasks = wide._tasks(split, 0, (0, 0))
     assert (len(tasks), max(tasks[:, 3])) == (count, height)
 
 

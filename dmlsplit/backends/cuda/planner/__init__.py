@@ -12,7 +12,6 @@ Kernels are not compiled for the sizes of a split; those are arguments of launch
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import compress
 from math import gcd
 
 from dmlsplit.backends.cuda.launch import (
@@ -23,13 +22,13 @@ from dmlsplit.backends.cuda.launch import (
     DeviceLimits,
     KernelLaunch,
 )
-from dmlsplit.backends.cuda.planner.forms import Columns, Nest, form_of, nest_of
+from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
 from dmlsplit.backends.cuda.planner.strided import fit_windows, interleaved_launch, strided_launches
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, transposed_elements, transposes
 from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches
-from dmlsplit.geometry import RowSplit, SplitGeometry, every
+from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 
@@ -66,57 +65,52 @@ def plan(
         # Outputs that would fill more than half of the cache are not worth caching.
         2 * geometry.total_bytes > limits.l2_bytes,
     )
-    if rows is None or (rows.pitch > sum(rows.widths) and _are_windows(geometry, assumed)):
+    if rows is None or (rows.pitch > rows.row_bytes and _are_windows(geometry, assumed)):
         return tuple(_nest_launches(geometry, assumed))
-    return tuple(_row_launches(rows, assumed))
+    return tuple(_row_launches(rows.take(rows.filled), assumed))
 
 
 def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunch]:
-    """Launches for a packed split, by the first rule of the table that fits."""
-    outputs = every(len(split.widths))
-    columns = Columns(split.rows, split.pitch, outputs, split.offsets, split.widths)
-    if 0 in split.widths:
-        filled = (tuple(compress(each, split.widths)) for each in columns[2:])
-        columns = Columns(split.rows, split.pitch, *filled)
-    unit = gcd(VECTOR, *columns.widths, split.pitch if split.rows > 1 else VECTOR)
+    """Launches for outputs of a packed split, by the first rule of the table that fits."""
+    unit = gcd(VECTOR, *split.widths, split.pitch if split.rows > 1 else VECTOR)
     alignment = min(assumed.input_alignment, assumed.output_alignment)
     has_aligned_memory = alignment == VECTOR
-    if has_aligned_memory and unit == VECTOR and not (split.rows > 1 and _is_crowded(columns)):
-        return wide_launches(columns, assumed, is_aligned=True)
-    if fit_windows(columns, assumed):
-        return [interleaved_launch(columns, assumed)]
-    if has_aligned_memory and (squares := transposed_elements(columns, assumed)) is not None:
+    if has_aligned_memory and unit == VECTOR and not (split.rows > 1 and _is_crowded(split)):
+        return wide_launches(split, assumed, is_aligned=True)
+    if fit_windows(split, assumed):
+        return [interleaved_launch(split, assumed)]
+    if has_aligned_memory and (squares := transposed_elements(split, assumed)) is not None:
         return [squares]
     # Of a single row, each output has blocks of its own.
     least = WIDE_BYTES[min(unit, alignment) if split.rows > 1 else VECTOR]
     if (
         split.rows > 1
-        and min(columns.widths) < least
-        and takes_whole_rows(columns)
-        and len(columns.outputs) <= assumed.most_outputs
+        and min(split.widths) < least
+        and takes_whole_rows(split)
+        and len(split.outputs) <= assumed.most_outputs
     ):
-        return tile_launches(columns, assumed)
-    return _by_width(columns, assumed, least)
+        return tile_launches(split, assumed)
+    return _by_width(split, assumed, least)
 
 
-def _by_width(columns: Columns, assumed: Assumptions, wide: int) -> Iterator[KernelLaunch]:
+def _by_width(split: RowSplit, assumed: Assumptions, wide: int) -> Iterator[KernelLaunch]:
     """Separate launches for wide and narrow outputs."""
-    narrow = [i for i, width in enumerate(columns.widths) if width < wide]
-    if sum(columns.widths[i] for i in narrow) <= NARROW_SHARE * columns.row_bytes:
-        least = 1 if columns.rows == 1 else LEAST_WIDTH
-        narrow = [i for i in narrow if columns.widths[i] < least]
-    others = sorted(set(range(len(columns.outputs))).difference(narrow))
+    narrow = [i for i, width in enumerate(split.widths) if width < wide]
+    if sum(split.widths[i] for i in narrow) <= NARROW_SHARE * split.row_bytes:
+        least = 1 if split.rows == 1 else LEAST_WIDTH
+        narrow = [i for i in narrow if split.widths[i] < least]
+    others = sorted(set(range(len(split.outputs))).difference(narrow))
     if others:
-        yield from wide_launches(columns.take(others), assumed, is_aligned=False)
+        yield from wide_launches(split.take(others), assumed, is_aligned=False)
     if narrow:
-        yield from tile_launches(columns.take(narrow), assumed)
+        yield from tile_launches(split.take(narrow), assumed)
 
 
-def _is_crowded(columns: Columns) -> bool:
+def _is_crowded(split: RowSplit) -> bool:
     """Whether outputs are narrow, and too many of them share what a warp reads."""
-    if columns.rows < TILE_ROWS or columns.widest >= WIDE_BYTES[VECTOR]:
+    if split.rows < TILE_ROWS or max(split.widths) >= WIDE_BYTES[VECTOR]:
         return False
-    outputs = min(len(columns.outputs), len(columns.outputs) * WARP_BYTES / columns.row_bytes)
+    outputs = min(len(split.outputs), len(split.outputs) * WARP_BYTES / split.row_bytes)
     return outputs > WARP_OUTPUTS
 
 

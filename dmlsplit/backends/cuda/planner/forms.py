@@ -1,11 +1,9 @@
-"""Outputs as kernels see them: columns of a packed split, or loops and forms of a strided one."""
+"""Outputs as kernels see them: loops and forms of a strided split."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import gcd
-from operator import itemgetter
-from typing import NamedTuple
 
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
 from dmlsplit.geometry import Loop, StridedCopy
@@ -18,45 +16,6 @@ MOST_LOADS = 16
 MOST_WINDOW_VECTORS = 5
 # The largest step at which a thread has registers for `LOADS` items, as in other kernels.
 NEAR_STEP = 2
-
-
-class Columns(NamedTuple):
-    """Outputs of a row split, in order. There may be hundreds, and calls wait for their plan."""
-
-    rows: int  # of the input
-    pitch: int  # bytes from one row to the next
-    outputs: tuple[int, ...]  # as indices into the geometry's pieces
-    offsets: tuple[int, ...]  # where the columns of each output begin, in bytes
-    widths: tuple[int, ...]  # columns of each output, in bytes
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row in all outputs."""
-        return sum(self.widths)
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes in all outputs."""
-        return self.rows * self.row_bytes
-
-    @property
-    def equal_width(self) -> int:
-        """The width of every output, or 0 if they differ."""
-        return self.widths[0] if self.widths.count(self.widths[0]) == len(self.widths) else 0
-
-    @property
-    def widest(self) -> int:
-        """The width of the widest output."""
-        return max(self.widths)
-
-    def take(self, positions: Sequence[int]) -> "Columns":
-        """Some of the outputs, by their positions here."""
-        if len(positions) == len(self.outputs):
-            return self
-        # Of one position, `itemgetter` would give no tuple.
-        chosen = itemgetter(*positions, positions[0])
-        taken = (chosen(each)[:-1] for each in (self.outputs, self.offsets, self.widths))
-        return Columns(self.rows, self.pitch, *taken)
 
 
 @dataclass(frozen=True, slots=True)

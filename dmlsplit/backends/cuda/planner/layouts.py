@@ -6,8 +6,8 @@ from itertools import pairwise, product
 from math import gcd
 
 from dmlsplit.backends.cuda.launch import LINE_BYTES, THREADS, VECTOR, WORD, Assumptions, blocks
-from dmlsplit.backends.cuda.planner.forms import Columns
 from dmlsplit.backends.cuda.planner.warps import BANKS, Arrangement, used_lanes, vector_wavefronts
+from dmlsplit.geometry import RowSplit
 
 # Vectors that a thread loads. Each number is a program.
 TILE_LOADS = (4, 6, 8)
@@ -31,10 +31,10 @@ TEAM_BITS = (5, 4, 3)
 PAD_BITS = range(5)
 
 
-def takes_whole_rows(columns: Columns) -> bool:
+def takes_whole_rows(split: RowSplit) -> bool:
     """Whether tiles are whole rows, read as one run, even with 15 more rows for alignment."""
-    is_whole = columns.row_bytes == columns.pitch
-    return is_whole and columns.pitch * (_least_rows(columns) + VECTOR) <= MOST_TILE_BYTES
+    is_whole = split.row_bytes == split.pitch
+    return is_whole and split.pitch * (_least_rows(split) + VECTOR) <= MOST_TILE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,53 +52,53 @@ class Layout:
     shared_vectors: int
 
 
-def _least_rows(columns: Columns) -> int:
+def _least_rows(split: RowSplit) -> int:
     """The rows that fill a cache line of an output of mean width, and half of one of any."""
-    mean = blocks(LINE_BYTES * len(columns.outputs), columns.row_bytes)
-    rows = max(mean, blocks(LINE_BYTES, 2 * min(columns.widths)))
+    mean = blocks(LINE_BYTES * len(split.outputs), split.row_bytes)
+    rows = max(mean, blocks(LINE_BYTES, 2 * min(split.widths)))
     return blocks(rows, TILE_ROWS) * TILE_ROWS
 
 
-def _item(columns: Columns, assumed: Assumptions) -> int:
+def _item(split: RowSplit, assumed: Assumptions) -> int:
     """The least bytes that a thread moves of an output: 1, 2, 4 or 16.
 
     Vectors are not shifted. Other bytes are gathered in words or parts of them, as shared memory
     delivers words.
     """
     # The pitch of a single row is never added to an address.
-    pitch = columns.pitch if columns.rows > 1 else VECTOR
-    sizes = (*columns.widths, *columns.offsets, pitch)
+    pitch = split.pitch if split.rows > 1 else VECTOR
+    sizes = (*split.widths, *split.offsets, pitch)
     unit = gcd(VECTOR, *sizes, assumed.input_alignment, assumed.output_alignment)
     return unit if unit == VECTOR else min(unit, WORD)
 
 
-def layout_of(columns: Columns, assumed: Assumptions) -> Layout:
+def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
     """The layout of narrow outputs; above one row, independent of the number of rows."""
-    item = _item(columns, assumed)
-    if columns.rows == 1:
-        return _one_row(columns, item)
+    item = _item(split, assumed)
+    if split.rows == 1:
+        return _one_row(split, item)
     # Rows that complete the last vectors of a tile.
     is_aligned = assumed.output_alignment == VECTOR
-    more = 0 if is_aligned else blocks(VECTOR - item, min(columns.widths))
-    least = _least_rows(columns)
-    if columns.row_bytes == columns.pitch and item < VECTOR:
-        found = _whole(columns, assumed, item, least, more)
+    more = 0 if is_aligned else blocks(VECTOR - item, min(split.widths))
+    least = _least_rows(split)
+    if split.row_bytes == split.pitch and item < VECTOR:
+        found = _whole(split, assumed, item, least, more)
         if found:
             return found
-    line_rows = blocks(LINE_BYTES, min(columns.widths) * TILE_ROWS) * TILE_ROWS
+    line_rows = blocks(LINE_BYTES, min(split.widths) * TILE_ROWS) * TILE_ROWS
     choices = (max(least, line_rows), least, TILE_ROWS)
-    layouts = (_runs(columns, assumed, item, rows, more) for rows in choices)
+    layouts = (_runs(split, assumed, item, rows, more) for rows in choices)
     return next(layout for layout in layouts if layout)
 
 
-def _one_row(columns: Columns, item: int) -> Layout:
+def _one_row(split: RowSplit, item: int) -> Layout:
     """The layout of parts of a single row, of any width."""
     # The vector at the end of an output is filled up as if more rows followed: up to 15 of them,
     # if the output is one byte wide.
-    pitch = columns.widest
-    slack = 2 * (VECTOR - item) + blocks(VECTOR - item, min(columns.widths)) * pitch
-    groups = _groups(columns, MOST_TILE_BYTES - slack)
-    widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
+    pitch = max(split.widths)
+    slack = 2 * (VECTOR - item) + blocks(VECTOR - item, min(split.widths)) * pitch
+    groups = _groups(split, MOST_TILE_BYTES - slack)
+    widest = max((_starts(split, *group) for group in pairwise(groups)), key=max)
     loads = next(n for n in TILE_LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
     vectors = loads * THREADS
     arrangement, shared = _best(widest, 1, item, loads, vectors, (pitch,), ())
@@ -106,69 +106,67 @@ def _one_row(columns: Columns, item: int) -> Layout:
 
 
 def _whole(
-    columns: Columns, assumed: Assumptions, item: int, least: int, more: int
+    split: RowSplit, assumed: Assumptions, item: int, least: int, more: int
 ) -> Layout | None:
     """The layout of at least `least` whole rows, and `more` after them; None if too large."""
     # Misaligned rows extend over one more vector, and so do words around a vector of any bytes.
-    is_shifted = item < WORD and columns.widest >= VECTOR
+    is_shifted = item < WORD and max(split.widths) >= VECTOR
     slack = VECTOR if is_shifted or assumed.input_alignment < VECTOR else 0
     rows = {
-        loads: ((loads * THREADS * VECTOR - slack) // columns.pitch - more) // TILE_ROWS * TILE_ROWS
+        loads: ((loads * THREADS * VECTOR - slack) // split.pitch - more) // TILE_ROWS * TILE_ROWS
         for loads in TILE_LOADS
     }
-    fills = {n: rows[n] * columns.pitch / (n * THREADS * VECTOR) for n in TILE_LOADS}
+    fills = {n: rows[n] * split.pitch / (n * THREADS * VECTOR) for n in TILE_LOADS}
     fitting = [loads for loads in TILE_LOADS if rows[loads] >= least]
     if not fitting:
         return None
     # The smallest tile that fills the loads of its threads.
     loads = max(fitting, key=lambda n: min(FULL_TILE, fills[n]))
-    pads = _pads(columns, assumed) if assumed.input_alignment == VECTOR else ()
-    pads = tuple(bits for bits in pads if (columns.pitch << bits) % VECTOR == 0)
-    groups = (0, len(columns.outputs))
-    starts = _starts(columns, *groups)
-    arrangement, shared = _best(starts, rows[loads], item, loads, 0, (columns.pitch,), pads)
+    pads = _pads(split, assumed) if assumed.input_alignment == VECTOR else ()
+    pads = tuple(bits for bits in pads if (split.pitch << bits) % VECTOR == 0)
+    groups = (0, len(split.outputs))
+    starts = _starts(split, *groups)
+    arrangement, shared = _best(starts, rows[loads], item, loads, 0, (split.pitch,), pads)
     written, read = rows[loads], rows[loads] + more
     return Layout(item, True, loads, written, read, 0, groups, arrangement, shared)
 
 
-def _runs(
-    columns: Columns, assumed: Assumptions, item: int, least: int, more: int
-) -> Layout | None:
+def _runs(split: RowSplit, assumed: Assumptions, item: int, least: int, more: int) -> Layout | None:
     """The layout of a run for each of at least `least` rows, and `more` after them, if it fits."""
     # A run may begin at any multiple of `item`.
     slack = 2 * (VECTOR - item)
     most_vectors = MOST_TILE_VECTORS // (least + more)
-    if (columns.widest + slack) // VECTOR > most_vectors:
+    if (max(split.widths) + slack) // VECTOR > most_vectors:
         return None
-    groups = _groups(columns, most_vectors * VECTOR - slack)
-    widest = max((_starts(columns, *group) for group in pairwise(groups)), key=max)
+    groups = _groups(split, most_vectors * VECTOR - slack)
+    widest = max((_starts(split, *group) for group in pairwise(groups)), key=max)
     run_vectors = (widest[-1] + slack) // VECTOR
     loads = next(n for n in TILE_LOADS if n * THREADS >= (least + more) * run_vectors)
     rows = max(least, (loads * THREADS // run_vectors - more) // TILE_ROWS * TILE_ROWS)
     # Rows in shared memory have the same phases as in the input.
-    pitch = run_vectors * VECTOR + columns.pitch % VECTOR
+    pitch = run_vectors * VECTOR + split.pitch % VECTOR
     pitches: tuple[int, ...] = (pitch, pitch + VECTOR, pitch + 2 * VECTOR)
-    pads = _pads(columns, assumed)
-    if item == VECTOR and columns.equal_width:
+    pads = _pads(split, assumed)
+    if item == VECTOR and split.equal_width:
         # This pitch, modulo all banks, puts neighbouring vectors of an output into neighbouring
         # banks across rows too: no conflicts.
-        pitches, pads = (pitch + (columns.equal_width - pitch) % BANKS_BYTES, pitch), ()
+        pitches, pads = (pitch + (split.equal_width - pitch) % BANKS_BYTES, pitch), ()
     arrangement, shared = _best(widest, rows, item, loads, run_vectors, pitches, pads)
     return Layout(item, False, loads, rows, rows + more, run_vectors, groups, arrangement, shared)
 
 
-def _starts(columns: Columns, first: int, last: int) -> tuple[int, ...]:
+def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
     """The first byte of each output in its group's run, and the end of the last."""
-    begin = columns.offsets[first]
-    ends = (*columns.offsets[first:last], columns.offsets[last - 1] + columns.widths[last - 1])
+    begin = split.offsets[first]
+    ends = (*split.offsets[first:last], split.offsets[last - 1] + split.widths[last - 1])
     return tuple(end - begin for end in ends)
 
 
-def _pads(columns: Columns, assumed: Assumptions) -> tuple[int, ...]:
+def _pads(split: RowSplit, assumed: Assumptions) -> tuple[int, ...]:
     """The `PAD_BITS` for which no vector of an output crosses the padding."""
     if assumed.output_alignment < VECTOR:
         return ()
-    unit = gcd(*columns.widths)
+    unit = gcd(*split.widths)
     return tuple(bits for bits in PAD_BITS if (unit << bits) % VECTOR == 0)
 
 
@@ -188,25 +186,23 @@ def _shared_vectors(loads: int, run_vectors: int, arrangement: Arrangement) -> i
     return next((size for size in sizes if needed <= size <= MOST_SHARED_VECTORS), 0)
 
 
-def _groups(columns: Columns, most: int) -> tuple[int, ...]:
+def _groups(split: RowSplit, most: int) -> tuple[int, ...]:
     """The first output of each group, and the number of outputs.
 
     Groups end at gaps; those wider than `most` bytes of a row are cut evenly.
     """
-    ends = [offset + width for offset, width in zip(columns.offsets, columns.widths, strict=True)]
-    gaps = [i for i in range(1, len(ends)) if columns.offsets[i] != ends[i - 1]]
+    ends = [offset + width for offset, width in zip(split.offsets, split.widths, strict=True)]
+    gaps = [i for i in range(1, len(ends)) if split.offsets[i] != ends[i - 1]]
     groups = [0]
     for first, last in pairwise((0, *gaps, len(ends))):
-        begin = columns.offsets[first]
+        begin = split.offsets[first]
         count = blocks(ends[last - 1] - begin, most)
         even = blocks(ends[last - 1] - begin, count)
         if first:
             groups.append(first)
         for i in range(first + 1, last):
-            middle, before = (
-                columns.offsets[n] + columns.widths[n] // 2 - begin for n in (i, i - 1)
-            )
-            if middle // even > before // even or ends[i] - columns.offsets[groups[-1]] > most:
+            middle, before = (split.offsets[n] + split.widths[n] // 2 - begin for n in (i, i - 1))
+            if middle // even > before // even or ends[i] - split.offsets[groups[-1]] > most:
                 groups.append(i)
     return (*groups, len(ends))
 

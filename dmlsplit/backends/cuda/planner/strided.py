@@ -29,14 +29,13 @@ from dmlsplit.backends.cuda.launch import (
 )
 from dmlsplit.backends.cuda.planner.forms import (
     LEAST_EDGED_UNITS,
-    Columns,
     Entry,
     Form,
     Nest,
     entries,
     form_of,
 )
-from dmlsplit.geometry import ONE_TURN, Loop, turns
+from dmlsplit.geometry import ONE_TURN, Loop, RowSplit, turns
 
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
 SMALL = 2**30
@@ -72,17 +71,17 @@ def strided_launches(
             yield _strided(form, part, slots, assumed)
 
 
-def fit_windows(columns: Columns, assumed: Assumptions) -> bool:
+def fit_windows(split: RowSplit, assumed: Assumptions) -> bool:
     """Whether rows are equal elements, few enough for one window of all outputs."""
-    unit, count = columns.equal_width, len(columns.outputs)
+    unit, count = split.equal_width, len(split.outputs)
     is_direct = _is_direct(unit, assumed)
     beside = 0 if is_direct else VECTOR - assumed.input_alignment
     most = MOST_DIRECT if is_direct else MOST_STAGED
     return (
         unit % VECTOR > 0
         and count > 1
-        and columns.row_bytes == columns.pitch
-        and columns.rows >= LEAST_EDGED_UNITS
+        and split.row_bytes == split.pitch
+        and split.rows >= LEAST_EDGED_UNITS
         and lcm(unit, VECTOR) * count + beside <= most * VECTOR
     )
 
@@ -92,19 +91,19 @@ def _is_direct(unit: int, assumed: Assumptions) -> bool:
     return lcm(unit, VECTOR) == assumed.output_alignment == VECTOR
 
 
-def interleaved_launch(columns: Columns, assumed: Assumptions) -> KernelLaunch:
+def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
     """The launch for equal outputs, one unit wide each, that are all filled from one window."""
-    unit, count = columns.equal_width, len(columns.outputs)
+    unit, count = split.equal_width, len(split.outputs)
     staged = 0 if _is_direct(unit, assumed) else assumed.output_alignment
     form = Form(unit, lcm(unit, VECTOR), count, count, staged)
 
     def launch(rows: int) -> KernelLaunch:
-        nest = Nest(unit, (Loop(rows, columns.pitch, unit),))
-        return _strided(form, [Entry(columns.outputs, columns.offsets[0], nest)], 1, assumed)
+        nest = Nest(unit, (Loop(rows, split.pitch, unit),))
+        return _strided(form, [Entry(split.outputs, split.offsets[0], nest)], 1, assumed)
 
     # Whole vectors have a program without edges.
-    other = columns.rows // VECTOR * VECTOR + (columns.rows * unit % VECTOR == 0)
-    return launch(columns.rows)._replace(siblings=lambda: [launch(other)])
+    other = split.rows // VECTOR * VECTOR + (split.rows * unit % VECTOR == 0)
+    return launch(split.rows)._replace(siblings=lambda: [launch(other)])
 
 
 def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entry], int]]:

@@ -27,8 +27,8 @@ from dmlsplit.backends.cuda.launch import (
     fitting,
     resident_for,
 )
-from dmlsplit.backends.cuda.planner.forms import Columns, Nest
-from dmlsplit.geometry import ONE_TURN, Loop, StridedCopy
+from dmlsplit.backends.cuda.planner.forms import Nest
+from dmlsplit.geometry import ONE_TURN, Loop, RowSplit, StridedCopy
 
 SQUARE_BYTES = THREADS * LOADS * VECTOR
 # The kernel has 31 bits for the bytes of a side of a plane.
@@ -106,25 +106,25 @@ def best(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
     return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
 
 
-def transposed_elements(columns: Columns, assumed: Assumptions) -> KernelLaunch | None:
+def transposed_elements(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None:
     """The launch for outputs that are one element wide each, or None if it does not pay.
 
     Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
     """
-    unit, count = columns.equal_width, len(columns.outputs)
-    if unit not in (1, 2, 4, 8) or max(columns.rows, count) * unit > MOST_SIDE_BYTES:
+    unit, count = split.equal_width, len(split.outputs)
+    if unit not in (1, 2, 4, 8) or max(split.rows, count) * unit > MOST_SIDE_BYTES:
         return None
-    plane = Plane(count, columns.rows, down_stride=0, across_stride=columns.pitch)
+    plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
     # Neighbouring squares both read the sectors between them.
-    allowed = [s for s in squares(unit, VECTOR) if s.down >= count or columns.pitch % SECTOR == 0]
+    allowed = [s for s in squares(unit, VECTOR) if s.down >= count or split.pitch % SECTOR == 0]
     if not allowed or best(allowed, [plane]).fill([plane]) < LEAST_FILL:
         return None
     launch = transposition(
         best(allowed, [plane]),
         [plane],
         [(0, 0)],
-        columns.outputs,
-        columns.total_bytes,
+        split.outputs,
+        split.total_bytes,
         assumed,
         f"rows of {count} outputs, one element of {unit} bytes each",
         has_pointers=True,

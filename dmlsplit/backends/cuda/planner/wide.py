@@ -29,7 +29,7 @@ from dmlsplit.backends.cuda.launch import (
     index_type,
     table,
 )
-from dmlsplit.backends.cuda.planner.forms import Columns
+from dmlsplit.geometry import RowSplit
 
 # A vector may extend into the next row of an output, but no further.
 LEAST_WIDTH = VECTOR
@@ -66,23 +66,23 @@ NUMBERS_BYTES = 96
 
 
 def wide_launches(
-    columns: Columns, assumed: Assumptions, is_aligned: bool
+    split: RowSplit, assumed: Assumptions, is_aligned: bool
 ) -> Iterator[KernelLaunch]:
     """Launches with as many outputs each as the parameters can hold.
 
     `is_aligned`: all widths, offsets, addresses and the pitch are multiples of 16 bytes.
     """
-    count = len(columns.outputs)
-    is_short = not is_aligned and columns.rows > 1 and columns.widest <= MOST_SHORT
-    is_short = is_short and columns.pitch < MOST_CHUNK_BYTES
+    count = len(split.outputs)
+    is_short = not is_aligned and split.rows > 1 and max(split.widths) <= MOST_SHORT
+    is_short = is_short and split.pitch < MOST_CHUNK_BYTES
     # Along axis 0, the outputs that are not empty may be equal by chance.
-    is_equal = columns.rows > 1 or count == assumed.outputs
-    is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(columns)
-    kind = index_type(max(columns.offsets[-1], *columns.widths))
+    is_equal = split.rows > 1 or count == assumed.outputs
+    is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(split)
+    kind = index_type(max(split.offsets[-1], *split.widths))
     form = _form(is_aligned, is_short, is_equal, kind, assumed.limits.parameter_bytes)
     each = blocks(count, blocks(count, form.most)) if count > form.most else count
     for first in range(0, count, each):
-        part = columns if each == count else columns.take(range(first, min(first + each, count)))
+        part = split if each == count else split.take(range(first, min(first + each, count)))
         yield _launch(part, assumed, form, _chunks(part, assumed.limits, is_short))
 
 
@@ -116,13 +116,13 @@ class _Chunks(NamedTuple):
     grid: int  # tiles of all chunks
 
 
-def _launch(columns: Columns, assumed: Assumptions, form: _Form, chunks: _Chunks) -> KernelLaunch:
-    rows, pitch, outputs, _, widths = columns
+def _launch(split: RowSplit, assumed: Assumptions, form: _Form, chunks: _Chunks) -> KernelLaunch:
+    rows, pitch, outputs, *_ = split
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
     code, kind, shared = _program(form, chunks.is_one_row, min(count, form.most), assumed.limits)
     last = blocks(rows, chunks.rows) - 1
-    values = _outputs(columns, chunks, form, code.slots, kind)
+    values = _outputs(split, chunks, form, code.slots, kind)
     values |= {
         "pitch": pitch,
         "chunk_pitch": pitch * chunks.rows,
@@ -133,12 +133,12 @@ def _launch(columns: Columns, assumed: Assumptions, form: _Form, chunks: _Chunks
         "last_chunk": last,
         "last_rows": rows - last * chunks.rows,
     }
-    known = rows * sum(widths), assumed.bypasses_cache, chunks.grid, *shared, chunks.threads
+    known = split.total_bytes, assumed.bypasses_cache, chunks.grid, *shared, chunks.threads
     launch = KernelLaunch(code, code.pack(values), outputs, *known)
     if rows == 1 or pitch >= MOST_CHUNK_BYTES:
         return launch
     other = chunks._replace(is_one_row=not chunks.is_one_row)
-    return launch._replace(siblings=lambda: [_launch(columns, assumed, form, other)])
+    return launch._replace(siblings=lambda: [_launch(split, assumed, form, other)])
 
 
 @lru_cache
@@ -181,12 +181,12 @@ def _program(
 
 
 def _outputs(
-    columns: Columns, chunks: _Chunks, form: _Form, slots: int, kind: str
+    split: RowSplit, chunks: _Chunks, form: _Form, slots: int, kind: str
 ) -> dict[str, int | bytes]:
     """The tables of outputs; those that are equal and contiguous in the input share an entry."""
-    count, spare = (1, 0) if form.is_equal else (len(columns.widths), slots - len(columns.widths))
-    widths, tiles = columns.widths[:count], chunks.tiles
-    values: dict[str, int | bytes] = {"offsets": table(kind, *columns.offsets[:count])}
+    count, spare = (1, 0) if form.is_equal else (len(split.widths), slots - len(split.widths))
+    widths, tiles = split.widths[:count], chunks.tiles
+    values: dict[str, int | bytes] = {"offsets": table(kind, *split.offsets[:count])}
     values["widths"] = table(kind, *widths)
     # The width of a single row may be too large for a divisor.
     if not chunks.is_one_row:
@@ -210,9 +210,9 @@ def _by(number: int) -> bytes:
     return table(DIVISOR, *divisor(number))
 
 
-def _are_equal(columns: Columns) -> bool:
+def _are_equal(split: RowSplit) -> bool:
     """Whether outputs are equal and contiguous in the input, so that they can share an entry."""
-    width, count, (first, *_, last) = columns.equal_width, len(columns.widths), columns.offsets
+    width, count, (first, *_, last) = split.equal_width, len(split.widths), split.offsets
     return width > 0 and last - first == width * (count - 1)
 
 
@@ -220,26 +220,26 @@ def _slot_vectors(width: Any) -> Any:
     return (width + SLOT_MORE) // VECTOR
 
 
-def _chunks(columns: Columns, limits: DeviceLimits, is_short: bool) -> _Chunks:
+def _chunks(split: RowSplit, limits: DeviceLimits, is_short: bool) -> _Chunks:
     """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
-    if columns.rows == 1 and len(columns.widths) <= FEW:
-        return _few_chunks(columns, limits.sm_count)
-    choices, needed = _needed(columns, limits, is_short)
+    if split.rows == 1 and len(split.widths) <= FEW:
+        return _few_chunks(split, limits.sm_count)
+    choices, needed = _needed(split, limits, is_short)
     tiles = np.ceil(needed).astype(np.int64)
     # As many tiles of a row would do if none had an unused part.
     full = np.add.reduce(needed[:, 0], -1).tolist()
     best, all_blocks = 0.0, _sizes(SHORT_BLOCKS if is_short else BLOCKS)
     for at, sums in enumerate(np.add.reduce(tiles, -1).tolist()):
         threads, each, resident = all_blocks[at]
-        choice, grid = 0, columns.rows * sums[0]
-        if len(sums) > 1 and (columns.widest < each or full[at] < FULL_ROW * sums[0]):
+        choice, grid = 0, split.rows * sums[0]
+        if len(sums) > 1 and (max(split.widths) < each or full[at] < FULL_ROW * sums[0]):
             pairs = zip(choices[1:], sums[1:], strict=True)
-            grids = [blocks(columns.rows, rows) * count for rows, count in pairs]
+            grids = [blocks(split.rows, rows) * count for rows, count in pairs]
             grid = min(grids)
             choice = 1 + grids.index(grid)
         # That more blocks fit makes the last of them no shorter.
         even = evenness(grid, limits.sm_count * resident, limits.sm_count)
-        busy = columns.rows * full[at] / grid * even
+        busy = split.rows * full[at] / grid * even
         if busy > best:
             shape = threads, each, choices[choice], choice == 0
             best, found = busy, _Chunks(*shape, tiles[at, choice], sums[choice], grid)
@@ -248,9 +248,9 @@ def _chunks(columns: Columns, limits: DeviceLimits, is_short: bool) -> _Chunks:
     return found
 
 
-def _few_chunks(columns: Columns, sm_count: int) -> _Chunks:
+def _few_chunks(split: RowSplit, sm_count: int) -> _Chunks:
     """The same for few outputs of a single row, in half the time without NumPy."""
-    best, widths, row_bytes = 0.0, columns.widths, sum(columns.widths)
+    best, widths, row_bytes = 0.0, split.widths, split.row_bytes
     for threads, each, resident in _sizes(BLOCKS):
         tiles = [-(-width // each) for width in widths]
         grid = sum(tiles)
@@ -269,29 +269,29 @@ def _sizes(all_blocks: tuple[tuple[int, int], ...]) -> list[tuple[int, int, int]
     return [(threads, n * rounds, blocks(IN_FLIGHT_BYTES, n)) for threads, rounds, n in at_once]
 
 
-def _needed(columns: Columns, limits: DeviceLimits, is_short: bool) -> tuple[list[int], np.ndarray]:
+def _needed(split: RowSplit, limits: DeviceLimits, is_short: bool) -> tuple[list[int], np.ndarray]:
     """The rows that a chunk may have, and the tiles to fill: by block, these rows, and output.
 
     Rows and widths are below 2^53, so a float quotient is whole only if the division is exact.
     """
-    widths = np.fromiter(columns.widths, np.int64, len(columns.widths))
+    widths = np.fromiter(split.widths, np.int64, len(split.widths))
     # Tiles have bytes, or whole rows if they are short.
     amounts, each = widths, np.array([[[each]] for _, each, _ in _sizes(BLOCKS)])
     if is_short:
         slots = _slot_vectors(widths)
         rows = [[threads // slots // 2 * (2 * LOADS * rounds)] for threads, rounds in SHORT_BLOCKS]
         amounts, each = np.ones_like(widths), np.array(rows)
-    choices = _row_choices(columns, limits, int(each[0].max()) if is_short else 1)
+    choices = _row_choices(split, limits, int(each[0].max()) if is_short else 1)
     return choices, (np.multiply.outer(choices, amounts) if len(choices) > 1 else amounts) / each
 
 
-def _row_choices(columns: Columns, limits: DeviceLimits, multiple: int) -> list[int]:
+def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[int]:
     """The rows that a chunk may have: a single row, which is simpler, and multiples if possible."""
-    if columns.rows == 1 or (largest := max(columns.widest, columns.pitch)) >= MOST_CHUNK_BYTES:
+    if split.rows == 1 or (largest := max(max(split.widths), split.pitch)) >= MOST_CHUNK_BYTES:
         return [1]
-    most = min(columns.rows, (MOST_CHUNK_BYTES - 1) // largest)
+    most = min(split.rows, (MOST_CHUNK_BYTES - 1) // largest)
     multiple = multiple if multiple <= most else 1
-    wanted = blocks(limits.sm_count * CHUNK_BYTES // 2, columns.pitch)
+    wanted = blocks(limits.sm_count * CHUNK_BYTES // 2, split.pitch)
     least = min(most // multiple, blocks(wanted, multiple)) * multiple
     step = blocks(least, CHOICES * multiple) * multiple
     return [1, *range(least, min(most, 2 * least) + 1, step)]

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions
-from dmlsplit.backends.cuda.planner.forms import Columns
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
+from dmlsplit.geometry import RowSplit
 from tests.support.descriptors import packed
 from tests.support.plans import check_fits, known, sources
 
@@ -27,7 +27,7 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
 
 
 @st.composite
-def narrow_columns(draw: st.DrawFn) -> Columns:
+def narrow_splits(draw: st.DrawFn) -> RowSplit:
     """Outputs of less than 512 bytes, with or without gaps between them, or far rows."""
     unit = draw(st.sampled_from([1, 1, 2, 4, 16]))
     most = draw(st.sampled_from([2, 20, 500])) // unit + 1
@@ -38,35 +38,35 @@ def narrow_columns(draw: st.DrawFn) -> Columns:
     offsets = [end - width - gap for end, width in zip(ends, widths, strict=True)]
     rows = draw(st.integers(2, 4000))
     pitch = draw(st.sampled_from([ends[-1], ends[-1], 2**31 - 1, 2**32 + 1, 2**33 + 1]))
-    return Columns(rows, pitch, tuple(range(len(widths))), tuple(offsets), tuple(widths))
+    return RowSplit(rows, pitch, tuple(range(len(widths))), tuple(offsets), tuple(widths))
 
 
-@given(narrow_columns(), ALIGNMENTS, ALIGNMENTS)
-def test_tiles_hold_their_rows(columns: Columns, src: int, dst: int) -> None:
-    for launch in tile_launches(columns, assumed(src, dst)):
+@given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
+def test_tiles_hold_their_rows(split: RowSplit, src: int, dst: int) -> None:
+    for launch in tile_launches(split, assumed(src, dst)):
         found = known(launch)
         places = [(place >> 32, place & 0xFFFFFFFF) for place in found["places"]]
         count = len(launch.outputs)
-        assert [width for _, width in places[:count]] == [columns.widths[o] for o in launch.outputs]
+        assert [width for _, width in places[:count]] == [split.widths[o] for o in launch.outputs]
         rows, fill_rows = found["tile_rows"], found["fill_rows"]
         assert rows % 32 == 0
-        assert launch.grid == -(-columns.rows // rows) * found["groups"]
+        assert launch.grid == -(-split.rows // rows) * found["groups"]
         # Everything that outputs need from a tile is loaded into shared memory.
         reach = max(offset + width for offset, width in places[:count])
         loaded = found["kLoads"] * launch.block * 16
-        assert loaded >= fill_rows * (columns.pitch if found["kWhole"] else reach)
+        assert loaded >= fill_rows * (split.pitch if found["kWhole"] else reach)
         assert launch.shared_bytes >= (fill_rows - 1) * found["row_pitch"] + reach
         check_fits(launch, H200.limits)
         # The following rows complete the vector at the end of an output.
         if dst < 16:
-            assert (fill_rows - rows) * min(columns.widths) >= 16 - found["kItem"]
+            assert (fill_rows - rows) * min(split.widths) >= 16 - found["kItem"]
         if not found["kWhole"]:
-            assert (found["row_pitch"] - columns.pitch) % 16 == 0
+            assert (found["row_pitch"] - split.pitch) % 16 == 0
 
 
-@given(narrow_columns(), ALIGNMENTS)
-def test_every_output_is_in_chunks(columns: Columns, dst: int) -> None:
-    for launch in tile_launches(columns, assumed(1, dst)):
+@given(narrow_splits(), ALIGNMENTS)
+def test_every_output_is_in_chunks(split: RowSplit, dst: int) -> None:
+    for launch in tile_launches(split, assumed(1, dst)):
         found = known(launch)
         starts = found["chunk_starts"][: found["groups"] + 1]
         chunks = found["chunks"][: starts[-1]]
@@ -82,12 +82,12 @@ ROWS = (1, 2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 65, 100, 257, 4096, 99_999)
 
 
 @settings(max_examples=40)
-@given(narrow_columns(), ALIGNMENTS, ALIGNMENTS)
-def test_the_number_of_rows_is_not_compiled(columns: Columns, src: int, dst: int) -> None:
+@given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
+def test_the_number_of_rows_is_not_compiled(split: RowSplit, src: int, dst: int) -> None:
     texts = {
         tuple(
             launch.code.source
-            for launch in tile_launches(columns._replace(rows=rows), assumed(src, dst))
+            for launch in tile_launches(split._replace(rows=rows), assumed(src, dst))
         )
         for rows in ROWS
     }
@@ -105,10 +105,10 @@ def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
     assert len(texts) <= 2
 
 
-@given(narrow_columns(), st.sampled_from([4096, 32764]))
-@example(Columns(2, 2**33 + 1, tuple(range(4)), (0, 40, 44, 75), (40, 4, 31, 14)), 32764)
-def test_parameters_fit(columns: Columns, most: int) -> None:
-    launches = list(tile_launches(columns, assumed(1, 16, most)))
-    assert [output for launch in launches for output in launch.outputs] == list(columns.outputs)
+@given(narrow_splits(), st.sampled_from([4096, 32764]))
+@example(RowSplit(2, 2**33 + 1, tuple(range(4)), (0, 40, 44, 75), (40, 4, 31, 14)), 32764)
+def test_parameters_fit(split: RowSplit, most: int) -> None:
+    launches = list(tile_launches(split, assumed(1, 16, most)))
+    assert [output for launch in launches for output in launch.outputs] == list(split.outputs)
     for launch in launches:
         check_fits(launch, H200.limits._replace(parameter_bytes=most))
