@@ -34,6 +34,11 @@ def every(count: int) -> tuple[int, ...]:
 ONE_TURN = Loop(1, 0, 0)
 
 
+def ceil_div(total: int, each: int) -> int:
+    """How many parts of `each` cover `total`."""
+    return -(-total // each)
+
+
 def turns(loops: Iterable[Loop]) -> int:
     """The number of times that the body of a loop nest runs."""
     return prod(loop.size for loop in loops)

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.geometry import SplitGeometry
+from dmlsplit.geometry import SplitGeometry, ceil_div
 from dmlsplit.messages import counted, more
 
 PAGE_WIDTH = 760  # pixels
@@ -160,7 +160,7 @@ def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
     """The page of a tensor, from its runs and the byte at which each starts."""
     first = min((start for start, _ in runs), default=0) // line_bytes * line_bytes
     end = max((start + run.size for start, run in runs), default=line_bytes)
-    lines = min(MOST_LINES, -(-(end - first) // line_bytes))
+    lines = min(MOST_LINES, ceil_div(end - first, line_bytes))
     parts = [
         (*place, run)
         for start, run in runs

@@ -22,6 +22,8 @@ from math import prod
 from operator import mul
 from typing import Any, NamedTuple
 
+from dmlsplit.geometry import ceil_div
+
 
 class Part(NamedTuple):
     """The part of a piece that one block writes: `size` along the axis, to `region`."""
@@ -99,7 +101,7 @@ class BlockGrid:
     def _along(self, piece: int) -> int:
         """The elements of a piece's chunk along the axis, a multiple of the inner chunk's."""
         inner = self.inner[self.axis]
-        return min(self.chunk[self.axis], max(1, -(-self.sizes[piece] // inner)) * inner)
+        return min(self.chunk[self.axis], max(1, ceil_div(self.sizes[piece], inner)) * inner)
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -143,7 +145,7 @@ class BlockGrid:
         """
         length = min(self._length, max(1, self.shape[self.axis]))
         budget = max(1, self.block_bytes // (self._cross_section_bytes * length))
-        counts = [max(1, -(-n // c)) for n, c in zip(self.shape, self.chunk, strict=True)]
+        counts = [max(1, n) for n in map(ceil_div, self.shape, self.chunk)]
         counts[self.axis] = 1
         return _powers_of_two(budget, counts[::-1])[::-1]
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from dmlsplit.backends.cuda.launch import THREADS, VECTOR, KernelLaunch, blocks
+from dmlsplit.backends.cuda.launch import THREADS, VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner.strided import REPEATING
 from dmlsplit.backends.cuda.planner.transpose import SQUARE_BYTES
-from dmlsplit.geometry import StridedCopy
+from dmlsplit.geometry import StridedCopy, ceil_div
 from tests.support.plans import known
 
 Pieces = Mapping[int, StridedCopy]
@@ -43,10 +43,10 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     for output, width, offset, part in zip(
         launch.outputs, widths, offsets, pairwise(starts), strict=True
     ):
-        tiles = blocks(in_chunk * width, tile_bytes)
+        tiles = ceil_div(in_chunk * width, tile_bytes)
         if known["kShort"]:
             # Two rounds of loads, each of an even number of rows in slots of whole vectors.
-            tiles = blocks(
+            tiles = ceil_div(
                 in_chunk, launch.block // ((width + 34) // 16) // 2 * 2 * 2 * known["kLoads"]
             )
         assert tiles == part[1] - part[0]
@@ -59,7 +59,7 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
 def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     groups, tile_rows = known["groups"], known["tile_rows"]
     rows = known["full_tiles"] * tile_rows + known["rest_rows"]
-    assert launch.grid == groups * blocks(rows, tile_rows)
+    assert launch.grid == groups * ceil_div(rows, tile_rows)
     begins: dict[int, list[int]] = {}
     for group, (first, end) in enumerate(pairwise(known["chunk_starts"][: groups + 1])):
         for chunk in known["chunks"][first:end]:
@@ -83,7 +83,7 @@ def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     for segment, (first, end) in enumerate(pairwise(known["starts"])):
         nest = known["nests"][segment]
         sides = known["downs"][nest], known["acrosses"][nest]
-        turns, rest = divmod(end - first, blocks(sides[0], down) * blocks(sides[1], across))
+        turns, rest = divmod(end - first, ceil_div(sides[0], down) * ceil_div(sides[1], across))
         assert not rest
         if known["kPointers"]:
             assert (turns, sides[0]) == (1, len(launch.outputs))
@@ -101,7 +101,7 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
         nest = 0 if known["kNests"] == 1 else entry
         items, row_bytes = known["counts"][nest], known["row_units"][nest] * unit
         tile = THREADS * known["kItems"] - REPEATING * (0 < known["kStaged"] < VECTOR)
-        assert blocks(items + bool(known["kStaged"]), tile) == end - first
+        assert ceil_div(items + bool(known["kStaged"]), tile) == end - first
         rows, rest = divmod(items, row_bytes // known["kItemBytes"])
         assert not rest
         for channel in range(channels):

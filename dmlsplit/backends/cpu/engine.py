@@ -12,7 +12,7 @@ from dmlsplit.backends.cpu.moves import BoundNests, EqualNests, Move, block_rows
 from dmlsplit.backends.cpu.narrow import NarrowSplit
 from dmlsplit.backends.cpu.wide import WideSplit
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.geometry import SplitGeometry
+from dmlsplit.geometry import SplitGeometry, ceil_div
 
 _Batch = tuple[Any, int, int, int]  # nests, their rows, the bytes of one and the rows of a block
 _Cut = tuple[Any, int, int, int]  # a batch, the first row, the end and the rows of a block
@@ -179,7 +179,7 @@ def _tasks(batches: Sequence[_Batch], workers: int) -> Iterator[list[_Cut]]:
     for batch, rows, row_bytes, block in batches:
         start = 0
         while start < rows:
-            blocks = -(-min(room, tuning.TASK_BYTES) // (row_bytes * block))
+            blocks = ceil_div(min(room, tuning.TASK_BYTES), row_bytes * block)
             stop = min(rows, start + blocks * block)
             task.append((batch, start, stop, block))
             room -= (stop - start) * row_bytes
@@ -196,4 +196,4 @@ def _block(batch: Sequence[BoundNests], rows: int, row_bytes: int, workers: int)
     if all(len(bound.dsts) == 1 for bound in batch):
         return 1  # each task is one assignment to each output
     parts = 4 * workers if workers > 1 else 1
-    return min(block_rows(row_bytes, rows), -(-rows // parts))
+    return min(block_rows(row_bytes, rows), ceil_div(rows, parts))

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cpu import machine_code, threads
-from dmlsplit.geometry import RowSplit
+from dmlsplit.geometry import RowSplit, ceil_div
 
 # Splits of LEAST_BYTES gain from helpers that listen. Waking one costs up to 50 us, which pays from
 # WAKING_BYTES, or if the last split was less than SERIES_SECONDS ago, so that more may follow.
@@ -99,7 +99,7 @@ def _tasks(split: RowSplit, src: int, dsts: Sequence[int]) -> np.ndarray:
     is_past = split.total_bytes >= PAST_BYTES and is_far and _code()[-1]
     is_long = is_past and sizes.mean() >= most // 2
     if is_past:
-        height = 1 if is_long else -(-height // 4) * 4
+        height = 1 if is_long else ceil_div(height, 4) * 4
     starts = np.arange(0, split.rows, height, dtype=np.int64)[:, None]
     form: Any = sizes, np.minimum(height, split.rows - starts), split.pitch, steps
     if is_long:  # one row is copied as four, which overlap by up to three bytes

@@ -9,6 +9,7 @@ from operator import itemgetter
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
+from dmlsplit.geometry import ceil_div
 from dmlsplit.resources import kernel_source
 
 _Entry = TypeVar("_Entry")
@@ -35,6 +36,7 @@ _FORMATS = {
     DIVISOR: "II",
 }
 POINTER_BYTES = 8
+LONG = 256  # entries of a table
 LARGE_PARAMETERS = 32764  # bytes of a kernel's parameters since CUDA 12.1
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
@@ -215,7 +217,6 @@ class Assumptions(NamedTuple):
     output_alignment: int
     limits: DeviceLimits
     outputs: int  # of the split, the empty ones included
-    most_outputs: int  # whose pointers fit one launch's parameters, beside the input's
     bypasses_cache: bool  # outputs are too large for the L2 cache, and must not evict the input
 
 
@@ -264,7 +265,7 @@ def fitting(
 
 def resident_for(bytes_in_flight: int) -> int:
     """The blocks that an SM must hold if each thread has this many bytes under way."""
-    resident = max(2, blocks(IN_FLIGHT_BYTES, THREADS * bytes_in_flight))
+    resident = max(2, ceil_div(IN_FLIGHT_BYTES, THREADS * bytes_in_flight))
     return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
 
 
@@ -286,13 +287,16 @@ def divisor(number: int, bits: int = 32) -> Divisor:
     "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1.
     """
     shift = (number - 1).bit_length()
-    return Divisor(blocks(1 << (bits - 1 + shift), number), shift)
+    return Divisor(ceil_div(1 << (bits - 1 + shift), number), shift)
 
 
-def capacity(count: int, most: int, least: int = 4) -> int:
-    """The size of a table for `count` entries: a power of four, as each size is a program."""
+def capacity(count: int, least: int = 4) -> int:
+    """The size of a table for `count` entries: a power of four, as each size is a program.
+
+    Longer tables than `LONG` may have any power of two, to save parameters.
+    """
     bits = (max(count, least) - 1).bit_length()
-    return min(most, 1 << (bits + bits % 2))
+    return 1 << (bits + (bits % 2 if count <= LONG else 0))
 
 
 def filled(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry, ...]:
@@ -304,8 +308,3 @@ def filled(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry,
 def index_type(largest: int) -> str:
     """The narrowest C++ type for indices up to `largest`."""
     return "unsigned" if largest < 2**32 else COUNT_64
-
-
-def blocks(total: int, each: int) -> int:
-    """How many parts of `each` cover `total`."""
-    return -(-total // each)

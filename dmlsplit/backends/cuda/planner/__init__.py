@@ -32,9 +32,6 @@ from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 
-# Bytes of a launch's parameters for other things than outputs: the input's address, the policy of
-# stores, and arguments.
-OTHER_PARAMETER_BYTES = 3 * POINTER_BYTES
 # Outputs of at least this width are faster without shared memory, by the bytes in which `tile`
 # moves them. Of rows of 96 bytes, the vector in six that holds an end is copied separately.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
@@ -61,7 +58,6 @@ def plan(
         output_alignment,
         limits,
         geometry.output_count,
-        (limits.parameter_bytes - OTHER_PARAMETER_BYTES) // POINTER_BYTES,
         # Outputs that would fill more than half of the cache are not worth caching.
         2 * geometry.total_bytes > limits.l2_bytes,
     )
@@ -87,7 +83,7 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunc
         split.rows > 1
         and min(split.widths) < least
         and takes_whole_rows(split)
-        and len(split.outputs) <= assumed.most_outputs
+        and len(split.outputs) * POINTER_BYTES < assumed.limits.parameter_bytes
     ):
         return tile_launches(split, assumed)
     return _by_width(split, assumed, least)

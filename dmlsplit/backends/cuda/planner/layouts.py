@@ -5,9 +5,9 @@ from functools import lru_cache
 from itertools import pairwise, product
 from math import gcd
 
-from dmlsplit.backends.cuda.launch import LINE_BYTES, THREADS, VECTOR, WORD, Assumptions, blocks
+from dmlsplit.backends.cuda.launch import LINE_BYTES, THREADS, VECTOR, WORD, Assumptions
 from dmlsplit.backends.cuda.planner.warps import BANKS, Arrangement, used_lanes, vector_wavefronts
-from dmlsplit.geometry import RowSplit
+from dmlsplit.geometry import RowSplit, ceil_div
 
 # Vectors that a thread loads. Each number is a program.
 TILE_LOADS = (4, 6, 8)
@@ -54,9 +54,9 @@ class Layout:
 
 def _least_rows(split: RowSplit) -> int:
     """The rows that fill a cache line of an output of mean width, and half of one of any."""
-    mean = blocks(LINE_BYTES * len(split.outputs), split.row_bytes)
-    rows = max(mean, blocks(LINE_BYTES, 2 * min(split.widths)))
-    return blocks(rows, TILE_ROWS) * TILE_ROWS
+    mean = ceil_div(LINE_BYTES * len(split.outputs), split.row_bytes)
+    rows = max(mean, ceil_div(LINE_BYTES, 2 * min(split.widths)))
+    return ceil_div(rows, TILE_ROWS) * TILE_ROWS
 
 
 def _item(split: RowSplit, assumed: Assumptions) -> int:
@@ -79,13 +79,13 @@ def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
         return _one_row(split, item)
     # Rows that complete the last vectors of a tile.
     is_aligned = assumed.output_alignment == VECTOR
-    more = 0 if is_aligned else blocks(VECTOR - item, min(split.widths))
+    more = 0 if is_aligned else ceil_div(VECTOR - item, min(split.widths))
     least = _least_rows(split)
     if split.row_bytes == split.pitch and item < VECTOR:
         found = _whole(split, assumed, item, least, more)
         if found:
             return found
-    line_rows = blocks(LINE_BYTES, min(split.widths) * TILE_ROWS) * TILE_ROWS
+    line_rows = ceil_div(LINE_BYTES, min(split.widths) * TILE_ROWS) * TILE_ROWS
     choices = (max(least, line_rows), least, TILE_ROWS)
     layouts = (_runs(split, assumed, item, rows, more) for rows in choices)
     return next(layout for layout in layouts if layout)
@@ -96,7 +96,7 @@ def _one_row(split: RowSplit, item: int) -> Layout:
     # The vector at the end of an output is filled up as if more rows followed: up to 15 of them,
     # if the output is one byte wide.
     pitch = max(split.widths)
-    slack = 2 * (VECTOR - item) + blocks(VECTOR - item, min(split.widths)) * pitch
+    slack = 2 * (VECTOR - item) + ceil_div(VECTOR - item, min(split.widths)) * pitch
     groups = _groups(split, MOST_TILE_BYTES - slack)
     widest = max((_starts(split, *group) for group in pairwise(groups)), key=max)
     loads = next(n for n in TILE_LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
@@ -174,7 +174,7 @@ def _shared_vectors(loads: int, run_vectors: int, arrangement: Arrangement) -> i
     """The shared memory of a tile, with all vectors that its threads load; 0 if too much."""
     vectors = loads * THREADS
     if run_vectors:
-        last_row = blocks(vectors, run_vectors) - 1
+        last_row = ceil_div(vectors, run_vectors) - 1
         needed = last_row * arrangement.row_pitch // VECTOR + run_vectors + 1
         if arrangement.pad_bits is not None:
             needed += last_row >> arrangement.pad_bits
@@ -196,8 +196,8 @@ def _groups(split: RowSplit, most: int) -> tuple[int, ...]:
     groups = [0]
     for first, last in pairwise((0, *gaps, len(ends))):
         begin = split.offsets[first]
-        count = blocks(ends[last - 1] - begin, most)
-        even = blocks(ends[last - 1] - begin, count)
+        count = ceil_div(ends[last - 1] - begin, most)
+        even = ceil_div(ends[last - 1] - begin, count)
         if first:
             groups.append(first)
         for i in range(first + 1, last):

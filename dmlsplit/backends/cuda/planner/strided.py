@@ -7,24 +7,24 @@ powers of two, and up to 3 % for deeper nests, single units and broadcast elemen
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, chain
 from math import gcd, lcm
 
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
     OFFSET_64,
-    POINTER_BYTES,
     THREADS,
     UNUSED_TILE,
     VECTOR,
     Assumptions,
     Constant,
     KernelLaunch,
-    blocks,
     capacity,
     coded,
     divisor,
     filled,
+    fitting,
     resident_for,
 )
 from dmlsplit.backends.cuda.planner.forms import (
@@ -35,7 +35,7 @@ from dmlsplit.backends.cuda.planner.forms import (
     entries,
     form_of,
 )
-from dmlsplit.geometry import ONE_TURN, Loop, RowSplit, turns
+from dmlsplit.geometry import ONE_TURN, Loop, RowSplit, ceil_div, turns
 
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
 SMALL = 2**30
@@ -67,8 +67,8 @@ def strided_launches(
             form = form_of(nest, len(entry.outputs), assumed)
             by_form.setdefault(form, []).append(entry)
     for form, found in by_form.items():
-        for part, slots in _parts(found, assumed):
-            yield _strided(form, part, slots, assumed)
+        launch = partial(_strided, form, assumed)
+        yield from fitting(launch, found, assumed.limits.parameter_bytes)
 
 
 def fit_windows(split: RowSplit, assumed: Assumptions) -> bool:
@@ -99,40 +99,25 @@ def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
 
     def launch(rows: int) -> KernelLaunch:
         nest = Nest(unit, (Loop(rows, split.pitch, unit),))
-        return _strided(form, [Entry(split.outputs, split.offsets[0], nest)], 1, assumed)
+        return _strided(form, assumed, [Entry(split.outputs, split.offsets[0], nest)])
 
     # Whole vectors have a program without edges.
     other = split.rows // VECTOR * VECTOR + (split.rows * unit % VECTOR == 0)
     return launch(split.rows)._replace(siblings=lambda: [launch(other)])
 
 
-def _parts(found: list[Entry], assumed: Assumptions) -> Iterator[tuple[list[Entry], int]]:
-    """Parts of the entries whose tables fit the parameters, each with the slots of its tables."""
-    depth = max(len(entry.nest.loops) for entry in found)
-    nest_bytes = (5 * depth + 3) * POINTER_BYTES
-    entry_bytes = (len(found[0].outputs) + 2) * POINTER_BYTES
-    space = (assumed.most_outputs - 1) * POINTER_BYTES
-    if len({entry.nest for entry in found}) == 1:
-        most = (space - nest_bytes) // entry_bytes
-    else:
-        most = space // (entry_bytes + nest_bytes)
-    for first in range(0, len(found), most):
-        part = found[first : first + most]
-        yield part, capacity(len(part), most, least=1)
-
-
-def _strided(form: Form, found: list[Entry], slots: int, assumed: Assumptions) -> KernelLaunch:
-    nests = [entry.nest for entry in found]
+def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> KernelLaunch:
+    nests, slots = [entry.nest for entry in found], capacity(len(found), least=1)
     is_one_nest = len(set(nests)) == 1
     walks = _walks(nests, form.item)
     is_small = max(*map(turns, walks), *(nest.row_units for nest in nests)) < SMALL
     depth = len(walks[0])
     # 64-bit numbers and the strides of many loops need registers.
     is_light = depth <= SHALLOW and (is_one_nest or not _is_far(nests, walks))
-    items = form.items if is_small and is_light else blocks(form.items, 2)
+    items = form.items if is_small and is_light else ceil_div(form.items, 2)
     # The ends of a staged row belong to a block that has fewer items than threads.
     more, tile = int(form.staged > 0), THREADS * items - REPEATING * (0 < form.staged < VECTOR)
-    *starts, grid = accumulate((blocks(turns(walk) + more, tile) for walk in walks), initial=0)
+    *starts, grid = accumulate((ceil_div(turns(walk) + more, tile) for walk in walks), initial=0)
     kept = 1 if is_one_nest else slots
     nests = list(filled(nests, slots, nests[0]))[:kept]
     walks = list(filled(walks, slots, walks[0]))[:kept]

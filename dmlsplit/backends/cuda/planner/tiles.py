@@ -11,7 +11,6 @@ from dmlsplit.backends.cuda.launch import (
     Assumptions,
     Constant,
     KernelLaunch,
-    blocks,
     capacity,
     coded,
     divisor,
@@ -22,10 +21,7 @@ from dmlsplit.backends.cuda.launch import (
 )
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
 from dmlsplit.backends.cuda.planner.warps import chunk_steps, dealt
-from dmlsplit.geometry import RowSplit, every
-
-# Longer tables may have any power of two as their size, to save parameters.
-LONG = 256
+from dmlsplit.geometry import RowSplit, ceil_div, every
 
 
 def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
@@ -58,7 +54,7 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
         Constant("int", "kLoads", layout.loads),
         Constant("int", "kSharedVectors", layout.shared_vectors),
     )
-    slots, in_flight = _slots(len(split.outputs)), layout.loads * VECTOR
+    slots, in_flight = capacity(len(split.outputs)), layout.loads * VECTOR
     wide = f"outputs up to {max(split.widths)} bytes wide"
     what = f"rows of {split.pitch} bytes" if layout.is_whole else wide
     at_once = "1 row" if layout.rows == 1 else f"up to {layout.rows} rows"
@@ -67,7 +63,7 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
         split.outputs,
         split.total_bytes,
         assumed.bypasses_cache,
-        blocks(split.rows, layout.rows) * (len(layout.groups) - 1),
+        ceil_div(split.rows, layout.rows) * (len(layout.groups) - 1),
         shared_bytes=layout.shared_vectors * VECTOR,
         bytes_in_flight=in_flight,
         reason=f"{what}, {at_once} at a time, through shared memory",
@@ -76,7 +72,7 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
 
 def _output_tables(split: RowSplit, layout: Layout) -> Iterator[Constant]:
     """The place of each output in its run, its width, and a divisor."""
-    size = _slots(len(split.outputs))
+    size = capacity(len(split.outputs))
     places = [
         split.widths[output] + (split.offsets[output] - split.offsets[first] << 32)
         for first, last in pairwise(layout.groups)
@@ -132,15 +128,10 @@ def _chunks(split: RowSplit, layout: Layout, lead: int) -> Iterator[Constant]:
         starts.append(len(chunks))
         begins.append(split.offsets[first])
         runs.append(split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first])
-    size = 1 if layout.is_whole else _slots(len(runs))
+    size = 1 if layout.is_whole else capacity(len(runs))
     yield Constant(COUNT_64, "columns", filled(begins, size, 0))
     yield Constant("unsigned", "run_bytes", filled(runs, size, 0))
     yield Constant("unsigned", "chunk_starts", filled(starts, size + 1, 0))
-    yield Constant("unsigned", "chunks", filled(chunks, _slots(len(chunks)), 0))
+    yield Constant("unsigned", "chunks", filled(chunks, capacity(len(chunks)), 0))
     yield Constant("int", "chunk_bytes", chunk_bytes)
     yield Constant("int", "team_bytes", VECTOR << bits)
-
-
-def _slots(count: int) -> int:
-    most = max(LONG, 1 << (count - 1).bit_length())
-    return capacity(count, most)

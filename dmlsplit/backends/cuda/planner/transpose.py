@@ -21,14 +21,13 @@ from dmlsplit.backends.cuda.launch import (
     Assumptions,
     Constant,
     KernelLaunch,
-    blocks,
     coded,
     divisor,
     fitting,
     resident_for,
 )
 from dmlsplit.backends.cuda.planner.forms import Nest
-from dmlsplit.geometry import ONE_TURN, Loop, RowSplit, StridedCopy
+from dmlsplit.geometry import ONE_TURN, Loop, RowSplit, StridedCopy, ceil_div
 
 SQUARE_BYTES = THREADS * LOADS * VECTOR
 # The kernel has 31 bits for the bytes of a side of a plane.
@@ -75,7 +74,7 @@ class Square:
 
     def counts(self, plane: Plane) -> list[int]:
         """The numbers of squares down, across, and along the loops around."""
-        sides = blocks(plane.down, self.down), blocks(plane.across, self.across)
+        sides = ceil_div(plane.down, self.down), ceil_div(plane.across, self.across)
         return [*sides, *(loop.size for loop in plane.loops)]
 
     def fill(self, planes: Iterable[Plane]) -> float:

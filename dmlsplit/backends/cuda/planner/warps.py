@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from dmlsplit.backends.cuda.launch import THREADS, VECTOR, WORD, blocks
+from dmlsplit.backends.cuda.launch import THREADS, VECTOR, WORD
+from dmlsplit.geometry import ceil_div
 
 WARP, BANKS = 32, 32
 # Warps that are counted: one at a third, one at two thirds of the tile.
@@ -23,7 +24,7 @@ def chunk_steps(sizes: Sequence[int], team_bits: int) -> int:
 
     `sizes` are a tile's bytes of each output.
     """
-    steps = sum(blocks(size, VECTOR << team_bits) for size in sizes)
+    steps = sum(ceil_div(size, VECTOR << team_bits) for size in sizes)
     return max(1, min(MOST_STEPS, (steps << team_bits) // THREADS))
 
 
@@ -53,10 +54,10 @@ def used_lanes(sizes: Sequence[int], team_bits: int) -> float:
         longest: dict[int, int] = {}
         for output, begin in chunks[first : first + teams]:
             size = sizes[output]
-            count = blocks(min(chunk_bytes, size - begin), VECTOR << team_bits)
+            count = ceil_div(min(chunk_bytes, size - begin), VECTOR << team_bits)
             longest[size] = max(count, longest.get(size, 0))
         steps += sum(longest.values())
-    return sum(blocks(size, VECTOR) for size in sizes) / (steps * WARP)
+    return sum(ceil_div(size, VECTOR) for size in sizes) / (steps * WARP)
 
 
 @dataclass(frozen=True, slots=True)

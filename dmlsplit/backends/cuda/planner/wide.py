@@ -22,14 +22,13 @@ from dmlsplit.backends.cuda.launch import (
     DeviceLimits,
     KernelLaunch,
     Member,
-    blocks,
     capacity,
     code_of,
     divisor,
     index_type,
     table,
 )
-from dmlsplit.geometry import RowSplit
+from dmlsplit.geometry import RowSplit, ceil_div
 
 # A vector may extend into the next row of an output, but no further.
 LEAST_WIDTH = VECTOR
@@ -62,6 +61,8 @@ FULL_ROW = 0.97
 CHOICES = 16
 _UNUSED = table("unsigned", UNUSED_TILE)
 # Parameters outside tables: the input's address, pitches, divisors, numbers of rows and tiles.
+# How many outputs fit is calculated from these, because calls with new sizes wait for their plan,
+# and `fitting` would plan a split of too many outputs twice.
 NUMBERS_BYTES = 96
 
 
@@ -80,7 +81,7 @@ def wide_launches(
     is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(split)
     kind = index_type(max(split.offsets[-1], *split.widths))
     form = _form(is_aligned, is_short, is_equal, kind, assumed.limits.parameter_bytes)
-    each = blocks(count, blocks(count, form.most)) if count > form.most else count
+    each = ceil_div(count, ceil_div(count, form.most)) if count > form.most else count
     for first in range(0, count, each):
         part = split if each == count else split.take(range(first, min(first + each, count)))
         yield _launch(part, assumed, form, _chunks(part, assumed.limits, is_short))
@@ -121,7 +122,7 @@ def _launch(split: RowSplit, assumed: Assumptions, form: _Form, chunks: _Chunks)
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
     code, kind, shared = _program(form, chunks.is_one_row, min(count, form.most), assumed.limits)
-    last = blocks(rows, chunks.rows) - 1
+    last = ceil_div(rows, chunks.rows) - 1
     values = _outputs(split, chunks, form, code.slots, kind)
     values |= {
         "pitch": pitch,
@@ -148,7 +149,7 @@ def _program(
     """What does not depend on sizes: the code, the type of places, and fields of the launch."""
     is_aligned, is_short, is_equal, kind, most = form
     is_short = is_short and not is_one_row
-    slots, loads = capacity(count, most), SHORT_LOADS if is_short else LOADS
+    slots, loads = min(most, capacity(count)), SHORT_LOADS if is_short else LOADS
     place = COUNT_64 if is_one_row else "unsigned"
     members = [Member(place, "pitch"), Member(place, "chunk_pitch")]
     members.append(Member(DIVISOR, "by_chunk_tiles"))
@@ -234,7 +235,7 @@ def _chunks(split: RowSplit, limits: DeviceLimits, is_short: bool) -> _Chunks:
         choice, grid = 0, split.rows * sums[0]
         if len(sums) > 1 and (max(split.widths) < each or full[at] < FULL_ROW * sums[0]):
             pairs = zip(choices[1:], sums[1:], strict=True)
-            grids = [blocks(split.rows, rows) * count for rows, count in pairs]
+            grids = [ceil_div(split.rows, rows) * count for rows, count in pairs]
             grid = min(grids)
             choice = 1 + grids.index(grid)
         # That more blocks fit makes the last of them no shorter.
@@ -266,7 +267,7 @@ def _few_chunks(split: RowSplit, sm_count: int) -> _Chunks:
 def _sizes(all_blocks: tuple[tuple[int, int], ...]) -> list[tuple[int, int, int]]:
     """The threads of each block, the bytes of a tile, and the blocks that fill a multiprocessor."""
     at_once = [(threads, rounds, threads * LOADS * VECTOR) for threads, rounds in all_blocks]
-    return [(threads, n * rounds, blocks(IN_FLIGHT_BYTES, n)) for threads, rounds, n in at_once]
+    return [(threads, n * rounds, ceil_div(IN_FLIGHT_BYTES, n)) for threads, rounds, n in at_once]
 
 
 def _needed(split: RowSplit, limits: DeviceLimits, is_short: bool) -> tuple[list[int], np.ndarray]:
@@ -291,9 +292,9 @@ def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[i
         return [1]
     most = min(split.rows, (MOST_CHUNK_BYTES - 1) // largest)
     multiple = multiple if multiple <= most else 1
-    wanted = blocks(limits.sm_count * CHUNK_BYTES // 2, split.pitch)
-    least = min(most // multiple, blocks(wanted, multiple)) * multiple
-    step = blocks(least, CHOICES * multiple) * multiple
+    wanted = ceil_div(limits.sm_count * CHUNK_BYTES // 2, split.pitch)
+    least = min(most // multiple, ceil_div(wanted, multiple)) * multiple
+    step = ceil_div(least, CHOICES * multiple) * multiple
     return [1, *range(least, min(most, 2 * least) + 1, step)]
 
 
@@ -311,4 +312,4 @@ def evenness(grid: int, at_once: int, sm_count: int) -> float:
     """
     if grid > at_once:
         return grid / (grid + at_once / 2)
-    return grid / (blocks(grid, sm_count) * sm_count)
+    return grid / (ceil_div(grid, sm_count) * sm_count)

@@ -9,7 +9,7 @@ from dmlsplit.geometry import Loop, StridedCopy
 
 
 def assumed(input_alignment: int = 16, output_alignment: int = 16) -> Assumptions:
-    return Assumptions(input_alignment, output_alignment, H200.limits, 2, 4094, True)
+    return Assumptions(input_alignment, output_alignment, H200.limits, 2, True)
 
 
 def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:

@@ -21,7 +21,6 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
         output_alignment,
         limits=H200.limits._replace(parameter_bytes=bytes_),
         outputs=100,
-        most_outputs=4000,
         bypasses_cache=True,
     )
 
