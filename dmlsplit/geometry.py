@@ -5,7 +5,7 @@ are merged if they are contiguous in both input and output. A packed split of an
 one loop over rows: a `RowSplit`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, compress, repeat
@@ -13,6 +13,7 @@ from math import prod
 from operator import itemgetter, mul
 from typing import NamedTuple, TypeVar
 
+Picks = Callable[[Sequence[int]], tuple[int, ...]]
 _Size = TypeVar("_Size")  # an integer, or the name of a dynamic size in a scanned model
 
 
@@ -28,6 +29,15 @@ class Loop(NamedTuple):
 def every(count: int) -> tuple[int, ...]:
     """The indices of so many outputs; comparing the same tuple is fast."""
     return tuple(range(count))
+
+
+def picks(outputs: Sequence[int], count: int) -> Picks:
+    """A function that selects these outputs from all `count`, in order."""
+    if outputs == every(count):
+        return tuple
+    # Of less than two outputs, `itemgetter` would give no tuple.
+    chosen = itemgetter(*outputs, 0, 0)
+    return lambda each: chosen(each)[:-2]
 
 
 # Pads a nest that needs one more loop.
@@ -102,10 +112,7 @@ class RowSplit(NamedTuple):
         """Some of the outputs, by their positions here."""
         if len(positions) == len(self.outputs):
             return self
-        # Of one position, `itemgetter` would give no tuple.
-        chosen = itemgetter(*positions, positions[0])
-        taken = [chosen(each)[:-1] for each in self[2:]]
-        return RowSplit(self.rows, self.pitch, *taken)
+        return RowSplit(self.rows, self.pitch, *map(picks(positions, len(self.outputs)), self[2:]))
 
 
 @dataclass(frozen=True)

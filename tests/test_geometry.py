@@ -15,6 +15,7 @@ from dmlsplit.geometry import (
     StridedCopy,
     _merged,
     packed_byte_strides,
+    picks,
     split_geometry,
 )
 from tests.support.descriptors import (
@@ -75,6 +76,11 @@ def test_some_outputs_of_rows_keep_their_places() -> None:
     assert split.take(range(4)) is split
     assert (split.row_bytes, split.total_bytes, split.equal_width) == (9, 18, 0)
     assert split.take([3]).equal_width == 2
+
+
+@pytest.mark.parametrize("outputs", [(0, 1, 2), (0, 2), (1,), ()])
+def test_any_number_of_outputs_is_picked(outputs: tuple[int, ...]) -> None:
+    assert picks(outputs, 3)([0, 10, 20]) == tuple(10 * output for output in outputs)
 
 
 def test_a_padded_input_keeps_the_packed_form() -> None:

@@ -6,13 +6,12 @@ from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
 from dmlsplit.arrays.array_view import ArrayView, device_number
-from dmlsplit.arrays.packing import Cut, Packing
+from dmlsplit.arrays.packing import Cut, Packing, Shapes
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
 
 Shape: TypeAlias = Sequence[int]
-Shapes: TypeAlias = Sequence[Shape]
 Made: TypeAlias = tuple[list[Any], list[int]]  # arrays, and their addresses
 
 

@@ -20,7 +20,10 @@ from dmlsplit.messages import counted
 
 @dataclass(frozen=True, slots=True)
 class _Dimension:
-    """One dimension: its size and stride, in elements, in each tensor; the input comes first."""
+    """One dimension: its size and stride, in elements, in each tensor; the input comes first.
+
+    A `Loop` of the geometry has one size, and would not say which dimension is cut.
+    """
 
     steps: tuple[tuple[int, int], ...]
     is_axis: bool = False

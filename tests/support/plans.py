@@ -11,7 +11,7 @@ from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.geometry import SplitGeometry
 
 NUMPY_TYPES = {
-    "unsigned char": "u1", "unsigned short": "u2", "int": "i4", "unsigned": "u4",
+    "unsigned char": "u1", "int": "i4", "unsigned": "u4",
     "unsigned long long": "u8", "long long": "i8", DIVISOR: "2u4",
 }  # fmt: skip
 # Bytes of shared memory: of a block on any GPU without opting in to more, and of an SM of an H200.

@@ -23,6 +23,7 @@ class NumpyProgram:
     """A compiled geometry: its loop nests. A batch has those that share cache lines and rows."""
 
     batches: tuple[tuple[EqualNests, ...], ...]
+    total_bytes: int
     narrow: NarrowSplit | None = None  # the same split, if machine code may copy it
     wide: WideSplit | None = None  # likewise, on several threads
     # The last copies that `copy` made, by the threads, whether compiled, and the addresses.
@@ -34,10 +35,6 @@ class NumpyProgram:
         found = [(nests, nests.item.itemsize) for nests in chain.from_iterable(self.batches)]
         work = sum(nests.items * (size + 1 + (size == nests.run_bytes)) for nests, size in found)
         return work >= tuning.PARALLEL_BYTES
-
-    @cached_property
-    def _total_bytes(self) -> int:
-        return sum(nests.row_bytes * nests.shape[0] for nests in chain.from_iterable(self.batches))
 
     @cached_property
     def _single_moves(self) -> list[tuple[int, int, Callable[[int, int], Move]]] | None:
@@ -61,11 +58,10 @@ class NumpyProgram:
         return found
 
     def prepare(self) -> None:
-        """Compile the loop over narrow rows, if any. Assignments need addresses (`bind`)."""
-        if self.narrow is not None:
-            self.narrow.prepare()
-        if self.wide is not None:
-            self.wide.prepare()
+        """Compile the loops over rows, if any. Assignments need addresses (`bind`)."""
+        for rows in (self.narrow, self.wide):
+            if rows is not None:
+                rows.prepare()
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input and of each output."""
@@ -86,20 +82,20 @@ class NumpyProgram:
             cuts = ((batch, 0, rows, block) for batch, rows, _, block in found)
             return _on_this_thread(list(_moves(cuts)))
         tasks: list[Any] = [partial(_moves, cuts) for cuts in _tasks(found, workers)]
-        if self._total_bytes <= tuning.PREPARED_BYTES:
+        if self.total_bytes <= tuning.PREPARED_BYTES:
             tasks = [partial(iter, list(task())) for task in tasks]
         return _run([partial(moves.run, task) for task in tasks], workers)
 
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
         """Equivalent to ``bind(src, dsts)(stream)``, which is kept for these addresses."""
-        is_compiled = self.wide is not None and self.wide.is_ready(self.wide.split.total_bytes)
+        is_compiled = self.wide is not None and self.wide.is_ready(self.total_bytes)
         is_shared = is_compiled or self._is_worth_sharing
         key = threads.thread_count() if is_shared else 1, is_compiled, src, *dsts
         copy = self.recent.get(key)
         if copy is None:
             copy = self.bind(src, dsts)
             # Binding is a noticeable part of a small copy. Narrow rows are counted each time.
-            if self.narrow is None and self._total_bytes <= tuning.KEPT_BYTES:
+            if self.narrow is None and self.total_bytes <= tuning.KEPT_BYTES:
                 if len(self.recent) == tuning.KEPT_COPIES:
                     self.recent.clear()
                 self.recent[key] = copy
@@ -121,9 +117,13 @@ class NumpyBackend:
         for number, nests in enumerate(moves.equal_nests(geometry.pieces)):
             alone = number if nests.run_bytes >= tuning.LONG_RUN else -1
             batches.setdefault((nests.shape[0], alone), []).append(nests)
-        narrow_split = narrow.narrow_split(geometry.row_split)
-        wide_split = wide.wide_split(geometry.row_split)
-        return NumpyProgram(tuple(map(tuple, batches.values())), narrow_split, wide_split)
+        rows = geometry.row_split
+        return NumpyProgram(
+            tuple(map(tuple, batches.values())),
+            geometry.total_bytes,
+            rows and narrow.narrow_split(rows),
+            rows and wide.wide_split(rows),
+        )
 
 
 def _on_this_thread(prepared: list[Move]) -> BoundCopy:

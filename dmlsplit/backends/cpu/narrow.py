@@ -95,9 +95,9 @@ class NarrowSplit:
         return partial(copy, src + start * self.split.pitch, *outputs, stop - start)
 
 
-def narrow_split(split: RowSplit | None) -> NarrowSplit | None:
+def narrow_split(split: RowSplit) -> NarrowSplit | None:
     """The split if its rows are short and cut into a few narrow pieces, else None."""
-    if split is None or split.rows == 1:
+    if split.rows == 1:
         return None
     split = split.take(split.filled)
     if not 2 <= len(split.outputs) <= MOST_OUTPUTS or max(split.widths) > MOST_WIDTH:

@@ -77,12 +77,11 @@ class WideSplit:
         return copy
 
 
-def wide_split(split: RowSplit | None) -> WideSplit | None:
+def wide_split(split: RowSplit) -> WideSplit | None:
     """The split if it is large and the rows of all outputs are wide, else None."""
-    if split is None or split.total_bytes < LEAST_BYTES:
-        return None
     split = split.take(split.filled)
-    return WideSplit(split) if min(split.widths) >= LEAST_WIDTH else None
+    is_wide = split.total_bytes >= LEAST_BYTES and min(split.widths) >= LEAST_WIDTH
+    return WideSplit(split) if is_wide else None
 
 
 def _tasks(split: RowSplit, src: int, dsts: Sequence[int]) -> np.ndarray:

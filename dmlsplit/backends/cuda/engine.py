@@ -1,10 +1,9 @@
 """The CUDA engine: a plan's kernels, compiled once, launched with pointers and sizes by value."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from dmlsplit.backends import BoundCopy
@@ -15,11 +14,9 @@ from dmlsplit.backends.cuda.packed_launch import Launcher
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.geometry import SplitGeometry, every
+from dmlsplit.geometry import Picks, SplitGeometry, picks
 
-# Selects some of a geometry's outputs, in order.
-Picked = Callable[[Sequence[int]], Iterable[int]]
-Variant = tuple[tuple[Picked, Launcher], ...]
+Variant = tuple[tuple[Picks, Launcher], ...]
 
 
 class CudaProgram(NamedTuple):
@@ -32,7 +29,7 @@ class CudaProgram(NamedTuple):
     device: int
     geometry: SplitGeometry
     # Selects the outputs that have elements; addresses of empty ones are ignored.
-    written: Picked
+    written: Picks
     variants: dict[tuple[int, int], Variant]
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
@@ -47,7 +44,7 @@ class CudaProgram(NamedTuple):
                     kernels(one.code.source, one.code.kernel)
                 driver.has_siblings.add((device, source))
             load = partial(kernels, source, launch.code.kernel)
-            found.append((_picks(launch.outputs, count), driver.launcher(device, load, launch)))
+            found.append((picks(launch.outputs, count), driver.launcher(device, load, launch)))
         return self.variants.setdefault(key, tuple(found))
 
     def prepare(self) -> None:
@@ -79,15 +76,6 @@ class CudaProgram(NamedTuple):
             launcher.once((src, *picked(dsts)), handle)
 
 
-def _picks(outputs: tuple[int, ...], count: int) -> Picked:
-    """A function that selects these outputs from all `count`."""
-    if outputs == every(count):
-        return tuple
-    # Of less than two outputs, `itemgetter` would give no tuple.
-    chosen = itemgetter(*outputs, 0, 0)
-    return lambda dsts: chosen(dsts)[:-2]
-
-
 @dataclass(frozen=True, slots=True)
 class CudaBackend:
     """The engine of ``Device("cuda:N")``, which must exist."""
@@ -110,5 +98,5 @@ class CudaBackend:
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """The program of a geometry; its kernels are compiled when the alignment is known."""
         rows, count = geometry.row_split, geometry.output_count
-        written = tuple if rows and 0 not in rows.widths else _picks(geometry.filled, count)
+        written = tuple if rows and 0 not in rows.widths else picks(geometry.filled, count)
         return CudaProgram(driver.load(), self.number, geometry, written, {})

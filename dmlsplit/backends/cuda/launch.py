@@ -28,7 +28,6 @@ DIVISOR = "Divisor"
 # The types of arguments in `struct`; a `Divisor` is two numbers.
 _FORMATS = {
     "unsigned char": "B",
-    "unsigned short": "H",
     "int": "i",
     "unsigned": "I",
     COUNT_64: "Q",

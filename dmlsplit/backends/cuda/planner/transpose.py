@@ -116,10 +116,10 @@ def transposed_elements(split: RowSplit, assumed: Assumptions) -> KernelLaunch |
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
     # Neighbouring squares both read the sectors between them.
     allowed = [s for s in squares(unit, VECTOR) if s.down >= count or split.pitch % SECTOR == 0]
-    if not allowed or best(allowed, [plane]).fill([plane]) < LEAST_FILL:
+    if not allowed or (square := best(allowed, [plane])).fill([plane]) < LEAST_FILL:
         return None
     launch = transposition(
-        best(allowed, [plane]),
+        square,
         [plane],
         [(0, 0)],
         split.outputs,

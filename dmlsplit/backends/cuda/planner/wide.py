@@ -80,15 +80,15 @@ def wide_launches(
     is_equal = split.rows > 1 or count == assumed.outputs
     is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(split)
     kind = index_type(max(split.offsets[-1], *split.widths))
-    form = _form(is_aligned, is_short, is_equal, kind, assumed.limits.parameter_bytes)
-    each = ceil_div(count, ceil_div(count, form.most)) if count > form.most else count
+    mode = _mode(is_aligned, is_short, is_equal, kind, assumed.limits.parameter_bytes)
+    each = ceil_div(count, ceil_div(count, mode.most)) if count > mode.most else count
     for first in range(0, count, each):
         part = split if each == count else split.take(range(first, min(first + each, count)))
-        yield _launch(part, assumed, form, _chunks(part, assumed.limits, is_short))
+        yield _launch(part, assumed, mode, _chunks(part, assumed.limits, is_short))
 
 
-class _Form(NamedTuple):
-    """The constants that columns share whatever their number of rows."""
+class _Mode(NamedTuple):
+    """The constants of a program for some outputs, whatever the number of rows."""
 
     is_aligned: bool
     is_short: bool  # but chunks of one row are not
@@ -98,11 +98,11 @@ class _Form(NamedTuple):
 
 
 @lru_cache
-def _form(aligned: bool, short: bool, equal: bool, kind: str, parameter_bytes: int) -> _Form:
+def _mode(aligned: bool, short: bool, equal: bool, kind: str, parameter_bytes: int) -> _Mode:
     place_bytes = 4 if kind == "unsigned" else 8
     tables_bytes = 0 if equal else 2 * place_bytes + 8 + 4 + 8 * short
     most = (parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
-    return _Form(aligned, short, equal, kind, most)
+    return _Mode(aligned, short, equal, kind, most)
 
 
 class _Chunks(NamedTuple):
@@ -117,13 +117,13 @@ class _Chunks(NamedTuple):
     grid: int  # tiles of all chunks
 
 
-def _launch(split: RowSplit, assumed: Assumptions, form: _Form, chunks: _Chunks) -> KernelLaunch:
+def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks) -> KernelLaunch:
     rows, pitch, outputs, *_ = split
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
-    code, kind, shared = _program(form, chunks.is_one_row, min(count, form.most), assumed.limits)
+    code, kind, shared = _program(mode, chunks.is_one_row, min(count, mode.most), assumed.limits)
     last = ceil_div(rows, chunks.rows) - 1
-    values = _outputs(split, chunks, form, code.slots, kind)
+    values = _outputs(split, chunks, mode, code.slots, kind)
     values |= {
         "pitch": pitch,
         "chunk_pitch": pitch * chunks.rows,
@@ -139,15 +139,15 @@ def _launch(split: RowSplit, assumed: Assumptions, form: _Form, chunks: _Chunks)
     if rows == 1 or pitch >= MOST_CHUNK_BYTES:
         return launch
     other = chunks._replace(is_one_row=not chunks.is_one_row)
-    return launch._replace(siblings=lambda: [_launch(split, assumed, form, other)])
+    return launch._replace(siblings=lambda: [_launch(split, assumed, mode, other)])
 
 
 @lru_cache
 def _program(
-    form: _Form, is_one_row: bool, count: int, limits: DeviceLimits
+    mode: _Mode, is_one_row: bool, count: int, limits: DeviceLimits
 ) -> tuple[Code, str, tuple[int, str, int]]:
     """What does not depend on sizes: the code, the type of places, and fields of the launch."""
-    is_aligned, is_short, is_equal, kind, most = form
+    is_aligned, is_short, is_equal, kind, most = mode
     is_short = is_short and not is_one_row
     slots, loads = min(most, capacity(count)), SHORT_LOADS if is_short else LOADS
     place = COUNT_64 if is_one_row else "unsigned"
@@ -182,19 +182,19 @@ def _program(
 
 
 def _outputs(
-    split: RowSplit, chunks: _Chunks, form: _Form, slots: int, kind: str
+    split: RowSplit, chunks: _Chunks, mode: _Mode, slots: int, kind: str
 ) -> dict[str, int | bytes]:
     """The tables of outputs; those that are equal and contiguous in the input share an entry."""
-    count, spare = (1, 0) if form.is_equal else (len(split.widths), slots - len(split.widths))
+    count, spare = (1, 0) if mode.is_equal else (len(split.widths), slots - len(split.widths))
     widths, tiles = split.widths[:count], chunks.tiles
     values: dict[str, int | bytes] = {"offsets": table(kind, *split.offsets[:count])}
     values["widths"] = table(kind, *widths)
     # The width of a single row may be too large for a divisor.
     if not chunks.is_one_row:
         values["by_width"] = b"".join(map(_by, widths)) + _by(1) * spare
-        if form.is_short:
+        if mode.is_short:
             values["by_slot"] = b"".join(map(_by, map(_slot_vectors, widths))) + _by(1) * spare
-    if form.is_equal:
+    if mode.is_equal:
         each = int(tiles[0])
         return values | {"by_output_tiles": _by(each), "output_tiles": each}
     if isinstance(tiles, list):
