@@ -14,14 +14,7 @@ Kernels are not compiled for the sizes of a split; those are arguments of launch
 from collections.abc import Iterable, Iterator
 from math import gcd
 
-from dmlsplit.backends.cuda.launch import (
-    POINTER_BYTES,
-    VECTOR,
-    Assumptions,
-    Constant,
-    DeviceLimits,
-    KernelLaunch,
-)
+from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, Constant, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
 from dmlsplit.backends.cuda.planner.strided import fit_windows, interleaved_launch, strided_launches
@@ -79,12 +72,7 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunc
         return [squares]
     # Of a single row, each output has blocks of its own.
     least = WIDE_BYTES[min(unit, alignment) if split.rows > 1 else VECTOR]
-    if (
-        split.rows > 1
-        and min(split.widths) < least
-        and takes_whole_rows(split)
-        and len(split.outputs) * POINTER_BYTES < assumed.limits.parameter_bytes
-    ):
+    if split.rows > 1 and min(split.widths) < least and takes_whole_rows(split):
         return tile_launches(split, assumed)
     return _by_width(split, assumed, least)
 
