@@ -53,7 +53,10 @@ def test_every_tensor_field_is_read_and_written() -> None:
     entry = tensor([2, 3], "INT64", Strides=[4, 1], Flags=flags, **promises)
     desc = read_descriptor(split_desc(InputTensor=entry, Axis=1))
     assert desc.axis == 1
-    assert read_descriptor(write_descriptor(desc)) == desc
+    written = write_descriptor(desc)
+    assert read_descriptor(written) == desc
+    counts = written["InputTensor"]["DimensionCount"], written["OutputCount"]
+    assert counts == (2, len(desc.output_tensors))
     assert desc.input_tensor == dml.TensorDesc(
         "INT64",
         (2, 3),
@@ -93,6 +96,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"OutputCount": 2**32}, f"OutputCount is 4294967296; {UINT}"),
     ({"OutputCount": 2}, "OutputCount is 2; it must be 3, the number of OutputTensors"),
     ({"type": "JOIN"}, "type is 'JOIN'; it must be DML_OPERATOR_SPLIT"),
+    ({"Type": "JOIN"}, "Type is 'JOIN'; it must be DML_OPERATOR_SPLIT"),
     ({"Axis": 0.0}, "Axis is 0.0; it must be an integer"),
     ({"Axis": False}, "Axis is false; it must be an integer"),
     ({"Axis": None}, "Axis is null; it must be an integer"),
