@@ -48,7 +48,7 @@ class EachMutant:
         self.has_failed = False  # a test of this process
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """In place of pytest's own loop, which runs each test once."""
+        """Replaces the loop of pytest, which runs each test once."""
         gc.collect()
         gc.freeze()  # else each process copies every object when it first looks for garbage
         outcome = _outcome(*self._forked("", session.items, float("inf")))
@@ -78,7 +78,7 @@ class EachMutant:
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Pytest tells so what a test did."""
+        """Called for each phase of a test."""
         self.has_failed |= report.failed
 
     def _tests_of(self, mutant: str, items: dict[str, pytest.Item]) -> list[pytest.Item]:
