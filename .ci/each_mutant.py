@@ -21,6 +21,7 @@ import time
 import tomllib
 from contextlib import suppress
 from fnmatch import fnmatch
+from functools import _lru_cache_wrapper
 from pathlib import Path
 from random import Random
 
@@ -50,6 +51,7 @@ class EachMutant:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Replaces the loop of pytest, which runs each test once."""
         gc.collect()
+        _forget()
         gc.freeze()  # else each process copies every object when it first looks for garbage
         outcome = _outcome(*self._forked("", session.items, float("inf")))
         if outcome != SURVIVED:
@@ -119,6 +121,13 @@ class EachMutant:
             if self.has_failed:
                 return f"noticed by {test.nodeid}"
         return SURVIVED
+
+
+def _forget() -> None:
+    """Clear the caches of the package: collecting the tests has filled them without a mutant."""
+    for each in gc.get_objects():
+        if isinstance(each, _lru_cache_wrapper) and each.__module__.startswith("dmlsplit"):
+            each.cache_clear()
 
 
 def _first_result(running: dict[int, tuple[str, int]]) -> str:

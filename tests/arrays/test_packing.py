@@ -32,6 +32,7 @@ def test_arrays_follow_each_other_as_allocations_would() -> None:
     ("shapes", "is_shared"),
     [(((4,), (4,)), True), (((4,),), False), ((), False),
      (((SHARED_BYTES // 2,), (SHARED_BYTES // 2 - 512,)), True),
+     (((SHARED_BYTES // 2,), (SHARED_BYTES // 2 - 1,)), False),
      (((SHARED_BYTES // 2,), (SHARED_BYTES // 2,)), False)],
 )  # fmt: skip
 def test_several_small_arrays_share_one_allocation(
