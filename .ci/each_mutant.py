@@ -31,7 +31,7 @@ from mutmut.utils.format_utils import mangled_name_from_mutant_name
 
 MOST_TESTS = 8  # CPU seconds of tests for a mutant; nearly all are noticed within the first
 MOST_CPU = 60  # seconds; a mutant that takes more is an endless loop
-MOST_WAIT = 600  # seconds; a mutant that takes more waits for ever
+MOST_WAIT = 600  # seconds; a mutant that takes more waits forever
 MOST_MEMORY = 8 << 30  # bytes
 SURVIVED = "survived"
 NOT_ALL = f"survived {MOST_TESTS} s of its tests"
@@ -195,7 +195,7 @@ def main() -> int:
     before = _results(path)
     todo = [name for names in chosen.values() for name in names if name not in before]
     if todo:
-        set_mutant_under_test("")  # what is imported from here on has the mutants in it
+        set_mutant_under_test("")  # modules imported later contain the mutants
         args = [
             *("-p", "no:cacheprovider", "-p", "no:faulthandler", "-n", "0"),
             *tools["mutmut"]["pytest_add_cli_args_test_selection"],
