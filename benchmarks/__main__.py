@@ -13,7 +13,6 @@ RESULTS = Path(__file__).parent / "results"
 # Commands that are modules of the same name and read their own arguments, with their help texts.
 OWN_ARGUMENTS = {
     "model": "figures of the kernels, without a GPU",
-    "dispatch": "host time of a CUDA dispatch, without a GPU",
     "shapes": "compilations, modules, memory and host time if shapes change at every call",
 }
 
@@ -41,8 +40,7 @@ def parser() -> argparse.ArgumentParser:
     for name, run, text in (
         ("cpu", _cpu, "the CPU engine against NumPy, torch, ONNX Runtime and OpenVINO"),
         ("gpu", _gpu, "the CUDA engine against torch, CuPy, JAX, Triton and CUB"),
-        ("latency", _latency, "host time per call, 1 to 4,096 outputs"),
-        ("instead", _instead, "dml.split against the splits of NumPy, PyTorch and JAX"),
+        ("host", _host, "host time per call: of bound calls, beside other splits, of CUDA calls"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument(
@@ -108,16 +106,10 @@ def _cpu(options: argparse.Namespace, argv: list[str]) -> int:
     return 0
 
 
-def _latency(options: argparse.Namespace, argv: list[str]) -> int:
-    from benchmarks import calls
+def _host(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks import host
 
-    return calls.main(options, argv, _path(options, "latency"))
-
-
-def _instead(options: argparse.Namespace, argv: list[str]) -> int:
-    from benchmarks import instead
-
-    return instead.main(options, argv, _path(options, "instead"))
+    return host.main(options, argv, _path(options, "host"))
 
 
 def _gpu(options: argparse.Namespace, argv: list[str]) -> int:

@@ -13,6 +13,7 @@ CASES = "case"
 NARROW = "narrow"
 ROW_WIDTH = "row width"
 SIZE = "size"
+CHANNELS = "channels"
 OUTPUTS = "outputs"
 CALLERS = "callers"
 
@@ -32,7 +33,8 @@ class Case:
     shape, dtype, axis, sizes
         The problem; `dtype` as NumPy writes it.
     at
-        The value on the sweep's axis: bytes of a row, total bytes, number of outputs or callers.
+        The value on the sweep's axis: bytes of a row, total bytes, number of outputs or callers. Of
+        a workload, its number.
     strides
         Byte strides of the input, not negative; None for a packed one.
     misaligned
@@ -55,25 +57,30 @@ class Case:
     joined_at: int | None = None
 
     @property
+    def element_bytes(self) -> int:
+        """Bytes of one element."""
+        return np.dtype(self.dtype).itemsize
+
+    @property
     def total_bytes(self) -> int:
         """Bytes of the input's elements, which are the bytes of all outputs."""
-        return prod(self.shape) * np.dtype(self.dtype).itemsize
+        return prod(self.shape) * self.element_bytes
 
     @property
     def byte_strides(self) -> tuple[int, ...]:
         """Byte strides of the input, packed or not."""
-        return self.strides or packed_byte_strides(self.shape, np.dtype(self.dtype).itemsize)
+        return self.strides or packed_byte_strides(self.shape, self.element_bytes)
 
     @property
     def span_bytes(self) -> int:
         """Bytes from the input's first element to the end of its last one in memory."""
         reach = sum((n - 1) * s for n, s in zip(self.shape, self.byte_strides, strict=True))
-        return reach + np.dtype(self.dtype).itemsize
+        return reach + self.element_bytes
 
     @property
     def read_bytes(self) -> int:
         """Bytes that must be read: a gap shorter than a sector of memory is read as well."""
-        run, count = np.dtype(self.dtype).itemsize, 1
+        run, count = self.element_bytes, 1
         for stride, size in sorted(zip(self.byte_strides, self.shape, strict=True)):
             if stride - run < SECTOR:
                 run += (size - 1) * stride
@@ -103,7 +110,7 @@ class Case:
         """Byte strides of each output; None if it is packed."""
         if self.joined_at is None:
             return [None] * len(self.sizes)
-        at, width = self.joined_at, np.dtype(self.dtype).itemsize
+        at, width = self.joined_at, self.element_bytes
         outer = packed_byte_strides(self.shape, width)[:at]
         return [(*outer, *packed_byte_strides(shape[at:], width)) for shape in self.output_shapes]
 
@@ -117,7 +124,7 @@ class Case:
     def output_starts(self) -> list[int]:
         """Bytes before each output in its memory."""
         joined = self.joined_at is not None
-        return [joined * cut * np.dtype(self.dtype).itemsize for cut in self.cuts[:-1]]
+        return [joined * cut * self.element_bytes for cut in self.cuts[:-1]]
 
     def parts(self, joined: Any) -> list[Any]:
         """The outputs as views of the tensor that joins them, an array of any library."""
@@ -130,7 +137,7 @@ class Case:
     @property
     def geometry(self) -> SplitGeometry:
         """The geometry of the split."""
-        split = self.shape, self.axis, self.sizes, np.dtype(self.dtype).itemsize
+        split = self.shape, self.axis, self.sizes, self.element_bytes
         return split_geometry(*split, self.byte_strides, self.output_strides)
 
 
@@ -147,11 +154,12 @@ def cpu_cases(quick: bool) -> list[Case]:
     ]
     if quick:
         return cases
-    return [*cases, *narrow(), *row_widths(), *total_sizes(), *output_counts(), *callers()]
+    sweeps = narrow(), row_widths(), total_sizes(), channels(), output_counts(), callers()
+    return cases + [case for sweep in sweeps for case in sweep]
 
 
 def narrow() -> list[Case]:
-    """Pieces of 1 to 12 bytes; 1 and 25 MiB in total."""
+    """Pieces of 1 to 12 bytes, up to 16 of them; 1 and 25 MiB in total."""
     forms = [
         ("RGB", "u1", (1, 1, 1)),
         ("RGBA", "u1", (1,) * 4),
@@ -163,6 +171,8 @@ def narrow() -> list[Case]:
         ("1 + 3 floats", "f4", (1, 3)),
         ("pairs of doubles", "f8", (1, 1)),
         *((f"{count} bytes", "u1", (1,) * count) for count in (5, 8, 16)),
+        ("7 x 3 bytes", "u1", (3,) * 7),
+        ("16 x 5 bytes", "u1", (5,) * 16),
     ]
     cases = []
     for mib in (1, 25):
@@ -190,7 +200,16 @@ def total_sizes() -> list[Case]:
     """Rows of 1+1+2 KiB; 4 KiB to 256 MiB in total."""
     return [
         Case(f"{rows * 4} KiB", SIZE, (rows, 1024), "f4", 1, (256, 256, 512), rows * 4096)
-        for rows in (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536)
+        for rows in (1, 4, 16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384, 65536)
+    ]
+
+
+def channels() -> list[Case]:
+    """Two halves of 256 channels of 28 x 28 floats, as feature maps have them; 0.8 to 61 MiB."""
+    image = 256 * 28 * 28 * 4
+    return [
+        Case(f"{n} x 256 channels", CHANNELS, (n, 256, 28, 28), "f4", 1, (128, 128), n * image)
+        for n in (1, 2, 5, 10, 20, 41, 82)
     ]
 
 

@@ -60,12 +60,7 @@ def run(
 
 
 def _measure(
-    case: Case,
-    threads: int,
-    peers: Mapping[str, Peer],
-    rounds: int,
-    results: Results,
-    table: Table,
+    case: Case, threads: int, peers: Mapping[str, Peer], rounds: int, results: Results, table: Table
 ) -> None:
     head = {"case": case.name, "kind": case.kind, "at": case.at, "bytes": case.total_bytes}
     samples: dict[str, list[float]] = {name: [] for name in peers}

@@ -1,7 +1,8 @@
 """How often kernels were compiled, loaded and unloaded in this process.
 
-On the simulated card its own functions count. On a GPU the classes that CuPy uses are wrapped:
-NVRTC's program, which compiles, and the module, which loads code and unloads it when it is freed.
+On the simulated card its own functions count. On a GPU two things of CuPy are wrapped: the function
+that creates NVRTC's programs, each of which is compiled once, and the module, which loads code and
+unloads it when it is freed.
 """
 
 import os
@@ -27,16 +28,15 @@ def card_counts(count: Callable[[str], int]) -> Callable[[], Counts]:
 
 
 def wrapped_counts() -> Callable[[], Counts]:
-    """Wrap the classes that CuPy uses, before anything is compiled; return a reader of counts."""
-    from cupy.cuda import compiler, function
+    """Wrap what CuPy uses, before anything is compiled; return a reader of counts."""
+    from cupy.cuda import function, nvrtc
 
-    counts = Counts()
+    counts, create = Counts(), nvrtc.createProgram
 
-    class Program(compiler._NVRTCProgram):  # type: ignore[misc]
-        def compile(self, *arguments: Any) -> Any:
-            # CuPy once compiles an empty program, to learn which compiler it has.
-            counts.compiles += bool(self.src)
-            return super().compile(*arguments)
+    def created(source: str, *others: Any) -> Any:
+        # CuPy once compiles an empty program, to learn which compiler it has.
+        counts.compiles += bool(source)
+        return create(source, *others)
 
     class Module(function.Module):  # type: ignore[misc]
         def load(self, cubin: bytes) -> None:
@@ -46,7 +46,7 @@ def wrapped_counts() -> Callable[[], Counts]:
         def __del__(self) -> None:
             counts.unloads += 1
 
-    compiler._NVRTCProgram, function.Module = Program, Module
+    nvrtc.createProgram, function.Module = created, Module
     return lambda: Counts(counts.compiles, counts.loads, counts.unloads)
 
 

@@ -10,12 +10,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from dmlsplit.backends.cpu import native
 from dmlsplit.backends.cuda.nvml import session
 
 LIBRARIES = (
     "numpy",
     "torch",
-    "llvmlite",
     "onnxruntime",
     "openvino",
     "cupy-cuda12x",
@@ -41,6 +41,7 @@ def environment(command: list[str], with_gpu: bool) -> dict[str, Any]:
             "processors": os.cpu_count(),
             "memory_bytes": _memory(),
         },
+        "cpu_engine": native.missing() or native.SOURCE.name,
         "card": gpu_state() if with_gpu else None,
         "load_before": _load(),
     }

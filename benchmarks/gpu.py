@@ -74,16 +74,11 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
 def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
     """Every case with the peers to measure on it."""
     yield Case("ceiling: 2 GiB", "ceiling", (1 << 31,), "u1", 0, (1 << 31,)), COPIES
-    for case in workload_cases():
+    for case in WORKLOADS:
         yield integers(case), FAST if quick else PEERS
     if not quick:
         for case in cases.row_widths(1 << 28) + cases.total_sizes() + cases.output_counts(1 << 28):
             yield integers(case), FAST
-
-
-def workload_cases() -> list[Case]:
-    """The workloads of the kernels as cases."""
-    return [workload.case for workload in WORKLOADS]
 
 
 def integers(case: Case) -> Case:

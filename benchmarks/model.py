@@ -48,7 +48,7 @@ from tqdm import tqdm
 from benchmarks import prediction
 from benchmarks.cases import Case
 from benchmarks.environment import environment
-from benchmarks.workloads import WORKLOADS, Workload
+from benchmarks.workloads import WORKLOADS
 from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import wide
@@ -150,11 +150,11 @@ def _mean(launches: Sequence[LaunchFigures], figure: Callable[[LaunchFigures], f
     return parts / sum(launch.total_bytes for launch in launches)
 
 
-def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
+def rows(workloads: Sequence[Case], folder: Path) -> Iterator[Figures]:
     """The figures of each workload in order; `folder` keeps the compiled programs."""
-    geometries = [workload.case.geometry for workload in workloads]
+    geometries = [workload.geometry for workload in workloads]
     plans = [
-        planner.plan(geometry, *workload.case.alignments, H200.limits)
+        planner.plan(geometry, *workload.alignments, H200.limits)
         for workload, geometry in zip(workloads, geometries, strict=True)
     ]
     sources = [launch.code.source for launches in plans for launch in launches]
@@ -163,12 +163,13 @@ def rows(workloads: Sequence[Workload], folder: Path) -> Iterator[Figures]:
     def figures(of: int) -> Figures:
         workload = workloads[of]
         launches = tuple(
-            launch_figures(workload.case, geometries[of], launch, programs[launch.code.source])
+            launch_figures(workload, geometries[of], launch, programs[launch.code.source])
             for launch in plans[of]
         )
         total = geometries[of].total_bytes
-        fractions = predicted(launches, workload.case.moved_bytes / total)
-        return Figures(workload.number, workload.name, total, launches, fractions)
+        fractions = predicted(launches, workload.moved_bytes / total)
+        number, _, name = workload.name.partition(" ")
+        return Figures(int(number), name, total, launches, fractions)
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
         yield from pool.map(figures, range(len(workloads)))
@@ -290,7 +291,7 @@ def main(argv: Sequence[str]) -> int:
     lacking = harness.missing() or nvrtc.missing()
     if lacking:
         parser.error(lacking)
-    chosen = [workload for workload in WORKLOADS if options.only in workload.case.name]
+    chosen = [workload for workload in WORKLOADS if options.only in workload.name]
     if not chosen:
         parser.error(f"no case's name contains {options.only!r}")
     found = []

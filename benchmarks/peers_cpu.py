@@ -15,7 +15,7 @@ import numpy as np
 import dmlsplit as dml
 from benchmarks.cases import Case
 from benchmarks.timing import Call
-from dmlsplit.backends.cpu import machine_code, threads
+from dmlsplit.backends.cpu import native, threads
 from dmlsplit.backends.find import find_backend
 
 
@@ -72,8 +72,8 @@ def dmlsplit_bound(problem: Problem) -> Prepared:
 
 
 def dmlsplit_numpy(problem: Problem) -> Prepared:
-    """The same split with NumPy alone, as without the extra ``fast``."""
-    with environment_variable(machine_code.VARIABLE, 0):
+    """The same split with NumPy, as where nothing was compiled."""
+    with environment_variable(native.VARIABLE, 0):
         return dmlsplit_bound(problem)
 
 

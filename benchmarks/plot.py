@@ -11,7 +11,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.cases import CASES, OUTPUTS, ROW_WIDTH, SIZE
+from benchmarks.cases import CASES, CHANNELS, OUTPUTS, ROW_WIDTH, SIZE
 from benchmarks.results import ResultsError
 
 Row = dict[str, Any]
@@ -19,6 +19,7 @@ COPIES = ("plain copy", "memcpy", "copy kernel")
 SWEEPS = {
     ROW_WIDTH: "bytes of a row of one output",
     SIZE: "bytes of the input",
+    CHANNELS: "bytes of the input, two halves of its channels",
     OUTPUTS: "number of outputs",
 }
 _MARKERS = "sD^vPX<>ph*d"
@@ -37,7 +38,7 @@ def plot(run: dict[str, Any], folder: Path, stem: str) -> list[Path]:
     mpl.rcParams.update({"svg.hashsalt": "dmlsplit", "font.size": 9, "figure.dpi": 100})
     rows = [row for row in run["rows"] if row["status"] == "ok"]
     styles = _styles(rows)
-    is_latency = run["kind"] == "latency"
+    is_latency = run["kind"] == "host"
     figures: dict[str, Figure] = {}
     cases = [row for row in rows if row["kind"] == CASES]
     if cases:

@@ -65,11 +65,7 @@ class Gpu:
 
 # H100 and H200 SXM: measured with a copy kernel (for H100 see also vllm-project/vllm#49436).
 # B200: an assumption, 90 % of its peak of 7.67 TB/s.
-GPUS = (
-    Gpu("H100", 132, 1.7, 3.0),
-    Gpu("H200", 132, 1.7, 4.3),
-    Gpu("B200", 148, 1.85, 0.9 * 7.67),
-)
+GPUS = (Gpu("H100", 132, 1.7, 3.0), Gpu("H200", 132, 1.7, 4.3), Gpu("B200", 148, 1.85, 0.9 * 7.67))
 
 
 def fraction(

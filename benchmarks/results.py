@@ -24,7 +24,7 @@ class Results:
     path
         Where to write. An unfinished run of the same kind, commit and machine is resumed.
     kind
-        ``cpu``, ``gpu`` or ``latency``.
+        ``cpu``, ``gpu`` or ``host``.
     environment
         The description from `benchmarks.environment`.
     """

@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
@@ -29,7 +28,7 @@ from typing import Any
 import numpy as np
 
 import dmlsplit as dml
-from dmlsplit.storage.resumable import split_store
+from dmlsplit.storage.stores import split_store
 
 ROOT = Path(__file__).parent.parent
 CHUNK = (1024, 1024)
@@ -150,21 +149,19 @@ def run_on_threads(source: Path, folder: Path) -> dict[str, Any]:
     return {"threads": len(os.sched_getaffinity(0)), "seconds": seconds, "peak_bytes": peak}
 
 
-def nothing(block: int) -> int:
+def nothing(block: np.ndarray) -> np.ndarray:
     """A block that does nothing, to measure the scheduler alone."""
     return block
 
 
-def tasks_per_second(count: int = 2000, window: int = 16) -> float:
-    """The blocks per second that the scheduler hands out, submitted as `split_store` does."""
-    with cluster(2) as client, client.get_executor(pure=False) as executor:
+def tasks_per_second(count: int = 2000) -> float:
+    """The blocks per second that the scheduler hands out, persisted as `split_store` does."""
+    import dask.array as da
+
+    with cluster(2) as client:
+        blocks = da.zeros(count, chunks=1).map_blocks(nothing, dtype=float)
         start = time.perf_counter()
-        pending: set[Any] = set()
-        for block in range(count):
-            pending.add(executor.submit(nothing, block))
-            if len(pending) >= window:
-                _, pending = wait(pending, return_when=FIRST_COMPLETED)
-        wait(pending)
+        import_module("distributed").wait(client.persist(blocks))
         return count / (time.perf_counter() - start)
 
 

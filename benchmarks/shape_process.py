@@ -15,13 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.driver_counts import (
-    Counts,
-    card_counts,
-    files_in,
-    resident_bytes,
-    wrapped_counts,
-)
+from benchmarks.driver_counts import Counts, card_counts, files_in, resident_bytes, wrapped_counts
 from benchmarks.replays import BY_NAME, DTYPE, MOST_BYTES, Replay, Split
 from benchmarks.results import failed
 from benchmarks.timing import quantile

@@ -24,8 +24,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks.calls import has_gpu
 from benchmarks.environment import environment
+from benchmarks.host import has_gpu
 from benchmarks.replays import COLD, REPLAYS, WARM, Replay
 from benchmarks.shape_process import CACHE, ON_CARD, PEERS
 from benchmarks.table import duration

@@ -67,7 +67,9 @@ def calls_per_sample(call: Call) -> int:
         count *= 4
 
 
-def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
+def interleaved(
+    calls: Mapping[str, Call], rounds: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
     """Time one sample of every call per round, so that a slow moment of the machine affects all.
 
     Before each sample the process comes to rest and then makes untimed calls for a while, because
@@ -83,10 +85,10 @@ def interleaved(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]
             call, count = calls[name], counts[name]
             rest()
             warm_up(call)
-            start = time.perf_counter()
+            start = clock()
             for _ in range(count):
                 call()
-            samples[name].append((time.perf_counter() - start) / count)
+            samples[name].append((clock() - start) / count)
     return samples
 
 

@@ -71,7 +71,7 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
         if (kOneRow && next <= first) break;  // a few bytes, before the first vector
         const unsigned count = (next - first) % kVector, at = next - count;
         if (at >= end) break;
-        if (count == 0 || at < first) continue;
+        if (count == 0) continue;
         Window one, other;
         one.read(part.from(at, row), 0, 0, count);
         other.read(part.from(at, row + 1), 0, count);

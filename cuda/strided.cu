@@ -184,7 +184,7 @@ template <bool kFull> __device__ inline void copy_tile(const Parameters& launch,
     }
 }
 
-// Of an item, and the items that a block sorts, but the block before it stores.
+// Vectors of an item; whether a block also sorts the item before its first one, which another block stores.
 constexpr int kItemVectors = kItemBytes < kVector ? 1 : kItemBytes / kVector;
 constexpr int kRepeated = kStaged < kVector;
 

@@ -3,7 +3,7 @@
 // A block takes a tile: some rows of the columns of one group of outputs. It reads them as aligned vectors
 // of 16 bytes into shared memory, in runs: one run where the tile is whole rows (kWhole), else one for each
 // row. Then it writes each output's share of the tile, which is contiguous: vectors at aligned addresses,
-// gathered from shared memory. Shares are dealt out in chunks, each to a team of 2^team_bits threads.
+// gathered from shared memory. Shares are handed out in chunks, each to a team of 2^team_bits threads.
 //
 // In shared memory, byte c of row r is at low + r * row_pitch + c. row_pitch equals the input's pitch
 // modulo 16, so that vectors stay vectors. kPadded: 16 bytes after every 2^pad_bits rows move them to other
@@ -47,13 +47,13 @@ __device__ inline void load_tile(uint4* shared, const Byte* corner, unsigned low
 __device__ inline uint4 window(const Byte* shared, unsigned place) {
     const auto word = [&](unsigned at) { return *reinterpret_cast<const unsigned*>(shared + at / 4 * 4); };
     const auto* from = reinterpret_cast<const unsigned*>(shared + place / 4 * 4);
-    // After a run, shared memory may not have been written, not even by a repeated vector.
+    // The word after a run may be unwritten, even if vectors are repeated: read the last byte's word again.
     const unsigned last = kWhole && !kPadded ? from[4] : word(place + 15);
     const unsigned words[5] = {from[0], from[1], from[2], from[3], last};
     return funnel(words, place);
 }
 
-// The same, but anything before place `least` and after `most`.
+// The 16 bytes at a place, of which those before `least` and after `most` may be anything.
 __device__ inline uint4 window(const Byte* shared, unsigned place, unsigned least, unsigned most) {
     if constexpr (kWhole) return window(shared, place);
     unsigned words[5];
@@ -127,7 +127,7 @@ struct Share {
     // Copies a vector that does not hold the end of a row.
     __device__ void copy_inside(unsigned at, unsigned pad_bits) const {
         const unsigned row = quotient(at, by_width), column = at - row * width;
-        // What follows a run may not be there, so of the end of a row, bytes before it are read instead.
+        // Bytes after a run may be unwritten, so the end of a row reads the bytes before it.
         const unsigned inside = kWhole ? at : row * width + min(column, width - kVector);
         unsigned place = first + inside + row * gap;
         if constexpr (kPadded) place += (row >> pad_bits) * kVector;

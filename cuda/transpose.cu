@@ -28,7 +28,7 @@ struct Square {
     long long from, to;     // where the loops around it are in the input and the output, in bytes
 };
 
-// Takes a digit off a number.
+// Removes the lowest digit of a number, whose base is the size of a loop.
 __device__ inline unsigned digit(const Parameters& launch, unsigned entry, unsigned& number) {
     const unsigned rest = quotient(number, launch.by_counts[entry]);
     const unsigned last = number - rest * launch.counts[entry];
@@ -99,8 +99,8 @@ __device__ inline void transpose_words(const uint4 (&lines)[kLines], unsigned (&
     }
 }
 
-// What is added, bit by bit, to places in a row of shared memory. Threads that store at the same time have
-// rows that are a vector's elements apart, or columns: with this, none of them meet in a bank.
+// XORed with the places in a row of shared memory. Threads that store at the same time have rows that are a
+// vector's elements apart, or columns: with the swizzle, there are no bank conflicts.
 __device__ inline constexpr unsigned swizzle(unsigned row) {
     return row / kElements * (kDownVectors < 8 ? 8 / kDownVectors : 1) % 8 * kVector;
 }

@@ -1,4 +1,4 @@
-"""DirectML's Split operator, bit for bit, on CUDA and on the CPU.
+"""DirectML's Split operator on the CPU and on CUDA, and a validator that says why it is refused.
 
 >>> import dmlsplit as dml
 >>> x = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
@@ -6,6 +6,8 @@
 >>> dml.validate(desc, feature_level="1_0").ok
 True
 """
+
+from dmlsplit.forks import fork_lock as _fork_lock
 
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         OutOfMemoryError,
         UnsupportedError,
     )
+    from dmlsplit.self_test import SelfTest, selftest
 
 __version__ = "0.1.0"
 
@@ -40,6 +43,7 @@ __all__ = [
     "FeatureLevel",
     "InvalidArgumentError",
     "OutOfMemoryError",
+    "SelfTest",
     "SplitOperatorDesc",
     "TensorDataType",
     "TensorDesc",
@@ -49,6 +53,7 @@ __all__ = [
     "Violation",
     "legalize",
     "minimum_feature_level",
+    "selftest",
     "split",
     "validate",
 ]
@@ -63,6 +68,7 @@ _MODULES = {
     "directml.tensor": "TensorDataType TensorDesc TensorFlags",
     "directml.validation": "minimum_feature_level validate",
     "eager": "split",
+    "self_test": "SelfTest selftest",
     "errors": "DeviceRemovedError DmlError InvalidArgumentError OutOfMemoryError UnsupportedError",
 }
 
@@ -72,14 +78,15 @@ def __getattr__(name: str) -> "Any":
 
     By the time of the slow imports, the command can then end quietly at an interrupt.
     """
-    from importlib import import_module
-
     for module, names in _MODULES.items():
         if name in names.split():
-            globals()[name] = getattr(import_module(f"dmlsplit.{module}"), name)
+            with _fork_lock:
+                from importlib import import_module
+
+                globals()[name] = getattr(import_module(f"dmlsplit.{module}"), name)
             return globals()[name]
     raise AttributeError(f"module 'dmlsplit' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return [*__all__, "__version__"]

@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.mistaken import beginning, is_text
+from dmlsplit.file_kinds import beginning, is_text
 from dmlsplit.system import OPEN_FLAGS, closing, lock_file
 
 
@@ -27,9 +27,9 @@ def atomic_write(*paths: Path, inputs: Sequence[Path] = ()) -> Iterator[list[Pat
     """
     for path in paths:
         refuse_inputs(path, inputs)
-    final = [replaceable(path) for path in paths]
+    targets = [target_of(path) for path in paths]
     with ExitStack() as stack:
-        yield [stack.enter_context(_draft(*pair)) for pair in zip(final, paths, strict=True)]
+        yield [stack.enter_context(_draft(*pair)) for pair in zip(targets, paths, strict=True)]
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
@@ -45,7 +45,7 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
             file.write(text)
         return
     with atomic_write(path, inputs=inputs) as (draft,), naming(path):
-        if not is_text(beginning(replaceable(path))):
+        if not is_text(beginning(target_of(path))):
             raise InvalidArgumentError(
                 f"{path} holds binary data; text must not replace it. Fix: name another file"
             )
@@ -61,9 +61,9 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
         with suppress(OSError):
             is_input |= final.samefile(real)
         if is_input or final in real.parents or real in final.parents:
-            what = "is the input" if is_input else "contains, or is part of, the input"
+            relation = "is the input" if is_input else "contains, or is part of, the input"
             raise InvalidArgumentError(
-                f"{path} {what} {source}; it is not replaced. Fix: name another file or folder"
+                f"{path} {relation} {source}; it is not replaced. Fix: name another file or folder"
             )
 
 
@@ -106,17 +106,17 @@ def is_open_as(handle: int, path: Path) -> bool:
         return False
 
 
-def check_space(folder: Path, wanted: int, path: Path) -> None:
+def check_space(folder: Path, size: int, path: Path) -> None:
     """Refuse to write more bytes than are free; the error names `path`."""
-    found = disk_usage(folder)
+    disk = disk_usage(folder)
     # Some network file systems do not report their size.
-    if wanted > found.free and found.total:
+    if size > disk.free and disk.total:
         raise OSError(
-            ENOSPC, f"does not fit: {wanted} bytes are needed, {found.free} are free", str(path)
+            ENOSPC, f"does not fit: {size} bytes are needed, {disk.free} are free", str(path)
         )
 
 
-def replaceable(path: Path) -> Path:
+def target_of(path: Path) -> Path:
     """The file to replace, a regular one or a new one. Links are followed, so they stay links."""
     final = Path(os.path.realpath(path))
     if final.is_symlink():
@@ -124,21 +124,24 @@ def replaceable(path: Path) -> Path:
     if final.exists() and not final.is_file():
         raise OSError(EINVAL, "is not a regular file", str(path))
     if not final.parent.is_dir():
+        if path.is_symlink():
+            why = f"is a link to {final}, in a folder that does not exist"
+            raise FileNotFoundError(ENOENT, why, str(path))
         raise FileNotFoundError(ENOENT, "there is no such folder", str(path.parent))
     return final
 
 
 @contextmanager
-def _draft(path: Path, given: Path) -> Iterator[Path]:
-    """An empty hidden file in the same folder, with the same ending; it becomes `path` or goes."""
-    draft = path.with_name(f".{path.stem}-dmlsplit{path.suffix}")
-    with naming(given):
+def _draft(final: Path, path: Path) -> Iterator[Path]:
+    """An empty hidden file next to `final`, which it becomes, or is removed; errors name `path`."""
+    draft = final.with_name(f".{final.stem}-dmlsplit{final.suffix}")
+    with naming(path):
         handle = lock(draft)
     try:
-        with naming(given):
+        with naming(path):
             os.ftruncate(handle, 0)
         yield draft
-        with naming(given):
+        with naming(path):
             os.fsync(handle)  # otherwise a power failure could leave the name without the bytes
     except BaseException as error:
         # By now the name may belong to the draft of another process.
@@ -147,11 +150,11 @@ def _draft(path: Path, given: Path) -> Iterator[Path]:
             if is_ours:
                 draft.unlink()
         if isinstance(error, OSError) and error.filename == str(draft):
-            error.filename, error.filename2 = str(given), None
+            error.filename, error.filename2 = str(path), None
         raise
-    with closing(handle), naming(given):
+    with closing(handle), naming(path):
         try:
-            draft.replace(path)
+            draft.replace(final)
         except OSError:
             with suppress(OSError):
                 draft.unlink()

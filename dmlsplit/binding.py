@@ -4,14 +4,19 @@ An array is bound as a whole buffer: its shape, data type, strides and overlap a
 A `BufferBinding` is raw memory: the rules of DML_BUFFER_BINDING apply.
 """
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from operator import add, attrgetter, itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
-from dmlsplit.arrays import ArrayView, view, views
-from dmlsplit.arrays.array_view import are_apart, overlaps
+from dmlsplit.acceptance import Mismatch, exact_addresses, fits, mismatches
+from dmlsplit.arrays import ArrayView, view
+from dmlsplit.arrays.adapter import Requirement, Requirements
+from dmlsplit.arrays.overlap import overlaps
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
@@ -20,10 +25,9 @@ from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 
-_SHAPE, _READ_ONLY = map(ArrayView._fields.index, ("shape", "read_only"))
-_LAYOUT, _OUTPUT = itemgetter(slice(_SHAPE, _READ_ONLY)), itemgetter(slice(_SHAPE, None))
-_ADDRESS = attrgetter("address")
 _NATIVE = "<" if sys.byteorder == "little" else ">"
+# The rules of arrays that a buffer must obey too: its type and its shape are its own.
+_OF_BUFFERS = ("DML-BIND-KIND", "DML-BIND-READ-ONLY")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,47 +54,43 @@ class BufferBinding:
             integer("size_in_bytes", self.size_in_bytes)
 
 
-class _Expected:
-    """The requirements for an array that is bound as a tensor."""
+# The input; what keeps the memory of the outputs alive; and their addresses.
+Bindings: TypeAlias = tuple[ArrayView, Sequence[Any], list[int]]
+
+
+class _Bindable:
+    """A tensor of an operator, and what it requires of the memory that is bound to it."""
 
     def __init__(self, name: str, tensor: TensorDesc, device: str, is_output: bool) -> None:
-        self.name, self.tensor, self.device, self.is_output = name, tensor, device, is_output
+        self.name, self.tensor = name, tensor
         width = tensor.element_bytes
-        kind = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
+        typestr = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
         strides = tuple(step * width for step in tensor.effective_strides)
-        # The `_LAYOUT` of an ArrayView that matches exactly.
-        self.layout = tensor.sizes, strides, kind, width, device
+        self.required = Requirement(tensor.sizes, strides, typestr, width, device, not is_output)
 
-    def bound(self, given: Any, found: list[Violation]) -> ArrayView:
-        """The memory of `given`, which must be an array; broken rules are added to `found`."""
-        is_buffer = isinstance(given, BufferBinding)
-        array = view(given.buffer if is_buffer else given, self.name)
-        found += violations_of(self.name, list(self._broken(given, array)))
+    def bound(self, binding: Any, violations: list[Violation]) -> ArrayView:
+        """The memory of a binding, which must be an array; broken rules go to `violations`."""
+        is_buffer = isinstance(binding, BufferBinding)
+        array = view(binding.buffer if is_buffer else binding, self.name)
+        broken = [_broken(mismatch, self.tensor) for mismatch in mismatches(array, self.required)]
         if not is_buffer:
+            violations += violations_of(self.name, broken)
             return array
-        size = self.tensor.total_tensor_size_in_bytes
-        at = array.address + given.offset
-        return ArrayView(array.owner, at, (size,), (1,), "|u1", 1, self.device, array.read_only)
+        broken = [rule for rule in broken if rule[0] in _OF_BUFFERS]
+        violations += violations_of(self.name, [*broken, *_buffer(self.tensor, binding, array)])
+        size, start = self.tensor.total_tensor_size_in_bytes, array.address + binding.offset
+        device, read_only = self.required.device, array.read_only
+        return ArrayView(array.owner, start, (size,), (1,), "|u1", 1, device, read_only)
 
-    def bound_or_none(self, given: Any, found: list[Violation]) -> ArrayView | None:
-        """The same; if `given` is not an array, None, and that is one more broken rule."""
+    def bound_or_none(self, binding: Any, violations: list[Violation]) -> ArrayView | None:
+        """The memory of a binding; None if it is not an array, and that is one more broken rule."""
         try:
-            return self.bound(given, found)
+            return self.bound(binding, violations)
         except InvalidArgumentError as error:
-            rule, said = RULES["DML-BIND-KIND"], error.message
-            allowed = f"an array on {self.device}"
-            found.append(Violation(rule, self.name, found=said, allowed=allowed, text=said))
+            rule, text = RULES["DML-BIND-KIND"], error.message
+            allowed = f"an array on {self.required.device}"
+            violations.append(Violation(rule, self.name, found=text, allowed=allowed, text=text))
             return None
-
-    def _broken(self, given: Any, array: ArrayView) -> Iterator[Broken]:
-        if array.device != self.device:
-            yield "DML-BIND-KIND", "", f"an array on {array.device}", f"on {self.device}"
-        if array.read_only and self.is_output:
-            yield "DML-BIND-READ-ONLY", "", "read-only", "writable"
-        if isinstance(given, BufferBinding):
-            yield from _buffer(self.tensor, given, array)
-        else:
-            yield from _array(self, array)
 
 
 class BindingTable:
@@ -98,70 +98,80 @@ class BindingTable:
 
     def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
         self.desc, self.device = desc, device
-        tensors = named_tensors(desc)
-        expected = (_Expected(*named, device, at > 0) for at, named in enumerate(tensors))
-        self._input, *self._outputs = every = list(expected)
-        self._names = [e.name for e in every]
-        # The `_OUTPUT` of views that match exactly: the last field is `read_only`.
-        self._layouts = [(*e.layout, False) for e in self._outputs]
-        self._sizes = [tensor.total_tensor_size_in_bytes for _, tensor in tensors]
+        tensors = enumerate(named_tensors(desc))
+        bindable = [_Bindable(*named, device, index > 0) for index, named in tensors]
+        self._input, *self._outputs = bindable
+        self._input_bytes, *sizes = [t.tensor.total_tensor_size_in_bytes for t in bindable]
+        self._required = Requirements([tensor.required for tensor in self._outputs], sizes)
 
-    def bind_input(self, given: Any) -> ArrayView:
+    def bind_input(self, binding: Any) -> ArrayView:
         """Check the input alone; its outputs will be allocated to match."""
-        if not isinstance(given, BufferBinding):
-            given = view(given, self._input.name)
-            if _LAYOUT(given) == self._input.layout:  # fast path
-                return given  # type: ignore[no-any-return]
-        found: list[Violation] = []
-        entry = self._input.bound(given, found)
-        if found:
-            raise self._refused(found)
-        return entry
+        if not isinstance(binding, BufferBinding):
+            binding = view(binding, self._input.name)
+            if fits(binding, self._input.required):  # fast path
+                return binding  # type: ignore[no-any-return]
+        violations: list[Violation] = []
+        array = self._input.bound(binding, violations)
+        if violations:
+            raise self._refused(violations)
+        return array
 
-    def bind(self, source: Any, outputs: Sequence[Any]) -> tuple[ArrayView, list[ArrayView]]:
-        """Check all bindings and return the memory of the input and of the outputs.
-
-        An InvalidArgumentError reports every broken rule.
-        """
+    def bind(self, source: Any, outputs: Sequence[Any]) -> Bindings:
+        """Check all bindings. An InvalidArgumentError reports every broken rule."""
         if not isinstance(outputs, (list, tuple)):
             raise InvalidArgumentError(
                 f"outputs is a {type(outputs).__name__}; it must be a list with one array per "
                 "output"
             )
-        given, count = len(outputs), len(self._outputs)
-        if given == count and (exact := self._exact(source, outputs)):
-            return exact[0], exact[1:]
-        found: list[Violation] = []
-        if given != count:
-            found += violations_of("Outputs", [("DML-BIND-COUNT", "BindingCount", given, count)])
-        entry = self._input.bound_or_none(source, found)
+        return self._exact(source, outputs) or self._checked(source, outputs)
+
+    def _exact(self, source: Any, outputs: Sequence[Any]) -> Bindings | None:
+        """Fast path for arrays that fit exactly and are apart, padding included."""
+        if isinstance(source, BufferBinding) or len(outputs) != len(self._outputs):
+            return None
+        with suppress(InvalidArgumentError):
+            array = view(source, self._input.name)
+            if fits(array, self._input.required):
+                span = array.address, array.address + self._input_bytes
+                addresses = exact_addresses(outputs, array.owner, span, self._required)
+                return None if addresses is None else (array, outputs, addresses)
+        return None
+
+    def _checked(self, source: Any, outputs: Sequence[Any]) -> Bindings:
+        violations: list[Violation] = []
+        if len(outputs) != len(self._outputs):
+            count = "DML-BIND-COUNT", "BindingCount", len(outputs), len(self._outputs)
+            violations += violations_of("Outputs", [count])
+        array = self._input.bound_or_none(source, violations)
         pairs = zip(self._outputs, outputs, strict=False)
-        bound = [expected.bound_or_none(output, found) for expected, output in pairs]
-        for index, broken in _overlaps(entry, bound):
-            found += violations_of(f"OutputTensors[{index}]", [broken])
-        if found:
-            raise self._refused(found)
-        return entry, bound  # type: ignore[return-value]
+        written = [tensor.bound_or_none(binding, violations) for tensor, binding in pairs]
+        for index, rule in _overlaps(array, written):
+            violations += violations_of(f"OutputTensors[{index}]", [rule])
+        if violations:
+            raise self._refused(violations)
+        memory: Any = written  # no violations, so none is None
+        input_memory: Any = array
+        return input_memory, [out.owner for out in memory], [out.address for out in memory]
 
-    def _exact(self, source: Any, outputs: Sequence[Any]) -> list[ArrayView] | None:
-        """Fast path: the memory of arrays that fit exactly and are apart, padding included.
-
-        None for any others, which are checked rule by rule.
-        """
-        if isinstance(source, BufferBinding):
-            return None
-        try:
-            seen = views((source, *outputs), self._names)
-        except InvalidArgumentError:
-            return None
-        if _LAYOUT(seen[0]) != self._input.layout or list(map(_OUTPUT, seen[1:])) != self._layouts:
-            return None
-        starts = list(map(_ADDRESS, seen))
-        return seen if are_apart(starts, map(add, starts, self._sizes)) else None
-
-    def _refused(self, found: Sequence[Violation]) -> InvalidArgumentError:
-        refused = ValidationReport(f"binding of {self.desc}", "", tuple(found))
+    def _refused(self, violations: Sequence[Violation]) -> InvalidArgumentError:
+        refused = ValidationReport(f"binding of {self.desc}", "", tuple(violations))
         return InvalidArgumentError(str(refused), refused)
+
+
+def _broken(mismatch: Mismatch, tensor: TensorDesc) -> Broken:
+    """The rule that a field of an array breaks."""
+    field, actual, required = mismatch
+    match field:
+        case "device":
+            return "DML-BIND-KIND", "", f"an array on {actual}", f"on {required}"
+        case "read_only":
+            return "DML-BIND-READ-ONLY", "", "read-only", "writable"
+        case "type":
+            allowed = f"{required} ({tensor.data_type.name})"
+            return "DML-ARRAY-DATA-TYPE", "DataType", actual, allowed
+        case "shape":
+            return "DML-ARRAY-SHAPE", "Sizes", list(actual), list(required)
+    return "DML-ARRAY-STRIDES", "Strides", f"{list(actual)} bytes", f"{list(required)} bytes"
 
 
 def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[Broken]:
@@ -169,34 +179,19 @@ def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Ite
     low, high = array.span
     rest = max(0, high - low - offset)
     size = rest if binding.size_in_bytes is None else binding.size_in_bytes
-    guaranteed = tensor.guaranteed_base_offset_alignment
+    alignment = tensor.guaranteed_base_offset_alignment
     if not array.is_contiguous:
         yield "DML-BIND-KIND", "Buffer", "a strided array", "a contiguous array"
     if offset % MINIMUM_BUFFER_TENSOR_ALIGNMENT:
         allowed = f"a multiple of {MINIMUM_BUFFER_TENSOR_ALIGNMENT}"
         yield "DML-BIND-OFFSET-ALIGNMENT", "Offset", offset, allowed
-    if guaranteed and offset % guaranteed:
-        yield "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {guaranteed}"
+    if alignment and offset % alignment:
+        yield "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {alignment}"
     if offset < 0 or size > rest:
-        found = f"bytes {offset} to {offset + size}"
-        yield "DML-BIND-RANGE", "SizeInBytes", found, f"inside the buffer's {high - low} bytes"
+        selected = f"bytes {offset} to {offset + size}"
+        yield "DML-BIND-RANGE", "SizeInBytes", selected, f"inside the buffer's {high - low} bytes"
     if size < total:
         yield "DML-BIND-SIZE", "SizeInBytes", size, f"at least {total}"
-
-
-def _array(expected: _Expected, array: ArrayView) -> Iterator[Broken]:
-    sizes, strides, kind = expected.layout[:3]
-    if array.type != kind:
-        allowed = f"{kind} ({expected.tensor.data_type.name})"
-        yield "DML-ARRAY-DATA-TYPE", "DataType", array.type, allowed
-    if array.shape != sizes:
-        yield "DML-ARRAY-SHAPE", "Sizes", list(array.shape), list(sizes)
-        return
-    # The stride of a dimension of size 1 is never used.
-    rows = zip(sizes, array.strides, strides, strict=True)
-    if any(size > 1 and step != wanted for size, step, wanted in rows):
-        found, allowed = f"{list(array.strides)} bytes", f"{list(strides)} bytes"
-        yield "DML-ARRAY-STRIDES", "Strides", found, allowed
 
 
 def _overlaps(

@@ -12,10 +12,8 @@ from dmlsplit.messages import shown
 K = TypeVar("K")
 # Strings are not sequences of integers; sets and dictionaries lose the order that was meant.
 _WITHOUT_ORDER = (str, bytes, Set, Mapping)
-_USUAL = (tuple, list)  # fast path
-# Tuples that `are_ints` has accepted, by identity: callers often pass the same one again.
-_INTS: dict[int, tuple[int, ...]] = {}
-_MOST_TUPLES = 64
+_SEQUENCES = (tuple, list)  # fast path
+_INT = frozenset((int,))
 
 
 class Sequenced(Protocol):
@@ -28,10 +26,10 @@ class Sequenced(Protocol):
 Integers: TypeAlias = Sequenced | Iterator[SupportsIndex] | ValuesView[SupportsIndex]
 
 
-def instance(name: str, value: object, kind: type[K]) -> K:
+def instance(name: str, value: object, base: type[K]) -> K:
     """The value, if it has the type; otherwise an ArgumentTypeError names the argument."""
-    if not isinstance(value, kind):
-        raise ArgumentTypeError(f"{name} is a {type(value).__name__}; it must be a {kind.__name__}")
+    if not isinstance(value, base):
+        raise ArgumentTypeError(f"{name} is a {type(value).__name__}; it must be a {base.__name__}")
     return value
 
 
@@ -58,7 +56,7 @@ def integer(name: str, value: SupportsIndex) -> int:
 
 def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
     """The values as a tuple; an ArgumentTypeError names the argument if it is not a sequence."""
-    if type(values) not in _USUAL and (isinstance(values, _WITHOUT_ORDER) or is_count(values)):
+    if type(values) not in _SEQUENCES and (isinstance(values, _WITHOUT_ORDER) or is_count(values)):
         raise ArgumentTypeError(f"{name} is {values!r}; it must be a sequence of {of}")
     return tuple(values)
 
@@ -75,14 +73,9 @@ def integers(name: str, values: Integers) -> tuple[int, ...]:
 
 def are_ints(axis: object, sizes_or_count: Any) -> bool:
     """Whether these are plain ints, which are safe cache keys: True and 1.0 would equal 1."""
-    kind = type(sizes_or_count)
-    if kind is tuple and _INTS.get(id(sizes_or_count)) is not sizes_or_count:
-        if set(map(type, sizes_or_count)) != {int}:
-            return False
-        if len(_INTS) == _MOST_TUPLES:
-            _INTS.clear()
-        _INTS[id(sizes_or_count)] = sizes_or_count
-    return (kind is int or kind is tuple) and type(axis) is int
+    form = type(sizes_or_count)
+    are_plain = form is int or (form is tuple and _INT.issuperset(map(type, sizes_or_count)))
+    return are_plain and type(axis) is int
 
 
 def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:
@@ -101,46 +94,46 @@ def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> in
 
     If a tensor of `rank` dimensions has no such axis, the error begins with `operator`.
     """
-    at = integer_argument("axis", axis, operator)
-    of = f"{operator}: " if operator else ""
+    axis = integer_argument("axis", axis, operator)
+    prefix = f"{operator}: " if operator else ""
     if rank == 0:
-        raise InvalidArgumentError(f"{of}the input is a scalar (rank 0); a scalar cannot be split")
-    if not -rank <= at < rank:
+        text = f"{prefix}the input is a scalar (rank 0); a scalar cannot be split"
+        raise InvalidArgumentError(text)
+    if not -rank <= axis < rank:
         allowed = f"from {-rank} to {rank - 1} at rank {rank}"
-        raise InvalidArgumentError(f"{of}axis is {at}; it must be {allowed}")
-    return at % rank
+        raise InvalidArgumentError(f"{prefix}axis is {axis}; it must be {allowed}")
+    return axis % rank
 
 
 def piece_sizes(
     shape: tuple[int, ...], sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex
 ) -> tuple[int, tuple[int, ...]]:
     """The axis, counted from the front, and the size of each piece; the sizes must add up."""
-    at = axis_from_front(axis, len(shape))
-    whole = shape[at]
+    axis = axis_from_front(axis, len(shape))
+    whole = shape[axis]
     if not isinstance(sizes_or_count, tuple) and is_count(sizes_or_count):
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or whole % count:
             raise InvalidArgumentError(
-                f"count is {count}; it must be at least 1 and divide axis {at}, of size {whole}."
+                f"count is {count}; it must be at least 1 and divide axis {axis}, of size {whole}."
                 " Fix: give the sizes"
             )
-        return at, (whole // count,) * count
+        return axis, (whole // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))
     if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
             f"sizes {shown(sizes)} add up to {sum(sizes)}; they must be at least 0 and add up to "
-            f"axis {at}, of size {whole}{_if_cuts(sizes, whole)}"
+            f"axis {axis}, of size {whole}{_fix_for_cuts(sizes, whole)}"
         )
-    return at, sizes
+    return axis, sizes
 
 
-def _if_cuts(sizes: tuple[int, ...], whole: int) -> str:
+def _fix_for_cuts(sizes: tuple[int, ...], whole: int) -> str:
     """A fix for sizes that may be meant as the positions of cuts, which NumPy and JAX expect."""
-    ends = (0, *sizes, whole)
-    meant = tuple(end - start for start, end in pairwise(ends))
-    if not sizes or min(meant) < 1:
+    pieces = tuple(end - start for start, end in pairwise((0, *sizes, whole)))
+    if not sizes or min(pieces) < 1:
         return ""
-    return f". Fix: if these are positions of cuts, give {shown(meant)}"
+    return f". Fix: if these are positions of cuts, give {shown(pieces)}"
 
 
 def is_count(sizes_or_count: object) -> bool:

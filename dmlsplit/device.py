@@ -1,23 +1,25 @@
 """Device -> CompiledOperator -> BoundOperator: compile once, bind, dispatch many times."""
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NoReturn, TypeAlias, overload
 
 import numpy as np
 
-from dmlsplit.arrays import ArrayView, is_native
+from dmlsplit.arrays import is_native
 from dmlsplit.arrays.adapter import package_of
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.arrays.packing import Packing, packing
-from dmlsplit.arrays.plan import Plan
 from dmlsplit.arrays.types import A, Array, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.streams import stream_handle
-from dmlsplit.backends.find import find_backend
+from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.binding import BindingTable, BufferBinding
 from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, Level, capability_table
@@ -25,6 +27,8 @@ from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
 from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
+from dmlsplit.messages import shown
+from dmlsplit.prepared_split import PreparedSplit
 
 Bindable: TypeAlias = Array | BufferBinding
 
@@ -36,10 +40,17 @@ class Device:
     Parameters
     ----------
     device
-        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None means ``"cuda:0"`` if there is one, else
-        ``"cpu"``.
+        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None means ``"cuda:0"`` if it is usable, else
+        ``"cpu"``, and `reason` says why.
     feature_level
         Anything that `FeatureLevel.parse` reads.
+
+    Attributes
+    ----------
+    feature_level : FeatureLevel
+        The level at which it validates.
+    reason : str or None
+        Why ``Device()`` is the CPU, and the fix; None for any other device.
 
     Raises
     ------
@@ -51,10 +62,13 @@ class Device:
 
     feature_level: FeatureLevel
     _backend: Backend
+    reason: str | None = field(compare=False)
 
     def __init__(self, device: str | None = None, feature_level: Level = "6_4") -> None:
         object.__setattr__(self, "feature_level", FeatureLevel.parse(feature_level))
-        object.__setattr__(self, "_backend", find_backend(device))
+        backend, reason = default_backend() if device is None else (find_backend(device), None)
+        object.__setattr__(self, "_backend", backend)
+        object.__setattr__(self, "reason", reason)
 
     @property
     def name(self) -> str:
@@ -74,19 +88,19 @@ class Device:
         levels = [FeatureLevel.parse(level) for level in requested]
         supported = [level for level in levels if level <= self.feature_level]
         if not supported:
-            asked = ", ".join(map(str, levels)) or "none"
+            names = ", ".join(map(str, levels)) or "none"
             raise UnsupportedError(
-                f"requested feature levels are {asked}; the device supports up to "
+                f"requested feature levels are {names}; the device supports up to "
                 f"{self.feature_level}"
             )
         return max(supported)
 
     def supports_data_type(self, data_type: DataTypeLike) -> bool:
         """Whether Split accepts a data type at this level (DML_FEATURE_TENSOR_DATA_TYPE)."""
-        kind = TensorDataType.parse(data_type)
-        return kind in capability_table()[self.feature_level].input_tensor.data_types
+        data_type = TensorDataType.parse(data_type)
+        return data_type in capability_table()[self.feature_level].input_tensor.data_types
 
-    def compile(self, desc: SplitOperatorDesc) -> "CompiledOperator":
+    def compile(self, desc: SplitOperatorDesc) -> CompiledOperator:
         """Validate a descriptor and compile it. Compiled operators are cached by descriptor.
 
         Raises
@@ -97,8 +111,35 @@ class Device:
         """
         return _compile(self, instance("desc", desc, SplitOperatorDesc))
 
+    def warm(self, descs: Iterable[SplitOperatorDesc], alignment: int | None = None) -> None:
+        """Compile what a process will need before it serves.
+
+        A later call waits for a compiler only if its memory has an alignment that was not warmed,
+        or if the input's differs from that of the outputs: allocations are multiples of 16 bytes,
+        but slices of arrays may begin anywhere.
+
+        Parameters
+        ----------
+        descs
+            The splits. Others with the same kernels need nothing more, whatever their sizes.
+        alignment
+            The largest power of two, up to 16, that divides the addresses of inputs and outputs;
+            None is every one.
+        """
+        if not isinstance(descs, Iterable):
+            raise ArgumentTypeError(f"descs is {descs!r}; it must be a list of descriptors")
+        if alignment is not None and (
+            type(alignment) is not int or alignment not in (1, 2, 4, 8, 16)
+        ):
+            raise InvalidArgumentError(f"alignment is {alignment!r}; it must be 1, 2, 4, 8 or 16")
+        for desc in descs:
+            program = self.compile(desc)._prepared.program
+            for bytes_ in (1, 2, 4, 8, 16) if alignment is None else (alignment,):
+                program.prepare(bytes_)
+
     def __repr__(self) -> str:
-        return f"Device({self.name!r}, feature_level={str(self.feature_level)!r})"
+        why = "" if self.reason is None else f", reason={self.reason!r}"
+        return f"Device({self.name!r}, feature_level={str(self.feature_level)!r}{why})"
 
 
 class CompiledOperator:
@@ -115,7 +156,7 @@ class CompiledOperator:
     def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
         self.device, self.desc = device, desc
         self._table = BindingTable(desc, device.name)
-        self._plan = Plan(program, _outputs(desc))
+        self._prepared = PreparedSplit(program, _outputs(desc))
 
     @overload
     def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
@@ -132,16 +173,25 @@ class CompiledOperator:
         # A context, even one that does nothing, costs a tenth of a small split's time.
         if stream is None:
             return self._split(array, None)
-        with _on_stream(self.device.name, stream):
+        with _stream_context(self.device.name, stream):
             return self._split(array, stream)
 
-    def _split(self, given: Any, stream: Stream | None) -> list[Any]:
-        source = self._table.bind_input(given)
-        if isinstance(given, BufferBinding):
+    def _split(self, array: Any, stream: Stream | None) -> list[Any]:
+        source, model = self._table.bind_input(array), array
+        if isinstance(array, BufferBinding):
             # A subclass of NumPy's arrays describes the buffer, not the tensor in it.
-            given = None if is_native(given.buffer) else given.buffer
+            model = None if is_native(array.buffer) else array.buffer
         # Still on the stream: DLPack makes the receiving library wait for the current one.
-        return self._plan.split(source, given, stream)
+        return self._prepared.split(source, model, stream)
+
+    def __repr__(self) -> str:
+        return f"<CompiledOperator {self._subject}>"
+
+    @property
+    def _subject(self) -> str:
+        """The split, in one line."""
+        desc, sizes = self.desc, shown(self.desc.split_sizes)
+        return f"on {self.device.name}: {desc.input_tensor}, axis {desc.axis} into {sizes}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _compile, (self.device, self.desc)  # The copy is the cached operator.
@@ -152,15 +202,13 @@ class CompiledOperator:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
         if stream is None:
             return self._split_into(array, outputs, None)
-        with _on_stream(self.device.name, stream):
+        with _stream_context(self.device.name, stream):
             return self._split_into(array, outputs, stream)
 
     def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
-        source, entries = self._table.bind(array, outputs)
-        owners, addresses = [e.owner for e in entries], [e.address for e in entries]
-        self._plan.split_into(source, owners, addresses, stream)
+        self._prepared.split_into(*self._table.bind(array, outputs), stream)
 
-    def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> "BoundOperator":
+    def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:
         """Check the binding table once, for many dispatches.
 
         Parameters
@@ -175,8 +223,9 @@ class CompiledOperator:
         InvalidArgumentError
             If a binding breaks a rule; its `report` lists every violation.
         """
-        source, entries = self._table.bind(array, outputs)
-        return BoundOperator(self._plan.bind(source, entries), (source, *entries))
+        source, owners, addresses = self._table.bind(array, outputs)
+        copy = self._prepared.bind(source, owners, addresses)
+        return BoundOperator(self, copy, (source.owner, *owners))
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -186,8 +235,9 @@ class BoundOperator:
     A CUDA graph that captured its dispatch can be replayed only while it exists.
     """
 
+    _operator: CompiledOperator
     _copy: BoundCopy
-    _buffers: tuple[ArrayView, ...]
+    _buffers: tuple[Any, ...]
 
     def dispatch(self, stream: Stream | None = None) -> None:
         """Copy the input to the outputs. Only the stream is checked, and nothing is allocated.
@@ -196,6 +246,9 @@ class BoundOperator:
         """
         self._copy(stream)
 
+    def __repr__(self) -> str:
+        return f"<BoundOperator {self._operator._subject}>"
+
     def __reduce__(self) -> NoReturn:
         raise UnsupportedError(
             "a bound operator belongs to the memory that it is bound to; it can be neither copied "
@@ -203,12 +256,10 @@ class BoundOperator:
         )
 
 
-def _on_stream(device: str, stream: Stream) -> AbstractContextManager[object]:
-    """A context in which views and CuPy's new arrays are for work on a stream.
-
-    Pending work on a foreign array is awaited on that stream. Memory pools reuse memory as soon as
-    its last use is queued, so new memory is ready on the stream that was current and on no other.
-    """
+def _stream_context(device: str, stream: Stream) -> AbstractContextManager[object]:
+    """A context in which views and CuPy's new arrays are for work on a stream."""
+    # Pending work on a foreign array is awaited on that stream. Memory pools reuse memory as soon
+    # as its last use is queued, so new memory is ready on the stream that was current and no other.
     if device == "cpu":
         return nullcontext()
     number = device_number(device)

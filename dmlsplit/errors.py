@@ -44,12 +44,12 @@ def about(path: str | PathLike[str]) -> Iterator[None]:
 
 
 @contextmanager
-def within(place: str) -> Iterator[None]:
+def within(prefix: str) -> Iterator[None]:
     """Prefix the message of an InvalidArgumentError in the block with a place."""
     try:
         yield
     except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"{place}: {error.message}", error.report) from None
+        raise InvalidArgumentError(f"{prefix}: {error.message}", error.report) from None
 
 
 class InvalidArgumentError(DmlError, ValueError):

@@ -22,11 +22,10 @@ class Field:
     def error(self, allowed: str) -> InvalidArgumentError:
         """The error for a value that is not allowed."""
         shown = repr(self.value)
-        kind = type(self.value)
-        if self.value is None or kind is bool:
+        if self.value is None or isinstance(self.value, bool):
             shown = json.dumps(self.value)
-        if kind in (dict, list):
-            shown = "an object" if kind is dict else "an array"
+        elif isinstance(self.value, (dict, list)):
+            shown = "an object" if isinstance(self.value, dict) else "an array"
         return self.wrong(f"is {shown[:60]}; it must be {allowed}")
 
     def wrong(self, what: str) -> InvalidArgumentError:
@@ -45,10 +44,10 @@ class Field:
 
     def get(self, *names: str) -> Field:
         """The first member with one of these names; there must be one."""
-        found = self.find(*names)
-        if found is None:
+        member = self.find(*names)
+        if member is None:
             raise self.wrong(f"lacks {names[0]!r}")
-        return found
+        return member
 
     def optional(self, *names: str, default: Any) -> Field:
         """The first member with one of these names, or a default."""
@@ -85,8 +84,8 @@ class Field:
     def integer(self, low: int | None = None, high: int | None = None) -> int:
         """An integer, within the bounds if they are given."""
         value = self.value
-        known = isinstance(value, int) and not isinstance(value, bool)
-        if not known or (low is not None and value < low) or (high is not None and value > high):
+        is_int = isinstance(value, int) and not isinstance(value, bool)
+        if not is_int or (low is not None and value < low) or (high is not None and value > high):
             bounds = "" if low is None else f" from {low} to {high}"
             raise self.error(f"an integer{bounds}")
         return int(value)

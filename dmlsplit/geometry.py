@@ -5,15 +5,18 @@ are merged if they are contiguous in both input and output. A packed split of an
 one loop over rows: a `RowSplit`.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from itertools import accumulate, compress, repeat
 from math import prod
 from operator import itemgetter, mul
 from typing import NamedTuple, TypeVar
 
-Picks = Callable[[Sequence[int]], tuple[int, ...]]
+from dmlsplit.forks import cached_property
+
+Selector = Callable[[Sequence[int]], tuple[int, ...]]
 _Size = TypeVar("_Size")  # an integer, or the name of a dynamic size in a scanned model
 
 
@@ -26,31 +29,30 @@ class Loop(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def every(count: int) -> tuple[int, ...]:
-    """The indices of so many outputs; comparing the same tuple is fast."""
+def indices(count: int) -> tuple[int, ...]:
+    """``tuple(range(count))``, cached, because comparing a tuple with itself is fast."""
     return tuple(range(count))
 
 
-def picks(outputs: Sequence[int], count: int) -> Picks:
+def selector(outputs: Sequence[int], count: int) -> Selector:
     """A function that selects these outputs from all `count`, in order."""
-    if outputs == every(count):
+    if outputs == indices(count):
         return tuple
-    # Of less than two outputs, `itemgetter` would give no tuple.
-    chosen = itemgetter(*outputs, 0, 0)
-    return lambda each: chosen(each)[:-2]
+    # With fewer than two keys, `itemgetter` would return no tuple.
+    getter = itemgetter(*outputs, 0, 0)
+    return lambda entries: getter(entries)[:-2]
 
 
-# Pads a nest that needs one more loop.
-ONE_TURN = Loop(1, 0, 0)
+ONE_TRIP = Loop(1, 0, 0)  # pads a nest that needs one more loop
 
 
-def ceil_div(total: int, each: int) -> int:
-    """How many parts of `each` cover `total`."""
-    return -(-total // each)
+def ceil_div(total: int, part: int) -> int:
+    """How many parts of size `part` cover `total`."""
+    return -(-total // part)
 
 
-def turns(loops: Iterable[Loop]) -> int:
-    """The number of times that the body of a loop nest runs."""
+def trips(loops: Iterable[Loop]) -> int:
+    """The number of times that the body of a loop nest runs (its trip count)."""
     return prod(loop.size for loop in loops)
 
 
@@ -71,7 +73,7 @@ class StridedCopy:
     @property
     def total_bytes(self) -> int:
         """The number of bytes copied."""
-        return turns(self.loops) * self.run_bytes
+        return trips(self.loops) * self.run_bytes
 
 
 class RowSplit(NamedTuple):
@@ -112,7 +114,9 @@ class RowSplit(NamedTuple):
         """Some of the outputs, by their positions here."""
         if len(positions) == len(self.outputs):
             return self
-        return RowSplit(self.rows, self.pitch, *map(picks(positions, len(self.outputs)), self[2:]))
+        return RowSplit(
+            self.rows, self.pitch, *map(selector(positions, len(self.outputs)), self[2:])
+        )
 
 
 @dataclass(frozen=True)
@@ -212,7 +216,7 @@ def _packed(shape: Sequence[int], axis: int, sizes: Sequence[int], step: int) ->
     """Fast path of `_merged` for packed tensors, which every call with new sizes takes."""
     rows, pitch = prod(shape[:axis]), shape[axis] * step
     widths = tuple([size * step for size in sizes])
-    outputs, offsets = every(len(widths)), _starts(widths)
+    outputs, offsets = indices(len(widths)), _starts(widths)
     if not rows or not pitch:
         return SplitGeometry(None, tuple(StridedCopy((), offset, 0) for offset in offsets))
     if max(widths) == pitch:  # one output has all elements, so its rows are contiguous too
@@ -234,9 +238,21 @@ def _rows_of(pieces: Sequence[StridedCopy]) -> RowSplit | None:
     rows, pitch = loops[0] if loops else (1, sum(widths))
     # Kernels expect rows that start at the input's first byte and do not overlap.
     ends = zip(offsets, _starts(widths), widths, strict=True)
-    if pitch < sum(widths) or any(width and at != start for at, start, width in ends):
+    if pitch < sum(widths) or any(width and offset != start for offset, start, width in ends):
         return None
-    return RowSplit(rows, pitch, every(len(pieces)), offsets, widths)
+    return RowSplit(rows, pitch, indices(len(pieces)), offsets, widths)
+
+
+def pieces_in(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int, int]]:
+    """The pieces that a range along the axis overlaps, as (piece, begin, end); never empty ones.
+
+    The last entry of `starts` is the end of the last piece. `begin` and `end` count from the start
+    of the piece.
+    """
+    for piece in range(bisect_right(starts, low) - 1, bisect_left(starts, high)):
+        begin, end = max(low, starts[piece]), min(high, starts[piece + 1])
+        if begin < end:
+            yield piece, begin - starts[piece], end - starts[piece]
 
 
 def _merged(

@@ -1,5 +1,6 @@
 """Text for people: safe to print, and in lines that fit the terminal."""
 
+import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,8 @@ WIDTH = 80
 _width = ContextVar("_width", default=WIDTH)
 # The number of entries of a list that a message spells out.
 MOST_SHOWN = 16
+# Commands of pip, and those with a quoted argument: only whole can they be pasted into a shell.
+_QUOTED = re.compile(r"""(?:\S+ -+\w+ )?"[^"\n]*"|pip install '\S+'|pip uninstall -y [^&]+ &&""")
 
 
 def printable(text: str) -> str:
@@ -35,16 +38,16 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
-def more(count: int, most: int, noun: str = "") -> list[str]:
-    """The line after the first `most` of `count` entries, ``... and 2 more``, if there are more."""
-    left = count - most
+def more(count: int, limit: int, noun: str = "") -> list[str]:
+    """The line ``... and 2 more`` after the first `limit` of `count` entries, if there are more."""
+    left = count - limit
     return [f"... and {counted(left, f'more {noun}') if noun else f'{left} more'}"] * (left > 0)
 
 
-def listed(names: Sequence[str], most: int) -> str:
+def listed(names: Sequence[str], limit: int) -> str:
     """The first names of a list, for a sentence: ``a, b and 2 more``."""
-    left = len(names) - most
-    return ", ".join(names[:most]) + (f" and {left} more" if left > 0 else "")
+    left = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {left} more" if left > 0 else "")
 
 
 @contextmanager
@@ -70,11 +73,11 @@ def wrapped(text: str, indent: str) -> str:
 @lru_cache(maxsize=1024)  # because the splits of a model have most lines in common
 def _wrapped(text: str, indent: str, columns: int) -> str:
     lines = textwrap.wrap(
-        text,
+        _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), text),
         columns,
         initial_indent=indent,
         subsequent_indent=indent + "    ",
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return "\n".join(lines)
+    return "\n".join(lines).replace("\0", " ")

@@ -51,23 +51,23 @@ def closing(handle: int) -> Iterator[None]:
             os.close(handle)
 
 
-def read_at(handle: int, into: memoryview, place: int) -> int:
+def read_at(handle: int, buffer: memoryview, offset: int) -> int:
     """Read bytes at an offset in a file, from any thread; return their number."""
     if hasattr(os, "preadv"):
-        return os.preadv(handle, [into], place)
+        return os.preadv(handle, [buffer], offset)
     with _position:
-        os.lseek(handle, place, os.SEEK_SET)
-        found = os.read(handle, len(into))
-    into[: len(found)] = found
-    return len(found)
+        os.lseek(handle, offset, os.SEEK_SET)
+        data = os.read(handle, len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
 
 
-def write_at(handle: int, data: memoryview, place: int) -> int:
+def write_at(handle: int, data: memoryview, offset: int) -> int:
     """Write bytes at an offset in a file, from any thread; return their number."""
     if hasattr(os, "pwrite"):
-        return os.pwrite(handle, data, place)
+        return os.pwrite(handle, data, offset)
     with _position:
-        os.lseek(handle, place, os.SEEK_SET)
+        os.lseek(handle, offset, os.SEEK_SET)
         return os.write(handle, data)
 
 
@@ -86,17 +86,17 @@ def processors() -> set[int]:
     return set(range(os.cpu_count() or 1))
 
 
-def allow_open_files(wanted: int) -> int | None:
-    """Let this process open `wanted` files; return the limit if it stays lower, else None."""
+def allow_open_files(count: int) -> int | None:
+    """Let this process open `count` files; return the limit if it stays lower, else None."""
     if sys.platform == "win32":  # 8192 files, a fixed limit
         return None
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
+    if soft == resource.RLIM_INFINITY or soft >= count:
         return None
     try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
     except ValueError:
         return hard
     return None

@@ -22,11 +22,11 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinxarg.ext",
-    "command_parser",
+    "sphinx_copybutton",
     "from_code",
-    "number_search",
+    "page_search",
     "rule_pages",
+    "summaries",
 ]
 root_doc = "index"
 exclude_patterns = ["extensions"]
@@ -36,9 +36,13 @@ default_role = "py:obj"
 highlight_language = "none"
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["attrs_inline"]
+myst_enable_extensions = ["attrs_block", "attrs_inline"]
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "  # only what follows a prompt is copied
+copybutton_prompt_is_regexp = True
 
 autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
 napoleon_attr_annotations = False
 napoleon_use_ivar = True
 python_maximum_signature_line_length = 88
@@ -64,8 +68,10 @@ html_theme_options = {
     "footer_start": [],
     "footer_end": [],
 }
-html_sidebars = {"errors": [], "first-steps": []}  # pages without others beside them
+# Pages without others beside them, and rules, whose ids are too long for a sidebar.
+html_sidebars = {page: [] for page in ("errors", "first-steps", "performance", "rules/**")}
 html_title = "dmlsplit"
+html_baseurl = PROJECT["urls"]["Documentation"]
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_search_scorer = str(ROOT / "docs" / "extensions" / "scorer.js")

@@ -17,7 +17,6 @@ from hypothesis import HealthCheck, settings
 
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.frontends.onnx import child
 from tests.support import builds as kept
 from tests.support.fake_cuda import FakeDriver
 from tests.support.gpu_arrays import forget_programs
@@ -27,6 +26,7 @@ ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/frontends/onnx/test_types.p
 PROOFS = Path(__file__).parent / "proofs"
 LONGEST = "test_run_faults.py"
 MOST_PROCESSES = 8
+LONG = ("slow", "exhaustive")  # marks of tests that need an option of the same name
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
 # Hundreds of processes start here. Without bytecode, each of them compiles the package again. The
@@ -54,16 +54,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slow", action="store_true", help="run the long sweeps as well")
+    for mark in LONG:
+        parser.addoption(f"--{mark}", action="store_true", help=f"run tests marked {mark} as well")
     parser.addoption(
-        "--adversary", type=int, default=100, help="cases of the adversary that --slow runs"
+        "--adversary", type=int, default=30, help="cases of the adversary that --slow runs"
     )
     parser.addoption("--builds", type=Path, help="keep compiled files here, not in the cache")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Choose Hypothesis's examples: the same few in every run, or many new ones with --slow."""
-    slow = config.getoption("--slow")
+    slow = any(config.getoption(f"--{mark}") for mark in LONG)
     plain = settings(
         deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=not slow
     )
@@ -84,9 +85,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.args = _core_tests(config.rootpath)
     if whole and config.option.markexpr == "not proof":
         config.option.ignore = [*(config.option.ignore or ()), str(PROOFS)]
-    if whole and config.option.markexpr in ("slow", "slow and not core"):
-        files = Path(__file__).parent.rglob("test_*.py")
-        config.args = sorted(str(path) for path in files if "mark.slow" in path.read_text("utf-8"))
+    mark = config.option.markexpr.partition(" ")[0]
+    if whole and config.option.markexpr in (*LONG, "slow and not core"):
+        files = {path: path.read_text("utf-8") for path in Path(__file__).parent.rglob("test_*.py")}
+        config.args = sorted(str(path) for path, text in files.items() if f"mark.{mark}" in text)
     if not whole or WORKER in os.environ or getattr(config.option, "numprocesses", 0) is not None:
         return
     if getattr(config.option, "cov_source", None):
@@ -106,14 +108,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.parent == PROOFS:
             item.add_marker(pytest.mark.proof)
+        if "builds" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.compiler)
         if item.path in core:
             item.add_marker(pytest.mark.core)
     # The longest files come first, so that processes that share the suite end together.
     items.sort(key=lambda item: item.path.name != LONGEST and item.path.parent != PROOFS)
-    if not config.getoption("--slow"):
-        skip = pytest.mark.skip(reason="a long sweep; run it with --slow")
+    for mark in LONG:
+        skip = pytest.mark.skip(reason=f"a long sweep; run it with --{mark}")
         for item in items:
-            if item.get_closest_marker("slow"):
+            if item.get_closest_marker(mark) and not config.getoption(f"--{mark}"):
                 item.add_marker(skip)
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     reason = _no_gpu() if gpu else None
@@ -144,14 +148,20 @@ def _no_gpu() -> str | None:
 
 
 @pytest.fixture(scope="session")
-def builds(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder for compiled files, which is kept between runs and shared by all processes."""
+def kept_files(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder for files that are kept between runs and shared by all processes."""
     folder = _cached(pytestconfig)
     if folder is None:
         base = tmp_path_factory.getbasetemp()
         folder = (base.parent if WORKER in os.environ else base) / BUILDS
         folder.mkdir(exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def builds(kept_files: Path) -> Path:
+    """The folder for compiled files. Tests that use it get the marker `compiler`."""
+    return kept_files
 
 
 def _cached(config: pytest.Config) -> Path | None:
@@ -193,13 +203,6 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     forget_programs()
     yield fake
     forget_programs()
-
-
-@pytest.fixture(scope="module")
-def one_child() -> Iterator[None]:
-    """One process infers the shapes of all models of a file of tests, instead of one a command."""
-    with child.kept():
-        yield
 
 
 @pytest.fixture(autouse=True)

@@ -162,7 +162,7 @@ CUTS = ". Fix: if these are positions of cuts, give"
         ("24", "^sizes is '24'; it must be a sequence of integers$"),
     ],
 )
-def test_a_cut_that_does_not_fit_is_refused(cut: Any, message: str) -> None:
+def test_sizes_or_a_count_that_do_not_fit_the_axis_are_refused(cut: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         piece_sizes((2, 6), cut, 1)
 
@@ -192,10 +192,8 @@ class OnDevice:
 
 def test_only_plain_ints_are_keys_of_a_cache() -> None:
     """A key with True, 1.0 or NumPy's 1 would find what was made for 1."""
-    tuples = [(size, 1) for size in range(100)]  # more than are remembered
-    for _ in range(2):
-        assert all(are_ints(0, sizes) for sizes in tuples)
     assert are_ints(-1, 3)
+    assert are_ints(0, (2, 1))
     ones: list[Any] = [True, 1.0, np.int64(1)]
     assert not any(are_ints(one, 3) or are_ints(0, one) or are_ints(0, (2, one)) for one in ones)
     assert not are_ints(0, [2, 1])

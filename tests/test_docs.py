@@ -4,17 +4,12 @@ import doctest
 import json
 import re
 import shlex
-import shutil
 import tomllib
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
 import yaml
-import zarr
-from onnx import TensorProto
 
 from benchmarks import __main__ as benchmarks
 from dmlsplit.backends.cuda.gpus import GPUS
@@ -22,25 +17,15 @@ from dmlsplit.cli import build_parser, main
 from dmlsplit.cli.completion import parsers
 from dmlsplit.cli.levels import level_table
 from dmlsplit.lint.rules import RULES
+from tests.conformance import __main__ as conformance
+from tests.golden import pages
+from tests.support.command import ROOT
 from tests.support.each import each
-from tests.support.models import single
 
-ROOT = Path(__file__).parent.parent
 # Generated from the rules when the site is built; tests/lint/test_rule_page.py and test_examples.py
 # test their content.
 RULE_PAGES = ROOT / "docs" / "rules"
-PAGES = {
-    str(path.relative_to(ROOT)): path.read_text("utf-8")
-    for path in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
-    if path.parent != RULE_PAGES
-}
-# The model on the start page, which the first steps build.
-PLANES = """
-<ir_version: 10, opset_import: ["" : 18]>
-net (uint8[1,480,640,3] x)
-    => (uint8[1,480,640,1] r, uint8[1,480,640,1] g, uint8[1,480,640,1] b) {
-  [rgb] r, g, b = Split <axis = 3, num_outputs = 3> (x)
-}"""
+PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in pages.paths()}
 # Pages whose examples need more software than the tests.
 NEEDS = {"docs/jax.md": "jax", "docs/pytorch.md": "torch"}
 # Set-up commands, which .ci/run runs on a clean checkout.
@@ -106,20 +91,11 @@ def test_the_first_steps_need_only_each_other(
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the examples name."""
     monkeypatch.chdir(tmp_path)
-    shutil.copytree(ROOT / "tests" / "data", "tests/data")
-    onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), "model.onnx")
-    onnx.save(onnx.parser.parse_model(PLANES), "rgb.onnx")
-    np.save("IN.npy", np.arange(48).reshape(16, 3))
-    zarr.save_array("IN.zarr", np.ones((2, 4096), "f4"))
+    pages.write_inputs(tmp_path)
     return tmp_path
 
 
-CONSOLE = [
-    (name, block)
-    for name in PAGES
-    for block in blocks(name, "console")
-    if block.startswith("$ dmlsplit ")
-]
+CONSOLE = [(name, block) for name in PAGES for block in pages.blocks(PAGES[name])]
 
 
 @pytest.mark.parametrize(("name", "block"), CONSOLE, ids=[f"{n}:{b[2:40]}" for n, b in CONSOLE])
@@ -148,8 +124,10 @@ EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 @pytest.mark.parametrize(("name", "line"), SHELL)
 def test_commands_that_need_more_than_this_machine_can_be_parsed(name: str, line: str) -> None:
     words = shlex.split(line, comments=True)
-    if "dmlsplit" in words[:3] and "install" not in words:  # after uvx or pipx run
+    if "dmlsplit" in words[:4] and "install" not in words:  # after uvx or pipx run
         build_parser().parse_args(words[words.index("dmlsplit") + 1 :])
+    elif words[:3] == ["python", "-m", "tests.conformance"]:
+        conformance.build_parser().parse_args(words[3:])
     elif words[:3] == ["python", "-m", "benchmarks"]:
         assert words[3] in benchmarks.OWN_ARGUMENTS or benchmarks.parser().parse_args(words[3:])
     for extra in re.findall(r"\[([\w,]+)\]", line):
@@ -159,8 +137,9 @@ def test_commands_that_need_more_than_this_machine_can_be_parsed(name: str, line
 
 # Options of other programs.
 FOREIGN = {
-    *("--slow", "--adversary", "--dml_feature_level"),  # pytest, DxDispatch
+    *("--slow", "--exhaustive", "--adversary", "--dml_feature_level"),  # pytest, DxDispatch
     *("--only", "--branch", "--group", "--all-files"),  # benchmarks, git, pip, pre-commit
+    "--from",  # uvx
 }
 
 
@@ -168,9 +147,15 @@ def options(text: str) -> set[str]:
     return set(re.findall(r"(?<![\w-])--[a-z][\w-]*", text))
 
 
+# The probe is a program of its own.
+PROBE = (ROOT / "tests" / "conformance" / "probe.py").read_text("utf-8")
+
+
 @cache
 def known_options() -> set[str]:
-    return options("".join(parser.format_help() for parser in parsers(build_parser())))
+    commands = (*parsers(build_parser()), *parsers(conformance.build_parser()))
+    helps = "".join(parser.format_help() for parser in commands)
+    return options(helps) | set(re.findall(r'"(--[a-z]+)"', PROBE))
 
 
 @each(name=[name for name in PAGES if name.startswith(("docs/", "README"))])
@@ -182,15 +167,17 @@ def test_the_programs_of_the_kit_have_the_documented_options() -> None:
     shown = [block for block in blocks("docs/conformance.md", "text") if "python " in block]
     assert len(shown) == 2
     for block in shown:
-        (program,) = re.findall(r"^python (\w+\.py)", block)
-        source = (ROOT / "dmlsplit" / "conformance" / program).read_text("utf-8")
-        assert all(f'"{option}"' in source for option in re.findall(r"(?<= )--?\w+", block))
+        assert block.startswith("python probe.py ")
+        assert all(f'"{option}"' in PROBE for option in re.findall(r"(?<= )--?\w+", block))
 
 
-def test_the_first_command_of_the_readme_prints_what_it_shows(
+def test_the_set_up_of_the_readme_ends_with_a_command_that_prints_what_it_shows(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    line, shown = blocks("README.md", "console")[0].split("\n", 1)
+    set_up = next(
+        block for block in blocks("README.md", "console") if block.startswith(f"$ {_SETUP}")
+    )
+    line, shown = set_up.split("\n", 1)
     assert main(shlex.split(line.rpartition("bin/dmlsplit ")[2])) == 0
     assert capsys.readouterr().out == shown
 
@@ -239,22 +226,28 @@ def test_every_link_of_the_readme_works_outside_the_repository() -> None:
         assert not anchor or anchor in headings(text), target
 
 
-def test_one_place_says_that_there_is_no_release_yet() -> None:
-    """CONTRIBUTING.md says to remove it, and the release workflow checks that it is gone."""
-    pattern = r"not on (?:an|the) (?:package )?index|not (?:yet )?on PyPI"
-    text = {name: " ".join(PAGES[name].split()) for name in PAGES}
-    found = [name for name in PAGES for _ in re.findall(pattern, text[name])]
-    assert found == ["CONTRIBUTING.md", "README.md"]
-    said = re.search(
-        r"The package is not on an index yet[^.]*`git[^.]*\.com[^.]*\.", text["README.md"]
+_INCLUDE = r"```{include} ../README.md\n:start-after: \"(.*)\"\n:end-before: \"(.*)\""
+
+
+def test_every_page_that_needs_a_release_says_that_there_is_none_yet() -> None:
+    """One passage of README says it, which pages include and the release workflow looks for."""
+    readme = PAGES["README.md"]
+    included = {name: re.findall(_INCLUDE, PAGES[name]) for name in PAGES}
+    marks = {mark for pairs in included.values() for pair in pairs for mark in pair}
+    assert [mark for mark in marks if readme.count(mark) != 1] == []
+    passage = readme.partition("<!-- unreleased")[2].partition("<!-- end of unreleased")[0]
+    assert "not released yet" in passage
+    assert f"'dmlsplit[onnx] @ git+{URLS['Repository']}'" in passage
+    needs = re.compile(
+        r"@v\d|rev: v\d|--branch v\d|(?:uvx|pipx run) dmlsplit|pip install dmlsplit$", re.M
     )
-    assert said
-    include = re.compile(
-        r"```{include} ../README.md\n:start-after: \"(.*)\"\n:end-before: \"(.*)\""
-    )
-    for name in ("docs/index.md", "docs/first-steps.md"):
-        (marks,) = include.findall(PAGES[name])
-        assert all(PAGES["README.md"].count(mark) == 1 for mark in marks)
+    says = {
+        name
+        for name, pairs in included.items()
+        if any(re.match(r"<!-- (unrel|inst)", p[0]) for p in pairs)
+    }
+    assert {name for name in PAGES if needs.search(PAGES[name])} <= says | {"README.md"}
+    assert says == {f"docs/{name}.md" for name in ("ci", "compatibility", "first-steps", "index")}
 
 
 # ---- GPUs --------------------------------------------------------------------------------------
@@ -310,7 +303,8 @@ def test_files_and_tests_that_are_named_exist(name: str) -> None:
     # Texts of links are skipped, because they name other projects' files.
     files = re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|hpp|yaml|toml)))`(?!\])", PAGES[name])
     for word in files:
-        found = [*ROOT.glob(f"dmlsplit/**/{word}"), *ROOT.glob(f"*/{word}"), *ROOT.glob(word)]
+        patterns = (f"dmlsplit/**/{word}", f"tests/conformance/{word}", f"*/{word}", word)
+        found = [path for pattern in patterns for path in ROOT.glob(pattern)]
         assert found or "NAME" in word, word
     folders = r"(?:python -m pytest |`)((?:dmlsplit|tests|benchmarks|docs|cuda|\.ci)/[\w./-]*)"
     for word in re.findall(folders, PAGES[name]):

@@ -63,7 +63,7 @@ VECTORS = [
 
 @pytest.mark.parametrize("vector", VECTORS, ids=str)
 @each(data_type=["FLOAT32", "FLOAT16", "INT32", "UINT16", "INT8", "INT64"])
-def test_a_published_vector(vector: Vector, data_type: str) -> None:
+def test_vectors_of_published_tests_are_reproduced(vector: Vector, data_type: str) -> None:
     array = np.arange(1, np.prod(vector.shape) + 1).reshape(vector.shape).astype(data_type.lower())
     x = dml.TensorDesc(data_type, vector.shape)
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=vector.axis, sizes=vector.sizes)
@@ -105,7 +105,9 @@ TFDML = [
 
 
 @pytest.mark.parametrize(("shape", "cut", "axis"), [*WPT, *TFDML])
-def test_a_published_shape(shape: tuple[int, ...], cut: int | tuple[int, ...], axis: int) -> None:
+def test_shapes_of_published_tests_are_split_like_numpy(
+    shape: tuple[int, ...], cut: int | tuple[int, ...], axis: int
+) -> None:
     raw = np.random.default_rng(3).bytes(int(np.prod(shape)) * 4)
     array = np.frombuffer(raw, np.float32).reshape(shape)
     at = cut if isinstance(cut, int) else np.cumsum(cut)[:-1]
@@ -131,12 +133,14 @@ def test_a_published_shape(shape: tuple[int, ...], cut: int | tuple[int, ...], a
         ((4, 4), (-1, -2), 0),
     ],
 )
-def test_a_published_refusal(shape: tuple[int, ...], cut: int | tuple[int, ...], axis: int) -> None:
+def test_arguments_that_published_tests_refuse_are_refused(
+    shape: tuple[int, ...], cut: int | tuple[int, ...], axis: int
+) -> None:
     with pytest.raises(dml.InvalidArgumentError):
         dml.split(np.zeros(shape, np.float32), cut, axis)
 
 
-def test_gated_linear_unit() -> None:
+def test_halves_of_a_gated_linear_unit_are_neither_swapped_nor_aliased() -> None:
     """ONNX Runtime issue 32146: swapped or aliased halves would give about -0.2785 here."""
     array = np.concatenate([np.zeros(4096), np.linspace(-4, 4, 4096)]).astype("f4")[None]
     value, gate = dml.split(array, 2, axis=-1)

@@ -1,8 +1,6 @@
 """`dml.split` of any array, with any strides and any cut."""
 
-import gc
 import re
-import time
 from itertools import combinations
 from typing import Any
 
@@ -12,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit import eager
 from dmlsplit.arrays import view
-from dmlsplit.arrays.array_view import columns, overlaps
+from dmlsplit.arrays.overlap import columns, overlaps
 
 
 @st.composite
@@ -137,12 +134,7 @@ def test_a_bad_argument_is_refused_before_a_byte_is_written(
 
 @pytest.mark.parametrize(
     ("wanted", "given_type"),
-    [
-        ("i4, f4", "f4, i4"),
-        ("i4, f4", "V8"),
-        ("V8", "i4, f4"),
-        ([("a", "u1")], [("b", "u1")]),
-    ],
+    [("i4, f4", "f4, i4"), ("i4, f4", "V8"), ("V8", "i4, f4"), ([("a", "u1")], [("b", "u1")])],
 )
 def test_an_output_with_other_fields_is_refused(wanted: Any, given_type: Any) -> None:
     wanted, given_type = np.dtype(wanted), np.dtype(given_type)
@@ -175,21 +167,6 @@ def test_a_sweep_reports_each_span_that_overlaps_another(starts: Any) -> None:
         assert spans[owner][0] <= spans[index][0] < spans[owner][1]
 
 
-def test_outputs_that_are_apart_are_checked_in_linear_time() -> None:
-    def seconds(count: int) -> float:
-        views = [view(one, "out") for one in np.zeros((count, 8))]
-        gc.disable()  # it would walk through all that the other tests keep
-        begin = time.thread_time()
-        try:
-            eager._refuse_overlap(views)
-        finally:
-            gc.enable()
-        return time.thread_time() - begin
-
-    few, many = (min(seconds(count) for _ in range(3)) for count in (2000, 32_000))
-    assert many < 64 * few  # 16 times the outputs, 256 times the pairs
-
-
 @pytest.mark.parametrize(
     ("parts", "pair"),
     [
@@ -205,16 +182,6 @@ def test_outputs_that_share_memory_are_found_among_others(
     said = re.escape("out[{}] and {}[{}] share memory".format(*pair.split()))
     with pytest.raises(dml.InvalidArgumentError, match=f"^{said}"):
         dml.split(np.zeros(20), 4, out=[store[part] for part in parts])
-
-
-def test_outputs_that_are_too_hard_to_tell_apart_are_refused() -> None:
-    """NumPy's answer may take exponential time; these two take it some seconds."""
-    cubes = [
-        np.lib.stride_tricks.as_strided(np.zeros(1, "i1"), (1049,) * 3, strides)
-        for strides in ((36674, 61119, 85569), (12223, 12224, 1))
-    ]
-    one, two = (view(cube, "out")._replace(address=1 << 40) for cube in cubes)
-    assert eager._share_memory(one, two._replace(address=two.address + 64_023_025))
 
 
 def test_no_hidden_copy_of_the_input() -> None:

@@ -14,17 +14,13 @@ from dmlsplit.geometry import (
     RowSplit,
     StridedCopy,
     _merged,
+    ceil_div,
     packed_byte_strides,
-    picks,
+    pieces_in,
+    selector,
     split_geometry,
 )
-from tests.support.descriptors import (
-    Memory,
-    carry_out,
-    expected_buffers,
-    packed,
-    split_descriptors,
-)
+from tests.support.descriptors import Memory, carry_out, expected_buffers, packed, split_descriptors
 
 
 def test_a_packed_split_of_any_rank_is_one_loop_over_rows() -> None:
@@ -79,8 +75,8 @@ def test_some_outputs_of_rows_keep_their_places() -> None:
 
 
 @pytest.mark.parametrize("outputs", [(0, 1, 2), (0, 2), (1,), ()])
-def test_any_number_of_outputs_is_picked(outputs: tuple[int, ...]) -> None:
-    assert picks(outputs, 3)([0, 10, 20]) == tuple(10 * output for output in outputs)
+def test_a_selector_gives_a_tuple_for_any_number_of_outputs(outputs: tuple[int, ...]) -> None:
+    assert selector(outputs, 3)([0, 10, 20]) == tuple(10 * output for output in outputs)
 
 
 def test_a_padded_input_keeps_the_packed_form() -> None:
@@ -160,3 +156,20 @@ def test_packed_splits_agree_with_the_general_calculation(
     assert found.output_count == len(sizes)
     filled = tuple(index for index, piece in enumerate(merged) if piece.run_bytes)
     assert found.filled == general.filled == filled
+
+
+@given(borders=st.lists(st.integers(0, 9), max_size=5), ends=st.tuples(*[st.integers(0, 9)] * 2))
+def test_the_pieces_in_a_range_are_those_of_its_elements(
+    borders: list[int], ends: tuple[int, int]
+) -> None:
+    starts, (low, high) = [0, *sorted(borders), 9], sorted(ends)
+    owners = [(piece, index) for piece in range(len(starts) - 1)
+              for index in range(starts[piece + 1] - starts[piece])]  # fmt: skip
+    parts = list(pieces_in(starts, low, high))
+    assert [(p, i) for p, begin, end in parts for i in range(begin, end)] == owners[low:high]
+    assert all(begin < end for _, begin, end in parts)
+    assert len({piece for piece, _, _ in parts}) == len(parts)
+
+
+def test_ceil_div_rounds_up() -> None:
+    assert [ceil_div(total, 3) for total in range(5)] == [0, 1, 1, 1, 2]

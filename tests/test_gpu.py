@@ -16,15 +16,7 @@ from hypothesis import given, settings
 
 import dmlsplit as dml
 from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
-from tests.support.gpu_arrays import (
-    bound,
-    cuts,
-    noise,
-    operator,
-    problem,
-    public_launch,
-    same,
-)
+from tests.support.gpu_arrays import bound, cuts, noise, operator, problem, public_launch, same
 
 pytestmark = pytest.mark.gpu
 

@@ -47,3 +47,8 @@ def test_lines_fit_a_terminal_and_later_ones_are_indented() -> None:
 def test_paths_are_not_broken() -> None:
     path = "models/" + "a-" * 50
     assert wrapped(f"at {path} now", "").splitlines() == ["at", f"    {path}", "    now"]
+
+
+def test_a_command_with_a_quoted_argument_is_not_broken() -> None:
+    command = """python -c "import onnx; onnx.load('a b.onnx')\""""
+    assert f"word\n    {command} or" in wrapped(f"{'word ' * 15}{command} or", "")

@@ -41,9 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.skipif(sys.platform != "linux", reason="removes functions of Linux")
 @pytest.mark.parametrize("system", ["win32", "darwin"])
 @pytest.mark.parametrize(
-    "lines",
-    [LINES, {"run x.npy --axis 1 --count 2": "0"}],
-    ids=["validator", "storage"],
+    "lines", [LINES, {"run x.npy --axis 1 --count 2": "0"}], ids=["validator", "storage"]
 )
 def test_commands_need_nothing_that_is_missing(
     system: str, lines: dict[str, str], here: Path

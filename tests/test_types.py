@@ -1,6 +1,7 @@
 """Type checkers on users' code, and on the examples for PyTorch and JAX."""
 
 import doctest
+import inspect
 import json
 import sys
 from importlib.util import find_spec
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import dmlsplit as dml
 from tests.support.command import ROOT, ran
 
 # Some functions of PyTorch and JAX themselves are untyped.
@@ -87,13 +89,13 @@ def said_by_pyright(code: str, folder: Path) -> str:
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 @pytest.mark.parametrize("script", CHECKED)
 def test_a_users_script_has_these_types(
-    checker: str, script: str, tmp_path: Path, builds: Path
+    checker: str, script: str, tmp_path: Path, kept_files: Path
 ) -> None:
     code = CHECKED[script]
     if "import torch" in code:
         pytest.importorskip("torch", reason="PyTorch is not installed")
     if checker == "mypy":
-        assert said(code, tmp_path, builds).startswith("Success")
+        assert said(code, tmp_path, kept_files).startswith("Success")
         return
     if not find_spec("pyright"):
         pytest.skip("pyright is not installed")
@@ -101,16 +103,28 @@ def test_a_users_script_has_these_types(
 
 
 @pytest.mark.parametrize(("library", "page"), [("torch", "pytorch.md"), ("jax", "jax.md")])
-def test_examples_are_type_checked(library: str, page: str, tmp_path: Path, builds: Path) -> None:
+def test_examples_are_type_checked(
+    library: str, page: str, tmp_path: Path, kept_files: Path
+) -> None:
     pytest.importorskip(library, reason=f"{library} is not installed")
     text = (ROOT / "docs" / page).read_text("utf-8")
     code = "".join(example.source for example in doctest.DocTestParser().get_examples(text))
     assert "dml.split(" in code
-    assert said(code, tmp_path, builds).startswith("Success")
+    assert said(code, tmp_path, kept_files).startswith("Success")
 
 
-def test_the_types_of_torch_are_known_to_the_checker(tmp_path: Path, builds: Path) -> None:
+def test_the_types_of_torch_are_known_to_the_checker(tmp_path: Path, kept_files: Path) -> None:
     """Otherwise it would accept any code."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
     wrong = "import torch, dmlsplit\nx: int = dmlsplit.split(torch.ones(6), 2)\n"
-    assert 'expression has type "list[Tensor]"' in said(wrong, tmp_path, builds)
+    assert 'expression has type "list[Tensor]"' in said(wrong, tmp_path, kept_files)
+
+
+def test_help_shows_public_names_and_named_types() -> None:
+    assert sorted(dir(dml)) == sorted({*dml.__all__, "__version__"})
+    assert str(inspect.signature(dml.split)).startswith(
+        "(array: 'T', sizes_or_count: 'Sizes', axis"
+    )
+    subjects = dml.split, dml.Device, dml.TensorDesc, dml.SplitOperatorDesc.from_sizes
+    for subject in (*subjects, dml.CompiledOperator.bind, dml.BufferBinding):
+        assert "dmlsplit." not in str(inspect.signature(subject))

@@ -1,11 +1,13 @@
 """The workflows in .github agree with the project; `zizmor` checks permissions, pins, scripts."""
 
+import os
 import re
 import shlex
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
@@ -13,6 +15,7 @@ import yaml
 import benchmarks.__main__ as bench
 import dmlsplit as dml
 from dmlsplit.cli import build_parser
+from tests.conformance import __main__ as conformance
 from tests.support.command import ROOT, git, ran
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
@@ -47,11 +50,12 @@ def script(workflow: str, job: str, name: str) -> str:
 def test_the_suite_runs_on_every_promised_python_and_system() -> None:
     matrix = WORKFLOWS["tests.yml"]["jobs"]["suite"]["strategy"]["matrix"]
     assert matrix["python"] == PYTHONS
-    assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
+    assert PROJECT["requires-python"].startswith(f">={PYTHONS[0]}.")
     systems = {"ubuntu": "POSIX :: Linux", "windows": "Microsoft :: Windows", "macos": "MacOS"}
     promised = {each for each in PROJECT["classifiers"] if each.startswith("Operating System")}
     tested = {f"Operating System :: {systems[os.partition('-')[0]]}" for os in matrix["os"]}
-    assert tested == promised
+    # A classifier is a promise: only a system that the suite has run on has one.
+    assert promised <= tested
     # The lowest dependencies with the oldest Python, the newest with the newest.
     for job, python in (("lowest", PYTHONS[0]), ("newest", PYTHONS[-1])):
         steps = WORKFLOWS["tests.yml"]["jobs"][job]["steps"]
@@ -63,8 +67,13 @@ def test_the_suite_runs_on_every_promised_python_and_system() -> None:
 def test_commands_name_options_and_extras_that_exist() -> None:
     """This includes workflows that have not run yet."""
     text = "\n".join(step.get("run", "") for _, job in JOBS for step in job["steps"])
-    parsers = {"benchmarks": bench.parser(), "dmlsplit": build_parser()}
-    found = re.findall(r"(?:-m |^|bin/)(benchmarks|dmlsplit)\"? ([^'>|\n]*)", text, re.MULTILINE)
+    parsers = {
+        "benchmarks": bench.parser(),
+        "dmlsplit": build_parser(),
+        "tests.conformance": conformance.build_parser(),
+    }
+    names = "|".join(map(re.escape, parsers))
+    found = re.findall(rf"(?:-m |^|bin/)({names})\"? ([^'>|\n]*)", text, re.MULTILINE)
     assert {name for name, _ in found} == parsers.keys()
     for name, arguments in found:
         parsers[name].parse_args(shlex.split(arguments.partition(" || ")[0]))
@@ -72,6 +81,24 @@ def test_commands_name_options_and_extras_that_exist() -> None:
     assert {"test", "onnx"} <= extras <= PROJECT["optional-dependencies"].keys()
     groups = set(re.findall(r"--group (\S+)", text + (ROOT / ".ci" / "run").read_text("utf-8")))
     assert {"docs", "frameworks"} <= groups <= PYPROJECT["dependency-groups"].keys()
+
+
+@posix
+def test_a_release_has_the_kit_beside_what_pypi_gets(tmp_path: Path) -> None:
+    step = script("release.yml", "build", "The kit for the real DirectML, docs/conformance.md")
+    install, rest = step.split("\n", 1)
+    assert install == "pip install dist/*.whl"
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    known = {"GITHUB_REF_NAME": "v1.2.3", "PATH": path, "PYTHONPATH": str(ROOT)}
+    assert ran("bash", "-ec", rest, cwd=tmp_path, env=known).returncode == 0
+    kit = tmp_path / "directml-kit-1.2.3.zip"
+    assert kit.stat().st_size < 2 << 20
+    with ZipFile(kit) as files:
+        assert {"probe.py", "cases.json"} <= {Path(name).name for name in files.namelist()}
+    jobs = WORKFLOWS["release.yml"]["jobs"]
+    assert jobs["build"]["steps"][-2]["with"]["path"] == "directml-kit-*.zip"
+    assert "dist/* kit/*" in jobs["github"]["steps"][-1]["run"]
+    assert len(jobs["pypi"]["steps"]) == 2  # dist/ alone, and its publication
 
 
 def test_a_gpu_runner_runs_nothing_from_a_strangers_pull_request() -> None:
@@ -84,7 +111,8 @@ def test_only_a_tag_releases_and_only_what_was_built_and_checked() -> None:
     release = WORKFLOWS["release.yml"]
     assert release[True] == {"push": {"tags": ["v*"]}}
     needed = {name: job.get("needs") for name, job in release["jobs"].items()}
-    before = {"tests": "tag", "build": "tests", "pypi": "build", "github": "pypi"}
+    before = {"tests": "tag", "wheels": "tests", "build": "wheels", "pypi": "build"}
+    before["github"] = "pypi"
     assert needed == {"tag": None, **before}
     assert release["jobs"]["tests"]["uses"] == "./.github/workflows/tests.yml"
     # In one group they would wait for each other. In a call, `github.workflow` is the caller's.
@@ -118,24 +146,35 @@ def test_a_tag_beside_main_is_refused(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_readme_without_a_release_is_refused(tmp_path: Path) -> None:
-    step = script("release.yml", "tag", "README no longer says that there is no release")
-    text = (ROOT / "README.md").read_text("utf-8")
-    said = "The package is not on an index yet"
-    for readme, status in ((f"{said}.", 1), (text.replace(said, ""), 0)):
-        (tmp_path / "README.md").write_text(readme, "utf-8")
-        assert ran("bash", "-ec", step, cwd=tmp_path).returncode == status
+def test_pages_that_know_of_no_release_are_refused(tmp_path: Path) -> None:
+    step = script("release.yml", "tag", "No page says that there is no release")
+    (tmp_path / "docs").mkdir()
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for page in ("", "README.md", "docs/ci.md"):
+        for name in ("README.md", "docs/ci.md"):
+            text = readme if name == page else readme.replace("<!-- unreleased", "<!-- gone")
+            (tmp_path / name).write_text(text, "utf-8")
+        assert ran("bash", "-ec", step, cwd=tmp_path).returncode == bool(page), page
+
+
+@posix
+def test_an_undated_version_is_not_released(tmp_path: Path) -> None:
+    step = script("release.yml", "build", "The tag, the package and the changelog name one version")
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "dmlsplit-0.1.0.tar.gz").touch()
+    for head, status in (("0.1.0] - 2026-11-24", 0), ("0.1.0]", 1), ("0x1.0] - 2026-11-24", 1)):
+        (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## [{head}\n", "utf-8")
+        done = ran("bash", "-ec", step, cwd=tmp_path, env={"GITHUB_REF_NAME": "v0.1.0"})
+        assert done.returncode == status, head
 
 
 @posix
 def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path: Path) -> None:
     step = script("release.yml", "build", "The notes are the section of the changelog")
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    unreleased = text.index("## [Unreleased]")
+    newest = text.index("## [")
     versions = "## [1.20.0] - 2026-01-02\n\n- newer\n\n## [1.2.0]\n\n- older\n\n"
-    (tmp_path / "CHANGELOG.md").write_text(
-        text[:unreleased] + versions + text[unreleased:], "utf-8"
-    )
+    (tmp_path / "CHANGELOG.md").write_text(text[:newest] + versions + text[newest:], "utf-8")
 
     def notes(version: str) -> str:
         known = {"GITHUB_REF_NAME": f"v{version}"}

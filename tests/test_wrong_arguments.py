@@ -98,6 +98,13 @@ CASES = [
     Case("dmlsplit.Device.supports_data_type", CPU.supports_data_type, {"data_type": "INT8"},
          {"data_type": TYPES}),
     Case("dmlsplit.Device.compile", CPU.compile, {"desc": DESC}, {"desc": DESCRIPTORS}),
+    Case("dmlsplit.Device.warm", CPU.warm, {"descs": [DESC], "alignment": None},
+         {"descs": [None, 3, THING, [None], [X]], "alignment": [0, 3, 32, "x", True, THING]},
+         "desc"),
+    Case("dmlsplit.selftest", dml.selftest,
+         {"device": "cpu", "seconds": 0, "show": None, "progress": None},
+         {"device": DEVICES, "seconds": [None, "x", -1, float("nan"), True, THING],
+          "show": [3, "x", THING], "progress": [3, "x", THING]}),
     Case("dmlsplit.CompiledOperator.__call__", OP, {"array": A, "stream": None},
          {"array": ARRAYS, "stream": STREAMS}, "InputTensor"),
     Case("dmlsplit.CompiledOperator.dispatch", OP.dispatch,
@@ -172,10 +179,10 @@ CASES = [
           "output_count": None},
          {"operator": OPERATORS, "axis": NOT_INTEGERS, "split": [0, -1, *NO_LISTS],
           "num_outputs": [], "keepdims": [*NOT_INTEGERS, 2, -1], "output_count": []}),
-    Case("onnx.FixedSizes", onnx.FixedSizes, {"given": {"a": 1}},
-         {"given": [None, 3, "x", THING, [1], {"a": "x"}, {"a": 1.5}, {"a": True}]}),
-    Case("onnx.scan", onnx.scan, {"path": "x", "dimensions": None, "infer_shapes": False},
-         {"path": PATHS, "dimensions": [3, "x", {"a": 1}, THING], "infer_shapes": []},
+    Case("onnx.FixedSizes", onnx.FixedSizes, {"sizes": {"a": 1}},
+         {"sizes": [None, 3, "x", THING, [1], {"a": "x"}, {"a": 1.5}, {"a": True}]}),
+    Case("onnx.scan", onnx.scan, {"path": "x", "dimensions": None},
+         {"path": PATHS, "dimensions": [3, "x", {"a": 1}, THING]},
          "cannot be read|file"),
     Case("openvino.split", openvino.split,
          {"data": ROW, "axis": 0, "num_splits": 2, "device": None},
@@ -207,10 +214,12 @@ CASES = [
 NAMED = {case.name: case for case in CASES}
 # Types that callers do not construct. Enumerations are Python's, DmlSplitBackend is onnx's.
 MADE = """
-    dmlsplit.BoundOperator dmlsplit.CompiledOperator dmlsplit.FeatureLevel dmlsplit.TensorDataType
+    dmlsplit.BoundOperator dmlsplit.CompiledOperator dmlsplit.FeatureLevel dmlsplit.SelfTest
+    dmlsplit.SelfTest.lines dmlsplit.SelfTest.to_json dmlsplit.TensorDataType
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
     onnx.DmlSplitBackend onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.applied
-    onnx.FixedSizes.declared onnx.FixedSizes.meet onnx.FixedSizes.check_all_used onnx.Lengths
+    onnx.FixedSizes.declared onnx.FixedSizes.register onnx.FixedSizes.check_all_used
+    onnx.FixedSizes.without onnx.Lengths
     onnx.Lowering onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
 """.split()
 

@@ -5,7 +5,7 @@ those of every other library as NumPy or CuPy arrays, and hands the pieces back 
 """
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +19,7 @@ from dmlsplit.arrays.numpy import NUMPY
 from dmlsplit.arrays.torch import TORCH
 from dmlsplit.backends.cuda import driver
 
-__all__ = ["ArrayView", "adapter_of", "is_native", "to_device", "to_host", "view", "views"]
+__all__ = ["ArrayView", "adapter_of", "is_native", "to_device", "to_host", "view"]
 
 
 def view(array: Any, name: str) -> ArrayView:
@@ -28,13 +28,6 @@ def view(array: Any, name: str) -> ArrayView:
     Raises an InvalidArgumentError if it is not an array, holds Python objects or cannot be shared.
     """
     return (_adapter(type(array)) or dlpack).view(array, name)
-
-
-def views(arrays: Sequence[Any], names: Iterable[str]) -> list[ArrayView]:
-    """The views of many arrays. Their adapter is looked up once if they have one type."""
-    kinds = set(map(type, arrays))
-    adapter = _adapter(kinds.pop()) if len(kinds) == 1 else None
-    return list(map(adapter.view if adapter else view, arrays, names))
 
 
 def adapter_of(owner: Any) -> Adapter:
@@ -64,19 +57,19 @@ def to_host(array: Any) -> np.ndarray:
     return driver.load().download(array.data.device_id, array)
 
 
-def _chosen(kind: type) -> Adapter | None:
-    if issubclass(kind, np.ndarray):
+def _find_adapter(array_type: type) -> Adapter | None:
+    if issubclass(array_type, np.ndarray):
         return NUMPY
-    torch = sys.modules.get("torch")  # already imported if `kind` is a tensor type
-    if torch is not None and issubclass(kind, torch.Tensor):
+    torch = sys.modules.get("torch")  # imported if `array_type` is a tensor type
+    if torch is not None and issubclass(array_type, torch.Tensor):
         return TORCH
-    is_cupy = kind.__module__.partition(".")[0] == "cupy"
-    return CUPY if is_cupy and hasattr(kind, "__cuda_array_interface__") else None
+    is_cupy = array_type.__module__.partition(".")[0] == "cupy"
+    return CUPY if is_cupy and hasattr(array_type, "__cuda_array_interface__") else None
 
 
-_adapter: Callable[[type], Adapter | None] = lru_cache(maxsize=256)(_chosen)
+_adapter: Callable[[type], Adapter | None] = lru_cache(maxsize=256)(_find_adapter)
 
 
 @lru_cache(maxsize=256)  # saves 0.15 us per call that writes to the caller's arrays
-def _adapters(kinds: frozenset[type]) -> set[Adapter]:
-    return {_adapter(kind) or CUPY for kind in kinds}
+def _adapters(types: frozenset[type]) -> set[Adapter]:
+    return {_adapter(array_type) or CUPY for array_type in types}

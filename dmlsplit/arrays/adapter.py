@@ -1,29 +1,50 @@
 """The interface to an array library, and the errors that all adapters share."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from math import prod
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dmlsplit.arrays.array_view import ArrayView, device_number
-from dmlsplit.arrays.packing import Cut, Packing, Shapes
+from dmlsplit.arrays.packing import Packing, Shapes
+from dmlsplit.arrays.slices import Slices
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
 
-Shape: TypeAlias = Sequence[int]
-Made: TypeAlias = tuple[list[Any], list[int]]  # arrays, and their addresses
+Shape: TypeAlias = tuple[int, ...]
+Allocation: TypeAlias = tuple[list[Any], list[int]]  # arrays, and their addresses
+
+
+class Requirement(NamedTuple):
+    """The memory that an array must have, in the order of the last fields of an `ArrayView`."""
+
+    shape: Shape
+    strides: Shape  # in bytes
+    type: str
+    item_bytes: int
+    device: str
+    read_only: bool = False  # True: it may be read-only
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Requirements:
+    """The memory that the outputs of a split must have."""
+
+    outputs: list[Requirement]
+    sizes: list[int]  # bytes
+    # What libraries compare their arrays with, if they have a faster way than views.
+    native: dict[Any, Any] = field(default_factory=dict)
 
 
 class Adapter(Protocol):
     """One array library. The methods that have a body are right for NumPy and CuPy."""
 
-    repeats: bool = False  # whether the engine's prepared copy is faster than `copy_into`
-
     def view(self, array: Any, name: str) -> ArrayView:
         """Describe the memory of an array; see `dmlsplit.arrays.view`."""
 
-    def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
+    def empty(self, like: ArrayView, packing: Packing, stream: Stream | None = None) -> Allocation:
         """Packed arrays on the device of `like`, and the address of the first element of each.
 
         They are for work on the stream; None is the current one.
@@ -33,35 +54,29 @@ class Adapter(Protocol):
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
         """A view of a packed array's memory, with strides in bytes."""
 
-    def copies(self, array: Any, cut: Cut) -> list[Any] | None:
+    def copies(self, array: Any, slices: Slices) -> list[Any] | None:
         """Packed copies of the pieces of a small array; None if the engine must make them."""
         return None
 
-    def packed_addresses(
-        self, like: Any, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
-    ) -> list[int] | None:
-        """Fast path: the addresses of packed outputs with the type and the device of `like`.
+    def exact_addresses(self, arrays: Sequence[Any], required: Requirements) -> list[int] | None:
+        """The addresses of arrays of this library that are exactly as required; None in doubt.
 
-        None if a few quick checks do not prove that; each output then needs a view.
+        No other check of outputs is faster. A new field of `Requirement` must be compared here too.
         """
         return None
-
-    def copy_into(self, array: Any, cut: Cut, outputs: Sequence[Any]) -> bool:
-        """Copy a small array's pieces into outputs of its library and type; False if it cannot."""
-        return False
 
     def current_stream(self, array: Any) -> Callable[[], int] | None:
         """A callable that gives the library's current stream; None for CuPy's, or on the CPU."""
         return None
 
-    def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
-        """A callable that reports a write to those arrays that track writes; None if none do."""
-        return None
+    def count_writes(self, arrays: Sequence[Any]) -> None:
+        """Tell the library, if it counts writes, that its arrays among these were written."""
+        return
 
     # Bytes of memory of a packed array.
-    held: Callable[[Any], int] = attrgetter("nbytes")
+    allocated_bytes: Callable[[Any], int] = attrgetter("nbytes")
 
-    def used_on(self, array: Any, stream: Stream) -> None:
+    def record_stream(self, array: Any, stream: Stream) -> None:
         """Tell the library to keep an array's memory until the work queued on a stream is done."""
         return
 
@@ -69,8 +84,8 @@ class Adapter(Protocol):
         """The array itself if its elements are in row-major order, else a copy that is."""
         return array if array.flags.c_contiguous else array.copy()
 
-    def reinterpreted(self, packed: Any, dtype: Any, shape: Shape) -> Any:
-        """The same bytes with another shape and type, by its name in NumPy or the library."""
+    def reinterpret(self, packed: Any, dtype: Any, shape: Shape) -> Any:
+        """The array's bytes with another shape and type, by its name in NumPy or the library."""
         return packed.reshape(-1).view(dtype).reshape(shape)
 
 
@@ -82,8 +97,8 @@ def allocate(
     try:
         return make(rest, dtype)
     except (MemoryError, RuntimeError) as error:
-        wanted = prod(shapes[-1 - len(list(rest))]) * int(dtype.itemsize)
-        raise not_allocated(like, wanted, error) from None
+        size = prod(shapes[-1 - len(list(rest))]) * int(dtype.itemsize)
+        raise not_allocated(like, size, error) from None
 
 
 def not_allocated(like: ArrayView, size: int, error: Exception) -> DmlError:

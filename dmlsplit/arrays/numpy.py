@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import Adapter, Made, Shape, allocate
+from dmlsplit.arrays.adapter import Adapter, Allocation, Requirements, Shape, allocate
 from dmlsplit.arrays.array_view import EXTENSION, ArrayView, type_string, view_of
-from dmlsplit.arrays.packing import Cut, Packing
+from dmlsplit.arrays.packing import Packing
+from dmlsplit.arrays.slices import Slices
 from dmlsplit.arrays.types import Stream
 from dmlsplit.errors import InvalidArgumentError
 
 _WHOLE_KINDS = "?biufcmMSU"
-_LAYOUT = attrgetter("shape", "dtype", "flags.c_contiguous", "flags.writeable")
+_MEMORY = attrgetter("shape", "strides", "dtype", "flags.writeable")
 
 
 class _Numpy(Adapter):
@@ -30,41 +31,36 @@ class _Numpy(Adapter):
             raise InvalidArgumentError(
                 f"{name} is masked; its pieces would lose the mask. Fix: split .data and .mask"
             )
-        at, kind, width = _address(array), type_string(dtype), dtype.itemsize
+        address, typestr, width = _address(array), type_string(dtype), dtype.itemsize
         shape, strides, read_only = array.shape, array.strides, not array.flags.writeable
-        return view_of(ArrayView, (array, at, shape, strides, kind, width, "cpu", read_only))
+        return view_of(
+            ArrayView, (array, address, shape, strides, typestr, width, "cpu", read_only)
+        )
 
-    def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
+    def empty(self, like: ArrayView, packing: Packing, stream: Stream | None = None) -> Allocation:
         # The type itself, because extensions such as bfloat16 share one string.
-        kind = like.owner.dtype if wanted.dtype is None else wanted.dtype
-        made = allocate(like, _empty, wanted.shapes, kind)
-        return made, list(map(_address, made))
+        dtype = like.owner.dtype if packing.dtype is None else packing.dtype
+        arrays = allocate(like, _empty, packing.shapes, dtype)
+        return arrays, list(map(_address, arrays))
 
     def strided(self, packed: np.ndarray, shape: Shape, strides: Shape) -> np.ndarray:
         return np.ndarray(shape, packed.dtype, packed, 0, strides)
 
-    def copies(self, array: np.ndarray, cut: Cut) -> list[np.ndarray] | None:
+    def copies(self, array: np.ndarray, slices: Slices) -> list[np.ndarray] | None:
         if type(array) is not np.ndarray or not _is_whole(array.dtype):
             return None
         try:
-            return [array[one].copy() for one in cut.slices]
+            return [array[index].copy() for index in slices.indices]
         except MemoryError:  # Fall through: the allocating path raises an error with the size.
             return None
 
-    def packed_addresses(
-        self, like: np.ndarray, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
-    ) -> list[int] | None:
+    def exact_addresses(self, arrays: Sequence[Any], required: Requirements) -> list[int] | None:
         if set(map(type, arrays)) != {np.ndarray}:
             return None
-        wanted = [(shape, like.dtype, True, True) for shape in shapes]
-        return list(map(_address, arrays)) if list(map(_LAYOUT, arrays)) == wanted else None
-
-    def copy_into(self, array: np.ndarray, cut: Cut, outputs: Sequence[Any]) -> bool:
-        if {type(array), *map(type, outputs)} != {np.ndarray} or not _is_whole(array.dtype):
-            return False
-        for output, one in zip(outputs, cut.slices, strict=True):
-            output[...] = array[one]
-        return True
+        if (memories := required.native.get(self)) is None:
+            memories = [_memory(*entry) for entry in required.outputs]
+            required.native[self] = memories
+        return list(map(_address, arrays)) if list(map(_MEMORY, arrays)) == memories else None
 
     def packed(self, array: np.ndarray, name: str) -> Any:
         # Subclasses may override `view`.
@@ -75,6 +71,14 @@ class _Numpy(Adapter):
 def _is_whole(dtype: np.dtype) -> bool:
     """Whether NumPy copies elements byte for byte. It skips the padding between fields."""
     return dtype.kind in _WHOLE_KINDS and dtype.isbuiltin != EXTENSION
+
+
+def _memory(
+    shape: Shape, strides: Shape, name: str, item_bytes: int, device: str, read_only: bool
+) -> tuple[Any, ...] | None:
+    """The `_MEMORY` of an array that is as required; None if its type's name is not the type."""
+    is_exact = name[0] in "<>|" and device == "cpu" and not read_only
+    return (shape, strides, np.dtype(name), True) if is_exact else None
 
 
 def _empty(shapes: Iterator[Shape], dtype: np.dtype) -> list[np.ndarray]:

@@ -3,30 +3,37 @@
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache, partial
-from math import prod
 from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import Adapter, Made, Shape, allocate, not_shared, type_name
-from dmlsplit.arrays.array_view import ArrayView, device_name, device_number, type_string, view_of
-from dmlsplit.arrays.packing import (
-    MOST_BYTES,
-    MOST_RUNS,
-    OUTPUT_BYTES,
-    SMALL_OUTPUTS,
-    Cut,
-    Packing,
+from dmlsplit.arrays.adapter import (
+    Adapter,
+    Allocation,
+    Requirements,
+    Shape,
+    allocate,
+    not_shared,
+    type_name,
 )
+from dmlsplit.arrays.array_view import (
+    ArrayView,
+    device_name,
+    device_number,
+    reach,
+    type_string,
+    view_of,
+)
+from dmlsplit.arrays.packing import Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
-from dmlsplit.checks import are_ints, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.forks import fork_lock
 
 _OUTSIDE = "use dmlsplit.split without out, or a tensor that has memory"
 # Modules of the tensor classes that can be split: plain tensors, and those of torch's tracers.
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
-HOMES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
+TORCH_MODULES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
 DISTRIBUTED = "torch.distributed.tensor"  # the module of DTensor
 
 
@@ -35,92 +42,86 @@ class TrackedError(InvalidArgumentError):
 
 
 class _Torch(Adapter):
-    repeats = True
-
     def view(self, tensor: Any, name: str) -> ArrayView:
         _check_memory(tensor, name)
         if tensor.is_conj() or tensor.is_neg():
             what = "is a lazily conjugated or negated view: its memory does not hold its values"
-            raise _tracked(name, what, "resolve_conj().resolve_neg()")
+            raise _refusal(name, what, "resolve_conj().resolve_neg()")
         width = tensor.element_size()
         try:
             address, shape, steps = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
-            if not address and tensor.numel():
+            strides, end = _layout(shape, steps, width)
+            if tensor.untyped_storage().nbytes() < tensor.storage_offset() * width + end:
+                raise _memory_error(tensor, name)
+            if not address and end:
                 raise RuntimeError("it has no memory")
         except RuntimeError as error:
             if _private().is_transformed(tensor):
-                raise _tracked(name, "is inside a transform of torch.func", _OUTSIDE) from None
+                raise _refusal(name, "is inside a transform of torch.func", _OUTSIDE) from None
             raise not_shared(tensor, name, error) from None
-        strides, kind = _in_bytes(steps, width), _type_string(tensor.dtype)
+        typestr = element_type(tensor.dtype)
         device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
-        return view_of(ArrayView, (tensor, address, shape, strides, kind, width, device, False))
+        return view_of(ArrayView, (tensor, address, shape, strides, typestr, width, device, False))
 
-    def empty(self, like: ArrayView, wanted: Packing, stream: Stream | None = None) -> Made:
+    def empty(self, like: ArrayView, packing: Packing, stream: Stream | None = None) -> Allocation:
         if stream is not None and like.device != "cpu":
             with _torch().cuda.stream(_external(stream, device_number(like.device))):
-                return self.empty(like, wanted)
+                return self.empty(like, packing)
         # Each has memory of its own, because torch makes a tensor faster than a view of a block.
-        kind = like.owner.dtype if wanted.dtype is None else _dtype(wanted.dtype)
+        dtype = like.owner.dtype if packing.dtype is None else _dtype(packing.dtype)
         empty, device = _torch().empty, like.owner.device
 
-        def make(shapes: Iterable[Shape], kind: Any) -> list[Any]:
-            return [empty(shape, dtype=kind, device=device) for shape in shapes]
+        def make(shapes: Iterable[Shape], dtype: Any) -> list[Any]:
+            return [empty(shape, dtype=dtype, device=device) for shape in shapes]
 
-        made = allocate(like, make, wanted.shapes, kind)
-        return made, [tensor.data_ptr() for tensor in made]
+        tensors = allocate(like, make, packing.shapes, dtype)
+        return tensors, [tensor.data_ptr() for tensor in tensors]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
         width = packed.element_size()
         return packed.as_strided(shape, [step // width for step in strides])
 
-    def packed_addresses(
-        self, like: Any, arrays: Sequence[Any], shapes: Sequence[tuple[int, ...]]
-    ) -> list[int] | None:
+    def exact_addresses(self, arrays: Sequence[Any], required: Requirements) -> list[int] | None:
         private = _private()
-        # `like` has memory, and no mode is active.
-        if not like.is_cpu or private.is_forward():
+        if private.is_forward() or private.dispatch_modes() or private.jit_trace():
             return None
-        plain, dtype = private.PLAIN, like.dtype
-        may_be_conj, addresses = dtype.is_complex, []
+        if (memories := required.native.get(self)) is None:
+            memories = required.native[self] = [_memory(*entry) for entry in required.outputs]
+        plain, is_tracked, addresses = private.PLAIN, private.torch.is_grad_enabled(), []
         try:
-            for index, array in enumerate(arrays):  # takes less time than zip(strict=True)
+            # strict=True would take as long as one of the comparisons.
+            for array, (shape, steps, needed, width, end) in zip(arrays, memories):  # noqa: B905
+                dtype = array.dtype
                 if (
                     type(array) not in plain
-                    or array.shape != shapes[index]
-                    or array.dtype is not dtype
+                    or dtype is not needed
+                    or array.shape != shape
+                    or array.stride() != steps
                     or not array.is_cpu
-                    or not array.is_contiguous()
+                    or array.untyped_storage().nbytes() < array.storage_offset() * width + end
                     or array.is_neg()
-                    or (may_be_conj and array.is_conj())
-                    or (array.requires_grad and private.torch.is_grad_enabled())
+                    or (is_tracked and array.requires_grad)
+                    or (dtype.is_complex and array.is_conj())
                 ):
                     return None
                 addresses.append(array.data_ptr())
-        except RuntimeError:  # a tensor without memory or strides
+        except (AttributeError, RuntimeError):  # no tensor, or one without memory or strides
             return None
         return None if 0 in addresses else addresses
 
-    def copy_into(self, tensor: Any, cut: Cut, outputs: Sequence[Any]) -> bool:
-        try:
-            _torch().split_with_sizes_copy(tensor, cut.sizes, cut.axis, out=outputs)
-        except RuntimeError:  # an output was made in inference mode
-            return False
-        return True
-
-    def write_count(self, arrays: Sequence[Any]) -> Callable[[], None] | None:
+    def count_writes(self, arrays: Sequence[Any]) -> None:
         # As with torch's own functions, autograd then rejects saved values that were overwritten.
-        torch = _torch()
-        tensors = tuple(array for array in arrays if isinstance(array, torch.Tensor))
-        return partial(_private().increment_version, tensors)
+        tensor = _torch().Tensor
+        _private().increment_version([array for array in arrays if isinstance(array, tensor)])
 
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
         return partial(_private().current_stream(), tensor.get_device()) if tensor.is_cuda else None
 
-    def held(self, tensor: Any) -> int:
+    def allocated_bytes(self, tensor: Any) -> int:
         size: int = tensor.untyped_storage().nbytes()  # its own `nbytes` only multiplies sizes
         return size
 
-    def used_on(self, tensor: Any, stream: Stream) -> None:
+    def record_stream(self, tensor: Any, stream: Stream) -> None:
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
         if tensor.is_cuda:
             tensor.record_stream(_external(stream, tensor.get_device()))
@@ -129,80 +130,23 @@ class _Torch(Adapter):
         _check_memory(tensor, name)
         return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
-    def reinterpreted(self, tensor: Any, dtype: Any, shape: Shape) -> Any:
-        kind = _dtype(dtype) if isinstance(dtype, str) else dtype
-        return super().reinterpreted(tensor, kind, shape)
+    def reinterpret(self, tensor: Any, dtype: Any, shape: Shape) -> Any:
+        dtype = _dtype(dtype) if isinstance(dtype, str) else dtype
+        return super().reinterpret(tensor, dtype, shape)
 
 
-def quickly(
-    tensor: Any, axis: Any, sizes_or_count: Any, out: Any, known: Callable[..., tuple[Any, Any]]
-) -> list[Any] | None:
-    """Fast path: new pieces of a small tensor, or a copy that an earlier call has kept.
-
-    None for a tensor that is not on the CPU, or whose split a compiler or a mode must see. This is
-    one function, because a call takes as long as two questions to a tensor. `known` gives the
-    shapes of pieces, and the copies that were kept, by their addresses.
-    """
-    torch = sys.modules["torch"]
-    if torch.compiler.is_dynamo_compiling():  # first, because it must not trace what follows
-        return None
-    private = _private()
+def _memory(
+    shape: Shape, strides: Shape, name: str, item_bytes: int, device: str, read_only: bool
+) -> tuple[Shape, Shape, Any, int, int]:
+    """Shape, strides, type (None if no tensor can be as required), an element's bytes, and all."""
     try:
-        if (
-            type(tensor) not in private.PLAIN
-            or not tensor.is_cpu
-            or tensor.is_nested
-            or private.dispatch_modes()
-            or private.jit_trace()
-            or not (address := tensor.data_ptr())
-        ):
-            return None
-    except RuntimeError:  # sparse, or inside a transform
-        return None
-    if type(sizes_or_count) is list:
-        sizes_or_count = tuple(sizes_or_count)
-    if not are_ints(axis, sizes_or_count):
-        axis, sizes_or_count = piece_sizes(tuple(tensor.shape), sizes_or_count, axis)
-    if out is not None:
-        kept = known(tensor.shape, tensor.stride(), tensor.dtype, axis, sizes_or_count)
-        return _again(tensor, address, out, *kept)
-    sizes, axis = _small(tensor.shape, tensor.dtype, axis, sizes_or_count)
-    try:  # This operator supports gradients.
-        return list(torch.split_with_sizes_copy(tensor, sizes, axis)) if sizes else None
-    except RuntimeError:  # Fall through: the allocating path raises an error with the size.
-        return None
-
-
-def _again(
-    tensor: Any, address: int, out: Any, shapes: Sequence[tuple[int, ...]], copies: Any
-) -> list[Any] | None:
-    """Repeat the copy that an earlier call with these addresses has kept."""
-    if (
-        not copies
-        or type(out) not in (list, tuple)
-        or len(out) != len(shapes)
-        or tensor.requires_grad
-        or tensor.is_neg()
-        or (tensor.dtype.is_complex and tensor.is_conj())
-        or not (addresses := TORCH.packed_addresses(tensor, out, shapes))
-        or not (copy := copies.get((address, *addresses)))
-    ):
-        return None
-    copy()  # These addresses were found not to overlap.
-    _private().increment_version(out)
-    return list(out)
-
-
-@lru_cache(maxsize=1024)
-def _small(
-    shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
-) -> tuple[tuple[int, ...], int]:
-    """The sizes of pieces that torch copies faster than the engine, else none; and the axis."""
-    axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
-    _type_string(dtype)  # Refuses elements that are not whole bytes.
-    most = max(MOST_BYTES, OUTPUT_BYTES * min(len(sizes), SMALL_OUTPUTS))
-    is_small = prod(shape) * dtype.itemsize < most and prod(shape[:axis]) <= MOST_RUNS
-    return sizes if is_small and not is_quantized(dtype) else (), axis
+        dtype = getattr(_torch(), name if name.isidentifier() else np.dtype(name).name)
+    except (TypeError, AttributeError):  # no type of torch
+        dtype = None
+    is_exact = dtype and device == "cpu" and element_type(dtype) == name and not read_only
+    steps = tuple(step // item_bytes for step in strides)
+    end = reach(shape, strides, item_bytes)[1]
+    return shape, steps, dtype if is_exact else None, item_bytes, end
 
 
 @cache
@@ -216,16 +160,16 @@ def _check_memory(tensor: Any, name: str) -> None:
     private = _private()
     torch = private.torch
     if type(tensor) not in private.PLAIN:
-        raise _of_subclass(tensor, name)
+        raise _subclass_error(tensor, name)
     # With gradients disabled, parameters may be read and written, as in torch.
     if tensor.requires_grad and torch.is_grad_enabled():
-        raise _tracked(name, "requires grad", "detach(), or torch.no_grad()")
+        raise _refusal(name, "requires grad", "detach(), or torch.no_grad()")
     # What a transform wraps may have a tangent too; it is refused for having no memory.
     is_dual = private.is_forward() and not private.is_transformed(tensor)
     if is_dual and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
-        raise _tracked(name, "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal")
+        raise _refusal(name, "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal")
     if private.dispatch_modes():
-        raise _tracked(name, "is inside a mode of torch that sees every operator", "leave the mode")
+        raise _refusal(name, "is inside a mode of torch that sees every operator", "leave the mode")
     if private.jit_trace():
         raise InvalidArgumentError(
             f"{name} is used inside torch.jit.trace, which would not record the split. "
@@ -233,15 +177,27 @@ def _check_memory(tensor: Any, name: str) -> None:
         )
     if not (tensor.is_cpu or tensor.is_cuda):
         if tensor.is_meta:
-            raise _tracked(name, "is on the meta device and has no memory", _OUTSIDE)
+            raise _refusal(name, "is on the meta device and has no memory", _OUTSIDE)
         raise InvalidArgumentError(
             f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
         )
     check_layout(tensor, name)
 
 
+def _memory_error(tensor: Any, name: str) -> InvalidArgumentError:
+    size = tensor.untyped_storage().nbytes()
+    return InvalidArgumentError(
+        f"{name} has {'too little' if size else 'no'} memory, because its storage was resized to "
+        f"{size} bytes. Fix: untyped_storage().resize_(...), then fill it; with FSDP, unshard()"
+    )
+
+
 def check_layout(tensor: Any, name: str) -> None:
     """Refuse a tensor without strides, or whose elements have no meaning by themselves."""
+    if tensor.is_nested:
+        raise InvalidArgumentError(
+            f"{name} is nested; its parts have sizes of their own. Fix: split each of unbind()"
+        )
     if tensor.layout is not _torch().strided:
         raise InvalidArgumentError(
             f"{name} is a {tensor.layout} tensor; it must be a torch.strided one. Fix: to_dense()"
@@ -252,16 +208,20 @@ def check_layout(tensor: Any, name: str) -> None:
         )
 
 
-def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
+def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
     """The error for a tensor of a subclass, whose pieces would be plain tensors."""
     private = _private()
     torch = private.torch
+    if tensor.is_nested:
+        check_layout(tensor, name)
     if isinstance(tensor, (private.FakeTensor, private.FunctionalTensor)):
-        return _tracked(name, f"is a {type_name(tensor)}, which has no memory", _OUTSIDE)
+        return _refusal(name, f"is a {type_name(tensor)}, which has no memory", _OUTSIDE)
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         what, fix = "which has no memory of its own", "split the tensors that it is made of"
         if hasattr(tensor, "to_local"):  # a DTensor
             fix = "to_local()"
+    elif torch.nn.parameter.is_lazy(tensor):
+        what, fix = "which has no elements yet", "call its module once, or materialize(shape)"
     else:
         what, fix = "whose pieces would be plain tensors", "as_subclass(torch.Tensor)"
     return InvalidArgumentError(
@@ -270,7 +230,7 @@ def _of_subclass(tensor: Any, name: str) -> InvalidArgumentError:
     )
 
 
-def _tracked(name: str, what: str, fix: str) -> TrackedError:
+def _refusal(name: str, what: str, fix: str) -> TrackedError:
     rule = "such a tensor can only be the input of dmlsplit.split"
     return TrackedError(f"{name} {what}; {rule}. Fix: {fix}")
 
@@ -278,7 +238,8 @@ def _tracked(name: str, what: str, fix: str) -> TrackedError:
 @cache
 def _private() -> Any:
     # Imported here because it imports PyTorch.
-    from dmlsplit.arrays import torch_private
+    with fork_lock:
+        from dmlsplit.arrays import torch_private
 
     return torch_private
 
@@ -292,12 +253,14 @@ def _external(stream: Stream, device: int) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _in_bytes(steps: tuple[int, ...], width: int) -> tuple[int, ...]:
-    return tuple(step * width for step in steps)
+def _layout(shape: Shape, steps: Shape, width: int) -> tuple[Shape, int]:
+    """The strides of a tensor, and the end of its last element, in bytes."""
+    strides = tuple(step * width for step in steps)
+    return strides, reach(shape, strides, width)[1]
 
 
 @cache
-def _type_string(dtype: Any) -> str:
+def element_type(dtype: Any) -> str:
     """NumPy's type string of a torch type; torch's own name if NumPy has none."""
     # torch may pack several elements into each byte, which `itemsize` does not say.
     stored = _torch().empty(8, dtype=dtype, device="cpu").untyped_storage().nbytes()

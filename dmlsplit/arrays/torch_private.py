@@ -18,6 +18,7 @@ try:
     below_autograd = torch._C._AutoDispatchBelowAutograd
     check_with = torch._check_with
     not_compiled = torch._disable_dynamo
+    decompositions = torch._decomp.decomposition_table
     dispatch_modes = torch._C._len_torch_dispatch_stack
     # The public function also asks whether it was given one tensor, which takes longer than this.
     increment_version = torch._C._increment_version
@@ -41,10 +42,10 @@ def current_stream() -> Callable[[int], int]:
     """A callable that gives the handle of torch's current stream on a device."""
     try:
         # As in Triton. The public call makes a Stream, which takes several times as long.
-        found: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
+        handle_of: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
     except AttributeError:
         return lambda device: int(torch.cuda.current_stream(device).cuda_stream)
-    return found
+    return handle_of
 
 
 def is_forward() -> bool:
@@ -57,7 +58,7 @@ def storage_of(tensor: Any) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-def known(number: Any) -> int:
+def example_value(number: Any) -> int:
     """The example value of a number in a traced shape, to which the graph is not limited."""
     # Imported here because it takes long and plain tensors do not need it.
     from torch.fx.experimental.symbolic_shapes import optimization_hint

@@ -23,8 +23,8 @@ class BoundCopy(Protocol):
 class Program(Protocol):
     """A compiled geometry."""
 
-    def prepare(self) -> None:
-        """Do in advance the work that the first copy between aligned addresses would wait for."""
+    def prepare(self, alignment: int = 16) -> None:
+        """Do in advance the work that the first copy at such addresses would wait for."""
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input (`src`) and of each output."""

@@ -3,26 +3,32 @@
 import re
 
 from dmlsplit.backends import Backend
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.forks import fork_lock
 
 
-def find_backend(device: str | None) -> Backend:
+def default_backend() -> tuple[Backend, str | None]:
+    """The backend of ``cuda:0`` if it is usable, else that of the CPU, and why it is not."""
+    try:
+        return find_backend("cuda:0"), None
+    except UnsupportedError as error:
+        return find_backend("cpu"), str(error)
+
+
+def find_backend(device: str) -> Backend:
     """The backend of ``cpu``, ``cuda`` or ``cuda:N``.
 
-    None is ``cuda:0`` if there is one, else ``cpu``. An UnsupportedError says that the device, its
-    driver or CuPy is missing.
+    An UnsupportedError says that the device, its driver or CuPy is missing or unusable.
     """
-    from dmlsplit.backends.cuda import driver
+    with fork_lock:  # for CuPy's import too
+        if device == "cpu":
+            from dmlsplit.backends.cpu.engine import CpuBackend
 
-    if device is None:
-        device = "cuda:0" if driver.is_available() else "cpu"
-    if device == "cpu":
-        from dmlsplit.backends.cpu.engine import NumpyBackend
+            return CpuBackend()
+        name = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", device) if isinstance(device, str) else None
+        if not name:
+            allowed = "it must be 'cpu', 'cuda' or 'cuda:N'"
+            raise InvalidArgumentError(f"device is {device!r}; {allowed}")
+        from dmlsplit.backends.cuda.engine import CudaBackend
 
-        return NumpyBackend()
-    found = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", device) if isinstance(device, str) else None
-    if not found:
-        raise InvalidArgumentError(f"device is {device!r}; it must be 'cpu', 'cuda' or 'cuda:N'")
-    from dmlsplit.backends.cuda.engine import CudaBackend
-
-    return CudaBackend(int(found[1] or 0))
+        return CudaBackend(int(name[1] or 0))

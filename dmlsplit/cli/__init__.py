@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
     open_standard_streams()
     try:
         with interruptible(at_once):
-            arguments = build_parser().parse_args(argv)
+            arguments = build_parser().parse_args(_without_help(argv))
             command: Callable[[argparse.Namespace], int] = arguments.command
             with wrapped_at(columns()):
                 return command(arguments)
@@ -42,25 +42,33 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
         forget(sys.stdout)
         return ACCEPTED
     except (DmlError, OSError) as error:
+        if isinstance(error, FileNotFoundError) and error.filename is None:
+            error.filename = "the current folder"  # deleted; os.getcwd names no file
         tell(f"error: {one_line(error)}")
         return UNUSABLE
+
+
+def _without_help(argv: Sequence[str] | None) -> Sequence[str]:
+    """The arguments, with ``help validate`` as ``validate --help``."""
+    line = sys.argv[1:] if argv is None else argv
+    return [*line[1:], "--help"] if list(line[:1]) == ["help"] else line
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of every command."""
     from dmlsplit import __version__
-    from dmlsplit.cli import completion, conformance, devices, explain, levels, run, validate
+    from dmlsplit.cli import completion, devices, explain, levels, run, selftest, validate
     from dmlsplit.cli.inputs import add_commands, epilog
 
     parser = Parser(
         prog="dmlsplit",
-        description="Run DirectML's Split operator, or find the level that accepts a split.",
-        epilog=epilog({ACCEPTED: "done", REFUSED: "done, and a split is refused"}, _EXAMPLES),
+        description="Find, explain and fix Splits that DirectML refuses (80070057), or run one.",
+        epilog=epilog({ACCEPTED: "done", REFUSED: "at least one split is refused"}, _EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = add_commands(parser, "COMMAND")
-    for command in (validate, explain, levels, run, conformance, devices, completion):
+    for command in (validate, explain, levels, run, devices, selftest, completion):
         command.add_to(commands)
     parser.set_defaults(parser=parser)  # for completion
     return parser

@@ -2,14 +2,16 @@
 
 import argparse
 from collections.abc import Iterator
+from typing import Any
 
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, UNUSABLE, show
+from dmlsplit.directml.levels import capability_table
 from dmlsplit.errors import UnsupportedError
 
 _DESCRIPTION = """\
-Print a script that lets a shell complete dmlsplit's commands, options and file
-names. The package shtab makes the script: pip install shtab"""
+Print a script that lets a shell complete dmlsplit's commands, options, file names,
+levels, versions, builds and rules. The package shtab makes the script: pip install shtab"""
 
 _EXAMPLES = """\
   dmlsplit completion bash > ~/.local/share/bash-completion/completions/dmlsplit
@@ -17,7 +19,7 @@ _EXAMPLES = """\
   dmlsplit completion fish > ~/.config/fish/completions/dmlsplit.fish"""
 
 # The names of arguments that are files; a folder is a DIR.
-_FILES = ("PATH", "FILE", "FILE.npz", "OUT.onnx", "INPUT", "EXE", "OBSERVED.json")
+_FILES = ("PATH", "FILE", "FILE.npz", "OUT.onnx", "INPUT")
 
 
 def add_to(commands: Commands) -> None:
@@ -37,16 +39,41 @@ def completion(arguments: argparse.Namespace) -> int:
             "completion scripts need the package shtab. Fix: pip install shtab"
         ) from None
     kinds = dict.fromkeys(_FILES, shtab.FILE) | {"DIR": shtab.DIRECTORY}
+    words = targets()
     for parser in parsers(arguments.parser):
         for action in parser._actions:
+            action.choices = words.get(action.dest, action.choices)
             if action.metavar in kinds:
-                action.complete = kinds[action.metavar]  # type: ignore[attr-defined]
+                is_rule = parser.prog.endswith("explain") and action.dest == "paths"
+                complete = rules_and_files() if is_rule else kinds[action.metavar]
+                action.complete = complete  # type: ignore[attr-defined]
     script = shtab.complete(arguments.parser, arguments.shell)
     if arguments.shell == "zsh":
         # shtab 1.13 completes only the first of several PATHs; this pattern matches later ones too.
         script = script.replace('"(*)::', '"*:')
     show(script)
     return ACCEPTED
+
+
+def targets() -> dict[str, list[str]]:
+    """The values of the options that name a target."""
+    rows = capability_table().values()
+    builds = dict.fromkeys(str(row.windows.build) for row in rows if row.windows)
+    versions = dict.fromkeys(row.directml for row in rows)
+    levels = [str(row.level) for row in rows]
+    return {"feature_level": levels, "directml": list(versions), "windows": list(builds)}
+
+
+def rules_and_files() -> dict[str, Any]:
+    """What `explain` takes, in the form of shtab: for each shell, a completion and its function."""
+    from dmlsplit.lint.rules import RULES
+
+    ids = " ".join(RULES)
+    name = "_dmlsplit_rules_and_files"
+    bash = f'{name}() {{\n  compgen -W "{ids}" -- "$1"\n  _shtab_compgen_files "$1"\n}}'
+    zsh = f"{name}() {{\n  compadd {ids}\n  _files\n}}"
+    fish = f"(string split ' ' '{ids}'; __fish_complete_path (commandline -ct))"
+    return {"bash": name, "zsh": name, "fish": fish, "preamble": {"bash": bash, "zsh": zsh}}
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

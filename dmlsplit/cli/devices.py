@@ -6,16 +6,17 @@ import argparse
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, UNUSABLE, show, tell
+from dmlsplit.errors import UnsupportedError
 from dmlsplit.messages import printable, wrapped
 
 if TYPE_CHECKING:
     from dmlsplit.backends.cuda.nvml import CudaDevice
 
-_ROW = "{:<7}  {:<24}  {:>9}  {:>8}  {:>9}  {}"
+_ROW = "{:<6}  {:<18}  {:>8}  {:>8}  {:>9}  {:<10}  {}"
 _STATUSES = {
     ACCEPTED: "the devices are listed, even if there are none",
     UNUSABLE: "wrong usage, or NVML failed",
@@ -25,64 +26,110 @@ _EXAMPLES = "  dmlsplit devices\n  dmlsplit devices --format json"
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "list CUDA devices: name, memory, clocks, driver, peak bandwidth"
-    description = "List the CUDA devices of this machine, as NVML reports them."
+    summary = "list CUDA devices: name, memory, clocks, driver, bandwidth, and what to fix"
+    description = "List NVML's devices by CUDA's ordinals, and say why one is not usable."
     parser = add_command(commands, devices, summary, description, _EXAMPLES, _STATUSES)
     parser.add_argument("--format", choices=("text", "json"), default="text")
 
 
 def devices(arguments: argparse.Namespace) -> int:
     """List the CUDA devices."""
+    from dmlsplit.backends.cpu import native
     from dmlsplit.backends.cuda.nvml import cuda_devices
 
-    found = cuda_devices()
+    listed = usable(cuda_devices())
+    if reason := native.missing():
+        tell(reason)
     if arguments.format == "json":
-        show(device_json(found))
-    elif found:
-        show(device_table(found))
-        show("\n".join(assumptions(found)))
+        show(device_json(listed))
+    elif listed:
+        show(device_table(listed))
+        show("\n".join([*reasons(listed), *assumptions(listed)]))
     else:
         tell("no CUDA device: this machine has no NVIDIA driver; splits run on the CPU")
     return ACCEPTED
 
 
-def device_json(devices: Sequence[CudaDevice]) -> str:
-    """The devices as JSON."""
+class Listed(NamedTuple):
+    """A device, CUDA's name of it, and why dmlsplit cannot use it."""
+
+    device: CudaDevice
+    name: str | None  # None if CUDA does not list it
+    reason: str | None
+
+    @property
+    def shown(self) -> str:
+        """The name in a table."""
+        return self.name or f"nvml:{self.device.index}"
+
+
+def usable(devices: Sequence[CudaDevice]) -> list[Listed]:
+    """Each device with CUDA's ordinal, and the reason and fix if it is not usable."""
+    from dmlsplit.backends.cuda.libcuda import bus_ids
+    from dmlsplit.backends.find import find_backend
+
+    ordinals = {bus_id: number for number, bus_id in enumerate(bus_ids() if devices else [])}
+    listed = []
+    for device in devices:
+        number = ordinals.get(device.bus_id) if device.bus_id else None
+        name, reason = None if number is None else f"cuda:{number}", None
+        try:
+            find_backend(name or "cuda:0")
+            if name is None:
+                reason = "CUDA does not list it. Fix: add it to CUDA_VISIBLE_DEVICES"
+        except UnsupportedError as error:
+            reason = str(error)
+        listed.append(Listed(device, name, reason))
+    return sorted(listed, key=lambda one: (one.name is None, one.shown))
+
+
+def device_json(devices: Sequence[Listed]) -> str:
+    """The devices as JSON; `index` is NVML's."""
     from dmlsplit.backends.cuda.gpus import gpu_of_device
 
     records = [
         asdict(device)
         | {"peak_bandwidth": device.peak_bandwidth, "assumed": gpu_of_device(device).assumed}
-        for device in devices
+        | {"device": name, "usable": reason is None, "reason": reason}
+        for device, name, reason in devices
     ]
     return json.dumps({"schema": 1, "devices": records}, indent=2)
 
 
-def device_table(devices: Sequence[CudaDevice]) -> str:
+def reasons(devices: Sequence[Listed]) -> Iterator[str]:
+    """Why dmlsplit cannot use devices."""
+    for device in devices:
+        if device.reason:
+            yield wrapped(f"{device.shown}: {device.reason}", "")
+
+
+def device_table(devices: Sequence[Listed]) -> str:
     """The devices as text that fits 80 columns."""
-    header = ("device", "name", "memory", "SM clock", "bandwidth", "driver")
+    header = ("device", "name", "memory", "SM clock", "bandwidth", "driver", "usable")
     return "\n".join(_ROW.format(*cells) for cells in (header, *map(_cells, devices)))
 
 
-def assumptions(devices: Sequence[CudaDevice]) -> Iterator[str]:
+def assumptions(devices: Sequence[Listed]) -> Iterator[str]:
     """What ``explain`` assumes about each device that is not a known GPU."""
     from dmlsplit.backends.cuda.gpus import gpu_of_device
 
-    for device in devices:
-        gpu = gpu_of_device(device)
+    for listed in devices:
+        gpu = gpu_of_device(listed.device)
         if gpu.assumed:
-            unlisted = f"cuda:{device.index} is not a known GPU; explain assumes"
+            unlisted = f"{listed.shown} is not a known GPU; explain assumes"
             yield wrapped(f"{unlisted} {'; '.join(gpu.assumed)}", "")
 
 
-def _cells(device: CudaDevice) -> tuple[str, ...]:
+def _cells(listed: Listed) -> tuple[str, ...]:
+    device = listed.device
     return (
-        f"cuda:{device.index}",
-        printable(device.name).removeprefix("NVIDIA ")[:24],
+        listed.shown,
+        printable(device.name).removeprefix("NVIDIA ")[:18],
         _scaled(device.memory_bytes, 1 << 30, "GiB"),
         _scaled(device.sm_clock_mhz, 1, "MHz"),
         _scaled(device.peak_bandwidth, 10**9, "GB/s"),
         device.driver or "-",
+        "no" if listed.reason else "yes",
     )
 
 

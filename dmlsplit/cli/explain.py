@@ -3,18 +3,21 @@
 import argparse
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
-from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell
+from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell_lines
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import shown
 
 if TYPE_CHECKING:
     from dmlsplit.frontends import SplitSite
 
-# A path of this form is a rule's id; a folder of that name is ./NAME.
+# A path of the first form is a rule's id; a file or folder of that name is ./NAME. One of the
+# second form is a mistyped id, unless such a file or folder exists.
 _RULE_ID = re.compile(r"(DML|SPLIT|ORT)(-[A-Z]+)+")
+_LIKE_AN_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")
 
 _DESCRIPTION = """\
 Show how a split runs: which bytes go to each output, which kernels copy them,
@@ -26,10 +29,7 @@ Given the id of a rule, such as DML-SPLIT-AXIS-RANGE, show the rule, how it is
 known, examples, and the fix.
 """
 
-_STATUSES = {
-    ACCEPTED: "explained",
-    REFUSED: "a split is refused, so it is not explained",
-}
+_STATUSES = {ACCEPTED: "explained", REFUSED: "a split is refused, so it is not explained"}
 
 _EXAMPLES = """\
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
@@ -67,48 +67,53 @@ def add_to(commands: Commands) -> None:
 
 def explain(arguments: argparse.Namespace) -> int:
     """Explain rules, or the accepted splits of the paths; the others are listed on stderr."""
-    is_rule = any(map(_RULE_ID.fullmatch, arguments.paths))
+    is_rule = any(map(_is_rule, arguments.paths))
     return _explain_rules(arguments) if is_rule else _explain_splits(arguments)
+
+
+def _is_rule(path: str) -> bool:
+    mistyped = _LIKE_AN_ID.fullmatch(path) and not Path(path).exists()
+    return bool(_RULE_ID.fullmatch(path) or mistyped)
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
     from difflib import get_close_matches
 
-    from dmlsplit.lint.report.rule_page import text_page
+    from dmlsplit.lint.rule_page import text_page
     from dmlsplit.lint.rules import RULES
 
     ids = arguments.paths
-    for unknown in (each for each in ids if each not in RULES):
-        near = get_close_matches(unknown, RULES)
-        fix = f"similar: {', '.join(near)}" if near else "give only ids of rules, or only PATHs"
+    for unknown in (rule for rule in ids if rule not in RULES):
+        near = ", ".join(get_close_matches(unknown, RULES))
+        fix = f"similar: {near}" if near else "validate prints ids, such as DML-SPLIT-AXIS-RANGE"
+        if not _is_rule(unknown):
+            fix = "give only ids of rules, or only PATHs"
         raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
     if arguments != arguments.parser.parse_args([explain.__name__, *ids]):
         raise InvalidArgumentError("the id of a rule accepts no options; give it alone")
-    show("\n".join(text_page(RULES[each]) for each in ids).rstrip())
+    show("\n".join(text_page(RULES[rule]) for rule in ids).rstrip())
     return ACCEPTED
 
 
 def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain import explanation
-    from dmlsplit.lint.judge import assess
-    from dmlsplit.lint.report.phrases import location
+    from dmlsplit.lint.check import assess
+    from dmlsplit.lint.report.findings import location
+    from dmlsplit.lint.report.text import paragraph
     from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT, Outcome
 
     gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
     target, scan = target_of(arguments), scanned(arguments)
-    sites = _wanted(scan.sites, arguments.node)
-    assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT)
+    sites = _named(scan.sites, arguments.node)
+    assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT, alone=False)
     explained = []
     for verdict in assessment.verdicts:
-        place = location(verdict.site)
         if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:
-            said = "; ".join(f"{each.rule.id} {each.message}" for each in verdict.diagnostics)
-            tell(f"{place}: {verdict.outcome}: {said}")
-        else:
-            place += ", with dynamic sizes of 1" if verdict.sizes else ""
-            if desc := verdict.equivalent or verdict.descriptor:
-                explained.append(explanation.explain(place, desc, gpu))
+            tell_lines(paragraph(verdict))
+        elif desc := verdict.equivalent or verdict.descriptor:
+            sized = ", with dynamic sizes of 1" if verdict.sizes else ""
+            explained.append(explanation.explain(location(verdict.site) + sized, desc, gpu))
     if arguments.svg != STDOUT and arguments.format == "json":
         show(explanation.explanation_json(explained))
     elif arguments.svg != STDOUT:
@@ -117,24 +122,25 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
         from dmlsplit.explain.picture import svg_picture
 
         if len(explained) != 1:
+            count = len(explained)
             raise InvalidArgumentError(
-                f"--svg draws one split, not {len(explained)}. Fix: choose one with --node"
+                f"--svg draws one split, not {count}. Fix: choose one with --node"
             )
-        picture = svg_picture(explained[0].desc)
-        deliver(picture.rstrip("\n"), arguments.svg, scan.files)
+        deliver(svg_picture(explained[0].desc).rstrip("\n"), arguments.svg, scan.inputs())
     # Not `fails`, which is lenient if an equivalent may exist: without one, nothing is explained.
     refused = any(verdict.outcome in WITHOUT_EQUIVALENT for verdict in assessment.verdicts)
     return max(status_of(assessment), REFUSED if refused else ACCEPTED)
 
 
-def _wanted(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSite"]:
+def _named(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSite"]:
     """The sites with a name or an address; all sites for None."""
-    from dmlsplit.lint.report.phrases import address
+    from dmlsplit.lint.report.findings import address
 
     if name is None:
         return sites
-    found = [site for site in sites if name in (site.node, address(site))]
-    if not found:
+    named = [site for site in sites if name in (site.node, address(site))]
+    if not named:
         names = shown([site.node or address(site) for site in sites])
-        raise InvalidArgumentError(f"--node is {name!r}; it must be one of {names}")
-    return found
+        allowed = f"it must be one of {names}" if sites else "there are no splits"
+        raise InvalidArgumentError(f"--node is {name!r}; {allowed}")
+    return named

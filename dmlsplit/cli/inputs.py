@@ -1,4 +1,4 @@
-"""Parts that commands share: parsers, types of arguments, and the splits to judge."""
+"""Parts that commands share: parsers, types of arguments, and the splits to check."""
 
 from __future__ import annotations
 
@@ -74,6 +74,14 @@ def integers(text: str) -> tuple[int, ...]:
         ) from None
 
 
+def integer(text: str) -> int:
+    """Parse ``-1``; argparse reports anything else."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"is {text!r}; it must be an integer") from None
+
+
 def dimension(text: str) -> tuple[str, int]:
     """Parse ``batch=1`` or ``images.0=1``; argparse reports anything else."""
     name, _, size = text.rpartition("=")
@@ -107,17 +115,10 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         help="the size of a dynamic dimension of ONNX models, by its name (batch=1), or by the "
         "name of a value and an axis (images.0=1, /head/Reshape.1=64); may be repeated",
     )
-    parser.add_argument(
-        "--infer-shapes",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="if the package onnx is installed, find unknown shapes with its shape inference, in a "
-        "separate process with limits on time and memory (default: on)",
-    )
     flags = parser.add_argument_group("a descriptor given by flags, instead of PATHs")
     flags.add_argument("--data-type", metavar="TYPE", help="such as FLOAT32")
     flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
-    flags.add_argument("--axis", type=int, metavar="A", help="counted from 0; never negative")
+    flags.add_argument("--axis", type=integer, metavar="A", help="counted from 0; never negative")
     flags.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
 
 
@@ -148,16 +149,11 @@ def add_target(parser: argparse.ArgumentParser) -> None:
 
 
 def target_of(arguments: argparse.Namespace) -> Target:
-    """The target that the user asked for."""
+    """The target that the options name."""
     from dmlsplit.lint.target import resolve_target
 
-    target = resolve_target(
-        feature_level=arguments.feature_level,
-        directml=arguments.directml,
-        windows=arguments.windows,
-        via=arguments.via,
-        ort_version=arguments.ort_version,
-    )
+    names = ("feature_level", "directml", "windows", "via", "ort_version")
+    target = resolve_target(**{name: getattr(arguments, name) for name in names})
     if target.note:
         tell(f"note: {target.note}")
     return target
@@ -167,25 +163,26 @@ def scanned(arguments: argparse.Namespace) -> Scan:
     """The splits of the paths or the flags; unreadable files are reported."""
     from dmlsplit.lint.discovery import ENDINGS, LEFT_OUT, Scan, flag_site, scan_paths
 
-    flags = (arguments.data_type, arguments.sizes, arguments.axis, arguments.split)
-    given = any(flag is not None for flag in flags)
-    if given == bool(arguments.paths) or (given and None in flags):
+    values = {name: getattr(arguments, name) for name in ("data_type", "sizes", "axis", "split")}
+    missing = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is None]
+    if missing and len(missing) < len(values) and not arguments.paths:
+        raise InvalidArgumentError(f"a descriptor without a file also needs {', '.join(missing)}")
+    if (len(missing) == len(values)) != bool(arguments.paths):
         raise InvalidArgumentError(
-            "give either PATHs, or all of --data-type, --sizes, --axis and --split"
+            "give either PATHs, such as model.onnx, or all of --data-type, --sizes, --axis and "
+            "--split"
         )
-    if given:
+    if not missing:
         if arguments.via == "ort":
             only = "--via ort applies to ONNX models only"
             raise InvalidArgumentError(f"{only}; omit it to check a descriptor given by flags")
         if arguments.dim:
             raise InvalidArgumentError("--dim applies to ONNX models only; give numbers in --sizes")
-        return Scan((flag_site(*flags),), ())
+        return Scan((flag_site(*values.values()),), ())
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS
-    sizes = _fixed_sizes(arguments.dim) if arguments.dim else None
+    sizes = _fixed_sizes(arguments.dim)
     with progress_bar("scan") as progress:
-        scan = scan_paths(
-            arguments.paths, endings, progress, sizes, arguments.infer_shapes, arguments.hidden
-        )
+        scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.hidden)
     for file, message in scan.unreadable:
         tell(f"error: {file}: {message}")
     if scan.left_out:
@@ -196,11 +193,13 @@ def scanned(arguments: argparse.Namespace) -> Scan:
     return scan
 
 
-def _fixed_sizes(given: Sequence[tuple[str, int]]) -> FixedSizes:
+def _fixed_sizes(pairs: Sequence[tuple[str, int]]) -> FixedSizes | None:
+    if not pairs:
+        return None
     from dmlsplit.frontends.onnx import FixedSizes
 
     sizes: dict[str, int] = {}
-    for name, size in given:
+    for name, size in pairs:
         if sizes.setdefault(name, size) != size:
             raise InvalidArgumentError(f"--dim {name} is given as {sizes[name]} and as {size}")
     return FixedSizes(sizes)

@@ -29,11 +29,9 @@ def add_to(commands: Commands) -> None:
 
 def levels(arguments: argparse.Namespace) -> int:
     """Print the capability table."""
-    if arguments.format == "json":
-        records = list(map(_record, capability_table().values()))
-        show(json.dumps({"schema": 1, "levels": records}, indent=2))
-    else:
-        show(level_table())
+    records = list(map(_record, capability_table().values()))
+    is_json = arguments.format == "json"
+    show(json.dumps({"schema": 1, "levels": records}, indent=2) if is_json else level_table())
     return ACCEPTED
 
 
@@ -69,8 +67,7 @@ def level_table() -> str:
         if row.windows:
             doubt = "" if row.windows.is_documented else "?"
             windows = f"{row.windows.build} {row.windows.name}{doubt}"
-        least, most = support.minimum_dimensions, support.maximum_dimensions
-        ranks = str(least) if least == most else f"{least}-{most}"
+        ranks = "-".join(map(str, sorted({support.minimum_dimensions, support.maximum_dimensions})))
         # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
         added = sorted(support.data_types - before)
         names = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in added)

@@ -1,22 +1,22 @@
 """``dmlsplit run``: split a file or a zarr array, or run a DxDispatch model."""
 
 import argparse
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmlsplit.cli.inputs import Commands, add_command, integers
+from dmlsplit.cli.inputs import Commands, add_command, integer, integers
 from dmlsplit.cli.terminal import ACCEPTED, progress_bar, show, tell
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
+    from dmlsplit.device import Device
     from dmlsplit.storage.npy import Progress, SplitFiles
 
 _DESCRIPTION = """\
 Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, ...
-INPUT may be larger than memory. The pieces appear when all are complete. A run
-that writes zarr can be interrupted: the same command resumes where it stopped.
+INPUT may be larger than memory. The pieces appear when all are complete. zarr is
+split through dask, on the processors of this machine or on a Dask cluster.
 A .json file is a DxDispatch model, whose commands are run, including print and
 writeFile."""
 
@@ -34,12 +34,17 @@ def add_to(commands: Commands) -> None:
     parser = add_command(commands, run, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("input", metavar="INPUT", help=".npy file, zarr array or DxDispatch .json")
     parser.add_argument(
-        "--axis", type=int, help="the axis to split; a negative axis counts from the end"
+        "--axis", type=integer, help="the axis to split; a negative axis counts from the end"
     )
     cut = parser.add_mutually_exclusive_group()
     cut.add_argument("--split", type=integers, metavar="2,1,3", help="the size of each piece")
-    cut.add_argument("--count", type=int, metavar="N", help="the number of equal pieces")
-    parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
+    cut.add_argument("--count", type=integer, metavar="N", help="the number of equal pieces")
+    parser.add_argument(
+        "--device",
+        default="cpu",
+        help="cpu (default), cuda, cuda:N, or auto: cuda:0 if it is usable, else cpu, and the "
+        "reason; for zarr, cpu only",
+    )
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the folder of the pieces; default: the current one"
     )
@@ -52,34 +57,38 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--block-bytes",
-        type=int,
+        type=integer,
         metavar="N",
-        help="the bytes of INPUT per task, default 8388608; for zarr only",
+        help="the bytes of INPUT per task, default 4194304; for zarr only",
     )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Split a file or a zarr array, or run a DxDispatch model."""
-    for place in (arguments.input, arguments.output or ""):
-        if "://" in place:
+    for path in (arguments.input, arguments.output or ""):
+        if "://" in path:
             raise UnsupportedError(
-                f"{place} is a URL; run reads and writes local files only. "
+                f"{path} is a URL; run reads and writes local files only. "
                 "Fix: dask.array.from_zarr, dmlsplit.split and dask.array.to_zarr in a program"
             )
     arguments.input = Path(arguments.input)
+    if arguments.input.suffix in (".onnx", ".xml"):
+        raise InvalidArgumentError(
+            f"{arguments.input} is a model; run splits arrays. Fix: dmlsplit validate "
+            f"{arguments.input}, or dmlsplit explain {arguments.input}"
+        )
+    import logging
+
     # If one read of a block fails, zarr leaves the others unfinished. At exit, asyncio complains.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if arguments.input.suffix == ".json":
         return _run_model(arguments)
-    from dmlsplit.backends.find import find_backend
-
     cut = arguments.count if arguments.split is None else arguments.split
     if arguments.axis is None or cut is None:
         raise InvalidArgumentError(
             f"{arguments.input} needs --axis, and --split 2,1,3 or --count N"
         )
-    # The workers of a cluster may have devices that this machine lacks.
-    device = arguments.device if arguments.scheduler else find_backend(arguments.device).device
+    device = _device(arguments.device).name
     with progress_bar(arguments.input.name) as progress:
         done = _split(arguments, cut, device, progress)
     pieces = zip(done.paths, done.shapes, strict=True)
@@ -99,34 +108,48 @@ def _split(
 ) -> "SplitFiles":
     """Split into pieces of the requested format, which is the input's by default."""
     from dmlsplit.storage.npy import split_file
-    from dmlsplit.storage.resumable import split_store
+    from dmlsplit.storage.stores import split_store
     from dmlsplit.storage.zarr_arrays import is_store
 
     path, axis, folder = arguments.input, arguments.axis, Path(arguments.output or "")
-    common: Any = {"overwrite": arguments.overwrite, "device": device, "progress": progress}
+    common: Any = {"overwrite": arguments.overwrite, "progress": progress}
     zarr_only: Any = {name: getattr(arguments, name) for name in ("scheduler", "block_bytes")}
     stored = is_store(path)
     if arguments.format == "zarr" or (stored and arguments.format is None):
+        if device != "cpu":
+            raise InvalidArgumentError(
+                f"--device is {device}; zarr is split where it is decoded. Fix: leave it out, or "
+                "split dask.array.from_zarr(...).map_blocks(cupy.asarray) in a program"
+            )
         return split_store(path, cut, axis, folder, **common, **zarr_only)
     if stored:
         raise InvalidArgumentError(
             f"{path} is a zarr array; its pieces must be zarr arrays. Fix: use --format zarr"
         )
     _refuse(arguments, tuple(zarr_only), "for zarr pieces only. Fix: add --format zarr")
-    return split_file(path, cut, axis, folder, **common)
+    return split_file(path, cut, axis, folder, device=device, **common)
 
 
 def _run_model(arguments: argparse.Namespace) -> int:
     """Run a DxDispatch model, and print what dxdispatch.exe on Windows prints."""
-    from dmlsplit.device import Device
     from dmlsplit.frontends.dxdispatch import run as run_model
 
     flags = ("axis", "split", "count", "output", "format", "scheduler", "block_bytes")
     why = "not allowed with a DxDispatch model, which says itself what to split and where to write"
     _refuse(arguments, flags, why)
-    device = Device(arguments.device)
+    device = _device(arguments.device)
     run_model(arguments.input, device, output=show, overwrite=arguments.overwrite)
     return ACCEPTED
+
+
+def _device(name: str) -> "Device":
+    """The device of --device; if auto becomes the CPU, a note says why."""
+    from dmlsplit.device import Device
+
+    device = Device(None if name == "auto" else name)
+    if device.reason is not None:
+        tell(f"note: on the CPU: {device.reason}")
+    return device
 
 
 def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:

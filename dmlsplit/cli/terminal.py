@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from dmlsplit.interrupts import interrupt
 from dmlsplit.messages import WIDTH, printable
@@ -32,7 +32,7 @@ STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGH
 
 
 def status_of(assessment: "Assessment") -> int:
-    """The exit status of a command that judges splits."""
+    """The exit status of a command that checks splits."""
     if assessment.unreadable:
         return UNUSABLE
     return ACCEPTED if assessment.accepted else REFUSED
@@ -61,7 +61,7 @@ def deliver(text: str, output: str | None, inputs: Iterable[str]) -> None:
     from dmlsplit.atomic import write_text
 
     with suppress(BrokenPipeError):  # as for standard output
-        write_text(Path(output), text + "\n", [Path(each) for each in inputs])
+        write_text(Path(output), text + "\n", list(map(Path, inputs)))
 
 
 def forget(stream: TextIO) -> None:
@@ -70,9 +70,14 @@ def forget(stream: TextIO) -> None:
 
 
 def tell(message: str) -> None:
-    """Print a message to standard error; ignore a closed or full one."""
+    """Print a message to standard error."""
+    tell_lines(f"dmlsplit: {printable(message)}")
+
+
+def tell_lines(text: str) -> None:
+    """Print a text that is safe to print to standard error; ignore a closed or full one."""
     try:
-        print(f"dmlsplit: {printable(message)}", file=sys.stderr, flush=True)
+        print(text, file=sys.stderr, flush=True)
     except OSError:
         forget(sys.stderr)
 
@@ -80,8 +85,15 @@ def tell(message: str) -> None:
 class Parser(argparse.ArgumentParser):
     """A parser whose help is a result: failing to print it is an error.
 
-    The error about a mistyped choice, such as a command, suggests the nearest one.
+    An error is one line, without the usage, and the command that prints the help. If it is about a
+    mistyped choice, such as a command, it suggests the nearest one.
     """
+
+    def error(self, message: str) -> NoReturn:
+        """End the program."""
+        tell(f"error: {message}")
+        tell(f"for help: {self.prog} --help")
+        raise SystemExit(UNUSABLE)
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         if file is sys.stdout:
@@ -114,17 +126,17 @@ def interruptible(at_once: Callable[[int], None] | None) -> Iterator[None]:
             at_once(number)
         interrupt(number)
 
-    before = {number: signal.getsignal(number) for number in STOPS}
-    taken = [number for number in STOPS if before[number] not in (None, signal.SIG_IGN)]
-    if current_thread() is not main_thread():
-        taken = []  # Python sets no handlers here
+    # Python sets no handlers outside the main thread.
+    stops = STOPS if current_thread() is main_thread() else ()
+    before = {number: signal.getsignal(number) for number in stops}
+    taken = {n: handler for n, handler in before.items() if handler not in (None, signal.SIG_IGN)}
     try:
         for number in taken:
             signal.signal(number, stop)
         yield
     finally:
-        for number in taken:
-            signal.signal(number, before[number])
+        for number, handler in taken.items():
+            signal.signal(number, handler)
 
 
 def _is_importing(frame: FrameType | None) -> bool:
@@ -166,7 +178,7 @@ def columns() -> int:
 
 
 @contextmanager
-def progress_bar(name: str) -> Iterator["Progress"]:
+def progress_bar(name: str, unit: str = "B") -> Iterator["Progress"]:
     """A function of (bytes done, total bytes) that draws a bar on a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None
@@ -174,7 +186,7 @@ def progress_bar(name: str) -> Iterator["Progress"]:
     from tqdm import tqdm
 
     with tqdm(
-        desc=printable(name), unit="B", unit_scale=True, delay=0.5, leave=False, file=sys.stderr
+        desc=printable(name), unit=unit, unit_scale=True, delay=0.5, leave=False, file=sys.stderr
     ) as bar:
 
         def progress(done: int, total: int) -> None:

@@ -2,25 +2,18 @@
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dmlsplit.cli import terminal
 from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
-from dmlsplit.cli.terminal import (
-    ACCEPTED,
-    REFUSED,
-    STDOUT,
-    UNUSABLE,
-    columns,
-    deliver,
-    status_of,
-    tell,
-    wants_colour,
-)
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.messages import WIDTH, counted, wrapped_at
+from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, UNUSABLE, deliver, status_of, tell
+from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
+from dmlsplit.messages import MOST_SHOWN, WIDTH, counted, listed, more, wrapped, wrapped_at
 
 if TYPE_CHECKING:
+    from dmlsplit.lint.fix.rewrite import Rewriting
     from dmlsplit.lint.verdict import Assessment
 
 _DESCRIPTION = """\
@@ -48,14 +41,6 @@ The verdicts:
       that could not be inferred; the report shows the --dim that decides it
 """
 
-FORMATS = {
-    "text": "for people: as wide as the terminal, with a summary table at the end",
-    "json": "for programs: schema 2, described by report.schema.json in the package",
-    "github": "annotations for GitHub Actions",
-    "sarif": "SARIF 2.1.0, for code-scanning pages",
-    "junit": "JUnit XML, one suite per file and one case per split",
-}
-
 _DETAILS = {
     "quiet": "in a text report, show only splits that are not ok",
     "verbose": "in a text report, show every split, even if many are ok",
@@ -80,6 +65,8 @@ _EXAMPLES = """\
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
+    from dmlsplit.lint.report import FORMATS
+
     summary = "say which splits of a model DirectML refuses (80070057), why, and how to fix it"
     formats = "".join(f"  {name:<6}  {text}\n" for name, text in FORMATS.items())
     more = f"formats:\n{formats}\n"
@@ -110,19 +97,22 @@ def add_to(commands: Commands) -> None:
         action="append",
         choices=("equivalent",),
         default=[],
-        help="exit with 0 for splits with an equivalent, because your runtime uses it",
+        help="count a split as accepted if an equivalent exists, for a runtime that dispatches it",
     )
     fixing = parser.add_argument_group("a rewritten model")
     fixing.add_argument(
         "--write-fixed",
         metavar="OUT.onnx",
         help="write the model with each refused split replaced by an equivalent subgraph of "
-        "standard ONNX nodes that the target accepts. First, ONNX Runtime, or ONNX's reference "
-        "evaluator if that fails, runs both models on several random inputs; if any bit of their "
-        "outputs differs, nothing is written. Sizes given with --dim apply to these inputs and "
-        "are fixed in the written model. A message says how many of the replaced splits ran. The "
+        "standard ONNX nodes that the target accepts, for every size if its other dimensions are "
+        "dynamic. First, ONNX Runtime, or ONNX's reference evaluator if that fails, runs both "
+        "models on several random inputs; if any bit of their outputs differs, nothing is written. "
+        "Splits with dynamic sizes, and those of models with custom operators, are run and "
+        "compared alone, at three sizes of each dynamic dimension. Sizes given with --dim apply to "
+        "these inputs and are fixed in the written model. The report begins with the changes. The "
         "exit status is that of the written model. Only splits are checked, not other nodes",
     )
+    fixing.add_argument("--overwrite", action="store_true", help="replace OUT.onnx if it exists")
     fixing.add_argument(
         "--input",
         metavar="FILE.npz",
@@ -132,8 +122,8 @@ def add_to(commands: Commands) -> None:
 
 
 def validate(arguments: argparse.Namespace) -> int:
-    """Judge every split of the paths."""
-    from dmlsplit.lint.judge import assess
+    """Check every split of the paths."""
+    from dmlsplit.lint.check import assess
     from dmlsplit.lint.verdict import FAILING, WITHOUT_EQUIVALENT, Outcome
 
     _check_files(arguments)
@@ -143,62 +133,109 @@ def validate(arguments: argparse.Namespace) -> int:
     if "unknown" in arguments.fail_on:
         failing |= {Outcome.UNKNOWN}
     defects_fail = "defect" in arguments.fail_on
-    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
-    text = _report(arguments, assessment)
-    given = [] if arguments.input is None else [arguments.input]
-    deliver(text, arguments.output, [*scan.files, *given])
+    # Not for a folder or a pattern, even if it is that of one model.
+    alone = len(arguments.paths) == 1 and scan.files == (*arguments.paths,)
+    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail, alone)
+    is_printed = arguments.output in (None, STDOUT)
+    inputs = [] if is_printed else [*scan.inputs(), *filter(None, [arguments.input])]
+    changes: list[str] = []
+    result = assessment
+    failure: DmlError | OSError | None = None
     if arguments.write_fixed is not None:
-        assessment = _write_fixed(arguments, assessment)
-    return status_of(assessment)
+        if not is_printed:
+            from dmlsplit.atomic import refuse_inputs
+
+            refuse_inputs(
+                Path(arguments.output), list(map(Path, inputs))
+            )  # before the model is written
+        try:
+            changes, result = _write_fixed(arguments, assessment, alone)
+        except (DmlError, OSError) as error:
+            failure = error
+    if not is_printed or arguments.format != "text":
+        for line in changes[:-1]:  # without that about the report
+            tell(line)
+    deliver(_report(arguments, assessment, is_printed, changes), arguments.output, inputs)
+    if failure is not None:
+        raise failure
+    return status_of(result)
 
 
-def _report(arguments: argparse.Namespace, assessment: "Assessment") -> str:
-    """The report, as wide as the terminal if it is for that."""
-    from dmlsplit.lint.report import REPORTS
+def _report(
+    arguments: argparse.Namespace,
+    assessment: "Assessment",
+    is_printed: bool,
+    changes: Sequence[str],
+) -> str:
+    """The report, as wide as the terminal if it is for that; text begins with the changes."""
+    from dmlsplit.lint.report import rendered
     from dmlsplit.lint.report.text import text_report
 
-    is_printed = arguments.output in (None, STDOUT)
-    with wrapped_at(columns() if is_printed else WIDTH):
+    with wrapped_at(terminal.columns() if is_printed else WIDTH):
         if arguments.format == "text":
-            return text_report(assessment, is_printed and wants_colour(), arguments.detail)
-        return REPORTS[arguments.format](assessment)
+            colour = is_printed and terminal.wants_colour()
+            lines = [wrapped(line, "  " if index else "") for index, line in enumerate(changes)]
+            return text_report(assessment, colour, arguments.detail, "\n".join(lines))
+        return rendered(assessment, arguments.format)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuse one name for report and model, a model on standard output, and unused inputs."""
-    if arguments.input is not None and arguments.write_fixed is None:
-        raise InvalidArgumentError("--input needs --write-fixed, which compares models on it")
-    if arguments.write_fixed == STDOUT:
-        raise InvalidArgumentError("--write-fixed cannot be -: a model is binary; name a file")
-    outputs = {os.path.realpath(each) for each in (arguments.output, arguments.write_fixed) if each}
-    if arguments.output and arguments.write_fixed and len(outputs) == 1:
+    """Refuse options that need --write-fixed, and a file that cannot be the written model."""
+    fixed = arguments.write_fixed
+    if fixed is None:
+        if arguments.input is not None:
+            raise InvalidArgumentError("--input needs --write-fixed, which compares models on it")
+        if arguments.overwrite:
+            raise InvalidArgumentError("--overwrite needs --write-fixed; a report replaces a file")
+        return
+    if not fixed.lower().endswith(".onnx"):
+        raise InvalidArgumentError(
+            f"--write-fixed is {fixed!r}; it must be a file whose name ends in .onnx"
+        )
+    if arguments.output and os.path.realpath(arguments.output) == os.path.realpath(fixed):
         raise InvalidArgumentError("-o and --write-fixed name the same file; name different files")
 
 
-def _write_fixed(arguments: argparse.Namespace, assessment: "Assessment") -> "Assessment":
-    """Write and assess the rewritten model; say on standard error what was replaced."""
+def _write_fixed(
+    arguments: argparse.Namespace, assessment: "Assessment", alone: bool
+) -> tuple[list[str], "Assessment"]:
+    """Write the rewritten model; the changes in lines, and the assessment of what is left."""
     try:
         from dmlsplit.lint.fix.rewrite import write_fixed
     except ModuleNotFoundError as error:
         raise UnsupportedError(
             f"--write-fixed needs the package {error.name}. Fix: pip install 'dmlsplit[onnx]'"
         ) from None
-    if len(arguments.paths) != 1 or not arguments.paths[0].lower().endswith(".onnx"):
+    if not alone or not arguments.paths[0].lower().endswith(".onnx"):
         raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")
     if assessment.unreadable:
-        return assessment
+        return [], assessment
     source, output = Path(arguments.paths[0]), Path(arguments.write_fixed)
     feed = None if arguments.input is None else Path(arguments.input)
-    done = write_fixed(source, output, assessment, dict(arguments.dim), feed)
-    for site, reason in done.left:
-        tell(f"{site.place}/{site.node or site.index}: not replaced: {reason}")
-    if done.agreement is None or done.written is None:
-        tell(f"no split was replaced; {arguments.write_fixed} was not written")
-        return assessment
-    agreed = done.agreement
-    tell(
-        f"{arguments.write_fixed}: written with {counted(len(done.replaced), 'split')} replaced, "
-        f"of which {agreed.ran} ran; both models agree bit for bit on "
-        f"{counted(agreed.runs, 'input')} ({agreed.engine})"
+    rewriting = write_fixed(
+        source, output, assessment, dict(arguments.dim), feed, arguments.overwrite
     )
-    return done.written
+    changes = _changes(rewriting, arguments.write_fixed)
+    return [*changes, f"below: {source}, unchanged"], rewriting.written or assessment
+
+
+def _changes(rewriting: "Rewriting", output: str) -> list[str]:
+    """Whether the model was written, then a line for each split: what replaces it, or why not."""
+    from dmlsplit.lint.report.findings import address
+
+    left = [f"{address(site)}: not replaced: {reason}" for site, reason in rewriting.left]
+    if rewriting.agreement is None:
+        return [f"no split was replaced; {output} was not written", *left]
+    engine, runs, ran = rewriting.agreement
+    agree = "both models agree"
+    if rewriting.custom:
+        operators = listed(rewriting.custom, 3)
+        agree = f"custom operators ({operators}) were not run, but each split alone agrees"
+    replaced = [f"{address(split.site)}: now {split.operators}" for split in rewriting.replaced]
+    return [
+        f"{output}: written with {counted(len(replaced), 'split')} replaced, of which {ran} ran; "
+        f"{agree} bit for bit on {counted(runs, 'input')} ({engine})",
+        *replaced[:MOST_SHOWN],
+        *more(len(replaced), MOST_SHOWN),
+        *left,
+    ]

@@ -5,8 +5,9 @@ Dimensions are divided into lanes, joined, dropped or padded with ones; the resu
 a descriptor.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
 from itertools import chain, permutations
+from typing import NamedTuple
 
 from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capability_table
@@ -18,8 +19,7 @@ from dmlsplit.geometry import StridedCopy, packed_byte_strides
 from dmlsplit.messages import counted
 
 
-@dataclass(frozen=True, slots=True)
-class _Dimension:
+class _Dimension(NamedTuple):
     """One dimension: its size and stride, in elements, in each tensor; the input comes first.
 
     A `Loop` of the geometry has one size, and would not say which dimension is cut.
@@ -27,6 +27,9 @@ class _Dimension:
 
     steps: tuple[tuple[int, int], ...]
     is_axis: bool = False
+
+    def with_strides(self, scaled: Callable[[int], int]) -> "_Dimension":
+        return self._replace(steps=tuple((size, scaled(stride)) for size, stride in self.steps))
 
 
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
@@ -71,11 +74,11 @@ def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDes
             raise InvalidArgumentError(message, refused)
     row = capability_table()[level]
     reasons = []
-    for kind in _candidates(desc.input_tensor.data_type, row):
-        found = _rewritten(desc, kind, row)
-        if isinstance(found, SplitOperatorDesc):
-            return found
-        reasons.append(found)
+    for data_type in _candidates(desc.input_tensor.data_type, row):
+        result = _rewritten(desc, data_type, row)
+        if isinstance(result, SplitOperatorDesc):
+            return result
+        reasons.append(result)
     # One reason is enough: the first type is the closest to `desc`, and the others fail similarly.
     why = reasons[0] if reasons else "no supported type can carry its bits"
     raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}: {why}", refused, why)
@@ -86,39 +89,39 @@ def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
     supported = row.input_tensor.data_types & row.output_tensors.data_types
     # The nearest size is the most likely to work, because it regroups the fewest elements.
     sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
-    kinds = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
+    data_types = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
     if own in supported:
-        kinds[0] = own
-    return [kind for kind in kinds if kind in supported]
+        data_types[0] = own
+    return [data_type for data_type in data_types if data_type in supported]
 
 
 def _rewritten(
-    desc: SplitOperatorDesc, kind: TensorDataType, row: LevelSupport
+    desc: SplitOperatorDesc, data_type: TensorDataType, row: LevelSupport
 ) -> SplitOperatorDesc | str:
-    """The same split in elements of `kind`, valid at the level; or why there is none."""
+    """A split of the same bytes in elements of `data_type`, valid at the level; or why not."""
     supports = row.input_tensor, row.output_tensors
-    least = max(support.minimum_dimensions for support in supports)
-    most = min(support.maximum_dimensions for support in supports)
+    low = max(support.minimum_dimensions for support in supports)
+    high = min(support.maximum_dimensions for support in supports)
     tensors = desc.input_tensor, *desc.output_tensors
     layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
     steps = enumerate(zip(*layouts, strict=True))
-    dims = [_Dimension(each, at == desc.axis) for at, each in steps]
-    retyped = _retyped(dims, desc.input_tensor.data_type.bits, kind.bits)
+    dims = [_Dimension(per_tensor, index == desc.axis) for index, per_tensor in steps]
+    retyped = _retyped(dims, desc.input_tensor.data_type.bits, data_type.bits)
     if retyped is None:
-        return _why_not_wider(desc, kind)
-    dims = _fewer(retyped, most)
-    if len(dims) > most:
+        return _widening_problem(desc, data_type)
+    dims = _fewer(retyped, high)
+    if len(dims) > high:
         return (
-            f"as {kind.name} it needs {len(dims)} dimensions, because their strides cannot be "
-            f"merged; at most {most} are accepted"
+            f"as {data_type.name} it needs {len(dims)} dimensions, because their strides cannot be "
+            f"merged; at most {high} are accepted"
         )
-    one = _Dimension(((1, 0),) * len(tensors))
-    dims = [one] * (least - len(dims)) + dims
-    source, *outputs = (_tensor(tensor, kind, dims, at) for at, tensor in enumerate(tensors))
-    axis = next(at for at, dim in enumerate(dims) if dim.is_axis)
+    padding = _Dimension(((1, 0),) * len(tensors))
+    dims = [padding] * (low - len(dims)) + dims
+    source, *outputs = (_tensor(t, data_type, dims, i) for i, t in enumerate(tensors))
+    axis = next(index for index, dim in enumerate(dims) if dim.is_axis)
     result = SplitOperatorDesc(source, outputs, axis)
-    found = next(violations(result, row), None)
-    return f"as {kind.name}, {found}".rstrip(".") if found else result
+    violation = next(violations(result, row), None)
+    return f"as {data_type.name}, {violation}".rstrip(".") if violation else result
 
 
 def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | None:
@@ -134,61 +137,62 @@ def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | 
 def _divided(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
     """Cut every element into lanes: the innermost dimension gets longer, or one is added."""
     lane = _Dimension(((lanes, 1),) * len(dims[0].steps))
-    scaled = [replace(x, steps=tuple((n, s * lanes) for n, s in x.steps)) for x in dims]
+    scaled = [dim.with_strides(lambda stride: stride * lanes) for dim in dims]
     # Lanes extend the innermost dimension, which may be at any position in a permuted tensor.
-    for at in reversed(range(len(scaled))):
-        if joined := _joined(scaled[at], lane):
-            return [*scaled[:at], joined, *scaled[at + 1 :]]
+    for index in reversed(range(len(scaled))):
+        if joined := _joined(scaled[index], lane):
+            return [*scaled[:index], joined, *scaled[index + 1 :]]
     return [*scaled, lane]
 
 
-def _gathered(dims: list[_Dimension], wide: int) -> list[_Dimension] | None:
-    """Group `wide` elements into one, if they are adjacent in every tensor; otherwise None."""
-    for at, run in enumerate(dims):
+def _gathered(dims: list[_Dimension], lanes: int) -> list[_Dimension] | None:
+    """Group `lanes` elements into one, if they are adjacent in every tensor; otherwise None."""
+    for index, run in enumerate(dims):
         # This dimension must be a run of whole groups, and all others must step over whole groups.
-        adjacent = all(size % wide == 0 and stride == 1 for size, stride in run.steps)
-        if adjacent and all(_steps_over(dim, wide) for dim in dims if dim is not run):
-            scaled = [replace(x, steps=tuple((n, s // wide) for n, s in x.steps)) for x in dims]
-            scaled[at] = replace(run, steps=tuple((n // wide, 1) for n, _ in run.steps))
+        adjacent = all(size % lanes == 0 and stride == 1 for size, stride in run.steps)
+        if adjacent and all(_steps_over(dim, lanes) for dim in dims if dim is not run):
+            scaled = [dim.with_strides(lambda stride: stride // lanes) for dim in dims]
+            scaled[index] = run._replace(steps=tuple((n // lanes, 1) for n, _ in run.steps))
             return scaled
     return None
 
 
-def _steps_over(dim: _Dimension, wide: int) -> bool:
-    """Whether every step of a dimension passes over a multiple of `wide` elements."""
-    return all(size == 1 or stride % wide == 0 for size, stride in dim.steps)
+def _steps_over(dim: _Dimension, lanes: int) -> bool:
+    """Whether every step of a dimension passes over a multiple of `lanes` elements."""
+    return all(size == 1 or stride % lanes == 0 for size, stride in dim.steps)
 
 
-def _why_not_wider(desc: SplitOperatorDesc, kind: TensorDataType) -> str:
-    wide = kind.bits // 8
+def _widening_problem(desc: SplitOperatorDesc, data_type: TensorDataType) -> str:
+    width = data_type.bits // 8
     if (bits := desc.input_tensor.data_type.bits) < 8:
-        return f"its {bits}-bit elements are not copied in runs of whole {kind.name}s"
+        return f"its {bits}-bit elements are not copied in runs of whole {data_type.name}s"
 
     def is_odd(piece: StridedCopy) -> bool:
         steps = chain.from_iterable(loop[1:] for loop in piece.loops)
-        return any(offset % wide for offset in (piece.run_bytes, piece.input_offset, *steps))
+        return any(offset % width for offset in (piece.run_bytes, piece.input_offset, *steps))
 
     # `max` finds the first odd piece, because it returns the first maximum.
-    index, piece = max(enumerate(descriptor_geometry(desc).pieces), key=lambda it: is_odd(it[1]))
+    pieces = enumerate(descriptor_geometry(desc).pieces)
+    index, piece = max(pieces, key=lambda pair: is_odd(pair[1]))
     return (
         f"OutputTensors[{index}] is copied in runs of {counted(piece.run_bytes, 'byte')} that "
-        f"start at byte {piece.input_offset}, but {kind.name} needs runs, offsets and strides in "
-        f"multiples of {wide} bytes"
+        f"start at byte {piece.input_offset}, but {data_type.name} needs runs, offsets and strides "
+        f"in multiples of {width} bytes"
     )
 
 
-def _fewer(dims: list[_Dimension], most: int) -> list[_Dimension]:
-    """Drop dimensions of size 1, then join others, innermost first, until `most` are left."""
+def _fewer(dims: list[_Dimension], limit: int) -> list[_Dimension]:
+    """Drop dimensions of size 1, then join others, innermost first, until `limit` are left."""
     left = list(dims)
     for dim in dims:
-        if len(left) > most and not dim.is_axis and all(n == 1 for n, _ in dim.steps):
+        if len(left) > limit and not dim.is_axis and all(n == 1 for n, _ in dim.steps):
             left.remove(dim)
-    while len(left) > most and (shorter := _with_two_joined(left)):
+    while len(left) > limit and (shorter := _join_two(left)):
         left = shorter
     return left
 
 
-def _with_two_joined(dims: list[_Dimension]) -> list[_Dimension] | None:
+def _join_two(dims: list[_Dimension]) -> list[_Dimension] | None:
     # Strides decide which dimension is inside which, not positions, so every pair must be tried.
     for inner, outer in permutations(reversed(range(len(dims))), 2):
         if joined := _joined(dims[outer], dims[inner]):
@@ -212,21 +216,20 @@ def _joined(outer: _Dimension, inner: _Dimension) -> _Dimension | None:
 
 
 def _tensor(
-    original: TensorDesc, kind: TensorDataType, dims: list[_Dimension], at: int
+    original: TensorDesc, data_type: TensorDataType, dims: list[_Dimension], index: int
 ) -> TensorDesc:
-    """The tensor at index `at`, described by the dimensions."""
-    sizes = tuple(dim.steps[at][0] for dim in dims)
-    strides = tuple(dim.steps[at][1] for dim in dims)
+    """Tensor `index`, described by the dimensions."""
+    sizes, strides = zip(*(dim.steps[index] for dim in dims), strict=True)
     # The stride of a dimension of size 1 is never used, so any value counts as packed.
     rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)
     packed = all(size == 1 or stride == step for size, stride, step in rows)
     alignment = original.guaranteed_base_offset_alignment
     return TensorDesc(
-        kind,
+        data_type,
         sizes,
         strides=None if packed else strides,
         flags=original.flags,
         total_tensor_size_in_bytes=original.total_tensor_size_in_bytes,
         # Every offset is a multiple of 16, so a promise can be raised to a whole element.
-        guaranteed_base_offset_alignment=max(alignment, kind.bits // 8) if alignment else 0,
+        guaranteed_base_offset_alignment=max(alignment, data_type.bits // 8) if alignment else 0,
     )

@@ -1,15 +1,16 @@
 """Feature levels, and the capability table of feature_levels.yaml."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.fields import Field
+from dmlsplit.forks import fork_lock
 from dmlsplit.resources import feature_level_table
 
 
@@ -60,8 +61,7 @@ class FeatureLevel(IntEnum):
 Level: TypeAlias = FeatureLevel | str | int
 
 
-@dataclass(frozen=True, slots=True)
-class TensorSupport:
+class TensorSupport(NamedTuple):
     """The dimension counts and data types that one tensor of the operator may have."""
 
     minimum_dimensions: int
@@ -85,8 +85,7 @@ class WindowsBuild:
         return self.basis == "documented"
 
 
-@dataclass(frozen=True, slots=True)
-class LevelSupport:
+class LevelSupport(NamedTuple):
     """One row of the table."""
 
     level: FeatureLevel
@@ -113,24 +112,25 @@ class TableError(ValueError):
 @cache
 def capability_table() -> Mapping[FeatureLevel, LevelSupport]:
     """The rows of feature_levels.yaml, lowest level first."""
-    return parse_table(feature_level_table())
+    with fork_lock:
+        return parse_table(feature_level_table())
 
 
 def level_for_directml(version: str) -> FeatureLevel:
     """The highest level that a DirectML version, such as ``"1.8.0"``, supports."""
-    wanted = directml_version(version)
-    refusal = f"DirectML version is {version!r}; the first release is 1.0.0"
-    return _highest(lambda row: directml_version(row.directml) <= wanted, refusal)
+    last, rows = directml_version(version), capability_table().values()
+    levels = [row.level for row in rows if directml_version(row.directml) <= last]
+    return _highest(levels, f"DirectML version is {version!r}; the first release is 1.0.0")
 
 
 def level_for_windows(build: int) -> FeatureLevel:
     """The highest level documented for the DirectML.dll inside a Windows build."""
-    refusal = f"Windows build is {build}; the first build with DirectML is 18362"
-    return _highest(lambda row: bool(row.windows and row.windows.build <= build), refusal)
+    rows = capability_table().values()
+    levels = [row.level for row in rows if row.windows and row.windows.build <= build]
+    return _highest(levels, f"Windows build is {build}; the first build with DirectML is 18362")
 
 
-def _highest(has_level: Callable[[LevelSupport], bool], refusal: str) -> FeatureLevel:
-    levels = [row.level for row in capability_table().values() if has_level(row)]
+def _highest(levels: list[FeatureLevel], refusal: str) -> FeatureLevel:
     if not levels:
         raise InvalidArgumentError(refusal)
     return max(levels)
@@ -153,9 +153,8 @@ def _rows(table: Field) -> Mapping[FeatureLevel, LevelSupport]:
     if len(entries) != len(FeatureLevel):
         raise table.get("levels").error(f"one entry for each of the {len(FeatureLevel)} levels")
     rows: dict[FeatureLevel, LevelSupport] = {}
-    row = None
     for entry, level in zip(entries, FeatureLevel, strict=True):
-        rows[level] = row = _row(entry, level, row)
+        rows[level] = _row(entry, level, next(reversed(rows.values()), None))
     return rows
 
 
@@ -189,16 +188,16 @@ def _windows_build(entry: Field) -> WindowsBuild | None:
 
 def _support(tensor: Field) -> TensorSupport:
     allowed = f"[least, most], from 1 to {DIMENSION_COUNT_MAX}"
-    least, most = tensor.get("dimension_counts").read(_dimension_counts, allowed)
-    kinds = [
-        kind.read(TensorDataType.parse, "a data type such as FLOAT32")
-        for kind in tensor.get("data_types").items()
+    low, high = tensor.get("dimension_counts").read(_dimension_counts, allowed)
+    data_types = [
+        entry.read(TensorDataType.parse, "a data type such as FLOAT32")
+        for entry in tensor.get("data_types").items()
     ]
-    return TensorSupport(least, most, frozenset(kinds))
+    return TensorSupport(low, high, frozenset(data_types))
 
 
 def _dimension_counts(value: list[int]) -> tuple[int, int]:
-    least, most = value
-    if not 1 <= least <= most <= DIMENSION_COUNT_MAX:
+    low, high = value
+    if not 1 <= low <= high <= DIMENSION_COUNT_MAX:
         raise ValueError(value)
-    return least, most
+    return low, high

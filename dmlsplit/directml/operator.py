@@ -1,5 +1,8 @@
 """DML_SPLIT_OPERATOR_DESC: one input tensor, an axis, and the tensors it is split into."""
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import SupportsIndex
@@ -47,7 +50,7 @@ class SplitOperatorDesc:
     @classmethod
     def from_sizes(
         cls, input_tensor: TensorDesc, *, axis: SupportsIndex, sizes: Integers
-    ) -> "SplitOperatorDesc":
+    ) -> SplitOperatorDesc:
         """The descriptor of a split into packed pieces of the given sizes along an axis.
 
         Examples
@@ -56,12 +59,13 @@ class SplitOperatorDesc:
         >>> print(SplitOperatorDesc.from_sizes(x, axis=2, sizes=(2, 1, 3)))
         SPLIT axis 2: FLOAT32[1,1,6,2] -> FLOAT32[1,1,2,2], FLOAT32[1,1,1,2], FLOAT32[1,1,3,2]
         """
-        at = integer("axis", axis)
+        axis = integer("axis", axis)
         shape = instance("input_tensor", input_tensor, TensorDesc).sizes
         # An axis that is out of range stays in the descriptor, for validation to report.
-        given = integers("sizes", sizes)
-        shapes = piece_shapes(shape, at, given) if 0 <= at < len(shape) else (shape,) * len(given)
-        return cls(input_tensor, [TensorDesc(input_tensor.data_type, each) for each in shapes], at)
+        lengths = integers("sizes", sizes)
+        in_range = 0 <= axis < len(shape)
+        shapes = piece_shapes(shape, axis, lengths) if in_range else (shape,) * len(lengths)
+        return cls(input_tensor, [TensorDesc(input_tensor.data_type, s) for s in shapes], axis)
 
     @property
     def output_count(self) -> int:
@@ -84,7 +88,7 @@ class SplitOperatorDesc:
 
 def named_tensors(desc: SplitOperatorDesc) -> list[tuple[str, TensorDesc]]:
     """The tensors with their names in reports, the input first."""
-    outputs = ((f"OutputTensors[{i}]", each) for i, each in enumerate(desc.output_tensors))
+    outputs = ((f"OutputTensors[{i}]", tensor) for i, tensor in enumerate(desc.output_tensors))
     return [("InputTensor", desc.input_tensor), *outputs]
 
 
@@ -92,5 +96,5 @@ def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:
     """The byte copies of a descriptor that has passed validation."""
     shape, width = desc.input_tensor.sizes, desc.input_tensor.element_bytes
     tensors = desc.input_tensor, *desc.output_tensors
-    source, *outputs = ([step * width for step in each.effective_strides] for each in tensors)
+    source, *outputs = ([step * width for step in tensor.effective_strides] for tensor in tensors)
     return split_geometry(shape, desc.axis, desc.split_sizes, width, source, outputs)

@@ -22,17 +22,17 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     if any(stride == 0 for stride, _ in loops):
         return True
     # The most that the strides not yet visited can add to a remainder, or subtract from it.
-    reach = sum(stride * most for stride, most in loops)
+    reach = sum(stride * last for stride, last in loops)
     # Sums of the differences so far, and whether any difference was not zero.
     states = {(0, False)}
     steps = 0
-    for stride, most in loops:
-        reach -= stride * most
+    for stride, last in loops:
+        reach -= stride * last
         following = set()
         for remainder, moved in states:
             # Only these differences leave a remainder from `-reach` to `reach`.
-            low = max(-most, -((reach + remainder) // stride))
-            high = min(most, (reach - remainder) // stride)
+            low = max(-last, -((reach + remainder) // stride))
+            high = min(last, (reach - remainder) // stride)
             steps += high - low + 1
             if steps > SEARCH_STEPS:
                 return True

@@ -5,6 +5,9 @@ integer. The rules are in `dmlsplit.directml.validation`, so that a bad descript
 reported.
 """
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
@@ -56,14 +59,14 @@ class TensorDataType(IntEnum):
     UINT4 = 12, 4
     INT4 = 13, 4
 
-    def __new__(cls, value: int, bits: int, numpy_name: str = "") -> "TensorDataType":
+    def __new__(cls, value: int, bits: int, numpy_name: str = "") -> TensorDataType:
         """Make a member from its value and attributes."""
-        kind = int.__new__(cls, value)
-        kind._value_, kind.bits, kind.numpy_name = value, bits, numpy_name
-        return kind
+        member = int.__new__(cls, value)
+        member._value_, member.bits, member.numpy_name = value, bits, numpy_name
+        return member
 
     @classmethod
-    def parse(cls, value: "DataTypeLike") -> "TensorDataType":
+    def parse(cls, value: DataTypeLike) -> TensorDataType:
         """Read a data type from its DirectML name, its short name, a NumPy dtype or its value.
 
         For example ``"FLOAT32"``, ``"float32"``, ``"DML_TENSOR_DATA_TYPE_FLOAT32"``,
@@ -74,16 +77,16 @@ class TensorDataType(IntEnum):
         InvalidArgumentError
             If no data type has that name or value.
         """
-        kind = _member(cls, value, "DML_TENSOR_DATA_TYPE_")
-        if kind is None:
+        member = _member(cls, value, "DML_TENSOR_DATA_TYPE_")
+        if member is None:
             raise InvalidArgumentError(
                 f"data type is {value!r}; it must be one of {', '.join(cls.__members__)} "
                 f"(with or without DML_TENSOR_DATA_TYPE_) or a value from 0 to {max(cls)}"
             )
-        return kind
+        return member
 
 
-NUMPY_TYPES = {kind: kind.numpy_name for kind in TensorDataType if kind.numpy_name}
+NUMPY_TYPES = {member: member.numpy_name for member in TensorDataType if member.numpy_name}
 
 
 class TensorFlags(IntFlag):
@@ -93,7 +96,7 @@ class TensorFlags(IntFlag):
     OWNED_BY_DML = 1
 
     @classmethod
-    def parse(cls, value: "FlagsLike") -> "TensorFlags":
+    def parse(cls, value: FlagsLike) -> TensorFlags:
         """Read flags from their value, a DirectML name, a short name, or a list of names."""
         if isinstance(value, (list, tuple)):
             return reduce(or_, map(cls.parse, value), cls.NONE)

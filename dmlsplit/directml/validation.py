@@ -47,25 +47,25 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
 @lru_cache(maxsize=1024)  # a model has many splits, but few different descriptors
 def report_at(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
     """`validate` for values that have been read."""
-    found = violations(desc, capability_table()[level])
-    return ValidationReport(str(desc), str(level), tuple(found))
+    broken = tuple(violations(desc, capability_table()[level]))
+    return ValidationReport(str(desc), str(level), broken)
 
 
 def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
     """The lowest level that accepts a descriptor, or None if none does."""
-    if next(_of_every_level(instance("desc", desc, SplitOperatorDesc)), None):
+    if next(_general_violations(instance("desc", desc, SplitOperatorDesc)), None):
         return None
     rows = capability_table().values()
-    return next((row.level for row in rows if not next(_of_level(desc, row), None)), None)
+    return next((row.level for row in rows if not next(_level_violations(desc, row), None)), None)
 
 
 def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
     """Every rule that a descriptor breaks at the level of a row of the capability table."""
-    yield from _of_every_level(desc)
-    yield from _of_level(desc, support)
+    yield from _general_violations(desc)
+    yield from _level_violations(desc, support)
 
 
-def _of_every_level(desc: SplitOperatorDesc) -> Iterator[Violation]:
+def _general_violations(desc: SplitOperatorDesc) -> Iterator[Violation]:
     (name, source), *outputs = named_tensors(desc)
     yield from violations_of(name, _tensor(source))
     for name, tensor in outputs:
@@ -77,14 +77,14 @@ def _of_every_level(desc: SplitOperatorDesc) -> Iterator[Violation]:
     yield from violations_of("OutputTensors", _axis_sum(desc))
 
 
-def _of_level(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]:
+def _level_violations(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]:
     highest = capability_table()[max(FeatureLevel)]
-    for at, (name, tensor) in enumerate(named_tensors(desc)):
-        higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest, at > 0)}
-        for each in violations_of(name, _unsupported(tensor, row, at > 0)):
+    for index, (name, tensor) in enumerate(named_tensors(desc)):
+        higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest, index > 0)}
+        for violation in violations_of(name, _unsupported(tensor, row, index > 0)):
             # A higher level does not help if even the highest one refuses the tensor.
-            fix = each.rule.hint.removeprefix(RAISE) if each.rule.id in higher else ""
-            yield replace(each, fix=fix)
+            fix = violation.rule.hint.removeprefix(RAISE) if violation.rule.id in higher else ""
+            yield replace(violation, fix=fix)
 
 
 def _tensor(tensor: TensorDesc) -> Iterator[Broken]:
@@ -98,8 +98,8 @@ def _tensor(tensor: TensorDesc) -> Iterator[Broken]:
         if size == 0:
             yield "DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1"
     if tensor.strides is not None and len(tensor.strides) != rank:
-        found, allowed = f"{len(tensor.strides)} entries", f"{rank} entries, one per dimension"
-        yield "DML-TENSOR-STRIDE-COUNT", "Strides", found, allowed
+        allowed = f"{rank} entries, one per dimension"
+        yield "DML-TENSOR-STRIDE-COUNT", "Strides", f"{len(tensor.strides)} entries", allowed
     yield from _unsigned(tensor)
     yield from _extent(tensor)
     yield from _alignment(tensor)
@@ -111,9 +111,9 @@ def _unsigned(tensor: TensorDesc) -> Iterator[Broken]:
     fields += [(f"Strides[{i}]", step, UINT_MAX) for i, step in enumerate(tensor.strides or ())]
     fields += [("TotalTensorSizeInBytes", total, UINT64_MAX)]
     fields += [("GuaranteedBaseOffsetAlignment", alignment, UINT_MAX)]
-    for field, value, most in fields:
-        if not 0 <= value <= most:
-            yield "DML-UINT-RANGE", field, value, f"from 0 to {most}"
+    for field, value, limit in fields:
+        if not 0 <= value <= limit:
+            yield "DML-UINT-RANGE", field, value, f"from 0 to {limit}"
 
 
 def _has_extent(tensor: TensorDesc) -> bool:
@@ -125,7 +125,7 @@ def _has_extent(tensor: TensorDesc) -> bool:
 
 
 def _extent(tensor: TensorDesc) -> Iterator[Broken]:
-    total, least = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
+    total, minimum = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
     count, last = tensor.element_count, tensor.last_element_index
     if total % 4:
         yield "DML-TENSOR-SIZE-DWORD", "TotalTensorSizeInBytes", total, "a multiple of 4"
@@ -133,20 +133,20 @@ def _extent(tensor: TensorDesc) -> Iterator[Broken]:
         return
     if count > UINT_MAX:
         yield "DML-TENSOR-ELEMENT-COUNT", "Sizes", f"{count} elements", f"at most {UINT_MAX}"
-    if total < least:
-        yield "DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, f"at least {least}"
+    if total < minimum:
+        yield "DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, f"at least {minimum}"
     if tensor.strides is not None and last > UINT_MAX:
         wrapped = f"DMLCalcBufferTensorSize wraps to {tensor.wrapped_size_in_bytes} bytes"
-        found = f"element {last} ({wrapped})"
-        yield "DML-TENSOR-SIZE-WRAP", "Strides", found, f"at most element {UINT_MAX}"
+        reached = f"element {last} ({wrapped})"
+        yield "DML-TENSOR-SIZE-WRAP", "Strides", reached, f"at most element {UINT_MAX}"
 
 
 def _alignment(tensor: TensorDesc) -> Iterator[Broken]:
     alignment = tensor.guaranteed_base_offset_alignment
-    least = max(1, tensor.element_bytes)
+    minimum = max(1, tensor.element_bytes)
     # Zero promises nothing; a negative value is reported by DML-UINT-RANGE.
-    if alignment > 0 and (alignment < least or alignment & (alignment - 1)):
-        allowed = f"0, or a power of two of at least {least}"
+    if alignment > 0 and (alignment < minimum or alignment & (alignment - 1)):
+        allowed = f"0, or a power of two of at least {minimum}"
         yield "DML-TENSOR-ALIGNMENT", "GuaranteedBaseOffsetAlignment", alignment, allowed
 
 
@@ -171,19 +171,19 @@ def _operator(desc: SplitOperatorDesc) -> Iterator[Broken]:
 
 
 def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[Broken]:
-    wanted, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
-    if tensor.data_type is not wanted:
-        allowed = f"{wanted.name}, as in InputTensor"
+    data_type, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
+    if tensor.data_type is not data_type:
+        allowed = f"{data_type.name}, as in InputTensor"
         yield "DML-SPLIT-DATA-TYPE-MATCH", "DataType", tensor.data_type.name, allowed
     if tensor.dimension_count != rank:
         allowed = f"{rank}, as in InputTensor"
         yield "DML-SPLIT-DIMENSION-COUNT-MATCH", "DimensionCount", tensor.dimension_count, allowed
     elif 0 <= desc.axis < rank:  # otherwise any dimension could be the axis
         rows = zip(tensor.sizes, desc.input_tensor.sizes, strict=True)
-        for index, (found, size) in enumerate(rows):
-            if index != desc.axis and found != size:
+        for index, (own, size) in enumerate(rows):
+            if index != desc.axis and own != size:
                 allowed = f"{size}, as in InputTensor"
-                yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", found, allowed
+                yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", own, allowed
 
 
 def _axis_sum(desc: SplitOperatorDesc) -> Iterator[Broken]:
@@ -191,22 +191,21 @@ def _axis_sum(desc: SplitOperatorDesc) -> Iterator[Broken]:
     comparable = all(tensor.dimension_count == len(shape) for tensor in outputs)
     if not (outputs and comparable and 0 <= axis < len(shape)):
         return
-    total, whole = sum(desc.split_sizes), shape[axis]
-    if total != whole:
+    if (total := sum(desc.split_sizes)) != (whole := shape[axis]):
         allowed = f"{whole}, the input's Sizes[{axis}]"
         yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed
 
 
 def _unsupported(tensor: TensorDesc, row: LevelSupport, is_output: bool) -> Iterator[Broken]:
     support = row.output_tensors if is_output else row.input_tensor
-    kind, rank, level = tensor.data_type, tensor.dimension_count, row.level
-    if kind is not TensorDataType.UNKNOWN and kind not in support.data_types:
-        types = ", ".join(each.name for each in sorted(support.data_types))
+    data_type, rank, level = tensor.data_type, tensor.dimension_count, row.level
+    if data_type is not TensorDataType.UNKNOWN and data_type not in support.data_types:
+        types = ", ".join(supported.name for supported in sorted(support.data_types))
         allowed = f"one of {types} at feature level {level}"
-        yield "DML-LEVEL-DATA-TYPE", "DataType", kind.name, allowed
-    least, most = support.minimum_dimensions, support.maximum_dimensions
+        yield "DML-LEVEL-DATA-TYPE", "DataType", data_type.name, allowed
+    low, high = support.minimum_dimensions, support.maximum_dimensions
     # A count that no level accepts is reported once, as DML-TENSOR-DIMENSION-COUNT.
-    if 1 <= rank <= DIMENSION_COUNT_MAX and not least <= rank <= most:
-        counts = f"{least}" if least == most else f"from {least} to {most}"
+    if 1 <= rank <= DIMENSION_COUNT_MAX and not low <= rank <= high:
+        counts = f"{low}" if low == high else f"from {low} to {high}"
         allowed = f"{counts} at feature level {level}"
         yield "DML-LEVEL-DIMENSION-COUNT", "DimensionCount", rank, allowed

@@ -2,8 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dmlsplit.backends.cuda.gpus import Gpu
 from dmlsplit.backends.cuda.planner import KernelLaunch, plan
@@ -17,8 +16,7 @@ _SHOWN = 8  # the most outputs or launches in a text
 UNMEASURED = "computed, not measured: no GPU has run dmlsplit yet"
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """The geometry, kernels and expected time of one split."""
 
     place: str
@@ -62,8 +60,8 @@ def _geometry(explanation: Explanation) -> Iterator[str]:
     else:
         yield f"geometry: {rows.rows} x {rows.pitch} bytes, each row cut at the same columns"
         for size, start, width in zip(sizes, rows.offsets, rows.widths, strict=False):
-            to = f" to {start + width - 1}" if width > 1 else ""
-            yield f"{size}, {'bytes' if to else 'byte'} {start}{to} of every row"
+            end = f" to {start + width - 1}" if width > 1 else ""
+            yield f"{size}, {'bytes' if end else 'byte'} {start}{end} of every row"
     yield from more(len(geometry.pieces), _SHOWN, "output")
 
 
@@ -114,19 +112,17 @@ def explanation_json(explanations: Iterable[Explanation]) -> str:
     return json.dumps({"schema": 1, "splits": list(map(_record, explanations))}, indent=2)
 
 
+def _fields(value: object, names: str) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in names.split()}
+
+
 def _record(explanation: Explanation) -> dict[str, Any]:
     """One entry of the JSON document, whose keys stay if a field is renamed."""
     geometry, rows = explanation.geometry, explanation.geometry.row_split
     return {
         "place": explanation.place,
         "descriptor": str(explanation.desc),
-        "row_split": rows
-        and {
-            "rows": rows.rows,
-            "pitch": rows.pitch,
-            "offsets": rows.offsets,
-            "widths": rows.widths,
-        },
+        "row_split": rows and _fields(rows, "rows pitch offsets widths"),
         "pieces": [
             {
                 "shape": [loop.size for loop in piece.loops],
@@ -140,14 +136,9 @@ def _record(explanation: Explanation) -> dict[str, Any]:
         "launches": [
             {
                 "kernel": launch.code.kernel,
-                "reason": launch.reason,
-                "outputs": launch.outputs,
-                "grid": launch.grid,
-                "block": launch.block,
-                "shared_bytes": launch.shared_bytes,
+                **_fields(launch, "reason outputs grid block shared_bytes"),
                 "resident_blocks": launch.code.resident,
-                "bytes_in_flight": launch.bytes_in_flight,
-                "total_bytes": launch.total_bytes,
+                **_fields(launch, "bytes_in_flight total_bytes"),
             }
             for launch in explanation.launches
         ],

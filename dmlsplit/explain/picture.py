@@ -5,9 +5,9 @@ A run of bytes has the colour of its output on both sides; unused bytes of the i
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import islice, product
 from operator import mul
+from typing import NamedTuple
 from xml.sax.saxutils import escape
 
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
@@ -25,14 +25,14 @@ _LETTER = 7  # the mean width of a letter in a label
 MOST_RUNS = 3000
 MOST_LINES = 12
 MOST_OUTPUTS = 12
-# A row with at most so many elements is a pixel, and a line may then hold several rows.
+# A row of at most _PIXEL_ELEMENTS is a pixel; a line holds several pixels, up to _LINE_ELEMENTS.
 _PIXEL_ELEMENTS, _LINE_ELEMENTS = 4, 64
-# Okabe and Ito's palette, readable with any colour vision; it repeats after eight outputs.
-_COLOURS = "#0072b2 #e69f00 #009e73 #cc79a7 #56b4e9 #d55e00 #f0e442 #999999".split()
+# Okabe and Ito's palette, readable with any colour vision: red, green and blue for the planes of an
+# image come first. It repeats after eight outputs.
+_COLOURS = "#d55e00 #009e73 #0072b2 #cc79a7 #e69f00 #56b4e9 #f0e442 #999999".split()
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(NamedTuple):
     """Bytes `src` to ``src + size`` of the input, copied to byte `dst` of an output."""
 
     src: int
@@ -41,8 +41,7 @@ class _Run:
     output: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(NamedTuple):
     """A tensor's memory in lines: the parts of its runs that are drawn."""
 
     line_bytes: int
@@ -51,7 +50,7 @@ class _Page:
 
     @property
     def drawn(self) -> int:
-        """The number of bytes that are drawn."""
+        """The bytes that are drawn."""
         return sum(size for _, _, size, _ in self.parts)
 
 
@@ -89,11 +88,11 @@ def svg_picture(desc: SplitOperatorDesc) -> str:
 
 
 def _output_pages(
-    geometry: SplitGeometry, runs: list[_Run], rows: int, most: int
+    geometry: SplitGeometry, runs: list[_Run], rows: int, limit: int
 ) -> Iterator[_Page]:
     for index, piece in enumerate(geometry.pieces[:MOST_OUTPUTS]):
         outer = rows * abs(piece.loops[0].output_stride) if piece.loops else 0
-        line_bytes = min(max(outer, piece.run_bytes, 1), most)
+        line_bytes = min(max(outer, piece.run_bytes, 1), limit)
         yield _page([(run.dst, run) for run in runs if run.output == index], line_bytes)
 
 
@@ -121,10 +120,8 @@ def _label(name: str, tensor: TensorDesc, drawn: int) -> tuple[str, str]:
     sizes = ",".join(map(str, tensor.sizes))
     left_out = f", {drawn} drawn" if drawn < size else ""
     elements = counted(tensor.element_count, "element")
-    return (
-        f"{name}: {tensor.data_type.name}[{sizes}]",
-        f"{elements}, {counted(size, 'byte')}{left_out}",
-    )
+    shape = f"{name}: {tensor.data_type.name}[{sizes}]"
+    return shape, f"{elements}, {counted(size, 'byte')}{left_out}"
 
 
 def _rows_to_a_line(desc: SplitOperatorDesc, geometry: SplitGeometry) -> int:
@@ -161,11 +158,14 @@ def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
     first = min((start for start, _ in runs), default=0) // line_bytes * line_bytes
     end = max((start + run.size for start, run in runs), default=line_bytes)
     lines = min(MOST_LINES, ceil_div(end - first, line_bytes))
-    parts = [
-        (*place, run)
-        for start, run in runs
-        for place in _by_line(start - first, run.size, line_bytes, lines)
-    ]
+    parts = []
+    for start, run in runs:
+        byte, stop = start - first, min(start - first + run.size, lines * line_bytes)
+        while byte < stop:
+            line, column = divmod(byte, line_bytes)
+            size = min(stop - byte, line_bytes - column)
+            parts.append((line, column, size, run))
+            byte += size
     return _Page(line_bytes, lines, parts)
 
 
@@ -173,7 +173,7 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
     width, height = page.line_bytes * scale, page.lines * _LINE
     yield f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{height}" fill="#e8e8e8"/>'
     for line, column, size, run in page.parts:
-        said = (
+        title = (
             f"bytes {run.src} to {run.src + run.size - 1} of the input are bytes {run.dst} "
             f"to {run.dst + run.size - 1} of output {run.output}"
         )
@@ -181,18 +181,8 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
         yield (
             f'<rect x="{x + column * scale:.2f}" y="{y + line * _LINE}" '
             f'width="{size * scale:.2f}" height="{_LINE - 1}" fill="{colour}">'
-            f"<title>{said}</title></rect>"
+            f"<title>{title}</title></rect>"
         )
-
-
-def _by_line(start: int, size: int, line_bytes: int, lines: int) -> Iterator[tuple[int, int, int]]:
-    """The line, column and size of each part of a run."""
-    end = min(start + size, lines * line_bytes)
-    while start < end:
-        line, column = divmod(start, line_bytes)
-        part = min(end - start, line_bytes - column)
-        yield line, column, part
-        start += part
 
 
 def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:

@@ -1,158 +1,161 @@
-"""`dml.split` inside JAX's transforms: jit, grad, jvp, vmap and shard_map.
+"""`dml.split` of JAX arrays: a primitive of JAX, inside and outside of its transforms.
 
-Under `jax.jit` a split is a `buffer_callback` of JAX. XLA allocates the pieces and passes its own
-buffers, and on a GPU the stream to launch on, so the split makes the only copy. `pure_callback`
-would copy the pieces, and on a GPU also the input, through the host; a `jax.ffi` handler would have
-to be compiled.
+XLA splits small arrays itself. The split of a large one is a `buffer_callback` of JAX. XLA
+allocates the pieces and passes its own buffers, and on a GPU the stream to launch on, so the split
+makes the only copy. `pure_callback` would copy the pieces, and on a GPU also the input, through the
+host; a `jax.ffi` handler would have to be compiled.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p, py_object, pythonapi
-from functools import cache, lru_cache, partial
-from itertools import count
+from functools import cache, partial
 from typing import Any, SupportsIndex
 
-import numpy as np
-
-from dmlsplit.arrays.array_view import EXTENSION, device_name
+from dmlsplit import in_memory
+from dmlsplit.arrays.array_view import device_name
 from dmlsplit.arrays.dlpack import CPU
+from dmlsplit.arrays.slices import MOST_BYTES
 from dmlsplit.checks import piece_sizes
-from dmlsplit.eager import Sizes, plan_for
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
+from dmlsplit.in_memory import Sizes, prepared_split
 
-# A split is compiled after this many equal calls. That takes 60 ms, too long for a shape that does
-# not return, but spares later calls DLPack's time to return pieces: 80 us for 3, 3 ms for 64.
-OFTEN = 16
+# XLA compiles each piece of its own split: 16 take ten times as long as a callback, 512 a hundred.
+FEW_PIECES = 16
 
 Shape = tuple[int, ...]
 
 
-def is_for_jax(array: Any, along: tuple[Any, Any] | None) -> bool:
-    """Whether this is a JAX array that JAX must split, or splits faster.
-
-    JAX must split an array that is traced; that is on several devices or a CPU device other than
-    the first; or whose elements NumPy lacks (bfloat16, on the CPU) or JAX would narrow (64 bits).
-    It is faster if such arrays have often been split `along` this axis and sizes, if known.
-    """
+def _is_for_jax(array: Any, out: object) -> bool:
+    """Whether this is a JAX array that JAX must split: not into arrays of another library."""
     import jax
 
-    if isinstance(array, jax.core.Tracer):
-        return True
     if not isinstance(array, jax.Array):
         return False
-    device, *others = array.devices()
-    dtype = array.dtype
-    is_numpys = isinstance(dtype, np.dtype) and dtype.isbuiltin != EXTENSION
-    if others or (is_numpys and jax.dtypes.canonicalize_dtype(dtype) != dtype):
-        return True
-    if device.platform != "cpu":
-        return False
-    if not is_numpys or device.local_hardware_id:
-        return True
-    return along is not None and next(_calls(array.shape, dtype, along)) > OFTEN
-
-
-@lru_cache(maxsize=1024)
-def _calls(shape: Shape, dtype: Any, along: tuple[Any, Any]) -> Iterator[int]:
-    """A counter of the calls with equal arguments."""
-    return count(1)
+    is_list = isinstance(out, (list, tuple)) and not any(isinstance(x, jax.Array) for x in out)
+    return not is_list or isinstance(array, jax.core.Tracer)
 
 
 def split(
     array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
 ) -> list[Any]:
-    """Split a JAX array, which may be traced, into static sizes. `dmlsplit.split` calls this.
+    """`dml.split` of a JAX array, which may be traced, into static sizes.
 
-    Forward and reverse derivatives of any order equal those of `jax.numpy.split`. Under `jax.vmap`
-    the whole batch is one split. Under `jax.jit` errors are raised during tracing.
+    Derivatives of any order and batches are those of `jax.lax.split`. Outside `jax.jit` JAX
+    compiles the split once per shape; inside, errors are raised during tracing.
     """
+    if _is_for_jax(array, out):
+        return _split(array, sizes_or_count, axis, out)
+    return in_memory.split(array, sizes_or_count, axis, out)
+
+
+def _split(array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: object) -> list[Any]:
     if out is not None:
         raise InvalidArgumentError(
             "out is given, but JAX arrays are immutable; out must be None. "
             "Fix: use the pieces that are returned"
         )
     _check_elements(array.dtype)
-    at, sizes = piece_sizes(array.shape, sizes_or_count, axis)
-    # Counted from the end: `jax.vmap` adds dimensions in front.
-    return list(_differentiable()(array, at - array.ndim, sizes))
+    dimension, sizes = piece_sizes(array.shape, sizes_or_count, axis)
+    return list(_compiled()(array, axis=dimension, sizes=sizes))
 
 
+@cache
 def _check_elements(dtype: Any) -> None:
     """Refuse elements that are not whole bytes (such as int4), and random keys."""
     import jax
 
-    of_kind = partial(jax.dtypes.issubdtype, dtype)
-    if of_kind(jax.dtypes.extended):
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
         raise InvalidArgumentError(
             f"array has data type {dtype}, whose elements JAX hides. "
             "Fix: split jax.random.key_data(array)"
         )
-    if of_kind(np.number):
-        about = jax.numpy.iinfo if of_kind(np.integer) else jax.numpy.finfo
-        bits = about(dtype).bits
-        if bits < 8:
-            raise InvalidArgumentError(
-                f"array has data type {dtype}, with elements of {bits} bits; they must be whole "
-                "bytes. Fix: array.astype(...) to a wider type"
-            )
+    if (bits := jax.dtypes.itemsize_bits(dtype)) < 8:
+        raise InvalidArgumentError(
+            f"array has data type {dtype}, with elements of {bits} bits; they must be whole bytes. "
+            "Fix: array.astype(...) to a wider type"
+        )
 
 
 @cache
-def _differentiable() -> Any:
-    """`dml_split` with its derivatives. Outside `jax.jit` JAX compiles it once per shape."""
+def _compiled() -> Any:
+    """A primitive with the rules of `jax.lax.split`, in a `jax.jit`, which halves a call's time."""
     import jax
+    from jax.experimental import jet
+    from jax.extend.core import Primitive
+    from jax.interpreters import ad, batching, mlir
 
-    found = jax.custom_jvp(dml_split, nondiff_argnums=(1, 2))
-    found.defjvp(_derivative)
-    return jax.jit(found, static_argnums=(1, 2), inline=True)
+    primitive, model = Primitive("dml_split"), jax.lax.split_p
+    primitive.multiple_results = True
+    primitive.impl, primitive.abstract_eval = model.impl, model.abstract_eval
+    ad.deflinear2(primitive, ad.get_primitive_transpose(model))
+    jet.deflinear(primitive)
+    mlir.register_lowering(primitive, _lowered)
+
+    def batched(arrays: Any, dimensions: Any, axis: int, sizes: Shape) -> Any:
+        (array,), (batch,) = arrays, dimensions
+        pieces = primitive.bind(array, axis=axis + (axis >= batch), sizes=sizes)
+        return pieces, [batch] * len(sizes)
+
+    def dml_split(array: Any, axis: int, sizes: Shape) -> Any:
+        typed = jax.typeof(array).sharding
+        if typed.spec[axis]:  # of an explicit mesh, where JAX divides no axis unevenly
+            spec = jax.P(*typed.spec[:axis], None, *typed.spec[axis + 1 :])
+            array = jax.sharding.reshard(array, jax.NamedSharding(typed.mesh, spec))
+        return primitive.bind(array, axis=axis, sizes=sizes)
+
+    batching.primitive_batchers[primitive] = batched
+    return jax.jit(dml_split, static_argnames=("axis", "sizes"), inline=True)
 
 
-def _derivative(axis: int, sizes: Shape, primals: Any, tangents: Any) -> tuple[Any, Any]:
-    """Split an array and its tangent, the latter with JAX's own split, which JAX can transpose."""
+def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:
+    """Lower the primitive, inside `jax.vmap` for the whole batch."""
     import jax
+    from jax.interpreters import mlir
 
-    (array,), (tangent,) = primals, tangents
-    pieces = _differentiable()(array, axis, sizes)
-    typed = jax.typeof(array).sharding
-    if any(typed.spec):  # on an explicit mesh; the callback gathers the array
-        tangent = jax.sharding.reshard(tangent, jax.NamedSharding(typed.mesh, jax.P()))
-    return pieces, jax.lax.split(tangent, sizes, axis + tangent.ndim)
+    own = _is_local(context.module_context) and _is_large(context.avals_in[0], sizes)
+    rule = mlir.lower_fun(_called_back if own else jax.lax.split)
+    return rule(context, array, axis=axis, sizes=sizes)
 
 
-def dml_split(array: Any, axis: int, sizes: Shape) -> list[Any]:
-    """Split with a callback on buffers. JAX's profiles show the name of this function."""
+def _is_local(module: Any) -> bool:
+    """Whether a callback can split: on one device, or each device its part, in this process."""
+    # XLA can also partition its own split over devices, and export it.
+    axes = module.axis_context
+    is_alone = (
+        axes.manual_axes == {*axes.mesh.axis_names}  # inside `jax.shard_map`
+        if hasattr(axes, "mesh")
+        else axes.num_devices == 1
+    )
+    is_kept = not module.lowering_parameters.for_export
+    return is_alone and is_kept and tuple(module.platforms) in (("cpu",), ("cuda",))
+
+
+def _is_large(array: Any, sizes: Shape) -> bool:
+    return len(sizes) > FEW_PIECES or array.size * array.dtype.itemsize >= MOST_BYTES
+
+
+def _called_back(array: Any, axis: int, sizes: Shape) -> Any:
     import jax
     from jax.experimental.buffer_callback import buffer_callback
 
-    at = axis + array.ndim
-    shapes = piece_shapes(array.shape, at, sizes)
-    wanted = [jax.ShapeDtypeStruct(shape, array.dtype) for shape in shapes]
+    shapes = piece_shapes(array.shape, axis, sizes)
+    types = [jax.ShapeDtypeStruct(shape, array.dtype) for shape in shapes]
     # Not part of a command buffer (a CUDA graph): the callback may have to load a kernel, which
     # would break the capture, and no call before the capture could load it.
-    call = buffer_callback(_callback(axis, sizes), wanted, vmap_method="expand_dims")
-    pieces: list[Any] = call(array)
-    # Inside `jax.shard_map` the pieces vary over the same mesh axes as the array.
-    varying = tuple(sorted(jax.typeof(array).manual_axis_type.varying, key=str))
-    return [jax.lax.pcast(piece, varying, to="varying") for piece in pieces]
-
-
-@lru_cache(maxsize=1024)
-def _callback(axis: int, sizes: Shape) -> Any:
-    # Cached, because JAX compiles equal splits once only if they share one callback.
-    return partial(_copy, axis, sizes)
+    return buffer_callback(partial(_copy, axis, sizes), types)(array)
 
 
 def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: Any) -> None:
     """Copy an XLA buffer into those of its pieces."""
-    kind, number = array.__dlpack_device__()
-    device = "cpu" if kind == CPU else device_name(number)
+    device_type, number = array.__dlpack_device__()
+    device = "cpu" if device_type == CPU else device_name(number)
     shape, item_bytes = array.shape, array.dtype.itemsize
     strides = packed_byte_strides(shape, item_bytes)
-    plan = plan_for(sizes)(device, shape, strides, item_bytes, axis + len(shape), sizes)
+    prepared = prepared_split((device, shape, strides, item_bytes), axis, sizes)
     stream = None if device == "cpu" else context.stream
-    # XLA has done the rest of a `Plan`: it allocated the pieces, and keeps its buffers.
-    plan.program.copy(_address(array), [_address(piece) for piece in pieces], stream)
+    # XLA has done the rest of a `PreparedSplit`: it allocated the pieces, and keeps its buffers.
+    prepared.program.copy(_address(array), [_address(piece) for piece in pieces], stream)
 
 
 _pointer = pythonapi.PyCapsule_GetPointer
@@ -160,11 +163,9 @@ _pointer.argtypes, _pointer.restype = (py_object, c_char_p), c_void_p
 
 
 def _address(buffer: Any) -> int:
-    """The address of an XLA buffer.
-
-    DLPack supports all types; JAX's CUDA array interface has no names for float8 types. DLPack's
-    structure begins with the address, and lives as long as the capsule.
-    """
+    """The address of an XLA buffer."""
+    # DLPack supports all types; JAX's CUDA array interface has no names for float8 types. DLPack's
+    # structure begins with the address, and lives as long as the capsule.
     capsule = buffer.__dlpack__()
     address = c_void_p.from_address(_pointer(capsule, b"dltensor")).value
     return address or 0

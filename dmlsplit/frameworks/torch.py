@@ -1,22 +1,46 @@
-"""`dml.split` of PyTorch tensors that are differentiated, batched, traced or distributed.
+"""`dml.split` of PyTorch tensors, which may be differentiated, batched, traced or distributed.
 
-`dmlsplit.eager` splits all others. In a graph a split is ``dmlsplit::split(array, sizes, dim)`` or,
-with `out`, ``dmlsplit::split_out(array, sizes, dim, out)``. These operators call `dml.split`.
+`dmlsplit.in_memory` splits those that are not. In a graph a split is
+``dmlsplit::split(array, sizes, dim)`` or, with `out`,
+``dmlsplit::split_out(array, sizes, dim, out)``. These operators call `dml.split`.
 """
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
+from math import prod
 from typing import Any, SupportsIndex
 
 import torch
 from torch import Tensor
 
-from dmlsplit import eager
-from dmlsplit.arrays import ArrayView, torch_private
-from dmlsplit.arrays.torch import DISTRIBUTED, HOMES, check_layout
-from dmlsplit.checks import axis_from_front, integer_argument, integers, is_count, piece_sizes
+from dmlsplit.acceptance import check_list, check_outputs
+from dmlsplit.arrays import ArrayView, torch_private, view
+from dmlsplit.arrays.slices import MOST_RUNS
+from dmlsplit.arrays.torch import (
+    DISTRIBUTED,
+    TORCH_MODULES,
+    TrackedError,
+    check_layout,
+    element_type,
+    is_quantized,
+)
+from dmlsplit.backends.cpu.threads import thread_count
+from dmlsplit.checks import (
+    are_ints,
+    axis_from_front,
+    integer_argument,
+    integers,
+    is_count,
+    piece_sizes,
+)
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
+from dmlsplit.in_memory import Sizes, requirements, split_view
+
+# Torch's own operator is as fast as the engine for up to ALONE_BYTES on one thread. On several, the
+# engine takes less time for SHARED_BYTES or more, unless outputs have less than OUTPUT_BYTES each.
+# Runs of LONG_RUN bytes cost torch as little as the engine.
+ALONE_BYTES, SHARED_BYTES, OUTPUT_BYTES, LONG_RUN = 8 << 20, 2 << 20, 64 << 10, 1 << 10
 
 _NO_GRADIENT = (
     "out is given, but array requires grad, has a tangent or is inside a transform of torch.func, "
@@ -25,56 +49,117 @@ _NO_GRADIENT = (
 
 
 def split(
-    array: Tensor, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None
+    array: Tensor, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None = None
 ) -> list[Tensor]:
-    """Split a tensor that torch tracks. `dmlsplit.split` calls this."""
+    """`dml.split` of a tensor."""
+    # First, because torch.compile must not trace what follows.
+    if _is_compiling() or array.__class__.__module__ == DISTRIBUTED:
+        return _split_tracked(array, sizes_or_count, axis, out)
+    if out is None and (pieces := _split_small(array, sizes_or_count, axis)):
+        return pieces
+    try:
+        source = view(array, "array")
+    except TrackedError:
+        source = None
+    # Outside the `except`, so that errors do not print "During handling of the above exception".
+    if source is None:
+        return _split_tracked(array, sizes_or_count, axis, out)
+    return split_view(source, array, sizes_or_count, axis, out)
+
+
+def _is_compiling() -> bool:
+    """Whether torch.compile traces the caller."""
+    # A function of its own: after a graph break, torch.compile runs the caller without tracing it,
+    # but compiles what it calls, and so makes a function that always returns True of this one.
+    return bool(torch.compiler.is_dynamo_compiling())
+
+
+def _split_small(array: Tensor, sizes_or_count: Any, axis: Any) -> list[Tensor] | None:
+    """Fast path: the pieces of a small tensor on the CPU, by torch's own operator.
+
+    None for any other tensor, and where a compiler or a mode must see the split.
+    """
+    if type(array) not in torch_private.PLAIN or not array.is_cpu or array.is_nested:
+        return None
+    try:
+        if not array.data_ptr() or torch_private.dispatch_modes() or torch_private.jit_trace():
+            return None
+    except RuntimeError:  # sparse, or inside a transform
+        return None
+    if not are_ints(axis, sizes_or_count):
+        axis, sizes_or_count = piece_sizes(tuple(array.shape), sizes_or_count, axis)
+    sizes, axis = _small(array.shape, array.dtype, axis, sizes_or_count)
+    try:  # This operator supports gradients.
+        return list(torch.split_with_sizes_copy(array, sizes, axis)) if sizes else None
+    except RuntimeError:  # Fall through: the allocating path raises an error with the size.
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _small(
+    shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
+) -> tuple[tuple[int, ...], int]:
+    """The sizes of pieces that torch copies faster than the engine, else none; and the axis."""
+    axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
+    element_type(dtype)  # Refuses elements that are not whole bytes.
+    limit = ALONE_BYTES if thread_count() == 1 else max(SHARED_BYTES, OUTPUT_BYTES * len(sizes))
+    run = min(sizes, default=0) * prod(shape[axis + 1 :]) * dtype.itemsize
+    has_few_runs = prod(shape[:axis]) <= MOST_RUNS or run >= LONG_RUN
+    is_small = prod(shape) * dtype.itemsize < min(limit, ALONE_BYTES) and has_few_runs
+    return sizes if is_small and not is_quantized(dtype) else (), axis
+
+
+def _split_tracked(
+    array: Tensor, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None
+) -> list[Tensor]:
+    """Split a tensor that torch differentiates, batches, traces or distributes."""
     if array.__class__.__module__ == DISTRIBUTED:
         return _split_distributed(array, sizes_or_count, axis, out)
     check_layout(array, "array")
     is_traced = _is_traced(array)
     if not is_traced and (array.is_conj() or array.is_neg()):
-        return eager.split(array.resolve_conj().resolve_neg(), sizes_or_count, axis, out)
+        return split(array.resolve_conj().resolve_neg(), sizes_or_count, axis, out)
     dim, sizes = (_unchecked if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
     if out is not None:
-        eager.check_list(out, len(sizes))
+        check_list(out, len(sizes))
         if not is_traced:
             raise InvalidArgumentError(_NO_GRADIENT)
-        for index, one in enumerate(out):
-            if one.__class__.__module__ not in HOMES:
-                name = f"out[{index}] is a {one.__class__.__qualname__}"
+        for index, tensor in enumerate(out):
+            if tensor.__class__.__module__ not in TORCH_MODULES:
+                name = f"out[{index}] is a {tensor.__class__.__qualname__}"
                 raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
         _SPLIT_OUT(array, sizes, dim, list(out))
         return list(out)
     if is_traced or _is_transformed():
         return list(_SPLIT(array, sizes, dim))
-    return list(_Split.apply(array, sizes, dim, eager.split))
+    return list(_Split.apply(array, sizes, dim, split))
 
 
 def _split_distributed(
-    array: Any, sizes_or_count: eager.Sizes, axis: SupportsIndex, out: object
+    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: object
 ) -> list[Tensor]:
     """Split a DTensor on each device separately; nothing is sent between devices."""
     from torch.distributed.tensor import DTensor, Shard
 
     check = _unchecked if torch.compiler.is_compiling() else piece_sizes
-    at, sizes = check(array.shape, sizes_or_count, axis)
+    dim, sizes = check(array.shape, sizes_or_count, axis)
     for placed in array.placements:
-        if not (placed.is_replicate() or (type(placed) is Shard and placed.dim != at)):
+        if not (placed.is_replicate() or (type(placed) is Shard and placed.dim != dim)):
             raise InvalidArgumentError(
                 f"array is a DTensor placed {array.placements}; each device must hold all of axis "
-                f"{at}, with final values. Fix: redistribute(), which sends data, or to_local()"
+                f"{dim}, with final values. Fix: redistribute(), which sends data, or to_local()"
             )
     if out is not None:
         raise InvalidArgumentError(
             "out is given for a DTensor; it must be None. Fix: split to_local() into local tensors"
         )
-    shapes = piece_shapes(tuple(array.shape), at, sizes)
+    shapes = piece_shapes(tuple(array.shape), dim, sizes)
     return [
         DTensor.from_local(
             piece, array.device_mesh, array.placements,
             run_check=False, shape=torch.Size(shape), stride=packed_byte_strides(shape, 1),
         )
-        for piece, shape in zip(eager.split(array.to_local(), sizes, at), shapes, strict=True)
+        for piece, shape in zip(split(array.to_local(), sizes, dim), shapes, strict=True)
     ]  # fmt: skip
 
 
@@ -92,35 +177,35 @@ def _is_transformed() -> bool:
 
 def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[int, Sequence[int]]:
     """The axis and the sizes. They may be symbolic, so the operator checks their sum."""
-    at = axis_from_front(axis, len(shape))
+    dim = axis_from_front(axis, len(shape))
     if is_count(sizes_or_count):
         count = integer_argument("count", sizes_or_count)
-        return at, [shape[at] // max(count, 1)] * count
+        return dim, [shape[dim] // max(count, 1)] * count
     if isinstance(sizes_or_count, (list, tuple)) and torch.SymInt in map(type, sizes_or_count):
-        return at, sizes_or_count
-    return at, integers("sizes", sizes_or_count)
+        return dim, sizes_or_count
+    return dim, integers("sizes", sizes_or_count)
 
 
 class _Split(torch.autograd.Function):  # type: ignore[misc]
-    """A split with gradients of any order. ``way(array, sizes, dim)`` makes the pieces."""
+    """A split with gradients of any order; ``split_function(array, sizes, dim)`` makes pieces."""
 
     @staticmethod
     def forward(
-        ctx: Any, array: Tensor, sizes: Sequence[int], dim: int, way: Any
+        ctx: Any, array: Tensor, sizes: Sequence[int], dim: int, split_function: Any
     ) -> tuple[Tensor, ...]:
         # No tensor is kept, because a split is linear.
         ctx.sizes, ctx.shape, ctx.dim = sizes, array.shape, axis_from_front(dim, array.dim())
         ctx.set_materialize_grads(False)
-        return tuple(way(array, sizes, dim))
+        return tuple(split_function(array, sizes, dim))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None, None]:
         # The gradients of the pieces, joined, with zeros for those that were not used.
-        known = next((gradient for gradient in gradients if gradient is not None), None)
-        if known is None:
+        first = next((gradient for gradient in gradients if gradient is not None), None)
+        if first is None:
             return None, None, None, None
         pairs = zip(gradients, piece_shapes(ctx.shape, ctx.dim, ctx.sizes), strict=True)
-        parts = [known.new_zeros(()).expand(shape) if one is None else one for one, shape in pairs]
+        parts = [first.new_zeros(()).expand(shape) if g is None else g for g, shape in pairs]
         return torch.cat(parts, ctx.dim), None, None, None
 
     @staticmethod
@@ -142,11 +227,11 @@ def _untracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
 
 
 def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
-    has_grad = torch.is_grad_enabled() and any(one.requires_grad for one in (array, *out))
+    has_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (array, *out))
     if has_grad or _is_transformed():
         raise _RefusedError(_NO_GRADIENT)
-    for index, one in enumerate(out):
-        if one.is_conj() or one.is_neg():
+    for index, tensor in enumerate(out):
+        if tensor.is_conj() or tensor.is_neg():
             raise _RefusedError(f"out[{index}] is a lazily conjugated or negated view")
     with torch_private.below_autograd():
         _SPLIT_OUT(array, sizes, dim, out)
@@ -154,11 +239,11 @@ def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[T
 
 def _kernel(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     # torch has dealt with gradients before it calls a kernel.
-    return eager.split(array.detach(), sizes, dim)
+    return split(array.detach(), sizes, dim)
 
 
 def _kernel_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
-    eager.split(array.detach(), sizes, dim, out=[tensor.detach() for tensor in out])
+    split(array.detach(), sizes, dim, out=[tensor.detach() for tensor in out])
 
 
 class _RefusedError(InvalidArgumentError, NotImplementedError):
@@ -166,18 +251,26 @@ class _RefusedError(InvalidArgumentError, NotImplementedError):
 
 
 def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    at = _checked_axis(array, sizes, dim)
-    return [array.new_empty(shape) for shape in piece_shapes(array.shape, at, sizes)]
+    dim = _checked_axis(array, sizes, dim)
+    return [array.new_empty(shape) for shape in piece_shapes(array.shape, dim, sizes)]
+
+
+def _decomposed(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+    """Torch's own split, of which torch.onnx.export makes ONNX's Split."""
+    # With symbolic shapes, torch also calls this instead of `_fake`.
+    _checked_axis(array, sizes, dim)
+    return list(torch.split_with_sizes_copy(array, sizes, dim))
 
 
 def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
-    at = _checked_axis(array, sizes, dim)
+    dim = _checked_axis(array, sizes, dim)
     storages = list(map(torch_private.storage_of, (array, *out)))
     # Far apart, so storages of any size do not overlap; equal storages have one address.
     starts = [(1 + storages.index(storage)) << 44 for storage in storages]
     source, *outputs = map(_described, (array, *out), starts)
     try:
-        eager.checked_outputs(outputs, source, piece_shapes(source.shape, at, _known(sizes)))
+        required = requirements(source.shape, source[4:7], dim, _example_values(sizes))
+        check_outputs(outputs, source, required.outputs)
     except InvalidArgumentError as error:
         raise _RefusedError(str(error)) from None
 
@@ -185,28 +278,28 @@ def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tens
 def _described(tensor: Tensor, start: int) -> ArrayView:
     """A view of a tensor without memory, as if its storage began at address `start`."""
     width = tensor.element_size()
-    (offset, *strides) = _known((tensor.storage_offset(), *tensor.stride()))
+    (offset, *strides) = _example_values((tensor.storage_offset(), *tensor.stride()))
     steps = tuple(stride * width for stride in strides)
-    address, shape = start + offset * width, _known(tensor.shape)
-    kind, device = str(tensor.dtype), str(tensor.device)
-    return ArrayView(tensor, address, shape, steps, kind, width, device, False)
+    address, shape = start + offset * width, _example_values(tensor.shape)
+    typestr, device = str(tensor.dtype), str(tensor.device)
+    return ArrayView(tensor, address, shape, steps, typestr, width, device, False)
 
 
-def _known(numbers: Sequence[int]) -> tuple[int, ...]:
-    return tuple(map(torch_private.known, numbers))
+def _example_values(numbers: Sequence[int]) -> tuple[int, ...]:
+    return tuple(map(torch_private.example_value, numbers))
 
 
 def _checked_axis(array: Tensor, sizes: Sequence[int], dim: int) -> int:
     """The axis from the front; the sizes, which may be symbolic, must add up to it."""
-    at = axis_from_front(dim, array.dim())
-    whole, check = array.shape[at], partial(torch_private.check_with, _RefusedError)
+    dim = axis_from_front(dim, array.dim())
+    whole, check = array.shape[dim], partial(torch_private.check_with, _RefusedError)
     for size in sizes:
         check(size >= 0, lambda: f"sizes are {sizes}; none may be negative")
     check(
         sum(sizes) == whole,
         lambda: f"sizes are {sizes}; they must add up to the axis, of size {whole}",
     )
-    return at
+    return dim
 
 
 _LIBRARY = torch.library.Library("dmlsplit", "DEF")
@@ -225,3 +318,4 @@ for key in ("Autograd", "FuncTorchBatched"):
     _LIBRARY.impl("split_out", _tracked_into, key)
 torch.library.register_fake("dmlsplit::split", _fake, lib=_LIBRARY)
 torch.library.register_fake("dmlsplit::split_out", _fake_into, lib=_LIBRARY)
+torch_private.decompositions[_SPLIT] = _decomposed

@@ -36,20 +36,22 @@ def run_split(
     for message in lowering.assumed:
         warnings.warn(message, stacklevel=4)
     if source is None:
-        cut = np.split(array, np.cumsum(lowering.sizes)[:-1], lowering.axis)
-        pairs = zip(lowering.output_shapes, cut, strict=False)  # np.split gives at least one piece
-        return [piece.copy().reshape(shape) for shape, piece in pairs]
+        parts = np.split(array, np.cumsum(lowering.sizes)[:-1], lowering.axis)  # at least one
+        pairs = zip(lowering.output_shapes, parts, strict=False)
+        return [part.copy().reshape(shape) for shape, part in pairs]
     library, shapes = adapter_of(source.owner), lowering.output_shapes
     outputs = iter(())
     if operator is not None:
         packed, tensor = library.packed(source.owner, name), operator.desc.input_tensor
-        carrier = library.reinterpreted(packed, tensor.data_type.numpy_name, tensor.sizes)
+        carrier = library.reinterpret(packed, tensor.data_type.numpy_name, tensor.sizes)
         outputs = iter(operator(carrier))
-    without = tuple(shape for shape in shapes if 0 in shape)
-    empty = iter(library.empty(source, packing(without, source.item_bytes))[0] if without else ())
+    empty_shapes = tuple(shape for shape in shapes if 0 in shape)
+    empty = iter(
+        library.empty(source, packing(empty_shapes, source.item_bytes))[0] if empty_shapes else ()
+    )
     dtype = source.owner.dtype
     return [
-        next(empty) if 0 in shape else library.reinterpreted(next(outputs), dtype, shape)
+        next(empty) if 0 in shape else library.reinterpret(next(outputs), dtype, shape)
         for shape in shapes
     ]
 

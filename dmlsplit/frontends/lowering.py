@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.frontends.site import NotKnownError, SplitSite
+from dmlsplit.frontends.site import Known, NotKnownError, SplitSite, State, Unknown
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import shown
 
@@ -75,7 +75,7 @@ class Lowering:
             text += f"\n  {self.descriptor or 'nothing to dispatch: every output is empty'}"
         if self.empty:
             text += f"\n  empty outputs, made without a dispatch: {shown(self.empty)}"
-        return text + "".join(f"\n  warning: {each}" for each in (*self.assumed, *self.warnings))
+        return text + "".join(f"\n  warning: {w}" for w in (*self.assumed, *self.warnings))
 
 
 def split_descriptor(
@@ -89,13 +89,17 @@ def split_descriptor(
 
 
 def lowered_site(
-    blank: SplitSite, lowering: Lowering, warnings: Sequence[str], gap: NotKnownError | None = None
+    blank: SplitSite,
+    lowering: Lowering,
+    warnings: Sequence[str],
+    gap: NotKnownError | None = None,
+    missing: Sequence[tuple[str, int]] = (),
 ) -> SplitSite:
     """A site, completed with a split, which was lowered with 1 for each dynamic size of a gap."""
-    desc, found = lowering.descriptor, tuple(warnings)
-    shape, axis, pieces = lowering.shape, lowering.axis, lowering.sizes
-    site = replace(blank, warnings=found, shape=shape, axis=axis, pieces=pieces)
-    if gap is None:
-        return replace(site, descriptors=() if desc is None else (desc,))
-    scales = desc is not None
-    return replace(site, unknown=str(gap), cause=gap.cause, smallest=desc, scales=scales)
+    desc, pieces = lowering.descriptor, lowering.sizes
+    state: State = Known(desc, pieces)
+    if gap is not None:
+        state = Unknown(str(gap), gap.cause, desc, pieces, tuple(missing), desc is not None)
+    return replace(
+        blank, state=state, warnings=tuple(warnings), shape=lowering.shape, axis=lowering.axis
+    )

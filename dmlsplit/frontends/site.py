@@ -29,6 +29,67 @@ class NotKnownError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Known:
+    """A split that the file determines: its descriptor, None if all outputs are empty.
+
+    In models, `pieces` has the sizes of all outputs along the axis, including empty ones.
+    """
+
+    descriptor: SplitOperatorDesc | None = None
+    pieces: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """A node that breaks a rule of its own operator, which `problem` says."""
+
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A split that depends on more than the file.
+
+    Attributes
+    ----------
+    reason, cause : str, Cause
+        Why, such as a dynamic size, and the kind of reason.
+    smallest : SplitOperatorDesc or None
+        The descriptor for the smallest sizes above 0. An unknown type is FLOAT32 and an unknown
+        rank 4, which every level accepts. So a level that refuses its data type, rank or number of
+        elements refuses the node for every size.
+    pieces : tuple of int
+        As in `Known`; empty if they are not known either.
+    missing : tuple of (str, int)
+        The sizes that would make it known, each with a value that suits every split of the file:
+        names of dimensions, or ``VALUE.AXIS`` in ONNX. Empty if the rank is unknown, or if sizes
+        alone would not make it known.
+    scales : bool
+        Whether `smallest` is exact except for the sizes in `missing`, none of which is the axis.
+        For any sizes, the split then has their product times as many elements.
+    """
+
+    reason: str
+    cause: Cause
+    smallest: SplitOperatorDesc | None = None
+    pieces: tuple[int, ...] = ()
+    missing: tuple[tuple[str, int], ...] = ()
+    scales: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Implied:
+    """A node of another operator that ONNX Runtime turns into a split; `by` says why."""
+
+    by: str
+    descriptor: SplitOperatorDesc
+    pieces: tuple[int, ...] = ()
+
+
+State = Known | Invalid | Unknown | Implied
+
+
+@dataclass(frozen=True, slots=True)
 class SplitSite:
     """A split that a scan found in a file.
 
@@ -36,8 +97,6 @@ class SplitSite:
     ----------
     file : str
         The file as the caller named it.
-    format : str
-        ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
     place : str
         The path to the node through graphs, nested bodies and functions.
     node : str
@@ -46,48 +105,32 @@ class SplitSite:
         The position of the node within its graph.
     operator : str
         The operator with its version, such as ``Split-13`` or ``VariadicSplit-1``.
-    descriptors : tuple of SplitOperatorDesc
-        The node's descriptor; empty if it is unknown or invalid, or if all outputs are empty.
-    problem : str
-        The rule of its own operator that the node breaks; empty if it breaks none.
-    unknown : str
-        Why the descriptors are unknown, such as a dynamic size; empty if they are known.
-    cause : Cause
-        The kind of reason in `unknown`; meaningless if that is empty.
-    smallest : SplitOperatorDesc or None
-        If `unknown` is set, the descriptor for the smallest sizes above 0. An unknown type is
-        FLOAT32 and an unknown rank 4, which every level accepts. So a level that refuses its
-        data type, rank or number of elements refuses the node for every size.
-    missing : tuple of (str, int)
-        The sizes that would make it known, each with its smallest value: names of dimensions, or
-        ``VALUE.AXIS`` in ONNX. Empty if sizes alone would not make it known.
-    scales : bool
-        Whether `smallest` is exact except for the sizes in `missing`, none of which is the axis.
-        For any sizes, the split then has their product times as many elements.
+    state : Known, Invalid, Unknown or Implied
+        What the file says about the split.
     warnings : tuple of str
         Valid settings that are not portable or are probably a mistake.
-    element_type : str
-        The element type as the file names it, such as ``BFLOAT16``; empty if unknown.
-    shape : tuple of int or str
-        The shape of the input, with a string for a dynamic size; empty if unknown.
+    element_type : str or None
+        The element type as the file names it, such as ``BFLOAT16``; None if unknown.
+    shape : tuple of int or str, or None
+        The shape of the input, with a string for a dynamic size; None if its rank is unknown.
     axis : int
         The axis in `shape`, counted from the front; -1 if unknown.
-    pieces : tuple of int
-        The sizes of all outputs along the axis, including empty ones; empty if unknown.
     unused : tuple of int
         The indices of the outputs that no node and no graph output of the model uses.
     value : str
         The name of the value that is split, in ONNX.
     meets : tuple of str
         The element-wise nodes that combine pieces of the split again, as in GLU.
-    implied : str
-        Why ONNX Runtime turns the node, which is not a split, into one; empty for a split.
     sized_by : str
         The source of the number of pieces in ONNX: ``split``, ``num_outputs``, or ``outputs`` if
         the node has neither; empty for other formats.
     path : tuple of int or str
         The unique path to the node (`place` need not be unique): index, attribute and body number
         of each enclosing node, then the node's index.
+    format : str
+        ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
+    opset : int
+        The version of ONNX's operators that the node's graph imports; 0 for other formats.
     """
 
     file: str
@@ -95,22 +138,15 @@ class SplitSite:
     node: str
     index: int
     operator: str
-    descriptors: tuple[SplitOperatorDesc, ...] = ()
-    problem: str = ""
-    unknown: str = ""
-    cause: Cause = Cause.DYNAMIC
-    smallest: SplitOperatorDesc | None = None
-    missing: tuple[tuple[str, int], ...] = ()
-    scales: bool = False
+    state: State = Known()
     warnings: tuple[str, ...] = ()
-    element_type: str = ""
-    shape: tuple[int | str, ...] = ()
+    element_type: str | None = None
+    shape: tuple[int | str, ...] | None = None
     axis: int = -1
-    pieces: tuple[int, ...] = ()
     unused: tuple[int, ...] = ()
     value: str = ""
     meets: tuple[str, ...] = ()
-    implied: str = ""
     sized_by: str = ""
     path: tuple[int | str, ...] = ()
     format: str = ""
+    opset: int = 0

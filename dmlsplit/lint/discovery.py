@@ -2,8 +2,8 @@
 
 import glob
 import os
-from collections.abc import Callable, Sequence, Set
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.errors import DmlError, InvalidArgumentError, one_line
-from dmlsplit.frontends import SplitSite
+from dmlsplit.frontends import Known, SplitSite
 
 if TYPE_CHECKING:
     from dmlsplit.frontends.onnx import FixedSizes
@@ -35,47 +35,61 @@ class Scan:
     left_out: int = 0  # models that a search of folders skipped
     unused: tuple[str, ...] = ()  # dimensions that none of several models has
 
+    def inputs(self) -> Iterator[str]:
+        """The files, and those in which models keep their weights and values."""
+        for file in self.files:
+            yield file
+            # A folder is no input, and would keep the report out of all that is in it.
+            yield from (str(path) for path in _data_files(Path(file)) if not path.is_dir())
+
+
+def _data_files(model: Path) -> Iterable[Path]:
+    match model.suffix.lower():
+        case ".onnx":
+            from dmlsplit.frontends.onnx.weights import weight_files
+
+            return weight_files(model)
+        case ".json":
+            from dmlsplit.frontends.dxdispatch.scanner import source_files
+
+            return source_files(model)
+    return [model.with_suffix(".bin")]
+
 
 def scan_paths(
     paths: Sequence[str],
     endings: Sequence[str] = ENDINGS,
     progress: Callable[[int, int], None] = lambda done, total: None,
     dimensions: "FixedSizes | None" = None,
-    infer_shapes: bool = False,
     hidden: bool = False,
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
     Unless `hidden` is set, models in a folder that are hidden, in a virtual environment or ignored
     by git are skipped: they are rarely the user's own. `progress` gets the bytes done and the total
-    after each file. `dimensions` and `infer_shapes` apply to ONNX models; a name in
-    `dimensions` that no model has is an error, unless there are several models.
+    after each file. `dimensions` apply to ONNX models; a name in them that no model has is an
+    error, unless there are several models.
     """
     unreadable: list[tuple[str, str]] = []
     files: dict[str, int] = {}
     left_out: set[str] = set()
     for path in paths:
         try:
-            found, others = _files(path, endings, hidden)
-            files |= {file: _size(file) for file in found}
+            named, others = _files(path, endings, hidden)
+            files |= {file: _size(file) for file in named}
             left_out.update(others)
         except (DmlError, OSError) as error:
             unreadable.append((path, one_line(error, with_path=False)))
     models = [file for file in files if file.lower().endswith(".onnx")]
     sites: list[SplitSite] = []
     done, total = 0, sum(files.values())
-    with ExitStack() as stack:
-        if models:
-            from dmlsplit.frontends.onnx.child import kept
-
-            stack.enter_context(kept())  # one process that infers the shapes of all models
-        for file, size in files.items():
-            try:
-                sites += scan_file(file, endings, dimensions, infer_shapes)
-            except (DmlError, OSError, RecursionError, MemoryError) as error:
-                unreadable.append((file, one_line(error, with_path=False)))
-            done += size
-            progress(done, total)
+    for file, size in files.items():
+        try:
+            sites += scan_file(file, endings, dimensions)
+        except (DmlError, OSError, RecursionError, MemoryError) as error:
+            unreadable.append((file, one_line(error, with_path=False)))
+        done += size
+        progress(done, total)
     unused = dimensions.unused if dimensions and not unreadable else ()
     # CI may pass many models, or only changed ones, so there an unused name is not a mistake.
     if dimensions and unused and len(models) < 2:
@@ -85,21 +99,20 @@ def scan_paths(
 
 
 def scan_file(
-    file: str,
-    endings: Sequence[str] = ENDINGS,
-    dimensions: "FixedSizes | None" = None,
-    infer_shapes: bool = False,
+    file: str, endings: Sequence[str] = ENDINGS, dimensions: "FixedSizes | None" = None
 ) -> list[SplitSite]:
     """Scan one model or descriptor file, of the type that its suffix names."""
     ending = Path(file).suffix.lower()
     if ending not in endings:
-        raise InvalidArgumentError(f"its suffix is {ending!r}; it must be {' or '.join(endings)}")
+        only = "ONNX Runtime reads ONNX models only; " if ending in ENDINGS else ""
+        allowed = f"{only}it must be {' or '.join(endings)}"
+        raise InvalidArgumentError(f"its suffix is {ending!r}; {allowed}")
     if Path(file).exists() and not Path(file).is_file():
         raise InvalidArgumentError("is not a regular file")
     if ending == ".onnx":
         from dmlsplit.frontends import onnx
 
-        return onnx.scan(file, dimensions, infer_shapes)
+        return onnx.scan(file, dimensions)
     if ending == ".xml":
         from dmlsplit.frontends import openvino
 
@@ -112,7 +125,7 @@ def scan_file(
 def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
     """The site of a descriptor given by command-line flags."""
     desc = SplitOperatorDesc.from_sizes(TensorDesc(data_type, sizes), axis=axis, sizes=split)
-    return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", (desc,))
+    return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
 
 
 def _size(file: str) -> int:
@@ -140,7 +153,7 @@ def _files(path: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], 
 
 def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], list[str]]:
     """The models of a folder, and those that are not the user's own, unless `hidden`."""
-    wanted = set(_IN_FOLDERS).intersection(endings)
+    suffixes = set(_IN_FOLDERS).intersection(endings)
     files: list[str] = []
     left_out: list[str] = []
     skipped = set() if hidden else ignored_in(folder)
@@ -149,7 +162,7 @@ def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[
         foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
         if not hidden and (foreign or here.parent in skipped):
             skipped.add(here)
-        for path in (here / name for name in names if _is_model(here / name, wanted)):
+        for path in (here / name for name in names if _is_model(here / name, suffixes)):
             is_skipped = here in skipped or path in skipped or path.name.startswith(".")
             (left_out if is_skipped and not hidden else files).append(str(path))
     return sorted(files), left_out
@@ -168,7 +181,7 @@ def ignored_in(folder: str) -> set[Path]:
     if git is None or not Path(git).is_absolute():
         return set()
     # In a git hook, these variables name the hook's repository, not that of the folder.
-    env = {name: each for name, each in os.environ.items() if name not in _OF_ONE_REPOSITORY}
+    env = {name: value for name, value in os.environ.items() if name not in _OF_ONE_REPOSITORY}
     line = [git, "-C", folder, "-c", "core.fsmonitor=false", "ls-files", "-z", *_IGNORED]
     try:
         done = subprocess.run(  # noqa: S603 - no shell, and `folder` is the value of -C
@@ -180,10 +193,10 @@ def ignored_in(folder: str) -> set[Path]:
     return set() if "./" in names else {Path(folder, name) for name in names}
 
 
-def _is_model(path: Path, wanted: Set[str]) -> bool:
+def _is_model(path: Path, suffixes: Set[str]) -> bool:
     ending = path.suffix.lower()
     # Skip links, which may lead out of the folder.
-    if ending not in wanted or not path.is_file() or path.is_symlink():
+    if ending not in suffixes or not path.is_file() or path.is_symlink():
         return False
     with suppress(OSError), path.open("rb") as file:
         return ending != ".xml" or b"<net" in file.read(4096)

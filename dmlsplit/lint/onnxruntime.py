@@ -4,15 +4,15 @@ Source: microsoft/onnxruntime, docs/OperatorKernels.md (operators and types) and
 core/providers/dml: OperatorRegistration.cpp, DmlOperatorSplit.cpp, dml_provider_factory.cc.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.frontends import SplitSite
-from dmlsplit.lint.rules import violation
+from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
+from dmlsplit.lint.rules import defect, violation
 from dmlsplit.lint.target import Target
 
 # The provider passes this minimum to DMLCreateDevice1; a lower level fails the session.
@@ -36,10 +36,8 @@ def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
     ones = (1,) * max(0, LEAST_DIMENSIONS - desc.input_tensor.dimension_count)
     if not ones:
         return desc
-    padded, *outputs = (
-        TensorDesc(tensor.data_type, (*ones, *tensor.sizes))
-        for tensor in (desc.input_tensor, *desc.output_tensors)
-    )
+    tensors = (desc.input_tensor, *desc.output_tensors)
+    padded, *outputs = (TensorDesc(tensor.data_type, (*ones, *tensor.sizes)) for tensor in tensors)
     return SplitOperatorDesc(padded, outputs, desc.axis + len(ones))
 
 
@@ -54,25 +52,23 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     """The provider's rules that a split breaks; DirectML's own are checked elsewhere."""
     yield from target_violations(target)
     yield from _of_the_operator(site, target)
-    if site.element_type and site.element_type not in ELEMENT_TYPES:
+    if site.element_type is not None and site.element_type not in ELEMENT_TYPES:
         allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
         yield violation("ORT-DATA-TYPE", "InputTensor", "DataType", site.element_type, allowed)
-    count = len(site.shape)
+    count = len(site.shape or ())
     if count > MOST_DIMENSIONS:
         allowed = f"at most {MOST_DIMENSIONS}"
         yield violation("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", str(count), allowed)
-    if any(site.pieces) and not site.problem:
-        yield from empty_pieces(site)
+    match site.state:
+        case Known(pieces=pieces) | Unknown(pieces=pieces) if any(pieces):
+            yield from empty_pieces(pieces)
     if site.unused and target.directml and target.directml < FIRST_WITH_UNCONNECTED:
-        bug = "DirectML before 1.9.1 has a bug with unused outputs in fused graphs"
-        yield violation(
-            "SPLIT-DEFECT-UNCONNECTED", text=f"output {site.unused[0]} is unused; {bug}"
-        )
+        yield defect("SPLIT-DEFECT-UNCONNECTED", f"output {site.unused[0]} is unused")
 
 
-def empty_pieces(site: SplitSite) -> Iterator[Violation]:
-    """A violation for each empty piece of a site."""
-    for index, size in enumerate(site.pieces):
+def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
+    """A violation for each empty piece."""
+    for index, size in enumerate(pieces):
         if size == 0:
             yield violation("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", "0", "above 0")
 
@@ -84,10 +80,10 @@ def _of_the_operator(site: SplitSite, target: Target) -> Iterator[Violation]:
         yield violation(rule, "", "OperatorType", site.operator, allowed)
     if site.operator != "Split-18":
         return
-    axis_is_known = site.shape and isinstance(site.shape[site.axis], int)
-    if site.sized_by == "outputs" and axis_is_known and not site.problem:
+    is_unsized = site.sized_by == "outputs" and not isinstance(site.state, Invalid)
+    if is_unsized and site.shape is not None and isinstance(site.shape[site.axis], int):
         yield violation("ORT-NUM-OUTPUTS", "", "num_outputs", "absent", "set if split is absent")
     version = target.ort_version or FIRST_WITH_NUM_OUTPUTS
     if site.sized_by == "num_outputs" and version < FIRST_WITH_NUM_OUTPUTS:
-        found, allowed = "{}.{}".format(*version), "at least {}.{}".format(*FIRST_WITH_NUM_OUTPUTS)
-        yield violation("ORT-VERSION", "", "ONNX Runtime version", found, allowed)
+        own, allowed = "{}.{}".format(*version), "at least {}.{}".format(*FIRST_WITH_NUM_OUTPUTS)
+        yield violation("ORT-VERSION", "", "ONNX Runtime version", own, allowed)

@@ -3,30 +3,38 @@
 from functools import partial
 
 from dmlsplit.directml import rules
-from dmlsplit.directml.rules.rule import Example, Rule, by_id
+from dmlsplit.directml.rules.rule import DEVICE_REMOVED, Example, Rule, by_id
 from dmlsplit.directml.rules.violation import Violation
 
 _SOURCES = "https://github.com/microsoft/onnxruntime/"
 _models = partial(Example, "onnx")
 _no_hresult = partial(Rule, hresult=None)  # no call of DirectML fails
 # A node without a kernel does not fail: it runs on the CPU.
-_kernels = partial(
-    _no_hresult, basis="documented", source=_SOURCES + "blob/main/docs/OperatorKernels.md"
-)
-_provider = partial(Rule, source=_SOURCES + "tree/main/onnxruntime/core/providers/dml")
+_KERNELS = _SOURCES + "blob/main/docs/OperatorKernels.md"
+_kernels = partial(_no_hresult, basis="documented", source=_KERNELS)
+_PROVIDER = _SOURCES + "blob/main/onnxruntime/core/providers/dml/"
 _WIDEST = 76
+# The name of each HRESULT, and how a call fails with it.
+HRESULTS = {
+    0x80070057: ("E_INVALIDARG", ', "The parameter is incorrect"'),
+    0x887A0004: ("DXGI_ERROR_UNSUPPORTED", ": no device is created"),
+    DEVICE_REMOVED: (
+        "DXGI_ERROR_DEVICE_REMOVED",
+        ", at the next call; dmlsplit raises InvalidArgumentError before that",
+    ),
+}
 
 
 def _model(
     node: str,
-    given: str = "float[6] x",
-    returned: str = "float[2] a, float[4] b",
+    inputs: str = "float[6] x",
+    outputs: str = "float[2] a, float[4] b",
     opset: int = 18,
     arguments: str = "",
 ) -> str:
     """The command that validates a model, then the model in ONNX's text form."""
     body = "\n".join(f"  {line}" for line in node.splitlines())
-    head = f"net ({given}) => ({returned}) {{"
+    head = f"net ({inputs}) => ({outputs}) {{"
     if len(head) > _WIDEST:
         head = head.replace(" => ", "\n    => ")
     return (
@@ -54,10 +62,10 @@ _ort = partial(_model, arguments="--via ort")
 
 RULES = rules.RULES | by_id(
     {
-        "SPLIT-NODE-INVALID": Rule(
+        "SPLIT-NODE-INVALID": _no_hresult(
             "A node obeys the rules of its own operator.",
             basis="documented",
-            source="the specification of the node's operator",
+            source="https://onnx.ai/onnx/operators/onnx__Split.html",
             hint="correct the node; do not rely on any runtime to accept it",
             example=_models(
                 _model(_UNSIZED, "float[5] x", "float a, float b", opset=13),
@@ -96,8 +104,8 @@ RULES = rules.RULES | by_id(
             hint="write the node so that every runtime reads it the same way",
             severity="warning",
             example=_models(
-                _model(_UNSIZED, returned=_HALVES),
-                _model(_COUNTED, returned=_HALVES),
+                _model(_UNSIZED, outputs=_HALVES),
+                _model(_COUNTED, outputs=_HALVES),
                 "Split-18 has neither sizes nor num_outputs, which ONNX forbids; assuming 2 equal"
                 " pieces, one per output. Fix: set num_outputs",
             ),
@@ -106,17 +114,19 @@ RULES = rules.RULES | by_id(
             "Pieces of one split do not meet again in an element-wise operator. If it fuses such"
             " a graph, DirectML is known to compute it wrongly, without an error: it uses one piece"
             " instead of the other.",
-            basis="policy",
+            basis="reported",
             source=_SOURCES + "issues/32146",
             hint="compare the results with the CPU's, or disable graph fusion in ONNX Runtime"
             " (session option ep.dml.disable_graph_fusion=1, which the reporter of 21007"
             " verified). A Slice does not help: it becomes a DirectML Split too (onnxruntime pull"
             " request 18289)",
+            wording="in fused graphs, such as GLU, DirectML is known to use one piece instead of"
+            " the other (onnxruntime issues 32146, 24311, 21007)",
             severity="defect",
             example=_models(
-                _model(f"{_COUNTED}\ns = Sigmoid (b)\ny = Mul (a, s)", returned="float[3] y"),
-                _model(f"{_COUNTED}\ns = Sigmoid (b)", returned="float[3] a, float[3] s"),
-                "its pieces meet again in Mul[2] of net. In fused graphs, such as GLU, DirectML is"
+                _model(f"{_COUNTED}\ns = Sigmoid (b)\ny = Mul (a, s)", outputs="float[3] y"),
+                _model(f"{_COUNTED}\ns = Sigmoid (b)", outputs="float[3] a, float[3] s"),
+                "its pieces meet again in Mul[2] of net; in fused graphs, such as GLU, DirectML is"
                 " known to use one piece instead of the other (onnxruntime issues 32146, 24311,"
                 " 21007)",
             ),
@@ -128,30 +138,32 @@ RULES = rules.RULES | by_id(
             basis="documented",
             source="https://github.com/microsoft/DirectML/blob/master/Releases.md#directml-191",
             hint="ship DirectML 1.9.1 or later, or make every piece an output of the model",
+            wording="DirectML before 1.9.1 has a bug with unused outputs in fused graphs",
             severity="defect",
             example=_models(
-                _model(_CUT, returned="float[2] a", arguments="--via ort --directml 1.8.0"),
-                _model(_CUT, returned="float[2] a", arguments="--via ort --directml 1.9.1"),
+                _model(_CUT, outputs="float[2] a", arguments="--via ort --directml 1.8.0"),
+                _model(_CUT, outputs="float[2] a", arguments="--via ort --directml 1.9.1"),
                 "output 1 is unused; DirectML before 1.9.1 has a bug with unused outputs in fused"
                 " graphs",
             ),
         ),
         "SPLIT-IMPLIED": _no_hresult(
             "ONNX Runtime turns nodes of some other operators into DirectML Splits.",
-            basis="policy",
+            basis="source",
             source=_SOURCES + "pull/18289",
             hint="nothing to do",
             severity="note",
             example=_models(
-                _ort(_ENDS.format(start=2, end=6), returned="float[4] y"),
-                _ort(_ENDS.format(start=0, end=4), returned="float[4] y"),
+                _ort(_ENDS.format(start=2, end=6), outputs="float[4] y"),
+                _ort(_ENDS.format(start=0, end=4), outputs="float[4] y"),
                 "ONNX Runtime turns this Slice into a DirectML Split (onnxruntime pull request"
                 " 18289)",
             ),
         ),
-        "ORT-FEATURE-LEVEL": _provider(
+        "ORT-FEATURE-LEVEL": Rule(
             "ONNX Runtime's DirectML provider creates its device with feature level 5_0 or above.",
-            basis="documented",
+            basis="source",
+            source=_PROVIDER + "dml_provider_factory.cc",
             hint="ship DirectML.dll 1.8.0 or later beside the application",
             cured_by=("level",),
             hresult=0x887A0004,
@@ -163,27 +175,27 @@ RULES = rules.RULES | by_id(
         ),
         "ORT-NUM-OUTPUTS": _no_hresult(
             "A Split-18 has split or num_outputs. If it has neither and the size of its axis is"
-            " known, ONNX Runtime 1.31 does not load the model.",
-            basis="policy",
+            " known, ONNX Runtime 1.32 does not load the model.",
+            basis="source",
             source=_SOURCES + "blob/main/onnxruntime/core/providers/cpu/tensor/split.h",
             hint="set num_outputs",
             cured_by=("model",),
             example=_models(
-                _ort(_UNSIZED, returned=_HALVES),
-                _ort(_COUNTED, returned=_HALVES),
+                _ort(_UNSIZED, outputs=_HALVES),
+                _ort(_COUNTED, outputs=_HALVES),
                 "num_outputs is absent; it must be set if split is absent",
             ),
         ),
         "ORT-VERSION": _no_hresult(
             "A Split-18 with num_outputs needs ONNX Runtime 1.16. Earlier ones run it on the CPU.",
-            basis="documented",
+            basis="reported",
             source=_SOURCES + "issues/14523",
             hint="ship ONNX Runtime 1.16 or later, or give the sizes as split. Otherwise, the"
             " node runs on the CPU",
             cured_by=("model",),
             example=_models(
-                _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.15"),
-                _model(_COUNTED, returned=_HALVES, arguments="--via ort --ort-version 1.16"),
+                _model(_COUNTED, outputs=_HALVES, arguments="--via ort --ort-version 1.15"),
+                _model(_COUNTED, outputs=_HALVES, arguments="--via ort --ort-version 1.16"),
                 "ONNX Runtime version is 1.15; it must be at least 1.16",
             ),
         ),
@@ -205,9 +217,9 @@ RULES = rules.RULES | by_id(
                 _ort(
                     "size = Constant <value = int64 {3}> ()\n"
                     "y = SplitToSequence <axis = 0> (x, size)",
-                    returned="seq(float[3]) y",
+                    outputs="seq(float[3]) y",
                 ),
-                _ort(f"{_COUNTED}\ny = SequenceConstruct (a, b)", returned="seq(float[3]) y"),
+                _ort(f"{_COUNTED}\ny = SequenceConstruct (a, b)", outputs="seq(float[3]) y"),
                 "OperatorType is SplitToSequence-11; it must be one of Split-2, Split-11, Split-13,"
                 " Split-18",
             ),
@@ -223,9 +235,10 @@ RULES = rules.RULES | by_id(
                 " INT16, INT32, INT64, INT8, UINT16, UINT32, UINT64, UINT8",
             ),
         ),
-        "ORT-DIMENSION-COUNT": _provider(
+        "ORT-DIMENSION-COUNT": Rule(
             "A tensor of the DirectML provider has at most 8 dimensions.",
-            basis="documented",
+            basis="source",
+            source=_PROVIDER + "DmlExecutionProvider/src/TensorDesc.cpp",
             hint="reshape around the split: merge the dimensions before the axis, and those after"
             " it",
             cured_by=("model",),
@@ -235,18 +248,18 @@ RULES = rules.RULES | by_id(
                 "InputTensor.DimensionCount is 9; it must be at most 8",
             ),
         ),
-        "ORT-EMPTY-PIECE": _provider(
+        "ORT-EMPTY-PIECE": _no_hresult(
             "No piece is empty. According to its source code, the provider skips the whole node if"
             " an output is empty, and leaves the other outputs unwritten, without an error.",
-            basis="policy",
+            basis="source",
+            source=_PROVIDER + "DmlExecutionProvider/src/ExecutionProvider.cpp",
             hint="leave the empty pieces out of the node and make them constants",
-            hresult=None,
             cured_by=("model",),
             example=_models(
                 _ort(
                     "sizes = Constant <value = int64[3] {2, 0, 4}> ()\n"
                     "a, none, b = Split <axis = 0> (x, sizes)",
-                    returned="float[2] a, float[0] none, float[4] b",
+                    outputs="float[2] a, float[0] none, float[4] b",
                 ),
                 _ort(_CUT),
                 "OutputTensors[1].Sizes is 0; it must be above 0",
@@ -254,6 +267,17 @@ RULES = rules.RULES | by_id(
         ),
     }
 )
+
+
+def numbered(hresult: int) -> str:
+    """An HRESULT in the form that users search for: its number and name."""
+    return f"{hresult:08X} ({HRESULTS[hresult][0]})"
+
+
+def defect(rule_id: str, fault: str) -> Violation:
+    """A known defect of DirectML that a node may meet because of a fault, such as a use."""
+    rule = RULES[rule_id]
+    return Violation(rule, found=fault, text=f"{fault}; {rule.wording}")
 
 
 def violation(rule_id: str, *fields: str, text: str = "") -> Violation:

@@ -1,4 +1,4 @@
-"""The target of a judgement: a feature level, and who passes the descriptors to DirectML."""
+"""The target of a check: a feature level, and who passes the descriptors to DirectML."""
 
 import re
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ Via = Literal["directml", "ort"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What splits are judged for."""
+    """What splits are checked for."""
 
     level: FeatureLevel
-    asked: str  # in the user's words, such as "Windows build 19041"
+    name: str  # in the user's words, such as "Windows build 19041"
     via: Via = "directml"
     ort_version: tuple[int, ...] | None = None  # None for the newest ONNX Runtime
     note: str = ""  # for the user
@@ -34,11 +34,9 @@ class Target:
 
     def __str__(self) -> str:
         level = f"feature level {self.level}"
-        text = self.asked if self.asked == level else f"{self.asked} ({level})"
-        if self.via != "ort":
-            return text
+        text = self.name if self.name == level else f"{self.name} ({level})"
         version = " {}.{}".format(*self.ort_version) if self.ort_version else ""
-        return f"{text} through ONNX Runtime{version}"
+        return f"{text} through ONNX Runtime{version}" if self.via == "ort" else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +54,9 @@ class Requirement:
         return str(self.level), self.directml, build
 
     def __str__(self) -> str:
-        build = (
-            f"Windows build {self.windows.build}" if self.windows else "no Windows build of its own"
-        )
-        return f"level {self.level}, DirectML {self.directml}, {build}"
+        build = f"build {self.windows.build}" if self.windows else "build of its own"
+        windows = f"{'' if self.windows else 'no '}Windows {build}"
+        return f"level {self.level} (DirectML {self.directml}, {windows})"
 
 
 @cache
@@ -93,36 +90,43 @@ def resolve_target(
             note = _newer(f"ONNX Runtime {ort_version}", LAST_RUNTIME)
     rows = capability_table().values()
     if directml is not None:
-        level, asked = level_for_directml(directml), f"DirectML {directml.strip()}"
+        level, name = level_for_directml(directml), f"DirectML {directml.strip()}"
         # The third part of a version does not change the level.
         dll = directml_version(directml)
         version = dll[:2]
         newest = max(directml_version(row.directml)[:2] for row in rows)
     elif windows is not None:
         version = _numbers("Windows build", windows, _BUILD, "22621 or 10.0.22621")
-        level, asked = level_for_windows(*version), f"Windows build {version[0]}"
+        if version in _FIRST_BUILDS:
+            raise InvalidArgumentError(
+                f"Windows build is {windows}, which is a version of Windows. Fix: give a build of "
+                f"it, such as {_FIRST_BUILDS[version]}, the first with DirectML"
+            )
+        level, name = level_for_windows(*version), f"Windows build {version[0]}"
         dll = directml_version(capability_table()[level].directml)
         newest = max((row.windows.build,) for row in rows if row.windows)
     else:
         level = max(FeatureLevel) if feature_level is None else FeatureLevel.parse(feature_level)
         return Target(level, f"feature level {level}", via, runtime, note)
     if version > newest:
-        note = "; ".join(filter(None, (_newer(asked, newest), note)))
-    return Target(level, asked, via, runtime, note, dll)
+        note = "; ".join(filter(None, (_newer(name, newest), note)))
+    return Target(level, name, via, runtime, note, dll)
 
 
-def _newer(asked: str, newest: tuple[int, ...]) -> str:
-    known = ".".join(map(str, newest))
-    return f"{asked} is newer than any that dmlsplit knows; it is judged as {known}"
+def _newer(name: str, newest: tuple[int, ...]) -> str:
+    newest_known = ".".join(map(str, newest))
+    return f"{name} is newer than any that dmlsplit knows; it is checked as {newest_known}"
 
 
+# The first build with DirectML of each version of Windows.
+_FIRST_BUILDS: dict[tuple[int, ...], int] = {(10,): 18362, (11,): 22000}
 # 1.14 or 1.14.1; 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.
 _RUNTIME = r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,9})?"
 _BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"
 
 
 def _numbers(what: str, text: str, pattern: str, example: str) -> tuple[int, ...]:
-    found = re.fullmatch(pattern, text.strip())
-    if not found:
+    match = re.fullmatch(pattern, text.strip())
+    if not match:
         raise InvalidArgumentError(f"{what} is {text!r}; it must look like {example}")
-    return tuple(map(int, filter(None, found.groups())))
+    return tuple(map(int, filter(None, match.groups())))

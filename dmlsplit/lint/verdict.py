@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
@@ -27,8 +28,7 @@ WITHOUT_EQUIVALENT = FAILING - {Outcome.EQUIVALENT}
 ACCEPTED = frozenset({Outcome.OK, Outcome.ALWAYS})
 
 
-@dataclass(frozen=True, slots=True)
-class SizeRange:
+class SizeRange(NamedTuple):
     """The dynamic sizes for which a verdict holds: all from 1 whose product is at most `most`."""
 
     names: tuple[str, ...]
@@ -36,6 +36,14 @@ class SizeRange:
 
     def __str__(self) -> str:
         return f"{' * '.join(self.names)} 1 to {self.most:,}"
+
+
+class Fix(NamedTuple):
+    """A piece of advice."""
+
+    key: str  # the member of `Advice`, or the id of the rule whose hint it is
+    text: str
+    is_note: bool = False  # no fix, but the reason why there is none of some kind, or may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,35 +55,56 @@ class Verdict:
     descriptor: SplitOperatorDesc | None
     outcome: Outcome
     diagnostics: tuple[Violation, ...]  # every broken rule, then warnings and notes
-    equivalent: SplitOperatorDesc | None  # accepted; None unless EQUIVALENT
+    equivalent: SplitOperatorDesc | None = None  # accepted; None unless EQUIVALENT
     # The lowest level that accepts the split unchanged (for NEVER: at its smallest sizes); None
     # if no level does, or if the level is unknown.
-    minimum: Requirement | None
-    fix: str = ""  # what to change, if anything
+    minimum: Requirement | None = None
+    fixes: tuple[Fix, ...] = ()  # what to change: any one suffices, the most direct is first
     undecided: bool = False  # NEVER, but an equivalent may exist once the sizes are known
     sizes: SizeRange | None = None  # for ALWAYS
+    obstacle: str | None = None  # why a refused descriptor has no equivalent
+
+    @property
+    def alternatives(self) -> list[str]:
+        """The texts of the fixes that are not notes."""
+        return [fix.text for fix in self.fixes if not fix.is_note]
+
+    @property
+    def notes(self) -> list[str]:
+        """The texts of the other fixes."""
+        return [fix.text for fix in self.fixes if fix.is_note]
+
+    @property
+    def fix(self) -> str:
+        """The alternatives, in one line."""
+        return "; or ".join(self.alternatives)
 
     @property
     def errors(self) -> tuple[Violation, ...]:
         """The broken rules."""
-        return tuple(each for each in self.diagnostics if each.severity == "error")
+        return tuple(violation for violation in self.diagnostics if violation.severity == "error")
+
+    @property
+    def defects(self) -> tuple[Violation, ...]:
+        """The known defects of DirectML that the split may meet."""
+        return tuple(violation for violation in self.diagnostics if violation.severity == "defect")
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is accepted and there is nothing to say about it."""
-        return self.outcome in ACCEPTED and not self.diagnostics
+        """Whether it is accepted and there is nothing to say about it except for defects."""
+        return self.outcome in ACCEPTED and self.diagnostics == self.defects
 
     @property
     def lacks_only_count(self) -> bool:
         """Whether only num_outputs has to be set."""
-        return {each.rule.id for each in self.errors} == {"ORT-NUM-OUTPUTS"}
+        return {violation.rule.id for violation in self.errors} == {"ORT-NUM-OUTPUTS"}
 
     @property
     def hresult(self) -> int | None:
         """The HRESULT of the refusal at run time; None if no call fails."""
         if self.outcome not in FAILING:
             return None
-        codes = (each.rule.hresult for each in self.errors)
+        codes = (violation.rule.hresult for violation in self.errors)
         return next((code for code in codes if code is not None), None)
 
 
@@ -93,18 +122,16 @@ class Assessment:
     @property
     def counts(self) -> dict[Outcome, int]:
         """The number of splits with each outcome."""
-        found = Counter(verdict.outcome for verdict in self.verdicts)
-        return {outcome: found[outcome] for outcome in Outcome}
+        return dict.fromkeys(Outcome, 0) | Counter(verdict.outcome for verdict in self.verdicts)
 
     @property
     def accepted(self) -> bool:
-        """Whether the target is usable and no split counts as refused."""
-        return not self.diagnostics and not any(map(self.fails, self.verdicts))
+        """Whether the target is usable, and no split or defect counts as refused."""
+        fails_by_defect = self.defects_fail and any(verdict.defects for verdict in self.verdicts)
+        return not (self.diagnostics or fails_by_defect or any(map(self.fails, self.verdicts)))
 
     def fails(self, verdict: Verdict) -> bool:
-        """Whether a verdict counts as refused."""
-        if self.defects_fail and any(each.severity == "defect" for each in verdict.diagnostics):
-            return True
+        """Whether a verdict counts as refused, whatever its defects are."""
         # With --allow equivalent, it is not yet known whether one exists.
         undecided = verdict.undecided and Outcome.EQUIVALENT not in self.failing
         return (Outcome.UNKNOWN if undecided else verdict.outcome) in self.failing

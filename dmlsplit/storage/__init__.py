@@ -1,1 +1,1 @@
-"""Splits of arrays on disk (.npy, and zarr in runs that can be resumed) and of dask arrays."""
+"""Splits of arrays on disk: .npy files, and zarr arrays through dask."""

@@ -1,8 +1,8 @@
 """Splits .npy files of any size, block by block, into pieces that appear together."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, product
 from math import prod
 from pathlib import Path
 
@@ -11,13 +11,12 @@ import numpy as np
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.atomic import check_space
 from dmlsplit.checks import piece_sizes
-from dmlsplit.eager import split
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.geometry import piece_shapes
-from dmlsplit.storage.blocks import Block, BlockGrid, packed_chunk
-from dmlsplit.storage.journal import Run, check_unchanged, input_mark
+from dmlsplit.geometry import piece_shapes, pieces_in
+from dmlsplit.in_memory import split
+from dmlsplit.storage.drafts import drafts
+from dmlsplit.storage.inputs import check_unchanged, input_mark
 from dmlsplit.storage.npy_file import NpyFile, create_npy, open_npy
-from dmlsplit.storage.workspace import Workspace, claimed
 from dmlsplit.system import allow_open_files
 
 # On the CPU, a block and its parts should stay in the second-level cache: blocks of 1 MiB were a
@@ -28,6 +27,7 @@ PIECES_PER_BLOCK = 32
 MOST_BLOCKS = 32
 
 Progress = Callable[[int, int], None]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,87 +65,96 @@ def split_file(
     axis, sizes = piece_sizes(source.shape, sizes_or_count, axis)
     shapes = piece_shapes(source.shape, axis, sizes)
     targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
-    grid = _grid(source, axis, sizes, device)
-    run = Run(str(path.absolute()), "npy", grid, mark)
-    workspace = Workspace(folder.absolute() / f".{path.stem}.unfinished", path, targets)
-    with claimed(workspace, run, overwrite) as notes:
-        if not workspace.journal.is_file():  # with a journal, all pieces are already complete
-            # No variable holds the pieces: Windows can rename them only after they are closed.
-            _write_pieces(source, _create_pieces(workspace, source, shapes), grid, device, progress)
-            check_unchanged(path, mark)
-            workspace.vouch(run)
-    return SplitFiles(path, str(source.dtype), source.shape, axis, targets, shapes, notes)
-
-
-def _grid(source: NpyFile, axis: int, sizes: tuple[int, ...], device: str) -> BlockGrid:
-    """The blocks of an array in file order, where the last dimension is contiguous."""
-    shape, width = source.stored_shape, source.dtype.itemsize
-    axis = len(shape) - 1 - axis if source.is_fortran else axis
-    on_cpu = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
-    wanted = BLOCK_BYTES * (on_cpu if device == "cpu" else MOST_BLOCKS)
-    chunk = packed_chunk(shape, width, wanted)
-    return BlockGrid(shape, axis, sizes, chunk, (1,) * len(shape), width, wanted)
+    hidden = folder.absolute() / f".{path.stem}.unfinished"
+    with drafts(hidden, path, targets, overwrite) as paths:
+        pieces = _create_pieces(source, paths, targets, shapes)
+        _write_pieces(source, pieces, axis, sizes, device, progress)
+        del pieces  # closed, because Windows cannot rename open files
+        check_unchanged(path, mark)
+    return SplitFiles(path, str(source.dtype), source.shape, axis, targets, shapes)
 
 
 def _create_pieces(
-    workspace: Workspace, source: NpyFile, shapes: Sequence[tuple[int, ...]]
+    source: NpyFile, paths: Sequence[Path], targets: Sequence[Path], shapes: Sequence[Shape]
 ) -> list[NpyFile]:
     """Empty drafts of the pieces, if they fit on the disk and can all be open at the same time."""
     ends = accumulate(prod(shape) * source.dtype.itemsize for shape in shapes)
-    for target, wanted in zip(workspace.targets, ends, strict=True):
-        check_space(workspace.folder, wanted, target)
-    wanted = len(shapes) + 128
-    limit = allow_open_files(wanted)
+    for path, target, end in zip(paths, targets, ends, strict=True):
+        check_space(path.parent, end, target)
+    count = len(shapes) + 128
+    limit = allow_open_files(count)
     if limit is not None:
         raise UnsupportedError(
-            f"{len(shapes)} pieces need {wanted} open files; the limit is {limit}. "
+            f"{len(shapes)} pieces need {count} open files; the limit is {limit}. "
             "Fix: raise it with ulimit -n, or split in two steps"
         )
     return [
-        create_npy(workspace.draft(index), target, source, shape)
-        for index, (target, shape) in enumerate(zip(workspace.targets, shapes, strict=True))
+        create_npy(path, target, source, shape)
+        for path, target, shape in zip(paths, targets, shapes, strict=True)
     ]
 
 
 def _write_pieces(
-    source: NpyFile, pieces: list[NpyFile], grid: BlockGrid, device: str, progress: Progress
+    source: NpyFile,
+    pieces: Sequence[NpyFile],
+    axis: int,
+    sizes: Sequence[int],
+    device: str,
+    progress: Progress,
 ) -> None:
-    most = max((prod(grid[index].shape) for index in range(len(grid))), default=0)
-    whole, arena = np.empty(most, source.dtype), np.empty(most, source.dtype)
+    """Split the rows of the file, in whose order the last dimension is contiguous."""
+    shape, width = source.stored_shape, source.dtype.itemsize
+    axis = len(shape) - 1 - axis if source.is_fortran else axis
+    step = prod(shape[axis + 1 :])
+    starts = [0, *accumulate(size * step for size in sizes)]  # elements of a row
+    for_pieces = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
+    block_bytes = BLOCK_BYTES * (for_pieces if device == "cpu" else MOST_BLOCKS)
+    limit = min(max(1, block_bytes // width), prod(shape))
+    whole, arena = (np.empty(limit, source.dtype) for _ in range(2))
     done = 0
-    for index in range(len(grid)):
-        block = grid[index]
-        values = whole[: prod(block.shape)].reshape(block.shape)
-        source.read_into(values, block.region)
-        parts = _split_block(values, arena, block, grid.axis, device)
-        for part, part_values in zip(block.parts, parts, strict=True):
-            pieces[part.piece].write(part_values, part.region)
+    for row, rows, low, high in row_blocks(prod(shape[:axis]), starts[-1], limit):
+        values = whole[: rows * (high - low)].reshape(rows, -1)
+        source.read_into(values, row * starts[-1] + low)
+        parts = list(pieces_in(starts, low, high))
+        split_values = _split_block(
+            values, arena, tuple(end - begin for _, begin, end in parts), device
+        )
+        for (piece, begin, _), part in zip(parts, split_values, strict=True):
+            pieces[piece].write(part, row * (starts[piece + 1] - starts[piece]) + begin)
         done += values.nbytes
         progress(done, source.size_in_bytes)
-    for piece in pieces:
-        piece.sync()
+    for file in pieces:
+        file.sync()
+
+
+def row_blocks(rows: int, pitch: int, limit: int) -> Iterator[tuple[int, int, int, int]]:
+    """Blocks of at most `limit` elements: the first row, the number of rows, and their columns.
+
+    A block has whole rows, or a part of one row, so it is one run of the file and of each piece.
+    """
+    if pitch:
+        height, length = max(1, limit // pitch), min(pitch, limit)
+        for row, low in product(range(0, rows, height), range(0, pitch, length)):
+            yield row, min(height, rows - row), low, min(low + length, pitch)
 
 
 def _split_block(
-    values: np.ndarray, arena: np.ndarray, block: Block, axis: int, device: str
+    values: np.ndarray, arena: np.ndarray, widths: tuple[int, ...], device: str
 ) -> Sequence[np.ndarray]:
-    """Split a block into its parts; on the CPU, into the memory of `arena`."""
-    sizes = tuple(part.size for part in block.parts)
-    if len(sizes) == 1:
+    """Split the columns of a block; on the CPU, into the memory of `arena`."""
+    if len(widths) == 1:
         return [values]
     if device != "cpu":
-        return split_on(device, values, sizes, axis)
-    shapes = piece_shapes(block.shape, axis, sizes)
-    ends = accumulate(map(prod, shapes))
-    parts = [arena[end - prod(s) : end].reshape(s) for s, end in zip(shapes, ends, strict=True)]
-    return split(values, sizes, axis, out=parts)
+        return _split_on(device, values, widths)
+    rows = len(values)
+    ends = zip(widths, accumulate(widths), strict=True)
+    parts = [arena[rows * (end - n) : rows * end].reshape(rows, n) for n, end in ends]
+    return split(values, widths, 1, out=parts)
 
 
-def split_on(device: str, array: np.ndarray, sizes: Sequence[int], axis: int) -> list[np.ndarray]:
-    """Split a host array on a device into new host arrays."""
-    if device == "cpu":
-        return split(array, sizes, axis)
+def _split_on(device: str, array: np.ndarray, widths: Sequence[int]) -> list[np.ndarray]:
+    """Split the columns of a host array on a GPU into new host arrays."""
     # As bytes, because CuPy lacks some of NumPy's data types.
     flat = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.itemsize)
-    parts = [to_host(part) for part in split(to_device(flat, device), sizes, axis)]
+    parts = [to_host(part) for part in split(to_device(flat, device), widths, 1)]
     return [part.reshape(-1).view(array.dtype).reshape(part.shape[:-1]) for part in parts]

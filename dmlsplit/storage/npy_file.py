@@ -1,11 +1,11 @@
-"""Reads and writes boxes of .npy files, with system calls and never through a memory map.
+"""Reads and writes .npy files, with system calls and never through a memory map.
 
 Through a memory map, a disk error, a full disk or a file that shrinks kills the process with a
 signal. A system call returns an error instead, which can name the file.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -15,9 +15,9 @@ from weakref import finalize
 
 import numpy as np
 
-from dmlsplit.arrays.npy_header import NpyHeader, npy_header, read_npy_header
 from dmlsplit.atomic import naming
 from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.storage.npy_header import NpyHeader, npy_header, read_npy_header
 from dmlsplit.system import OPEN_FLAGS, read_at, reserve, write_at
 
 Region = tuple[slice, ...]
@@ -27,7 +27,7 @@ Region = tuple[slice, ...]
 class NpyFile(NpyHeader):
     """An open .npy file. Errors name `path`; for a draft, that is the file that it will become.
 
-    `read_into` and `write` use `stored_shape`, whose last dimension is contiguous in the file.
+    `stored_shape` is the order of the file, where the last dimension is contiguous.
     """
 
     path: Path
@@ -35,6 +35,10 @@ class NpyFile(NpyHeader):
 
     def __post_init__(self) -> None:
         finalize(self, os.close, self.handle)
+
+    def __reduce__(self) -> tuple[Callable[[Path], "NpyFile"], tuple[Path]]:
+        """Workers of a cluster open the file themselves."""
+        return open_npy, (self.path.absolute(),)
 
     @property
     def is_fortran(self) -> bool:
@@ -50,38 +54,35 @@ class NpyFile(NpyHeader):
         """Read a box of the array."""
         sides = region[::-1] if self.is_fortran else region
         values = np.empty([side.stop - side.start for side in sides], self.dtype)
-        self.read_into(values, sides)
+        flat, done = values.reshape(-1), 0
+        for first, count in runs(self.stored_shape, sides):
+            self.read_into(flat[done : done + count], first)
+            done += count
         return values.T if self.is_fortran else values
 
-    def read_into(self, values: np.ndarray, region: Region) -> None:
-        """Read a box of the stored array into a contiguous array of its shape."""
-        for place, part in self._runs(values, region):
-            with naming(self.path):
-                done = 0
-                while done < len(part):
-                    count = read_at(self.handle, part[done:], place + done)
-                    if not count:
-                        raise InvalidArgumentError(f"{self.path} became shorter while it was read")
-                    done += count
+    def read_into(self, values: np.ndarray, first: int) -> None:
+        """Read into a contiguous array, beginning at element `first` in the order of the file."""
+        part, position = self._bytes(values, first)
+        with naming(self.path):
+            while part:
+                count = read_at(self.handle, part, position)
+                if not count:
+                    raise InvalidArgumentError(f"{self.path} became shorter while it was read")
+                part, position = part[count:], position + count
 
-    def write(self, values: np.ndarray, region: Region) -> None:
-        """Write a contiguous array to a box of the stored array."""
-        for place, part in self._runs(values, region):
-            with naming(self.path):
-                _write(self.handle, part, place)
+    def write(self, values: np.ndarray, first: int) -> None:
+        """Write a contiguous array, beginning at element `first` in the order of the file."""
+        with naming(self.path):
+            _write(self.handle, *self._bytes(values, first))
 
     def sync(self) -> None:
         """Wait until the bytes are on disk."""
         with naming(self.path):
             os.fsync(self.handle)
 
-    def _runs(self, values: np.ndarray, region: Region) -> Iterator[tuple[int, memoryview]]:
-        """The position in the file and the bytes of each contiguous run of a box."""
-        flat = values.reshape(-1).view(np.uint8).data
-        width, at = self.dtype.itemsize, 0
-        for first, count in runs(self.stored_shape, region):
-            yield self.offset + first * width, flat[at : at + count * width]
-            at += count * width
+    def _bytes(self, values: np.ndarray, first: int) -> tuple[memoryview, int]:
+        """The bytes of a contiguous array, and their position in the file."""
+        return values.reshape(-1).view(np.uint8).data, self.offset + first * self.dtype.itemsize
 
 
 def runs(shape: Sequence[int], region: Region) -> Iterator[tuple[int, int]]:
@@ -95,8 +96,8 @@ def runs(shape: Sequence[int], region: Region) -> Iterator[tuple[int, int]]:
         inner -= 1
     strides = [prod(shape[dimension + 1 :]) for dimension in range(len(shape))]
     begin, count = region[inner].start * strides[inner], prod(sizes[inner:])
-    for place in product(*(range(side.start, side.stop) for side in region[:inner])):
-        yield begin + sum(map(mul, place, strides)), count
+    for index in product(*(range(side.start, side.stop) for side in region[:inner])):
+        yield begin + sum(map(mul, index, strides)), count
 
 
 def open_npy(path: Path) -> NpyFile:
@@ -107,13 +108,13 @@ def open_npy(path: Path) -> NpyFile:
         with path.open("rb") as file:
             header = read_npy_header(file)
             fields = header.shape, header.fortran_order, header.dtype, header.offset
-            found = NpyFile(*fields, path, os.dup(file.fileno()))
-        size, wanted = os.fstat(found.handle).st_size, found.offset + found.size_in_bytes
-        if size < wanted:
+            npy = NpyFile(*fields, path, os.dup(file.fileno()))
+        size, needed = os.fstat(npy.handle).st_size, npy.offset + npy.size_in_bytes
+        if size < needed:
             raise InvalidArgumentError(
-                f"has {size} bytes; its header says {wanted}. Fix: copy the file again"
+                f"has {size} bytes; its header says {needed}. Fix: copy the file again"
             )
-    return found
+    return npy
 
 
 def create_npy(draft: Path, path: Path, like: NpyFile, shape: tuple[int, ...]) -> NpyFile:
@@ -128,7 +129,7 @@ def create_npy(draft: Path, path: Path, like: NpyFile, shape: tuple[int, ...]) -
     return piece
 
 
-def _write(handle: int, data: memoryview, place: int) -> None:
+def _write(handle: int, data: memoryview, position: int) -> None:
     while data:
-        count = write_at(handle, data, place)
-        data, place = data[count:], place + count
+        count = write_at(handle, data, position)
+        data, position = data[count:], position + count

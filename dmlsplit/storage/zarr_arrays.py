@@ -1,17 +1,21 @@
 """Opens arrays on disk, and creates zarr pieces; zarr is imported only when it is needed."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+import numpy as np
+
+from dmlsplit.atomic import naming
+from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError, about
+from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import listed
-from dmlsplit.storage.blocks import BlockGrid, packed_chunk
-from dmlsplit.storage.journal import METADATA_FILES
+from dmlsplit.storage.inputs import ARRAY_FILES
 from dmlsplit.storage.npy_file import NpyFile, open_npy
 
-# Small enough for a few blocks per thread, large enough that a block costs more than its task.
-BLOCK_BYTES = 8 << 20
+METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # all that zarr reads
 # In larger stores, missing chunks are not counted, because that would list all files.
 COUNTED_CHUNKS = 1_000_000
 CHUNK_BYTES = 4 << 20  # for the zarr pieces of a .npy file
@@ -44,7 +48,7 @@ def _open_store(path: Path) -> Any:
         if file.exists() and not file.is_file():  # zarr would wait forever for a pipe
             raise InvalidArgumentError(f"its {file.name} is not a regular file")
     try:
-        store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path)
+        store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path.absolute())
         node = zarr.open(store, mode="r")
     except FileNotFoundError:
         raise InvalidArgumentError(
@@ -82,19 +86,21 @@ def _fix_for_group(path: Path, group: Any) -> str:
     return f"it must be one array. It holds {shown}. Fix: give {path / min(names)}"
 
 
-def grid_for(
-    stored: Any, axis: int, sizes: tuple[int, ...], block_bytes: int | None = None
-) -> BlockGrid:
-    """The blocks of a split of a zarr array or a .npy file."""
-    wanted = BLOCK_BYTES if block_bytes is None else block_bytes
-    if wanted < 1:
-        raise InvalidArgumentError(f"block_bytes is {wanted}; it must be at least 1")
-    shape, width = tuple(stored.shape), max(1, stored.dtype.itemsize)
-    chunk, inner = packed_chunk(shape, width, CHUNK_BYTES), (1,) * len(shape)
-    if not isinstance(stored, NpyFile):
-        chunk = tuple(stored.shards or stored.chunks)
-        inner = tuple(stored.chunks) if stored.shards else inner
-    return BlockGrid(shape, axis, sizes, chunk, inner, width, wanted)
+def chunk_of(stored: Any) -> tuple[int, ...]:
+    """The chunk of an array that is read and written whole: its shard, if it has shards."""
+    if isinstance(stored, NpyFile):
+        return box(stored.shape, stored.dtype.itemsize, CHUNK_BYTES)
+    return tuple(stored.shards or stored.chunks)
+
+
+def box(shape: Sequence[int], item_bytes: int, most_bytes: int) -> tuple[int, ...]:
+    """A box of at most `most_bytes`, or of one item, that fills the innermost dimensions first."""
+    sides: tuple[int, ...] = ()
+    budget = max(1, most_bytes // max(1, item_bytes))
+    for size in reversed(shape):
+        sides = (max(1, min(size, budget)), *sides)
+        budget //= sides[0]
+    return sides
 
 
 def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
@@ -110,24 +116,72 @@ def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
 
 
 def create_piece(
-    path: Path, stored: Any, shape: tuple[int, ...], grid: BlockGrid, piece: int
-) -> None:
-    """Create the zarr array of a piece, with the format and codecs of the input."""
+    draft: Path, target: Path, stored: Any, shape: tuple[int, ...], axis: int
+) -> "NamedArray":
+    """Create the zarr array of a piece, with the format, codecs and chunks of the input.
+
+    Along the axis, no chunk is longer than the piece.
+    """
     zarr = needed("zarr", "a zarr store")
-    chunk, sharded = grid.piece_chunk(piece), any(side > 1 for side in grid.inner)
+    chunk, is_sharded = list(chunk_of(stored)), getattr(stored, "shards", None) is not None
+    step = stored.chunks[axis] if is_sharded else 1
+    chunk[axis] = min(chunk[axis], max(1, ceil_div(shape[axis], step)) * step)
     try:
-        zarr.create_array(
-            str(path),
-            shape=shape,
-            dtype=stored.dtype,
-            chunks=grid.inner if sharded else chunk,
-            shards=chunk if sharded else None,
-            **_kept(stored),
-        )
+        with naming(target):
+            piece = zarr.create_array(
+                str(draft),
+                shape=shape,
+                dtype=stored.dtype,
+                chunks=stored.chunks if is_sharded else tuple(chunk),
+                shards=tuple(chunk) if is_sharded else None,
+                **_kept(stored),
+            )
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(
-            f"{path}: zarr cannot hold {stored.dtype} {shape}: {describe(error)}"
+            f"{target}: zarr cannot hold {stored.dtype} {shape}: {describe(error)}"
         ) from None
+    # Zarr does not store chunks that equal the fill value. For it, all NaNs are equal, and so are
+    # complex zeros.
+    has_one_form = stored.dtype.kind in "biuf" and piece.fill_value == piece.fill_value
+    return NamedArray(target, piece.with_config({"write_empty_chunks": not has_one_form}))
+
+
+@dataclass(frozen=True)
+class NamedArray:
+    """An array on disk for dask, on any thread or machine, whose errors name `path`."""
+
+    path: Path
+    array: Any
+
+    def __getitem__(self, region: tuple[slice, ...]) -> np.ndarray:
+        try:
+            return np.asarray(self.array[region])
+        except OSError as error:
+            error.filename = error.filename or str(self.path)
+            raise
+        except DmlError:
+            raise
+        except Exception as error:  # codecs have no common error
+            where = ", ".join(f"{side.start}:{side.stop}" for side in region)
+            raise InvalidArgumentError(
+                f"{self.path}: the chunks of [{where}] cannot be read: {describe(error)}. "
+                "Fix: copy the store again, then run the same command again"
+            ) from None
+
+    def __setitem__(self, region: tuple[slice, ...], values: np.ndarray) -> None:
+        with naming(self.path):
+            self.array[region] = values
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The elements per dimension."""
+        return tuple(self.array.shape)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of the elements."""
+        dtype: np.dtype = self.array.dtype
+        return dtype
 
 
 def _kept(stored: Any) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from html import escape
 from typing import Any, ClassVar
 
+from bars import BARS
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
@@ -13,6 +15,7 @@ from sphinx.util.docutils import SphinxDirective
 from tables import TABLES
 
 from dmlsplit import SplitOperatorDesc, TensorDesc
+from dmlsplit.cli import build_parser
 from dmlsplit.explain.picture import svg_picture
 
 
@@ -27,6 +30,31 @@ class FromCode(SphinxDirective):
         lines = TABLES[self.arguments[0]]().splitlines()
         self.state.nested_parse(StringList(lines, "tables.py"), 0, found)
         return [found]
+
+
+class Bars(SphinxDirective):
+    """A bar chart, chosen by its name in `BARS`."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Draw it as a table in HTML, which every reader understands."""
+        return [nodes.raw("", BARS[self.arguments[0]](), format="html")]
+
+
+class CommandHelp(SphinxDirective):
+    """What ``dmlsplit COMMAND --help`` prints on a terminal of 80 columns."""
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        """Show it as it is, so that its columns stay."""
+        os.environ["COLUMNS"] = "80"
+        (commands,) = (
+            one.choices for one in build_parser()._actions if isinstance(one.choices, dict)
+        )
+        text = commands[self.arguments[0]].format_help()
+        return [nodes.literal_block(text, text, language="none", classes=["help"])]
 
 
 class SplitPicture(SphinxDirective):
@@ -54,6 +82,8 @@ def _site_links(app: Sphinx, page: str, source: list[str]) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
+    app.add_directive("bars", Bars)
+    app.add_directive("command-help", CommandHelp)
     app.add_directive("from-code", FromCode)
     app.add_directive("split-picture", SplitPicture)
     app.connect("source-read", _site_links)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.directml.rules.rule import Rule
-from dmlsplit.lint.report.rule_page import markdown_page
+from dmlsplit.lint.rule_page import markdown_page
 from dmlsplit.lint.rules import RULES
 
 if TYPE_CHECKING:
@@ -24,9 +24,15 @@ _FAMILIES = {
 _HEAD = """\
 # Rules
 
-Every rule that dmlsplit checks, by its id. `dmlsplit explain ID` prints the same pages. *Basis* is
-how a rule is known: `documented`, seen in the `debug-layer`, or `policy`, a choice of dmlsplit
-where the documents are silent. The tests run the examples of every page.
+Every rule that dmlsplit checks, by its id. `dmlsplit explain ID` prints the same pages. The tests
+run the examples of every page. *Basis* is how a rule is known, and links to its source:
+
+- `documented`: in the documents of DirectML, ONNX or ONNX Runtime
+- `source`: read in the source code of ONNX Runtime
+- `reported`: by users, in a public issue
+- `policy`: a choice of dmlsplit where the documents are silent
+
+Nobody has compared these rules with a DirectML.dll yet; [a kit](../conformance.md) is ready for it.
 """
 
 
@@ -62,4 +68,5 @@ def index() -> str:
 
 
 def _row(rule: Rule) -> str:
-    return f"| [{rule.id}]({rule.id}.md) | {rule.sentence} | {rule.basis} |"
+    basis = f"[{rule.basis}]({rule.source})" if "://" in rule.source else rule.basis
+    return f"| [{rule.id}]({rule.id}.md) | {rule.sentence} | {basis} |"

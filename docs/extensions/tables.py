@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from benchmarks.results import load
 from benchmarks.table import duration
 from dmlsplit.backends.cuda.gpus import GPUS
 from dmlsplit.directml.levels import LevelSupport, capability_table
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.lint.target import requirement
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
+CARDS = ROOT / "tests" / "cards"
 
 
 def levels() -> str:
@@ -29,22 +31,47 @@ def levels() -> str:
 
 
 def _level(row: LevelSupport) -> Sequence[str]:
-    support, windows = row.input_tensor, row.windows
+    windows = row.windows
     build = f"{windows.build}, {windows.name}" if windows else "-"
     if windows and not windows.is_documented:
         build += " (inferred)"
-    ranks = sorted({support.minimum_dimensions, support.maximum_dimensions})
-    types = ", ".join(kind.name for kind in sorted(support.data_types))
+    types = _names(row.input_tensor.data_types)
     directml = row.directml
     if not row.public:
         directml += (
             f", not widely available; {requirement(row.level).directml} is the first that is"
         )
-    return (str(row.level), directml, build, " to ".join(map(str, ranks)), types, _link(row.source))
+    return (str(row.level), directml, build, _ranks(row), types, _link(row.source))
 
 
 def _link(source: str) -> str:
     return f"[document]({source})" if source.startswith("https://") else source
+
+
+def windows() -> str:
+    """What the DirectML.dll of each Windows accepts, by the level that added it."""
+    levels = capability_table().values()
+    groups = list(dict.fromkeys(row.input_tensor.data_types for row in levels))
+    added = [group - (groups[i - 1] if i else set()) for i, group in enumerate(groups)]
+    builds = [row for row in levels if row.windows and row.windows.is_documented]
+    heading = "Windows", "DirectML", "dimensions", *(_names(kinds) for kinds in added)
+    return _table(heading, (_accepted(row, added) for row in builds), "llr" + "c" * len(added))
+
+
+def _accepted(row: LevelSupport, added: Sequence[Set[TensorDataType]]) -> Sequence[str]:
+    assert row.windows
+    build = f"{row.windows.name.removeprefix('Windows ')} ({row.windows.build})"
+    marks = ("yes" if kinds <= row.input_tensor.data_types else "**no**" for kinds in added)
+    return (build, row.directml, _ranks(row), *marks)
+
+
+def _names(kinds: Set[TensorDataType]) -> str:
+    return ", ".join(kind.name for kind in sorted(kinds))
+
+
+def _ranks(row: LevelSupport) -> str:
+    tensor = row.input_tensor
+    return " to ".join(map(str, sorted({tensor.minimum_dimensions, tensor.maximum_dimensions})))
 
 
 def gpus() -> str:
@@ -64,6 +91,24 @@ def gpus() -> str:
     return _table(heading, rows, "lrrrl")
 
 
+def cards() -> str:
+    """The received reports of `dmlsplit selftest`."""
+    reports = [json.loads(path.read_text()) for path in sorted(CARDS.glob("*.json"))]
+    if not reports:
+        return "There are none yet."
+    rows = (
+        (
+            one["name"],
+            one["dmlsplit"],
+            ("exact", "wrong bytes", "not run")[one["status"]],
+            len(one["splits"]),
+            f"{2e-9 * one['speeds'][0]['bytes'] / one['speeds'][0]['seconds']:.0f}",
+        )
+        for one in reports
+    )
+    return _table(("card", "dmlsplit", "result", "splits", "GB/s of a copy"), rows, "lllrr")
+
+
 def launches() -> str:
     """How many outputs fit one launch, and how many launches more outputs take."""
     heading = ("outputs", "most in one launch", *(f"launches for {n:,}" for n in planned.SHOWN))
@@ -78,28 +123,27 @@ def launches() -> str:
     return _table(heading, rows, "l" + "r" * (1 + len(planned.SHOWN)))
 
 
-def peers() -> str:
-    """The range of each peer's times over ours, over the seven cases of both runs."""
-    heading = ("peer", "threads", "where dmlsplit does worst", "where it does best")
-    ratios: dict[tuple[str, int], list[tuple[float, str]]] = {}
-    for name in ("cpu-xeon-2", "cpu-xeon-2-again"):
-        rows = [row for row in load(RESULTS / f"{name}.json")["rows"] if row["kind"] == cases.CASES]
-        ours = {(r["case"], r["threads"]): r for r in rows if r["peer"] == "dmlsplit"}
-        for row in rows:
-            if row["peer"] not in ("dmlsplit", "plain copy") and row["status"] == "ok":
-                own = ours[row["case"], row["threads"]]["seconds"]["median"]
-                found = row["seconds"]["median"] / own, row["case"]
-                ratios.setdefault((row["peer"], row["threads"]), []).append(found)
-    rows = (
-        (peer, threads, *(f"{ratio:.2f} ({case})" for ratio, case in (min(each), max(each))))
-        for (peer, threads), each in sorted(ratios.items())
-    )
-    return _table(heading, rows, "lrll")
+def slower() -> str:
+    """Every measured case in which another library took less time than dmlsplit."""
+    rows = load(RESULTS / "cpu-epyc-2.json")["rows"]
+    times = {
+        (row["case"], row["threads"], row["peer"]): row["seconds"]
+        for row in rows
+        if row["status"] == "ok"
+    }
+    ratios = {
+        key: [seconds[kind] / times[*key[:2], "dmlsplit"][kind] for kind in ("median", "least")]
+        for key, seconds in times.items()
+        if key[2] not in ("dmlsplit", "dmlsplit, NumPy", "plain copy")
+    }
+    lost = sorted((pair, key) for key, pair in ratios.items() if max(pair) < 1)
+    heading = ("case", "threads", "library", "its time", "its fastest sample")
+    return _table(heading, ((*key, *(f"{one:.2f}" for one in pair)) for pair, key in lost), "lrlrr")
 
 
 def cpu() -> str:
     """The peers' times over ours in the seven cases."""
-    return markdown(load(RESULTS / "cpu-xeon-2.json"), cases.CASES)
+    return markdown(load(RESULTS / "cpu-epyc-2.json"), cases.CASES)
 
 
 def predicted() -> str:
@@ -151,21 +195,21 @@ def predicted_ranges() -> str:
 
 def host() -> str:
     """The host time of calls on CUDA arrays, measured on the simulated card."""
-    rows = json.loads((RESULTS / "dispatch.json").read_text())["rows"]
+    rows = load(RESULTS / "dispatch.json")["rows"]
+    times = {(row["at"], row["peer"]): row["seconds"]["median"] for row in rows}
     columns = {
-        "bound dispatch": "dispatch_us",
-        "`bind`": "bind_us",
-        "`op.dispatch`": "op_dispatch_us",
-        "`op(a)`": "call_us",
-        "`dml.split`": "split_us",
-        "of that, CuPy's arrays": "cupy_alone_us",
+        "bound dispatch": "dispatch",
+        "`bind`": "bind",
+        "`op.dispatch`": "op dispatch",
+        "`op(a)`": "call",
+        "`dml.split`": "split",
+        "of that, CuPy's arrays": "cupy alone",
     }
-    cells = ([row["outputs"], *(_us(row.get(key)) for key in columns.values())] for row in rows)
+    cells = (
+        [outputs, *(duration(times[outputs, call]) for call in columns.values())]
+        for outputs in dict.fromkeys(row["at"] for row in rows)
+    )
     return _table(("outputs", *columns), cells, "r" * (1 + len(columns)))
-
-
-def _us(value: float | None) -> str:
-    return "-" if value is None else duration(value * 1e-6)
 
 
 def shapes() -> str:
@@ -205,9 +249,49 @@ def _over(peer: float | None, own: float) -> str:
     return "-" if peer is None else f"{peer / own:.2f}" if peer > own / 100 else "below 0.01"
 
 
+def files() -> str:
+    """The rates of `dmlsplit run` on zarr arrays, and what they were measured with."""
+    run = json.loads((RESULTS / "scale.json").read_text("utf-8"))
+    with_cupy = json.loads((RESULTS / "scale_with_cupy.json").read_text("utf-8"))
+    raw, zstd = run["raw"], run["zstd"]
+
+    def rate(part: dict[str, Any]) -> str:
+        seconds = part["median_cpu_seconds_of_busiest_worker"]["1"]
+        return f"{run['source_bytes'] / 1e9 / seconds:.2f} GB of input per second of processor time"
+
+    speedups = " raw, ".join(f"{part['speedup_of_two_workers']:.2f}" for part in (raw, zstd))
+    rows = (
+        ("read, split and write, one core, not compressed", rate(raw)),
+        ("the same, zstd on noise (its worst case)", rate(zstd)),
+        (
+            "the split alone, one thread, in memory",
+            f"{run['split_bytes_per_second'] / 1e9:.0f} GB/s",
+        ),
+        ("peak memory of a worker", _peak(run)),
+        (
+            f"the same if zarr imports CuPy, array of {with_cupy['source_bytes'] / 1e9:g} GB",
+            _peak(with_cupy),
+        ),
+        ("two workers instead of one, one core each", f"{speedups} with zstd times as fast"),
+        (
+            "blocks that the scheduler hands out",
+            f"{run['scheduler_tasks_per_second']:.0f} per second",
+        ),
+    )
+    made = run["environment"]
+    versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+    return f"{_table(('what', 'rate'), rows)}\n\n{versions}; commit {made['commit'][:10]}."
+
+
+def _peak(run: dict[str, Any]) -> str:
+    runs = [one for kind in ("raw", "zstd") for one in run[kind]["runs"]]
+    peak, loaded = (max(max(one[key]) for one in runs) for key in ("peak_bytes", "loaded_bytes"))
+    return f"{peak / 1e6:.0f} MB, of which {loaded / 1e6:.0f} MB are Python, Dask and zarr"
+
+
 def machine() -> str:
     """The machine and the versions with which the CPU was measured."""
-    made = load(RESULTS / "cpu-xeon-2.json")["environment"]
+    made = load(RESULTS / "cpu-epyc-2.json")["environment"]
     return _made(made, "numpy torch onnxruntime openvino")
 
 
@@ -221,7 +305,7 @@ def _made(made: dict[str, Any], names: str) -> str:
 
 
 def runs() -> str:
-    """Return when each results file was made, and of which commit."""
+    """The date and the commit of each results file."""
     rows = []
     for path in sorted(RESULTS.glob("*.json")):
         made = json.loads(path.read_text("utf-8"))["environment"]
@@ -245,7 +329,7 @@ def tests() -> str:
 
 
 def _table(heading: Sequence[str], rows: Iterable[Sequence[object]], align: str = "") -> str:
-    marks = [":--" if side == "l" else "--:" for side in align or "l" * len(heading)]
+    marks = [{"l": ":--", "c": ":-:", "r": "--:"}[side] for side in align or "l" * len(heading)]
     return "\n".join(_lines([heading, marks, *rows]))
 
 
@@ -257,7 +341,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        levels, gpus, launches, peers, cpu, instead, predicted, predicted_ranges, host, shapes,
-        machine, runs, tests,
+        levels, windows, gpus, cards, launches, slower, cpu, instead,
+        predicted, predicted_ranges, host, shapes, files, machine, runs, tests,
     )
 }  # fmt: skip

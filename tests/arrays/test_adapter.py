@@ -68,7 +68,7 @@ def test_no_byte_is_written_beyond_what_was_allocated(
     memory = np.zeros(4096, np.uint8)
 
     class Library(type(NUMPY)):  # type: ignore[misc]
-        held = TORCH.held if kind is _Packed else NUMPY.held
+        allocated_bytes = (TORCH if kind is _Packed else NUMPY).allocated_bytes
 
         def empty(self, like: Any, wanted: Packing, stream: Any = None) -> Any:
             part = memory.view(kind)[: 1 if kind is _Small else 300]
@@ -76,7 +76,7 @@ def test_no_byte_is_written_beyond_what_was_allocated(
 
     # More runs than `slices` accepts, so that the engine writes.
     source = np.ones((300, 4), np.uint8)
-    monkeypatch.setattr("dmlsplit.arrays.plan.adapter_of", lambda _: Library())
+    monkeypatch.setattr("dmlsplit.prepared_split.adapter_of", lambda _: Library())
     with pytest.raises(dml.InvalidArgumentError, match=r"an output of 600 bytes was given only"):
         dml.split(source, (0, 1, 2, 1), 1)
     assert not memory.any()
@@ -90,8 +90,9 @@ def test_types_that_torch_packs_are_noticed() -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     with warnings.catch_warnings(action="ignore", category=UserWarning):  # They are deprecated.
         made = torch.empty(8, dtype=torch.quint4x2)
-    assert (made.nbytes, TORCH.held(made)) == (8, 4)
-    assert TORCH.held(torch.empty(8)) == NUMPY.held(np.empty(8, np.float32)) == 32
+    assert (made.nbytes, TORCH.allocated_bytes(made)) == (8, 4)
+    assert TORCH.allocated_bytes(torch.empty(8)) == 32
+    assert NUMPY.allocated_bytes(np.empty(8, np.float32)) == 32
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])

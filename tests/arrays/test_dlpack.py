@@ -247,3 +247,30 @@ def test_no_bits_are_lost_if_jax_would_make_32_of_64() -> None:
         "array has data type int64, but jaxlib would make pieces of int32. "
         "Fix: with JAX, jax.config.update('jax_enable_x64', True)"
     )
+
+
+def test_what_wraps_an_array_is_told_the_way_that_loads_no_more_than_the_pieces() -> None:
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    zarr = pytest.importorskip("zarr", reason="zarr is not installed")
+    stored = zarr.array(np.arange(12.0).reshape(3, 4), chunks=(2, 2))
+    fix = (
+        r"array is a zarr\.Array;.*Fix: dmlsplit\.split\(dask\.array\.from_zarr\(\.\.\.\), \.\.\.\)"
+    )
+    with pytest.raises(dml.InvalidArgumentError, match=fix):
+        dml.split(stored, 2, 1)
+    lazy = dml.split(da.from_zarr(stored), 2, 1)
+    assert isinstance(lazy[1], da.Array)
+    np.testing.assert_array_equal(lazy[1], stored[:, 2:])
+
+
+@pytest.mark.parametrize("kind", ["DataArray", "Variable"])
+def test_what_xarray_wraps_is_split(kind: str) -> None:
+    xarray = pytest.importorskip("xarray", reason="xarray is not installed")
+    lazy = pytest.importorskip("dask.array", reason="Dask is not installed").arange(6, chunks=2)
+    wrapped = xarray.DataArray(lazy, dims="x")
+    wrapped = wrapped if kind == "DataArray" else wrapped.variable
+    with pytest.raises(dml.InvalidArgumentError, match=rf"xarray\.{kind};.*array in its \.data"):
+        dml.split(wrapped, 2)
+    pieces = dml.split(wrapped.data, 2)
+    assert type(pieces[0]) is type(lazy)
+    assert pieces[1].compute().tolist() == [3, 4, 5]

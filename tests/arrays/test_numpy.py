@@ -8,6 +8,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.arrays import NUMPY, adapter_of, view
 from dmlsplit.arrays.packing import packing
+from dmlsplit.in_memory import requirements
 from tests.support.gpu_arrays import operator
 
 
@@ -41,7 +42,7 @@ def test_a_subclass_is_packed_into_a_plain_array() -> None:
     assert NUMPY.packed(packed, "array") is packed
     assert type(packed) is np.ndarray
     assert packed.flags.c_contiguous
-    assert NUMPY.reinterpreted(packed, "u1", (4, 8)).tobytes() == packed.tobytes()
+    assert NUMPY.reinterpret(packed, "u1", (4, 8)).tobytes() == packed.tobytes()
 
 
 def test_extension_types_are_kept() -> None:
@@ -84,13 +85,13 @@ def test_pieces_of_a_subclass_are_those_of_numpy(rows: int, tmp_path: Any) -> No
 
 
 def test_packed_outputs_take_the_fast_path() -> None:
-    source, outs = np.ones(6), [np.zeros(2), np.zeros(4)]
-    shapes = [(2,), (4,)]
+    outs = [np.zeros(2), np.zeros(4)]
+    required = requirements((6,), ("<f8", 8, "cpu"), 0, (2, 4))
     addresses = [out.__array_interface__["data"][0] for out in outs]
-    assert NUMPY.packed_addresses(source, outs, shapes) == addresses
+    assert NUMPY.exact_addresses(outs, required) == addresses
     frozen = np.frombuffer(bytes(32))
     for wrong in (np.zeros(3), np.zeros(4, "f4"), np.zeros(8)[::2], frozen):
-        assert NUMPY.packed_addresses(source, [outs[0], wrong], shapes) is None
+        assert NUMPY.exact_addresses([outs[0], wrong], required) is None
 
 
 def test_raw_memory_has_no_class() -> None:

@@ -13,8 +13,8 @@ import pytest
 from dmlsplit import arrays
 from dmlsplit.arrays import ArrayView, adapter_of
 from dmlsplit.arrays.packing import packing
-from dmlsplit.arrays.plan import Plan
 from dmlsplit.arrays.torch import TORCH
+from dmlsplit.prepared_split import PreparedSplit
 
 
 class CudaTensor:
@@ -98,7 +98,7 @@ def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
         assert TORCH.empty(there, pair, stream)[1] == [8]
     assert used == [(77, 1), (2,), None, (2,), (2,)]
     copied: list[object] = []
-    Plan(Recording(copied), pair, None).split(like, owner, 77)
+    PreparedSplit(Recording(copied), pair, None).split(like, owner, 77)
     assert used[5:] == [(77, 1), (2,), None]
     assert copied == [(0, [8], 77)]
     assert owner.recorded == [(77, 1)]
@@ -125,14 +125,14 @@ def test_a_copy_is_on_the_stream_that_is_current_at_that_moment(
     writes: list[object] = []
     monkeypatch.setattr(torch_private, "increment_version", writes.append)
     copied: list[object] = []
-    plan = Plan(Recording(copied), packing(((2,),), 4), None)
+    prepared = PreparedSplit(Recording(copied), packing(((2,),), 4), None)
     source = ArrayView(CudaTensor(), 8, (2,), (4,), "<f4", 4, "cuda:1", False)
     out = source._replace(owner=CudaTensor(), address=16)
-    plan.split_into(source, [out.owner], [16])
-    plan.split_into(source, [out.owner], [16], 77)
-    dispatch = plan.bind(source, [out])
+    prepared.split_into(source, [out.owner], [16])
+    prepared.split_into(source, [out.owner], [16], 77)
+    dispatch = prepared.bind(source, [out.owner], [16])
     dispatch()
     dispatch(78)
     assert copied == [(8, [16], stream) for stream in (5, 77, 6, 78)]
-    assert writes == [(out.owner,)] * 4
+    assert writes == [[out.owner]] * 4
     assert source.owner.recorded == out.owner.recorded == [(77, 1)]

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from benchmarks import cases, gpu
+from benchmarks import cases
 from benchmarks.cases import Case
+from benchmarks.workloads import WORKLOADS
 
-GROUPS = [cases.cpu_cases(False), cases.latency_cases(), gpu.workload_cases()]
+GROUPS = [cases.cpu_cases(False), cases.latency_cases(), [*WORKLOADS]]
 
 
 @pytest.mark.parametrize("group", GROUPS, ids=["cpu", "latency", "gpu"])
@@ -19,7 +20,7 @@ def test_every_case_is_a_split_with_a_unique_name(group: list[Case]) -> None:
 
 
 def test_how_many_bytes_of_strided_inputs_must_be_read() -> None:
-    found = {case.name.split()[0]: case for case in gpu.workload_cases()}
+    found = {case.name.split()[0]: case for case in WORKLOADS}
     for number, case in found.items():
         if case.strides is None:
             assert case.span_bytes == case.read_bytes == case.moved_bytes == case.total_bytes
@@ -50,7 +51,7 @@ def test_the_outputs_of_joined_cases_are_views_of_one_tensor(at: int) -> None:
 
 
 def test_misaligned_addresses_share_fewer_powers_of_two() -> None:
-    found = {case.name[:2]: case.alignments for case in gpu.workload_cases()}
+    found = {case.name[:2]: case.alignments for case in WORKLOADS}
     misaligned = {number: found[number] for number in ("35", "39", "40", "41")}
     assert misaligned == {"35": (2, 2), "39": (1, 16), "40": (16, 4), "41": (8, 16)}
     assert Case("even", cases.CASES, (4,), "u1", 0, (4,), misaligned=(0, 12)).alignments == (16, 4)

@@ -1,14 +1,17 @@
 """``python -m benchmarks``, command by command."""
 
 import json
+import re
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import calls, dispatch, instead
+from benchmarks import host, host_instead, host_on_card, timing
 from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
@@ -36,47 +39,51 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "No such file" in capsys.readouterr().err
 
 
-def test_the_dispatch_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """proofs/test_simulated_card.py tests its CUDA columns."""
+@pytest.fixture
+def timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, int], list[dict[str, Any]]]:
+    """The rows of the cases of `host` that have a text in their names, and the exit status."""
+    monkeypatch.setattr(timing, "WARM_SECONDS", 0)
+    # proofs/test_simulated_card.py tests the calls of CUDA.
     monkeypatch.setattr(build, "missing", lambda: "there is no card")
-    monkeypatch.setattr(dispatch, "CALLS", 10)
-    monkeypatch.setattr(dispatch, "BARS", [("numpy_split_us", 3, 1e9)])
-    path = tmp_path / "dispatch.json"
-    words = ["dispatch", "--rounds", "1", "--json", str(path)]
-    assert command.main(words) == 0
-    assert "bar: numpy_split_us of 3 outputs in 1000000000.0 us: met" in capsys.readouterr().out
-    found = json.loads(path.read_text())
-    assert [row["outputs"] for row in found["rows"]] == list(dispatch.OUTPUTS)
-    assert found["bars"] == [
-        {"column": "numpy_split_us", "outputs": 3, "most": 1e9, "is_met": True}
-    ]
-    assert found["environment"]["command"][3:] == words
-    monkeypatch.setattr(dispatch, "BARS", [("numpy_split_us", 3, 0)])
-    assert command.main(words) == 1
+
+    def run(only: str, status: int = 0) -> list[dict[str, Any]]:
+        path = tmp_path / f"{only}-{status}.json"
+        words = ["host", "--only", only, "--rounds", "1", "-o", str(path)]
+        assert command.main(words) == status
+        run = load(path)
+        assert run["environment"]["command"][3:] == words
+        return list(run["rows"])
+
+    return run
 
 
-def test_the_latency_command(tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    words = ["latency", "--quick", "--only", "8 equal", "--rounds", "1", "-o", str(path)]
-    assert command.main(words) == 0
-    rows = load(path)["rows"]
-    assert {row["peer"] for row in rows} >= set(calls.PEERS)
+def test_small_calls_beside_the_peers(timed: Callable[..., list[dict[str, Any]]]) -> None:
+    rows = timed("8 equal")
+    assert {row["peer"] for row in rows} >= set(host.PEERS)
     assert all(row["status"] == "ok" for row in rows if row["peer"].startswith("dmlsplit"))
 
 
-def test_the_instead_command(tmp_path: Path) -> None:
-    path = tmp_path / "run.json"
-    words = ["instead", "--quick", "--only", "256 B", "--rounds", "1", "-o", str(path)]
-    assert command.main(words) == 0
-    rows = {(row["library"], row["peer"]): row["status"] for row in load(path)["rows"]}
-    assert {library for library, _ in rows} == set(instead.LIBRARIES)
+def test_split_instead_of_the_libraries_own(timed: Callable[..., list[dict[str, Any]]]) -> None:
+    rows = {(row["library"], row["peer"]): row["status"] for row in timed("256 B")}
+    assert {library for library, _ in rows} == set(host_instead.LIBRARIES)
     for library, package in (("NumPy", "numpy"), ("PyTorch, `out=`", "torch"), ("JAX", "jax")):
         assert rows[library, "dmlsplit"] == ("ok" if find_spec(package) else "absent")
 
 
-@pytest.mark.skipif(calls.has_gpu(), reason="this machine has a GPU")
+def test_a_missed_bar_fails_the_run(
+    timed: Callable[..., list[dict[str, Any]]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for most, status, word in ((1e9, 0, "met"), (0, 1, "missed")):
+        monkeypatch.setattr(host_on_card, "BARS", [("numpy split", 3, most)])
+        assert {row["at"] for row in timed("3 outputs", status)} == {3}
+        assert re.search(rf"bar: numpy split of 3 outputs in .*: {word}\n", capsys.readouterr().out)
+
+
+@pytest.mark.skipif(host.has_gpu(), reason="this machine has a GPU")
 def test_without_a_gpu_the_gpu_command_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,7 +1,6 @@
 """Runs on the CPU: rows of failures, allocations, callers, resuming, and the peers."""
 
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -86,23 +85,6 @@ def test_callers_at_once_split_in_threads_of_their_own(tmp_path: Path) -> None:
     assert set(working) == {"0", "1"}
     assert len(set(working.values())) == 1
     assert min(working.values()) >= 4 * cpu.MOST_CALLS
-
-
-def test_the_time_of_callers_at_once_is_that_of_one_split(tmp_path: Path) -> None:
-    def slow(problem: Problem) -> Prepared:
-        bound = peers_cpu.dmlsplit_bound(problem)
-
-        def call() -> None:
-            time.sleep(0.001)
-            bound.call()
-
-        return Prepared(call, bound.outputs)
-
-    chosen = [Case(f"{n}", cases.CALLERS, (4, 4), "f4", 1, (1, 3), n) for n in (1, 4)]
-    alone, together = run(tmp_path / "a.json", {"dmlsplit": slow}, chosen).rows
-    assert alone["seconds"]["least"] >= 0.001
-    # Four callers that sleep at once take a quarter of the time per split.
-    assert 0.00025 <= together["seconds"]["least"] < 0.0008
 
 
 def test_a_run_continues_where_it_was_interrupted(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Comparisons, ratios, plots and the live table, which are made from results."""
 
-import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +53,17 @@ def test_new_and_missing_rows_are_reported() -> None:
 
 def test_every_kind_of_figure_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from benchmarks.plot import plot
+    from benchmarks.plot import SWEEPS, plot
 
     rows = []
-    for kind in (cases.CASES, cases.ROW_WIDTH, cases.SIZE, cases.OUTPUTS):
+    for kind in (cases.CASES, *SWEEPS):
         for at in (1, 64, 4096):
             for peer, seconds in (("dmlsplit", 1e-3), ("plain copy", 0.9e-3), ("torch", 2e-3)):
                 row = timed(f"{kind} {at}", peer, seconds)
                 rows.append({**row, "kind": kind, "at": at, "threads": 1})
     data = {"kind": "cpu", "environment": MACHINE, "rows": rows}
     files = plot(data, tmp_path, "run")
-    names = {"run-cases", "run-row-width", "run-size", "run-outputs"}
+    names = {"run-cases", "run-row-width", "run-size", "run-channels", "run-outputs"}
     assert {path.stem for path in files} == names
     for path in files:
         start = path.read_bytes()[:5]
@@ -80,19 +80,17 @@ def test_lines_of_the_table() -> None:
     assert shown == ["2 s", "3.14 ms", "2 us", "5 ns"]
 
 
-def test_figures_in_the_readme_are_those_of_their_results() -> None:
+def test_the_readme_agrees_with_the_results_and_the_cases() -> None:
     folder = Path(command.__file__).parent
     text = (folder / "README.md").read_text()
-    for name, kind in (
-        ("cpu-xeon-2", cases.CASES),
-        ("cpu-xeon-2-again", cases.CASES),
-        ("latency-xeon-2", None),
-    ):
-        assert f"results/{name}.json" in text
-        assert markdown(load(folder / "results" / f"{name}.json"), kind) in text
-    rows = json.loads((folder / "results" / "dispatch.json").read_text())["rows"]
-    (found,) = (row["dispatch_us"] for row in rows if row["outputs"] == 3)
-    assert f"{found:.2f} us with 3 outputs" in text
+    for name in re.findall(r"`([\w-]+\.json)`", text):
+        assert load(folder / "results" / name)["rows"]
+    for case in cases.cpu_cases(quick=True):
+        kind = {"f4": "float32", "u1": "uint8"}[case.dtype]
+        assert f"| {case.name} | {kind} {[*case.shape]} | {case.axis} | " in text
+    rows = load(folder / "results" / "dispatch.json")["rows"]
+    (row,) = (row for row in rows if row["at"] == 3 and row["peer"] == "dispatch")
+    assert f"{row['seconds']['median'] * 1e6:.2f} us with 3 outputs" in text
 
 
 def test_a_ratio_is_the_peers_time_over_ours() -> None:

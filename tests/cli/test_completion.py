@@ -13,31 +13,18 @@ import pytest
 from tests.support.command import started
 
 READY = "ready> "
-# A shell, the path and text of its settings, and the path for the script that our help names.
 PRINT = "dmlsplit() { printf 'got:'; printf '<%s>' \"$@\"; echo .; }\n"
+ZSH = f"{PRINT}PS1='{READY}'\nfpath+=$PWD/.zfunc\nautoload -U compinit\ncompinit -u\n"
+FISH = "function dmlsplit; printf 'got:'; printf '<%s>' $argv; echo .; end\n"
+FISH += f"function fish_prompt; echo -n '{READY}'; end\nset fish_greeting\n"
+# The command of a shell, its settings, their text, and the path for the script, as in our help.
 SHELLS = {
     "bash": (
-        ["bash", "--rcfile", "rc", "-i"],
-        ("rc", f"{PRINT}PS1='{READY}'\n. completions/dmlsplit\n"),
+        *("bash --rcfile rc -i", "rc", f"{PRINT}PS1='{READY}'\n. completions/dmlsplit\n"),
         "completions/dmlsplit",
     ),
-    "zsh": (
-        ["zsh", "-i"],
-        (
-            ".zshrc",
-            f"{PRINT}PS1='{READY}'\nfpath+=$PWD/.zfunc\nautoload -U compinit\ncompinit -u\n",
-        ),
-        ".zfunc/_dmlsplit",
-    ),
-    "fish": (
-        ["fish", "-i"],
-        (
-            "fish/config.fish",
-            "function dmlsplit; printf 'got:'; printf '<%s>' $argv; echo .; end\n"
-            f"function fish_prompt; echo -n '{READY}'; end\nset fish_greeting\n",
-        ),
-        "fish/completions/dmlsplit.fish",
-    ),
+    "zsh": ("zsh -i", ".zshrc", ZSH, ".zfunc/_dmlsplit"),
+    "fish": ("fish -i", "fish/config.fish", FISH, "fish/completions/dmlsplit.fish"),
 }
 # The text that is typed before Tab, and the words that the command then gets.
 TYPED = {
@@ -46,17 +33,20 @@ TYPED = {
     "validate --format sar": ["validate", "--format", "sarif"],
     "validate mod": ["validate", "model.onnx"],
     "validate model.onnx ot": ["validate", "model.onnx", "other model.onnx"],
+    "validate it": ["validate", "it's ü.onnx"],
     "validate --windows 19041 dee": ["validate", "--windows", "19041", "deep"],
     "validate model.onnx -o re": ["validate", "model.onnx", "-o", "report.txt"],
     "validate model.onnx --write-fixed mod": [
         "validate", "model.onnx", "--write-fixed", "model.onnx",
     ],
+    "validate --windows 226": ["validate", "--windows", "22621"],
+    "validate --directml 1.7": ["validate", "--directml", "1.7.0"],
+    "explain --feature-level 4_1": ["explain", "--feature-level", "4_1"],
+    "explain DML-SPLIT-AXIS-R": ["explain", "DML-SPLIT-AXIS-RANGE"],
     "explain mod": ["explain", "model.onnx"],
     "explain model.onnx --svg re": ["explain", "model.onnx", "--svg", "report.txt"],
     "run num": ["run", "numbers.npy"],
     "run numbers.npy -o de": ["run", "numbers.npy", "-o", "deep"],
-    "conformance check re": ["conformance", "check", "report.txt"],
-    "conformance probe --directml re": ["conformance", "probe", "--directml", "report.txt"],
 }  # fmt: skip
 
 
@@ -105,13 +95,14 @@ class Terminal:
 def test_a_shell_completes_commands_options_and_files(shell: str, here: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
-    line, (settings, text), place = SHELLS[shell]
+    line, settings, text, place = SHELLS[shell]
     script, _ = started("completion", shell, folder=here).communicate()
-    for name in ("model.onnx", "other model.onnx", "report.txt", "numbers.npy", "deep/x", place):
+    models = ("model.onnx", "other model.onnx", "it's ü.onnx")
+    for name in (*models, "report.txt", "numbers.npy", "deep/x", place):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_bytes(script)
     Path(settings).write_text(text)
-    terminal = Terminal(line, here)
+    terminal = Terminal(line.split(), here)
     try:
         found = {}
         for typed in TYPED:

@@ -3,33 +3,18 @@
 import os
 import re
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import onnx
 import pytest
 
-from dmlsplit.cli import build_parser, main
+from dmlsplit.cli import build_parser
 from dmlsplit.cli.completion import parsers
-from tests.support.command import FLAGS, ROOT, ours, ran, save, shell, sparse_model, started
+from tests.support.command import FLAGS, ROOT, ours, ran, save, sparse_model, started
 from tests.support.models import every_verdict
 
 PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
-
-
-@pytest.mark.parametrize("command", PARSERS)
-def test_help_reads_like_a_manual(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        main([*command.split()[1:], "--help"])
-    assert exit_.value.code == 0
-    shown = capsys.readouterr().out
-    assert f"examples:\n  {command}" in shown
-    statuses = re.findall(r"^  (\d+)  +\S", shown.partition("exit status:")[2], re.MULTILINE)
-    assert {"0", "2", "130"} <= set(statuses)
-    assert statuses == sorted(statuses, key=int)
-    epilog = shown[shown.index("exit status:") :]
-    assert max(map(len, epilog.splitlines())) <= 80
 
 
 def test_the_examples_of_the_help_are_understood() -> None:
@@ -96,19 +81,14 @@ def test_text_is_as_wide_as_the_terminal(here: Path) -> None:
 
 @pytest.mark.slow
 def test_long_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:
-    for index in range(6):
-        sparse_model(here / f"{index}.onnx", 1 << 20, copies=3000)
+    for index in range(3):
+        sparse_model(here / f"{index}.onnx", 1 << 20, copies=1500)
     line = ["validate", ".", "-o", "report"]
     shown = on_a_terminal(*line, folder=here)
     assert re.search(r"scan: +\d+%", shown)
     with started(*line, folder=here) as child:
         assert child.stderr
         assert child.stderr.read() == b""
-
-
-def test_a_pipe_that_closes_early_is_not_an_error() -> None:
-    done = shell("dmlsplit levels --format json | true; echo ${PIPESTATUS[0]}")
-    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_a_pipe_that_closes_early_keeps_the_verdict(here: Path) -> None:
@@ -147,17 +127,12 @@ def measured(*arguments: str, folder: Path) -> tuple[float, int, str]:
     return float(seconds), int(peak), done.stdout
 
 
-def test_a_gigabyte_of_weights_is_passed_over(
-    here: Path, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_gigabyte_of_weights_is_passed_over(here: Path) -> None:
     sparse_model(here / "small.onnx", 4)
     sparse_model(here / "large.onnx", 1 << 30)
     assert onnx.load(here / "small.onnx").graph.initializer[0].name == "w"
     quick, base, _ = measured("validate", "small.onnx", folder=here)
     seconds, peak, out = measured("validate", "large.onnx", folder=here)
-    record_property("seconds", seconds)
-    record_property("peak_bytes", peak)
-    record_property("base_bytes", base)
     assert "1 split in 1 file" in out
     assert seconds < quick + 2
     assert peak < base + (8 << 20)

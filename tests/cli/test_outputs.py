@@ -1,8 +1,10 @@
 """No option that names an output overwrites a file that the command reads, whatever its path."""
 
 import argparse
+import errno
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -11,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper
 
 from dmlsplit.cli import build_parser, main
 from tests.support.command import leaves, ran, refused, save
-from tests.support.dxdispatch_models import model as dispatched
+from tests.support.dxdispatch import model as dispatched
+from tests.support.dxdispatch import values
+from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
 from tests.support.openvino_files import variadic, weights
 
@@ -23,52 +27,48 @@ pytestmark = pytest.mark.usefixtures("forked_children")
 
 TARGET = "--data-type --sizes --axis --split --dim --feature-level --directml --windows --via"
 # Options with a value, by command: those that name files to read, files to write, or no files.
-READS = {
-    "validate": "PATH --input",
-    "explain": "PATH",
-    "run": "INPUT",
-    "conformance probe": "--directml --dxdispatch",
-    "conformance check": "OBSERVED.json",
-}
+READS = {"validate": "PATH --input", "explain": "PATH", "run": "INPUT"}
 WRITES = {
     "validate": "--output --write-fixed",
     "explain": "--svg",
     "run": "--output",
-    "conformance write": "DIR",
-    "conformance probe": "--output",
+    "selftest": "--output",
 }
 NEITHER = {
     "validate": f"{TARGET} --ort-version --format --fail-on --allow",
     "explain": f"{TARGET} --ort-version --format --node --gpu",
     "levels": "--format",
+    "selftest": "--device --seconds --format",
     "run": "--axis --split --count --device --format --scheduler --block-bytes",
-    "conformance probe": "--adapter --timeout",
-    "conformance check": "--format",
     "devices": "--format",
     "completion": "shell",
 }
 
 VALIDATE = "validate --windows 19041"
 FEED = f"{VALIDATE} m.onnx --input feed.npz"
-PROBE = "conformance probe --directml lib.dll --dxdispatch dxdispatch.exe -o"
-# An option that writes, a command that reads a file, and that file. The option comes last.
+# A command that reads a file, with the option that writes last, and that file.
 CASES = {
-    "report on the model": ("validate --output", f"{VALIDATE} m.onnx -o", "m.onnx"),
-    "report on a folder": ("validate --output", "validate sub -o", "sub/m.onnx"),
-    "report on a pattern": ("validate --output", "validate s*/* -o", "sub/m.onnx"),
-    "report on what is broken": ("validate --output", "validate b.onnx -o", "b.onnx"),
-    "report on external data": ("validate --output", "validate w.onnx -o", "w.data"),
-    "report on IR": ("validate --output", "validate ir.xml -o", "ir.xml"),
-    "report on its weights": ("validate --output", "validate ir.xml -o", "ir.bin"),
-    "report on DxDispatch": ("validate --output", "validate d.json -o", "d.json"),
-    "report on the inputs": ("validate --output", f"{FEED} --write-fixed f.onnx -o", "feed.npz"),
-    "fixed on the model": ("validate --write-fixed", f"{VALIDATE} m.onnx --write-fixed", "m.onnx"),
-    "fixed on its data": ("validate --write-fixed", f"{VALIDATE} w.onnx --write-fixed", "w.data"),
-    "fixed on the inputs": ("validate --write-fixed", f"{FEED} --write-fixed", "feed.npz"),
-    "picture on the model": ("explain --svg", "explain m.onnx --svg", "m.onnx"),
-    "picture on weights": ("explain --svg", "explain ir.xml --svg", "ir.bin"),
-    "observation on the library": ("conformance probe --output", PROBE, "lib.dll"),
-    "observation on the program": ("conformance probe --output", PROBE, "dxdispatch.exe"),
+    "report on the model": (f"{VALIDATE} m.onnx --output", "m.onnx"),
+    "report on a folder": ("validate sub --output", "sub/m.onnx"),
+    "report on a pattern": ("validate s*/* --output", "sub/m.onnx"),
+    "report on what is broken": ("validate b.onnx --output", "b.onnx"),
+    "report on external data": ("validate w.onnx --output", "w.data"),
+    "report on data like text": ("validate t.onnx --output", "t.data"),
+    "report on a constant's": ("validate c.onnx --output", "c.data"),
+    "report on weights of IR like text": ("validate it.xml --output", "it.bin"),
+    "report on IR": ("validate ir.xml --output", "ir.xml"),
+    "report on its weights": ("validate ir.xml --output", "ir.bin"),
+    "report on DxDispatch": ("validate d.json --output", "d.json"),
+    "report on its source": ("validate d.json --output", "sub/d.txt"),
+    "report on a broken one's": ("validate db.json --output", "sub/d.txt"),
+    "report on the inputs": (f"{FEED} --write-fixed f.onnx --output", "feed.npz"),
+    "fixed on the model": (f"{VALIDATE} m.onnx --write-fixed", "m.onnx"),
+    "fixed on its data": (f"{VALIDATE} w.onnx --write-fixed", "w.data"),
+    "fixed on data like text": (f"{VALIDATE} t.onnx --write-fixed", "t.data"),
+    "fixed on the inputs": (f"{FEED} --write-fixed", "feed.npz"),
+    "picture on the model": ("explain m.onnx --svg", "m.onnx"),
+    "picture on a source": ("explain d.json --svg", "sub/d.txt"),
+    "picture on weights": ("explain ir.xml --svg", "ir.bin"),
 }
 
 
@@ -92,9 +92,9 @@ def test_every_option_says_whether_it_names_a_file() -> None:
     """Add a new option to one of the tables; if it writes, also to the cases below."""
     found = set.union(*map(taking, leaves(build_parser())))
     assert found == named(READS) | named(WRITES) | named(NEITHER)
-    folders = {("run", "--output"), ("conformance write", "DIR")}  # They have their own tests.
-    tried = {tuple(option.rsplit(" ", 1)) for option, _, _ in CASES.values()}
-    assert tried == named(WRITES) - folders
+    others = {("run", "--output"), ("selftest", "--output")}  # own tests; it reads no file
+    tried = {(line.split()[0], line.split()[-1]) for line, _ in CASES.values()}
+    assert tried == named(WRITES) - others
 
 
 @pytest.fixture
@@ -103,16 +103,27 @@ def files(here: Path) -> Path:
     save("m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
     save("sub/m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
     Path("b.onnx").write_text("broken")
-    stored = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
     array = np.linspace(1, 2, 5000, dtype="f4")
-    stored.graph.initializer.append(numpy_helper.from_array(array, "w"))
-    onnx.save(stored, "w.onnx", save_as_external_data=True, location="w.data", size_threshold=0)
+    for name, data in (("w", array.tobytes()), ("t", b"A" * 20000), ("c", b"A" * 20000)):
+        content = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
+        stored = TensorProto(name="w", dims=[5000], data_type=TensorProto.FLOAT)
+        stored.data_location = TensorProto.EXTERNAL
+        stored.external_data.add(key="location", value=f"{name}.data")
+        if name == "c":
+            content.graph.node.append(helper.make_node("Constant", [], ["c"], value=stored))
+        else:
+            content.graph.initializer.append(stored)
+        save(f"{name}.onnx", content)
+        Path(f"{name}.data").write_bytes(data)
+    Path("it.bin").write_bytes(b"A" * 20000)
+    Path("it.xml").write_text(variadic())
     Path("ir.xml").write_text(variadic())
     Path("ir.bin").write_bytes(weights())
-    Path("d.json").write_text(json.dumps(dispatched()))
+    Path("sub/d.txt").write_text("source")
+    sources = {"S": values("UINT8", {"sourcePath": "sub\\d.txt"}), "T": 1, "U": {}}
+    Path("d.json").write_text(json.dumps(dispatched(resources=sources)))
+    Path("db.json").write_text(json.dumps(dispatched(resources=sources, dispatchables={"cut": 1})))
     np.savez("feed.npz", x=np.ones((6, 4), "f4"))
-    Path("lib.dll").write_bytes(b"MZ")
-    Path("dxdispatch.exe").write_bytes(b"MZ")
     return here
 
 
@@ -127,7 +138,8 @@ def test_a_hostile_name_of_weights_gives_no_traceback(
     entry.value = location
     Path("h.onnx").write_bytes(content.SerializeToString())
     Path("out.onnx").write_text("old")
-    assert main([*VALIDATE.split(), "h.onnx", "--write-fixed", "out.onnx"]) == status
+    line = [*VALIDATE.split(), "h.onnx", "--overwrite", "--write-fixed", "out.onnx"]
+    assert main(line) == status
     assert (Path("out.onnx").read_bytes() == b"old") == bool(status)
 
 
@@ -165,10 +177,8 @@ def tree() -> dict[str, tuple[int, bytes]]:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", CASES)
-def test_an_input_is_never_overwritten(
-    case: str, name: str, files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, line, read = CASES[case]
+def test_an_input_is_never_overwritten(case: str, name: str, files: Path, capsys: Capsys) -> None:
+    line, read = CASES[case]
     output = NAMES[name](Path(read))
     before = tree()
     refused(capsys, f"{line} {output}", lines=None)
@@ -178,7 +188,7 @@ def test_an_input_is_never_overwritten(
 @pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
 @pytest.mark.parametrize("flags", ["--format npy", "--format zarr --overwrite", "--overwrite"])
 def test_a_piece_never_overwrites_the_input(
-    flags: str, link: Callable[[Path, Path], None], here: Path, capsys: pytest.CaptureFixture[str]
+    flags: str, link: Callable[[Path, Path], None], here: Path, capsys: Capsys
 ) -> None:
     form = "zarr" if "zarr" in flags else "npy"
     np.save("a.npy", np.arange(6.0))
@@ -190,9 +200,7 @@ def test_a_piece_never_overwrites_the_input(
     assert tree() == before
 
 
-def test_a_report_never_replaces_a_file_that_is_not_text(
-    files: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_never_replaces_a_file_that_is_not_text(files: Path, capsys: Capsys) -> None:
     """It does not replace a model that is not judged either, such as one that will be written."""
     shutil.copy("m.onnx", "other.onnx")
     before = tree()
@@ -207,20 +215,22 @@ def test_a_report_never_replaces_a_file_that_is_not_text(
 # Standard output, devices and pipes.
 
 
-def test_a_hyphen_is_standard_output(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hyphen_is_standard_output(files: Path, capsys: Capsys) -> None:
     assert main(["validate", "m.onnx"]) == 0
     shown = capsys.readouterr().out
     assert main(["validate", "m.onnx", "-o", "-"]) == 0
     assert capsys.readouterr().out == shown
     assert main(["explain", "m.onnx", "--svg", "-"]) == 0
     assert capsys.readouterr().out.startswith("<svg ")
-    assert "is binary" in refused(capsys, f"{VALIDATE} m.onnx --write-fixed -")
+    for name in ("-", "f.xml"):
+        said = refused(capsys, f"{VALIDATE} m.onnx --write-fixed {name}")
+        assert f"--write-fixed is '{name}'; it must be a file whose name ends in .onnx" in said
     assert not Path("-").exists()
 
 
 @pytest.mark.parametrize(("command", "option"), [("validate", "-o"), ("explain", "--svg")])
 def test_a_device_is_written_to_and_a_full_device_is_named(
-    command: str, option: str, files: Path, capsys: pytest.CaptureFixture[str]
+    command: str, option: str, files: Path, capsys: Capsys
 ) -> None:
     assert main([command, "m.onnx", option, "/dev/null"]) == 0
     said = refused(capsys, f"{command} m.onnx {option} /dev/full")
@@ -242,18 +252,47 @@ def test_a_name_of_standard_output_is_written_to_and_not_replaced(name: str, fil
     assert any("1 split in 1 file" in line for line in lines)
 
 
-def test_a_reader_that_leaves_early_keeps_the_verdict(files: Path) -> None:
-    line = ["validate", "refused.onnx", "--feature-level", "1_0", "-o", "/dev/stdout"]
-    save("refused.onnx", single(TensorProto.INT64, (6, 4), (2, 4), 0))
-    ours, theirs = os.pipe()
-    os.close(ours)
-    done = ran(sys.executable, "-m", "dmlsplit", *line, stdout=theirs)
-    os.close(theirs)
-    assert (done.returncode, done.stderr) == (1, "")
-
-
-def test_a_link_in_a_circle_is_one_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("circle").symlink_to("circle")
+def test_a_link_in_a_circle_is_one_line(files: Path, capsys: Capsys) -> None:
+    Path("circle.onnx").symlink_to("circle.onnx")
+    Path("link.onnx").symlink_to("no/such/f.onnx")
     for option in ("-o", "--write-fixed"):
-        assert "circle: " in refused(capsys, f"{VALIDATE} m.onnx {option} circle")
-    assert Path("circle").is_symlink()
+        assert "circle.onnx: " in refused(capsys, f"{VALIDATE} m.onnx {option} circle.onnx")
+        said = refused(capsys, f"{VALIDATE} m.onnx {option} link.onnx")
+        assert re.search(r"error: link.onnx: is a link to /.*/no/such/f.onnx, in a folder", said)
+    assert Path("circle.onnx").is_symlink()
+    assert Path("link.onnx").is_symlink()
+
+
+def test_a_written_model_replaces_another_only_with_overwrite(files: Path, capsys: Capsys) -> None:
+    Path("old.onnx").write_text("old")
+    line = f"{VALIDATE} r.onnx --write-fixed old.onnx"
+    save("r.onnx", single(TensorProto.INT64, (6, 4), (2, 4), 0))
+    assert "old.onnx exists; it is not replaced. Fix: add --overwrite" in refused(capsys, line)
+    assert Path("old.onnx").read_text() == "old"
+    assert main([*line.split(), "--overwrite"]) == 0
+    assert len(onnx.load("old.onnx").graph.node) > 2
+    assert "needs --write-fixed" in refused(capsys, "validate m.onnx --overwrite")
+
+
+def test_a_full_disk_under_a_written_model_is_named(
+    files: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    save("r.onnx", single(TensorProto.INT64, (6, 4), (2, 4), 0))
+    monkeypatch.setattr(Path, "write_bytes", full)
+    said = refused(capsys, f"{VALIDATE} r.onnx --write-fixed f.onnx")
+    assert said == "dmlsplit: error: f.onnx: No space left on device\n"
+
+
+@pytest.mark.parametrize(
+    "line", ["run {}/a.npy --axis 0 --count 2", "validate {}/m.onnx -o report"]
+)
+def test_a_folder_that_is_gone_is_named(line: str, files: Path, capsys: Capsys) -> None:
+    np.save("a.npy", np.arange(6.0))
+    Path("gone").mkdir()
+    os.chdir("gone")
+    (files / "gone").rmdir()
+    said = refused(capsys, line.format(files))
+    assert said == "dmlsplit: error: the current folder: No such file or directory\n"

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import zarr
 
+from dmlsplit.backends.find import find_backend
 from dmlsplit.cli import main
+from dmlsplit.cli.terminal import STOPS
 from tests.support.command import ran, refused, shell, started
+from tests.support.fixtures import Capsys
 from tests.support.forked import forked
 
 INPUT = np.arange(24, dtype="f4").reshape(6, 4)
@@ -30,11 +33,11 @@ def npy(here: Path) -> Path:
 # Each block takes a while, and is announced on stdout.
 SLOW = """
 import os, sys, time
+from dmlsplit.backends.find import find_backend
 from dmlsplit.cli import main
-from dmlsplit.storage import npy, resumable
-from dmlsplit.storage.worker import move_block
+from dmlsplit.storage import npy
+from dmlsplit.storage.zarr_arrays import NamedArray
 npy.BLOCK_BYTES = 16
-split_block = npy._split_block
 def slow(act):
     def acting(*arguments):
         os.write(1, b".")
@@ -42,22 +45,16 @@ def slow(act):
         return act(*arguments)
     return acting
 npy._split_block = slow(npy._split_block)
-resumable.move_block = slow(move_block)
+NamedArray.__setitem__ = slow(NamedArray.__setitem__)
 sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize("form", ["npy", "zarr"])
 @pytest.mark.parametrize(
-    ("number", "status"),
-    [
-        (signal.SIGINT, 130),
-        (signal.SIGTERM, 143),
-        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
-    ],
+    ("form", "number"), [("npy", signal.SIGINT), ("zarr", signal.SIGTERM), ("npy", signal.SIGHUP)]
 )
-def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
-    form: str, number: signal.Signals, status: int, npy: Path
+def test_a_signal_ends_a_run_in_one_line_and_the_same_command_starts_over(
+    form: str, number: signal.Signals, npy: Path
 ) -> None:
     name = "a.npy"
     if form == "zarr":
@@ -72,11 +69,9 @@ def test_a_signal_ends_a_run_in_one_line_and_the_same_command_goes_on(
         _, err = child.communicate(timeout=TIME_LIMIT_S)
     finally:
         child.kill()
-    assert child.returncode == status
-    then = {"npy": "starts over", "zarr": "resumes the run"}[form]
-    assert err.decode() == f"dmlsplit: interrupted: the same command {then}\n"
-    left = {"npy": [], "zarr": [".a.unfinished"]}[form]
-    assert [entry.name for entry in Path("out").iterdir()] == left
+    assert child.returncode == 128 + number
+    assert err.decode() == "dmlsplit: interrupted: the same command starts over\n"
+    assert list(Path("out").iterdir()) == []
     assert main([*line, "-o", "out"]) == 0
     assert sorted(entry.name for entry in Path("out").iterdir()) == [f"a_0.{form}", f"a_1.{form}"]
 
@@ -100,7 +95,7 @@ threading.Condition.__enter__ = interrupted
 
 
 @pytest.mark.parametrize(
-    "lock", [pytest.param(n, marks=() if n == 19 else pytest.mark.slow) for n in range(1, 50)]
+    "lock", [pytest.param(n, marks=() if n == 19 else pytest.mark.slow) for n in range(1, 50, 6)]
 )
 def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     """Threads of the pool and of zarr would wait for it forever, and the process for them."""
@@ -108,16 +103,16 @@ def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     line = f"run a.zarr {' '.join(HALVES)} --block-bytes 16 -o out"
     status, _, err = forked(line, before=INTERRUPTED.replace("LOCK", str(lock)))
     assert status == 130
-    resumes = err == "dmlsplit: interrupted: the same command resumes the run\n"
-    assert resumes or err == "dmlsplit: interrupted\n"
-    assert not resumes or main(line.split()) == 0
+    starts_over = err == "dmlsplit: interrupted: the same command starts over\n"
+    assert starts_over or err == "dmlsplit: interrupted\n"
+    assert not starts_over or main(line.split()) == 0
     assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
 
 
 def test_handlers_of_a_program_that_calls_main_are_put_back(npy: Path) -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    before = list(map(signal.getsignal, STOPS))
     assert main(["run", "a.npy", *HALVES]) == 0
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert list(map(signal.getsignal, STOPS)) == before
 
 
 # Streams. test_ends has the messages of each command.
@@ -141,9 +136,7 @@ def test_an_error_that_cannot_be_printed_still_has_its_status(closed: str, npy: 
 # Names, files and settings that are hostile.
 
 
-def test_control_characters_do_not_reach_the_terminal(
-    npy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_control_characters_do_not_reach_the_terminal(npy: Path, capsys: Capsys) -> None:
     name = "\x1b[31mred\n.npy"
     np.save(name, np.zeros((4, 2), [("\x1b[2J", "f4")]))
     assert main(["run", name, *HALVES]) == 0
@@ -154,17 +147,6 @@ def test_control_characters_do_not_reach_the_terminal(
     assert r"\x1b[31mred _0.npy exists" in said
 
 
-def test_a_corrupt_chunk_is_one_line(here: Path) -> None:
-    """Zarr reads the chunks of a block together; the others must not print anything."""
-    zarr.create_array("a.zarr", data=np.arange(4096.0).reshape(64, 64), chunks=(2, 64))
-    for chunk in (3, 4, 5, 20):
-        Path(f"a.zarr/c/{chunk}/0").write_bytes(b"short")
-    done = shell("dmlsplit run a.zarr --axis 0 --count 2")
-    assert done.returncode == 2
-    said = r"dmlsplit: error: .*a.zarr: the chunks of .* cannot be read: .*\n"
-    assert re.fullmatch(said, done.stderr)
-
-
 def test_a_wrong_number_of_threads_is_refused_at_the_first_split(npy: Path) -> None:
     done = shell("DMLSPLIT_NUM_THREADS=abc dmlsplit run a.npy --axis 0 --count 2")
     assert done.returncode == 2
@@ -172,3 +154,19 @@ def test_a_wrong_number_of_threads_is_refused_at_the_first_split(npy: Path) -> N
     program = "import numpy, dmlsplit; dmlsplit.split(numpy.zeros(4), 2)"
     done = ran(sys.executable, "-c", program, env={"DMLSPLIT_NUM_THREADS": "0"})
     assert "InvalidArgumentError: DMLSPLIT_NUM_THREADS is '0'" in done.stderr
+
+
+# The device.
+
+
+@pytest.mark.parametrize(("device", "notes"), [("auto", 1), ("cpu", 0)])
+def test_auto_is_the_cpu_without_a_card_and_says_why(
+    device: str, notes: int, npy: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "there is no driver. Fix: install one"
+    backend = find_backend("cpu")
+    monkeypatch.setattr("dmlsplit.device.default_backend", lambda: (backend, reason))
+    assert main(["run", "a.npy", *HALVES, "--device", device]) == 0
+    shown = capsys.readouterr()
+    assert "2 pieces along axis 0, on cpu" in shown.out
+    assert shown.err == f"dmlsplit: note: on the CPU: {reason}\n" * notes

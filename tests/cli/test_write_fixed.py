@@ -8,21 +8,22 @@ import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
-from tests.support.command import judged, save
+from tests.support.command import judged, refused, save
+from tests.support.fixtures import Capsys
 from tests.support.models import model, nested, single
 
 pytestmark = pytest.mark.usefixtures("forked_children")
 
 
-def test_write_fixed_sets_num_outputs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
     cut = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1)
     outputs = {"a": TensorProto.FLOAT, "b": TensorProto.FLOAT}
     for shape in ((2, 6), ("n", 6)):
         save("m.onnx", model([cut], {"x": (TensorProto.FLOAT, shape)}, outputs))
-        assert main("validate m.onnx --via ort --write-fixed fixed.onnx".split()) == 0
+        assert main("validate m.onnx --via ort --write-fixed fixed.onnx --overwrite".split()) == 0
         # ONNX Runtime does not load the model itself.
-        said = capsys.readouterr().err
-        assert "written with 1 split replaced, of which 1 ran; both models agree" in said
+        said = " ".join(capsys.readouterr().out.split())
+        assert said.startswith("fixed.onnx: written with 1 split replaced, of which 1 ran; both")
         (node,) = onnx.load("fixed.onnx").graph.node
         found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         assert (node.name, found) == ("cut", {"axis": 1, "num_outputs": 2})
@@ -37,9 +38,7 @@ def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [3, 6]
 
 
-def test_two_nodes_of_one_name_are_told_apart(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_nodes_of_one_name_are_told_apart(here: Path, capsys: Capsys) -> None:
     content = nested()
     again = type(content.graph.node[0])()
     again.CopyFrom(content.graph.node[0])
@@ -63,7 +62,18 @@ def test_two_nodes_of_one_name_are_told_apart(
         "choose[1].else_branch/right": "ok",
     }
     assert main(["validate", *line, "--write-fixed", "fixed.onnx"]) == 0
-    assert "written with 2 splits replaced" in capsys.readouterr().err
+    assert "written with 2 splits replaced" in capsys.readouterr().out
     first, second = (node for node in onnx.load("fixed.onnx").graph.node if node.op_type == "If")
-    assert all("Reshape" in str(attribute.g.node) for attribute in first.attribute)
-    assert not any("Reshape" in str(attribute.g.node) for attribute in second.attribute)
+    assert all("Unsqueeze" in str(attribute.g.node) for attribute in first.attribute)
+    assert not any("Unsqueeze" in str(attribute.g.node) for attribute in second.attribute)
+
+
+def test_a_report_over_the_model_is_refused_before_anything_is_written(
+    here: Path, capsys: Capsys
+) -> None:
+    save("m.onnx", nested())
+    before = Path("m.onnx").read_bytes()
+    line = "validate m.onnx --windows 19041 -o m.onnx --write-fixed fixed.onnx"
+    assert "is the input m.onnx" in refused(capsys, line)
+    assert not Path("fixed.onnx").exists()
+    assert Path("m.onnx").read_bytes() == before

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dmlsplit.conformance.kit import write_kit
+from tests.conformance.kit import write_kit
 from tests.conformance.stand_in import build as stand_in
 from tests.conformance.stand_in.build import library
 

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from dmlsplit.conformance.check import Comparison, Difference, compare
-from dmlsplit.conformance.observation import read_observation
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.errors import InvalidArgumentError
+from tests.conformance.case import expected
+from tests.conformance.cases import all_cases
+from tests.conformance.check import Comparison, Difference, compare
 from tests.conformance.conftest import Observe
+from tests.conformance.observation import read_observation
 from tests.conformance.stand_in.build import edited, observed
 
 
@@ -116,6 +118,7 @@ def test_cases_that_were_not_asked_are_named(observe: Observe) -> None:
 
 # ---- results of DxDispatch ---------------------------------------------------------------------
 
+CASES = {case.id: case for case in all_cases()}
 Cases = dict[str, dict[str, Any]]  # of an observation, by id
 Dispatch = Callable[[Callable[[Cases], None]], Comparison]
 
@@ -137,7 +140,7 @@ def dispatched(observe: Observe, kit: Path) -> Dispatch:
 
 
 def right(case: dict[str, Any]) -> dict[str, Any]:
-    outcome = case["expected"][-1]["verdict"]
+    outcome = expected(CASES[case["id"]], max(FeatureLevel)).verdict
     outputs = [{"sha256": each, "kept_behind": True} for each in case.get("output_sha256", ())]
     return {"outcome": outcome, "exit": 0 if outcome == "accepted" else 1, "outputs": outputs}
 

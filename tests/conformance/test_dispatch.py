@@ -3,29 +3,28 @@
 import json
 import os
 import shutil
-import stat
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dmlsplit.conformance import probe
-from dmlsplit.conformance.case import expected, output_hashes
-from dmlsplit.conformance.cases import all_cases
-from dmlsplit.conformance.check import compare
-from dmlsplit.conformance.observation import read_observation
 from dmlsplit.device import Device
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import run
+from tests.conformance import probe
+from tests.conformance.case import expected, output_hashes
+from tests.conformance.cases import all_cases
+from tests.conformance.check import compare
+from tests.conformance.observation import read_observation
 from tests.conformance.stand_in import build as stand_in
+from tests.support import command
 
 ROOT = Path(__file__).parents[2]
 CASES = {case.id: case for case in all_cases()}
 
 # A program with the options of dxdispatch.exe that runs a model with our own front end.
-PROGRAM = f"""#!{sys.executable}
+PROGRAM = f"""
 import os, pathlib, sys
 sys.path.insert(0, {str(ROOT)!r})
 from dmlsplit.device import Device
@@ -56,10 +55,7 @@ if fault == "hang":
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    path = tmp_path / "dxdispatch.exe"
-    path.write_text(PROGRAM)
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
+    return command.program(tmp_path / "dxdispatch.exe", "-c", PROGRAM)
 
 
 def some(kit: Path, *names: str) -> list[dict[str, Any]]:

@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from dmlsplit.conformance.cases import QUESTIONS, all_cases
-from dmlsplit.conformance.check import APART, KINDS
+from tests.conformance.cases import QUESTIONS, all_cases
+from tests.conformance.check import APART, KINDS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "conformance.md").read_text("utf-8")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from dmlsplit.conformance.check import compare
-from dmlsplit.conformance.observation import read_observation
-from dmlsplit.conformance.report import text_report
+from tests.conformance.check import compare
 from tests.conformance.conftest import Observe
+from tests.conformance.observation import read_observation
+from tests.conformance.report import text_report
 from tests.conformance.stand_in.build import edited, observed
 
 FOLDER = Path(__file__).with_name("observations")

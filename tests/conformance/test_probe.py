@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from dmlsplit.conformance import probe
-from dmlsplit.conformance.check import compare
-from dmlsplit.conformance.observation import read_observation
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import TensorDataType
+from tests.conformance import probe
+from tests.conformance.check import compare
 from tests.conformance.conftest import Observe
+from tests.conformance.observation import read_observation
 from tests.conformance.stand_in import build as stand_in
 from tests.conformance.stand_in.build import observed
 
@@ -143,7 +143,7 @@ def test_the_first_directml_has_neither_levels_nor_dmlcreatedevice1(
     assert compare(read_observation(tmp_path / "o.json")).differences == ()
 
 
-def test_an_adapter_by_number(observe: Observe) -> None:
+def test_an_adapter_is_chosen_by_number(observe: Observe) -> None:
     assert observed(observe(arguments=["--adapter", "0"]))["adapter"]["vendor"] == 5140
 
 

@@ -1,24 +1,24 @@
-"""A comparison as text, JSON and markdown."""
+"""A comparison as text, and the command that prints it."""
 
-import json
 from pathlib import Path
 
 import pytest
 
-from dmlsplit.conformance.cases import QUESTIONS
-from dmlsplit.conformance.check import KINDS, compare
-from dmlsplit.conformance.observation import read_observation
-from dmlsplit.conformance.report import MOST_SHOWN, REPORTS
+from tests.conformance.__main__ import main
+from tests.conformance.cases import QUESTIONS
+from tests.conformance.check import compare
 from tests.conformance.conftest import Observe
+from tests.conformance.observation import read_observation
+from tests.conformance.report import text_report
 from tests.conformance.stand_in.build import edited, observed
 
 
-def reported(path: Path, form: str) -> str:
-    return REPORTS[form](compare(read_observation(path)))
+def reported(path: Path) -> str:
+    return text_report(compare(read_observation(path)))
 
 
 def test_text_says_what_was_observed_and_fits_80_columns(observe: Observe) -> None:
-    text = reported(observe("any-sum", "take-overlap"), "text")
+    text = reported(observe("any-sum", "take-overlap"))
     # Only names that cannot be broken, such as a SHA-256, may be longer.
     assert all(len(line) <= 80 for line in text.splitlines())
     assert text.startswith(
@@ -31,7 +31,7 @@ def test_text_says_what_was_observed_and_fits_80_columns(observe: Observe) -> No
 
 
 def test_every_question_has_an_answer(observe: Observe) -> None:
-    text = " ".join(reported(observe("take-overlap", level=0x2000), "text").split())
+    text = " ".join(reported(observe("take-overlap", level=0x2000)).split())
     for question in QUESTIONS:
         assert question.text in text
     assert "refused at create with 0x80070057: table-FLOAT32-1, table-FLOAT32-2" in text
@@ -40,41 +40,38 @@ def test_every_question_has_an_answer(observe: Observe) -> None:
     assert "such a device has level 0x2000" in text
 
 
-def test_json_has_everything(observe: Observe) -> None:
-    document = json.loads(reported(observe("no-float64", "any-sum"), "json"))
-    assert (document["agrees"], document["level"]) == (False, "6_4")
-    assert document["directml"]["stand_in"] is True
-    assert document["counts"] == dict.fromkeys(KINDS, 0) | {"verdict": 2, "device": 10}
-    assert len(document["differences"]) == 12
-    assert document["differences"][0]["rules"] == []
-    assert len(document["questions"]) == 10
-
-
-def test_markdown_has_a_table_for_each_kind(observe: Observe) -> None:
-    text = reported(observe("any-sum", "take-overlap"), "markdown")
-    assert text.startswith("### A STAND-IN, not DirectML, 1.2.3.4 differs from the rules\n")
-    row = "| rule-SPLIT-AXIS-SUM-less | refused at create with 0x80070057 | accepted | "
-    assert row + "DML-SPLIT-AXIS-SUM |" in text
-
-
-def test_a_text_names_a_few_differences_and_json_names_all(observe: Observe) -> None:
-    path = edited(observe(), level=0x1000, minimum_levels=[])
-    many = len(compare(read_observation(path)).differences)
-    assert many > MOST_SHOWN
-    for form in ("text", "markdown"):
-        assert f"... and {many - MOST_SHOWN} more" in reported(path, form)
-    assert len(json.loads(reported(path, "json"))["differences"]) == many
-
-
-@pytest.mark.parametrize("form", ["text", "markdown"])
-def test_names_cannot_break_out(observe: Observe, form: str) -> None:
+def test_names_from_another_machine_cannot_add_lines_or_control_characters(
+    observe: Observe,
+) -> None:
     """An observation comes from someone else's machine, so its names are not trusted."""
     path = observe("any-sum", "take-overlap")
-    cases = [dict(case, id="x\n| y |<b>") for case in observed(path)["cases"]]
-    edited(path, adapter={"name": "\x1b[31m<script>|`a`"}, cases=cases)
-    text = reported(path, form)
+    cases = [dict(case, id="x\n| y |") for case in observed(path)["cases"]]
+    edited(path, adapter={"name": "\x1b[31mred"}, cases=cases)
+    text = reported(path)
     assert "\x1b" not in text
     assert "\n| y |" not in text
-    if form == "markdown":
-        assert "<script>" not in text.replace("\\<", "")
-        assert "x\\\\n\\| y \\|\\<b\\>" in text
+
+
+def test_a_difference_is_the_status_of_a_check(
+    observe: Observe, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for switch, status in (("take-overlap", 0), ("any-sum", 1)):
+        path = observe(switch)
+        assert main(["check", str(path)]) == status
+        assert capsys.readouterr() == (reported(path) + "\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("check missing.json", "missing.json: is not a file"),
+        ("check other.json", "other.json: lacks 'schema'"),
+        ("write other.json", "other.json: File exists"),
+    ],
+)
+def test_an_error_is_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
+) -> None:
+    (here / "other.json").write_text("{}")
+    assert main(line.split()) == 2
+    assert capsys.readouterr() == ("", f"error: {message}\n")

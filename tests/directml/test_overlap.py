@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from dmlsplit.directml import overlap
 from dmlsplit.directml.overlap import may_overlap_itself
+from tests.support.fixtures import Patch
 
 LAYOUTS = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 14)), min_size=1, max_size=4)
 
 
 @given(LAYOUTS)
-def test_it_agrees_with_counting(layout: list[tuple[int, int]]) -> None:
+def test_overlap_agrees_with_counting_addresses(layout: list[tuple[int, int]]) -> None:
     sizes, strides = zip(*layout, strict=True)
     addresses = [
         sum(i * s for i, s in zip(index, strides, strict=True))
@@ -44,7 +45,7 @@ def test_large_packed_and_permuted_layouts_are_decided_at_once() -> None:
     [((2, 3), (3, 1), 2), ((3, 4), (5, 2), 4), ((4, 3), (3, 4), 6), ((3, 3, 3), (2, 7, 20), 3)],
 )
 def test_the_search_counts_every_step(
-    sizes: tuple[int, ...], strides: tuple[int, ...], steps: int, monkeypatch: pytest.MonkeyPatch
+    sizes: tuple[int, ...], strides: tuple[int, ...], steps: int, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(overlap, "SEARCH_STEPS", steps)
     assert not may_overlap_itself(sizes, strides)

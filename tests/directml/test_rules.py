@@ -51,7 +51,7 @@ def test_a_report_says_what_where_and_how_to_fix_it() -> None:
     )
 
 
-def test_a_place_is_tensor_and_field_or_one_of_them() -> None:
+def test_the_place_of_a_violation_joins_tensor_and_field() -> None:
     found = ("DML-BIND-KIND", "Buffer", "a", "b"), ("DML-BIND-KIND", "", "a", "b")
     places = [v.place for tensor in ("InputTensor", "") for v in violations_of(tensor, found)]
     assert places == ["InputTensor.Buffer", "InputTensor", "Buffer", ""]

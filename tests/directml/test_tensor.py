@@ -31,9 +31,7 @@ def test_a_data_type_is_read_from_any_of_its_names(name: object) -> None:
 @pytest.mark.parametrize("text", ["FLOAT", "", None, 14, -1, True, 2.0])
 def test_an_unknown_data_type_is_refused_with_the_allowed_ones(text: object) -> None:
     names = "UNKNOWN, FLOAT32, FLOAT16, UINT32, .*, UINT4, INT4"
-    message = (
-        rf"^data type is {text!r}; it must be one of {names} \(with or without .*from 0 to 13$"
-    )
+    message = rf"^data type is {text!r}; it must be one of {names} \(with or .*from 0 to 13$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         dml.TensorDataType.parse(text)
 
@@ -102,14 +100,10 @@ def test_every_number_is_an_integer(field: str, place: str) -> None:
 
 
 def test_fields_are_kept_and_counted() -> None:
-    tensor = dml.TensorDesc(
-        "INT16",
-        np.array([2, 3]),
-        strides=[8, 1],
-        flags="OWNED_BY_DML",
-        total_tensor_size_in_bytes=np.int64(64),
-        guaranteed_base_offset_alignment=np.int64(32),
-    )
+    total, alignment = np.int64(64), np.int64(32)
+    sizes = {"total_tensor_size_in_bytes": total, "guaranteed_base_offset_alignment": alignment}
+    owned = {"strides": [8, 1], "flags": "OWNED_BY_DML", **sizes}
+    tensor = dml.TensorDesc("INT16", np.array([2, 3]), **owned)
     assert (tensor.sizes, tensor.strides, tensor.effective_strides) == ((2, 3), (8, 1), (8, 1))
     assert tensor.flags is dml.TensorFlags.OWNED_BY_DML
     assert (tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes) == (64, 24)

@@ -133,16 +133,6 @@ def test_a_value_past_its_limit_is_reported_and_nothing_else(
     assert found == rules
 
 
-@pytest.mark.parametrize(("level", "rank"), [("1_0", 3), ("2_1", 5), ("2_0", 1)])
-def test_a_dimension_count_that_a_level_does_not_accept(level: str, rank: int) -> None:
-    found = dml.validate(one_output(data_type="INT16", sizes=(2,) * rank), level).violations
-    wanted = str(rank), f"4 at feature level {level}"
-    assert [(v.rule.id, v.place, v.found, v.allowed) for v in found] == [
-        ("DML-LEVEL-DIMENSION-COUNT", f"{name}.DimensionCount", *wanted)
-        for name in ("InputTensor", "OutputTensors[0]")
-    ]
-
-
 def test_a_level_may_accept_other_outputs_than_inputs() -> None:
     kinds = dml.TensorDataType
     inputs = TensorSupport(2, 3, frozenset([kinds.INT8]))

@@ -8,12 +8,7 @@ from hypothesis import given
 import dmlsplit as dml
 from dmlsplit.backends.cuda.gpus import GPUS, find_gpu, gpu_of_device
 from dmlsplit.backends.cuda.nvml import CudaDevice
-from dmlsplit.explain.explanation import (
-    Explanation,
-    explain,
-    explanation_json,
-    explanation_text,
-)
+from dmlsplit.explain.explanation import Explanation, explain, explanation_json, explanation_text
 from tests.support.descriptors import split_descriptors
 
 

@@ -61,10 +61,13 @@ def library(folder: Path) -> Path:
 @contextmanager
 def running(builds_folder: Path, scratch: Path) -> Iterator[Runs]:
     """Start the process, and end it at the end of the block."""
+    faults = library(builds_folder)
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
-        "LD_PRELOAD": str(library(builds_folder)),
+        # LD_PRELOAD separates names at spaces, which may be in the folder's path.
+        "LD_PRELOAD": faults.name,
+        "LD_LIBRARY_PATH": str(faults.parent),
         "DMLSPLIT_NUM_THREADS": "1",
     }
     line = [sys.executable, str(HERE / "server.py")]

@@ -11,16 +11,20 @@ from jax.sharding import PartitionSpec as P
 
 import dmlsplit as dml
 
-X = jnp.arange(32.0).reshape(4, 8)
 SIZES = 1, 7
+
+
+def array_of(columns: int) -> Any:
+    """An array to split into 8 parts along its second dimension, of 128 bytes or 4 MiB."""
+    return jnp.arange(4.0 * 8 * columns).reshape(4, 8, columns)
 
 
 def split(array: Any) -> list[Any]:
     return dml.split(array, SIZES, 1)
 
 
-def assert_pieces(found: Any, spec: Any) -> None:
-    for one, two in zip(found, np.split(np.asarray(X), [1], 1), strict=True):
+def assert_pieces(found: Any, array: Any, spec: Any) -> None:
+    for one, two in zip(found, np.split(np.asarray(array), [1], 1), strict=True):
         np.testing.assert_array_equal(np.asarray(one), two)
         assert one.sharding.is_equivalent_to(NamedSharding(one.sharding.mesh, spec), one.ndim)
 
@@ -30,37 +34,38 @@ def squares(pieces: Any) -> Any:
 
 
 def assert_gradient(function: Any, array: Any) -> None:
-    found = jax.jit(jax.grad(function))(array)
-    np.testing.assert_array_equal(np.asarray(found), np.asarray(2 * X.at[:, 0].set(0)))
+    found = np.asarray(jax.jit(jax.grad(function))(array))
+    np.testing.assert_array_equal(found, 2 * np.asarray(array) * (np.arange(8) > 0)[:, None])
 
 
-def gathered(array: Any) -> None:
-    """XLA cannot partition a callback, so it gathers the array and each device has all pieces."""
-    assert_pieces(jax.jit(split)(array), P())
-    assert_pieces(split(array), P())
+def partitioned(array: Any) -> None:
+    """XLA splits on each device what the device has, and gathers nothing."""
+    assert_pieces(jax.jit(split)(array), array, P("d"))
+    assert_pieces(split(array), array, P("d"))
     assert_gradient(lambda array: squares(split(array)), array)
-    assert "all-gather" in jax.jit(split).lower(array).compile().as_text()
+    assert "all-gather" not in jax.jit(split).lower(array).compile().as_text()
 
 
-def typed(array: Any) -> None:
+def typed(array: Any, spec: Any) -> None:
     """With an explicit mesh types have shardings, which agree for pieces and their tangents."""
     for function in (split, jax.jit(split)):
         pieces, tangents = jax.jvp(function, (array,), (array,))
         assert list(map(jax.typeof, pieces)) == list(map(jax.typeof, tangents))
-        assert_pieces(tangents, P())
+        assert_pieces(tangents, array, spec)
         assert_gradient(lambda array, split=function: squares(split(array)), array)
 
 
 def local(mesh: Any, array: Any, is_checked: bool) -> None:
-    """Inside shard_map, each device splits its own part."""
+    """Inside shard_map, each device splits its own part, a large one in a callback."""
     mapped = jax.shard_map(
         split, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=is_checked
     )
-    assert_pieces(jax.jit(mapped)(array), P("d"))
+    assert_pieces(jax.jit(mapped)(array), array, P("d"))
     assert_gradient(lambda array: squares(mapped(array)), array)
     text = jax.jit(mapped).lower(array).compile().as_text()
     assert "all-gather" not in text
-    assert "f32[2,8]" in text
+    assert f"f32[2,8,{array.shape[2]}]" in text
+    assert ("xla_buffer_python_cpu_callback" in text) == (array.nbytes > 1 << 20)
 
     def total(array: Any) -> Any:
         return jax.lax.psum(squares(split(array)), "d")
@@ -68,21 +73,32 @@ def local(mesh: Any, array: Any, is_checked: bool) -> None:
     summed = jax.shard_map(total, mesh=mesh, in_specs=P("d"), out_specs=P(), check_vma=is_checked)
     assert_gradient(summed, array)
     _, tangent = jax.jvp(summed, (array,), (array,))
-    assert float(tangent) == float(2 * (X[:, 1:] ** 2).sum())
+    np.testing.assert_allclose(tangent, 2 * (array[:, 1:] ** 2).sum(), rtol=1e-5)
+
+
+def partly(array: Any) -> None:
+    """Inside shard_map over one axis of a mesh, XLA partitions along the other."""
+    mesh = jax.make_mesh((1, 2), ("one", "d"), axis_types=(AxisType.Auto,) * 2)
+    mapped = jax.shard_map(split, mesh=mesh, in_specs=P(), out_specs=P(), axis_names={"one"})
+    array = jax.device_put(array, NamedSharding(mesh, P("d")))
+    assert_pieces(jax.jit(mapped)(array), array, P("d"))
 
 
 assert len(jax.devices()) == 2
-for kind in (AxisType.Auto, AxisType.Explicit):
-    mesh = jax.make_mesh((2,), ("d",), axis_types=(kind,))
-    sharded = jax.device_put(X, NamedSharding(mesh, P("d")))
-    gathered(sharded)
-    if kind is AxisType.Explicit:
-        with jax.set_mesh(mesh), jax.enable_checks(True):
-            typed(sharded)
-            typed(jax.device_put(X, NamedSharding(mesh, P(None, "d"))))
-    for is_checked in (True, False):
-        local(mesh, sharded, is_checked)
-on_the_other = jax.device_put(X, jax.devices()[1])
-assert {one.device for one in jax.jit(split)(on_the_other)} == {jax.devices()[1]}
-assert {one.device for one in split(on_the_other)} == {jax.devices()[1]}
+for columns in (1, 1 << 17):
+    whole = array_of(columns)
+    partly(whole)
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        mesh = jax.make_mesh((2,), ("d",), axis_types=(kind,))
+        sharded = jax.device_put(whole, NamedSharding(mesh, P("d")))
+        partitioned(sharded)
+        if kind is AxisType.Explicit:
+            with jax.set_mesh(mesh), jax.enable_checks(True):
+                typed(sharded, P("d"))
+                typed(jax.device_put(whole, NamedSharding(mesh, P(None, "d"))), P())
+        for is_checked in (True, False):
+            local(mesh, sharded, is_checked)
+    on_the_other = jax.device_put(whole, jax.devices()[1])
+    assert {one.device for one in jax.jit(split)(on_the_other)} == {jax.devices()[1]}
+    assert {one.device for one in split(on_the_other)} == {jax.devices()[1]}
 sys.stdout.write("done\n")

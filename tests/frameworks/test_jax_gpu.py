@@ -49,7 +49,7 @@ def test_work_before_and_after_the_split_is_in_order(jax: Any) -> None:
     assert float(array.min()) == float(array.max()) == 50
 
 
-def test_gradient_and_batch(jax: Any) -> None:
+def test_gradients_and_batches_are_those_of_slices(jax: Any) -> None:
     array = jax.random.normal(jax.random.key(0), (5, 4, 6))
 
     def loss(array: Any) -> Any:

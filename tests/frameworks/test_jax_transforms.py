@@ -2,22 +2,29 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dmlsplit as dml
 from tests.support.command import ran
-from tests.support.jax_splits import own
+from tests.support.jax_splits import lowered, own
 
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 jnp = jax.numpy
+from jax.experimental.jet import jet  # noqa: E402
+from jax.scipy.sparse.linalg import bicgstab  # noqa: E402
 
 Function = Any
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _callbacks() -> Iterator[None]:
+    with lowered("callback"):
+        yield
 
 
 def loss(split: Function, sizes: tuple[int, ...], axis: int) -> Function:
@@ -28,27 +35,6 @@ def loss(split: Function, sizes: tuple[int, ...], axis: int) -> Function:
         return sum(((at + 1) * piece**3).sum() for at, piece in enumerate(pieces))
 
     return function
-
-
-@st.composite
-def cuts(draw: st.DrawFn) -> tuple[Any, tuple[int, ...], int]:
-    sizes = tuple(draw(st.lists(st.integers(0, 5), min_size=1, max_size=4)))
-    shape = draw(st.lists(st.integers(1, 4), min_size=0, max_size=2))
-    axis = draw(st.integers(0, len(shape)))
-    shape.insert(axis, sum(sizes))
-    values = np.random.default_rng(0).normal(size=shape).astype("f4")
-    return jnp.asarray(values), sizes, axis
-
-
-@given(cuts())
-@settings(max_examples=10)
-def test_gradients_are_those_of_jax(cut: Any) -> None:
-    array, sizes, axis = cut
-    for transform in (jax.grad, jax.jacfwd):
-        found, wanted = (
-            jax.jit(transform(loss(split, sizes, axis)))(array) for split in (dml.split, own)
-        )
-        np.testing.assert_array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("kind", ["float64", "complex128"])
@@ -125,13 +111,44 @@ def test_a_batch_is_one_split(axis: int, batch: int, out: int) -> None:
 
     for found, wanted in zip(mapped(dml.split)(array), mapped(own)(array), strict=True):
         np.testing.assert_array_equal(found, wanted)
-    assert str(jax.make_jaxpr(mapped(dml.split))(array)).count("buffer_callback[") == 1
+    assert str(jax.make_jaxpr(mapped(dml.split))(array)).count("dml_split[") == 1
 
 
 def test_an_array_that_is_not_batched_is_split_once() -> None:
     known = jnp.arange(4.0)
     found = jax.vmap(lambda x, y: x * dml.split(y, (1, 3))[1], (0, None))(jnp.arange(2.0), known)
     assert found.tolist() == [[0, 0, 0], [1, 2, 3]]
+
+
+def swapped(split: Function) -> Function:
+    """A linear function that is not symmetric, so that a wrong transpose has another gradient."""
+    return lambda x: x + jnp.concatenate(split(x, (2, 4))[::-1]) * jnp.arange(6.0) / 10
+
+
+def squared(split: Function) -> Function:
+    function = jax.custom_jvp(lambda x: x**2)
+    function.defjvps(lambda tangent, _, x: jnp.concatenate(split(2 * x * tangent, (2, 4))))
+    return function
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda split, x: jax.grad(lambda b: bicgstab(swapped(split), b)[0].sum())(x),
+        lambda split, x: jax.grad(lambda x: (squared(split)(x) * x).sum())(x),
+        lambda split, x: jax.linear_transpose(swapped(split), x)(x),
+        lambda split, x: jet(lambda x: split(jnp.sin(x), (2, 4)), (x,), ((x, x),)),
+        lambda split, x: jax.vmap(lambda x: split(x, (2, 4)), spmd_axis_name="d")(jnp.ones((2, 6))),
+        lambda split, x: jax.pmap(lambda x: split(x, (2, 4)))(x[None]),
+        lambda split, x: jax.disable_jit()(split)(x, (2, 4)),
+        lambda split, x: jax.core.eval_jaxpr(jax.make_jaxpr(swapped(split))(x).jaxpr, [], x),
+    ],
+    ids="solver custom_jvp linear_transpose jet spmd_vmap pmap disable_jit jaxpr".split(),
+)
+def test_transforms_that_need_the_rules_of_a_primitive(function: Function) -> None:
+    found, wanted = (jax.tree.leaves(function(one, jnp.arange(6.0))) for one in (dml.split, own))
+    for one, two in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(one, two)
 
 
 def test_several_devices() -> None:

@@ -7,10 +7,7 @@ import pytest
 import dmlsplit as dml
 from tests.support.gpu_arrays import operator
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")]
 
 
 @pytest.fixture

@@ -36,7 +36,9 @@ def test_a_projection_is_regrouped(rows: int, sizes: tuple[int, ...], is_compile
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("sizes", [(8, 8, 16, 16), (128, 128, 256, 256)])
 @pytest.mark.parametrize("item_bytes", [2, 4])
-def test_it_is_one_launch(rows: int, sizes: tuple[int, ...], item_bytes: int) -> None:
+def test_a_projection_is_split_in_one_launch(
+    rows: int, sizes: tuple[int, ...], item_bytes: int
+) -> None:
     """This needs pieces of a head, and addresses of blocks, that are multiples of 16 bytes."""
     heads, width = 4, sum(sizes)
     source = packed_byte_strides((rows, heads, width), item_bytes)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlsplit import TensorDataType, TensorDesc, validate
-from dmlsplit.frontends import SplitSite
+from dmlsplit.frontends import Known, SplitSite
 from dmlsplit.frontends.lowering import Lowering, lowered_site, split_descriptor
 from dmlsplit.frontends.site import Cause, NotKnownError
 
@@ -85,14 +85,13 @@ def test_a_site_has_the_result_of_its_lowering() -> None:
         "node",
         3,
         "Cut-1",
-        (found.descriptor,),  # type: ignore[arg-type]
+        Known(found.descriptor, (1, 3)),
         warnings=("careful",),
         element_type="INT8",
         shape=(4, 2),
         axis=0,
-        pieces=(1, 3),
     )
-    assert lowered_site(blank, lowering((0,), 0, (0,)), []).descriptors == ()
+    assert lowered_site(blank, lowering((0,), 0, (0,)), []).state == Known(None, (0,))
     dynamic = lowered_site(blank, found, [], NotKnownError("batch is dynamic", Cause.TYPE))
-    assert (dynamic.unknown, dynamic.cause) == ("batch is dynamic", Cause.TYPE)
-    assert (dynamic.smallest, dynamic.scales, dynamic.descriptors) == (found.descriptor, True, ())
+    assert (dynamic.state.reason, dynamic.state.cause) == ("batch is dynamic", Cause.TYPE)
+    assert (dynamic.state.smallest, dynamic.state.scales) == (found.descriptor, True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.explain.picture import svg_picture
-from tests.golden import commands
+from tests.golden import commands, pages
 from tests.golden.broken_rules import said
 from tests.support.command import ROOT
 
@@ -25,6 +25,7 @@ def write() -> None:
     os.environ |= commands.ENVIRONMENT
     with tempfile.TemporaryDirectory() as folder:
         commands.write(Path(folder), main)
+        pages.write(Path(folder), main)
 
 
 if __name__ == "__main__":  # The models that are compared run in spawned processes.

@@ -3,25 +3,68 @@
 import json
 import re
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
-from dmlsplit.frontends.onnx import child
-from tests.support.models import model, parsed, sequence, single, split_nodes
+from dmlsplit.lint import check
+from dmlsplit.lint.advice import Advice
+from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
+from tests.support.fixtures import Capsys, Patch
+from tests.support.models import attribute_split, model, parsed, sequence, single, split_nodes
+from tests.support.networks import super_resolution
+from tests.support.openvino_files import edge, layer, port, variadic, weights
 
-pytestmark = pytest.mark.usefixtures("one_child")
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 OPTION = re.compile(r'--dim (?:"[^"]*"|[^\s;,]+)')
 COMMAND = re.compile(r'python -c "[^"]*"')
 
 
-def validated(capsys: pytest.CaptureFixture[str], *line: str) -> list[dict[str, Any]]:
+# A descriptor in a fix: axis, data type, sizes, outputs.
+EQUIVALENT = re.compile(r"dispatch SPLIT axis (\d): (\w+)\[([\d,]+)\] -> (.*)")
+Reported = Callable[..., tuple[Verdict, ...]]
+
+
+@pytest.fixture
+def reported(monkeypatch: Patch, capsys: Capsys) -> Reported:
+    """Runs the command; the verdicts that it reports."""
+    found: list[Assessment] = []
+    honest = check.assess
+
+    def recorded(*arguments: Any) -> Assessment:
+        found.append(honest(*arguments))
+        return found[-1]
+
+    def run(*line: str) -> tuple[Verdict, ...]:
+        monkeypatch.setattr(check, "assess", recorded)
+        assert main(["validate", *line]) in (0, 1), capsys.readouterr().err
+        capsys.readouterr()
+        return found[-1].verdicts
+
+    return run
+
+
+def keys(verdict: Verdict) -> list[str]:
+    return [fix.key for fix in verdict.fixes]
+
+
+def saved(content: onnx.ModelProto | str) -> str:
+    """The file of a model, with its tensors in another one, or of an OpenVINO IR."""
+    if isinstance(content, str):
+        Path("model.bin").write_bytes(weights())
+        Path("model.xml").write_text(content)
+        return "model.xml"
+    options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(content, "model.onnx", **(options if content.graph.initializer else {}))
+    return "model.onnx"
+
+
+def validated(capsys: Capsys, *line: str) -> list[dict[str, Any]]:
     """The splits of the JSON report."""
     assert main(["validate", *line, "--format", "json"]) in (0, 1)
     splits: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["splits"]
@@ -76,119 +119,7 @@ CALLED = """(float[2,6] x) => (int64[] p) {
 OF_ITS_OWN = "(a) => (b, c) { [cut] b, c = Split <axis = 0, num_outputs = 2> (a) }"
 
 
-UNKNOWN = {
-    "a dynamic axis": single(FLOAT, (2, "n"), (2, 4), 1),
-    "a name with a space": single(FLOAT, (2, "n; of h"), (2, 4), 1),
-    "two dynamic sizes": single(FLOAT, ("batch", "n"), (2, 4), 1),
-    "a dynamic axis without a name": single(FLOAT, (2, None), (2, 4), 1),
-    "a negative axis": counted((2, "n"), 3),
-    "a dynamic rank": single(FLOAT, None, (2, 4), 1),
-    "a value in the middle": after("NonZero"),
-    "an unknown operator": custom(),
-    "a body": parsed(IN_LOOP),
-    "an attribute of a caller": parsed(NOT_CALLED, FUNCTION + OF_CALLER),
-    "a value in a function": parsed(CALLED, FUNCTION + OF_ITS_OWN),
-    "a sequence": sequence(FLOAT, ("n", "m")),
-}
-
-
-@pytest.mark.parametrize("content", UNKNOWN.values(), ids=UNKNOWN)
-def test_advice_for_an_unknown_split_decides_it(
-    content: onnx.ModelProto, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    onnx.save(content, "model.onnx")
-    (before,) = (s for s in validated(capsys, "model.onnx") if s["verdict"] == "unknown")
-    given = OPTION.findall(before["fix"])
-    assert bool(given) != bool(COMMAND.findall(before["fix"]))
-    name = "model.onnx"
-    for command in COMMAND.findall(before["fix"]):
-        name = re.findall(r"'(\w+\.onnx)'", command)[-1]
-        carry_out(command)
-    after = validated(capsys, name, *shlex.split(" ".join(given)))
-    # Inlined, a function that is called has a split with an option of its own.
-    if said := [split["fix"] for split in after if split["verdict"] == "unknown"]:
-        assert not given
-        after = validated(capsys, name, *shlex.split(" ".join(OPTION.findall(said[0]))))
-    assert all(split["verdict"] != "unknown" for split in after)
-
-
-def test_advice_for_external_lengths_decides_them(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    content = single(FLOAT, (2, 6), (2, 4), 1)
-    sizes = content.graph.node[0].attribute[0].t
-    content.graph.initializer.append(numpy_helper.from_array(numpy_helper.to_array(sizes), "s"))
-    content.graph.node[1].input[1] = "s"
-    options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
-    onnx.save(content, "model.onnx", **options)
-    (before,) = validated(capsys, "model.onnx")
-    (command,) = COMMAND.findall(before["fix"])
-    assert before["verdict"] == "unknown"
-    carry_out(command)
-    assert validated(capsys, "inside.onnx")[0]["verdict"] == "ok"
-
-
-def test_what_is_installed_is_not_advised(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    onnx.save(after("NonZero"), "model.onnx")
-    assert "install" not in validated(capsys, "model.onnx")[0]["fix"]
-    monkeypatch.setattr(child, "is_installed", lambda: False)
-    assert "pip install 'dmlsplit[onnx]'" in validated(capsys, "model.onnx")[0]["fix"]
-
-
-def test_advice_for_refused_splits_is_carried_out(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    onnx.save(single(INT64, ("batch", 6), (2, 4), 1), "model.onnx")
-    line = ["model.onnx", "--windows", "19041"]
-    (before,) = validated(capsys, *line)
-    assert before["verdict"] == "refused for every size"
-    line += shlex.split(" ".join(OPTION.findall(before["fix"])))
-    (found,) = validated(capsys, *line)
-    assert (found["verdict"], found["missing"]) == ("refused, an equivalent exists", {})
-    assert "--write-fixed fixed.onnx" in found["fix"]
-    assert main(["validate", *line, "--write-fixed", "fixed.onnx"]) == 0
-    assert main(["validate", "fixed.onnx", "--windows", "19041"]) == 0
-
-
-def test_a_refused_split_that_no_nodes_replace_says_so(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    onnx.save(single(TensorProto.DOUBLE, (6,), (2, 4), 0), "model.onnx")
-    (found,) = validated(capsys, "model.onnx", "--windows", "19041")
-    assert "standard ONNX nodes cannot replace it: Cast would round FLOAT64" in found["fix"]
-    assert "--write-fixed" not in found["fix"]
-
-
-def test_openvino_fixes_its_own_sizes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ov = pytest.importorskip("openvino")
-    x = ov.opset8.parameter([-1, -1], np.float32)
-    cut = ov.opset8.variadic_split(x, 1, [2, 4])
-    ov.save_model(ov.Model(cut.outputs(), [x]), "model.xml")
-    (before,) = validated(capsys, "model.xml")
-    assert before["verdict"] == "unknown"
-    assert "Model.reshape, then openvino.save_model" in before["fix"]
-    assert "--dim" not in before["fix"]
-    fixed = ov.Core().read_model("model.xml")
-    fixed.reshape([-1, 6])
-    ov.save_model(fixed, "fixed.xml")
-    (found,) = validated(capsys, "fixed.xml")
-    assert found["verdict"] == "ok for every size"
-    assert found["sizes"] == {"names": ["dimension 0"], "most": (2**32 - 1) // 6}
-
-
-# Models as they are exported, which were unknown whatever was given.
-
-
-# As silero-vad: gates of an LSTM cell, of a dynamic batch.
-VOICE_ACTIVITY = """(float[batch,128] x) => (float[] a) {
-    shape = Constant <value = int64[2] {128, 512}> ()
-    w = ConstantOfShape (shape)
-    gates = MatMul (x, w)
-    sizes = Constant <value = int64[4] {128, 128, 128, 128}> ()
-    [cut] a, b, c, d = Split <axis = 1> (gates, sizes)
-}"""
+CALLS_OWN = parsed(CALLED, FUNCTION + OF_ITS_OWN)
 # A Reshape by a computed shape before the split, as PyTorch exports pixel shuffles.
 SUPER_RESOLUTION = """(float[1, 4, h, w] x) => (float[] a) {
     two = Constant <value = int64 {2}> ()
@@ -221,34 +152,250 @@ QUANTIZED_LSTM = """(int64 steps, float[batch,32] x) => (float[] last) {
         next = Sigmoid (i)
     }> (steps, "", x)
 }"""
+DYNAMIC = single(FLOAT, (2, "n"), (2, 4), 1)
+KNOWN = single(FLOAT, (2, 6), (2, 4), 1)
+OF_INPUT = "(float[2,6] x, int64[2] s) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }"
+CYCLIC = "(float[6] x) => (float[] b) { a, b = Split <num_outputs = 2> (y) y = Add (a, x) }"
+SORTED = "(float[6] x) => (float[] b) { y = Add (x, x) a, b = Split <num_outputs = 2> (y) }"
+COMPUTED = layer(2, "ShapeOf", outputs=port(0, (2,), "I64"))
+CIRCLE = [edge((0, 0), (3, 0)), edge((3, 3), (3, 1)), edge((3, 4), (3, 2))]
+OLD = ("--windows", "19041")
+
+
+def unsized(**attributes: int) -> onnx.ModelProto:
+    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1, **attributes)
+    return model([node], {"x": (FLOAT, (2, "n"))}, {"a": FLOAT, "b": FLOAT})
+
+
+def beside_a_value() -> onnx.ModelProto:
+    """A dimension called ``a.0`` beside a value ``a``, whose axis 0 has another size."""
+    content = single(FLOAT, (2, "a.0"), (2, 4), 1)
+    content.graph.input.append(helper.make_tensor_value_info("a", FLOAT, (3,)))
+    return content
+
+
+def external() -> onnx.ModelProto:
+    content = single(FLOAT, (2, 6), (2, 4), 1)
+    sizes = content.graph.node.pop(0).attribute[0].t
+    content.graph.initializer.append(numpy_helper.from_array(numpy_helper.to_array(sizes), "s"))
+    content.graph.node[0].input[1] = "s"
+    return content
+
+
+class Case(NamedTuple):
+    """A model whose report has a piece of advice, and what following it takes."""
+
+    advice: str
+    content: onnx.ModelProto | str  # or an OpenVINO IR
+    target: Sequence[str] = ()
+    shape: tuple[int, ...] = ()  # of the value whose rank the report does not know
+    cured: onnx.ModelProto | str = ""  # what an author makes of the model
+
+
+CASES = {
+    "a dynamic axis": Case("AXIS", DYNAMIC),
+    "a name with a space": Case("AXIS", single(FLOAT, (2, "n; of h"), (2, 4), 1)),
+    "a name with a quote": Case("AXIS", single(FLOAT, (2, "o'brien"), (2, 4), 1)),
+    "a name that shells change": Case("AXIS", single(FLOAT, ('$"a`', '$"a`'), (2, 4), 1)),
+    "a name like that of an axis": Case("AXIS", beside_a_value()),
+    "two dynamic sizes": Case("AXIS", single(FLOAT, ("batch", "n"), (2, 4), 1)),
+    "a dynamic axis without a name": Case("AXIS", single(FLOAT, (2, None), (2, 4), 1)),
+    "a negative axis": Case("AXIS", counted((2, "n"), 3)),
+    "a value in the middle": Case("AXIS", after("NonZero")),
+    "a sequence": Case("AXIS", sequence(FLOAT, ("n", "m"))),
+    "an empty axis": Case("SIZES", single(FLOAT, ("n", 0, 6), (0, 0), 1)),
+    "a dynamic rank": Case("RANK", single(FLOAT, None, (2, 4), 1), shape=(2, 6)),
+    "a body": Case("RANK", parsed(IN_LOOP), shape=(1, 6)),
+    "a decoded image": Case("RANK", super_resolution(), shape=(1, 1, 3)),
+    "a computed shape": Case("AXIS", parsed(SUPER_RESOLUTION)),
+    "an LSTM": Case("RANK", parsed(QUANTIZED_LSTM), shape=(1, 2)),
+    "an unknown operator": Case("TYPE", custom(), shape=(2, 6)),
+    "an attribute of a caller": Case("CALLER", parsed(NOT_CALLED, FUNCTION + OF_CALLER)),
+    "a value in a function": Case("CALLER", CALLS_OWN),
+    "no number of outputs": Case(
+        "COUNT_FIRST", unsized(), ("--via", "ort"), cured=unsized(num_outputs=2)
+    ),
+    "lengths that are an input": Case("LENGTHS", parsed(OF_INPUT), cured=KNOWN),
+    "lengths outside": Case("WEIGHTS", external()),
+    "too many pieces": Case("PIECES", sequence(FLOAT, (2, 2**18)), cured=sequence(FLOAT, (2, 6))),
+    "a cycle": Case("ORDER", parsed(CYCLIC), cured=parsed(SORTED)),
+    "a refused type": Case("NODES", single(INT64, (6,), (2, 4), 0), OLD),
+    "the same in DirectML": Case("DISPATCH", single(INT64, (6,), (2, 4), 0), OLD),
+    "a type for newer levels": Case("SHIP", single(TensorProto.DOUBLE, (6,), (2, 4), 0), OLD),
+    "undecided sizes": Case("UNDECIDED", single(INT64, ("batch", 6), (2, 4), 1), OLD),
+    "an undecided rank": Case("UNDECIDED", single(INT64, None, (2, 4), 1), OLD, shape=(2, 6)),
+    "undecided lengths": Case(
+        "UNDECIDED", parsed(OF_INPUT), OLD, cured=single(FLOAT, (1, 1, 2, 6), (2, 4), 3)
+    ),
+    "OpenVINO: sizes": Case("RESHAPE", variadic(dims=(-1, 2)), cured=variadic()),
+    "OpenVINO: lengths": Case(
+        "LENGTHS", variadic(lengths=COMPUTED, outputs=((-1, 2), (4, 2))), cured=variadic()
+    ),
+    "OpenVINO: type": Case("CONVERT", variadic(precision=""), cured=variadic()),
+    "OpenVINO: a cycle": Case("ORDER", variadic(edges=CIRCLE), cured=variadic()),
+    "OpenVINO: operation set": Case("OPSET1", variadic(split_version="new"), cured=variadic()),
+}
+# Followed in tests of their own.
+ELSEWHERE = {"BIN_FILE", "NO_NODES", "NODES_ALONE", "NO_EQUIVALENT"}
+
+
+def test_every_piece_of_advice_is_followed() -> None:
+    assert {case.advice for case in CASES.values()} | ELSEWHERE == set(Advice.__members__)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_advice_that_is_followed_changes_the_verdict(
+    case: Case, here: Path, reported: Reported
+) -> None:
+    name = saved(case.content)
+    before = next(v for v in reported(name, *case.target) if case.advice in keys(v))
+    text = before.fixes[keys(before).index(case.advice)].text
+    if before.outcome is Outcome.UNKNOWN:
+        text = before.fix
+    for value in re.findall(r"--dim (\S+)\.0=N", text):
+        text += "".join(f" --dim {value}.{axis}={n}" for axis, n in enumerate(case.shape))
+    text = text.replace("SHAPE", str(case.shape))
+    name = saved(case.cured) if case.cured else name
+    name, line = followed(text, name, case.target)
+    after = reported(*name, *line)
+    # Inlined, a function that is called has a split with an option of its own.
+    if said := [each.fix for each in after if each.outcome is Outcome.UNKNOWN]:
+        assert "inline" in text
+        after = reported(*name, *followed(said[0], name[0], line)[1])
+    assert before.outcome not in {each.outcome for each in after}
+
+
+def followed(text: str, name: str, target: Sequence[str]) -> tuple[list[str], Sequence[str]]:
+    """Do what a fix says; the arguments of the next `validate`: the model, and the options."""
+    options = shlex.split(" ".join(o for o in OPTION.findall(text) if not o.endswith("=N")))
+    for command in COMMAND.findall(text):
+        name = re.findall(r"'(\w+\.onnx)'", command)[-1]
+        carry_out(command)
+    if "--write-fixed fixed.onnx" in text:
+        assert main(["validate", name, *target, "--write-fixed", "fixed.onnx"]) == 0
+        name = "fixed.onnx"
+    if version := re.search(r"ship DirectML ([0-9.]+)", text):
+        target = ["--directml", version[1]]
+    if split := EQUIVALENT.search(text):
+        axis, kind, sizes, outputs = split.groups()
+        pieces = [each.split(",")[int(axis)] for each in re.findall(r"\[(.*?)\]", outputs)]
+        flags = f"--axis {axis} --data-type {kind} --sizes {sizes} --split {','.join(pieces)}"
+        return flags.split(), target
+    return [name], [*target, *options]
+
+
+def test_the_printed_options_run_together(here: Path, reported: Reported) -> None:
+    """Also if splits share a dimension, or if one's shape follows from another's."""
+    shared = parsed("""(float[n,6] x, float[6,n] y) => (float[] a, float[] d, float[] g) {
+        a, b = Split <axis = 0, num_outputs = 2> (x)
+        d, e, f = Split <axis = 1, num_outputs = 3> (y)
+        z = Relu (x)
+        g, h = Split <axis = 1, num_outputs = 2> (z)
+    }""")
+    unnamed = model(
+        [
+            helper.make_node("Split", ["x"], ["a", "b"], axis=0, num_outputs=2),
+            helper.make_node("Relu", ["x"], ["y"]),
+            helper.make_node("Split", ["y"], ["c", "d", "e"], axis=0, num_outputs=3),
+        ],
+        {"x": (FLOAT, (None, 6))},
+        {"a": FLOAT, "c": FLOAT},
+    )
+    for content, known in ((shared, ""), (unnamed, ""), (super_resolution(), "0=4 1=4 2=3")):
+        name = saved(content)
+        fixes = " ".join(each.fix for each in reported(name))
+        options = {option for option in OPTION.findall(fixes) if not option.endswith("=N")}
+        options |= {f"--dim pixels.{each}" for each in known.split()}
+        after = reported(name, *shlex.split(" ".join(options)))
+        assert {each.outcome for each in after} == {Outcome.OK}
+
+
+NAMED = """(float[n,6] x, float[nn] z) => (float[] a) {
+    y = Relu (x)
+    a, b = Split <axis = 1, num_outputs = 2> (y)
+}"""
+PIXELS = "pixels.0=1 pixels.1=3 shape.0=2"
+GIVEN_PIXELS = "shape.0 is given as 2, but 1 follows from pixels.0=1 and pixels.1=3"
 
 
 @pytest.mark.parametrize(
-    ("content", "options", "verdict"),
+    ("content", "sizes", "said"),
     [
-        (VOICE_ACTIVITY, "", "ok for every size"),
-        (SUPER_RESOLUTION, "--dim /head/Reshape.1=2", "ok for every size"),
-        (QUANTIZED_LSTM, "--dim gates.0=1 --dim gates.1=2", "ok"),
+        (super_resolution(), PIXELS, GIVEN_PIXELS),
+        (parsed(NAMED), "nn=5 n=2 y.0=3", "y.0 is given as 3, but 2 follows from n=2\n"),
+        (KNOWN, "x.1=7 x.0=2", "x.1 is 7; the model fixes it to 6"),
     ],
-    ids=["silero-vad", "super-resolution", "qlstm"],
 )
-def test_models_as_exported_are_decided_by_the_printed_options(
-    content: str, options: str, verdict: str, here: Path, capsys: pytest.CaptureFixture[str]
+def test_options_that_disagree_are_both_named(
+    content: onnx.ModelProto, sizes: str, said: str, here: Path, capsys: Capsys
 ) -> None:
-    onnx.save(parsed(content), "model.onnx")
-    for via in ("directml", "ort"):
-        (before,) = validated(capsys, "model.onnx", "--via", via)
-        assert " ".join(OPTION.findall(before["fix"])) == options
-        line = ["model.onnx", "--via", via, *options.split()]
-        (found,) = validated(capsys, *line)
-        assert found["verdict"] == verdict
-        assert main(["validate", *line, "--fail-on", "unknown"]) == 0
-        capsys.readouterr()
+    options = [part for size in sizes.split() for part in ("--dim", size)]
+    assert main(["validate", saved(content), *options]) == 2
+    assert said in capsys.readouterr().err
 
 
-def test_a_command_has_no_name_that_a_shell_could_change(
-    here: Path, capsys: pytest.CaptureFixture[str]
+def test_advice_for_a_link_to_weights(here: Path, reported: Reported) -> None:
+    saved(variadic())
+    Path("folder").mkdir()
+    link = Path("folder", "model.bin")
+    Path("model.xml").rename("folder/model.xml")
+    link.symlink_to("../model.bin")
+    (before,) = reported("folder/model.xml")
+    assert keys(before) == ["BIN_FILE"]
+    link.unlink()
+    Path("model.bin").rename(link)
+    assert reported("folder/model.xml")[0].outcome is Outcome.OK
+
+
+# What no advice can change.
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (single(TensorProto.DOUBLE, (6,), (2, 4), 0), "Cast would round FLOAT64"),
+        (attribute_split(6, 0, (6,)), "the opset is 6; rewriting needs 7 or later"),
+    ],
+)
+def test_a_refused_split_that_no_nodes_replace_says_so(
+    content: onnx.ModelProto, why: str, here: Path, reported: Reported, capsys: Capsys
 ) -> None:
-    onnx.save(custom(), "a 'b'.onnx")
-    (split,) = validated(capsys, "a 'b'.onnx")
-    assert "onnx.load('MODEL'); v = onnx.helper.make_tensor_value_info('y'," in split["fix"]
+    name = saved(content)
+    (verdict,) = reported(name, *OLD)
+    assert f"standard ONNX nodes cannot replace it: {why}" in verdict.notes[0]
+    assert "NODES" not in keys(verdict)
+    main(["validate", name, *OLD, "--write-fixed", "fixed.onnx"])
+    assert f"not replaced: {why}" in " ".join(capsys.readouterr().out.split())
+    assert not Path("fixed.onnx").exists()
+
+
+@pytest.mark.parametrize("paths", [["m/a.onnx", "m/b.onnx"], ["m"], ["[m]/a.*"], ["m/a.onnx"]])
+def test_a_model_is_rewritten_alone(paths: list[str], here: Path, capsys: Capsys) -> None:
+    Path("m").mkdir()
+    for name in "m/a.onnx", "m/b.onnx":
+        onnx.save(single(INT64, (6,), (2, 4), 0), name)
+    fix = validated(capsys, *paths, *OLD)[0]["fix"]
+    alone = re.search(r"validate (\S+) alone, with (--write-fixed fixed.onnx)", fix)
+    assert bool(alone) == (paths != ["m/a.onnx"])
+    line = [*paths, *OLD, "--write-fixed", "fixed.onnx"]
+    assert main(["validate", *line]) == (2 if alone else 0)
+    if alone:
+        assert "needs exactly one PATH, an .onnx file" in capsys.readouterr().err
+        assert main(["validate", alone[1], *OLD, *alone[2].split()]) == 0
+
+
+def test_without_an_equivalent_none_can_be_allowed(here: Path, reported: Reported) -> None:
+    name = saved(single(TensorProto.UINT8, (1, 1, 5, 3), (1, 2), 3))
+    (verdict,) = reported(name, *OLD)
+    assert "NO_EQUIVALENT" in keys(verdict)
+    assert main(["validate", name, *OLD, "--allow", "equivalent"]) == 1
+
+
+def test_a_command_has_no_name_that_a_shell_could_change(here: Path, capsys: Capsys) -> None:
+    for name, written in ("a 'b'.onnx", "MODEL"), ("a bü.onnx", "a bü.onnx"):
+        onnx.save(custom(), name)
+        (split,) = validated(capsys, name)
+        (command,) = COMMAND.findall(split["fix"])
+        assert f"onnx.load('{written}'); v = onnx.helper.make_tensor_value_info('y'," in command
+        assert main(["validate", name]) == 0
+        assert f" {command}\n" in capsys.readouterr().out  # in one line, as it is to be pasted

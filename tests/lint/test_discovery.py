@@ -12,8 +12,14 @@ from onnx import TensorProto
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.lint.discovery import ENDINGS, flag_site, scan_paths
-from tests.support.command import save
+from tests.support.command import ROOT, save
+from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
+
+
+def test_the_models_of_this_project_are_accepted() -> None:
+    """The action judges the whole repository by default."""
+    assert main(["validate", str(ROOT)]) == 0
 
 
 def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
@@ -28,7 +34,7 @@ def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
 
 
 def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: Patch
 ) -> None:
     (tmp_path / "a.onnx").write_bytes(b"x")
 
@@ -41,7 +47,7 @@ def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
 
 def test_errors_in_flags_go_into_the_report() -> None:
     site = flag_site("FLOAT32", (6, 2), 7, (2, 4))
-    assert "DML-SPLIT-AXIS-RANGE" in dml.validate(site.descriptors[0]).rule_ids
+    assert "DML-SPLIT-AXIS-RANGE" in dml.validate(site.state.descriptor).rule_ids
 
 
 # Folders.
@@ -78,51 +84,45 @@ def test_hidden_folders_and_environments_are_left_out_and_counted(clone: Path) -
     assert len(names(".", hidden=True)[0]) == 10
 
 
-@pytest.mark.parametrize(
-    ("path", "found", "left_out"),
-    [
-        (".venv", [".venv/lib/deep/m.onnx", ".venv/lib/m.onnx"], 0),
-        ("env", ["env/lib/m.onnx"], 0),
-        ("sub/../.venv/lib", ["sub/../.venv/lib/deep/m.onnx", "sub/../.venv/lib/m.onnx"], 0),
-        (".git/m.onnx", [".git/m.onnx"], 0),
-        (".m.onnx", [".m.onnx"], 0),
-        (".venv/**/m.onnx", [".venv/lib/deep/m.onnx", ".venv/lib/m.onnx"], 0),
-        ("sub/..data", ["sub/..data/m.onnx"], 0),
-    ],
-)
-def test_named_paths_are_never_left_out(
-    path: str, found: list[str], left_out: int, clone: Path
-) -> None:
-    assert names(path) == (found, left_out)
+NAMED = {
+    ".venv": [".venv/lib/deep/m.onnx", ".venv/lib/m.onnx"],
+    "env": ["env/lib/m.onnx"],
+    "sub/../.venv/lib": ["sub/../.venv/lib/deep/m.onnx", "sub/../.venv/lib/m.onnx"],
+    ".git/m.onnx": [".git/m.onnx"],
+    ".m.onnx": [".m.onnx"],
+    ".venv/**/m.onnx": [".venv/lib/deep/m.onnx", ".venv/lib/m.onnx"],
+    "sub/..data": ["sub/..data/m.onnx"],
+}
 
 
-def test_one_note_tells_of_left_out_files(clone: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["validate", ".", "sub"]) == 0
-    assert capsys.readouterr().err == (
-        "dmlsplit: note: skipped 8 model files (hidden, in a virtual environment or ignored by "
-        "git); --hidden includes them\n"
-    )
-    Path(".git/ir.xml").unlink()
-    assert main(["validate", "--hidden", "."]) == 0
-    assert capsys.readouterr().err == ""
-    named = [".m.onnx", ".venv", ".git", "env", "sub/env", "sub/..data"]
-    assert main(["validate", ".", *named]) == 0
-    assert capsys.readouterr().err == ""
+@pytest.mark.parametrize("path", NAMED)
+def test_named_paths_are_never_left_out(path: str, clone: Path) -> None:
+    assert names(path) == (NAMED[path], 0)
+
+
+def test_one_note_tells_of_left_out_files(clone: Path, capsys: Capsys) -> None:
+    why = "(hidden, in a virtual environment or ignored by git)"
+    note = f"dmlsplit: note: skipped 7 model files {why}; --hidden includes them\n"
+    Path(".git/ir.xml").rename("ir")
+    for line, said in (
+        (". sub", note),
+        ("--hidden .", ""),
+        (". .m.onnx .venv .git env sub/env sub/..data", ""),
+    ):
+        assert main(["validate", *line.split()]) == 0
+        assert capsys.readouterr().err == said
     for name in ("m.onnx", "sub/m.onnx"):
         Path(name).unlink()
-    capsys.readouterr()
     assert main(["validate", "."]) == 2
-    assert capsys.readouterr().err == (
-        "dmlsplit: error: .: no .onnx or .xml model found; skipped 7 (hidden, in a virtual "
-        "environment or ignored by git). Fix: --hidden\n"
-    )
+    said = f"no .onnx or .xml model found; skipped 7 {why}. Fix: --hidden\n"
+    assert capsys.readouterr().err == f"dmlsplit: error: .: {said}"
 
 
 # Files that git ignores.
 
 
 @pytest.fixture
-def work_tree(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work_tree(here: Path, monkeypatch: Patch) -> Path:
     """A work tree with models that git's rules ignore, some of them tracked nevertheless."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
@@ -161,24 +161,14 @@ def test_files_that_git_ignores_are_left_out(work_tree: Path) -> None:
     assert len(names(".", hidden=True)[0]) == 9
 
 
-@pytest.mark.parametrize(
-    ("path", "found"),
-    [
-        ("build", ["build/a.onnx", "build/deep/b.onnx"]),
-        ("build/deep", ["build/deep/b.onnx"]),
-        ("models/other.onnx", ["models/other.onnx"]),
-        ("build/*.onnx", ["build/a.onnx"]),
-    ],
-)
-def test_an_ignored_path_that_is_named_is_judged(
-    path: str, found: list[str], work_tree: Path
-) -> None:
-    assert names(path) == (found, 0)
+def test_an_ignored_path_that_is_named_is_judged(work_tree: Path) -> None:
+    assert names("build") == (["build/a.onnx", "build/deep/b.onnx"], 0)
+    assert names("build/deep") == (["build/deep/b.onnx"], 0)
+    assert names("models/other.onnx") == (["models/other.onnx"], 0)
+    assert names("build/*.onnx") == (["build/a.onnx"], 0)
 
 
-def test_a_hook_of_git_searches_as_a_shell_does(
-    work_tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hook_of_git_searches_as_a_shell_does(work_tree: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GIT_DIR", str(work_tree / "module" / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(work_tree / "none"))
     assert names(".") == (OWN, 4)
@@ -191,9 +181,7 @@ def test_no_command_of_a_repository_is_run(work_tree: Path) -> None:
 
 
 @pytest.mark.parametrize("git_is", ["missing", "broken"])
-def test_without_git_nothing_is_ignored(
-    git_is: str, work_tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_git_nothing_is_ignored(git_is: str, work_tree: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("PATH", str(work_tree / "bin"))
     if git_is == "broken":
         (work_tree / "bin").mkdir()

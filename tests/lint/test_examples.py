@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,8 +13,13 @@ from onnx import parser
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.lint.report.rule_page import example_of
+from dmlsplit.frontends import Known, SplitSite
+from dmlsplit.lint.check import check_site
+from dmlsplit.lint.rule_page import example_of
 from dmlsplit.lint.rules import RULES
+from dmlsplit.lint.target import resolve_target
+from tests.support.each import each
+from tests.support.fixtures import Capsys
 
 EXAMPLES = {name: example_of(rule) for name, rule in RULES.items()}
 PROGRAMS = [name for name, example in EXAMPLES.items() if example.kind == "python"]
@@ -28,6 +33,7 @@ class Found(NamedTuple):
 
     said: list[tuple[str, str]]
     status: int = 0
+    advice: str = ""
 
     @property
     def rules(self) -> set[str]:
@@ -48,57 +54,63 @@ def messages(violations: Iterable[Violation]) -> list[tuple[str, str]]:
     return [(v.rule.id, v.message) for v in violations]
 
 
+Command = Callable[[str], Found]
+
+
 @pytest.fixture
-def command(here: Path, capsys: pytest.CaptureFixture[str]) -> "Command":
-    return Command(capsys)
-
-
-class Command:
+def command(here: Path, capsys: Capsys) -> Command:
     """Validates a model in the text form, with the command in its first line."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self.capsys = capsys
-
-    def __call__(self, text: str) -> Found:
+    def run(text: str) -> Found:
         program, *arguments = shlex.split(text.splitlines()[0].removeprefix("# "))
-        assert program == "dmlsplit"
-        assert arguments[:2] == ["validate", "model.onnx"]
+        assert (program, arguments[:2]) == ("dmlsplit", ["validate", "model.onnx"])
         onnx.save(parser.parse_model(text), "model.onnx")
         status = main([*arguments, "--format", "json"])
-        report = json.loads(self.capsys.readouterr().out)
-        said = report["target"]["diagnostics"] + [
-            each for split in report["splits"] for each in split["diagnostics"]
-        ]
-        return Found([(each["rule"], each["message"]) for each in said], status)
+        report = json.loads(capsys.readouterr().out)
+        target, splits = report["target"]["diagnostics"], report["splits"]
+        said = target + [each for split in splits for each in split["diagnostics"]]
+        defects = [each["hint"] for each in said if each["severity"] == "defect"]
+        advice = [each["hint"] for each in target] + [split["fix"] for split in splits] + defects
+        return Found([(each["rule"], each["message"]) for each in said], status, "; ".join(advice))
+
+    return run
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_breaks_its_rule_alone_and_says_so(name: str) -> None:
-    found = run_program(example_of(RULES[name]).broken)
+def test_a_program_breaks_its_rule_alone_and_the_other_breaks_none(name: str) -> None:
+    found = run_program(EXAMPLES[name].broken)
     assert found.rules == {name}
-    assert found.said[0][1] == example_of(RULES[name]).said
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_the_other_program_breaks_none(name: str) -> None:
-    assert run_program(example_of(RULES[name]).kept).said == []
+    assert found.said[0][1] == EXAMPLES[name].message
+    assert run_program(EXAMPLES[name].kept).said == []
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_breaks_its_rule_and_says_so(name: str, command: Command) -> None:
+def test_a_model_breaks_its_rule_and_says_so_and_the_other_breaks_none(
+    name: str, command: Command
+) -> None:
     found = command(EXAMPLES[name].broken)
     assert found.rules == {name, *(["SPLIT-NODE-SURPRISE"] if name in WARNED else [])}
-    assert found.said[0] == (name, EXAMPLES[name].said)
+    assert found.said[0] == (name, EXAMPLES[name].message)
     assert found.status == (1 if RULES[name].severity == "error" else 0)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_the_other_model_breaks_none_and_is_onnx(name: str, command: Command) -> None:
+    # The other model follows the hint, which is advice unless the rule is only a remark.
+    assert (RULES[name].hint in found.advice) == (RULES[name].severity in ("error", "defect"))
     assert command(EXAMPLES[name].kept) == Found([], 0)
     onnx.checker.check_model(parser.parse_model(EXAMPLES[name].kept))
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", [name for name in RULES if RULES[name].broken])
+def test_the_hint_for_a_descriptor_is_advice(name: str) -> None:
+    sample = RULES[name].broken[0]
+    desc, tensor = sample.desc, sample.desc.input_tensor
+    if "level" in RULES[name].cured_by:  # the hint is advice only if no level accepts the split
+        tensor = dml.TensorDesc(tensor.data_type, (2**31, 2, *tensor.sizes[2:]))
+        desc = dml.SplitOperatorDesc.from_sizes(tensor, axis=0, sizes=(2**30, 2**30))
+    site = SplitSite("f", "", "", 0, "", Known(desc))
+    verdict = check_site(site, resolve_target(feature_level=sample.level))
+    assert RULES[name].hint in verdict.fix
+
+
+@each(name=EXAMPLES)
 def test_both_halves_differ_and_fit_a_page(name: str) -> None:
     broken, kept = EXAMPLES[name].broken, EXAMPLES[name].kept
     assert broken != kept

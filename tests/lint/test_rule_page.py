@@ -1,10 +1,11 @@
 """The page of a rule: the same content as Markdown and as text."""
 
 import re
+from typing import Any
 
 import pytest
 
-from dmlsplit.lint.report.rule_page import example_of, markdown_page, text_page
+from dmlsplit.lint.rule_page import example_of, markdown_page, text_page
 from dmlsplit.lint.rules import RULES
 from tests.support.each import each
 
@@ -15,19 +16,14 @@ def plain(text: str) -> str:
 
 
 @each(name=RULES, page=[markdown_page, text_page])
-def test_a_page_has_every_field_of_its_rule(page: object, name: str) -> None:
-    rule, example, text = RULES[name], example_of(RULES[name]), plain(page(RULES[name]))  # type: ignore[operator]
+def test_a_page_has_every_field_of_its_rule_first_the_fault_and_its_fix(
+    page: Any, name: str
+) -> None:
+    rule, example, text = RULES[name], example_of(RULES[name]), plain(page(RULES[name]))
     assert text.startswith((f"{name} ===", f"# {name} "))
-    for part in (rule.sentence, rule.basis, rule.source, rule.hint):
+    for part in (rule.basis, rule.source, example.broken, example.kept):
         assert plain(part) in text
-    for part in (example.broken, example.kept, example.said):
-        assert plain(part) in text
-
-
-@each(name=RULES, page=[markdown_page, text_page])
-def test_a_page_begins_with_the_fault_and_its_fix(page: object, name: str) -> None:
-    rule, text = RULES[name], plain(page(RULES[name]))  # type: ignore[operator]
-    parts = [plain(part) for part in (example_of(rule).said, rule.hint, rule.sentence)]
+    parts = [plain(part) for part in (example.message, rule.hint, rule.sentence)]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert places[0] < 2 * len(name) + 70
@@ -35,7 +31,7 @@ def test_a_page_begins_with_the_fault_and_its_fix(page: object, name: str) -> No
 
 
 @each(name=RULES)
-def test_markdown_has_one_title_and_closes_its_fences(name: str) -> None:
+def test_markdown_has_one_title_and_closes_its_fences_and_text_fits_80_columns(name: str) -> None:
     text = markdown_page(RULES[name])
     fences = re.findall(r"^```(.*)$", text, re.MULTILINE)
     assert set(fences[::2]) <= {"python", "text"}
@@ -46,43 +42,39 @@ def test_markdown_has_one_title_and_closes_its_fences(name: str) -> None:
     # Two hyphens would be shown as a dash, and a bare < would start HTML.
     assert not re.search(r"(?<!`)--[a-z]", prose)
     assert not re.search(r"<(?!https://)", prose)
-
-
-@each(name=RULES)
-def test_text_fits_80_columns(name: str) -> None:
     lines = text_page(RULES[name]).splitlines()
     assert all(len(line) <= 80 or "https://" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("DML-SPLIT-AXIS-SUM", '80070057 (E_INVALIDARG), "The parameter is incorrect"'),
-        ("ORT-FEATURE-LEVEL", "887A0004 (DXGI_ERROR_UNSUPPORTED): no device is created"),
-        (
-            "DML-BIND-SIZE",
-            "887A0005 (DXGI_ERROR_DEVICE_REMOVED), at the next call; dmlsplit raises "
-            "InvalidArgumentError before that",
-        ),
-        (
-            "DML-TENSOR-OUTPUT-OVERLAP",
-            "80070057 (E_INVALIDARG) from dmlsplit; DirectML's documents say nothing\n",
-        ),
-        ("DML-ARRAY-SHAPE", "80070057 (E_INVALIDARG) from dmlsplit; DirectML has no arrays"),
-        (
-            "DML-TENSOR-STRIDE-COUNT",
-            "80070057 (E_INVALIDARG) from dmlsplit; C passes strides without their count",
-        ),
-        (
-            "DML-BIND-KIND",
-            "80070057 (E_INVALIDARG) from dmlsplit; a C binding is always a whole D3D",
-        ),
-        ("ORT-EMPTY-PIECE", "no call of DirectML fails"),
-        ("ORT-NUM-OUTPUTS", "no call of DirectML fails"),  # ONNX Runtime's own loading does
-    ],
-)
-def test_a_page_says_what_happens_at_run_time(name: str, said: str) -> None:
-    assert f"**At run time**: {said}" in markdown_page(RULES[name])
+SOURCES = {
+    "documented": r"https://(learn\.microsoft\.com|onnx\.ai)/|https://github\.com/\S+\.md(#|$)",
+    "source": r"https://github\.com/microsoft/onnxruntime/(blob/main/\S+\.(cc|cpp|h)|pull/\d+)$",
+    "reported": r"https://github\.com/microsoft/onnxruntime/issues/\d+$",
+    "policy": "dmlsplit; ",
+}
+
+
+@each(name=RULES)
+def test_a_source_is_of_the_kind_that_the_basis_names(name: str) -> None:
+    assert re.match(SOURCES[RULES[name].basis], RULES[name].source)
+
+
+INVALID = "80070057 (E_INVALIDARG)"
+AT_RUN_TIME = {
+    "DML-SPLIT-AXIS-SUM": f'{INVALID}, "The parameter is incorrect"',
+    "ORT-FEATURE-LEVEL": "887A0004 (DXGI_ERROR_UNSUPPORTED): no device is created",
+    "DML-BIND-SIZE": "887A0005 (DXGI_ERROR_DEVICE_REMOVED), at the next call; dmlsplit raises "
+    "InvalidArgumentError before that",
+    "DML-TENSOR-OUTPUT-OVERLAP": f"{INVALID} from dmlsplit; DirectML's documents say nothing\n",
+    "DML-ARRAY-SHAPE": f"{INVALID} from dmlsplit; DirectML has no arrays",
+    "DML-BIND-KIND": f"{INVALID} from dmlsplit; a C binding is always a whole D3D",
+    "ORT-NUM-OUTPUTS": "no call of DirectML fails",  # ONNX Runtime's own loading does
+}
+
+
+@pytest.mark.parametrize("name", AT_RUN_TIME)
+def test_a_page_says_what_happens_at_run_time(name: str) -> None:
+    assert f"**At run time**: {AT_RUN_TIME[name]}" in markdown_page(RULES[name])
 
 
 def test_a_rule_that_only_warns_is_not_called_refused() -> None:

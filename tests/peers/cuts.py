@@ -42,13 +42,6 @@ NUMPY = [
     Cut((2, 10), (0, 1)),
     *(Cut((10,), at, -1) for at in ((1, 5, 7), (0, 5, 7), (0, 5, 7, 10, 12))),
 ]
-# The same file: TestHsplit, TestVsplit, TestDsplit. The functions name the axis.
-NUMPY_BY_NAME = [
-    ("hsplit", Cut((4,), 2, 0)),
-    ("hsplit", Cut((2, 4), 2, 1)),
-    ("vsplit", Cut((2, 4), 2, 0)),
-    ("dsplit", Cut((2, 2, 4), 2, 2)),
-]
 # cupy_tests/manipulation_tests/test_split.py.
 CUPY = [
     *(Cut((3, 11), 4, axis) for axis in (1, -1)),
@@ -60,12 +53,6 @@ CUPY = [
     Cut((5, 3), 4),
     *(Cut((3, 11), (2, 4, 9), axis) for axis in (1, -1)),
     Cut((3, 11), (-9, 4, -2), 1),
-]
-CUPY_BY_NAME = [
-    ("dsplit", Cut((3, 3, 12), 4, 2)),
-    ("hsplit", Cut((12,), 4, 0)),
-    ("hsplit", Cut((3, 12), 4, 1)),
-    ("vsplit", Cut((12, 3), 4, 0)),
 ]
 # jax/tests/lax_numpy_test.py: equal sections, the named splits, and uneven sections.
 JAX = [

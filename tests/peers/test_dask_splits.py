@@ -12,7 +12,7 @@ da = pytest.importorskip("dask.array", reason="dask is not installed")
 
 @pytest.mark.parametrize("cut", [cut for cut in (*NUMPY, *CUPY, *JAX) if cut.is_partition])
 @each(chunk=[1, 3, -1, "uneven"])
-def test_pieces_are_equal(cut: Cut, chunk: int | str) -> None:
+def test_pieces_equal_those_of_array_split(cut: Cut, chunk: int | str) -> None:
     from dask.array.utils import assert_eq
 
     values = np.arange(np.prod(cut.shape)).reshape(cut.shape)

@@ -26,7 +26,9 @@ def assert_equal(found: Any, wanted: Any) -> None:
 
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit, jax.vmap], ids=["call", "jit", "vmap"])
 @pytest.mark.parametrize("cut", CUTS)
-def test_sections_and_points(transform: Callable[[Any], Any], cut: Cut) -> None:
+def test_counts_and_positions_agree_with_array_split(
+    transform: Callable[[Any], Any], cut: Cut
+) -> None:
     array = jnp.arange(np.prod(cut.shape), dtype="f4").reshape(cut.shape)
     sizes = cut.sizes(jnp.array_split(array, cut.at, cut.axis))
     if transform is jax.vmap:
@@ -35,7 +37,7 @@ def test_sections_and_points(transform: Callable[[Any], Any], cut: Cut) -> None:
     assert_equal(found, transform(lambda array: jnp.array_split(array, cut.at, cut.axis))(array))
 
 
-def test_sizes_are_static() -> None:
+def test_traced_sizes_are_refused() -> None:
     array = jnp.zeros((12, 2))
     for sizes in (lambda at: at, lambda at: (2, at)):
         with pytest.raises(dml.InvalidArgumentError, match="must be an integer"):

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from tests.peers.cuts import CUPY, CUPY_BY_NAME, NUMPY, NUMPY_BY_NAME, Cut
-from tests.support.each import each
+from tests.peers.cuts import CUPY, NUMPY, Cut
 
-TYPES = [*np.typecodes["AllInteger"], *np.typecodes["AllFloat"], "?", "M8[s]", "S3", "U2", ">i4"]
 LIBRARIES = ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)]
 
 
@@ -37,7 +35,7 @@ def assert_equal(found: list[Any], wanted: list[np.ndarray], kind: type = np.nda
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("cut", [*NUMPY, *CUPY])
-def test_sections_and_points(library: str, cut: Cut) -> None:
+def test_counts_and_positions_agree_with_array_split(library: str, cut: Cut) -> None:
     wanted = np.array_split(ramp(cut), cut.at, cut.axis)
     for array in layouts(library, ramp(cut)):
         if not cut.is_partition:
@@ -51,18 +49,3 @@ def test_sections_and_points(library: str, cut: Cut) -> None:
         elif is_count:
             with pytest.raises(dml.InvalidArgumentError, match=rf"^count is {cut.at}; it must"):
                 dml.split(array, cut.at, cut.axis)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize(("name", "cut"), [*NUMPY_BY_NAME, *CUPY_BY_NAME])
-def test_splits_that_name_the_axis(library: str, name: str, cut: Cut) -> None:
-    wanted = getattr(np, name)(ramp(cut), cut.at)
-    for array in layouts(library, ramp(cut)):
-        assert_equal(dml.split(array, cut.at, cut.axis), wanted, type(array))
-
-
-@each(kind=TYPES, cut=NUMPY)
-def test_every_type(kind: str, cut: Cut) -> None:
-    array = ramp(cut, kind)
-    wanted = np.array_split(array, cut.at, cut.axis)
-    assert_equal(dml.split(array, cut.sizes(wanted), cut.axis), wanted)

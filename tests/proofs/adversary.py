@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import KernelLaunch
+from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import DeviceLimits
 from tests.host_cuda.harness import Buffer
 from tests.proofs import covers
@@ -57,7 +57,11 @@ def case(number: int) -> Case:
     """The case of a number."""
     draw = Random(number)
     plain = draw.choice(RARER if number % 10 >= 8 else COMMON)(draw)
-    return replace(plain, misaligned=_phases(draw, len(plain.sizes)), limits=_limits(draw))
+    phases, limits = _phases(draw, len(plain.sizes)), _limits(draw)
+    # New arrays are aligned, whatever view of another one they are filled from.
+    if draw.choice((False, False, True)):
+        phases = (phases[0], *(phase // VECTOR * VECTOR for phase in phases[1:]))
+    return replace(plain, misaligned=phases, limits=limits)
 
 
 def near(draw: Random) -> Case:
@@ -152,8 +156,14 @@ def windows(draw: Random) -> Case:
     return Case((rows, length), sizes, -1, size, (pitch, step), outputs)
 
 
+def pairs(draw: Random) -> Case:
+    """Rows of two to four elements, which need not be aligned."""
+    size, count = draw.choice((2, 4, 8)), draw.randint(2, 4)
+    return Case((draw.randint(200, 1200), count), (1,) * count, element_bytes=size)
+
+
 COMMON = (near, near, far, far, filled, elements, strided, turned)
-RARER = (deep, vectors, windows)
+RARER = (deep, vectors, windows, pairs)
 
 
 def _far(draw: Random, size: int) -> int:

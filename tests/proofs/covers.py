@@ -110,9 +110,4 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
             yield output, rows * row_bytes
 
 
-_KERNELS = {
-    "rows": _rows,
-    "tile": _tile,
-    "transpose": _transpose,
-    "strided": _strided,
-}
+_KERNELS = {"rows": _rows, "tile": _tile, "transpose": _transpose, "strided": _strided}

@@ -10,7 +10,8 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import model
-from benchmarks.workloads import WORKLOADS, Workload, scaled
+from benchmarks.cases import CASES, Case
+from benchmarks.workloads import WORKLOADS, scaled
 from dmlsplit.backends.cuda.planner import WARP_OUTPUTS
 from tests.host_cuda import harness
 from tests.support import nvrtc
@@ -49,18 +50,22 @@ PACKED = [workload for workload in WORKLOADS if workload.strides is None]
 
 
 @pytest.fixture(scope="module")
-def figures(builds: Path) -> dict[int, model.Figures]:
+def compilers() -> None:
     lacking = harness.missing() or nvrtc.missing()
     if lacking:
         pytest.skip(lacking)
+
+
+@pytest.fixture(scope="module")
+def figures(builds: Path, compilers: None) -> dict[int, model.Figures]:
     found = model.rows(WORKLOADS, builds)
     return {row.number: row for row in found}
 
 
 @pytest.fixture
-def row(workload: Workload, figures: dict[int, model.Figures]) -> model.Figures:
+def row(workload: Case, figures: dict[int, model.Figures]) -> model.Figures:
     """The figures of a workload."""
-    return figures[workload.number]
+    return figures[int(workload.at)]
 
 
 each = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
@@ -106,7 +111,7 @@ def test_lines_are_written_whole(row: model.Figures) -> None:
 
 
 @each
-def test_a_dispatch_is_one_launch(workload: Workload, row: model.Figures) -> None:
+def test_a_dispatch_is_one_launch(workload: Case, row: model.Figures) -> None:
     """A dispatch is more than one launch only if the pointers of all outputs do not fit one.
 
     Outputs of a few bytes beside a very wide one use another kernel, whose tables have room for
@@ -121,16 +126,16 @@ def test_a_dispatch_is_one_launch(workload: Workload, row: model.Figures) -> Non
 
 # Harder than the table: many outputs of a few bytes, whose rows are in the same banks.
 NARROW = [
-    Workload(1, "64 x 1 B", (1 << 20, 64), "uint8", 1, (1,) * 64),
-    Workload(2, "256 x 1 B", (1 << 18, 256), "uint8", 1, (1,) * 256),
-    Workload(3, "4000 x 1 B", (1 << 16, 4000), "uint8", 1, (1,) * 4000),
-    Workload(4, "2000 x 2 B", (1 << 16, 2000), "uint16", 1, (1,) * 2000),
-    Workload(5, "90 x 5 B", (1 << 18, 450), "uint8", 1, (5,) * 90),
-    Workload(6, "1 and 7 B in turns", (1 << 16, 4000), "uint8", 1, (1, 7) * 500),
+    Case("1 64 x 1 B", CASES, (1 << 20, 64), "u1", 1, (1,) * 64),
+    Case("2 256 x 1 B", CASES, (1 << 18, 256), "u1", 1, (1,) * 256),
+    Case("3 4000 x 1 B", CASES, (1 << 16, 4000), "u1", 1, (1,) * 4000),
+    Case("4 2000 x 2 B", CASES, (1 << 16, 2000), "u2", 1, (1,) * 2000),
+    Case("5 90 x 5 B", CASES, (1 << 18, 450), "u1", 1, (5,) * 90),
+    Case("6 1 and 7 B in turns", CASES, (1 << 16, 4000), "u1", 1, (1, 7) * 500),
 ]
 
 
-def test_the_narrowest_rows_keep_up(builds: Path) -> None:
+def test_the_narrowest_rows_keep_up(builds: Path, compilers: None) -> None:
     for row in model.rows(NARROW, builds):
         assert row.mean("write_ratio") <= MOST_SECTORS, row.name
         assert row.mean("write_line_ratio") <= 2, row.name
@@ -178,11 +183,11 @@ def test_the_source_and_the_machine_code_ask_for_the_same(row: model.Figures) ->
 
 
 @each
-def test_scaled_workloads_keep_their_columns(workload: Workload) -> None:
+def test_scaled_workloads_keep_their_columns(workload: Case) -> None:
     small = scaled(workload, 1 << 20)
     assert small.shape[workload.axis :] == workload.shape[workload.axis :]
     rows = prod(workload.shape[: workload.axis])
-    if workload.number != 26:  # transposed: its rows are interleaved
+    if workload.at != 26:  # transposed: its rows are interleaved
         assert small.total_bytes <= max(1 << 21, workload.total_bytes // rows)
     assert min(small.shape) >= 1
 

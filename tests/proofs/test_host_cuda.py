@@ -86,11 +86,7 @@ HAZARDS = [
         "tile[threadIdx.x] =",
         "if (threadIdx.x == 0) reinterpret_cast<char*>(tile)[31] = 7; tile[threadIdx.x] =",
     ),
-    (
-        "shared memory loaded before its block stores it: 16 bytes",
-        "__syncthreads();",
-        "",
-    ),
+    ("shared memory loaded before its block stores it: 16 bytes", "__syncthreads();", ""),
     (
         "shared memory loaded before its block stores it: 16 bytes",
         "tile[threadIdx.x] =",
@@ -247,10 +243,7 @@ def test_sectors_count_what_a_misaligned_range_touches(
     programs: Programs, data: np.ndarray
 ) -> None:
     source, target = memory(data)
-    shifted = [
-        harness.Buffer(source.size, misalignment=16, patches=source.patches),
-        target,
-    ]
+    shifted = [harness.Buffer(source.size, misalignment=16, patches=source.patches), target]
     counts = programs("sanitizers")[KERNEL].run(3, THREADS, shifted, counting=True).counts
     # Now only the warp that wraps around to the block's first 16 bytes does.
     assert counts.load_request_sectors == data.nbytes // 32 + 3

@@ -82,7 +82,7 @@ def test_any_wide_split_gives_numpy_bytes(
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(case=wide_cases() | single_rows(), chunks=chunkings)
 def test_many_more_wide_splits_give_numpy_bytes(
     builds: Path, case: Case, chunks: tuple[int, tuple[int, int]]

@@ -1,13 +1,14 @@
 """Launches of splits as machine code: every byte is checked, and work is counted exactly."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.proofs import forms
 from tests.sass import cases, kernels, launch, split_memory
 from tests.sass.split_memory import Places, SplitMemory
 from tests.sass.threads import SassError
@@ -19,7 +20,7 @@ from tests.support.kernel_splits import CASES
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 
-# Small launches of every kernel, of which all blocks run; the others of test_kernels are slow.
+# Small launches of every kernel, of which all blocks run.
 FEW = """qkv one_row segments_of_odd_length uneven_parameters odd_vocabulary threes_misaligned
 rgb_with_a_phase_each every_second_byte_of_odd_rows halves_reversed_by_two every_ninth_byte
 rgb_of_odd_rows_with_edges padded_outputs_long_rows eight_strided_dimensions""".split()
@@ -39,19 +40,37 @@ WHOLE = {name: CASES[name] for name in FEW} | {
     "rank_5": Case((2, 3, 4, 5, 6), (1, 3), axis=2, element_bytes=2, strides=(500, 160, 35, 6, 1)),
     "reversed_misaligned": Case((9, 1111), (300, 811), strides=(1112, -1), misaligned=(3, 5)),
 }
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in CASES if name not in WHOLE]
+# One of each other form, and then the rest: parts of both are compiled together.
+OTHERS = [name for name in forms.distinct(WHOLE | CASES) if name not in WHOLE]
+REST = [name for name in CASES if name not in WHOLE and name not in OTHERS]
+PARTS = [
+    *(pytest.param(OTHERS[n::4], marks=pytest.mark.slow, id=f"others {n}") for n in range(4)),
+    *(pytest.param(REST[n::8], marks=pytest.mark.exhaustive, id=f"rest {n}") for n in range(8)),
+]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _disassembled(request: pytest.FixtureRequest, builds: Path) -> None:
-    names = chosen(request, test_launches_store_every_byte_once)
-    launches = (one for name in names for one in (CASES | WHOLE)[name].launches)
+def disassemble(chosen: Iterable[Case], builds: Path) -> None:
+    launches = (one for case in chosen for one in case.launches)
     launch.disassemble((one.code.source for one in launches), builds)
 
 
-@pytest.mark.parametrize("name", [*WHOLE, *SLOW])
-def test_launches_store_every_byte_once(name: str, builds: Path) -> None:
-    cases.run((CASES | WHOLE)[name], builds)
+@pytest.fixture(scope="module")
+def whole(request: pytest.FixtureRequest, builds: Path) -> Path:
+    names = chosen(request, test_launches_store_every_byte_once)
+    disassemble((WHOLE[name] for name in names), builds)
+    return builds
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_launches_store_every_byte_once(name: str, whole: Path) -> None:
+    cases.run(WHOLE[name], whole)
+
+
+@pytest.mark.parametrize("names", PARTS)
+def test_other_launches_store_every_byte_once(names: list[str], builds: Path) -> None:
+    disassemble((CASES[name] for name in names), builds)
+    for name in names:
+        cases.run(CASES[name], builds)
 
 
 @pytest.mark.parametrize("name", WHOLE)

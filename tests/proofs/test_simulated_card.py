@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import dispatch
+from benchmarks import host_on_card
 from tests.simulated_card import build
 from tests.support.command import ROOT, ran
 
@@ -45,10 +45,8 @@ NOT_RUN = {
     "test_gpu.test_torch_memory_is_allocated_for_the_stream_too": _TORCH,
     "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
     "test_gpu.test_jax_arrays_come_back_as_jax_arrays": _JAX,
-    "storage.test_dask_arrays.test_blocks_on_a_gpu_stay_there": _CUPY,
-    "frontends.onnx.test_backend.test_official_vectors_are_met_bit_by_bit_where_only_bits_move": (
-        _CUPY
-    ),
+    "frameworks.test_dask.test_blocks_on_a_gpu_stay_there": _CUPY,
+    "frontends.onnx.test_backend.test_official_vectors_are_reproduced_bit_by_bit": (_CUPY),
 }
 
 
@@ -102,8 +100,8 @@ Runs = Callable[[str], list[Result]]
 def card(
     builds: Path, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Card:
-    slow = ("--slow",) if pytestconfig.getoption("--slow") else ()
-    return Card(build.build(builds), builds, tmp_path_factory.mktemp("card"), slow)
+    more = ("--slow",) if pytestconfig.getoption("--exhaustive") else ()
+    return Card(build.build(builds), builds, tmp_path_factory.mktemp("card"), more)
 
 
 @pytest.fixture(scope="module")
@@ -172,41 +170,47 @@ def test_the_gpu_tests_pass_on_the_card(runs: Runs) -> None:
 @pytest.mark.slow
 def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> None:
     """Each array has its own allocation; other streams run before the work that is waited for."""
-    _check_gpu_tests(card.tests("exact", *ON_GPU, CARD_EXACT="1", CARD_OTHERS_FIRST="1"))
+    exact = card.tests("exact", *ON_GPU, CARD_EXACT="1", CARD_OTHERS_FIRST="1", CARD_NVRTC="")
+    _check_gpu_tests(exact)
 
 
-def test_the_dispatch_benchmark_measures_every_call(card: Card) -> None:
+def test_the_host_benchmark_measures_every_call_and_judges_every_bar(card: Card) -> None:
     """The figures are not checked."""
     path = card.folder / "dispatch.json"
-    line = ["-m", "benchmarks", "dispatch", "--rounds", "1", "--json", str(path)]
-    done = card.run(*line, CARD_NVRTC="", **{dispatch.INSIDE: "1"})
+    line = ["-m", "benchmarks", "host", "--only", " outputs", "--rounds", "1", "-o", str(path)]
+    done = card.run(*line, CARD_NVRTC="", **{host_on_card.INSIDE: "1"})
     assert done.returncode in (0, 1), done.stderr[-4000:]
-    found = json.loads(path.read_text())
-    assert [row["outputs"] for row in found["rows"]] == list(dispatch.OUTPUTS)
-    for row in found["rows"]:
-        least = row["least"]
-        assert {"split_us", "split_into_us", "call_us", "op_dispatch_us", "bind_us"} <= set(least)
-        assert all(0 < value <= row[name] for name, value in least.items())
-    assert len(found["bars"]) == len(dispatch.BARS)
+    assert done.stdout.count("\nbar: ") == len(host_on_card.BARS)
+    rows = json.loads(path.read_text())["rows"]
+    for case in host_on_card.CASES:
+        least = {row["peer"]: row["seconds"]["least"] for row in rows if row["case"] == case}
+        assert {"split", "split into", "call", "op dispatch", "bind"} <= set(least)
+        assert min(least.values()) > 0
 
 
 # The command line, and how many rows it measures: two peers of 41 workloads; 14 cases of one peer
 # on the processor and two on the card.
 REHEARSALS = {
     "gpu": (("gpu", "--quick", "--rounds", "1", "--minutes", "30"), 82),
-    "latency": (("latency", "--quick", "--rounds", "1"), 42),
+    "host": (("host", "--only", "equal", "--quick", "--rounds", "1"), 42),
 }
 # Peers of the benchmarks that run on the card; every other row carries its message.
 RUNNING = {"dmlsplit", "dmlsplit (cuda)", "memcpy", "CuPy per output (cuda)"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("command", REHEARSALS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param("gpu", marks=pytest.mark.slow),
+        pytest.param("host", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_the_benchmark_program_runs_to_its_end(command: str, card: Card) -> None:
     """The figures are not checked, because they are those of this machine's processor."""
     path = card.folder / f"{command}.json"
     arguments, measured = REHEARSALS[command]
-    done = card.run("-m", "tests.simulated_card.rehearsal", *arguments, "-o", str(path))
+    line = ["-m", "tests.simulated_card.rehearsal", *arguments, "-o", str(path)]
+    done = card.run(*line, CARD_NVRTC="")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     found = json.loads(path.read_text())
     assert found["after"] is not None

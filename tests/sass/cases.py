@@ -13,9 +13,7 @@ def every_block(launch: KernelLaunch) -> Sequence[int]:
 
 
 def run(
-    case: Case,
-    builds: Path,
-    blocks: Callable[[KernelLaunch], Sequence[int]] = every_block,
+    case: Case, builds: Path, blocks: Callable[[KernelLaunch], Sequence[int]] = every_block
 ) -> None:
     """Run some blocks of each launch, and check the bytes that they store."""
     for launch in case.launches:

@@ -85,11 +85,7 @@ UNIFORM: dict[str, Build] = {f"U{name}": _ALU[name] for name in _SAME} | {
     "ULDC": moves.ldc,
     "S2UR": moves.special,
 }
-_FROM_LANES: dict[str, Build] = {
-    "R2UR": moves.r2ur,
-    "VOTEU": warps.vote,
-    "REDUX": warps.redux,
-}
+_FROM_LANES: dict[str, Build] = {"R2UR": moves.r2ur, "VOTEU": warps.vote, "REDUX": warps.redux}
 CONTROL: dict[str, BuildControl] = {
     "EXIT": control.exit_,
     "BRA": control.bra,

@@ -2,6 +2,7 @@
 
 import importlib.util
 import platform
+import shlex
 import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ HERE = Path(__file__).parent
 WORDS = HERE.parent / "host_cuda"
 FLAGS = (
     "-std=c++17",
-    "-O2",
+    "-O0",
     "-fPIC",
     "-fvisibility=hidden",
     "-Wall",
@@ -78,8 +79,7 @@ def build(folder: Path) -> Libraries:
             # The folder's key covers the headers that the card adds to a kernel; CuPy's does not.
             "CUPY_CACHE_DIR": str(made / "kernels"),
             "CARD_NVRTC": str(nvrtc.find("lib/libnvrtc.so.*") or ""),
-            "CARD_COMPILER": " ".join(("g++", *KERNEL_FLAGS)),
-            "CARD_HEADERS": f"{WORDS} -I {HERE}",
+            "CARD_COMPILER": shlex.join(("g++", *KERNEL_FLAGS, f"-I{WORDS}", f"-I{HERE}")),
             "CARD_MODULE": str(made / "kernel_module.o"),
         },
     )

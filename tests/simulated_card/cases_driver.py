@@ -68,7 +68,9 @@ def test_the_public_launch_fails_in_the_same_way() -> None:
             operator.dispatch()
 
 
-def test_memory_that_cannot_be_counted_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_omits_free_memory_that_cannot_be_queried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def fail() -> None:
         raise cupy.cuda.runtime.CUDARuntimeError(999)
 

@@ -1,6 +1,7 @@
 """`dml.split` on a GPU with plans cached by earlier calls: addresses, devices, streams."""
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import cupy
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit import eager
+from dmlsplit import in_memory
 from tests.simulated_card import card
 from tests.support.gpu_arrays import forget_programs, noise, same
 
@@ -64,6 +65,13 @@ def run(call: Call) -> None:
 def test_a_plan_serves_every_call_of_its_layout(found: list[Call]) -> None:
     for call in found:
         run(call)
+
+
+def test_elements_at_any_address_are_split_into_pairs() -> None:
+    """Rows that fill whole vectors, and rows that do not, from views that begin at any element."""
+    for kind, start, rows in product(("u1", "f2", "f4"), (0, 1, 3), (255, 256, 257)):
+        source = cupy.asarray(noise((4 * rows + start,), kind))[start:].reshape(rows, 4)
+        assert same(source, dml.split(source, (2, 2), 1)), (kind, start, rows)
 
 
 def test_small_outputs_share_memory_and_keep_it() -> None:
@@ -126,4 +134,4 @@ def test_a_call_with_a_plan_refuses_the_same_as_without() -> None:
         for sizes in (True, 3.0, (4.0, 8.0), (5, 8), "3"):
             with pytest.raises(dml.InvalidArgumentError):
                 dml.split(source, sizes, 1)
-    assert eager._plan.cache_info().currsize >= 1
+    assert in_memory._few.cache_info().currsize >= 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import driver, images
 from dmlsplit.backends.cuda.launch import Code
 from tests.simulated_card import card
 from tests.support.command import ran
@@ -89,7 +89,8 @@ def test_memory_that_runs_out_during_an_upload() -> None:
         driver.load().upload(0, np.zeros(1 << 24))
 
 
-def test_a_module_that_cannot_be_loaded() -> None:
+def test_a_module_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(images, "read", lambda name: None)  # a stored image would be compiled again
     source = cupy.asarray(noise((77, 31)))
     card.fail("cuModuleLoadData", 209)
     with pytest.raises(dml.DmlError, match=r"kernel \w+ cannot be loaded.*NO_BINARY_FOR_GPU"):

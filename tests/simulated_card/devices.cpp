@@ -1,6 +1,11 @@
 // Two devices with the figures of an H200, and the primary context of each thread.
+//
+// CARD_CAPABILITY (90) and CARD_DRIVER (the CUDA version that the driver supports) change them for
+// tests of installations. CUDA_VISIBLE_DEVICES hides and orders them, by NVML's indices only.
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <sstream>
 
 #include "card.hpp"
 
@@ -23,7 +28,27 @@ int number_of(CUcontext handle) {
     return -1;
 }
 
-bool is_device(int number) { return number >= 0 && number < kDevices; }
+int setting(const char* name, int usual) {
+    const char* value = std::getenv(name);
+    return value ? std::atoi(value) : usual;
+}
+
+int capability() { return setting("CARD_CAPABILITY", 90); }
+int driver_version() { return setting("CARD_DRIVER", CUDART_VERSION); }
+
+// NVML's index of each device, by CUDA's ordinal.
+const std::vector<int>& visible() {
+    static const std::vector<int> found = [] {
+        const char* listed = std::getenv("CUDA_VISIBLE_DEVICES");
+        std::istringstream words(listed ? listed : "0,1");
+        std::vector<int> numbers;
+        for (std::string word; std::getline(words, word, ',');) numbers.push_back(std::stoi(word));
+        return numbers;
+    }();
+    return found;
+}
+
+bool is_device(int number) { return number >= 0 && number < static_cast<int>(visible().size()); }
 }  // namespace
 
 Device& device(int number) { return devices[number]; }
@@ -44,9 +69,35 @@ void fault(int number, int status) {
 
 using namespace card;
 
+EXPORT CUresult cuInit(unsigned) {
+    ENTER;
+    return kOk;
+}
+
+// NVRTC 13.5 asks a driver for tables of functions that CUDA does not document. It compiles without
+// them where the driver says no, and reads a null pointer where this function is missing.
+EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {
+    *table = nullptr;
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+EXPORT CUresult cuDriverGetVersion(int* version) {
+    ENTER;
+    *version = driver_version();
+    return kOk;
+}
+
+EXPORT CUresult cuDeviceGetCount(int* count) {
+    ENTER;
+    *count = static_cast<int>(visible().size());
+    return kOk;
+}
+
 EXPORT cudaError_t cudaGetDeviceCount(int* count) {
     ENTER;
-    *count = kDevices;
+    if (driver_version() / 1000 < CUDART_VERSION / 1000) return error(cudaErrorInsufficientDriver);
+    *count = static_cast<int>(visible().size());
+    if (!*count) return error(cudaErrorNoDevice);
     return kOk;
 }
 
@@ -66,7 +117,7 @@ EXPORT cudaError_t cudaSetDevice(int number) {
 
 EXPORT cudaError_t cudaDriverGetVersion(int* version) {
     ENTER;
-    *version = CUDART_VERSION;
+    *version = driver_version();
     return kOk;
 }
 
@@ -96,14 +147,14 @@ EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int number) {
     found->l2CacheSize = 50 << 20;
     found->memoryBusWidth = 6144;
     found->totalConstMem = 64 << 10;
-    found->major = 9;
-    found->minor = 0;
+    found->major = capability() / 10;
+    found->minor = capability() % 10;
     for (int i = 0; i < 3; ++i) found->maxThreadsDim[i] = i < 2 ? 1024 : 64;
     for (int i = 0; i < 3; ++i) found->maxGridSize[i] = i ? 65535 : 2147483647;
     found->unifiedAddressing = found->concurrentKernels = found->canMapHostMemory = 1;
     found->asyncEngineCount = 3;
     found->pciDomainID = 0;
-    found->pciBusID = number + 1;
+    found->pciBusID = visible()[number] + 1;
     found->pciDeviceID = 0;
     return kOk;
 }
@@ -112,8 +163,8 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
     ENTER;
     if (!is_device(number)) return error(cudaErrorInvalidDevice);
     switch (attribute) {
-        case cudaDevAttrComputeCapabilityMajor: *value = 9; return kOk;
-        case cudaDevAttrComputeCapabilityMinor: *value = 0; return kOk;
+        case cudaDevAttrComputeCapabilityMajor: *value = capability() / 10; return kOk;
+        case cudaDevAttrComputeCapabilityMinor: *value = capability() % 10; return kOk;
         case cudaDevAttrMultiProcessorCount: *value = 132; return kOk;
         case cudaDevAttrMaxThreadsPerBlock: *value = 1024; return kOk;
         case cudaDevAttrClockRate: *value = 1980000; return kOk;
@@ -124,8 +175,8 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
         case cudaDevAttrSingleToDoublePrecisionPerfRatio: *value = 2; return kOk;
         case cudaDevAttrKernelExecTimeout:
         case cudaDevAttrComputeMode: *value = 0; return kOk;
-        case cudaDevAttrMemoryPoolsSupported: *value = 1; return kOk;
-        case cudaDevAttrManagedMemory:
+        case cudaDevAttrMemoryPoolsSupported:
+        case cudaDevAttrManagedMemory: *value = 1; return kOk;
         case cudaDevAttrConcurrentManagedAccess:
         case cudaDevAttrPageableMemoryAccess: *value = 0; return kOk;
         default: break;
@@ -137,9 +188,13 @@ EXPORT cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
 EXPORT cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int number) {
     ENTER;
     if (!is_device(number)) return error(cudaErrorInvalidDevice);
-    if (std::snprintf(text, bytes, "0000:%02X:00.0", number + 1) >= bytes)
+    if (std::snprintf(text, bytes, "0000:%02X:00.0", visible()[number] + 1) >= bytes)
         return error(cudaErrorInvalidValue);
     return kOk;
+}
+
+EXPORT CUresult cuDeviceGetPCIBusId(char* text, int bytes, CUdevice number) {
+    return static_cast<CUresult>(cudaDeviceGetPCIBusId(text, bytes, number));
 }
 
 EXPORT cudaError_t cudaDeviceCanAccessPeer(int* can, int number, int peer) {

@@ -212,6 +212,11 @@ EXPORT cudaError_t cudaMalloc(void** address, std::size_t bytes) {
     return bytes ? error(take(current_device(), bytes, true, address).number) : Status(kOk);
 }
 
+// Of the device alone: the host does not read it.
+EXPORT cudaError_t cudaMallocManaged(void** address, std::size_t bytes, unsigned flags) {
+    return flags == cudaMemAttachGlobal ? cudaMalloc(address, bytes) : error(cudaErrorNotSupported);
+}
+
 // Waits for the device first, as CUDA's function does.
 EXPORT cudaError_t cudaFree(void* address) {
     ENTER_DEVICE;

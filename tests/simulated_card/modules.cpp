@@ -16,6 +16,7 @@ namespace card {
 namespace {
 constexpr std::size_t kMostParameterBytes = 32764;
 constexpr unsigned kMostThreads = 1024;
+constexpr int kRegisters = 40;  // plausible, but not those of the kernel
 constexpr unsigned kMostBlocks = 2147483647;
 
 struct Module;
@@ -165,11 +166,14 @@ EXPORT CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, C
     ENTER;
     Function* function = function_of(handle);
     if (!function) return error(CUDA_ERROR_INVALID_HANDLE);
-    if (attribute != CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK) {
-        say("cuFuncGetAttribute knows the threads of a block only");
-        return error(CUDA_ERROR_NOT_SUPPORTED);
+    switch (attribute) {
+        case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *value = kMostThreads; break;
+        case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = kRegisters; break;
+        case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *value = 0; break;
+        default:
+            say("function attribute %d is not modelled", static_cast<int>(attribute));
+            return error(CUDA_ERROR_NOT_SUPPORTED);
     }
-    *value = kMostThreads;
     return error(load(*function).number);
 }
 

@@ -19,6 +19,12 @@ struct Memory {
     unsigned long long total, free, used;
 };
 
+struct PciInfo {
+    char old_bus_id[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char bus_id[32];
+};
+
 int write(const char* text, char* to, unsigned bytes) {
     return std::snprintf(to, bytes, "%s", text) < static_cast<int>(bytes) ? kSuccess
                                                                           : kInvalidArgument;
@@ -44,6 +50,13 @@ EXPORT int nvmlDeviceGetCount_v2(unsigned* count) {
 EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* found) {
     if (index >= card::kDevices) return kInvalidArgument;
     *found = &kNumbers[index];
+    return kSuccess;
+}
+
+EXPORT int nvmlDeviceGetPciInfo_v3(Device device, PciInfo* found) {
+    *found = {};
+    found->bus = *device + 1;
+    std::snprintf(found->bus_id, sizeof found->bus_id, "00000000:%02X:00.0", found->bus);
     return kSuccess;
 }
 

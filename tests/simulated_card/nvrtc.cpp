@@ -1,14 +1,15 @@
 // NVRTC's interface: the real compiler checks the source, then g++ compiles it for the host.
 //
 // CARD_NVRTC names the real library; if it refuses a source, its log is the result. Without
-// CARD_NVRTC, only g++ compiles. CARD_COMPILER is the command line of g++, CARD_HEADERS the folder of
-// host_cuda, CARD_MODULE the object file of kernel_module.cpp. With CARD_IDLE no kernel runs, so an
-// image holds the real compiler's output, or the source if there is none.
+// CARD_NVRTC, only g++ compiles. CARD_COMPILER is the command line of g++, as a shell reads it, and
+// CARD_MODULE the object file of kernel_module.cpp. With CARD_IDLE no kernel runs, so an image holds
+// the real compiler's output, or the source if there is none.
 #include <dlfcn.h>
 #include <cuda.h>
 #include <nvrtc.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -91,6 +92,11 @@ std::string unit_of(const std::string& source, const std::string& entry) {
            "), run_kernel};\n}\n";
 }
 
+// A path as one word of a shell.
+std::string quoted(const std::string& path) {
+    return "'" + std::regex_replace(path, std::regex("'"), R"('\'')") + "'";
+}
+
 // A temporary folder, removed by the destructor.
 struct Folder {
     std::string path = (std::getenv("TMPDIR") ? setting("TMPDIR") : "/tmp") + "/card-XXXXXX";
@@ -123,22 +129,25 @@ nvrtcResult compile_for_host(Program& program) {
     const Folder folder;
     const std::string unit = folder.path + "/unit.cpp", made = folder.path + "/module.so";
     std::ofstream(unit) << unit_of(program.source, entry[1]);
-    const std::string command = setting("CARD_COMPILER") + " -I " + setting("CARD_HEADERS") + " " +
-                                unit + " " + setting("CARD_MODULE") + " -o " + made + " 2> " +
-                                folder.path + "/log";
+    const std::string log = folder.path + "/log";
+    const std::string command = setting("CARD_COMPILER") + " " + quoted(unit) + " " +
+                                quoted(setting("CARD_MODULE")) + " -o " + quoted(made) + " 2> " +
+                                quoted(log);
     if (std::system(command.c_str())) {
-        program.log = "g++ refuses the source:\n" + contents(folder.path + "/log");
+        program.log = "g++ refuses the source:\n" + contents(log);
         return NVRTC_ERROR_COMPILATION;
     }
     pack(program, contents(made));
     return NVRTC_SUCCESS;
 }
 
+constexpr int kArchitectures[] = {75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121};
 constexpr char kText[] = "// a program of the simulated card\n";
 }  // namespace
 
 EXPORT nvrtcResult nvrtcVersion(int* major, int* minor) {
-    *major = kMajor;
+    const std::string wanted = setting("CARD_NVRTC_VERSION");
+    *major = wanted.empty() ? kMajor : std::stoi(wanted);
     *minor = kMinor;
     return NVRTC_SUCCESS;
 }
@@ -180,13 +189,27 @@ EXPORT nvrtcResult nvrtcGetProgramLog(nvrtcProgram handle, char* log) {
     return NVRTC_SUCCESS;
 }
 
-EXPORT nvrtcResult nvrtcGetPTXSize(nvrtcProgram, std::size_t* bytes) {
-    *bytes = sizeof kText;
+// The PTX of a kernel is its image as well.
+EXPORT nvrtcResult nvrtcGetPTXSize(nvrtcProgram handle, std::size_t* bytes) {
+    const std::size_t made = program_of(handle).image.size();
+    *bytes = made ? made + 1 : sizeof kText;
     return NVRTC_SUCCESS;
 }
 
-EXPORT nvrtcResult nvrtcGetPTX(nvrtcProgram, char* text) {
-    std::strcpy(text, kText);
+EXPORT nvrtcResult nvrtcGetPTX(nvrtcProgram handle, char* text) {
+    if (program_of(handle).image.empty()) std::strcpy(text, kText);
+    else nvrtcGetCUBIN(handle, text);
+    return NVRTC_SUCCESS;
+}
+
+// What NVRTC 13.2 compiles for.
+EXPORT nvrtcResult nvrtcGetNumSupportedArchs(int* count) {
+    *count = std::size(kArchitectures);
+    return NVRTC_SUCCESS;
+}
+
+EXPORT nvrtcResult nvrtcGetSupportedArchs(int* found) {
+    std::copy(std::begin(kArchitectures), std::end(kArchitectures), found);
     return NVRTC_SUCCESS;
 }
 
@@ -213,5 +236,3 @@ REFUSE(nvrtcAddNameExpression, nvrtcProgram, const char*)
 REFUSE(nvrtcGetLoweredName, nvrtcProgram, const char*, const char**)
 REFUSE(nvrtcGetLTOIRSize, nvrtcProgram, std::size_t*)
 REFUSE(nvrtcGetLTOIR, nvrtcProgram, char*)
-REFUSE(nvrtcGetNumSupportedArchs, int*)
-REFUSE(nvrtcGetSupportedArchs, int*)

@@ -1,63 +1,53 @@
-"""A cluster of two worker processes: `dml.split` of a dask array, and `run` into zarr."""
+"""`dmlsplit run` into zarr on a cluster of two worker processes."""
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.storage.resumable import split_store
-from tests.support.command import ROOT
-from tests.support.stores import assert_pieces, make_store
+from dmlsplit.storage import schedulers
+from dmlsplit.storage.stores import split_store
+from tests.support.clusters import two_workers
+from tests.support.stores import VALUES, assert_pieces, make_store, stop_after
 
-RNG = np.random.default_rng(7)
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """Two worker processes, which import this tree."""
-    from distributed import LocalCluster
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        with LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=":0", memory_limit=0
-        ) as cluster:
-            yield cluster
+    with two_workers() as cluster:
+        yield cluster
 
 
-@pytest.fixture(scope="module")
-def client(cluster: Any) -> Iterator[Any]:
-    from distributed import Client
-
-    with Client(cluster) as client:
-        yield client
+def test_workers_read_npy_files_by_themselves(tmp_path: Path, cluster: Any) -> None:
+    np.save(tmp_path / "in.npy", VALUES)
+    split_store(tmp_path / "in.npy", (1, 6), 2, tmp_path, scheduler=cluster.scheduler_address)
+    assert_pieces(tmp_path, VALUES, 2, (1, 6))
 
 
-def test_two_worker_processes_share_the_blocks(client: Any) -> None:
-    def stamped(block: np.ndarray) -> np.ndarray:
-        time.sleep(0.01)
-        block = block.copy()
-        block[..., 0] = os.getpid()
-        return block
-
-    values = RNG.integers(0, 100, (32, 4, 30))
-    lazy = da.from_array(values, chunks=(2, 4, 30)).map_blocks(stamped, dtype=values.dtype)
-    pids, left, right = client.gather(client.compute(dml.split(lazy, (1, 11, 18), axis=2)))
-    np.testing.assert_array_equal(left, values[:, :, 1:12])
-    np.testing.assert_array_equal(right, values[:, :, 12:])
-    assert set(pids.ravel().tolist()) == set(client.run(os.getpid).values())
+def test_a_run_that_stops_or_fails_leaves_nothing(
+    store: Path, tmp_path: Path, cluster: Any
+) -> None:
+    out, address = tmp_path / "out", cluster.scheduler_address
+    with pytest.raises(dml.UnsupportedError, match="StopError"):
+        split_store(store, (1, 6), 2, out, scheduler=address, progress=stop_after(0))
+    (store / "c/9/0/0").write_bytes(b"short")
+    with pytest.raises(dml.InvalidArgumentError, match=r"chunks of \[36:40, 0:33, 0:7\] cannot"):
+        split_store(store, (1, 6), 2, out, scheduler=address)
+    assert not list(out.glob("in_*"))
+    assert not [p for p in out.glob(".*/*") if p.name == "lock"]
 
 
-@pytest.mark.usefixtures("small_blocks")
-def test_a_cluster_goes_on_when_a_worker_is_killed(tmp_path: Path, cluster: Any) -> None:
-    values = np.random.default_rng(2).integers(0, 1 << 16, (80, 33, 7), dtype="u2")
+def test_a_cluster_goes_on_when_a_worker_is_killed(
+    tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedulers, "POLL_SECONDS", 0.01)
+    values = np.random.default_rng(2).integers(0, 1 << 16, (400, 33, 7), dtype="u2")
     long = make_store(tmp_path / "long.zarr", values, chunks=(2, 33, 7))
     victim = cluster.workers[0].pid
     cluster.workers[0].close_gracefully()  # no other process takes its place
@@ -72,3 +62,18 @@ def test_a_cluster_goes_on_when_a_worker_is_killed(tmp_path: Path, cluster: Any)
     split_store(long, (1, 6), 2, tmp_path, scheduler=address, progress=kill_early)
     assert victim == 0
     assert_pieces(tmp_path, values, 2, (1, 6), "long")
+
+
+@pytest.mark.slow
+def test_memory_per_worker_is_that_of_its_blocks(tmp_path: Path) -> None:
+    """The measurement of benchmarks/scale.py on a tenth of the data."""
+    from benchmarks import scale
+
+    source, out = tmp_path / "in.zarr", tmp_path / "out"
+    scale.make_source(source, 200_000_000, "auto")
+    run = scale.run_on_cluster(source, out, 2)
+    scale.check(source, out)
+    for loaded, peak in zip(run["loaded_bytes"], run["peak_bytes"], strict=True):
+        assert peak - loaded < 150e6
+        # Zarr imports CuPy if it is installed, which takes some 200 MB.
+        assert peak < 300e6 or run["cupy_is_loaded"]

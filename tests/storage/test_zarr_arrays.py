@@ -14,8 +14,8 @@ import zarr
 from zarr.core.sync import sync
 
 from dmlsplit.cli import main
-from dmlsplit.storage.resumable import split_store
-from dmlsplit.storage.zarr_arrays import settle
+from dmlsplit.storage.stores import split_store
+from dmlsplit.storage.zarr_arrays import box, settle
 from tests.support.command import refused
 from tests.support.stores import VALUES, assert_pieces, contents, make_store
 
@@ -232,3 +232,50 @@ def test_chunks_that_zarr_still_handles_are_waited_for() -> None:
     assert not done
     settle()
     assert done == ["read", "decoded"]
+
+
+def test_missing_chunks_stay_missing(tmp_path: Path) -> None:
+    """Zarr does not store chunks that hold only the fill value. Nor do we for the pieces."""
+    store = zarr.create_array(
+        str(tmp_path / "in.zarr"), shape=(40, 8), dtype="f4", chunks=(4, 8), fill_value=7
+    )
+    store[8:20] = 1
+    split_store(tmp_path / "in.zarr", (8, 32), 0, tmp_path)
+    assert set(contents(tmp_path / "in_0.zarr")) == {"zarr.json"}
+    assert set(contents(tmp_path / "in_1.zarr")) == {"zarr.json", "c/0/0", "c/1/0", "c/2/0"}
+    np.testing.assert_array_equal(zarr.open_array(str(tmp_path / "in_1.zarr"))[:], store[8:])
+
+
+@pytest.mark.parametrize("fill", [0.0, np.nan], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "c8"])
+def test_only_the_bits_of_the_fill_value_count_as_fill(
+    fill: float, dtype: str, tmp_path: Path
+) -> None:
+    """A chunk of negative zeros, or of other NaNs, is data."""
+    values = np.full((12, 4), fill, dtype)
+    values[4:8].view("u4")[...] = 0x80000000 if fill == 0 else 0x7FC00001
+    layout = {"chunks": (4, 4), "fill_value": fill, "config": {"write_empty_chunks": True}}
+    make_store(tmp_path / "in.zarr", values, **layout)
+    split_store(tmp_path / "in.zarr", (1, 3), 1, tmp_path / "out")
+    for index, right in enumerate(np.split(values, [1], 1)):
+        folder = tmp_path / "out" / f"in_{index}.zarr"
+        piece: Any = zarr.open_array(str(folder), mode="r")
+        assert piece[:].tobytes() == np.ascontiguousarray(right).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("shape", "item_bytes", "most_bytes", "expected"),
+    [
+        ((10, 10), 4, 4000, (10, 10)),
+        ((4, 5000), 4, 4000, (1, 1000)),
+        ((0, 3), 4, 4000, (1, 3)),
+        ((7, 30, 40), 4, 4000, (1, 25, 40)),
+        ((), 4, 4000, ()),
+        ((5, 50), 3, 100, (1, 33)),
+        ((5, 5), 8, 1, (1, 1)),  # at least one element
+    ],
+)
+def test_a_box_fills_the_innermost_dimensions_first(
+    shape: tuple[int, ...], item_bytes: int, most_bytes: int, expected: tuple[int, ...]
+) -> None:
+    assert box(shape, item_bytes, most_bytes) == expected

@@ -8,9 +8,10 @@ from pathlib import Path
 import onnx
 
 import dmlsplit as dml
-from dmlsplit.frontends import SplitSite
+from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
+from dmlsplit.frontends.site import Cause
+from dmlsplit.lint.check import assess
 from dmlsplit.lint.discovery import scan_file
-from dmlsplit.lint.judge import assess
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment
 from tests.support.models import every_verdict
@@ -31,9 +32,9 @@ def harmful(name: str) -> Assessment:
     """Verdicts of sites whose every string comes from a hostile file."""
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
     sites = [
-        SplitSite(name, name, name, 0, "Split-13", (desc,), warnings=(name,)),
-        SplitSite(name, name, name, 1, "Split-13", problem=name or "wrong"),
-        SplitSite(name, name, name, 2, "Split-13", unknown=name or "dynamic"),
+        SplitSite(name, name, name, 0, "Split-13", Known(desc), warnings=(name,)),
+        SplitSite(name, name, name, 1, "Split-13", Invalid(name or "wrong")),
+        SplitSite(name, name, name, 2, "Split-13", Unknown(name or "dynamic", Cause.DYNAMIC)),
     ]
     return assess(sites, resolve_target(feature_level="2_0"), [(name, name)])
 

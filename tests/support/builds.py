@@ -9,11 +9,15 @@ import hashlib
 import os
 import shutil
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dmlsplit.system import lock_file
+
 MOST_BYTES = 1 << 30
+WAIT_S = 0.01
 
 
 def key(*parts: str | bytes) -> str:
@@ -29,21 +33,29 @@ def key(*parts: str | bytes) -> str:
 def made(path: Path, make: Callable[[Path], object]) -> Path:
     """The file or folder `path`; if it is missing, `make(partial)` makes it, then it is renamed.
 
-    It appears complete. Processes that make the same build at once do not disturb each other.
+    It appears complete. Of processes that need it at once, one makes it.
     """
     if _is_there(path):
         return path
     partial = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-    try:
-        make(partial)
-        partial.rename(path)
-    except OSError:
-        # Another process was first, and a folder does not replace a folder.
-        if not path.is_dir():
-            raise
-    finally:
-        _remove(partial)
+    with _locked(path):
+        if not _is_there(path):
+            try:
+                make(partial)
+                partial.rename(path)
+            finally:
+                _remove(partial)
     return path
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other processes and threads from making a build, and some other ones, at once."""
+    lock = path.with_name(f"lock-{path.name[:2]}")
+    with lock.open("wb") as file:
+        while not lock_file(file.fileno()):
+            time.sleep(WAIT_S)
+        yield
 
 
 def _is_there(path: Path) -> bool:

@@ -71,7 +71,17 @@ def git(folder: Path, *words: str) -> str:
 
 def shell(line: str) -> "subprocess.CompletedProcess[str]":
     """Run a line of bash in the current folder; `dmlsplit` in it is ours."""
-    return ran("bash", "-c", line.replace("dmlsplit ", f"{sys.executable} -m dmlsplit "))
+    return ran(
+        "bash", "-c", line.replace("dmlsplit ", f"{shlex.quote(sys.executable)} -m dmlsplit ")
+    )
+
+
+def program(path: Path, *words: str) -> Path:
+    """Write a program that runs Python with these words, because `#!` takes no path with spaces."""
+    line = shlex.join((sys.executable, *words))
+    path.write_text(f'#!/bin/sh\nexec {line} "$@"\n', "utf-8")
+    path.chmod(0o755)
+    return path
 
 
 def refused(capsys: pytest.CaptureFixture[str], line: str, lines: int | None = 1) -> str:

@@ -113,7 +113,7 @@ class FakeDriver:
     launched: list[Launched] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     failure: DmlError | None = None
-    has_siblings: set[tuple[int, str]] = field(default_factory=set)
+    has_siblings: set[tuple[int, int]] = field(default_factory=set)
     refuses: str | None = None  # the beginning of sources that do not compile
     loaded: dict[int, Callable[[str, str], FakeKernel]] = field(default_factory=dict)
 
@@ -133,6 +133,9 @@ class FakeDriver:
 
     def limits(self, device: int) -> DeviceLimits:
         return self.device_limits
+
+    def unusable(self, device: int) -> str | None:
+        return None
 
     def kernels(self, device: int) -> Callable[[str, str], FakeKernel]:
         if device not in self.loaded:

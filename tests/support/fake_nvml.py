@@ -9,7 +9,7 @@ class FakeNvml:
 
     NVML_ERROR_LIBRARY_NOT_FOUND = 12
     NVML_ERROR_DRIVER_NOT_LOADED = 9
-    NVML_CLOCK_SM, NVML_CLOCK_MEM = 1, 2
+    NVML_CLOCK_SM, NVML_CLOCK_MEM, NVML_DEVICE_MIG_ENABLE = 1, 2, 1
 
     class NVMLError(Exception):
         def __init__(self, value: int) -> None:
@@ -41,6 +41,9 @@ class FakeNvml:
             "nvmlDeviceGetCudaComputeCapability": (9, 0),
             "nvmlDeviceGetMemoryBusWidth": 6144,
             "nvmlDeviceGetNumGpuCores": 132 * 128,
+            "nvmlDeviceGetPciInfo": SimpleNamespace(domain=0, bus=1, device=0),
+            "nvmlDeviceGetMigMode": (0, 0),
+            "nvmlDeviceGetComputeRunningProcesses_v2": [],
         }
 
         def answer(gpu: int = 0, clock: int = 0) -> Any:

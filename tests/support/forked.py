@@ -21,7 +21,7 @@ from dmlsplit.lint.fix import comparison
 from tests.support.command import ROOT
 
 _IMPORTED = ["numpy", "onnx.reference", "onnxruntime", "pytest", "dmlsplit.cli.validate", __name__]
-_IMPORTED += ["zarr.codecs", "dmlsplit.storage.resumable"]
+_IMPORTED += ["zarr.codecs", "dask.array", "dmlsplit.storage.stores"]
 _TIME_LIMIT_S = 120
 _NAMES = "stdin", "stdout", "stderr"
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit import device, eager
+from dmlsplit import device, in_memory
 from dmlsplit.backends.cuda import driver
 
 
@@ -95,6 +95,6 @@ def another_driver() -> Iterator[None]:
 def forget_programs() -> None:
     """Clear the caches that hold programs of a driver."""
     device._compile.cache_clear()
-    eager._backend.cache_clear()
-    eager._plan.cache_clear()
-    eager._plan_of_many.cache_clear()
+    in_memory._backend.cache_clear()
+    in_memory._few.cache_clear()
+    in_memory._many.cache_clear()

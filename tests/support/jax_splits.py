@@ -1,9 +1,13 @@
 """JAX's own split, called like ours, and random arrays."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import pytest
 
+from dmlsplit.frameworks import jax as frameworks
 from tests.support.arrays import random_bits
 
 
@@ -18,3 +22,14 @@ def random(shape: tuple[int, ...], kind: str = "float32") -> Any:
     import jax
 
     return jax.numpy.asarray(random_bits(shape, jax.numpy.dtype(kind)))
+
+
+@contextmanager
+def lowered(to: str) -> Iterator[None]:
+    """Splits become callbacks, however small, or what they usually become (XLA's own splits)."""
+    with pytest.MonkeyPatch.context() as patch:
+        if to == "callback":
+            patch.setattr(frameworks, "MOST_BYTES", 0)
+        frameworks._compiled.cache_clear()
+        yield
+    frameworks._compiled.cache_clear()

@@ -109,6 +109,7 @@ CASES = {
     "rgb": Case((1, 31, 67, 3), (1, 1, 1)),
     "rgba": Case((1, 32, 64, 4), (1, 1, 1, 1)),
     "pairs_of_2": Case((1001, 2), (1, 1), element_bytes=2),
+    "pairs_of_halves_at_odd_elements": Case((257, 4), (2, 2), element_bytes=2, misaligned=(2, 0)),
     "points_of_4": Case((515, 3), (1, 1, 1), element_bytes=4),
     "complex64": Case((1025, 2), (1, 1), element_bytes=4),
     "complex128": Case((1023, 2), (1, 1), element_bytes=8),
@@ -133,6 +134,7 @@ CASES = {
         for width in widths
     },
     "squares_in_long_odd_lines": Case((9, 2001), (1000, 1001), strides=(1, 9)),
+    "squares_of_lines_closer_than_a_vector": Case((34, 513), (17, 17), axis=0, strides=(1, 5)),
     "squares_to_and_fro": Case(
         (3, 40, 70),
         (30, 40),
@@ -230,6 +232,7 @@ CASES = {
     "twenties_at_odd_addresses": Case((513, 40), (20,) * 2, misaligned=(0, 1, 9)),
     "complex64_misaligned": Case((999, 2), (1, 1), element_bytes=4, misaligned=(4, 8)),
     "narrow_misaligned": Case((131, 85), (4, 1, 80), misaligned=(7, 9)),
+    "segments_that_end_with_a_vector": Case((1536,), (529, 1007), axis=0, misaligned=(0, 0, 1)),
     "segments_misaligned": Case((10, 1000), (3, 7), axis=0, misaligned=(3, 5)),
     "transposed_misaligned": Case(
         (40, 50), (20, 30), element_bytes=2, strides=(1, 40), misaligned=(2, 6)

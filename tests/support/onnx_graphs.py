@@ -52,7 +52,7 @@ SCALES = numpy_helper.from_array(np.array([1, 1, 2, 2], np.float32), "scales")
 
 
 def resized(shape: list[Any], *more: Any) -> Any:
-    """A model whose split, and the nodes after it, has a shape that only onnx's inference knows."""
+    """A model with a split, after a Resize that doubles two sizes, and more nodes."""
     up = helper.make_node("Resize", ["x", "", "scales"], ["y"], name="up")
     cut = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
     return model([up, cut, *more], [value("x", shape)], initializers=(SCALES,))
@@ -118,7 +118,7 @@ GOOD = model(
 ).SerializeToString()
 
 
-# tests/test_mistaken.py has files of other kinds.
+# tests/test_file_kinds.py has files of other kinds.
 REFUSED: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty; it must be an ONNX model"),
     "zeros": (bytes(1000), "field number 0 does not exist"),

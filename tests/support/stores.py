@@ -2,17 +2,12 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import zarr
-
-from dmlsplit.storage import workspace
-from dmlsplit.storage.journal import open_journal
 
 VALUES = np.random.default_rng(5).integers(0, 1 << 16, (60, 33, 7), dtype="u2")
 
@@ -43,30 +38,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-def finished_blocks(journal: Path) -> set[int]:
-    """The numbers of the blocks that a journal records."""
-    with open_journal(journal) as found:
-        return set(np.flatnonzero(found.marks).tolist())
-
-
 class StopError(Exception):
     pass
-
-
-@contextmanager
-def publishing_stops_at(name: str) -> Iterator[None]:
-    """Expect a run that stops before this piece and those after it get their names."""
-    take_name = workspace._take_name
-
-    def stop(draft: Path, target: Path, old: Path) -> None:
-        if target.name == name:
-            raise StopError
-        take_name(draft, target, old)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(workspace, "_take_name", stop)
-        with pytest.raises(StopError):
-            yield
 
 
 def stop_after(count: int) -> Callable[[int, int], None]:

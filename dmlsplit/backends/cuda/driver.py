@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dmlsplit.backends.cuda import installation, libcuda
 from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.modules import Kernel, kernels
 from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
@@ -24,6 +25,10 @@ from dmlsplit.errors import (
 # (CUDA 12.1 release notes).
 SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 4096, 12010, 7
 
+# cudaDevAttrComputeCapabilityMajor and Minor.
+CAPABILITY = 75, 76
+# CU_FUNC_ATTRIBUTE_NUM_REGS and LOCAL_SIZE_BYTES.
+ATTRIBUTES = 4, 3
 # cudaError_t and CUresult share these numbers. Source: cuda.h and driver_types.h.
 OUT_OF_MEMORY = 2
 # An invalid handle, and everything about a stream's capture.
@@ -36,47 +41,53 @@ REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 
 
 @cache
 def load() -> "Driver":
-    """The driver; an `UnsupportedError` says what is missing."""
+    """The driver; an `UnsupportedError` says what is missing, and what mends it."""
+    names = installation.packages()
+    if wrong := installation.wrong_packages(names, libcuda.driver_version()):
+        raise UnsupportedError(wrong)
     try:
         import cupy
     except ImportError as error:
-        raise UnsupportedError(
-            f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: pip install "
-            "'dmlsplit[cuda13]', or 'dmlsplit[cuda12]' for drivers older than 580"
-        ) from None
+        wrong = installation.missing_cupy(error, libcuda.driver_version())
+        raise UnsupportedError(wrong) from None
     except OSError as error:
         raise UnsupportedError(
             f"CuPy cannot create its cache folder for kernels: {error}. Fix: set CUPY_CACHE_DIR to "
             "a writable folder"
         ) from None
+    if wrong := installation.wrong_versions(versions_of(cupy), names):
+        raise UnsupportedError(wrong)
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise UnsupportedError(f"there is no usable CUDA driver: {error}") from None
+        raise UnsupportedError(
+            f"there is no usable CUDA device: {error}. Fix: nvidia-smi must list a device; "
+            "CUDA_VISIBLE_DEVICES may hide it"
+        ) from None
     if not count:
-        raise UnsupportedError("there is no CUDA device; CUDA_VISIBLE_DEVICES may hide it")
+        raise UnsupportedError(
+            "there is no CUDA device. Fix: unset CUDA_VISIBLE_DEVICES, which may hide it"
+        )
     return Driver(cupy, count)
 
 
-def is_available() -> bool:
-    """Whether CuPy is installed and finds a CUDA device."""
+def versions_of(cupy: Any) -> installation.Cuda:
+    """The versions of CUDA that CuPy works with."""
+    runtime = cupy.cuda.runtime
     try:
-        load()
-    except UnsupportedError:
-        return False
-    return True
+        nvrtc = cupy.cuda.nvrtc.getVersion()
+    except (RuntimeError, ImportError, OSError):  # the first is cuda.pathfinder's
+        nvrtc = None
+    return installation.Cuda(runtime.runtimeGetVersion(), runtime.driverGetVersion(), nvrtc)
 
 
 def _driver_api() -> Any:
-    """CuPy's undocumented module of the CUDA driver; None if it has changed.
-
-    It is probed with a null launch: CUDA rejects that with a RuntimeError, a changed signature
-    raises TypeError.
-    """
+    """CuPy's undocumented module of the CUDA driver; None if it has changed."""
     try:
         from cupy_backends.cuda.api import driver
 
         assert callable(driver.funcGetAttribute)
+        # CUDA rejects a null launch with a RuntimeError; a changed signature raises TypeError.
         driver.launchKernel(*[0] * 11)
     except (ImportError, AttributeError, TypeError):
         return None
@@ -95,16 +106,57 @@ class Driver:
         self._array, self._alloc = cupy.ndarray, cupy.cuda.alloc
         self._current_device = cupy.cuda.runtime.getDevice
         self._api = _driver_api()
-        # By device: its limits, and a loader of kernels by source and name.
+        # By device: its limits, a loader of kernels by source and name, the architecture that these
+        # are compiled for, and why it cannot run them.
         self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
         self.kernels: Callable[[int], Callable[[str, str], Kernel]] = cache(self._kernels)
+        self.architecture: Callable[[int], str] = cache(self._architecture)
+        self.unusable: Callable[[int], str | None] = cache(self._unusable)
         launch_kernel = self._api.launchKernel if self._api else public_launch(cupy.cuda)
         # Makes the launcher of a planned launch on a device, with a loader of its kernel.
         self.launcher: Callable[[int, Callable[[], Kernel], KernelLaunch], Launcher] = partial(
             Launcher, cupy.cuda, launch_kernel, self.translated
         )
-        # Devices and sources that the engine has compiled, with their siblings.
-        self.has_siblings: set[tuple[int, str]] = set()
+        # Devices, and hashes of sources that the engine has compiled with their siblings. If two
+        # had the same hash, the siblings of one would be compiled later.
+        self.has_siblings: set[tuple[int, int]] = set()
+
+    @property
+    def cupy(self) -> Any:
+        """CuPy itself, for what no split needs."""
+        return self._cupy
+
+    def name(self, device: int) -> str:
+        """The product."""
+        name: bytes = self._cupy.cuda.runtime.getDeviceProperties(device)["name"]
+        return name.decode(errors="replace")
+
+    @property
+    def has_packed_launches(self) -> bool:
+        """Whether CuPy has the call that launches take; otherwise they take its public API."""
+        return self._api is not None
+
+    def attributes(self, kernel: Kernel) -> tuple[int, int] | None:
+        """Registers and bytes of local memory of a thread; None if CuPy hides them."""
+        if self._api is None:
+            return None
+        registers, local = (self._api.funcGetAttribute(key, kernel.target) for key in ATTRIBUTES)
+        return registers, local
+
+    def _architectures(self, device: int) -> tuple[int, tuple[int, ...]]:
+        """The compute capability of a device, such as 90, and those that NVRTC compiles for."""
+        runtime = self._cupy.cuda.runtime
+        major, minor = (runtime.deviceGetAttribute(attribute, device) for attribute in CAPABILITY)
+        return 10 * major + minor, tuple(self._cupy.cuda.nvrtc.getSupportedArchs())
+
+    def _unusable(self, device: int) -> str | None:
+        """Why a device cannot run the kernels, and the fix."""
+        name, architectures = f"cuda:{device}", self._architectures(device)
+        return installation.wrong_card(name, *architectures, installation.packages())
+
+    def _architecture(self, device: int) -> str:
+        """What kernels are compiled for, in NVRTC's words."""
+        return installation.architecture(*self._architectures(device))
 
     def _limits(self, device: int) -> DeviceLimits:
         runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
@@ -123,16 +175,15 @@ class Driver:
         )
 
     def _kernels(self, device: int) -> Callable[[str, str], Kernel]:
-        return kernels(self._cupy, partial(self._on, device), self._target)
+        compiled_for = partial(self.architecture, device)
+        return kernels(self._cupy, partial(self._on, device), self._target, compiled_for)
 
     def _target(self, function: Any) -> Any:
-        """The `Kernel.target` of a CuPy function, whose code is loaded onto the device here.
-
-        Lazy loading would do that at the first launch, which a capture forbids before CUDA 12.3
-        (CUDA programming guide, "Lazy Loading").
-        """
+        """The `Kernel.target` of a CuPy function, whose code is loaded onto the device here."""
         if self._api is None:
             return function
+        # Lazy loading would load it at the first launch, which a capture forbids before CUDA 12.3
+        # (CUDA programming guide, "Lazy Loading").
         self._api.funcGetAttribute(0, function.ptr)
         return function.ptr
 
@@ -256,8 +307,8 @@ class Driver:
                 free, total = self._cupy.cuda.runtime.memGetInfo()
         except RuntimeError:
             return OutOfMemoryError(f"{what} on {name}: out of memory")
-        wanted = "" if needed is None else f"{needed} bytes are needed, "
-        return OutOfMemoryError(f"{what} on {name}: {wanted}{free} of {total} bytes are free")
+        request = "" if needed is None else f"{needed} bytes are needed, "
+        return OutOfMemoryError(f"{what} on {name}: {request}{free} of {total} bytes are free")
 
     def _stream(self, handle: int) -> Any:
         return self._cupy.cuda.Stream.from_external(

@@ -14,9 +14,10 @@ from dmlsplit.backends.cuda.packed_launch import Launcher
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.geometry import Picks, SplitGeometry, picks
+from dmlsplit.geometry import Selector, SplitGeometry, selector
 
-Variant = tuple[tuple[Picks, Launcher], ...]
+Variant = tuple[tuple[Selector, Launcher], ...]
+MOST_MARKS = 1024  # of `Driver.has_siblings`
 
 
 class CudaProgram(NamedTuple):
@@ -29,28 +30,31 @@ class CudaProgram(NamedTuple):
     device: int
     geometry: SplitGeometry
     # Selects the outputs that have elements; addresses of empty ones are ignored.
-    written: Picks
+    written: Selector
     variants: dict[tuple[int, int], Variant]
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
         """Plan and compile the launches for memory of an alignment, in bytes."""
         key = input_alignment, output_alignment
         driver, device, count = self.driver, self.device, self.geometry.output_count
-        kernels, found = driver.kernels(device), []
+        kernels, launches = driver.kernels(device), []
         for launch in plan(self.geometry, *key, driver.limits(device)):
             source = launch.code.source
-            if (device, source) not in driver.has_siblings:
-                for one in (launch, *launch.siblings()):
-                    kernels(one.code.source, one.code.kernel)
-                driver.has_siblings.add((device, source))
+            if (mark := (device, hash(source))) not in driver.has_siblings:
+                for sibling in (launch, *launch.siblings()):
+                    kernels(sibling.code.source, sibling.code.kernel)
+                if len(driver.has_siblings) >= MOST_MARKS:
+                    driver.has_siblings.clear()  # they are looked up again, as loaded kernels
+                driver.has_siblings.add(mark)
             load = partial(kernels, source, launch.code.kernel)
-            found.append((picks(launch.outputs, count), driver.launcher(device, load, launch)))
-        return self.variants.setdefault(key, tuple(found))
+            launcher = driver.launcher(device, load, launch)
+            launches.append((selector(launch.outputs, count), launcher))
+        return self.variants.setdefault(key, tuple(launches))
 
-    def prepare(self) -> None:
-        """Compile the kernels for aligned memory."""
-        if (VECTOR, VECTOR) not in self.variants:
-            self.variant(VECTOR, VECTOR)
+    def prepare(self, alignment: int = VECTOR) -> None:
+        """Compile the kernels for memory of an alignment."""
+        if (alignment, alignment) not in self.variants:
+            self.variant(alignment, alignment)
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
         key = gcd(VECTOR, src), gcd(VECTOR, *self.written(dsts))
@@ -60,7 +64,7 @@ class CudaProgram(NamedTuple):
         """Fix the addresses, whose alignment selects the kernels; a new one compiles them."""
         device = self.device
         variant = self._variant_of(src, dsts)
-        launches = [launcher.bind((src, *picked(dsts))) for picked, launcher in variant]
+        launches = [launcher.bind((src, *select(dsts))) for select, launcher in variant]
 
         def copy(stream: Any = None) -> None:
             handle = None if stream is None else stream_handle(stream, device)
@@ -72,8 +76,8 @@ class CudaProgram(NamedTuple):
     def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
         """Equivalent to ``bind(src, dsts)(stream)``."""
         handle = None if stream is None else stream_handle(stream, self.device)
-        for picked, launcher in self._variant_of(src, dsts):
-            launcher.once((src, *picked(dsts)), handle)
+        for select, launcher in self._variant_of(src, dsts):
+            launcher.once((src, *select(dsts)), handle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +87,15 @@ class CudaBackend:
     number: int = 0
 
     def __post_init__(self) -> None:
-        count = driver.load().device_count
+        loaded = driver.load()
+        count = loaded.device_count
         if self.number >= count:
             raise UnsupportedError(
                 f"device is 'cuda:{self.number}'; there are {count}, from cuda:0 to "
                 f"cuda:{count - 1}"
             )
+        if wrong := loaded.unusable(self.number):
+            raise UnsupportedError(wrong)
 
     @property
     def device(self) -> str:
@@ -98,5 +105,5 @@ class CudaBackend:
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """The program of a geometry; its kernels are compiled when the alignment is known."""
         rows, count = geometry.row_split, geometry.output_count
-        written = tuple if rows and 0 not in rows.widths else picks(geometry.filled, count)
+        written = tuple if rows and 0 not in rows.widths else selector(geometry.filled, count)
         return CudaProgram(driver.load(), self.number, geometry, written, {})

@@ -8,8 +8,8 @@ ask CUDA instead (`driver.Driver.limits`).
 from dataclasses import dataclass, replace
 
 from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits
-from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.backends.cuda.nvml import CudaDevice, device_at
+from dmlsplit.errors import InvalidArgumentError
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,23 +109,20 @@ GPUS = (
 
 def find_gpu(name: str) -> Gpu:
     """The known GPU of that name, or else the first whose name begins with it."""
-    wanted = _short(name)
-    exact = [gpu for gpu in GPUS if gpu.name.upper() == wanted]
-    begun = [gpu for gpu in GPUS if wanted and gpu.name.upper().startswith(wanted)]
-    if found := exact or begun:
-        return found[0]
+    short = _short(name)
+    exact = [gpu for gpu in GPUS if gpu.name.upper() == short]
+    prefixed = [gpu for gpu in GPUS if short and gpu.name.upper().startswith(short)]
+    if matches := exact or prefixed:
+        return matches[0]
     raise InvalidArgumentError(
         f"GPU is {name!r}; it must be one of {', '.join(gpu.name for gpu in GPUS)}"
     )
 
 
 def this_gpu() -> Gpu:
-    """The first CUDA device, or an H200 if there is none."""
-    try:
-        present = cuda_devices()
-    except UnsupportedError:
-        present = []
-    return gpu_of_device(present[0]) if present else H200
+    """``cuda:0``, which `Device()` takes, or an H200 if there is none."""
+    device = device_at(0)
+    return H200 if device is None else gpu_of_device(device)
 
 
 def gpu_of_device(device: CudaDevice) -> Gpu:
@@ -134,13 +131,13 @@ def gpu_of_device(device: CudaDevice) -> Gpu:
     It is a known one if the name and the number of SMs agree: NVML calls a GB203 with 82 SMs an
     RTX 5090 Laptop GPU. Others are planned from NVML's data.
     """
-    known = _known(device)
-    if known is None:
+    gpu = _known_gpu(device)
+    if gpu is None:
         return _from_properties(device)
-    return replace(known, name=device.name, bandwidth=device.peak_bandwidth or known.bandwidth)
+    return replace(gpu, name=device.name, bandwidth=device.peak_bandwidth or gpu.bandwidth)
 
 
-def _known(device: CudaDevice) -> Gpu | None:
+def _known_gpu(device: CudaDevice) -> Gpu | None:
     name, sm_count = _short(device.name), _sm_count(device)
     for gpu in GPUS:
         own = (gpu.nvml_name or gpu.name).upper()
@@ -176,11 +173,9 @@ def _from_properties(device: CudaDevice) -> Gpu:
     if sm_count is None:
         sm_count = min(gpu.limits.sm_count for gpu in GPUS)
         assumed.append(f"{sm_count} SMs, the fewest of any known GPU")
-    alike = [gpu for gpu in GPUS if gpu.compute_capability == capability]
-    l2_bytes = min(gpu.limits.l2_bytes for gpu in alike or GPUS)
-    of = f"compute capability {capability}" if alike else "any compute capability"
-    assumed.append(f"{l2_bytes / _MIB:g} MiB of L2 cache, the least of the known GPUs of {of}")
-    limits = _limits(sm, sm_count, l2_bytes)
-    return Gpu(
-        device.name, capability, device.peak_bandwidth, limits, "NVML", assumed=tuple(assumed)
-    )
+    similar = [gpu for gpu in GPUS if gpu.compute_capability == capability]
+    l2_bytes = min(gpu.limits.l2_bytes for gpu in similar or GPUS)
+    group = f"compute capability {capability}" if similar else "any compute capability"
+    assumed.append(f"{l2_bytes / _MIB:g} MiB of L2 cache, the least of the known GPUs of {group}")
+    limits, bandwidth = _limits(sm, sm_count, l2_bytes), device.peak_bandwidth
+    return Gpu(device.name, capability, bandwidth, limits, "NVML", assumed=tuple(assumed))

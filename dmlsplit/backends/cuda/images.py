@@ -1,7 +1,7 @@
 """Compiled kernels on disk: one file each, shared by processes, up to a limit.
 
-A file's name is a digest of all that its content depends on. If a file is missing, damaged or
-cannot be written, the kernel is compiled again.
+A file's name is a digest of all that its content depends on. If a file is missing, damaged, no
+regular file or cannot be written, the kernel is compiled again.
 """
 
 import os
@@ -14,6 +14,7 @@ from dmlsplit.atomic import atomic_write
 
 # The most recently read files are kept; a kernel takes 5 to 40 KB.
 MOST_FILES = 512
+MOST_BYTES = 16 << 20  # of a file
 _DIGEST_BYTES = sha256().digest_size
 
 
@@ -35,38 +36,47 @@ def file_name(source: str, made_for: Iterable[str]) -> str:
 
 def read(name: str) -> bytes | None:
     """A compiled kernel; None if the file is missing or damaged."""
-    place = folder()
-    if place is None:
+    directory = folder()
+    if directory is None:
         return None
     with suppress(OSError):
-        content = (place / name).read_bytes()
+        content = _content(directory / name)
         digest, image = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if sha256(image).digest() == digest:
             with suppress(OSError):  # readable, but not writable
-                os.utime(place / name)
+                os.utime(directory / name)
             return image
     return None
 
 
+def _content(path: Path) -> bytes:
+    """The content of a regular file that is not too long, else nothing: a FIFO would block."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    return content if len(content) <= MOST_BYTES else b""
+
+
 def write(name: str, image: bytes) -> None:
     """Keep a compiled kernel, if possible, and remove the least recently used ones."""
-    place = folder()
-    if place is None:
+    directory = folder()
+    if directory is None:
         return
     with suppress(OSError):
-        place.mkdir(parents=True, exist_ok=True)
-        with atomic_write(place / name) as (temporary,):
+        directory.mkdir(parents=True, exist_ok=True)
+        with atomic_write(directory / name) as (temporary,):
             temporary.write_bytes(sha256(image).digest() + image)
-        _prune(place)
+        _prune(directory)
 
 
-def _prune(place: Path) -> None:
+def _prune(directory: Path) -> None:
     """Remove the oldest files, also those of killed processes, beyond MOST_FILES."""
     # Another process may remove files at the same time.
-    with os.scandir(place) as entries:
-        found = []
+    with os.scandir(directory) as entries:
+        files = []
         for entry in entries:
             with suppress(FileNotFoundError):
-                found.append((entry.stat().st_mtime_ns, entry.path))
-    for _, path in sorted(found)[: max(0, len(found) - MOST_FILES)]:
+                files.append((entry.stat().st_mtime_ns, entry.path))
+    for _, path in sorted(files)[: max(0, len(files) - MOST_FILES)]:
         Path(path).unlink(missing_ok=True)

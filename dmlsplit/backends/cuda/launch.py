@@ -1,14 +1,14 @@
 """A kernel launch as a value, and what a planner must know of a device."""
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
-from itertools import chain
-from operator import itemgetter
+from functools import cache, lru_cache
+from itertools import chain, starmap
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
+from dmlsplit.forks import cached_property
 from dmlsplit.geometry import ceil_div
 from dmlsplit.resources import kernel_source
 
@@ -95,22 +95,6 @@ class Constant(NamedTuple):
         suffix = "ll" if self.value < 0 else "ull" if self.value >= 2**31 else ""
         return f"constexpr {self.type} {self.name} = {self.value}{suffix};"
 
-    @property
-    def member(self) -> "Member":
-        """The place of an argument in the parameters."""
-        value: Any = self.value
-        is_table = isinstance(value, tuple) and not isinstance(value, Divisor)
-        return Member(self.type, self.name, len(value) if is_table else 0)
-
-    @property
-    def packed(self) -> Any:
-        """An argument as `Code.pack` takes it."""
-        entries: Any = self.value
-        if not isinstance(entries, tuple):
-            return entries
-        is_nested = self.type == DIVISOR and not isinstance(entries, Divisor)
-        return table(self.type, *(chain.from_iterable(entries) if is_nested else entries))
-
 
 class Member(NamedTuple):
     """A member of a kernel's parameters."""
@@ -126,10 +110,8 @@ class Member(NamedTuple):
 
     @property
     def format(self) -> str:
-        """The member in `struct`: a table is bytes, and so is a `Divisor`."""
-        size = struct.calcsize(_FORMATS[self.type])
-        is_number = self.entries == 0 and self.type != DIVISOR
-        return _FORMATS[self.type] if is_number else f"{size * max(1, self.entries)}s"
+        """The member's numbers in `struct`."""
+        return _FORMATS[self.type] * max(1, self.entries)
 
 
 @dataclass(frozen=True)
@@ -175,24 +157,24 @@ class Code:
         )
 
     @cached_property
-    def pack(self) -> Callable[[Mapping[str, int | bytes]], bytes]:
-        """Packs arguments, given by name; what a table lacks at its end is 0."""
-        layout = "<" + "".join(member.format for member in self.members)
-        pack = struct.Struct(f"{layout}{-struct.calcsize(layout) % POINTER_BYTES}x").pack
-        named = itemgetter(*[member.name for member in self.members])
-        return lambda values: pack(*named(values))
+    def pack(self) -> Callable[..., bytes]:
+        """Packs the numbers of all members."""
+        formats = "<" + "".join(member.format for member in self.members)
+        return struct.Struct(f"{formats}{-struct.calcsize(formats) % POINTER_BYTES}x").pack
 
 
 @lru_cache(maxsize=1024)
-def code_of(
+def _code(
     kernel: str,
     slots: int,
     resident: int,
     constants: tuple[Constant, ...],
-    members: tuple[Member, ...],
+    members: tuple[tuple[str, str, int], ...],
 ) -> Code:
     """The code of a kernel, whose members may be in any order. Other sizes find the same one."""
-    ordered = sorted(members, key=lambda one: -struct.calcsize(_FORMATS[one.type][0]))
+    ordered = sorted(
+        starmap(Member, members), key=lambda member: -struct.calcsize(_FORMATS[member.type][0])
+    )
     return Code(kernel, slots, resident, constants, tuple(ordered))
 
 
@@ -204,8 +186,22 @@ def coded(
     arguments: Sequence[Constant],
 ) -> tuple[Code, bytes]:
     """The code of a kernel, and its arguments in memory."""
-    code = code_of(kernel, slots, resident, constants, tuple([one.member for one in arguments]))
-    return code, code.pack({one.name: one.packed for one in arguments})
+    members: list[tuple[str, str, int]] = []
+    values: dict[str, Any] = {}
+    for kind, name, value in arguments:
+        values[name] = value
+        members.append((kind, name, len(value) if type(value) is tuple else 0))
+    code = _code(kernel, slots, resident, constants, tuple(members))
+    numbers: list[int] = []
+    for kind, name, entries in code.members:
+        value = values[name]
+        if kind == DIVISOR and entries:
+            numbers += chain.from_iterable(value)
+        elif entries or kind == DIVISOR:
+            numbers += value
+        else:
+            numbers.append(value)
+    return code, code.pack(*numbers)
 
 
 class Assumptions(NamedTuple):
@@ -248,18 +244,18 @@ class KernelLaunch(NamedTuple):
 
 
 def fitting(
-    make: Callable[[Sequence[_Entry]], KernelLaunch | None], parts: Sequence[_Entry], most: int
+    make: Callable[[Sequence[_Entry]], KernelLaunch | None], parts: Sequence[_Entry], limit: int
 ) -> Iterator[KernelLaunch]:
-    """The launches that `make` plans for these parts, in halves if they need over `most` bytes.
+    """The launches that `make` plans for these parts, in halves if they need over `limit` bytes.
 
     It gives None for more parts than a kernel can number.
     """
     launch = make(parts)
-    if launch is not None and len(launch.parameters(())) <= most:
+    if launch is not None and len(launch.parameters(())) <= limit:
         yield launch
     else:
         for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :]):
-            yield from fitting(make, half, most)
+            yield from fitting(make, half, limit)
 
 
 def resident_for(bytes_in_flight: int) -> int:
@@ -268,17 +264,18 @@ def resident_for(bytes_in_flight: int) -> int:
     return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
 
 
-def table(kind: str, *numbers: int) -> bytes:
+def table(cpp_type: str, *numbers: int) -> bytes:
     """Numbers of a C++ type in memory; a `Divisor` is two."""
-    return struct_of(kind, len(numbers)).pack(*numbers)
+    return struct_of(cpp_type, len(numbers)).pack(*numbers)
 
 
 @lru_cache
-def struct_of(kind: str, count: int) -> struct.Struct:
-    """Packs so many numbers of a C++ type."""
-    return struct.Struct(f"<{count}{_FORMATS[kind][0]}")
+def struct_of(cpp_type: str, count: int) -> struct.Struct:
+    """Packs `count` numbers of a C++ type."""
+    return struct.Struct(f"<{count}{_FORMATS[cpp_type][0]}")
 
 
+@lru_cache(maxsize=4096)
 def divisor(number: int, bits: int = 32) -> Divisor:
     """The `Divisor` of common.cuh, by which kernels divide integers below 2^(bits - 1).
 
@@ -300,8 +297,8 @@ def capacity(count: int, least: int = 4) -> int:
 
 def filled(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry, ...]:
     """`values`, padded with `spare` to `slots` entries."""
-    found = tuple(values)
-    return found + (spare,) * (slots - len(found))
+    entries = tuple(values)
+    return entries + (spare,) * (slots - len(entries))
 
 
 def index_type(largest: int) -> str:

@@ -45,24 +45,35 @@ def kernels(
     cupy: Any,
     on_device: Callable[[str], AbstractContextManager[object]],
     target: Callable[[Any], Any],
+    architecture: Callable[[], str],
 ) -> Callable[[str, str], Kernel]:
     """A loader of kernels on a device, by source and name.
 
     `on_device` makes the device current and translates CUDA's errors; its argument says what
-    failed. `target` turns CuPy's Function into `Kernel.target`.
+    failed. `target` turns CuPy's Function into `Kernel.target`, and `architecture` gives
+    NVRTC's name of what is compiled for: ``sm_90`` is machine code, ``compute_90`` PTX.
     """
     # A module can lose its last reference at any time, even during a capture, which forbids to
     # unload it. A capture mostly forbids loading too, so unused modules are unloaded then.
     unused: deque[Any] = deque()
 
+    def loaded(image: bytes, name: str) -> Kernel:
+        module = cupy.cuda.function.Module()
+        module.load(image)
+        return Kernel(module, target(module.get_function(name)), unused)
+
     def load(source: str, name: str) -> Kernel:
         with on_device(f"kernel {name} cannot be loaded"):
             if unused and not _is_capturing(cupy):
                 _unload(cupy, unused)
-            image = _image(cupy, source, name)
-            module = cupy.cuda.function.Module()
-            module.load(image)
-            return Kernel(module, target(module.get_function(name)), unused)
+            file = _file_name(cupy, source, architecture())
+            stored = images.read(file)
+            with suppress(RuntimeError):  # a bad image is replaced
+                if stored is not None:
+                    return loaded(stored, name)
+            image = _compile(cupy, source, name, architecture())
+            images.write(file, image)
+            return loaded(image, name)
 
     # The module evicted here is unloaded by the next load, hence `- 1`.
     return lru_cache(maxsize=MOST_MODULES - 1)(load)
@@ -91,20 +102,27 @@ def _unload(cupy: Any, unused: deque[Any]) -> None:
         raise
 
 
-def _image(cupy: Any, source: str, name: str) -> bytes:
-    """A source compiled for the current device, or read from disk."""
-    device = cupy.cuda.Device()
+def _file_name(cupy: Any, source: str, architecture: str) -> str:
+    """The name of the file of a source that is compiled for an architecture."""
     version = map(str, cupy.cuda.nvrtc.getVersion())
-    file = images.file_name(source, (*OPTIONS, device.compute_capability, *version))
-    image = images.read(file)
-    if image is None:
-        compiler = cupy.cuda.compiler
-        try:
-            # In memory, because CuPy must not write a file either.
-            image, _ = compiler.compile_using_nvrtc(source, OPTIONS, cache_in_memory=True)
-        except compiler.CompileException as error:
-            raise DmlError(
-                f"kernel {name} does not compile for cuda:{device.id}; NVRTC says:\n{error}"
-            ) from None
-        images.write(file, image)
+    return images.file_name(source, (*OPTIONS, architecture, *version))
+
+
+def _compile(cupy: Any, source: str, name: str, architecture: str) -> bytes:
+    """A source compiled for an architecture."""
+    # CuPy would choose the architecture from a table of its own, which ends before newer cards.
+    nvrtc = cupy.cuda.nvrtc
+    program = nvrtc.createProgram(source, f"{name}.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, (*OPTIONS, f"-arch={architecture}"))
+        take = nvrtc.getCUBIN if architecture.startswith("sm_") else nvrtc.getPTX
+        image: bytes = take(program)
+    except nvrtc.NVRTCError:
+        log = nvrtc.getProgramLog(program)
+        raise DmlError(
+            f"kernel {name} does not compile for cuda:{cupy.cuda.Device().id} ({architecture}); "
+            f"NVRTC says:\n{log}"
+        ) from None
+    finally:
+        nvrtc.destroyProgram(program)
     return image

@@ -1,10 +1,12 @@
 """The CUDA devices of this machine, as NVML reports them, without a CUDA context."""
 
+import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from dmlsplit.backends.cuda import libcuda
 from dmlsplit.errors import UnsupportedError
 
 
@@ -12,7 +14,7 @@ from dmlsplit.errors import UnsupportedError
 class CudaDevice:
     """One GPU. None means unknown."""
 
-    index: int  # NVML's, in the order of PCI buses: CUDA's with CUDA_DEVICE_ORDER=PCI_BUS_ID
+    index: int  # NVML's, in the order of PCI buses
     name: str
     memory_bytes: int | None  # in total
     compute_capability: str | None  # such as "9.0"
@@ -21,6 +23,9 @@ class CudaDevice:
     bus_width_bits: int | None  # of the memory
     driver: str | None  # its version
     cuda_cores: int | None = None  # in total; NVML does not count multiprocessors
+    bus_id: libcuda.BusId | None = None
+    is_divided: bool | None = None  # by MIG
+    processes: int | None = None  # that compute on it
 
     @property
     def peak_bandwidth(self) -> int | None:
@@ -43,6 +48,22 @@ def cuda_devices() -> list[CudaDevice]:
         if error.value in absent:
             return []
         raise UnsupportedError(f"NVML failed: {error}") from None
+
+
+def by_ordinal() -> list[CudaDevice | None]:
+    """NVML's device for each of CUDA's, by ordinal; None where NVML lists none.
+
+    CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are respected.
+    """
+    devices = {device.bus_id: device for device in cuda_devices()}
+    return [devices.get(bus_id) for bus_id in libcuda.bus_ids()]
+
+
+def device_at(ordinal: int) -> CudaDevice | None:
+    """NVML's device for one of CUDA's; None if NVML fails too."""
+    with suppress(UnsupportedError, IndexError):
+        return by_ordinal()[ordinal]
+    return None
 
 
 @contextmanager
@@ -68,6 +89,9 @@ def _device(nvml: Any, index: int) -> CudaDevice:
             return None
 
     capability = answer(lambda: nvml.nvmlDeviceGetCudaComputeCapability(gpu))
+    bus = answer(lambda: nvml.nvmlDeviceGetPciInfo(gpu))
+    mig = answer(lambda: nvml.nvmlDeviceGetMigMode(gpu))
+    processes = answer(lambda: nvml.nvmlDeviceGetComputeRunningProcesses_v2(gpu))
     return CudaDevice(
         index,
         answer(lambda: nvml.nvmlDeviceGetName(gpu)) or "unknown",
@@ -78,4 +102,7 @@ def _device(nvml: Any, index: int) -> CudaDevice:
         answer(lambda: nvml.nvmlDeviceGetMemoryBusWidth(gpu)),
         answer(nvml.nvmlSystemGetDriverVersion),
         answer(lambda: nvml.nvmlDeviceGetNumGpuCores(gpu)),
+        bus and (bus.domain, bus.bus, bus.device),
+        mig and mig[0] == nvml.NVML_DEVICE_MIG_ENABLE,
+        None if processes is None else sum(process.pid != os.getpid() for process in processes),
     )

@@ -114,8 +114,8 @@ def public_launch(cuda: Any) -> Callable[..., None]:
         start, size = _POINTERS.unpack(ctypes.string_at(address, _POINTERS.size))
         # CuPy passes an array of one item by value.
         packed = np.frombuffer(ctypes.string_at(start, size), f"V{size}")
-        on = SimpleNamespace(__cuda_stream__=lambda: (0, stream))
-        with cuda.Stream.from_external(on):
+        external = SimpleNamespace(__cuda_stream__=lambda: (0, stream))
+        with cuda.Stream.from_external(external):
             function((grid,), (block,), (packed,))
 
     return launch

@@ -15,19 +15,19 @@ a, outs = np.zeros(6, "f4"), [np.zeros(2, "f4"), np.zeros(4, "f4")]
 {bind}"""
 
 
-def _bound(broken: str, said: str, kept: str = "op.bind(a, outs)", tensor: str = "") -> Example:
+def _bound(broken: str, message: str, kept: str = "op.bind(a, outs)", tensor: str = "") -> Example:
     """Programs that differ in what they bind."""
 
     def program(bind: str) -> str:
         return _PROGRAM.format(bind=bind, tensor=tensor)
 
-    return Example("python", program(broken), program(kept), said)
+    return Example("python", program(broken), program(kept), message)
 
 
-def _buffer(broken: str, kept: str, said: str, tensor: str = "") -> Example:
+def _buffer(broken: str, kept: str, message: str, tensor: str = "") -> Example:
     """Programs that differ in how they bind one buffer as the input."""
     bind = 'buffer = np.zeros(64, "u1")\nop.bind(dml.BufferBinding(buffer, {}), outs)'
-    return _bound(bind.format(broken), said, bind.format(kept), tensor)
+    return _bound(bind.format(broken), message, bind.format(kept), tensor)
 
 
 _documented = partial(Rule, basis="documented", hresult=DEVICE_REMOVED)

@@ -35,6 +35,10 @@ def with_input(**fields: Any) -> SplitOperatorDesc:
     return SplitOperatorDesc(tensor(**fields), GOOD.output_tensors, AXIS)
 
 
+def _reaching(step: int) -> SplitOperatorDesc:
+    return with_input(strides=(0, step, 2, 1))
+
+
 def with_output(**fields: Any) -> SplitOperatorDesc:
     """GOOD with some fields of its first output changed."""
     first, *rest = GOOD.output_tensors
@@ -61,6 +65,11 @@ _split = partial(_documented, source=API + "ns-directml-dml_split_operator_desc"
 RAISE = "raise the feature level, or "
 
 _HUGE = (1, 1, 4, 1 << 30)  # 2^32 elements
+_WIDE = parts(2, 1, 3, data_type="INT64")
+_PAIRS = parts(2, 1, 3, data_type="UINT32", sizes=(1, 2, 6, 4))
+_FLAT = SplitOperatorDesc.from_sizes(tensor(sizes=(6, 2)), axis=0, sizes=(2, 1, 3))
+_EMPTY_LAST = SplitOperatorDesc(tensor(), [tensor(), tensor(sizes=(1, 2, 0, 2), total=4)], AXIS)
+_MOST = copy_of(data_type="FLOAT16", sizes=(1, 1, UINT_MAX, 1))
 
 DESCRIPTORS = {
     "DML-UINT-RANGE": _buffer(
@@ -93,10 +102,7 @@ DESCRIPTORS = {
         hint="leave empty tensors out of the operator",
         # An empty tensor claims 4 bytes, and so breaks no rule about TotalTensorSizeInBytes.
         broken=(
-            Sample(
-                "an empty output next to one that takes everything",
-                SplitOperatorDesc(tensor(), [tensor(), tensor(sizes=(1, 2, 0, 2), total=4)], AXIS),
-            ),
+            Sample("an empty output next to one that takes everything", _EMPTY_LAST),
             Sample("an empty input", copy_of(sizes=(1, 2, 6, 0), total=4), "copy"),
         ),
     ),
@@ -107,13 +113,7 @@ DESCRIPTORS = {
         wording="has {found}; it must have {allowed}",
         at_every_size=True,
         broken=(Sample("2^32 elements", parts(2, 2, data_type="FLOAT16", sizes=_HUGE)),),
-        kept=(
-            Sample(
-                "2^32-1 elements",
-                copy_of(data_type="FLOAT16", sizes=(1, 1, UINT_MAX, 1)),
-                "elements",
-            ),
-        ),
+        kept=(Sample("2^32-1 elements", _MOST, "elements"),),
     ),
     "DML-TENSOR-STRIDE-COUNT": _buffer(
         "Strides, if given, has one entry for each dimension.",
@@ -147,17 +147,8 @@ DESCRIPTORS = {
         hint="use smaller strides, or split the tensor along an outer dimension first",
         wording="reaches {found}; it must reach {allowed}",
         cured_by=("descriptor",),
-        broken=(
-            Sample(
-                "a last element past 2^32; the 32-bit size is 44",
-                with_input(strides=(0, UINT_MAX, 2, 1)),
-            ),
-        ),
-        kept=(
-            Sample(
-                "a last element at 2^32-1", with_input(strides=(0, UINT_MAX - 11, 2, 1)), "index"
-            ),
-        ),
+        broken=(Sample("a last element past 2^32; the 32-bit size is 44", _reaching(UINT_MAX)),),
+        kept=(Sample("a last element at 2^32-1", _reaching(UINT_MAX - 11), "index"),),
     ),
     "DML-TENSOR-ALIGNMENT": _buffer(
         "GuaranteedBaseOffsetAlignment is 0, or a power of two of at least the element size.",
@@ -237,33 +228,15 @@ DESCRIPTORS = {
         hint=RAISE + "carry the bits in a supported type of another width",
         cured_by=("descriptor", "model", "level"),
         at_every_size=True,
-        broken=(
-            Sample(
-                "64-bit elements at a level without them",
-                parts(2, 1, 3, data_type="INT64"),
-                level="4_0",
-            ),
-        ),
-        kept=(
-            Sample(
-                "the same bytes",
-                parts(2, 1, 3, data_type="UINT32", sizes=(1, 2, 6, 4)),
-                level="4_0",
-            ),
-        ),
+        broken=(Sample("64-bit elements at a level without them", _WIDE, level="4_0"),),
+        kept=(Sample("the same bytes", _PAIRS, level="4_0"),),
     ),
     "DML-LEVEL-DIMENSION-COUNT": _split(
         "The feature level supports the tensor's dimension count for Split.",
         hint=RAISE + "pad with size-1 dimensions, or merge dimensions",
         cured_by=("descriptor", "model", "level"),
         at_every_size=True,
-        broken=(
-            Sample(
-                "two dimensions at a level that requires four",
-                SplitOperatorDesc.from_sizes(tensor(sizes=(6, 2)), axis=0, sizes=(2, 1, 3)),
-                level="2_0",
-            ),
-        ),
+        broken=(Sample("two dimensions at a level that requires four", _FLAT, level="2_0"),),
         kept=(Sample("four dimensions", GOOD, level="2_0"),),
     ),
 }

@@ -3,9 +3,10 @@
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-# ``documented``: in DirectML's documents. ``debug-layer``: known only from its debug layer or its
-# developers. ``policy``: this library's choice where the documents are silent.
-Basis = Literal["documented", "debug-layer", "policy"]
+# ``documented``: in the documents of DirectML, ONNX or ONNX Runtime. ``source``: read in the source
+# code of ONNX Runtime. ``reported``: a public issue. ``policy``: this library's choice where the
+# documents are silent.
+Basis = Literal["documented", "source", "reported", "policy"]
 # An error is a broken rule of DirectML or of a runtime, a defect a known bug of DirectML.
 Severity = Literal["error", "defect", "warning", "note"]
 # Another descriptor of the same bytes, standard ONNX nodes instead of the split, or a higher level.
@@ -36,7 +37,7 @@ class Example:
     kind: Literal["python", "onnx"]
     broken: str
     kept: str
-    said: str  # the report of `broken`, without the rule's id and fix
+    message: str  # the report of `broken`, without the rule's id and fix
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,11 +94,11 @@ class ValidationReport:
         return tuple(dict.fromkeys(violation.rule.id for violation in self.violations))
 
     def __str__(self) -> str:
-        at = f" at feature level {self.level}" if self.level else ""
+        suffix = f" at feature level {self.level}" if self.level else ""
         if self.ok:
-            return f"{self.subject}{at}: ok"
+            return f"{self.subject}{suffix}: ok"
         count = len(self.violations)
-        lines = [f"{self.subject}{at}: {counted(count, 'rule')} broken"]
+        lines = [f"{self.subject}{suffix}: {counted(count, 'rule')} broken"]
         shown = *self.violations[:_SHOWN], *more(count, _SHOWN)
-        lines += [f"  {each}" for each in shown]
+        lines += [f"  {line}" for line in shown]
         return "\n".join(lines)

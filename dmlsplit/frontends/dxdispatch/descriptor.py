@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDesc, TensorFlags
+from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType, TensorDesc, TensorFlags
 from dmlsplit.fields import Field
-from dmlsplit.frontends.dxdispatch.values import data_type_of
 
 SPLIT_NAMES = {"SPLIT", "DML_OPERATOR_SPLIT"}
 
@@ -32,14 +31,20 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
 
 def read_split(field: Field) -> SplitOperatorDesc:
     """Read a descriptor from a field; see `read_descriptor`."""
-    kind = field.optional("Type", "type", default="SPLIT")
-    if kind.text() not in SPLIT_NAMES:
-        raise kind.error("DML_OPERATOR_SPLIT")
+    operator = field.optional("Type", "type", default="SPLIT")
+    if operator.text() not in SPLIT_NAMES:
+        raise operator.error("DML_OPERATOR_SPLIT")
     desc = field.find("Desc", "desc") or field
     input_tensor = _tensor(desc.get("InputTensor"))
     outputs = [_tensor(entry) for entry in desc.get("OutputTensors").items()]
     _check_count(desc, "OutputCount", len(outputs), "OutputTensors")
     return SplitOperatorDesc(input_tensor, outputs, desc.get("Axis").integer())
+
+
+def data_type_of(field: Field) -> TensorDataType:
+    """Read a DML_TENSOR_DATA_TYPE."""
+    data_type: TensorDataType = field.one_of(TensorDataType.__members__, "DML_TENSOR_DATA_TYPE_")
+    return data_type
 
 
 def _tensor(field: Field) -> TensorDesc:
@@ -66,29 +71,6 @@ def _tensor(field: Field) -> TensorDesc:
 
 
 def _check_count(field: Field, name: str, count: int, counted: str) -> None:
-    given = field.optional(name, default=count)
-    if given.integer(0, UINT_MAX) != count:
-        raise given.error(f"{count}, the number of {counted}")
-
-
-def write_descriptor(desc: SplitOperatorDesc) -> dict[str, Any]:
-    """The contents of ``desc`` in the form of `read_descriptor`, with every field."""
-    return {
-        "InputTensor": _tensor_json(desc.input_tensor),
-        "OutputCount": desc.output_count,
-        "OutputTensors": list(map(_tensor_json, desc.output_tensors)),
-        "Axis": desc.axis,
-    }
-
-
-def _tensor_json(tensor: TensorDesc) -> dict[str, Any]:
-    strides = {} if tensor.strides is None else {"Strides": list(tensor.strides)}
-    return {
-        "DataType": tensor.data_type.name,
-        "Flags": tensor.flags.name,
-        "DimensionCount": tensor.dimension_count,
-        "Sizes": list(tensor.sizes),
-        **strides,
-        "TotalTensorSizeInBytes": tensor.total_tensor_size_in_bytes,
-        "GuaranteedBaseOffsetAlignment": tensor.guaranteed_base_offset_alignment,
-    }
+    declared = field.optional(name, default=count)
+    if declared.integer(0, UINT_MAX) != count:
+        raise declared.error(f"{count}, the number of {counted}")

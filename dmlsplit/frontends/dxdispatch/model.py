@@ -3,41 +3,31 @@
 Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser, which also skips unknown fields.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from dmlsplit.arrays.npy_header import MAX_DIMENSIONS
 from dmlsplit.checks import file_name
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
 from dmlsplit.errors import about
 from dmlsplit.fields import Field
-from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
+from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, data_type_of, read_split
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
-from dmlsplit.frontends.dxdispatch.values import (
-    LITTLE_ENDIAN,
-    InitialValues,
-    data_type_of,
-    inside,
-    read_values,
-)
+from dmlsplit.frontends.dxdispatch.values import LITTLE_ENDIAN, InitialValues, path_in, read_values
 from dmlsplit.messages import shown
+from dmlsplit.storage.npy_header import MAX_DIMENSIONS
 
 # A D3D12 buffer has at most 4 GiB. All resources together must fit in an ordinary machine.
 MAX_RESOURCE_BYTES = 1 << 32
 MAX_MODEL_BYTES = 1 << 33
 # For all print commands together, before the bytes become text, which is several times as long.
 MAX_PRINTED_BYTES = 64 << 20
-
-_EXECUTION_FLAGS = dict.fromkeys(
-    "NONE ALLOW_HALF_PRECISION_COMPUTATION DISABLE_META_COMMANDS DESCRIPTORS_VOLATILE".split()
-)
-_COMPILE_TYPES = {"DmlCompileOp": None, "DmlCompileGraph": None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +42,24 @@ class Resource:
 
     @property
     def dtype(self) -> np.dtype:
-        """The type of its elements; bytes if the model gives no type."""
-        return LITTLE_ENDIAN.get(self.data_type, np.dtype(np.uint8))
+        """The type of its elements."""
+        return LITTLE_ENDIAN[self.data_type]
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """A resource, bound from one of its elements to its end."""
+class Binding(NamedTuple):
+    """A resource, bound from an offset to its end."""
 
     resource: str
-    element_size_in_bytes: int = 0  # 0 means the size of the resource's data type
-    element_offset: int = 0
+    offset_in_bytes: int
+    size_in_bytes: int
 
 
 _Resources = Mapping[str, Resource]
+_Entry = TypeVar("_Entry")
 Bindings = tuple[tuple[str, tuple[Binding, ...]], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatchable:
+class Dispatchable(NamedTuple):
     """An operator to dispatch."""
 
     name: str
@@ -79,35 +68,25 @@ class Dispatchable:
     bindings: Bindings = ()  # for an OWNED_BY_DML input, at initialization
 
 
-@dataclass(frozen=True, slots=True)
-class Dispatch:
+class Dispatch(NamedTuple):
     """The command that runs a dispatchable."""
 
-    place: str
+    path: str  # in the document, such as ``commands[0]``
     dispatchable: str
     bindings: Bindings
 
 
-@dataclass(frozen=True, slots=True)
-class Print:
-    """The command that prints a resource as a flat list."""
+class Output(NamedTuple):
+    """The command that prints the beginning of a resource, or writes it to a file."""
 
+    path: str
     resource: str
-    verbose: bool
+    size_in_bytes: int
+    target: Path | None = None  # None to print it
+    shape: tuple[int, ...] = ()  # in a .npy file; empty for a flat array
 
 
-@dataclass(frozen=True, slots=True)
-class WriteFile:
-    """The command that writes a resource to a file; `dimensions` is the shape in a .npy file."""
-
-    place: str
-    resource: str
-    path: Path
-    dimensions: tuple[int, ...]
-    is_npy: bool
-
-
-Command = Dispatch | Print | WriteFile
+Command = Dispatch | Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,34 +124,14 @@ def _model(root: Field, folder: Path) -> Model:
     total = sum(resource.size_in_bytes for resource in resources.values())
     if total > MAX_MODEL_BYTES:
         raise fields.wrong(f"take {total} bytes in total; at most {MAX_MODEL_BYTES} are allowed")
-    dispatchables = {}
-    for name, field in root.get("dispatchables").members():
-        dispatchables[name] = read_dispatchable(name, field)
-        _check_bound(field, dispatchables[name].bindings, resources)
-    commands = []
-    to_print = 0
-    for field in root.get("commands").items():
-        command = _command(field, folder, resources, dispatchables)
-        commands.append(command)
-        if isinstance(command, Print):
-            to_print += resources[command.resource].values.size_in_bytes
-        if to_print > MAX_PRINTED_BYTES:
-            raise field.wrong(
-                f"makes the model print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile"
-            )
-    return Model(tuple(resources.values()), tuple(dispatchables.values()), tuple(commands))
-
-
-def read_dispatchable(name: str, field: Field) -> Dispatchable:
-    """Read a dispatchable: a Split with its descriptor, another operator with its type only."""
-    kind = field.get("type", "Type").text()
-    if kind not in SPLIT_NAMES:
-        return Dispatchable(name, kind, None)
-    for flag in field.optional("executionFlags", default=[]).one_or_many():
-        flag.one_of(_EXECUTION_FLAGS, "DML_EXECUTION_FLAG_")
-    field.optional("dmlCompileType", default="DmlCompileOp").one_of(_COMPILE_TYPES, "")
-    desc = read_split(field)
-    return Dispatchable(name, kind, desc, _bindings(field.optional("bindings", default={})))
+    entries = root.get("dispatchables").members()
+    dispatchables = {name: _dispatchable(name, field, resources) for name, field in entries}
+    listed = root.get("commands")
+    commands = tuple(_command(field, folder, resources, dispatchables) for field in listed.items())
+    prints = [entry for entry in commands if isinstance(entry, Output) and entry.target is None]
+    if sum(entry.size_in_bytes for entry in prints) > MAX_PRINTED_BYTES:
+        raise listed.wrong(f"print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile")
+    return Model(tuple(resources.values()), tuple(dispatchables.values()), commands)
 
 
 def _resource(name: str, field: Field, folder: Path) -> Resource:
@@ -186,86 +145,79 @@ def _resource(name: str, field: Field, folder: Path) -> Resource:
     if size > MAX_RESOURCE_BYTES:
         raise field.wrong(f"is a buffer of {size} bytes; at most {MAX_RESOURCE_BYTES} are allowed")
     if values.size_in_bytes + offset > size:
-        raise field.wrong(
-            f"has {values.size_in_bytes} bytes of initial values at offset {offset}; "
-            f"its size is {size}"
-        )
+        filled = f"{values.size_in_bytes} bytes of initial values at offset {offset}"
+        raise field.wrong(f"has {filled}; its size is {size}")
     return Resource(name, data_type, values, offset, size)
 
 
-def _bindings(field: Field) -> Bindings:
+def _dispatchable(name: str, field: Field, resources: _Resources) -> Dispatchable:
+    """A Split with its descriptor, another operator with its type only."""
+    operator = field.get("type", "Type").text()
+    if operator not in SPLIT_NAMES:
+        return Dispatchable(name, operator, None)
+    bindings = _bindings(field.optional("bindings", default={}), resources)
+    return Dispatchable(name, operator, read_split(field), bindings)
+
+
+def _bindings(field: Field, resources: _Resources) -> Bindings:
     return tuple(
-        (point, tuple(_binding(entry) for entry in entries.one_or_many()))
+        (point, tuple(_binding(entry, resources) for entry in entries.one_or_many()))
         for point, entries in field.members()
     )
 
 
-def _binding(field: Field) -> Binding:
+def _binding(field: Field, resources: _Resources) -> Binding:
     if isinstance(field.value, str):
-        return Binding(field.value)
+        field = Field({"name": field.value}, field.path)
     # As in DxDispatch, the count is read but has no effect.
     names = ("elementCount", "elementSizeInBytes", "elementOffset")
-    _, size, offset = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
-    return Binding(field.get("name").text(), size, offset)
+    _, width, first = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
+    resource = _lookup(field, "resource", field.get("name").text(), resources)
+    offset = first * (width or resource.dtype.itemsize)
+    whole = resource.size_in_bytes
+    if offset > whole:
+        start = f"elementOffset {first}, which is byte {offset} of {resource.name[:80]!r}"
+        raise field.wrong(f"has {start}; the resource has {whole} bytes")
+    return Binding(resource.name, offset, whole - offset)
 
 
 def _command(
-    field: Field, folder: Path, resources: _Resources, dispatchables: Container[str]
+    field: Field, folder: Path, resources: _Resources, dispatchables: Mapping[str, Dispatchable]
 ) -> Command:
-    kind = field.get("type")
-    match kind.text().lower():
+    command = field.get("type")
+    match command.text().lower():
         case "dispatch":
             name = field.get("dispatchable").text()
-            bindings = _bindings(field.get("bindings"))
-            _check_known(field, "dispatchable", name, dispatchables)
-            _check_bound(field, bindings, resources)
-            return Dispatch(field.path, name, bindings)
+            _lookup(field, "dispatchable", name, dispatchables)
+            return Dispatch(field.path, name, _bindings(field.get("bindings"), resources))
         case "print":
-            verbose = field.optional("verbose", default=False).truth()
-            resource = _resource_of(field, resources, is_typed=True)
-            return Print(resource.name, verbose)
+            resource = _lookup(field, "resource", field.get("resource").text(), resources)
+            return Output(field.path, resource.name, resource.values.size_in_bytes)
         case "writefile":
             return _write_file(field, folder, resources)
-    raise kind.error("'dispatch', 'print' or 'writeFile'")
+    raise command.error("'dispatch', 'print' or 'writeFile'")
 
 
-def _write_file(field: Field, folder: Path, resources: _Resources) -> WriteFile:
+def _write_file(field: Field, folder: Path, resources: _Resources) -> Output:
     name = field.get("targetPath")
-    path = inside(name, folder)
+    path = path_in(name, folder)
     if path.suffix.lower() in (".png", ".jpg"):
         raise name.error("a .npy or raw file, because images are not supported")
     dimensions = field.optional("dimensions", default=[]).items()
     shape = tuple(dimension.integer(0, UINT_MAX) for dimension in dimensions)
-    is_npy = path.suffix.lower() == ".npy"
-    resource = _resource_of(field, resources, is_typed=is_npy)
-    most = resource.size_in_bytes // resource.dtype.itemsize
-    if shape and prod(shape) > most:
-        raise field.wrong(
-            f"has dimensions {shown(shape)} of {prod(shape)} elements; the resource has {most}"
-        )
+    resource = _lookup(field, "resource", field.get("resource").text(), resources)
+    size, width = resource.size_in_bytes, resource.dtype.itemsize
+    if shape and prod(shape) > size // width:
+        needed = f"dimensions {shown(shape)} of {prod(shape)} elements"
+        raise field.wrong(f"has {needed}; the resource has {size // width}")
     if len(shape) > MAX_DIMENSIONS:
         raise field.wrong(f"has {len(shape)} dimensions; a .npy file has at most {MAX_DIMENSIONS}")
-    return WriteFile(field.path, resource.name, path, shape, is_npy)
+    if shape and path.suffix.lower() == ".npy":
+        size = prod(shape) * width
+    return Output(field.path, resource.name, size, path, shape)
 
 
-def _resource_of(field: Field, resources: _Resources, is_typed: bool) -> Resource:
-    """The resource that a command names; with `is_typed`, it must have a data type."""
-    name = field.get("resource").text()
-    _check_known(field, "resource", name, resources)
-    if is_typed and resources[name].data_type not in LITTLE_ENDIAN:
-        raise field.wrong(
-            f"names the resource {name[:80]!r}, which has no data type and can only be written as "
-            "raw bytes"
-        )
-    return resources[name]
-
-
-def _check_bound(field: Field, bindings: Bindings, resources: Container[str]) -> None:
-    for _, bound in bindings:
-        for binding in bound:
-            _check_known(field, "resource", binding.resource, resources)
-
-
-def _check_known(field: Field, what: str, name: str, known: Container[str]) -> None:
-    if name not in known:
+def _lookup(field: Field, what: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
+    if name not in entries:
         raise field.wrong(f"names the {what} {name[:80]!r}, which does not exist")
+    return entries[name]

@@ -5,68 +5,54 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import prod
 from pathlib import Path
 
 import numpy as np
 
-from dmlsplit.arrays.npy_header import npy_header
 from dmlsplit.atomic import atomic_write, check_space, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, one_line, within
-from dmlsplit.frontends.dxdispatch.model import Model, WriteFile
+from dmlsplit.frontends.dxdispatch.model import Model, Output
 from dmlsplit.frontends.dxdispatch.values import SourceFile
+from dmlsplit.messages import printable
+from dmlsplit.storage.npy_header import npy_header
 
 
-def printed(name: str, values: np.ndarray, verbose: bool) -> str:
-    """The text of a ``print`` command; with `verbose`, one line per element, with its bits."""
-    # Floats have six significant digits, as in C++ streams.
-    form = "{:g}" if values.dtype.kind == "f" else "{}"
-    texts = [form.format(value) for value in values.tolist()]
-    if not verbose:
-        return f"Resource '{name}': {', '.join(texts)}"
-    size, width = values.dtype.itemsize, len(str(len(values)))
-    bits = values.view(f"u{size}").tolist()
-    lines = [
-        f"[{index:{width}}] {text} (0x{word:{2 * size}X})\n"
-        for index, (text, word) in enumerate(zip(texts, bits, strict=True))
-    ]
-    return f"Resource '{name}':\n{''.join(lines)}"
+def deliver(command: Output, values: np.ndarray) -> str:
+    """Write elements to the command's file, atomically, if it has one; return the line to print."""
+    name, target, header = printable(command.resource), command.target, b""
+    if target is None:
+        # Floats have six significant digits, as in C++ streams.
+        form = "{:g}" if values.dtype.kind == "f" else "{}"
+        return f"Resource '{name}': {', '.join(map(form.format, values.tolist()))}"
+    if target.suffix.lower() == ".npy":
+        header = npy_header(command.shape or (len(values),), False, values.dtype)
+    with within(command.path), _refusing(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(target) as (draft,), draft.open("wb") as file:
+            file.write(header)
+            file.write(values.data)
+    return f"Resource '{name}' written to '{printable(str(target))}'"
 
 
 def check_targets(model: Model, file: Path, overwrite: bool) -> None:
     """Refuse to write over inputs, over existing files unless `overwrite`, or on a full disk."""
     values = [resource.values for resource in model.resources]
-    read = [file, *(each.path for each in values if isinstance(each, SourceFile))]
-    sizes = {resource.name: resource.size_in_bytes for resource in model.resources}
-    wanted = 0
+    inputs = [file, *(value.path for value in values if isinstance(value, SourceFile))]
+    total = 0
     for command in model.commands:
-        if not isinstance(command, WriteFile):
+        if not isinstance(command, Output) or command.target is None:
             continue
-        target = command.path
-        wanted += sizes[command.resource]
-        with within(command.place), _refusing(target):
-            refuse_inputs(target, read)
+        target = command.target
+        total += command.size_in_bytes
+        with within(command.path), _refusing(target):
+            refuse_inputs(target, inputs)
             if target.exists() and not target.is_file():
                 raise InvalidArgumentError(f"{target} cannot be written: it is not a regular file")
             if target.exists() and not overwrite:
                 raise InvalidArgumentError(
                     f"{target} exists; it is not replaced. Fix: add --overwrite"
                 )
-            check_space(next(each for each in target.parents if each.is_dir()), wanted, target)
-
-
-def write_file(command: WriteFile, values: np.ndarray) -> None:
-    """Write the elements of a resource to a file, atomically."""
-    target, header = command.path, b""
-    if command.is_npy:
-        shape = command.dimensions or (len(values),)
-        values = values[: prod(shape)]
-        header = npy_header(shape, False, values.dtype)
-    with within(command.place), _refusing(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(target) as (draft,), draft.open("wb") as file:
-            file.write(header)
-            file.write(values.data)
+            check_space(next(filter(Path.is_dir, target.parents)), total, target)
 
 
 @contextmanager

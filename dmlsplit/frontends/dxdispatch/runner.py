@@ -1,10 +1,8 @@
 """Runs a DxDispatch model: compiles its Splits, allocates its resources, executes its commands."""
 
-import os
-import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, cycle
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,8 @@ import numpy as np
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
-from dmlsplit.directml.tensor import TensorFlags
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import TensorDesc, TensorFlags
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, OutOfMemoryError, about, within
 from dmlsplit.frontends.dxdispatch.model import (
     Binding,
@@ -22,14 +21,15 @@ from dmlsplit.frontends.dxdispatch.model import (
     Dispatch,
     Dispatchable,
     Model,
-    Print,
+    Output,
     Resource,
-    WriteFile,
     load,
 )
-from dmlsplit.frontends.dxdispatch.output import check_targets, printed, write_file
-from dmlsplit.frontends.dxdispatch.values import LITTLE_ENDIAN
-from dmlsplit.messages import printable
+from dmlsplit.frontends.dxdispatch.output import check_targets, deliver
+from dmlsplit.geometry import ceil_div
+
+# The parts of resources that are bound to each point, as far as its tensors reach.
+_Bound = dict[str, list[Binding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +41,12 @@ class Result:
     lines : tuple of str
         The printed lines, in DxDispatch's form.
     resources : mapping
-        The final contents of each resource, as a flat NumPy array of its data type.
+        The final contents of each resource that commands use, as far as they use it, as a flat
+        NumPy array of its data type.
     """
 
     lines: tuple[str, ...]
     resources: Mapping[str, np.ndarray]
-
-
-@dataclass(frozen=True, slots=True)
-class _Buffer:
-    resource: Resource
-    memory: Any  # its bytes on the device
-
-    def elements(self, size_in_bytes: int) -> np.ndarray:
-        dtype = self.resource.dtype
-        return to_host(self.memory)[: size_in_bytes // dtype.itemsize * dtype.itemsize].view(dtype)
 
 
 def run(
@@ -72,7 +63,7 @@ def run(
     path
         The .json file.
     device
-        A `dmlsplit.Device` or its name; None means the GPU, or the CPU if there is none.
+        A `dmlsplit.Device` or its name; None means a GPU, or the CPU without one.
     output
         A function, such as `print`, that is called with each printed line.
     overwrite
@@ -89,7 +80,7 @@ def run(
         If the file is not such a model or dispatches another operator, if a descriptor or binding
         breaks a rule, or if a file to write exists, is an input, or does not fit on the disk.
     OutOfMemoryError
-        If the resources do not fit in the free memory.
+        If what the commands use of a resource does not fit in memory.
     """
     if not (output is None or callable(output)):
         raise ArgumentTypeError(f"output is {output!r}; it must be a function such as print")
@@ -100,134 +91,122 @@ def run(
 
 
 def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
-    dispatched = {each.dispatchable for each in model.commands if isinstance(each, Dispatch)}
-    splits = [entry for entry in model.dispatchables if entry.name in dispatched or entry.desc]
     # Refuse what can be refused before anything is allocated or written.
-    compiled = [(entry, _compiled(entry, device)) for entry in splits]
-    _check_memory(model)
-    buffers = {entry.name: _allocated(entry, device) for entry in model.resources}
-    ready = {e.name: (split, _owned_input(e, split, buffers)) for e, split in compiled}
+    dispatches = [command for command in model.commands if isinstance(command, Dispatch)]
+    used = {dispatch.dispatchable for dispatch in dispatches}
+    splits = {s.name: s for s in model.dispatchables if s.desc or s.name in used}
+    operators = {name: _compiled(entry, device) for name, entry in splits.items()}
+    owned = {
+        name: _parts(f"dispatchables.{name}", entry.bindings, operators[name].desc, True)
+        for name, entry in splits.items()
+    }
+    bound = {
+        path: _parts(path, bindings, operators[name].desc, False)
+        for path, name, bindings in dispatches
+    }
+    memory = _allocated(model, [*owned.values(), *bound.values()], device)
+    resources = {entry.name: entry for entry in model.resources if entry.name in memory}
+    # Later commands do not change an input that DirectML owns.
+    inputs = {
+        name: BufferBinding(memory[part.resource].copy(), *part[1:])
+        for name, points in owned.items()
+        for part in points.get("InputTensor", [])
+    }
     lines: list[str] = []
-
-    def emit(line: str) -> None:
-        lines.append(line)
-        if output is not None:
-            output(line)
-
     for command in model.commands:
-        match command:
-            case Dispatch():
-                operator, owned = ready[command.dispatchable]
-                place = f"{command.place}.bindings"
-                points = ["OutputTensors"] if owned else ["InputTensor", "OutputTensors"]
-                bound = _bound(place, command.bindings, points, buffers)
-                with within(place):
-                    operator.dispatch(owned or bound["InputTensor"][0], bound["OutputTensors"])
-            case Print():
-                buffer = buffers[command.resource]
-                values = buffer.elements(buffer.resource.values.size_in_bytes)
-                emit(printed(printable(command.resource), values, command.verbose))
-            case WriteFile():
-                buffer = buffers[command.resource]
-                write_file(command, buffer.elements(buffer.resource.size_in_bytes))
-                emit(printable(f"Resource '{command.resource}' written to '{command.path}'"))
-    contents = {name: buffer.elements(_used(buffer.resource)) for name, buffer in buffers.items()}
+        if isinstance(command, Dispatch):
+            operator, source = operators[command.dispatchable], inputs.get(command.dispatchable)
+            _dispatch(command.path, operator, source, bound[command.path], memory)
+            continue
+        printed = memory[command.resource][: command.size_in_bytes]
+        lines.append(deliver(command, _elements(printed, resources[command.resource])))
+        if output is not None:
+            output(lines[-1])
+    contents = {name: _elements(memory[name], entry) for name, entry in resources.items()}
     return Result(tuple(lines), contents)
 
 
+def _dispatch(
+    path: str,
+    operator: CompiledOperator,
+    owned: BufferBinding | None,
+    bound: _Bound,
+    memory: Mapping[str, Any],
+) -> None:
+    points = {
+        point: [BufferBinding(memory[part.resource], *part[1:]) for part in parts]
+        for point, parts in bound.items()
+    }
+    with within(f"{path}.bindings"):
+        operator.dispatch(owned or points["InputTensor"][0], points["OutputTensors"])
+
+
+def _elements(memory: Any, resource: Resource) -> np.ndarray:
+    size = resource.dtype.itemsize
+    return to_host(memory)[: len(memory) // size * size].view(resource.dtype)
+
+
 def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
-    place = f"dispatchables.{entry.name}"
+    path = f"dispatchables.{entry.name}"
     if entry.desc is None:
-        what = f"{place} is a {entry.type[:80]!r}"
+        what = f"{path} is a {entry.type[:80]!r}"
         raise InvalidArgumentError(f"{what}; only DML_OPERATOR_SPLIT is supported")
-    with within(place):
+    with within(path):
         return device.compile(entry.desc)
 
 
-def _check_memory(model: Model) -> None:
-    # Linux grants more memory than it has, and kills a process that uses it. Windows, which has no
-    # sysconf, does not.
-    if not hasattr(os, "sysconf"):
-        return
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    found = re.search(r"MemAvailable: *(\d+) kB", _text("/proc/meminfo"))
-    limit = _text("/sys/fs/cgroup/memory.max").strip()  # the container's
-    limits = [int(limit)] if limit.isdigit() else []
-    free = min(machine, int(found[1]) << 10 if found else machine, *limits)
-    wanted = sum(resource.size_in_bytes for resource in model.resources)
-    if wanted > free:
-        raise OutOfMemoryError(f"resources take {wanted} bytes; this machine has {free} free")
+def _parts(path: str, bindings: Bindings, desc: SplitOperatorDesc, initializes: bool) -> _Bound:
+    """The part of each bound resource that its tensor reaches."""
+    # Only an OWNED_BY_DML input is bound at initialization; a dispatch then binds only the outputs.
+    is_owned = bool(desc.input_tensor.flags & TensorFlags.OWNED_BY_DML)
+    points: dict[str, Sequence[TensorDesc]] = {}
+    if is_owned == initializes:
+        points["InputTensor"] = [desc.input_tensor]
+    if not initializes:
+        points["OutputTensors"] = desc.output_tensors
+    names = [name for name, _ in bindings]
+    wrong = [f"binds {name[:80]!r}" for name in names if name not in points]
+    wrong += [f"lacks {name!r}" for name in points if name not in names]
+    if wrong:
+        allowed = " and ".join(points) or "nothing, as its InputTensor is not OWNED_BY_DML"
+        raise InvalidArgumentError(f"{path}.bindings {wrong[0]}; it must bind {allowed}")
+    if "InputTensor" in points and (count := len(dict(bindings)["InputTensor"])) != 1:
+        what = f"{path}.bindings.InputTensor binds {count} resources"
+        raise InvalidArgumentError(f"{what}; it must bind 1")
+    # Tensors are repeated for bindings in excess, which the dispatch refuses.
+    return {
+        name: [
+            part._replace(size_in_bytes=min(part.size_in_bytes, tensor.total_tensor_size_in_bytes))
+            for part, tensor in zip(bound, cycle(points[name]), strict=False)
+        ]
+        for name, bound in bindings
+    }
 
 
-def _text(path: str) -> str:
-    with suppress(OSError):
-        return Path(path).read_text()
-    return ""
+def _allocated(model: Model, bound: Iterable[_Bound], device: Device) -> dict[str, Any]:
+    """The bytes of each used resource, up to the last one that a command reads or writes."""
+    ends: dict[str, int] = {}
+    parts = chain.from_iterable(chain.from_iterable(points.values() for points in bound))
+    ranges = [(part.resource, part.offset_in_bytes + part.size_in_bytes) for part in parts]
+    ranges += [(c.resource, c.size_in_bytes) for c in model.commands if isinstance(c, Output)]
+    for name, end in ranges:
+        ends[name] = max(end, ends.get(name, 0))
+    return {
+        resource.name: to_device(_memory(resource, ends[resource.name]), device.name)
+        for resource in model.resources
+        if resource.name in ends
+    }
 
 
-def _allocated(resource: Resource, device: Device) -> _Buffer:
+def _memory(resource: Resource, end: int) -> Any:
+    """The bytes of a resource up to at least `end`, with the initial values among them."""
+    values, start = resource.values, resource.offset_in_bytes
+    items = ceil_div(max(0, end - start), values.item_bytes)
+    filled = min(items * values.item_bytes, values.size_in_bytes)
     try:
-        memory: Any = np.zeros(resource.size_in_bytes, np.uint8)
+        memory = np.zeros(max(end, start + filled), np.uint8)
     except MemoryError:
-        raise OutOfMemoryError(
-            f"resource {resource.name!r}: {resource.size_in_bytes} bytes do not fit in memory"
-        ) from None
-    start = resource.offset_in_bytes
-    resource.values.fill(memory[start : start + resource.values.size_in_bytes])
-    return _Buffer(resource, to_device(memory, device.name))
-
-
-def _owned_input(
-    entry: Dispatchable, compiled: CompiledOperator, buffers: Mapping[str, _Buffer]
-) -> BufferBinding | None:
-    """A copy of an OWNED_BY_DML input; None if the dispatch binds the input."""
-    place = f"dispatchables.{entry.name}.bindings"
-    if compiled.desc.input_tensor.flags & TensorFlags.OWNED_BY_DML:
-        (source,) = _bound(place, entry.bindings, ["InputTensor"], buffers)["InputTensor"]
-        buffer: Any = source.buffer  # NumPy's or CuPy's
-        return replace(source, buffer=buffer.copy())
-    if entry.bindings:
-        raise InvalidArgumentError(
-            f"{place}: only an InputTensor with the flag OWNED_BY_DML is bound here. "
-            "Fix: bind the other tensors in the dispatch command"
-        )
-    return None
-
-
-def _bound(
-    place: str, bindings: Bindings, points: list[str], buffers: Mapping[str, _Buffer]
-) -> dict[str, list[BufferBinding]]:
-    """The buffers that are bound to each of the points; other points are refused."""
-    given = dict(bindings)
-    unknown = [point for point in given if point not in points]
-    missing = [point for point in points if point not in given]
-    if unknown or missing:
-        what = f"binds {unknown[0][:80]!r}" if unknown else f"lacks {missing[0]!r}"
-        raise InvalidArgumentError(f"{place} {what}; it must bind {' and '.join(points)}")
-    count = len(given.get("InputTensor", ("one",)))
-    if count != 1:
-        raise InvalidArgumentError(f"{place}.InputTensor binds {count} resources; it must bind 1")
-    with within(place):
-        return {
-            point: [_buffer_binding(binding, buffers[binding.resource]) for binding in bound]
-            for point, bound in given.items()
-        }
-
-
-def _buffer_binding(binding: Binding, buffer: _Buffer) -> BufferBinding:
-    resource = buffer.resource
-    known = resource.data_type in LITTLE_ENDIAN
-    width = binding.element_size_in_bytes or (resource.dtype.itemsize if known else 0)
-    offset = binding.element_offset * width
-    if offset > resource.size_in_bytes:
-        raise InvalidArgumentError(
-            f"elementOffset {binding.element_offset} of {resource.name[:80]!r} is at byte "
-            f"{offset}; the resource has {resource.size_in_bytes} bytes"
-        )
-    return BufferBinding(buffer.memory, offset, resource.size_in_bytes - offset)
-
-
-def _used(resource: Resource) -> int:
-    """The size of a resource without the padding to a multiple of 4 bytes."""
-    padding = resource.size_in_bytes - resource.values.size_in_bytes - resource.offset_in_bytes
-    return resource.size_in_bytes - (padding if padding < 4 else 0)
+        what = f"resource {resource.name!r}: {end} bytes do not fit in memory"
+        raise OutOfMemoryError(what) from None
+    values.fill(memory[start : start + filled])
+    return memory

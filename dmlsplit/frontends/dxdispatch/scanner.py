@@ -1,5 +1,8 @@
 """Finds the Splits of DxDispatch models and descriptor files."""
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -7,11 +10,10 @@ from pathlib import Path
 from dmlsplit.checks import file_name
 from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.fields import Field
+from dmlsplit.file_kinds import identifying
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
-from dmlsplit.frontends.dxdispatch.model import read_dispatchable
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
-from dmlsplit.frontends.site import SplitSite
-from dmlsplit.mistaken import recognised
+from dmlsplit.frontends.site import Invalid, Known, SplitSite
 
 _OPERATOR = "DML_OPERATOR_SPLIT"
 
@@ -35,7 +37,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
         If the file is neither; see also `read_descriptor`.
     """
     file = file_name(path)
-    with about(path), recognised(path):
+    with about(path), identifying(path):
         root = read_json(Path(path))
         if root.find("dispatchables") is not None:
             return [
@@ -51,14 +53,23 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
         return [_site(SplitSite(file, "", "", 0, _OPERATOR), root)]
 
 
+def source_files(path: Path) -> Iterator[Path]:
+    """The files that exist among those that a model, which may be damaged, names for its values."""
+    with suppress(InvalidArgumentError):
+        for _, resource in read_json(path).get("resources").members():
+            with suppress(InvalidArgumentError):
+                name = resource.get("initialValues").get("sourcePath").text()
+                file = path.parent / name.replace("\\", "/")  # Windows' separator
+                if os.path.lexists(file):
+                    yield file
+
+
 def _site(blank: SplitSite, field: Field) -> SplitSite:
-    is_alone = not blank.place
     try:
-        desc = read_split(field) if is_alone else read_dispatchable("", field).desc
+        desc = read_split(field)
     except InvalidArgumentError as error:
-        return replace(blank, problem=error.message)
-    assert desc is not None  # only Splits come here
+        return replace(blank, state=Invalid(error.message))
     fields = field.find("Desc", "desc") or field
     warning = "OutputCount is missing; dxdispatch.exe requires it"
     warnings = () if fields.find("OutputCount") else (warning,)
-    return replace(blank, descriptors=(desc,), warnings=warnings)
+    return replace(blank, state=Known(desc), warnings=warnings)

@@ -42,23 +42,18 @@ def parse_json(text: str) -> Any:
     """Parse JSON text, with comments and trailing commas."""
     if "//" in text or "/*" in text:
         text = _COMMENTS.sub(_without_comment, text)
-    text = _TRAILING_COMMAS.sub(lambda found: "" if found[0] == "," else found[0], text)
+    text = _TRAILING_COMMAS.sub(lambda match: "" if match[0] == "," else match[0], text)
+    numbers: Any = {"parse_int": _integer, "parse_float": _float, "parse_constant": _constant}
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_object,
-            parse_int=_integer,
-            parse_float=_float,
-            parse_constant=_constant,
-        )
+        return json.loads(text, object_pairs_hook=_object, **numbers)
     except json.JSONDecodeError as error:
         raise InvalidArgumentError(f"is not JSON: {error}") from None
     except RecursionError:
         raise InvalidArgumentError("nests arrays or objects too deeply") from None
 
 
-def _without_comment(found: re.Match[str]) -> str:
-    text = found[0]
+def _without_comment(match: re.Match[str]) -> str:
+    text = match[0]
     if text.startswith('"'):
         return text
     if text.startswith("/*") and (len(text) < 4 or not text.endswith("*/")):
@@ -92,7 +87,5 @@ def _too_large(text: str) -> InvalidArgumentError:
 
 
 def _constant(text: str) -> float:
-    word = text.lower().removesuffix("inity")
-    raise InvalidArgumentError(
-        f"contains {text}, which is not JSON; write it as a string, {word!r}"
-    )
+    fix = f"write it as a string, {text.lower().removesuffix('inity')!r}"
+    raise InvalidArgumentError(f"contains {text}, which is not JSON; {fix}")

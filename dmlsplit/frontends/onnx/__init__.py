@@ -3,7 +3,7 @@
 `DmlSplitBackend` runs whole models and needs the package onnx; nothing else here does.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends.lowering import Lowering
@@ -11,8 +11,11 @@ from dmlsplit.frontends.onnx.arguments import Arguments, Lengths, node_arguments
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.lowering import lower
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
-from dmlsplit.frontends.onnx.runner import run, split, split_to_sequence
 from dmlsplit.frontends.onnx.scanner import scan
+from dmlsplit.frontends.public import imported_when_used
+
+if TYPE_CHECKING:
+    from dmlsplit.frontends.onnx.runner import run, split, split_to_sequence
 
 __all__ = [
     "Arguments",
@@ -33,13 +36,15 @@ __all__ = [
 ]
 
 
+_find = imported_when_used(
+    __name__, {"runner": "run split split_to_sequence", "backend": "DmlSplitBackend"}
+)
+
+
 def __getattr__(name: str) -> Any:
-    if name != "DmlSplitBackend":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        from dmlsplit.frontends.onnx.backend import DmlSplitBackend
+        return _find(name)
     except ImportError as error:
         raise UnsupportedError(
             f'DmlSplitBackend needs the package onnx ({error}). Fix: pip install "dmlsplit[onnx]"'
         ) from None
-    return DmlSplitBackend

@@ -63,10 +63,10 @@ class Arguments:
         return "outputs" if self.num_outputs is None else "num_outputs"
 
 
-def refuse(operator: object, what: str, allowed: str, fix: str = "") -> NoReturn:
+def refuse(operator: object, problem: str, allowed: str, fix: str = "") -> NoReturn:
     """Raise an error about an argument, in this front end's form."""
     hint = f". Fix: {fix}" if fix else ""
-    raise InvalidArgumentError(f"{operator}: {what}; {allowed}{hint}")
+    raise InvalidArgumentError(f"{operator}: {problem}; {allowed}{hint}")
 
 
 def check_types(
@@ -74,15 +74,15 @@ def check_types(
 ) -> None:
     """Refuse data types that the operator does not accept; None if unknown or not given."""
     if data is not None and data not in operator.data_types:
-        allowed = ", ".join(sorted(kind.name for kind in operator.data_types))
+        allowed = ", ".join(sorted(accepted.name for accepted in operator.data_types))
         bfloat = data is ElementType.BFLOAT16
         fix = "BFLOAT16 needs opset 13 for Split, 24 for SplitToSequence" if bfloat else ""
         refuse(operator, f"the data type is {data.name}", f"it must be one of {allowed}", fix)
-    taken = operator.split_types
+    split_types = operator.split_types
     if data is not None and operator.since == 1:
-        taken = frozenset({data})
-    if split is not None and operator.split_types and split not in taken:
-        allowed = " or ".join(sorted(kind.name for kind in taken))
+        split_types = frozenset({data})
+    if split is not None and operator.split_types and split not in split_types:
+        allowed = " or ".join(sorted(accepted.name for accepted in split_types))
         refuse(operator, f"split has data type {split.name}", f"it must be {allowed}")
 
 
@@ -116,12 +116,12 @@ def node_arguments(
             fix = "since opset 13, sizes are the second input" if name == "split" else ""
             allowed = f"allowed attributes: {', '.join(operator.attributes)}"
             refuse(operator, f"attribute {name!r} is set", allowed, fix)
-    most = 2 if operator.split_types else 1
-    given = sequence("inputs", inputs, "arrays")
-    if len(given) + 1 > most:
+    limit = 2 if operator.split_types else 1
+    values = sequence("inputs", inputs, "arrays")
+    if len(values) + 1 > limit:
         fix = "" if operator.split_types else "before opset 13, sizes are the attribute 'split'"
-        refuse(operator, f"the node has {len(given) + 1} inputs", f"at most {most} allowed", fix)
-    length_input = next(iter(given), None)
+        refuse(operator, f"the node has {len(values) + 1} inputs", f"at most {limit} allowed", fix)
+    length_input = next(iter(values), None)
     if length_input is not None and "split" in attributes:
         refuse(operator, "sizes are given both as input and as attribute", "give only one")
     lengths = {} if length_input is None else {"split": length_input}
@@ -164,10 +164,10 @@ def read_arguments(
     check_types(operator, None, split_type)
     lengths = _lengths(operator, split)
     if operator.makes_sequence:
-        kept = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
-        if kept not in (0, 1) and lengths is None:
-            refuse(operator, f"keepdims is {kept}", "it must be 0 or 1")
-        keeps, outputs = kept != 0, None
+        keepdims = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
+        if keepdims not in (0, 1) and lengths is None:
+            refuse(operator, f"keepdims is {keepdims}", "it must be 0 or 1")
+        keeps, outputs = keepdims != 0, None
     else:
         keeps = True
         outputs = _output_count(operator, lengths, num_outputs, output_count)
@@ -195,25 +195,28 @@ def _output_count(
     if output_count is not None:
         count = integer_argument("output_count", output_count, operator)
     if num_outputs is not None:
-        asked = integer_argument("num_outputs", num_outputs, operator)
-        found = f"num_outputs is {asked}"
+        number = integer_argument("num_outputs", num_outputs, operator)
+        problem = f"num_outputs is {number}"
         if operator.since < 18:
-            refuse(operator, found, "it exists since opset 18", "give output_count")
+            refuse(operator, problem, "it exists since opset 18", "give output_count")
         if lengths is not None:
-            refuse(operator, f"{found} and sizes are given", "give only one of them")
-        if asked < 1:
-            refuse(operator, found, "it must be at least 1")
-        if count not in (None, asked):
-            refuse(operator, f"{found} for {counted(count, 'output')}", "the two must be equal")
-        count = asked
+            refuse(operator, f"{problem} and sizes are given", "give only one of them")
+        if number < 1:
+            refuse(operator, problem, "it must be at least 1")
+        if count is not None and count != number:
+            allowed = "the two must be equal"
+            if count > number:
+                allowed += "; loading such a model aborts the process of ONNX Runtime 1.32"
+            refuse(operator, f"{problem} for {counted(count, 'output')}", allowed)
+        count = number
     if isinstance(lengths, tuple):
         if count not in (None, len(lengths)):
-            found = f"split has {counted(len(lengths), 'size')} for {counted(count, 'output')}"
-            refuse(operator, found, "the two must be equal")
+            problem = f"split has {counted(len(lengths), 'size')} for {counted(count, 'output')}"
+            refuse(operator, problem, "the two must be equal")
         count = len(lengths)
     if count is None:
-        found = "the number of pieces is not given"
-        refuse(operator, found, "give num_outputs, output_count or split")
+        problem = "the number of pieces is not given"
+        refuse(operator, problem, "give num_outputs, output_count or split")
     if count < 1:
         refuse(operator, f"there are {count} outputs", "there must be at least 1")
     return count
@@ -231,11 +234,11 @@ def _lengths(operator: OperatorVersion, split: Any) -> Split:
     with within(str(operator)):
         if ElementType.FLOAT in operator.split_types:
             # In Split-1, the sizes have the data's floating type.
-            given = sequence("split", values, "integers")
-            values = [int(n) if isinstance(n, float) and n.is_integer() else n for n in given]
+            entries = sequence("split", values, "integers")
+            values = [int(n) if isinstance(n, float) and n.is_integer() else n for n in entries]
         sizes = integers("split", values)
     negative = next((i for i, size in enumerate(sizes) if size < 0), None)
     if negative is not None:
-        found = f"split[{negative}] is {sizes[negative]}"
-        refuse(operator, found, "it must be at least 0", "write out the size that -1 stands for")
+        problem = f"split[{negative}] is {sizes[negative]}"
+        refuse(operator, problem, "it must be at least 0", "write out the size that -1 stands for")
     return sizes

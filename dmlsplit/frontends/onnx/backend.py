@@ -98,8 +98,8 @@ class DmlSplitModel(BackendRep):
     def split(self, node: onnx.NodeProto, opset: int, inputs: Any, attributes: Any) -> list[Any]:
         """Run one Split or SplitToSequence node."""
         operator = operator_version(node.op_type, opset)
-        given = {name: value for name, value in attributes.items() if value is not None}
-        arguments = node_arguments(operator, given, inputs[1:], len(node.output))
+        values = {name: value for name, value in attributes.items() if value is not None}
+        arguments = node_arguments(operator, values, inputs[1:], len(node.output))
         x = next(iter(inputs), None)
         if x is None:
             refuse(operator, "the node has no input", "it must have one")

@@ -8,45 +8,61 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx.messages import Shape, ValueInfo
 
 
+class SizeConflictError(InvalidArgumentError):
+    """A given size is another than the one that follows from the model or other given sizes."""
+
+    def __init__(self, key: str, size: int, model_size: int) -> None:
+        super().__init__(f"{key} is {size}; the model fixes it to {model_size}")
+        self.key, self.size, self.model_size = key, size, model_size
+
+
 class FixedSizes:
     """Sizes by the name of a dimension, such as ``batch``, or by value and axis: ``x.0``.
 
     Attributes
     ----------
     used : set of str
-        The given names that a model has.
-    given : mapping of str to int
-        The sizes by name.
-    give_ranks : bool
-        Whether sizes decide unknown ranks, which shape inference may still find.
+        The names that a model has.
+    sizes : mapping of str to int
+        The given sizes by name.
     """
 
-    def __init__(self, given: Mapping[str, int]) -> None:
+    def __init__(self, sizes: Mapping[str, int]) -> None:
         self.used: set[str] = set()
-        self.give_ranks = True
-        pairs = instance("given", given, Mapping).items()  # type: ignore[type-abstract]
-        self.given = {name: integer(f"given[{name!r}]", size) for name, size in pairs}
-        self._by_name = dict(given)
+        pairs = instance("sizes", sizes, Mapping).items()  # type: ignore[type-abstract]
+        self.sizes = {name: integer(f"sizes[{name!r}]", size) for name, size in pairs}
+        self._by_name = dict(sizes)
+        self._axes: set[str] = set()  # VALUE.AXIS of each dimension of an input
 
-    def meet(self, inputs: Iterable[ValueInfo]) -> None:
+    def register(self, inputs: Iterable[ValueInfo]) -> None:
         """Register the dimension names of a model's inputs: once per model, before `applied`.
 
         A dimension with two sizes, or a size other than the model's, is an InvalidArgumentError.
         """
-        self._by_name = dict(self.given)
-        for entry in inputs:
-            for axis, own in enumerate(entry.shape or ()):
-                key = f"{entry.name}.{axis}"
-                if key in self.given:
-                    self._fix(key, own)
+        self._by_name = dict(self.sizes)
+        dims = {f"{e.name}.{i}": dim for e in inputs for i, dim in enumerate(e.shape or ())}
+        self._axes = set(dims)
+        for key, dim in dims.items():
+            if key in self.sizes:
+                self._fix(key, dim)
 
-    def _fix(self, key: str, own: int | str) -> None:
-        """Fix a dimension of an input that the model gives `own`, its size or name."""
+    def without(self, key: str) -> dict[str, int]:
+        """The given sizes that remain without one, and without those of the same value's axes."""
+        value, _, axis = key.rpartition(".")
+        group = value if value and axis.isdigit() else None
+        return {
+            name: size
+            for name, size in self.sizes.items()
+            if name != key and name.rpartition(".")[0] != group
+        }
+
+    def _fix(self, key: str, dim: int | str) -> None:
+        """Fix a dimension of an input; `dim` is its size or name in the model."""
         self.used.add(key)
-        size = self.given[key]
-        if isinstance(own, int) and own != size:
-            raise InvalidArgumentError(f"{key} is {size}; the model fixes it to {own}")
-        named = own if isinstance(own, str) and own != "?" else key
+        size = self.sizes[key]
+        if isinstance(dim, int) and dim != size:
+            raise SizeConflictError(key, size, dim)
+        named = dim if isinstance(dim, str) and dim not in ("?", *self._axes) else key
         if self._by_name.setdefault(named, size) != size:
             raise InvalidArgumentError(
                 f"dimension {named} is {self._by_name[named]}, but {key}, the same dimension, is "
@@ -56,44 +72,47 @@ class FixedSizes:
     @property
     def unused(self) -> tuple[str, ...]:
         """The given names that no model so far has."""
-        return tuple(name for name in self.given if name not in self.used)
+        return tuple(name for name in self.sizes if name not in self.used)
 
     def check_all_used(self) -> None:
         """Refuse a name that no model so far has."""
         for name in self.unused:
             raise InvalidArgumentError(
-                f"dimension {name} is given the size {self.given[name]}; no .onnx model here has a "
+                f"dimension {name} is given the size {self.sizes[name]}; no .onnx model here has a "
                 "dynamic dimension of that name. Fix: give the right name, or VALUE.AXIS"
             )
 
     def declared(self, entry: ValueInfo) -> Shape | None:
-        """The declared shape of a value, with the sizes that are given by name."""
+        """The declared shape of a value, with the sizes that are given by name.
+
+        A dimension whose name is VALUE.AXIS of an input counts as unnamed.
+        """
         shape = entry.shape
-        return shape and tuple(self._named(size) for size in shape)
+        return shape and tuple("?" if n in self._axes else self._named(n) for n in shape)
 
     def applied(self, name: str, shape: Shape | None) -> Shape | None:
         """The shape of a value of a graph, with the given sizes.
 
         If its rank is unknown, it is the number of axes with a given size, counted from 0.
         """
-        if not self.given:
+        if not self.sizes:
             return shape
-        if shape is None and self.give_ranks:
-            keys = takewhile(self.given.__contains__, (f"{name}.{axis}" for axis in count()))
+        if shape is None:
+            keys = takewhile(self.sizes.__contains__, (f"{name}.{axis}" for axis in count()))
             shape = ("?",) * sum(1 for _ in keys) or None
-        return shape and tuple(self._size(f"{name}.{axis}", own) for axis, own in enumerate(shape))
+        return shape and tuple(self._size(f"{name}.{axis}", dim) for axis, dim in enumerate(shape))
 
-    def _size(self, key: str, own: int | str) -> int | str:
-        if key not in self.given:
-            return self._named(own)
-        if isinstance(own, int):
-            self._fix(key, own)
+    def _size(self, key: str, dim: int | str) -> int | str:
+        if key not in self.sizes:
+            return self._named(dim)
+        if isinstance(dim, int):
+            self._fix(key, dim)
         self.used.add(key)
-        return self.given[key]
+        return self.sizes[key]
 
-    def _named(self, own: int | str) -> int | str:
-        if not isinstance(own, str) or own not in self._by_name:
-            return own
-        if own in self.given:
-            self.used.add(own)
-        return self._by_name[own]
+    def _named(self, dim: int | str) -> int | str:
+        if not isinstance(dim, str) or dim not in self._by_name:
+            return dim
+        if dim in self.sizes:
+            self.used.add(dim)
+        return self._by_name[dim]

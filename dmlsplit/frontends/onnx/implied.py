@@ -13,6 +13,7 @@ from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
 from dmlsplit.frontends.onnx.reader import WireError
 from dmlsplit.frontends.onnx.values import Call
+from dmlsplit.geometry import ceil_div
 
 # A descriptor, the sizes of the pieces, and why the node becomes such a split.
 ImpliedSplit = tuple[SplitOperatorDesc, tuple[int, ...], str]
@@ -23,8 +24,8 @@ def implied_splits(call: Call) -> list[ImpliedSplit]:
     find = _FINDERS.get(call.node.op_type)
     if find is None or not call.inputs or not call.inputs[0].is_static:
         return []
-    kind = call.inputs[0].element_type or ElementType.UNDEFINED
-    carrier, lanes = CARRIERS.get(kind, (None, 1))
+    element_type = call.inputs[0].element_type or ElementType.UNDEFINED
+    carrier, lanes = CARRIERS.get(element_type, (None, 1))
     if carrier is None or lanes > 1:
         return []
     try:
@@ -33,26 +34,30 @@ def implied_splits(call: Call) -> list[ImpliedSplit]:
         return []
 
 
-def _slice(call: Call, kind: str) -> Iterator[ImpliedSplit]:
+def _slice(call: Call, data_type: str) -> Iterator[ImpliedSplit]:
     shape = [int(size) for size in call.shape(0)]
     offsets, sizes = [0] * len(shape), list(shape)
-    for at, part in call.slices():
+    for axis, part in call.slices():
         if part.step != 1:
             return
-        offsets[at], end, _ = part.indices(shape[at])
-        sizes[at] = end - offsets[at]
-    moved = [at for at, offset in enumerate(offsets) if offset]
-    if len(moved) != 1 or min(sizes) <= 0 or sizes[moved[0]] < shape[moved[0]] - offsets[moved[0]]:
+        offsets[axis], end, _ = part.indices(shape[axis])
+        sizes[axis] = end - offsets[axis]
+    cut_axes = [axis for axis, offset in enumerate(offsets) if offset]
+    if (
+        len(cut_axes) != 1
+        or min(sizes) <= 0
+        or sizes[cut_axes[0]] < shape[cut_axes[0]] - offsets[cut_axes[0]]
+    ):
         return
-    (at,) = moved
-    front = [*shape[:at], offsets[at], *shape[at + 1 :]]
-    outputs = [TensorDesc(kind, front), TensorDesc(kind, sizes)]
+    (axis,) = cut_axes
+    front = [*shape[:axis], offsets[axis], *shape[axis + 1 :]]
+    outputs = [TensorDesc(data_type, front), TensorDesc(data_type, sizes)]
     why = "ONNX Runtime turns this Slice into a DirectML Split (onnxruntime pull request 18289)"
-    desc = SplitOperatorDesc(TensorDesc(kind, shape), outputs, at)
-    yield desc, (offsets[at], sizes[at]), why
+    desc = SplitOperatorDesc(TensorDesc(data_type, shape), outputs, axis)
+    yield desc, (offsets[axis], sizes[axis]), why
 
 
-def _rotary_embedding(call: Call, kind: str) -> Iterator[ImpliedSplit]:
+def _rotary_embedding(call: Call, data_type: str) -> Iterator[ImpliedSplit]:
     shape = [int(size) for size in call.shape(0)]
     if len(shape) == 4:
         batch, heads, length, width = shape
@@ -64,12 +69,12 @@ def _rotary_embedding(call: Call, kind: str) -> Iterator[ImpliedSplit]:
     if not 0 < rotated <= width:
         return
     why = "the body of the function RotaryEmbedding contains this Split"
-    cuts = [(width, rotated)]
+    splits = [(width, rotated)]
     if not call.number("interleaved", 0):
-        cuts.append((rotated, -(-rotated // 2)))
-    for whole, first in cuts:
+        splits.append((rotated, ceil_div(rotated, 2)))
+    for whole, first in splits:
         pieces = first, whole - first
-        tensor = TensorDesc(kind, (batch, length, heads, whole))
+        tensor = TensorDesc(data_type, (batch, length, heads, whole))
         filled = [size for size in pieces if size]
         yield SplitOperatorDesc.from_sizes(tensor, axis=3, sizes=filled), pieces, why
 

@@ -9,10 +9,11 @@ from math import prod
 
 from dmlsplit.checks import axis_from_front, instance, integers
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
+from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, split_descriptor
 from dmlsplit.frontends.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
+from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import shown
 
 
@@ -32,12 +33,12 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
         If the operator does not accept the type, or the shape does not fit.
     """
     instance("arguments", arguments, Arguments)
-    kind = instance("data_type", data_type, ElementType)
-    check_types(arguments.operator, kind, arguments.split_type)
+    instance("data_type", data_type, ElementType)
+    check_types(arguments.operator, data_type, arguments.split_type)
     dims = integers("shape", shape)
     axis = axis_from_front(arguments.axis, len(dims), arguments.operator)
     sizes = output_sizes(arguments, dims[axis])
-    return lower_sizes(arguments, kind, dims, axis, sizes)
+    return lower_sizes(arguments, data_type, dims, axis, sizes)
 
 
 def lower_sizes(
@@ -48,14 +49,14 @@ def lower_sizes(
     sizes: tuple[int, ...],
 ) -> Lowering:
     """Lower a split whose axis and sizes have been checked; see `lower`."""
-    carrier, descriptor = described(data_type, shape, axis, sizes)
+    descriptor = descriptor_of(data_type, shape, axis, sizes)
     return Lowering(
         arguments.operator,
         data_type,
         shape,
         axis,
         sizes,
-        carrier,
+        CARRIERS.get(data_type, (None, 1))[0],
         descriptor,
         squeeze=not arguments.keepdims and arguments.split is None,
         assumed=arguments.assumed,
@@ -63,19 +64,19 @@ def lower_sizes(
     )
 
 
-def described(
+def descriptor_of(
     data_type: ElementType, shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]
-) -> tuple[TensorDataType | None, SplitOperatorDesc | None]:
-    """The carrier and the descriptor of a split, as in `Lowering`."""
+) -> SplitOperatorDesc | None:
+    """The descriptor of a split, as in `Lowering`."""
     carrier, lanes = CARRIERS.get(data_type, (None, 1))
     if carrier is None:
-        return None, None
+        return None
     if lanes > 1:
         shape = (*shape, lanes)
     if len(shape) > DIMENSION_COUNT_MAX:
         # Packed, the dimensions on each side of the axis are contiguous.
         shape, axis = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), 1
-    return carrier, split_descriptor(carrier, shape, axis, sizes)
+    return split_descriptor(carrier, shape, axis, sizes)
 
 
 def _warnings(
@@ -100,7 +101,7 @@ def output_count(arguments: Arguments, dimension: int) -> int:
         return arguments.output_count
     if isinstance(arguments.split, tuple):
         return len(arguments.split)
-    return -(-dimension // (arguments.split if isinstance(arguments.split, int) else 1))
+    return ceil_div(dimension, arguments.split if isinstance(arguments.split, int) else 1)
 
 
 def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
@@ -111,8 +112,8 @@ def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
         refuse(operator, f"there are {count} pieces", f"at most {MOST_OUTPUTS} are supported")
     if isinstance(split, tuple):
         if sum(split) != dimension:
-            found = f"split is {shown(split)}, which adds up to {sum(split)}"
-            refuse(operator, found, f"it must add up to {dimension}, the size of the axis")
+            problem = f"split is {shown(split)}, which adds up to {sum(split)}"
+            refuse(operator, problem, f"it must add up to {dimension}, the size of the axis")
         return split
     if arguments.num_outputs is not None:
         return _ceil_sizes(operator, dimension, count)
@@ -127,15 +128,13 @@ def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
 
 
 def _ceil_sizes(operator: OperatorVersion, dimension: int, count: int) -> tuple[int, ...]:
-    """The sizes for num_outputs in Split-18: equal, except for a smaller last one.
-
-    An empty or negative last one is refused: implementations differ there (onnx issue 5766).
-    """
-    piece = -(-dimension // count)
+    """The sizes for num_outputs in Split-18: equal, except for a smaller last one."""
+    piece = ceil_div(dimension, count)
     last = dimension - piece * (count - 1)
     sizes = (*(piece,) * (count - 1), last)
+    # Implementations differ for an empty or negative last one (onnx issue 5766).
     if count > dimension or last <= 0:
-        found = f"num_outputs is {count} on an axis of size {dimension}"
+        problem = f"num_outputs is {count} on an axis of size {dimension}"
         why = f"pieces of {piece} leave {last} for the last one: {shown(sizes)}"
-        refuse(operator, found, why, "give the size of each piece as 'split'")
+        refuse(operator, problem, why, "give the size of each piece as 'split'")
     return sizes

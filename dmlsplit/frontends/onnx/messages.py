@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dmlsplit.frontends.onnx.reader import I32, I64, LEN, Located, Span, WireError, each, one
+from dmlsplit.frontends.onnx.reader import I32, I64, LEN, Located, Span, WireError, repeated, single
 from dmlsplit.messages import printable
 
 MAXIMUM_RANK = 64
@@ -32,19 +32,19 @@ def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
 class Entry:
     """StringStringEntryProto."""
 
-    key: str = one(1, str, "")
-    value: str = one(2, str, "")
+    key: str = single(1, str, "")
+    value: str = single(2, str, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor(Located):
     """TensorProto without its values, which are in the model or in an external file."""
 
-    dims: tuple[int, ...] = each(1, int, MAXIMUM_RANK)
-    data_type: int = one(2, int, 0)
-    name: str = one(8, str, "")
-    external_data: tuple[Entry, ...] = each(13, Entry)
-    data_location: int = one(14, int, 0)
+    dims: tuple[int, ...] = repeated(1, int, MAXIMUM_RANK)
+    data_type: int = single(2, int, 0)
+    name: str = single(8, str, "")
+    external_data: tuple[Entry, ...] = repeated(13, Entry)
+    data_location: int = single(14, int, 0)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -63,19 +63,19 @@ class Tensor(Located):
 class TensorValues:
     """The values of TensorProto. Floats outside `raw_data` stay bytes."""
 
-    float_data: tuple[Span, ...] = each(4, Span, MAXIMUM_VALUES, (I32, LEN))
-    int32_data: tuple[int, ...] = each(5, int, MAXIMUM_VALUES)
-    int64_data: tuple[int, ...] = each(7, int, MAXIMUM_VALUES)
-    raw_data: Span | None = one(9, Span)
-    double_data: tuple[Span, ...] = each(10, Span, MAXIMUM_VALUES, (I64, LEN))
+    float_data: tuple[Span, ...] = repeated(4, Span, MAXIMUM_VALUES, (I32, LEN))
+    int32_data: tuple[int, ...] = repeated(5, int, MAXIMUM_VALUES)
+    int64_data: tuple[int, ...] = repeated(7, int, MAXIMUM_VALUES)
+    raw_data: Span | None = single(9, Span)
+    double_data: tuple[Span, ...] = repeated(10, Span, MAXIMUM_VALUES, (I64, LEN))
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
     """TensorShapeProto.Dimension."""
 
-    dim_value: int | None = one(1, int)
-    dim_param: str = one(2, str, "")
+    dim_value: int | None = single(1, int)
+    dim_param: str = single(2, str, "")
 
     @property
     def size(self) -> int | str:
@@ -89,30 +89,30 @@ class Dimension:
 class TensorShape:
     """TensorShapeProto."""
 
-    dim: tuple[Dimension, ...] = each(1, Dimension, MAXIMUM_RANK)
+    dim: tuple[Dimension, ...] = repeated(1, Dimension, MAXIMUM_RANK)
 
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """TypeProto.Tensor."""
 
-    elem_type: int = one(1, int, 0)
-    shape: TensorShape | None = one(2, TensorShape)
+    elem_type: int = single(1, int, 0)
+    shape: TensorShape | None = single(2, TensorShape)
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
     """TypeProto; only tensors are read."""
 
-    tensor_type: TensorType = one(1, TensorType, TensorType())
+    tensor_type: TensorType = single(1, TensorType, TensorType())
 
 
 @dataclass(frozen=True, slots=True)
 class ValueInfo:
     """ValueInfoProto: the declared type of a name."""
 
-    name: str = one(1, str, "")
-    type: Type = one(2, Type, Type())
+    name: str = single(1, str, "")
+    type: Type = single(2, Type, Type())
 
     @property
     def data_type(self) -> int:
@@ -130,22 +130,25 @@ class ValueInfo:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """AttributeProto; only integers, tensors and graphs are read."""
+    """AttributeProto."""
 
-    name: str = one(1, str, "")
-    i: int | None = one(3, int)
-    t: Tensor | None = one(5, Tensor)
-    g: Span | None = one(6, Span)
-    ints: tuple[int, ...] = each(8, int, MAXIMUM_VALUES)
-    graphs: tuple[Span, ...] = each(11, Span)
-    type: int = one(20, int, 0)
-    ref_attr_name: str = one(21, str, "")
+    name: str = single(1, str, "")
+    f: tuple[bytes, ...] = repeated(2, bytes, 1, (I32,))
+    i: int | None = single(3, int)
+    s: bytes = single(4, bytes, b"")
+    t: Tensor | None = single(5, Tensor)
+    g: Span | None = single(6, Span)
+    floats: tuple[bytes, ...] = repeated(7, bytes, MAXIMUM_RANK, (I32, LEN))
+    ints: tuple[int, ...] = repeated(8, int, MAXIMUM_VALUES)
+    graphs: tuple[Span, ...] = repeated(11, Span)
+    type: int = single(20, int, 0)
+    ref_attr_name: str = single(21, str, "")
 
     @property
     def value(self) -> int | tuple[int, ...] | None:
         """The integer or integers; None for any other kind, or more than MAXIMUM_VALUES."""
         if len(self.ints) > MAXIMUM_VALUES:
-            return None  # A table, such as a tree ensemble's; no split has so many outputs.
+            return None  # A table, such as a tree ensemble's; no split has that many outputs.
         if self.type == _INTS or (not self.type and self.ints):
             return self.ints
         if self.type == _INT or (not self.type and self.i is not None):
@@ -162,51 +165,56 @@ class Attribute:
 class Node:
     """NodeProto."""
 
-    input: tuple[str, ...] = each(1, str)
-    output: tuple[str, ...] = each(2, str)
-    name: str = one(3, str, "")
-    op_type: str = one(4, str, "")
-    attribute: tuple[Attribute, ...] = each(5, Attribute)
-    domain: str = one(7, domain, "")
-    overload: str = one(8, str, "")
+    input: tuple[str, ...] = repeated(1, str)
+    output: tuple[str, ...] = repeated(2, str)
+    name: str = single(3, str, "")
+    op_type: str = single(4, str, "")
+    attribute: tuple[Attribute, ...] = repeated(5, Attribute)
+    domain: str = single(7, domain, "")
+    overload: str = single(8, str, "")
 
     @property
     def attributes(self) -> dict[str, Attribute]:
         """The attributes by name."""
         return {attribute.name: attribute for attribute in self.attribute}
 
+    @property
+    def has_references(self) -> bool:
+        """Whether it has attributes that the caller of its function gives."""
+        return any(attribute.ref_attr_name for attribute in self.attribute)
+
 
 @dataclass(frozen=True, slots=True)
 class Opset:
     """OperatorSetIdProto."""
 
-    domain: str = one(1, domain, "")
-    version: int = one(2, int, 0)
+    domain: str = single(1, domain, "")
+    version: int = single(2, int, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Graph(Located):
     """GraphProto, without its nodes: the main graph or a nested body."""
 
-    name: str = one(2, str, "")
-    initializer: tuple[Tensor, ...] = each(5, Tensor)
-    input: tuple[ValueInfo, ...] = each(11, ValueInfo)
-    output: tuple[ValueInfo, ...] = each(12, ValueInfo)
-    value_info: tuple[ValueInfo, ...] = each(13, ValueInfo)
+    name: str = single(2, str, "")
+    initializer: tuple[Tensor, ...] = repeated(5, Tensor)
+    input: tuple[ValueInfo, ...] = repeated(11, ValueInfo)
+    output: tuple[ValueInfo, ...] = repeated(12, ValueInfo)
+    value_info: tuple[ValueInfo, ...] = repeated(13, ValueInfo)
 
 
 @dataclass(frozen=True, slots=True)
 class Function(Located):
     """FunctionProto, without its nodes."""
 
-    name: str = one(1, str, "")
-    input: tuple[str, ...] = each(4, str)
-    output: tuple[str, ...] = each(5, str)
-    opset_import: tuple[Opset, ...] = each(9, Opset)
-    domain: str = one(10, domain, "")
-    attribute_proto: tuple[Attribute, ...] = each(11, Attribute)
-    value_info: tuple[ValueInfo, ...] = each(12, ValueInfo)
-    overload: str = one(13, str, "")
+    name: str = single(1, str, "")
+    input: tuple[str, ...] = repeated(4, str)
+    output: tuple[str, ...] = repeated(5, str)
+    opset_import: tuple[Opset, ...] = repeated(9, Opset)
+    domain: str = single(10, domain, "")
+    attribute_proto: tuple[Attribute, ...] = repeated(11, Attribute)
+    value_info: tuple[ValueInfo, ...] = repeated(12, ValueInfo)
+    overload: str = single(13, str, "")
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -222,10 +230,10 @@ NODES: dict[type[Located], int] = {Graph: 1, Function: 7}
 class Model:
     """ModelProto."""
 
-    ir_version: int = one(1, int, 0)
-    graph: tuple[Span, ...] = each(7, Span)
-    opset_import: tuple[Opset, ...] = each(8, Opset)
-    functions: tuple[Function, ...] = each(25, Function)
+    ir_version: int = single(1, int, 0)
+    graph: tuple[Span, ...] = repeated(7, Span)
+    opset_import: tuple[Opset, ...] = repeated(8, Opset)
+    functions: tuple[Function, ...] = repeated(25, Function)
 
 
 def shown_name(name: str) -> str:

@@ -1,10 +1,10 @@
 """Finds the descriptor of a split node of a scanned model, or why it is unknown."""
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PureWindowsPath
-
-import numpy as np
+from typing import Any
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.errors import InvalidArgumentError
@@ -16,7 +16,8 @@ from dmlsplit.frontends.onnx.arguments import (
     node_arguments,
     refuse,
 )
-from dmlsplit.frontends.onnx.lowering import described, lower_sizes, output_count, output_sizes
+from dmlsplit.frontends.onnx.elements import elements, nested
+from dmlsplit.frontends.onnx.lowering import descriptor_of, lower_sizes, output_count, output_sizes
 from dmlsplit.frontends.onnx.messages import (
     MAXIMUM_VALUES,
     Attribute,
@@ -32,47 +33,53 @@ from dmlsplit.frontends.onnx.operators import (
     operator_version,
 )
 from dmlsplit.frontends.onnx.reader import Reader, WireError
-from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value, elements
-from dmlsplit.frontends.site import Cause, NotKnownError, SplitSite
+from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
+from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
 
+# The most pieces of a node that a scan describes, and of all SplitToSequence nodes of a file, whose
+# number does not depend on the file's size, as that of outputs does.
+MOST_PIECES, MOST_SEQUENCE_PIECES = 32_768, 262_144
+# Names of dimensions that every shell takes literally.
+_PLAIN_DIMENSION = re.compile(r"(?![-?])[\w ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
+
 
 def describe(
-    site: SplitSite,
-    call: Call,
-    attributes: Mapping[str, Attribute | None],
-    opset: int | None,
-    most_outputs: int,
+    site: SplitSite, call: Call, opset: int | None, sequence_pieces: int
 ) -> tuple[SplitSite, tuple[Value, ...]]:
     """The completed site of a node, and what is known about its outputs.
 
-    An attribute is None if a function's unknown caller sets it; `opset` is None if the model
-    imports no default domain. A split into more than `most_outputs` stays unknown.
+    `opset` is None if the model imports no default domain. `sequence_pieces` is the number of
+    pieces that the file's earlier SplitToSequence nodes make.
     """
     node, (data, lengths) = call.node, (*call.inputs, UNKNOWN, UNKNOWN)[:2]
+    pieces: tuple[int, ...] = ()
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
         operator = operator_version(node.op_type, opset)
-        site = replace(site, operator=str(operator), shape=data.shape or ())
+        site = replace(site, operator=str(operator), opset=opset, shape=data.shape)
         check_types(operator, data.element_type, lengths.element_type)
         if data.element_type:
             site = replace(site, element_type=data.element_type.name)
-        arguments = _arguments(operator, call, attributes)
+        arguments = _arguments(operator, call)
         warnings = (*arguments.assumed, *_portability(node, arguments))
         pieces = arguments.split if isinstance(arguments.split, tuple) else ()
-        site = replace(site, warnings=warnings, sized_by=arguments.sized_by, pieces=pieces)
-        site, values = _lowered(site, arguments, data, len(node.output), most_outputs)
+        site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
+        site, values = _lowered(site, arguments, data, len(node.output), sequence_pieces)
     except InvalidArgumentError as error:
-        return replace(site, problem=error.message), ()
+        return replace(site, state=Invalid(error.message)), ()
     except NotKnownError as reason:
-        site, values = _unknown(site, reason, data), ()
-    return replace(site, value=node.input[0], missing=tuple(_missing(site, data, node))), values
+        site, values = replace(site, state=_unknown(reason, data, site.axis, pieces)), ()
+    if isinstance(site.state, Unknown):
+        missing = tuple(_missing(site.state, data, node, "()" in site.path))
+        site = replace(site, state=replace(site.state, missing=missing))
+    return replace(site, value=node.input[0]), values
 
 
 def _lowered(
-    site: SplitSite, arguments: Arguments, data: Value, outputs: int, most_outputs: int
+    site: SplitSite, arguments: Arguments, data: Value, outputs: int, sequence_pieces: int
 ) -> tuple[SplitSite, tuple[Value, ...]]:
     operator, shape = arguments.operator, data.shape
     if shape is None:
@@ -83,51 +90,58 @@ def _lowered(
     axis = axis_from_front(arguments.axis, len(shape), operator)
     site = replace(site, axis=axis)
     try:
-        sizes = _sizes(arguments, data, axis, most_outputs)
+        sizes = _sizes(arguments, data, axis, sequence_pieces)
     except NotKnownError as reason:
         warnings = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
-        site = _unknown(replace(site, warnings=warnings), reason, data, outputs)
+        pieces = arguments.split if isinstance(arguments.split, tuple) else ()
+        unknown = _unknown(reason, data, axis, pieces, outputs)
+        site = replace(site, warnings=warnings, state=unknown)
         return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
     values = _output_values(arguments, data, shape, axis, sizes)
     gap = None if data.is_static else data.gap_error(_dynamic(shape))
     if data.element_type is None:
         gap = NotKnownError("the input's data type is not known", Cause.TYPE)
-        return _unknown(replace(site, pieces=sizes), gap, data), values
-    least = tuple(size if isinstance(size, int) else 1 for size in shape)
-    lowering = lower_sizes(arguments, data.element_type, least, axis, sizes)
-    found = [*site.warnings, *lowering.warnings]
+        return replace(site, state=_unknown(gap, data, axis, sizes)), values
+    smallest = tuple(size if isinstance(size, int) else 1 for size in shape)
+    lowering = lower_sizes(arguments, data.element_type, smallest, axis, sizes)
+    warnings = (*site.warnings, *lowering.warnings)
     if lowering.carrier is None:
-        found.append("DirectML has no strings; the host splits them")
-    return replace(lowered_site(site, lowering, found, gap), shape=shape), values
+        warnings += ("DirectML has no strings; the host splits them",)
+    return replace(lowered_site(site, lowering, warnings, gap), shape=shape), values
 
 
-def _unknown(site: SplitSite, reason: NotKnownError, data: Value, outputs: int = 1) -> SplitSite:
-    """A site with the reason why it has no descriptor, and with the smallest possible one."""
-    kind = data.element_type or ElementType.FLOAT
+def _unknown(
+    reason: NotKnownError, data: Value, axis: int, pieces: tuple[int, ...], outputs: int = 1
+) -> Unknown:
+    """The reason why a split has no descriptor, with the smallest possible one."""
+    element_type = data.element_type or ElementType.FLOAT
     # Lanes add a dimension.
-    unknown_rank = (1,) * (5 - CARRIERS.get(kind, (None, 1))[1])
+    unknown_rank = (1,) * (5 - CARRIERS.get(element_type, (None, 1))[1])
     shape = [max(0, size) if isinstance(size, int) else 1 for size in data.shape or unknown_rank]
-    axis = max(site.axis, 0)
+    axis = max(axis, 0)
     if shape and data.shape and isinstance(data.shape[axis], str):
-        shape[axis] = sum(site.pieces) or outputs
-    smallest = described(kind, tuple(shape), axis, (shape[axis],))[1] if shape else None
-    return replace(site, unknown=str(reason), cause=reason.cause, smallest=smallest)
+        shape[axis] = sum(pieces) or outputs
+    smallest = descriptor_of(element_type, tuple(shape), axis, (shape[axis],)) if shape else None
+    return Unknown(str(reason), reason.cause, smallest, pieces)
 
 
-def _missing(site: SplitSite, data: Value, node: Node) -> Iterator[tuple[str, int]]:
-    """The sizes that would make a site known, in the form of `FixedSizes`."""
-    if not site.unknown or site.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
+def _missing(
+    unknown: Unknown, data: Value, node: Node, in_function: bool
+) -> Iterator[tuple[str, int]]:
+    """The sizes that would make a split known, in the form of `FixedSizes`."""
+    if unknown.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return
-    axis = node.attributes.get("axis", Attribute()).i or 0
-    shape = data.shape or ("?",) * max(axis + 1, -axis, 2)
+    shape, axis = data.shape or (), node.attributes.get("axis", Attribute()).i or 0
+    axis_size = shape[axis] if -len(shape) <= axis < len(shape) else "?"
     for index, size in enumerate(shape):
-        if isinstance(size, str) and not (size == "?" and "()" in site.path):
-            name = f"{node.input[0]}.{index}" if size == "?" else size
-            is_axis = index == (axis + len(shape) if axis < 0 else axis)
-            yield name, (sum(site.pieces) or len(node.output)) if is_axis else 1
+        if isinstance(size, str) and not (size == "?" and in_function):
+            is_plain = in_function or _PLAIN_DIMENSION.fullmatch(size)
+            name = size if is_plain else f"{node.input[0]}.{index}"
+            is_axis = index == axis % len(shape) or size == axis_size != "?"
+            yield name, (sum(unknown.pieces) or len(node.output)) if is_axis else 1
 
 
-def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> tuple[int, ...]:
+def _sizes(arguments: Arguments, data: Value, axis: int, sequence_pieces: int) -> tuple[int, ...]:
     shape = data.shape or ()
     dimension = shape[axis]
     if isinstance(arguments.split, Lengths):
@@ -135,21 +149,22 @@ def _sizes(arguments: Arguments, data: Value, axis: int, most_outputs: int) -> t
     if isinstance(dimension, str):
         raise data.gap_error(_dynamic(shape, axis))
     count = output_count(arguments, dimension)
-    if count > most_outputs:
-        what = counted(count, "piece")
-        raise NotKnownError(f"it makes {what}, too many for a scan to describe", Cause.COUNT)
+    what = f"it makes {counted(count, 'piece')}; a scan describes at most"
+    if count > MOST_PIECES:
+        raise NotKnownError(f"{what} {MOST_PIECES:,} of a node", Cause.COUNT)
+    if arguments.operator.makes_sequence and sequence_pieces + count > MOST_SEQUENCE_PIECES:
+        of = "of all SplitToSequence nodes of a file"
+        raise NotKnownError(f"{what} {MOST_SEQUENCE_PIECES:,} {of}", Cause.COUNT)
     return output_sizes(arguments, dimension)
 
 
-def _arguments(
-    operator: OperatorVersion, call: Call, attributes: Mapping[str, Attribute | None]
-) -> Arguments:
+def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
     node = call.node
     if not any(node.input[:1]):
         refuse(operator, "the node has no input", "it must have one")
     values = {}
-    for key, attribute in attributes.items():
-        if attribute is None:
+    for key, attribute in node.attributes.items():
+        if attribute.ref_attr_name:
             text = f"attribute {key!r} is dynamic: the function's caller sets it"
             raise NotKnownError(text, Cause.CALLER)
         value = attribute.value
@@ -164,20 +179,20 @@ def _arguments(
     return node_arguments(operator, values, lengths, len(node.output))
 
 
-def _lengths(
-    operator: OperatorVersion, value: Value, name: str, reader: Reader
-) -> np.ndarray | Lengths:
+def _lengths(operator: OperatorVersion, value: Value, name: str, reader: Reader) -> Any:
     constant = value.constant
-    if constant is None:
+    if constant is None or (
+        isinstance(constant, tuple) and any(isinstance(size, str) for size in constant)
+    ):
         return Lengths.AS_INPUT if value.source == name else Lengths.AT_RUN_TIME
     if isinstance(constant, Tensor) and constant.location is not None:
         path = PureWindowsPath(constant.location)  # knows both slashes, and drives
         if path.anchor or ".." in path.parts:
-            found = f"split is in external data at {shown_name(constant.location)!r}"
-            refuse(operator, found, "the path must stay inside the model's folder")
+            problem = f"split is in external data at {shown_name(constant.location)!r}"
+            refuse(operator, problem, "the path must stay inside the model's folder")
         raise NotKnownError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
-        return elements(reader, constant)
+        return nested(elements(reader, constant), [int(size) for size in value.shape or ()])
     except WireError as error:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
 
@@ -195,8 +210,10 @@ def _dynamic(shape: Shape, *only: int) -> str:
 def _output_values(
     arguments: Arguments, data: Value, shape: Shape, axis: int, sizes: tuple[int | str, ...]
 ) -> tuple[Value, ...]:
-    if arguments.output_count is None:
-        return ()  # A sequence.
+    if arguments.output_count is None:  # a sequence: what holds for all of its tensors
+        size = sizes[0] if len(set(sizes)) == 1 else "?"
+        kept = (size,) if arguments.keepdims or arguments.split is not None else ()
+        return (Value(data.data_type, (*shape[:axis], *kept, *shape[axis + 1 :])),)
     return tuple(Value(data.data_type, piece) for piece in piece_shapes(shape, axis, sizes))
 
 
@@ -207,13 +224,13 @@ def _portability(node: Node, arguments: Arguments) -> Iterator[str]:
     sized = arguments.split is not None or arguments.num_outputs is not None
     if "" in node.output and sized and arguments.operator.since >= 13:
         yield (
-            f"output {node.output.index('')} has no name; ONNX Runtime 1.31 crashes on such a "
+            f"output {node.output.index('')} has no name; ONNX Runtime 1.32 crashes on such a "
             "node. Fix: name every output"
         )
     if "" in node.input[1:2] and arguments.num_outputs is not None:
         yield (
-            "split is an input without a name next to num_outputs, which ONNX Runtime refuses. "
-            "Fix: remove the input"
+            "split is an input without a name next to num_outputs, which ONNX Runtime before 1.32 "
+            "refuses. Fix: remove the input"
         )
 
 

@@ -61,7 +61,7 @@ class ElementType(IntEnum):
         name = {"float32": "float", "float64": "double"}.get(name, name).upper().replace("_", "")
         # ONNX omits "finite" and "unsigned" from the name of a type that has no other form.
         names = (name, name.removesuffix("FN"), name.removesuffix("FNU"))
-        return next((cls[each] for each in names if each in cls.__members__), cls.UNDEFINED)
+        return next((cls[n] for n in names if n in cls.__members__), cls.UNDEFINED)
 
 
 # The DirectML type that carries an element, and its lanes: how many make up one element. Types that
@@ -74,9 +74,9 @@ CARRIERS: dict[ElementType, tuple[TensorDataType, int]] = {
     ElementType.COMPLEX64: (TensorDataType.UINT64, 1),
     ElementType.COMPLEX128: (TensorDataType.UINT64, 2),
 } | {
-    ElementType[kind.name]: (kind, 1)
-    for kind in NUMPY_TYPES
-    if kind.name in ElementType.__members__
+    ElementType[carrier.name]: (carrier, 1)
+    for carrier in NUMPY_TYPES
+    if carrier.name in ElementType.__members__
 }
 
 _FLOATS = frozenset({ElementType.FLOAT, ElementType.DOUBLE, ElementType.FLOAT16})

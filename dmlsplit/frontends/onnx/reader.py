@@ -3,7 +3,8 @@
 Source: Protocol Buffers, "Encoding". A message is a sequence of fields, each a varint key
 (number and wire type) and a value. A payload is skipped in one step, whatever its size.
 
-A message is declared as a frozen dataclass with fields by `one` and `each`; others are skipped.
+A message is declared as a frozen dataclass with fields by `single` and `repeated`; others are
+skipped.
 """
 
 import sys
@@ -17,6 +18,8 @@ VARINT, I64, LEN, I32 = 0, 1, 2, 5
 _FIXED_BYTES = {I64: 8, I32: 4}
 _VARINT_BYTES = 10
 MAXIMUM_NAME_BYTES = 16_384
+MAXIMUM_COMPUTED = 100_000  # elements of constants that are computed, and of their inputs
+MAXIMUM_STRING_BYTES = 1_024  # of an attribute; more is cut off
 
 
 class WireError(ValueError):
@@ -31,8 +34,11 @@ class Span(NamedTuple):
 
 
 NOWHERE = Span(0, 0)
-_Known = TypeVar("_Known")
+_Entry = TypeVar("_Entry")
 _Message = TypeVar("_Message")
+# The type that a field is read as: `int`; `bytes` for the first MAXIMUM_STRING_BYTES; `Span` for
+# unread bytes; a dataclass for a message; else a function of the text.
+_Type = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +46,25 @@ class Encoding:
     """The encoding of a field of a message, and the type that it is read as."""
 
     number: int
-    # `int`; `Span` for unread bytes; a dataclass for a message; else a function of the text.
-    kind: Callable[..., Any]
+    value_type: _Type
     repeated: bool = False
-    most: int = sys.maxsize  # entries; one more is read, so that an excess shows
+    limit: int = sys.maxsize  # entries; one more is read, so that an excess shows
     wire_types: tuple[int, ...] = (LEN,)
 
 
-def one(number: int, kind: Callable[..., Any], default: Any = None) -> Any:
+def single(number: int, value_type: _Type, default: Any = None) -> Any:
     """Declare a field that occurs at most once."""
-    wire_types = (VARINT,) if kind is int else (LEN,)
-    encoding = Encoding(number, kind, wire_types=wire_types)
+    wire_types = (VARINT,) if value_type is int else (LEN,)
+    encoding = Encoding(number, value_type, wire_types=wire_types)
     return field(default=default, metadata={"encoding": encoding})
 
 
-def each(
-    number: int, kind: Callable[..., Any], most: int = sys.maxsize, wire_types: tuple[int, ...] = ()
+def repeated(
+    number: int, value_type: _Type, limit: int = sys.maxsize, wire_types: tuple[int, ...] = ()
 ) -> Any:
     """Declare a repeated field; one of numbers may be packed or not."""
-    usual = (VARINT, LEN) if kind is int else (LEN,)
-    encoding = Encoding(number, kind, True, most, wire_types or usual)
+    usual = (VARINT, LEN) if value_type is int else (LEN,)
+    encoding = Encoding(number, value_type, True, limit, wire_types or usual)
     return field(default=(), metadata={"encoding": encoding})
 
 
@@ -77,50 +82,59 @@ class Reader:
         self._data = data
         self._limit = maximum_fields
         self._left = maximum_fields
+        self._elements_left = MAXIMUM_COMPUTED
+
+    def compute(self, count: int) -> None:
+        """Allow to compute with this many elements; a ValueError once there are too many."""
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise ValueError(f"more than {MAXIMUM_COMPUTED} elements of constants")
 
     def read(self, message: type[_Message], span: Span) -> _Message:
         """Read the fields that a message declares."""
-        found: dict[str, Any] = {}
-        layout = _layout(message)  # type: ignore[arg-type]
-        for (name, encoding), wire_type, value, inside in self._fields(span, layout):
+        members: dict[str, Any] = {}
+        encodings = _encodings(message)  # type: ignore[arg-type]
+        for (name, encoding), wire_type, value, inside in self._fields(span, encodings):
             if not encoding.repeated:
-                found[name] = self._value(encoding.kind, value, inside)
+                members[name] = self._value(encoding.value_type, value, inside)
                 continue
-            entries = found.setdefault(name, [])
-            left = encoding.most + 1 - len(entries)
-            if encoding.kind is int and wire_type == LEN:
+            entries = members.setdefault(name, [])
+            left = encoding.limit + 1 - len(entries)
+            if encoding.value_type is int and wire_type == LEN:
                 entries += self._varints(inside, left)
             elif left:
-                entries.append(self._value(encoding.kind, value, inside))
+                entries.append(self._value(encoding.value_type, value, inside))
         if issubclass(message, Located):
-            found["span"] = span
-        return message(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})
+            members["span"] = span
+        return message(**{k: tuple(v) if isinstance(v, list) else v for k, v in members.items()})
 
     def entries(self, span: Span, number: int) -> Iterator[Span]:
         """The entries of one repeated field of a message."""
         return (inside for *_, inside in self._fields(span, {number << 3 | LEN: None}))
 
-    def copy(self, span: Span, most: int) -> bytes:
-        """A copy of a range of at most `most` bytes."""
+    def copy(self, span: Span, limit: int) -> bytes:
+        """A copy of a range of at most `limit` bytes."""
         size = span.end - span.start
-        if size > most:
-            raise WireError(f"byte {span.start}: {size} bytes where at most {most} are read")
+        if size > limit:
+            raise WireError(f"byte {span.start}: {size} bytes where at most {limit} are read")
         return self._data[span.start : span.end]
 
-    def _value(self, kind: Callable[..., Any], value: int, inside: Span) -> Any:
-        if kind is int:
+    def _value(self, value_type: _Type, value: int, inside: Span) -> Any:
+        if value_type is int:
             return _signed(value)
-        if kind is Span:
+        if value_type is Span:
             return inside
-        if is_dataclass(kind):
-            return self.read(kind, inside)
+        if value_type is bytes:
+            return self._data[inside.start : min(inside.end, inside.start + MAXIMUM_STRING_BYTES)]
+        if is_dataclass(value_type):
+            return self.read(value_type, inside)
         text = self.copy(inside, MAXIMUM_NAME_BYTES)
-        return kind(text.decode("utf-8", "backslashreplace"))
+        return value_type(text.decode("utf-8", "backslashreplace"))
 
     def _fields(
-        self, span: Span, known: Mapping[int, _Known]
-    ) -> Iterator[tuple[_Known, int, int, Span]]:
-        """For each known key: what is known, the wire type, and the value (VARINT) or the bytes."""
+        self, span: Span, entries: Mapping[int, _Entry]
+    ) -> Iterator[tuple[_Entry, int, int, Span]]:
+        """For each key in `entries`: its entry, the wire type, the value (VARINT) or the bytes."""
         data = self._data
         position, end = span
         while position < end:
@@ -150,15 +164,15 @@ class Reader:
                     f"byte {start}: field {number} ends at byte {position}, after the end of its "
                     f"message at byte {end}"
                 )
-            if key in known:
+            if key in entries:
                 inside = NOWHERE if wire_type == VARINT else Span(begin, position)
-                yield known[key], wire_type, value, inside
+                yield entries[key], wire_type, value, inside
 
-    def _varints(self, span: Span, most: int) -> list[int]:
-        """The first `most` numbers of a packed field."""
+    def _varints(self, span: Span, limit: int) -> list[int]:
+        """The first `limit` numbers of a packed field."""
         position, end = span
         values: list[int] = []
-        while position < end and len(values) < most:
+        while position < end and len(values) < limit:
             value, position = self._varint(position, end)
             values.append(_signed(value))
         return values
@@ -181,11 +195,11 @@ def _signed(value: int) -> int:
 
 
 @cache
-def _layout(message: type) -> dict[int, tuple[str, Encoding]]:
+def _encodings(message: type) -> dict[int, tuple[str, Encoding]]:
     """Name and encoding of each declared field, by key."""
     return {
-        encoding.number << 3 | wire_type: (each.name, encoding)
-        for each in fields(message)
-        if (encoding := each.metadata.get("encoding"))
+        encoding.number << 3 | wire_type: (member.name, encoding)
+        for member in fields(message)
+        if (encoding := member.metadata.get("encoding"))
         for wire_type in encoding.wire_types
     }

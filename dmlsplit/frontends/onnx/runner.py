@@ -130,14 +130,15 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     if isinstance(array, np.ma.MaskedArray):
         why = "its pieces would lose the mask"
         refuse(arguments.operator, f"{NAME} is masked", why, "split .data and .mask")
-    kind = ElementType.of_dtype(array.dtype)
-    if kind is ElementType.UNDEFINED:
+    element_type = ElementType.of_dtype(array.dtype)
+    if element_type is ElementType.UNDEFINED:
         swapped = str(array.dtype)[:1] in "<>"
         has = "that type in native byte order only" if swapped else "no such type"
         fix = "convert it to native byte order" if swapped else ""
-        found = f"the input has data type {array.dtype}"
-        refuse(arguments.operator, found, f"ONNX has {has}", fix)
+        problem = f"the input has data type {array.dtype}"
+        refuse(arguments.operator, problem, f"ONNX has {has}", fix)
     # Pack before viewing: the memory of a lazily conjugated torch tensor does not hold its values.
-    is_text = kind is ElementType.STRING
+    is_text = element_type is ElementType.STRING
     source = None if is_text else view(adapter_of(array).packed(array, NAME), NAME)
-    return run_split(lower, (arguments, kind, tuple(array.shape)), array, source, NAME, device)
+    lowered = arguments, element_type, tuple(array.shape)
+    return run_split(lower, lowered, array, source, NAME, device)

@@ -9,20 +9,16 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from dmlsplit.checks import file_name, instance
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about, one_line
-from dmlsplit.frontends.onnx import child
-from dmlsplit.frontends.onnx.dimensions import FixedSizes
-from dmlsplit.frontends.onnx.walk import walked
-from dmlsplit.frontends.site import Cause, SplitSite
-from dmlsplit.mistaken import recognised
+from dmlsplit.errors import InvalidArgumentError, about, one_line
+from dmlsplit.file_kinds import identifying
+from dmlsplit.frontends.onnx.dimensions import FixedSizes, SizeConflictError
+from dmlsplit.frontends.onnx.walk import scan_model
+from dmlsplit.frontends.site import SplitSite
 
 
-def scan(
-    path: str | os.PathLike[str], dimensions: FixedSizes | None = None, infer_shapes: bool = False
-) -> list[SplitSite]:
+def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> list[SplitSite]:
     """Find every split of an ONNX model: main graph, nested bodies and functions.
 
     Parameters
@@ -31,9 +27,6 @@ def scan(
         The model. Its external data is not opened.
     dimensions
         Sizes for its dynamic dimensions.
-    infer_shapes
-        Let ONNX's shape inference find missing shapes, if onnx is installed. It runs in a process
-        of its own, with limits on time and memory.
 
     Returns
     -------
@@ -49,29 +42,36 @@ def scan(
     name = file_name(path)
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
-    infers = infer_shapes and child.is_installed()
-    with about(name), recognised(name, binary=True), _mapped(name) as data:
-        sites, _ = walked(name, data, dimensions, is_last=not infers)
-        remark = ""
-        if infers and any(map(_has_gap, sites)):
-            try:
-                with child.kept() as process:
-                    inferred = process.answer(name, dimensions.given)
-                return walked(name, inferred, dimensions)[0]
-            except UnsupportedError as error:
-                remark = f"; onnx's shape inference failed: {error.message}"
-        if infers and dimensions.given:
-            sites, _ = walked(name, data, dimensions)
-    return [replace(s, unknown=s.unknown + remark) if _has_gap(s) else s for s in sites]
+    with about(name), identifying(name, binary=True), mapped(name) as data:
+        try:
+            return scan_model(name, data, dimensions)
+        except SizeConflictError as conflict:
+            raise _conflict_error(conflict, name, data, dimensions) from None
 
 
-def _has_gap(site: SplitSite) -> bool:
-    """Whether shape inference may make a site known."""
-    return bool(site.unknown) and site.cause in (Cause.UNTRACKED, Cause.TYPE, Cause.LENGTHS)
+def _conflict_error(
+    conflict: SizeConflictError, name: str, data: mmap.mmap, dimensions: FixedSizes
+) -> InvalidArgumentError:
+    """The conflict, with the other given sizes that cause it, if any do."""
+    for key in dimensions.sizes:
+        left = dimensions.without(key)
+        if conflict.key not in left:
+            continue
+        try:
+            scan_model(name, data, FixedSizes(left))
+        except SizeConflictError:
+            continue
+        others = " and ".join(f"{k}={n}" for k, n in dimensions.sizes.items() if k not in left)
+        return InvalidArgumentError(
+            f"{conflict.key} is given as {conflict.size}, but {conflict.model_size} follows from "
+            f"{others}"
+        )
+    return conflict
 
 
 @contextmanager
-def _mapped(name: str) -> Iterator[mmap.mmap]:
+def mapped(name: str) -> Iterator[mmap.mmap]:
+    """The bytes of a model, a regular file that is not empty."""
     try:
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:

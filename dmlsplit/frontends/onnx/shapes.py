@@ -1,94 +1,85 @@
-"""Infers the shapes of an ONNX graph's values with a few cheap rules.
+"""Infers the types and shapes of the values of an ONNX graph, by the rules of its operators.
 
-ONNX's own shape inference is not used here: some malformed models crash the process. What these
-rules cannot infer, such as the outputs of an invalid node, is reported as unknown.
+ONNX's own shape inference is not used: small malformed models crash its process, and others make it
+allocate without end. What these rules cannot infer, such as the outputs of an invalid node, is
+reported as unknown.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import struct
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from math import prod
 
-import numpy as np
-
 from dmlsplit.checks import axis_from_front
-from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Node, Shape
+from dmlsplit.frontends.onnx import constants, rearrangement, windows
+from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Constant, Value
+from dmlsplit.frontends.onnx.rearrangement import combined, divided
+from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
 
-# Elements of a computed constant: a shape, or an input to one.
-_MOST_COMPUTED = 2 * MAXIMUM_RANK
 # A rule raises these if it does not know the shape, or the node breaks its operator's rules.
-_UNKNOWN = (ValueError, IndexError, TypeError, ZeroDivisionError)
+_UNKNOWN = (ValueError, IndexError, TypeError, ArithmeticError, KeyError, struct.error)
 
 
 def outputs(call: Call) -> list[Value]:
     """The outputs of a node of the default domain, as far as known."""
     node, inputs = call.node, call.inputs
     if node.op_type == "Constant":
-        return [_constant(node)]
+        return [_constant(call)]
     if node.op_type == "Identity":
         return list(inputs[:1])
     rule = _RULES.get(node.op_type)
     if rule is None or not inputs:
         return []
-    shape, constant = None, None
+    shape, constant, data_type = None, None, 0
     with suppress(*_UNKNOWN):
-        found = rule(call)
-        # ONNX cannot store other shapes, and a hostile model must not make them grow.
-        if len(found) <= MAXIMUM_RANK and all(
-            0 <= size < 2**63 for size in found if isinstance(size, int)
-        ):
-            shape = found
+        data_type = _data_type(call)
     with suppress(*_UNKNOWN):
-        constant = _computed(call, shape)
-    return [Value(_data_type(call), shape, constant)]
+        shape = _storable(rule(call))
+        constant = constants.computed(call, data_type, shape)
+    values = [Value(data_type, shape, constant)]
+    if node.output[1:] and node.op_type in _MORE:
+        with suppress(*_UNKNOWN):
+            values += _MORE[node.op_type](call, values[0])
+    return values
+
+
+def _storable(shape: Shape) -> Shape:
+    """A shape, unless ONNX cannot store it: a hostile model must not make shapes grow."""
+    sizes = [size for size in shape if isinstance(size, int)]
+    if len(shape) > MAXIMUM_RANK or not all(0 <= size < 2**63 for size in sizes):
+        raise ValueError("no shape")
+    return shape
 
 
 def _data_type(call: Call) -> int:
+    """The type of the first output."""
     operator, inputs = call.node.op_type, call.inputs
-    if operator == "Cast":
-        return call.number("to", 0)
-    if operator == "Shape":
-        return ElementType.INT64
+    if operator in _FIXED_TYPES:
+        return _FIXED_TYPES[operator]
     if operator == "ConstantOfShape":
         tensor = call.node.attributes.get("value", Attribute()).t
         return ElementType.FLOAT if tensor is None else tensor.data_type
-    return inputs[1 if operator == "Where" and len(inputs) > 1 else 0].data_type
+    data_type = call.number(_TYPE_ATTRIBUTES.get(operator, ""), 0)
+    index = _TYPE_INPUTS.get(operator, 0)
+    if data_type or operator == "Cast":
+        return data_type
+    return inputs[index].data_type if inputs[index:] else ElementType.UINT8  # of QuantizeLinear
 
 
-def _computed(call: Call, shape: Shape | None) -> Constant | None:
-    """The elements of a constant that may become a shape; None for others."""
-    compute = _COMPUTED.get(call.node.op_type)
-    if compute is None or shape is None or len(shape) > 1:
-        return None
-    sizes = [size for size in shape if isinstance(size, int) and size <= _MOST_COMPUTED]
-    if len(sizes) < len(shape):
-        return None
-    if call.node.op_type == "Shape":
-        part = [size for size in _part(call) if isinstance(size, int)]
-        return tuple(part) if [len(part)] == sizes else None
-    parts = [call.elements(at) for at in range(len(call.inputs))]
-    with np.errstate(over="ignore"):  # A result that is not a size is refused where it is used.
-        found = np.asarray(compute(call, *parts)).reshape(sizes)
-    return int(found) if found.ndim == 0 else tuple(map(int, found))
-
-
-def _constant(node: Node) -> Value:
-    attributes = node.attributes
-    tensor = attributes.get("value", Attribute()).t
-    if tensor is not None:
-        return Value(tensor.data_type, tensor.shape, tensor)
-    for name in ("value_int", "value_ints"):
-        number = attributes.get(name, Attribute()).value
-        if number is not None:
-            return Value(ElementType.INT64, np.shape(number), number)
+def _constant(call: Call) -> Value:
+    for name, attribute in call.node.attributes.items():
+        if name == "value" and attribute.t is not None:
+            return Value(attribute.t.data_type, attribute.t.shape, attribute.t)
+        if name in ("value_float", "value_floats"):
+            items = call.floats(name)
+            return Value(ElementType.FLOAT, (len(items),) if name[-1] == "s" else (), items)
+        if name in ("value_int", "value_ints") and attribute.value is not None:
+            number = attribute.value
+            if isinstance(number, tuple):
+                return Value(ElementType.INT64, (len(number),), number)
+            return Value(ElementType.INT64, (), (number,))
     return UNKNOWN
-
-
-def _total(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) -> int | str:
-    """The sum or the product of sizes; "?" if one of them is dynamic."""
-    numbers = [size for size in sizes if isinstance(size, int)]
-    return combine(numbers) if len(numbers) == len(sizes) else "?"
 
 
 def _broadcast(*shapes: Shape) -> Shape:
@@ -108,72 +99,12 @@ def _broadcast_size(sizes: tuple[int | str, ...]) -> int | str:
     return "?" if len(wide) > 1 else next(iter(wide), 1)
 
 
-def _reshape(call: Call) -> Shape:
-    wanted = call.integers("shape")
-    shape = call.shape(0) if 0 in wanted or -1 in wanted else ()
-    keeps_zero = call.number("allowzero", 0) == 1
-    sizes = [shape[i] if n == 0 and not keeps_zero else n for i, n in enumerate(wanted)]
-    if -1 in sizes:
-        sizes[sizes.index(-1)] = _rest(list(shape), [n for n in sizes if n != -1])
-    return tuple(sizes)
-
-
-def _rest(before: list[int | str], after: list[int | str]) -> int | str:
-    """The size that -1 stands for; equal names on both sides cancel."""
-    for size in after[:]:
-        if isinstance(size, str) and size != "?" and size in before:
-            before.remove(size)
-            after.remove(size)
-    total, parts = _total(prod, before), _total(prod, after)
-    if isinstance(total, str) or isinstance(parts, str):
-        return "?"
-    size, rest = divmod(total, parts)
-    if rest:
-        raise ValueError("sizes do not divide")
-    return size
-
-
-def _transpose(call: Call) -> Shape:
-    shape = call.shape(0)
-    order = call.number("perm", tuple(reversed(range(len(shape)))))
-    if sorted(order) != list(range(len(shape))):
-        raise ValueError("perm")
-    return tuple(shape[i] for i in order)
-
-
-def _flatten(call: Call) -> Shape:
-    shape, axis = call.shape(0), call.number("axis", 1)
-    if not -len(shape) <= axis <= len(shape):
-        raise ValueError("axis")
-    return _total(prod, shape[:axis]), _total(prod, shape[axis:])
-
-
-def _unsqueeze(call: Call) -> Shape:
-    axes, shape = call.integers("axes"), list(call.shape(0))
-    rank = len(shape) + len(axes)
-    for axis in sorted(axis_from_front(axis, rank) for axis in axes):
-        shape.insert(axis, 1)
-    return tuple(shape)
-
-
-def _squeeze(call: Call) -> Shape:
-    shape = call.shape(0)
-    axes = {axis_from_front(axis, len(shape)) for axis in call.integers("axes")}
-    return tuple(size for i, size in enumerate(shape) if i not in axes)
-
-
-def _concat(call: Call) -> Shape:
-    shapes = call.shapes
-    axis = axis_from_front(call.number("axis", 0), len(shapes[0]))
-    total = _total(sum, [shape[axis] for shape in shapes])
-    return (*shapes[0][:axis], total, *shapes[0][axis + 1 :])
-
-
 def _matmul(call: Call) -> Shape:
-    left, right = call.shape(0), call.shape(1)
-    if len(left) < 2 or len(right) < 2:
-        raise ValueError("vectors")
-    return (*_broadcast(left[:-2], right[:-2]), left[-2], right[-1])
+    first, second = call.shape(0), call.shape(3 if call.node.op_type == "QLinearMatMul" else 1)
+    if not first or not second:
+        raise ValueError("a scalar")
+    rows, columns = first[-2:-1], second[-1:] if len(second) > 1 else ()
+    return (*_broadcast(first[:-2], second[:-2]), *rows, *columns)
 
 
 def _gemm(call: Call) -> Shape:
@@ -181,70 +112,91 @@ def _gemm(call: Call) -> Shape:
     return (rows, call.shape(1)[0 if call.number("transB", 0) else 1])
 
 
-def _windowed(call: Call) -> Shape:
-    """The shape after a window slides with explicit padding (ONNX, Conv)."""
-    batch, channels, *spatial = call.shape(0)
-    kernel: Sequence[int | str] = call.number("kernel_shape", ())
-    if call.node.op_type == "Conv":
-        channels, _, *kernel = call.shape(1)
-    rank = len(spatial)
-    strides = call.number("strides", (1,) * rank)
-    dilations = call.number("dilations", (1,) * rank)
-    pads = call.number("pads", (0,) * (2 * rank))
-    if "auto_pad" in call.node.attributes and "pads" not in call.node.attributes:
-        raise ValueError("auto_pad")
-    rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    up = call.number("ceil_mode", 0) == 1
-    return (batch, channels, *(_steps(up, *row) for row in rows))
-
-
-def _steps(
-    up: bool, size: int | str, window: int | str, stride: int, dilation: int, low: int, high: int
-) -> int | str:
-    """The number of places of a window along one dimension; `up` is ceil_mode."""
-    if isinstance(size, str) or isinstance(window, str):
-        return "?"
-    room = size + low + high - (dilation * (window - 1) + 1)
-    if room < 0:
-        raise ValueError("the window is wider than the padded input")
-    steps = -(-room // stride) if up else room // stride
-    # With ceil_mode, a window that would begin in the end padding is dropped.
-    return steps if up and steps * stride >= size + low else steps + 1
-
-
-def _part(call: Call) -> Shape:
-    """The output of Shape."""
-    return call.shape(0)[call.number("start", 0) : call.number("end", MAXIMUM_RANK)]
-
-
 def _reduce(call: Call) -> Shape:
-    shape = call.shape(0)
-    axes = call.axes(1, () if call.number("noop_with_empty_axes", 0) else range(len(shape)))
-    if call.number("keepdims", 1):
-        return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
-    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+    axes = call.axes(1, ())
+    is_whole = not axes and not call.number("noop_with_empty_axes", 0)
+    return _reduced(call, range(len(call.shape(0))) if is_whole else axes)
 
 
-def _slice(call: Call) -> Shape:
-    sizes = list(call.shape(0))
-    for at, part in call.slices():
-        size = sizes[at]
-        sizes[at] = len(range(*part.indices(size))) if isinstance(size, int) else "?"
-    return tuple(sizes)
+def _reduce_axis(call: Call) -> Shape:
+    return _reduced(call, [axis_from_front(call.number("axis", 0), len(call.shape(0)))])
 
 
-def _pad(call: Call) -> Shape:
-    sizes, pads = list(call.shape(0)), call.integers("pads")
-    axes = call.axes(3, range(len(sizes)))
-    for at, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
-        sizes[at] = _total(sum, [sizes[at], low, high])
-    return tuple(sizes)
+def _reduced(call: Call, axes: Iterable[int]) -> Shape:
+    kept = (1,) if call.number("keepdims", 1) else ()
+    return sum((kept if axis in axes else (n,) for axis, n in enumerate(call.shape(0))), ())
 
 
-def _gather(call: Call) -> Shape:
-    shape, indices = call.shape(0), call.shape(1)
-    axis = axis_from_front(call.number("axis", 0), len(shape))
-    return (*shape[:axis], *indices, *shape[axis + 1 :])
+def _top(call: Call) -> Shape:
+    shape = list(call.shape(0))
+    shape[axis_from_front(call.number("axis", -1), len(shape))] = call.size("k")
+    return tuple(shape)
+
+
+def _one_hot(call: Call) -> Shape:
+    shape, axis = list(call.shape(0)), call.number("axis", -1)
+    shape.insert(axis if axis >= 0 else len(shape) + 1 + axis, call.size("", 1))
+    return tuple(shape)
+
+
+def _nonzero(call: Call) -> Shape:
+    rank = len(call.shape(0))
+    try:
+        return rank, len(constants.set_positions(call))
+    except ValueError:
+        return rank, "?"
+
+
+def _einsum(call: Call) -> Shape:
+    terms, arrow, result = call.text("equation").replace(" ", "").partition("->")
+    if "." in terms:
+        raise ValueError("an ellipsis")
+    sizes: dict[str, int | str] = {}
+    for term, shape in zip(terms.split(","), call.shapes, strict=True):
+        for letter, size in zip(term, shape, strict=True):
+            sizes[letter] = _broadcast_size((sizes.get(letter, 1), size))
+    letters = result if arrow else sorted(n for n in sizes if terms.count(n) == 1)
+    return tuple(sizes[letter] for letter in letters)
+
+
+def _recurrent(call: Call) -> Shape:
+    length, batch, _ = call.shape(0)
+    directions, _, hidden = call.shape(2)
+    if call.number("layout", 0):
+        return length, batch, directions, hidden
+    return length, directions, batch, hidden
+
+
+def _states(call: Call, first: Value) -> list[Value]:
+    """The last states of LSTM, GRU and RNN."""
+    sequence = 1 if call.number("layout", 0) else 0
+    shape = first.shape and (*first.shape[:sequence], *first.shape[sequence + 1 :])
+    return [Value(first.data_type, shape)] * 2
+
+
+def _align_regions(call: Call) -> Shape:
+    height, width = (call.number(f"output_{side}", 1) for side in ("height", "width"))
+    return call.shape(1)[0], call.shape(0)[1], height, width
+
+
+def _attention(call: Call) -> Shape:
+    query, value = call.shape(0), call.shape(2)
+    if len(query) == 4:
+        return (*query[:3], value[3])
+    heads, groups = call.number("q_num_heads", 0), call.number("kv_num_heads", 0)
+    return (*query[:2], combined(prod, [heads, divided(value[2], groups)]))
+
+
+def _common(*shapes: Shape) -> Shape:
+    """The shape of a sequence: what holds for all of its tensors."""
+    return tuple(n.pop() if len(n) == 1 else "?" for n in map(set, zip(*shapes, strict=True)))
+
+
+def _joined(call: Call) -> Shape:
+    shape, is_new = list(call.shape(0)), call.number("new_axis", 0)
+    axis = axis_from_front(call.number("axis", 0), len(shape) + is_new)
+    shape[axis : axis + 1 - is_new] = ["?"]
+    return tuple(shape)
 
 
 # One input, element by element.
@@ -254,56 +206,80 @@ _UNARY = (
     "Sqrt Swish Tan Tanh ThresholdedRelu"
 ).split()
 _BROADCAST = (
-    "Add And BitwiseAnd BitwiseOr Div Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"
+    "Add And BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater Less Max Mean Min Mod Mul Or Pow "
+    "Sub Sum SwiGLU Where Xor"
 ).split()
+ELEMENT_WISE = {*_UNARY, *_BROADCAST, "Identity"}
+# The shape of the first input, too.
 _SAME = (
-    "BatchNormalization CumSum Dropout GroupNormalization Hardmax InstanceNormalization LRN "
-    "LayerNormalization LogSoftmax LpNormalization MeanVarianceNormalization RMSNormalization "
-    "Softmax Trilu"
+    "Acos Acosh Asin Asinh Atan Atanh BatchNormalization Bernoulli CastLike Cosh CumProd CumSum "
+    "DequantizeLinear Dropout DynamicQuantizeLinear EyeLike GroupNormalization Hardmax "
+    "InstanceNormalization IsInf IsNaN LRN LayerNormalization LogSoftmax LpNormalization "
+    "MeanVarianceNormalization QuantizeLinear RMSNormalization RandomNormalLike RandomUniformLike "
+    "ReverseSequence RotaryEmbedding Scatter ScatterElements ScatterND SequenceAt SequenceErase "
+    "Sinh Softmax TensorScatter Trilu"
 ).split()
-ELEMENT_WISE = {*_UNARY, *_BROADCAST, *"BitwiseXor Equal Greater Identity Less SwiGLU".split()}
+_COMPARISONS = ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"]
+_REDUCED = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
+_STATEFUL = ["GRU", "LSTM", "RNN"]
 
 _RULES: dict[str, Callable[[Call], Shape]] = {
+    **rearrangement.RULES,
+    **windows.RULES,
     **dict.fromkeys((*_UNARY, *_SAME), lambda call: call.shape(0)),
-    **dict.fromkeys(_BROADCAST, lambda call: _broadcast(*call.shapes)),
+    **dict.fromkeys(
+        (*_BROADCAST, *_COMPARISONS, "BitShift"), lambda call: _broadcast(*call.shapes)
+    ),
+    **dict.fromkeys((f"Reduce{name}" for name in _REDUCED), _reduce),
+    **dict.fromkeys(("ArgMax", "ArgMin"), _reduce_axis),
+    **dict.fromkeys(("MatMul", "MatMulInteger", "QLinearMatMul"), _matmul),
     **dict.fromkeys(
         ("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool"),
-        lambda call: tuple(size if at < 2 else 1 for at, size in enumerate(call.shape(0))),
+        lambda call: tuple(n if axis < 2 else 1 for axis, n in enumerate(call.shape(0))),
     ),
-    **{f"Reduce{kind}": _reduce for kind in "L1 L2 LogSum Max Mean Min Prod Sum".split()},
-    **dict.fromkeys(("AveragePool", "Conv", "LpPool", "MaxPool"), _windowed),
-    "Concat": _concat,
-    "ConstantOfShape": lambda call: tuple(call.integers("", 0)),
-    "Expand": lambda call: _broadcast(call.shape(0), tuple(call.integers("shape"))),
-    "Flatten": _flatten,
-    "Gather": _gather,
+    **dict.fromkeys(_STATEFUL, _recurrent),
+    "SequenceConstruct": lambda call: _common(*call.shapes),
+    "SequenceInsert": lambda call: _common(call.shape(0), call.shape(1)),
+    "Attention": _attention,
+    "ConcatFromSequence": _joined,
+    "ConstantOfShape": lambda call: call.sizes("", 0),
+    "Det": lambda call: call.shape(0)[:-2],
+    "Einsum": _einsum,
+    "Expand": lambda call: _broadcast(call.shape(0), call.sizes("shape")),
     "Gemm": _gemm,
-    "MatMul": _matmul,
-    "Pad": _pad,
-    "Reshape": _reshape,
-    "Shape": lambda call: (len(_part(call)),),
-    "Slice": _slice,
-    "Squeeze": _squeeze,
-    "Tile": lambda call: tuple(
-        _total(prod, row) for row in zip(call.shape(0), call.integers("repeats"), strict=True)
-    ),
-    "Transpose": _transpose,
-    "Unsqueeze": _unsqueeze,
+    "GridSample": lambda call: (*call.shape(0)[:2], *call.shape(1)[1:-1]),
+    "NonZero": _nonzero,
+    "OneHot": _one_hot,
+    "Range": lambda call: (constants.steps(call),),
+    "RoiAlign": _align_regions,
+    "Shape": lambda call: (len(call.shape_part) if call.inputs[0].shape is not None else "?",),
+    **dict.fromkeys(("SequenceLength", "Size"), lambda call: ()),
+    "TopK": _top,
 }
-
-
-def _sliced(call: Call, data: np.ndarray, *rest: np.ndarray) -> np.ndarray:
-    ((_, part),) = call.slices()
-    return data[part]
-
-
-# Arithmetic on small integer constants, from which exporters compute shapes.
-_COMPUTED: dict[str, Callable[..., np.ndarray]] = {
-    **dict.fromkeys(("Reshape", "Shape", "Squeeze", "Unsqueeze"), lambda call, data, *rest: data),
-    "Add": lambda call, one, other: one + other,
-    "Concat": lambda call, *parts: np.concatenate(parts),
-    "Gather": lambda call, data, at: np.take(data, at, axis=call.number("axis", 0)),
-    "Mul": lambda call, one, other: one * other,
-    "Slice": _sliced,
-    "Sub": lambda call, one, other: one - other,
+# First outputs with another type than the first input: a fixed one, an input's or an attribute's.
+_FIXED_TYPES = {
+    **dict.fromkeys((*_COMPARISONS, "IsInf", "IsNaN"), ElementType.BOOL),
+    **dict.fromkeys(
+        ("ArgMax", "ArgMin", "NonZero", "SequenceLength", "Shape", "Size"), ElementType.INT64
+    ),
+    **dict.fromkeys(("ConvInteger", "MatMulInteger"), ElementType.INT32),
+    "DynamicQuantizeLinear": ElementType.UINT8,
+}
+_TYPE_INPUTS = {
+    **dict.fromkeys(("CastLike", "DequantizeLinear", "Where"), 1),
+    **dict.fromkeys(("OneHot", "QuantizeLinear"), 2),
+    **dict.fromkeys(("QLinearConv", "QLinearMatMul"), 7),
+}
+_TYPE_ATTRIBUTES = {
+    "Cast": "to",
+    **dict.fromkeys(("DequantizeLinear", "QuantizeLinear"), "output_dtype"),
+    **dict.fromkeys(("Bernoulli", "EyeLike", "RandomNormalLike", "RandomUniformLike"), "dtype"),
+}
+_SCALE_AND_ZERO = [Value(ElementType.FLOAT, ()), Value(ElementType.UINT8, ())]
+# The outputs after the first.
+_MORE: dict[str, Callable[[Call, Value], list[Value]]] = {
+    **dict.fromkeys(_STATEFUL, _states),
+    **dict.fromkeys(("MaxPool", "TopK"), lambda _, first: [Value(ElementType.INT64, first.shape)]),
+    "Dropout": lambda _, first: [Value(ElementType.BOOL, first.shape)],
+    "DynamicQuantizeLinear": lambda *_: _SCALE_AND_ZERO,
 }

@@ -86,12 +86,12 @@ def read_ir(path: Path) -> Graph:
     reader = _Reader()
     # This encoding overrides the declared one, so that no other alphabet can hide a DOCTYPE.
     parser = ElementTree.XMLParser(target=reader, encoding="utf-8")  # noqa: S314 - no DOCTYPE
-    silent, seen = 0, 0
+    silent, events = 0, 0
     try:
         for chunk in _chunks(path):
             parser.feed(chunk)
-            silent = silent + 1 if reader.events == seen else 0
-            seen = reader.events
+            silent = silent + 1 if reader.events == events else 0
+            events = reader.events
             if silent > _MAX_SILENT_CHUNKS:
                 raise InvalidArgumentError("a single tag is longer than 4 MiB")
         parser.close()
@@ -210,19 +210,19 @@ class _Reader:
         layer = self._layers[-1]
         return layer.inputs if self._tags[-2] == "input" else layer.outputs
 
-    def _count(self, what: str, most: int) -> None:
+    def _count(self, what: str, limit: int) -> None:
         self._counts[what] += 1
-        if self._counts[what] > most:
-            raise InvalidArgumentError(f"contains more than {most} {what}")
+        if self._counts[what] > limit:
+            raise InvalidArgumentError(f"contains more than {limit} {what}")
 
     def _layer(self, attributes: dict[str, str]) -> Layer:
         self._count("layers", MAX_LAYERS)
         layers = self._graphs[-1].layers
-        key, kind = (_required("layer", attributes, name) for name in ("id", "type"))
+        key, operator = (_required("layer", attributes, name) for name in ("id", "type"))
         if key in layers:
             raise InvalidArgumentError(f"two layers have the id {key[:40]!r}")
         name, version = attributes.get("name", ""), attributes.get("version", "opset1")
-        layers[key] = Layer(len(layers), key, name, kind, version)
+        layers[key] = Layer(len(layers), key, name, operator, version)
         return layers[key]
 
     def _edge(self, attributes: dict[str, str]) -> None:

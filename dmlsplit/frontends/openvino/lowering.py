@@ -47,9 +47,9 @@ def lower_variadic_split(
     """
     with within(VARIADIC_SPLIT):
         dims = integers("shape", shape)
-        at = axis_from_front(axis, len(dims))
-        sizes = resolve_lengths(integers("split_lengths", split_lengths), at, dims[at])
-    return lower_sizes(VARIADIC_SPLIT, shape, at, sizes, data_type, lanes)
+        axis = axis_from_front(axis, len(dims))
+        sizes = resolve_lengths(integers("split_lengths", split_lengths), axis, dims[axis])
+    return lower_sizes(VARIADIC_SPLIT, shape, axis, sizes, data_type, lanes)
 
 
 def lower_split(
@@ -64,9 +64,9 @@ def lower_split(
     """
     with within(SPLIT):
         dims = integers("shape", shape)
-        at = axis_from_front(axis, len(dims))
-        sizes = resolve_count(integer("num_splits", num_splits), at, dims[at])
-    return lower_sizes(SPLIT, shape, at, sizes, data_type, lanes)
+        axis = axis_from_front(axis, len(dims))
+        sizes = resolve_count(integer("num_splits", num_splits), axis, dims[axis])
+    return lower_sizes(SPLIT, shape, axis, sizes, data_type, lanes)
 
 
 def lower_sizes(
@@ -88,17 +88,15 @@ def check_axis_shape(operator: str, shape: tuple[int, ...]) -> None:
     """Refuse an axis tensor of a shape that the operator does not accept."""
     allowed = _AXIS_SHAPES[operator]
     if shape not in allowed:
-        words = " or ".join(f"of shape {list(each)}" if each else "a scalar" for each in allowed)
+        words = " or ".join(f"of shape {list(sizes)}" if sizes else "a scalar" for sizes in allowed)
         raise InvalidArgumentError(f"axis has shape {list(shape)}; it must be {words}")
 
 
 def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tuple[int, ...]:
     """The lengths, with -1 replaced unless the size `whole` is dynamic (None)."""
-    low = next((i for i, length in enumerate(lengths) if length < -1), None)
-    if low is not None:
-        raise InvalidArgumentError(
-            f"split_lengths[{low}] is {lengths[low]}; it must be at least -1"
-        )
+    for i, length in enumerate(lengths):
+        if length < -1:
+            raise InvalidArgumentError(f"split_lengths[{i}] is {length}; it must be at least -1")
     rest = [i for i, length in enumerate(lengths) if length == -1]
     if len(rest) > 1:
         raise InvalidArgumentError(
@@ -106,13 +104,13 @@ def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tup
         )
     if whole is None:
         return tuple(lengths)
-    given = sum(length for length in lengths if length != -1)
-    if given > whole or (given < whole and not rest):
+    total = sum(length for length in lengths if length != -1)
+    if total > whole or (total < whole and not rest):
+        allowed = f"{'not exceed' if rest else 'add up to'} {whole}, the size of axis {axis}"
         raise InvalidArgumentError(
-            f"split_lengths {shown(lengths)} add up to {given}; they must "
-            f"{'not exceed' if rest else 'add up to'} {whole}, the size of axis {axis}"
+            f"split_lengths {shown(lengths)} add up to {total}; they must {allowed}"
         )
-    return tuple(whole - given if length == -1 else length for length in lengths)
+    return tuple(whole - total if length == -1 else length for length in lengths)
 
 
 def resolve_count(num_splits: int, axis: int, whole: int | None) -> tuple[int, ...]:

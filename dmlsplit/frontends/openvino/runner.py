@@ -23,7 +23,7 @@ from dmlsplit.frontends.openvino.lowering import (
 )
 
 Axis: TypeAlias = SupportsIndex | Integers  # a number, or an array of one
-_NAMED = {name: kind for kind, name in NUMPY_TYPES.items()}
+_BY_NUMPY_NAME = {name: data_type for data_type, name in NUMPY_TYPES.items()}
 
 
 def variadic_split(
@@ -59,9 +59,9 @@ def variadic_split(
     [array([0]), array([1, 2, 3]), array([4, 5])]
     """
     with within(VARIADIC_SPLIT):
-        at = _axis(VARIADIC_SPLIT, axis)
+        axis = _axis(VARIADIC_SPLIT, axis)
         lengths = integers("split_lengths", split_lengths)
-    return _run(lower_variadic_split, data, at, lengths, device)
+    return _run(lower_variadic_split, data, axis, lengths, device)
 
 
 def split(
@@ -89,9 +89,9 @@ def split(
         If an argument has the wrong type or shape, or `num_splits` does not divide the axis.
     """
     with within(SPLIT):
-        at = _axis(SPLIT, axis)
+        axis = _axis(SPLIT, axis)
         count = integer("num_splits", num_splits)
-    return _run(lower_split, data, at, count, device)
+    return _run(lower_split, data, axis, count, device)
 
 
 def _axis(operator: str, axis: Any) -> int:
@@ -103,26 +103,24 @@ def _axis(operator: str, axis: Any) -> int:
 
 
 def _run(
-    lower: Callable[..., Lowering], data: Any, axis: int, cut: Any, device: Device | str | None
+    lower: Callable[..., Lowering], data: Any, axis: int, pieces: Any, device: Device | str | None
 ) -> list[Any]:
     if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":
-        strings = data.shape, axis, cut, TensorDataType.UNKNOWN
+        strings = data.shape, axis, pieces, TensorDataType.UNKNOWN
         return run_split(lower, strings, data, None, "data", device)
     source = view(data, "data")
-    arguments = source.shape, axis, cut, *_travels_as(source)
+    arguments = source.shape, axis, pieces, *_carrier(source)
     return give_back(run_split(lower, arguments, data, source, "data", device), data)
 
 
-def _travels_as(source: ArrayView) -> tuple[TensorDataType, int]:
+def _carrier(source: ArrayView) -> tuple[TensorDataType, int]:
     """The DirectML type that carries an array's elements, and how many of it an element takes."""
-    kind, width = _NAMED.get(source.type[1:]), source.item_bytes
-    if kind is not None:
-        return kind, 1
+    data_type, width = _BY_NUMPY_NAME.get(source.type[1:]), source.item_bytes
+    if data_type is not None:
+        return data_type, 1
     if width in (1, 2, 4, 8):
         return TensorDataType.parse(f"UINT{8 * width}"), 1
     if width and width % 8 == 0:
         return TensorDataType.UINT64, width // 8
-    raise InvalidArgumentError(
-        f"data has type {source.type} of {width} bytes; "
-        "it must have 1, 2, 4 or a multiple of 8 bytes"
-    )
+    allowed = "it must have 1, 2, 4 or a multiple of 8 bytes"
+    raise InvalidArgumentError(f"data has type {source.type} of {width} bytes; {allowed}")

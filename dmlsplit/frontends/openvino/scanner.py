@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import NamedTuple
 
 from dmlsplit.checks import axis_from_front, file_name
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about, within
+from dmlsplit.file_kinds import identifying
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site, split_descriptor
 from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
 from dmlsplit.frontends.openvino.lowering import (
@@ -20,26 +22,24 @@ from dmlsplit.frontends.openvino.lowering import (
     resolve_lengths,
 )
 from dmlsplit.frontends.openvino.weights import constant_shape, integers
-from dmlsplit.frontends.site import Cause, NotKnownError, SplitSite
+from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
 from dmlsplit.messages import counted, shown
-from dmlsplit.mistaken import recognised
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
 
 # The type that carries a port's elements, by precision. Elements without whole bytes are absent.
 _CARRIERS = {
     **{
-        kind.name.replace("FLOAT", "FP").replace("UINT", "U").replace("INT", "I"): kind
-        for kind in TensorDataType
-        if kind is not TensorDataType.UNKNOWN
+        member.name.replace("FLOAT", "FP").replace("UINT", "U").replace("INT", "I"): member
+        for member in TensorDataType
+        if member is not TensorDataType.UNKNOWN
     },
     "BF16": TensorDataType.UINT16,
     **dict.fromkeys(("BOOL", "F8E4M3", "F8E5M2", "F8E8M0"), TensorDataType.UINT8),
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Node:
+class _Node(NamedTuple):
     layer: Layer
     graph: Graph
     xml: Path
@@ -97,7 +97,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
         If the file is not such a model, or its weights are needed and cannot be read.
     """
     xml = Path(file_name(path))
-    with about(path), recognised(path):
+    with about(path), identifying(path):
         try:
             return list(_scan(read_ir(xml), xml, str(path), ""))
         except OSError as error:
@@ -118,32 +118,27 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
     blank = SplitSite(file, place, layer.name, layer.index, node.operator, format="openvino")
     if layer.version != "opset1":
         text = f"operation set is {layer.version[:40]!r}, not 'opset1'"
-        return replace(blank, unknown=text, cause=Cause.OPERATION_SET)
+        return replace(blank, state=Unknown(text, Cause.OPERATION_SET))
     try:
         lowering = _lowered(node)
         warnings = list(_warnings(node, lowering))
     except InvalidArgumentError as error:
-        return replace(blank, problem=error.message)
+        return replace(blank, state=Invalid(error.message))
     except NotKnownError as reason:
-        return _unknown(blank, reason, node)
-    missing = tuple((f"dimension {at}", 1) for at, size in enumerate(_shape(node)) if size < 0)
-    gap = None
-    if missing:
-        gap = NotKnownError(f"{missing[0][0]} of the data is dynamic", Cause.DYNAMIC)
-    return replace(lowered_site(blank, lowering, warnings, gap), missing=missing)
+        return replace(blank, state=_unknown(reason, node))
+    missing = tuple((f"dimension {i}", 1) for i, size in enumerate(_shape(node)) if size < 0)
+    gap = _dynamic(missing[0][0]) if missing else None
+    return lowered_site(blank, lowering, warnings, gap, missing)
 
 
-def _unknown(blank: SplitSite, reason: NotKnownError, node: _Node) -> SplitSite:
-    """A site with the reason why it has no descriptor, and with the smallest possible one."""
-    kind = TensorDataType.FLOAT32
-    shape: tuple[int, ...] = (1,) * 4
+def _unknown(reason: NotKnownError, node: _Node) -> Unknown:
+    """The reason why a split has no descriptor, with the smallest possible one."""
+    data_type, sizes = TensorDataType.FLOAT32, [1] * 4
     with suppress(NotKnownError):
-        kind = _data_type(node)
+        data_type = _data_type(node)
     with suppress(NotKnownError):
-        shape = _shape(node)
-    sizes = [abs(size) for size in shape]  # a dynamic size, -1, becomes 1
-    smallest = split_descriptor(kind, sizes, 0, sizes[:1])
-    return replace(blank, unknown=str(reason), cause=reason.cause, smallest=smallest)
+        sizes = [abs(size) for size in _shape(node)]  # a dynamic size, -1, becomes 1
+    return Unknown(str(reason), reason.cause, split_descriptor(data_type, sizes, 0, sizes[:1]))
 
 
 def _lowered(node: _Node) -> Lowering:
@@ -157,14 +152,14 @@ def _lowered(node: _Node) -> Lowering:
         if node.operator == VARIADIC_SPLIT:
             sizes = resolve_lengths(_lengths(node, axis), axis, whole)
         else:
-            given = node.layer.data.get("num_splits", "")
-            count = checked_integer("num_splits", given, 1, MOST_OUTPUTS)
+            text = node.layer.data.get("num_splits", "")
+            count = checked_integer("num_splits", text, 1, MOST_OUTPUTS)
             _check_outputs(node, count)
             sizes = resolve_count(count, axis, whole)
     if whole is None:
-        raise NotKnownError(f"dimension {axis} of the data is dynamic", Cause.DYNAMIC)
-    least = tuple(map(abs, shape))  # a dynamic size, -1, becomes 1
-    return lower_sizes(node.operator, least, axis, sizes, data_type)
+        raise _dynamic(f"dimension {axis}")
+    smallest = tuple(map(abs, shape))  # a dynamic size, -1, becomes 1
+    return lower_sizes(node.operator, smallest, axis, sizes, data_type)
 
 
 def _data_type(node: _Node) -> TensorDataType:
@@ -191,7 +186,11 @@ def _shape(node: _Node) -> tuple[int, ...]:
     declared = layer.data.get("shape") if layer else None
     if declared is not None and not declared.strip():
         raise InvalidArgumentError("data is a scalar; it must have a dimension")
-    raise NotKnownError("the rank of the data is dynamic", Cause.DYNAMIC)
+    raise _dynamic("the rank")
+
+
+def _dynamic(what: str) -> NotKnownError:
+    return NotKnownError(f"{what} of the data is dynamic", Cause.DYNAMIC)
 
 
 def _lengths(node: _Node, axis: int) -> list[int]:

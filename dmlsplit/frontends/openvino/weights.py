@@ -2,21 +2,17 @@
 
 import errno
 import os
+import struct
 from math import prod
 from pathlib import Path
 
-import numpy as np
-
-from dmlsplit.directml.tensor import NUMPY_TYPES
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.openvino.ir import MAX_RANK, Layer, checked_integer
 from dmlsplit.frontends.site import Cause, NotKnownError
 from dmlsplit.messages import counted
 
-# The NumPy type for the attribute element_type of an integer Const.
-_INTEGERS = {
-    f"{name[0]}{8 * int(name[1])}": f"<{name}" for name in NUMPY_TYPES.values() if name[0] in "iu"
-}
+# The `struct` type for the attribute element_type of an integer Const.
+_INTEGERS = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64".split(), "bBhHiIqQ", strict=True))
 # Enough for one length per output, with more outputs than any model has.
 MAX_CONSTANT_BYTES = 8 << 20
 
@@ -40,17 +36,18 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     """
     name = f"Const {layer.name[:80]!r}"
     precision = layer.outputs[0].precision if layer.outputs else ""
-    kind = layer.data.get("element_type", precision).lower()
-    if kind not in _INTEGERS:
-        raise InvalidArgumentError(f"{name} has type {kind[:20]!r}; it must be an integer type")
-    dtype = np.dtype(_INTEGERS[kind])
-    count = prod(constant_shape(layer))
+    element_type = layer.data.get("element_type", precision).lower()
+    if element_type not in _INTEGERS:
+        text = f"{name} has type {element_type[:20]!r}; it must be an integer type"
+        raise InvalidArgumentError(text)
+    code, count = _INTEGERS[element_type], prod(constant_shape(layer))
+    width = struct.calcsize(f"<{code}")
     offset = checked_integer(f"{name}: offset", layer.data.get("offset", ""), 0)
     size = checked_integer(f"{name}: size", layer.data.get("size", ""), 0)
-    if size != count * dtype.itemsize:
+    if size != count * width:
+        elements = f"{counted(count, 'element')} of type {element_type}"
         raise InvalidArgumentError(
-            f"{name}: size is {size}; it must be {count * dtype.itemsize}, for "
-            f"{counted(count, 'element')} of type {kind}"
+            f"{name}: size is {size}; it must be {count * width}, for {elements}"
         )
     if size > MAX_CONSTANT_BYTES:
         raise InvalidArgumentError(
@@ -65,15 +62,14 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         raise InvalidArgumentError(
             f"{name}: bytes {offset} to {offset + size} are outside {path.name}, which has {length}"
         )
-    values: list[int] = np.frombuffer(raw, dtype).tolist()
-    return values
+    return list(struct.unpack(f"<{count}{code}", raw))
 
 
 def _weights(xml: Path) -> Path:
     path = xml.with_suffix(".bin")
     if not path.is_file():
-        there = os.path.lexists(path)
-        what = "is not a regular file" if there else "is missing; it belongs next to the .xml"
+        exists = os.path.lexists(path)
+        what = "is not a regular file" if exists else "is missing; it belongs next to the .xml"
         raise OSError(errno.ENOENT, f"the weights file {path.name} {what}")
     if path.resolve().parent != path.parent.resolve():
         why = f"{path.name} links out of its folder and is not followed"

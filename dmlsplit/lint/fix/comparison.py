@@ -3,13 +3,12 @@
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ _MOST_RUNS = 4
 _LOOKING_SECONDS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(NamedTuple):
     """Two models that agreed."""
 
     engine: str
@@ -55,17 +53,21 @@ def compare_models(
     """
     failures = []
     for engine in ENGINES:
-        found = _in_a_child(engine, str(first), str(second), set(nodes), dict(sizes or {}), feed)
-        if isinstance(found, Agreement):
-            return found
-        if isinstance(found, InvalidArgumentError):
-            raise found
-        failures.append(f"{engine}: {found}")
+        outcome = _in_a_child(engine, str(first), str(second), (sizes or {}, feed))
+        if isinstance(outcome, InvalidArgumentError):
+            raise outcome
+        if not isinstance(outcome, str):
+            runs, ran = outcome
+            return Agreement(engine, runs, len(ran.intersection(nodes)))
+        failures.append(f"{engine}: {outcome}")
     raise UnsupportedError(f"the models could not be compared: {'; '.join(failures)}")
 
 
-def _in_a_child(*job: Any) -> Agreement | InvalidArgumentError | str:
-    """The result of `_child`; a string says why there is no result."""
+# The runs and the names of the nodes that ran; the difference; or why there is neither.
+_Outcome = tuple[int, set[str]] | InvalidArgumentError | str
+
+
+def _in_a_child(*job: Any) -> _Outcome:
     receiver, sender = PROCESSES.Pipe(duplex=False)
     child = PROCESSES.Process(target=_child, args=(sender, *job), daemon=True)
     with kept_from_children():
@@ -73,8 +75,8 @@ def _in_a_child(*job: Any) -> Agreement | InvalidArgumentError | str:
     sender.close()
     try:
         if receiver.poll(SECONDS):
-            found: Agreement | InvalidArgumentError | str = receiver.recv()
-            return found
+            outcome: _Outcome = receiver.recv()
+            return outcome
         return f"it took over {SECONDS} s"
     except EOFError:
         child.join()
@@ -84,21 +86,13 @@ def _in_a_child(*job: Any) -> Agreement | InvalidArgumentError | str:
         child.join()
 
 
-def _child(
-    sender: Connection,
-    engine: str,
-    first: str,
-    second: str,
-    nodes: Set[str],
-    sizes: Mapping[str, int],
-    feed: Path | None,
-) -> None:
+def _child(sender: Connection, engine: str, first: str, second: str, options: Any) -> None:
     load, ran = ENGINES[engine], set[str]()
     try:
-        tries = feeds_of(first, sizes, feed)
+        tries = feeds_of(first, *options)
         with load(first, None) as before, load(second, ran) as after:
             runs = _runs(before, after, tries)
-        sender.send(Agreement(engine, runs, len(ran & nodes)))
+        sender.send((runs, ran))
     except InvalidArgumentError as error:
         sender.send(error)
     except Exception as error:
@@ -121,11 +115,10 @@ def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> int:
             failure = RuntimeError(one_line(error))
             continue
         try:
-            found = after(feeds)
+            outputs = after(feeds)
         except Exception as error:
             raise RuntimeError(f"the rewritten model fails: {one_line(error)}") from error
-        different = _difference("outputs", expected, found)
-        if different:
+        if different := _difference("outputs", expected, outputs):
             raise InvalidArgumentError(f"the rewritten model computes something else: {different}")
         done += 1
     if not done:
@@ -133,15 +126,14 @@ def _runs(before: Run, after: Run, tries: Iterable[tuple[Feeds, bool]]) -> int:
     return done
 
 
-def _difference(where: str, expected: Any, found: Any) -> str:
+def _difference(where: str, expected: Any, actual: Any) -> str:
     """The first difference between two outputs; empty if they are equal bit for bit."""
-    if isinstance(expected, (list, tuple)) and isinstance(found, (list, tuple)):
-        if len(expected) != len(found):
-            return f"{where}: length {len(expected)} became {len(found)}"
-        pairs = enumerate(zip(expected, found, strict=True))
-        differences = (_difference(f"{where}[{index}]", *pair) for index, pair in pairs)
-        return next(filter(None, differences), "")
-    one, other = np.asarray(expected), np.asarray(found)
+    if isinstance(expected, (list, tuple)) and isinstance(actual, (list, tuple)):
+        if len(expected) != len(actual):
+            return f"{where}: length {len(expected)} became {len(actual)}"
+        pairs = enumerate(zip(expected, actual, strict=True))
+        return next(filter(None, (_difference(f"{where}[{i}]", *pair) for i, pair in pairs)), "")
+    one, other = np.asarray(expected), np.asarray(actual)
     if (one.dtype, one.shape) != (other.dtype, other.shape):
         return f"{where}: {one.dtype}{one.shape} became {other.dtype}{other.shape}"
     same = np.array_equal(one, other) if one.dtype.hasobject else one.tobytes() == other.tobytes()

@@ -1,18 +1,22 @@
-"""Reports, each a pure function of an `Assessment`; the text has options for terminals."""
+"""Reports, each a pure function of an `Assessment` in the module of its format."""
 
-from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from dmlsplit.lint.report.github import github_report
-from dmlsplit.lint.report.json import json_report
-from dmlsplit.lint.report.junit import junit_report
-from dmlsplit.lint.report.sarif import sarif_report
-from dmlsplit.lint.report.text import text_report
-from dmlsplit.lint.verdict import Assessment
+if TYPE_CHECKING:
+    from dmlsplit.lint.verdict import Assessment
 
-REPORTS: dict[str, Callable[[Assessment], str]] = {
-    "text": text_report,
-    "json": json_report,
-    "github": github_report,
-    "sarif": sarif_report,
-    "junit": junit_report,
+# What `dmlsplit validate --help` says of each format.
+FORMATS = {
+    "text": "for people: as wide as the terminal, with a summary table at the end",
+    "json": "for programs: schema 2, described by report.schema.json in the package",
+    "github": "annotations for GitHub Actions",
+    "sarif": "SARIF 2.1.0, for code-scanning pages",
+    "junit": "JUnit XML, one suite per file and one case per split",
 }
+
+
+def rendered(assessment: "Assessment", form: str) -> str:
+    """The report in one of the `FORMATS`; no other is imported."""
+    module = import_module(f"{__name__}.{form}")
+    return str(getattr(module, f"{form}_report")(assessment))

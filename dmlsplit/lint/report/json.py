@@ -9,6 +9,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
+from dmlsplit.frontends import Unknown
 from dmlsplit.lint.verdict import Assessment, Verdict
 
 # Increased when a key changes its meaning or disappears; new keys may come at any time.
@@ -18,14 +19,18 @@ SCHEMA = 2
 def json_report(assessment: Assessment) -> str:
     """The assessment as JSON."""
     target = assessment.target
-    about_splits = [each for verdict in assessment.verdicts for each in verdict.diagnostics]
-    rules = {each.rule.id: each.rule for each in (*assessment.diagnostics, *about_splits)}
+    about_splits = [
+        violation for verdict in assessment.verdicts for violation in verdict.diagnostics
+    ]
+    rules = {
+        violation.rule.id: violation.rule for violation in (*assessment.diagnostics, *about_splits)
+    }
     return json.dumps(
         {
             "schema": SCHEMA,
             "tool": {"name": "dmlsplit", "version": __version__},
             "target": {
-                "asked": target.asked,
+                "asked": target.name,
                 "level": str(target.level),
                 "via": target.via,
                 "ort_version": target.ort_version and "{}.{}".format(*target.ort_version),
@@ -41,16 +46,18 @@ def json_report(assessment: Assessment) -> str:
 
 
 def _split(verdict: Verdict) -> dict[str, Any]:
-    least = verdict.minimum
+    least, state = verdict.minimum, verdict.site.state
     return _fields(verdict.site, "file", "place", "node", "index", "operator") | {
         "verdict": str(verdict.outcome),
         "hresult": _hresult(verdict.hresult),
         "descriptors": _descriptors(verdict.descriptor),
-        "sizes": verdict.sizes and asdict(verdict.sizes),
-        "missing": dict(verdict.site.missing),
+        "sizes": verdict.sizes and verdict.sizes._asdict(),
+        "missing": dict(state.missing) if isinstance(state, Unknown) else {},
         "equivalents": _descriptors(verdict.equivalent),
         "minimum": least and asdict(least) | {"level": str(least.level)},
         "fix": verdict.fix,
+        "fixes": verdict.alternatives,
+        "notes": verdict.notes,
         "diagnostics": list(map(_diagnostic, verdict.diagnostics)),
     }
 
@@ -71,10 +78,8 @@ def _hresult(number: int | None) -> str | None:
 def _descriptors(desc: SplitOperatorDesc | None) -> list[dict[str, Any]]:
     if desc is None:
         return []
-    tensors = {
-        "input_tensor": _tensor(desc.input_tensor),
-        "output_tensors": list(map(_tensor, desc.output_tensors)),
-    }
+    outputs = list(map(_tensor, desc.output_tensors))
+    tensors = {"input_tensor": _tensor(desc.input_tensor), "output_tensors": outputs}
     return [{"text": str(desc), "axis": desc.axis, **tensors}]
 
 

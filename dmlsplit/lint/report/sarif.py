@@ -7,6 +7,7 @@ GitHub accepts 10 MB after gzip, 25,000 rules and 25,000 results per run (it sho
 
 import hashlib
 import json
+import re
 from collections import Counter
 from pathlib import PureWindowsPath
 from typing import Any
@@ -15,8 +16,9 @@ from urllib.parse import quote
 from dmlsplit import __version__
 from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.lint.report.phrases import address, grouped, headline, with_slashes
-from dmlsplit.lint.verdict import Assessment, Verdict
+from dmlsplit.frontends import SplitSite
+from dmlsplit.lint.report.findings import Finding, address, findings, with_slashes
+from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 
 _SCHEMA = (
@@ -29,19 +31,21 @@ _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 
 def sarif_report(assessment: Assessment) -> str:
     """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
-    said = [(verdict, *each) for verdict in assessment.verdicts for each in grouped(verdict)]
-    rules = {diagnostic.rule.id: diagnostic.rule for _, diagnostic, _ in said}
-    rules |= {each.rule.id: each.rule for each in assessment.diagnostics}
+    about_splits = [finding for finding in findings(assessment) if finding.sites]
+    reasons = [(finding, *reason) for finding in about_splits for reason in finding.diagnostics]
+    rules = {violation.rule.id: violation.rule for _, violation, _ in reasons}
+    rules |= {violation.rule.id: violation.rule for violation in assessment.diagnostics}
     driver = {
         "name": "dmlsplit",
         "version": __version__,
         "rules": [_reporting_descriptor(rule) for rule in rules.values()],
     }
+    seen: Counter[str] = Counter()  # fingerprints: results of one rule, node and field share them
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"dmlsplit/{assessment.target.via}/{assessment.target.level}/"},
         "invocations": [_invocation(assessment)],
-        "results": _told_apart([_result(*each, list(rules), assessment) for each in said]),
+        "results": [_result(*reason, list(rules), seen) for reason in reasons],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
@@ -56,70 +60,60 @@ def _invocation(assessment: Assessment) -> dict[str, Any]:
         "toolConfigurationNotifications": [
             {
                 "level": "error",
-                "message": {"text": f"{assessment.target}: {each.message}. Fix: {each.hint}"},
-                "descriptor": {"id": each.rule.id},
+                "message": {"text": f"{assessment.target}: {fault.message}. Fix: {fault.hint}"},
+                "descriptor": {"id": fault.rule.id},
             }
-            for each in assessment.diagnostics
+            for fault in assessment.diagnostics
         ],
     }
 
 
-def _told_apart(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Number the fingerprints that results of one rule, node and field share."""
-    seen: Counter[str] = Counter()
-    for result in results:
-        prints = result["partialFingerprints"]
-        (value,) = set(prints.values())
-        seen[value] += 1
-        if seen[value] > 1:
-            prints |= dict.fromkeys(prints, f"{value}:{seen[value]}")
-    return results
-
-
 def _result(
-    verdict: Verdict,
-    diagnostic: Violation,
-    others: str,
-    rule_ids: list[str],
-    assessment: Assessment,
+    finding: Finding, violation: Violation, others: str, rule_ids: list[str], seen: Counter[str]
 ) -> dict[str, Any]:
-    site, name = verdict.site, address(verdict.site)
-    said = printable(diagnostic.message) + others
-    text = f"{name}: {headline(verdict, assessment)}: {said}"
-    failed = assessment.fails(verdict) and diagnostic.severity not in ("warning", "note")
-    kind = "function" if "." in site.place else "module"
-    logical = {"name": name, "fullyQualifiedName": name, "kind": kind}
-    identity = f"{site.place}|{site.node}|{site.index}|{diagnostic.rule.id}|{diagnostic.field}"
+    failed = finding.status == "failed" and violation.severity not in ("warning", "note")
+    name = address(finding.sites[0])
+    text = f"{name}: {finding.headline}: {printable(violation.message)}{others}"
+    identity = "{0.place}|{0.node}|{0.index}".format(finding.sites[0])
+    if violation.severity == "defect":  # one result for all splits of the file
+        text = "; ".join([finding.headline, *map(str.strip, finding.details[:-1])])
+        identity = ""
+    identity += f"|{violation.rule.id}|{violation.field}"
+    fingerprint = hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
+    seen[fingerprint] += 1
+    if seen[fingerprint] > 1:
+        fingerprint += f":{seen[fingerprint]}"
+    logical = {"logicalLocations": list(map(_logical, finding.sites))}
     return {
-        "ruleId": diagnostic.rule.id,
-        "ruleIndex": rule_ids.index(diagnostic.rule.id),
-        "level": "error" if failed else "warning",
-        "message": {"text": f"{text}. Fix: {verdict.fix}" if verdict.fix else text},
-        "locations": [_physical(site.file) | {"logicalLocations": [logical]}],
-        "partialFingerprints": dict.fromkeys(
-            _FINGERPRINTS, hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
-        ),
+        "ruleId": violation.rule.id,
+        "ruleIndex": rule_ids.index(violation.rule.id),
+        "level": "error" if failed else "note" if finding.status == "note" else "warning",
+        "message": {"text": f"{text}. Fix: {finding.fix}" if finding.fix else text},
+        "locations": [_physical(finding.file) | logical],
+        "partialFingerprints": dict.fromkeys(_FINGERPRINTS, fingerprint),
     }
 
 
+def _logical(site: SplitSite) -> dict[str, str]:
+    name, kind = address(site), "function" if "." in site.place else "module"
+    return {"name": name, "fullyQualifiedName": name, "kind": kind}
+
+
 def _physical(file: str) -> dict[str, Any]:
-    path = with_slashes(file)
+    # No file on Linux and macOS has a name with these surrogates; the others are raw bytes.
+    path = re.sub("[\ud800-\udc7f\udd00-\udfff]", "\ufffd", with_slashes(file))
     windows = PureWindowsPath(path)
     # C:, or //server/share.
     drive = windows.drive.replace("\\", "/") if windows.is_absolute() else ""
-    rest = quote(path[len(drive) :], errors="backslashreplace")
-    if drive.startswith("//"):
-        uri = f"file:{quote(drive)}{rest}"
-    elif drive:
-        uri = f"file:///{drive}{rest}"
-    else:
-        uri = f"file://{rest}" if rest.startswith("/") else rest
+    rest = quote(path[len(drive) :].encode("utf-8", "surrogateescape"))
+    root = "file:" + (quote(drive) if drive.startswith("//") else f"//{drive and '/'}{drive}")
+    uri = root + rest if drive or rest.startswith("/") else rest
     return {"physicalLocation": {"artifactLocation": {"uri": uri}, "region": {"startLine": 1}}}
 
 
 def _reporting_descriptor(rule: Rule) -> dict[str, Any]:
     # Imported late, so that no other report loads the examples.
-    from dmlsplit.lint.report.rule_page import markdown_page, text_page
+    from dmlsplit.lint.rule_page import markdown_page, text_page
 
     described: dict[str, Any] = {
         "id": rule.id,

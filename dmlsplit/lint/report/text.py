@@ -1,4 +1,4 @@
-"""Text for people: a paragraph for each split, then a summary table.
+"""Text for people: a paragraph for each split, the defects of each file, then a summary table.
 
 Where many splits are accepted, those of a file are one row of the table.
 """
@@ -7,10 +7,19 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.lint.report.phrases import grouped, location, outcome_of
+from dmlsplit.lint.report.findings import (
+    DEFECT,
+    Defect,
+    address,
+    defects,
+    fix_lines,
+    grouped,
+    location,
+    outcome_of,
+)
 from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import counted, printable, width, wrapped
 
@@ -18,20 +27,16 @@ Detail = Literal["quiet", "usual", "verbose"]
 
 _OUTCOME_WIDTH = max(map(len, Outcome))
 _NAME_WIDTH = 23  # at least; the other columns take 57
-_MOST_OK = 8  # accepted splits that are shown one by one
-_COLOURS = {
-    Outcome.OK: "32",
-    Outcome.ALWAYS: "32",
-    Outcome.EQUIVALENT: "33",
-    Outcome.REFUSED: "31",
-    Outcome.NEVER: "31",
-    Outcome.UNKNOWN: "36",
-}
+# The most accepted splits that are shown one by one.
+_MOST_OK: dict[Detail, float] = {"quiet": 0, "usual": 8, "verbose": math.inf}
+_COLOURS = dict(zip(Outcome, (32, 32, 33, 31, 31, 36), strict=True))
 _Paint = Callable[[str, Outcome], str]
 
 
-def text_report(assessment: Assessment, colour: bool = False, detail: Detail = "usual") -> str:
-    """The assessment as text, optionally with coloured verdicts.
+def text_report(
+    assessment: Assessment, colour: bool = False, detail: Detail = "usual", heading: str = ""
+) -> str:
+    """The assessment as text after a heading, optionally with coloured verdicts.
 
     "quiet" leaves out accepted splits; "verbose" shows every split.
     """
@@ -39,92 +44,110 @@ def text_report(assessment: Assessment, colour: bool = False, detail: Detail = "
     def paint(text: str, outcome: Outcome) -> str:
         return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if colour else text
 
-    most: dict[Detail, float] = {"quiet": 0, "usual": _MOST_OK, "verbose": math.inf}
-    is_long = sum(each.is_plain for each in assessment.verdicts) > most[detail]
-    told = [each for each in assessment.verdicts if not (is_long and each.is_plain)]
-    last: list[str] = []
-    for each in assessment.diagnostics:
-        last.append(wrapped(f"{assessment.target}: {_said(each)}", ""))
-        last.append(wrapped(f"fix: {each.hint}", "  "))
-    if detail != "quiet":
-        last += _summary(assessment, _rows(assessment.verdicts, is_long), paint)
-    texts = [*("\n".join(_paragraph(verdict, paint)) for verdict in told), "\n".join(last)]
-    return "\n\n".join(filter(None, texts))
+    is_long = sum(verdict.is_plain for verdict in assessment.verdicts) > _MOST_OK[detail]
+    shown = [v for v in assessment.verdicts if not (is_long and v.is_plain)]
+    faults = [
+        wrapped(f"{assessment.target}: {_reason(fault)}", "") + "\n" + _line(f"fix: {fault.hint}")
+        for fault in assessment.diagnostics
+    ]
+    summary = "" if detail == "quiet" else "\n".join(_summary(assessment, is_long, paint))
+    paragraphs = [paragraph(verdict, paint) for verdict in shown]
+    about_files = map(_defect, defects(assessment.verdicts))
+    return "\n\n".join(filter(None, [heading, *paragraphs, *about_files, *faults, summary]))
 
 
-def _paragraph(verdict: Verdict, paint: _Paint) -> Iterator[str]:
-    outcome = str(verdict.outcome)
-    head = f"{location(verdict.site)}: {verdict.site.operator}: {outcome_of(verdict)}"
-    head = wrapped(head, "")
+def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> str:
+    """The verdict, what DirectML would get, why, the first level that accepts it, and the fixes."""
+    outcome, site = str(verdict.outcome), verdict.site
+    head = wrapped(f"{location(site)}: {site.operator}: {outcome_of(verdict)}", "")
     before, _, after = head.rpartition(outcome)
-    yield before + paint(outcome, verdict.outcome) + after if before else head
+    lines = [before + paint(outcome, verdict.outcome) + after if before else head]
     if verdict.descriptor is not None:
         sized = ", with dynamic sizes of 1" if verdict.sizes else ""
-        yield wrapped(f"{verdict.descriptor}{sized}", "  ")
-    for diagnostic, others in grouped(verdict):
-        yield wrapped(f"{_said(diagnostic)}{others}", "  ")
+        lines.append(_line(f"{verdict.descriptor}{sized}"))
+    lines += (_line(f"{_reason(reason)}{others}") for reason, others in grouped(verdict))
     if verdict.minimum is not None:
-        yield wrapped(f"accepted from {verdict.minimum}", "  ")
-    if verdict.fix:
-        yield wrapped(f"fix: {verdict.fix}", "  ")
+        lines.append(_line(f"first accepted at {verdict.minimum}"))
+    return "\n".join([*lines, *map(_line, fix_lines(verdict))])
 
 
-def _said(diagnostic: Violation) -> str:
-    severity = "" if diagnostic.field else f"{diagnostic.severity}: "
-    return f"{diagnostic.rule.id} {severity}{printable(diagnostic.message)}"
+def _defect(defect: Defect) -> str:
+    head = f"{printable(defect.file)}: {DEFECT}: {defect.violation.rule.id} {defect.headline}"
+    return "\n".join(
+        [wrapped(head, ""), *map(_line, defect.lines), _line(f"fix: {defect.violation.hint}")]
+    )
 
 
-_Row = tuple[str, Verdict]  # a split's name and verdict
+def _line(text: str) -> str:
+    """A line of a paragraph."""
+    line = text.lstrip()
+    return wrapped(line, "  " + " " * (len(text) - len(line)))
 
 
-def _summary(assessment: Assessment, rows: Sequence[_Row], paint: _Paint) -> Iterator[str]:
-    columns = max(_NAME_WIDTH, width() - (80 - _NAME_WIDTH))
-    if rows:
-        header = f"{'split':<{columns}}  {'verdict':<{_OUTCOME_WIDTH}}  level  DirectML  Windows"
-        yield header
-        yield "-" * len(header)
-    names = _names([name for name, _ in rows], columns)
-    for name, (_, verdict) in zip(names, rows, strict=True):
-        yield _row(name, columns, verdict, paint)
-    counts = "; ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
+def _reason(reason: Violation) -> str:
+    severity = "" if reason.severity == "error" else f" ({reason.severity})"
+    return f"{reason.rule.id}{severity}: {printable(reason.message)}"
+
+
+def _summary(assessment: Assessment, is_long: bool, paint: _Paint) -> Iterator[str]:
     total = len(assessment.verdicts)
-    files = len({verdict.site.file for verdict in assessment.verdicts})
-    found = f"{counted(total, 'split')} in {counted(files, 'file')}" if total else "no splits"
-    yield wrapped(f"{found} at {assessment.target}: {counts or 'nothing to judge'}", "")
+    if total:
+        yield from _table(_rows(assessment.verdicts, is_long), paint)
+        counts = "; ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
+        files = counted(len({verdict.site.file for verdict in assessment.verdicts}), "file")
+        yield wrapped(f"{counted(total, 'split')} in {files} at {assessment.target}: {counts}", "")
+    elif not assessment.unreadable:
+        yield "no splits found"
     if assessment.unreadable:
         yield f"{counted(len(assessment.unreadable), 'file')} could not be read"
 
 
-def _rows(verdicts: Sequence[Verdict], is_long: bool) -> list[_Row]:
-    """A row per split; if there are many, the accepted ones of each file share a row, first.
+class _Row(NamedTuple):
+    name: str  # of a split, after a colon, or the number of splits
+    verdict: Verdict
 
-    Such a row shows the level that accepts all of its splits.
-    """
-    rows: list[_Row] = []
+
+def _rows(verdicts: Sequence[Verdict], is_long: bool) -> dict[str, list[_Row]]:
+    """The rows of each file: one per split, but if there are many, one for the accepted ones."""
+    files: dict[str, list[_Row]] = {}
     groups: dict[tuple[str, Outcome], list[Verdict]] = {}
     for verdict in verdicts:
+        rows = files.setdefault(verdict.site.file, [])
         if is_long and verdict.is_plain:
             groups.setdefault((verdict.site.file, verdict.outcome), []).append(verdict)
         else:
-            rows.append((location(verdict.site), verdict))
-    accepted = []
-    for (file, _), group in groups.items():
-        highest = max(group, key=lambda each: each.minimum is not None and each.minimum.level)
-        accepted.append((f"{printable(file)}: {counted(len(group), 'split')}", highest))
-    return accepted + rows
+            rows.append(_Row(address(verdict.site), verdict))
+    for (file, _), group in reversed(groups.items()):
+        # The row shows the level that accepts all of its splits.
+        highest = max(group, key=lambda v: v.minimum is not None and v.minimum.level)
+        files[file].insert(0, _Row(counted(len(group), "split"), highest))
+    return files
 
 
-def _names(full: Sequence[str], columns: int) -> list[str]:
-    """Names shortened to the column, if they stay unique."""
-    # The front is cut, because places differ at the end.
-    cut = [name if len(name) <= columns else "..." + name[3 - columns :] for name in full]
-    seen = Counter(cut)
-    return [short if seen[short] == 1 else name for short, name in zip(cut, full, strict=True)]
+def _table(files: dict[str, list[_Row]], paint: _Paint) -> Iterator[str]:
+    columns = max(_NAME_WIDTH, width() - (80 - _NAME_WIDTH))
+    header = f"{'split':<{columns}}  {'verdict':<{_OUTCOME_WIDTH}}  level  DirectML  Windows"
+    yield " " * header.index("level") + "needs"
+    yield header
+    yield "-" * len(header)
 
+    def row(name: str, verdict: Verdict) -> str:
+        outcome = paint(f"{verdict.outcome:<{_OUTCOME_WIDTH}}", verdict.outcome)
+        level, directml, windows = verdict.minimum.cells if verdict.minimum else ("-", "-", "-")
+        return f"{name:<{columns}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
 
-def _row(name: str, columns: int, verdict: Verdict, paint: _Paint) -> str:
-    if len(name) > columns:
-        name = "\n".join([*textwrap.wrap(name, width()), " " * columns])
-    outcome = paint(f"{verdict.outcome:<{_OUTCOME_WIDTH}}", verdict.outcome)
-    level, directml, windows = verdict.minimum.cells if verdict.minimum else ("-", "-", "-")
-    return f"{name:<{columns}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
+    for file, rows in files.items():
+        whole = f"{printable(file)}: {rows[0].name}"
+        if len(rows) == 1 and len(whole) <= columns:
+            yield row(whole, rows[0].verdict)
+            continue
+        yield from textwrap.wrap(printable(file), width())
+        # The front of a long name is cut, because places differ at the end, if it stays unique.
+        room = columns - 2
+        cut = [n if len(n) <= room else "..." + n[3 - room :] for n, _ in rows]
+        repeated = Counter(cut)
+        for short, (name, verdict) in zip(cut, rows, strict=True):
+            if repeated[short] > 1 and len(name) > room:
+                yield from textwrap.wrap(name, width(), initial_indent="  ", subsequent_indent="  ")
+                short = ""
+            yield row(f"  {short}", verdict)

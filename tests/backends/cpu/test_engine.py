@@ -1,266 +1,288 @@
-"""The CPU engine moves the same bytes as a loop over bytes, for any memory and any threads."""
+"""Both engines write the bytes of the definition, and nothing else, whatever the memory."""
 
 import os
-import threading
-import time
-from collections.abc import Callable, Sequence
-from itertools import chain
+import signal
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.backends.cpu import engine, moves, threads, tuning
-from dmlsplit.backends.cpu.engine import NumpyBackend
-from dmlsplit.geometry import SplitGeometry, split_geometry
-from tests.support.cpu_rows import GUARD, split_at_once
-from tests.support.descriptors import carry_out
+from dmlsplit.backends import Program
+from dmlsplit.backends.cpu import assignments, engine, native, plan, threads
+from dmlsplit.geometry import Loop, SplitGeometry, StridedCopy
+from tests.support.command import ran
+from tests.support.cpu_splits import random_split
+from tests.support.descriptors import packed
 
-RNG = np.random.default_rng(20)
-
-
-def random_bytes(size: int) -> np.ndarray:
-    return RNG.integers(0, 256, size, dtype=np.uint8)
+Compile = Callable[[SplitGeometry], Program]
+posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
-def check(geometry: SplitGeometry, first: int, input_bytes: int, skews: Sequence[int]) -> None:
-    """Run a geometry twice on poisoned outputs with guard bytes, and compare all of them."""
-    source = random_bytes(input_bytes)
-    stores, wanted, starts = [], [], []
-    for piece, skew in zip(geometry.pieces, skews, strict=True):
-        reach = sum((loop.size - 1) * loop.output_stride for loop in piece.loops)
-        store = np.full(skew + reach + piece.run_bytes + 8, GUARD, np.uint8)
-        want = store.copy()
-        if piece.run_bytes:
-            carry_out(piece, source, first, want[skew:])
-        stores.append(store)
-        wanted.append(want)
-        starts.append(store.ctypes.data + skew)
-    before = source.copy()
-    copy = NumpyBackend().compile(geometry).bind(source.ctypes.data + first, starts)
-    copy()
-    copy()
-    for index, (store, want) in enumerate(zip(stores, wanted, strict=True)):
-        np.testing.assert_array_equal(store, want, f"output {index}")
-    np.testing.assert_array_equal(source, before)
+@pytest.fixture(params=["NumPy", pytest.param("C", marks=pytest.mark.compiler)])
+def program_of(request: pytest.FixtureRequest) -> Compile:
+    """The engine's `program_of`."""
+    if request.param == "NumPy":
+        return assignments.program_of
+    return partial(native.program_of, library=request.getfixturevalue("library"))
 
 
-@st.composite
-def problems(draw: st.DrawFn) -> tuple[SplitGeometry, int, int, list[int]]:
-    """Splits with any axis, any order and padding of input and outputs, and any start address.
-
-    Each is a geometry, the offset of the first element in the input's memory, the size of that
-    memory, and the offset of each output in its own memory.
-    """
-    width = draw(st.sampled_from([1, 2, 3, 4, 8, 16]))
-    shape = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
-    axis = draw(st.integers(0, len(shape) - 1))
-    if draw(st.booleans()):
-        sizes = [draw(st.integers(1, 2))] * draw(st.integers(1, 6))
-    else:
-        sizes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=5))
-    shape[axis] = sum(sizes)
-
-    def strides(counts: list[int]) -> tuple[int, ...]:
-        steps, step = [0] * len(counts), width
-        for dim in draw(st.permutations(range(len(counts)))):
-            steps[dim] = step
-            step *= max(1, counts[dim]) + draw(st.integers(0, 1))
-        return tuple(steps)
-
-    input_strides = list(strides(shape))
-    first = draw(st.integers(0, 17))
-    for dim, count in enumerate(shape):
-        if draw(st.integers(0, 5)) == 0:
-            input_strides[dim] = 0
-        elif draw(st.integers(0, 5)) == 0:
-            first += max(0, count - 1) * input_strides[dim]
-            input_strides[dim] = -input_strides[dim]
-    reach = sum(max(0, n - 1) * max(0, s) for n, s in zip(shape, input_strides, strict=True))
-    output_strides = [
-        None if draw(st.booleans()) else strides([*shape[:axis], size, *shape[axis + 1 :]])
-        for size in sizes
-    ]
-    geometry = split_geometry(shape, axis, sizes, width, input_strides, output_strides)
-    skews = [draw(st.integers(0, 17)) for _ in sizes]
-    return geometry, first, first + reach + width, skews
-
-
-@given(problems())
+@pytest.mark.parametrize("part", range(4))
 def test_every_split_has_the_bytes_of_its_definition(
-    problem: tuple[SplitGeometry, int, int, list[int]],
+    part: int, program_of: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check(*problem)
+    """In C, also with tasks of a few rows, which helpers share."""
+    monkeypatch.setenv(threads.VARIABLE, str(part % 2 * 2 + 1))
+    monkeypatch.setattr(native, "SHARED_COST", 0)
+    monkeypatch.setattr(native, "PART_BYTES", 1 << 12)
+    monkeypatch.setattr(native, "_cached_bytes", lambda: part // 2 << 11)
+    monkeypatch.setattr(assignments, "BLOCK_BYTES", 24)
+    monkeypatch.setattr(assignments, "BLOCK_ROWS", part + 1)
+    for seed in range(150 * part, 150 * (part + 1)):
+        split = random_split(seed)
+        if split.geometry.total_bytes < 5000:  # the definition is slow
+            assert split.done_by(program_of) == split.defined(), seed
 
 
-@given(problem=problems(), count=st.integers(1, 4))
-@settings(max_examples=60)
-def test_tasks_and_threads_change_nothing(
-    problem: tuple[SplitGeometry, int, int, list[int]], count: int
+@pytest.mark.parametrize("kind", range(3))
+def test_every_kind_of_processor_copies_the_same(
+    kind: int, library: native.Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(threads.VARIABLE, str(count))
-        for name, value in (
-            ("PARALLEL_BYTES", 0),
-            ("TASK_BYTES", 48),
-            ("LEAST_TASK_BYTES", 16),
-            ("BLOCK_BYTES", 24),
-            ("BLOCK_ROWS", 2),
-            ("WIDEST_ITEM", 6),
-            ("UNLOCKED_BYTES", 12),
-            ("FEW_OUTPUTS", 3),
-        ):
-            patch.setattr(tuning, name, value)
-        check(*problem)
+    monkeypatch.setattr(plan, "NEWEST", kind)
+    forms = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *[(1,) * count for count in (3, 4, 8, 16)]]
+    for form, width, rows in product(forms, (1, 2, 4, 8, 16), (1, 2, 63, 300)):
+        geometry = packed((rows, sum(form)), 1, form, width)
+        made = plan.plan_of(geometry, library.kernel, False)
+        assert made.words[8] >= 0  # the kernel of its only group
+        source = np.random.default_rng(rows).integers(0, 256, (rows, sum(form), width), np.uint8)
+        outputs = [np.full(rows * width * size + 9, 7, np.uint8) for size in form]
+        addresses = [out.ctypes.data + 1 for out in outputs]
+        native.program_of(geometry, library).copy(source.ctypes.data, addresses)
+        views = np.split(source, np.cumsum(form)[:-1], 1)
+        for out, view in zip(outputs, views, strict=True):
+            assert out[1:-8].tobytes() == view.tobytes(), (form, width, rows)
+            assert out[0] == 7
+            assert set(out[-8:]) == {7}
 
 
-BULK = {
-    "rgb": ((1 << 22, 3), 1, (1, 1, 1), "u1"),
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(4))
+def test_c_writes_the_bytes_that_numpy_writes(
+    part: int, library: native.Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program_of = partial(native.program_of, library=library)
+    monkeypatch.setenv(threads.VARIABLE, "2")
+    monkeypatch.setattr(native, "SHARED_COST", 1 << 14)
+    for seed in range(5000 * part, 5000 * (part + 1)):
+        monkeypatch.setattr(native, "_cached_bytes", lambda seed=seed: seed % 2 << 40)
+        split = random_split(seed)
+        assert split.done_by(program_of) == split.done_by(assignments.program_of), seed
+
+
+LARGE = {
+    "rgb": ((1 << 20, 3), 1, (1, 1, 1), "u1"),
     "1 + 3": ((1 << 18, 4), 1, (1, 3), "f4"),
     "256 equal": ((256, 4096), 1, (16,) * 256, "f4"),
     "uneven": ((999, 1007), 1, (1, 6, 200, 800), "f8"),
     "rows": ((7, 1 << 18), 1, (1 << 17, 1 << 17), "u2"),
     "outermost": ((12, 1 << 17), 0, (4, 4, 1, 3), "f4"),
-    "complex": ((1 << 17, 2), 1, (1, 1), "c16"),
+    "signalling": ((1 << 17, 2), 1, (1, 1), "c16"),
+    "a run and a bit": ((3, 170001), 1, (100000, 70001), "u1"),
+    "past the cache": ((1 << 12, 8190), 1, (4097, 4093), "u1"),
 }
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-@pytest.mark.parametrize("case", BULK.values(), ids=BULK.keys())
+@pytest.mark.parametrize("case", LARGE.values(), ids=LARGE.keys())
 def test_large_splits_are_exact_on_any_number_of_threads(
-    case: tuple[tuple[int, ...], int, tuple[int, ...], str],
-    count: int,
+    case: tuple[tuple[int, ...], int, tuple[int, ...], str], count: int, program_of: Compile,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     monkeypatch.setenv(threads.VARIABLE, str(count))
-    shape, axis, sizes, dtype = case
-    array = random_bytes(np.prod(shape) * np.dtype(dtype).itemsize).view(dtype).reshape(shape)
-    pieces = dml.split(array, sizes, axis)
-    for piece, view in zip(pieces, np.split(array, np.cumsum(sizes)[:-1], axis), strict=True):
-        assert piece.tobytes() == view.tobytes()
+    shape, axis, sizes, kind = case
+    width = np.dtype(kind).itemsize
+    # As integers, every pattern of bits compares: signalling NaNs and negative zeros too.
+    array = np.random.default_rng(3).integers(0, 256, (*shape, width), np.uint8)
+    views = np.split(array, np.cumsum(sizes)[:-1], axis)
+    outputs = [np.zeros(view.shape, np.uint8) for view in views]
+    copy = program_of(packed(shape, axis, sizes, width)).bind(
+        array.ctypes.data, [out.ctypes.data for out in outputs]
+    )
+    for _ in range(3):
+        copy()
+        assert all(map(np.array_equal, outputs, views))
+        array += 1
 
 
-def test_signalling_nans_and_negative_zeros_keep_every_bit() -> None:
-    patterns = np.array([0x7FA00001, 0xFFC12345, 0x80000000, 0x00000001] * 64, np.uint32)
-    for dtype in ("f4", "f8", "c8", "c16"):
-        array = patterns.view(dtype).reshape(-1, 2)
-        for piece, view in zip(
-            dml.split(array, (1, 1), 1), np.split(array, 2, axis=1), strict=True
-        ):
-            assert piece.tobytes() == view.tobytes()
+def test_sixteen_callers_may_split_at_once(program_of: Compile) -> None:
+    array = np.random.default_rng(4).integers(0, 256, (1 << 10, 1 << 11), np.uint8)
+    program = program_of(packed(array.shape, 1, (1, 47, 2000), 1))
+    views = np.split(array, (1, 48), 1)
+
+    def is_right(_: int) -> bool:
+        outputs = [np.zeros(view.shape, np.uint8) for view in views]
+        for _ in range(5):
+            program.copy(array.ctypes.data, [out.ctypes.data for out in outputs])
+        return all(map(np.array_equal, outputs, views))
+
+    with ThreadPoolExecutor(16) as pool:
+        assert all(pool.map(is_right, range(64), timeout=100))
 
 
-def test_thousands_of_equal_outputs_are_one_assignment() -> None:
-    count = 4096
-    source = random_bytes(count * 24)
-    outputs = [np.empty(24, np.uint8) for _ in range(count)]
-    geometry = split_geometry((count * 24,), 0, (24,) * count, 1, (1,), [None] * count)
-    program = NumpyBackend().compile(geometry)
-    assert [len(nests.outputs) for batch in program.batches for nests in batch] == [count]
-    program.bind(source.ctypes.data, [out.ctypes.data for out in outputs])()
-    assert b"".join(out.tobytes() for out in outputs) == source.tobytes()
+def test_a_stream_is_refused(program_of: Compile) -> None:
+    array, out = np.ones(3, "u1"), np.zeros(3, "u1")
+    program = program_of(packed((3,), 0, (3,), 1))
+    for call in (
+        lambda: program.bind(array.ctypes.data, [out.ctypes.data])(7),
+        lambda: program.copy(array.ctypes.data, [out.ctypes.data], 7),
+    ):
+        with pytest.raises(dml.InvalidArgumentError, match="stream is 7; the CPU has no streams"):
+            call()
+    assert not out.any()
 
 
-@pytest.mark.parametrize(("size", "kind"), [(2048, memoryview), (2049, np.ndarray)])
-def test_short_runs_are_copied_without_numpy(size: int, kind: type) -> None:
-    (nests,) = moves.equal_nests(split_geometry((size,), 0, (size,), 1, (1,), [None]).pieces)
-    source, output = np.arange(size, dtype=np.uint8), np.zeros(size, np.uint8)
-    move = moves.single(nests, 0, nests.shape[0])(source.ctypes.data, output.ctypes.data)
-    assert type(move[0]) is type(move[2]) is kind
-    moves.run(lambda: iter([move]))
-    assert np.array_equal(source, output)
+def test_a_plan_has_no_more_loops_than_c_has_room_for(library: native.Library) -> None:
+    source, out = np.full(1, 5, np.uint8), np.zeros(1, np.uint8)
+    loops = tuple(Loop(1, step, step) for step in range(plan.MOST_LOOPS))
+    geometry = SplitGeometry(None, (StridedCopy(loops, 0, 1),))
+    native.program_of(geometry, library).copy(source.ctypes.data, [out.ctypes.data])
+    assert out[0] == 5
+    geometry = SplitGeometry(None, (StridedCopy((*loops, loops[0]), 0, 1),))
+    with pytest.raises(dml.UnsupportedError, match="more than 64 dimensions"):
+        native.program_of(geometry, library)
 
 
-def test_several_threads_may_split_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(threads.VARIABLE, "3")
-    split_at_once(random_bytes(3 << 22).reshape(-1, 3), (1, 1, 1), calls=20)
+def test_an_interrupt_is_raised_between_parts(
+    library: native.Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "PART_BYTES", 1 << 20)
+    array = np.ones((1 << 12, 1 << 10), np.uint8)
+    out = np.zeros_like(array)
+    parts: list[bytes] = []
+
+    def interrupted(part: bytes) -> None:
+        library.copy(part)
+        parts.append(part)
+        if len(parts) == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    program = native.program_of(packed(array.shape, 0, (1 << 12,), 1 << 10), library)
+    copy = program._replace(copy_tasks=interrupted).bind(array.ctypes.data, [out.ctypes.data])
+    with pytest.raises(KeyboardInterrupt):
+        copy()
+    assert len(parts) == 2
+    assert out[: 1 << 11].all()
+    assert not out[1 << 11 :].any()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:os.fork.. was called:RuntimeWarning")  # by JAX, if imported
-def test_a_forked_child_can_split(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(threads.VARIABLE, "2")
-    array = random_bytes(2 << 22).reshape(-1, 2)
-    dml.split(array, 2, 1)
+# In processes of their own, without the threads of other libraries.
+START = """
+import os, resource, signal, sys, threading, time, numpy as np
+from pathlib import Path
+from dmlsplit.backends.cpu import native
+from tests.support.descriptors import packed
+library = native.load(Path(sys.argv[1]))
+array = np.arange(1 << 22, dtype="u1").reshape(512, -1)
+program = native.program_of(packed(array.shape, 1, (1 << 12,) * 2, 1), library)
+def splits():
+    outs = np.zeros((2, 512, 1 << 12), "u1")
+    program.copy(array.ctypes.data, [out.ctypes.data for out in outs])
+    return (outs[0] == array[:, :1 << 12]).all() and (outs[1] == array[:, 1 << 12:]).all()
+def count():
+    return len(os.listdir("/proc/self/task"))
+"""
+FORKS = """
+def forked():
     child = os.fork()
     if child == 0:
-        good = False
-        try:
-            left, _ = dml.split(array, 2, 1)
-            good = left.tobytes() == array[:, :1].tobytes()
-        finally:
-            os._exit(0 if good else 1)
-    deadline = time.monotonic() + 30
-    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    if done == (0, 0):
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        pytest.fail("the child hangs")
-    assert os.waitstatus_to_exitcode(done[1]) == 0
+        signal.alarm(60)  # it hangs
+        os._exit(not (splits() and splits()))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+for _ in range(5):
+    assert splits()
+    forked()
+is_over = []
+def always():
+    while not is_over: assert splits()
+others = [threading.Thread(target=always) for _ in range(2)]
+for other in others: other.start()
+for _ in range(20): forked()
+is_over.append(1)
+for other in others: other.join()
+print("done")
+"""
+LIMITS = """
+os.environ["DMLSPLIT_NUM_THREADS"] = "1"
+before = count()
+assert splits() and count() == before
+os.environ["DMLSPLIT_NUM_THREADS"] = "4"
+outs = np.zeros((2, 512, 1 << 12), "u1")
+size = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+limit = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (size + (256 << 10), limit[1]))  # no room for a stack
+program.copy(array.ctypes.data, [out.ctypes.data for out in outs])
+resource.setrlimit(resource.RLIMIT_AS, limit)
+assert (outs[1] == array[:, 1 << 12:]).all() and count() == before
+assert splits() and count() == before + 3
+os.environ["DMLSPLIT_NUM_THREADS"] = "2"
+assert splits() and count() == before + 3
+begun = time.process_time()
+time.sleep(0.5)
+assert time.process_time() - begun < 0.25  # helpers sleep
+print("done")
+"""
 
 
-def test_other_threads_go_on_during_a_long_assignment() -> None:
-    # So few items at once that NumPy would keep the interpreter lock.
-    copy = bound_halves(np.ones((480, 2 * tuning.WIDEST_ITEM), np.uint8))
-    assert any(goes_on_during(copy) for _ in range(300))
-
-
-def bound_halves(source: np.ndarray) -> Callable[[], None]:
-    width = source.shape[1] // 2
-    geometry = split_geometry(source.shape, 1, (width, width), 1, source.strides, [None] * 2)
-    outputs = [np.zeros((len(source), width), np.uint8) for _ in range(2)]
-    copy = (
-        NumpyBackend().compile(geometry).bind(source.ctypes.data, [o.ctypes.data for o in outputs])
-    )
-    return lambda kept=(source, outputs): copy()
-
-
-def goes_on_during(call: Callable[[], object]) -> bool:
-    """Whether this thread can run between the beginning and the end of a call."""
-    span: list[float] = []
-    moments: list[float] = []
-
-    def work() -> None:
-        span.append(time.perf_counter())
-        call()
-        span.append(time.perf_counter())
-
-    other = threading.Thread(target=work)
-    other.start()
-    while other.is_alive():
-        moments.append(time.perf_counter())
-        time.sleep(0)
-    other.join()
-    return any(span[0] < moment < span[1] for moment in moments)
-
-
-@given(
-    sizes=st.lists(
-        st.tuples(st.integers(1, 9000), st.integers(1, 9000), st.integers(1, 99)), min_size=1
-    ),
-    workers=st.integers(1, 5),
-)
-def test_tasks_copy_each_row_once_and_the_caller_begins_with_its_share(
-    sizes: list[tuple[int, int, int]], workers: int
+@posix
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("program", [FORKS, LIMITS], ids=["forks", "limits"])
+def test_helpers_are_of_this_process_and_as_many_as_allowed(
+    program: str, library: native.Library
 ) -> None:
-    batches = [(number, *size) for number, size in enumerate(sizes)]
-    tasks = list(engine._tasks(batches, workers))
-    done = dict.fromkeys(range(len(sizes)), 0)
-    for number, start, stop, _ in chain(*tasks):
-        assert done[number] == start < stop
-        done[number] = stop
-    assert list(done.values()) == [rows for rows, _, _ in sizes]
-    lengths = [sum((end - at) * sizes[n][1] for n, at, end, _ in task) for task in tasks]
-    total, largest = sum(lengths), max(row * block for _, row, block in sizes)
-    assert lengths[0] >= min(total, total // workers - tuning.LEAST_TASK_BYTES // 4)
-    assert max(lengths) <= total // workers + tuning.LEAST_TASK_BYTES + largest
+    done = ran(sys.executable, "-W", "ignore", "-c", START + program, library.path)
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
 
 
-@pytest.mark.parametrize(("kib", "is_shared"), [(15, False), (16, True)])
-def test_long_runs_are_shared_from_one_mebibyte(kib: int, is_shared: bool) -> None:
-    geometry = split_geometry((64, kib << 10), 1, (kib << 9,) * 2, 1, (kib << 10, 1), [None] * 2)
-    assert NumpyBackend().compile(geometry)._is_worth_sharing == is_shared
+@pytest.mark.parametrize("value", ["2", "no"])
+def test_a_bad_choice_of_engine_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.VARIABLE, value)
+    with pytest.raises(dml.InvalidArgumentError, match=f"NATIVE is '{value}'; it must be 0 or 1"):
+        engine.CpuBackend().compile(packed((3,), 0, (1, 2), 1))
+
+
+def test_the_engine_is_numpy_if_c_is_off_or_cannot_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    geometry = packed((3,), 0, (1, 2), 1)
+
+    def is_numpy() -> bool:
+        return isinstance(engine.CpuBackend().compile(geometry), assignments.NumpyProgram)
+
+    monkeypatch.setenv(native.VARIABLE, "0")
+    assert is_numpy()
+    assert native.missing() is None
+    monkeypatch.delenv(native.VARIABLE)
+    monkeypatch.setattr(native, "_load", native._load.__wrapped__)
+    source = tmp_path / "copy.c"
+    source.write_text("// another source")
+    monkeypatch.setattr(native, "SOURCE", source)
+    assert is_numpy()
+    assert "Fix: install a C compiler" in str(native.missing())
+    native.path_of(source).write_text("no library")
+    assert is_numpy()
+    assert "Fix: install dmlsplit again" in str(native.missing())
+
+
+def test_a_bound_copy_is_one_call_that_binding_prepared(library: native.Library) -> None:
+    calls: list[bytes] = []
+    program = native.program_of(packed((6,), 0, (1, 2, 3), 4), library)
+    copy = program._replace(copy_tasks=calls.append).bind(0, [1, 2, 3])
+    copy()
+    copy()
+    assert calls[0] is calls[1]
+    assert len(calls) == 2

@@ -35,7 +35,11 @@ def test_without_cupy_the_extras_are_named(afresh: None, monkeypatch: pytest.Mon
     with pytest.raises(dml.UnsupportedError, match=r"'dmlsplit\[cuda13\]'.*cuda12") as caught:
         dml.Device("cuda")
     assert caught.value.hresult == 0x887A0004
-    assert dml.Device().name == "cpu"
+    device = dml.Device()
+    assert device.name == "cpu"
+    assert device.reason is not None
+    assert "'dmlsplit[cuda13]'" in repr(device)
+    assert dml.Device("cpu").reason is None
 
 
 def test_if_cupy_cannot_write_the_cpu_still_works() -> None:
@@ -58,10 +62,16 @@ def test_without_a_driver_or_a_device_it_says_so(
             raise CudaError("status 35")
         return count
 
-    runtime = SimpleNamespace(getDeviceCount=ask, CUDARuntimeError=CudaError)
-    cuda = SimpleNamespace(runtime=runtime)
+    runtime = SimpleNamespace(
+        getDeviceCount=ask,
+        CUDARuntimeError=CudaError,
+        runtimeGetVersion=lambda: 13020,
+        driverGetVersion=lambda: 13020,
+    )
+    nvrtc = SimpleNamespace(getVersion=lambda: (13, 2))
+    cuda = SimpleNamespace(runtime=runtime, nvrtc=nvrtc)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
-    text = "no CUDA device" if count == 0 else "no usable CUDA driver: status 35"
+    text = "no CUDA device" if count == 0 else "no usable CUDA device: status 35.*Fix: nvidia-smi"
     with pytest.raises(dml.UnsupportedError, match=text):
         dml.Device("cuda:0")
 
@@ -71,7 +81,9 @@ def test_cupy_has_what_the_driver_uses() -> None:
     from cupy_backends.cuda.api import driver as api
 
     assert callable(api.launchKernel)
-    assert issubclass(cupy.cuda.compiler.CompileException, Exception)
+    nvrtc = {"NVRTCError", "compileProgram", "createProgram", "destroyProgram", "getCUBIN"}
+    nvrtc |= {"getProgramLog", "getPTX", "getSupportedArchs", "getVersion"}
+    assert nvrtc <= set(dir(cupy.cuda.nvrtc))
     assert callable(cupy.cuda.Stream.from_external)
     assert callable(cupy.cuda.runtime.getDevice)
     assert {"compile", "kernel"} <= set(dir(cupy.RawKernel))

@@ -10,6 +10,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays.cupy import CUPY
+from dmlsplit.backends.cuda import engine
 from dmlsplit.backends.cuda.gpus import H200
 from tests.support.fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
 from tests.support.gpu_arrays import noise, operator
@@ -104,7 +105,7 @@ def test_libraries_are_told_of_the_stream_that_uses_their_arrays(
 ) -> None:
     used: list[tuple[Any, Any]] = []
     monkeypatch.setattr(
-        type(CUPY), "used_on", lambda _, array, stream: used.append((array, stream))
+        type(CUPY), "record_stream", lambda _, array, stream: used.append((array, stream))
     )
     op = dml.Device("cuda").compile(DESC)
     source = fake.array(noise((4, 96), "f2"))
@@ -143,6 +144,24 @@ def test_more_rows_do_not_make_a_call_wait_for_the_compiler(fake: FakeDriver) ->
     compiled = fake.calls.count("compile")
     for rows in (65, 200, 1, 64):
         dml.split(fake.array(noise((rows, 96), "f2")), SIZES, 1)
+    assert fake.calls.count("compile") == compiled
+
+
+def test_the_driver_keeps_no_source(fake: FakeDriver) -> None:
+    dml.split(fake.array(noise((64, 96), "f2")), SIZES, 1)
+    assert fake.has_siblings == {(0, hash(source)) for source in fake.sources[:1]}
+
+
+def test_the_driver_remembers_few_sources(
+    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "MOST_MARKS", 2, raising=False)
+    for count in (2, 5, 20, 70):
+        source = fake.array(noise((4, count * 600), "u1"))
+        dml.split(source, count, 1)
+        assert len(fake.has_siblings) <= 2
+    compiled = fake.calls.count("compile")
+    dml.split(fake.array(noise((5, 1200), "u1")), 2, 1)
     assert fake.calls.count("compile") == compiled
 
 

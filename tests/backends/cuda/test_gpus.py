@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
+from dmlsplit.backends.cuda import libcuda
 from dmlsplit.backends.cuda.gpus import (
     GPUS,
     H200,
@@ -88,9 +89,7 @@ def test_an_unknown_device_is_planned_from_its_own_properties() -> None:
     )
 
 
-def test_minimums_are_assumed_for_a_device_without_properties(
-    fake_nvml: FakeNvml,
-) -> None:
+def test_minimums_are_assumed_for_a_device_without_properties(fake_nvml: FakeNvml) -> None:
     _, silent = map(gpu_of_device, cuda_devices())
     assert (silent.name, silent.bandwidth) == ("unknown", None)
     assert silent.limits == find_gpu("T4").limits
@@ -101,7 +100,11 @@ def test_minimums_are_assumed_for_a_device_without_properties(
     )
 
 
-def test_this_gpu_is_the_first_device_or_an_h200(fake_nvml: FakeNvml) -> None:
+def test_this_gpu_is_cudas_first_device_or_an_h200(
+    fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert this_gpu() is H200
+    monkeypatch.setattr(libcuda, "bus_ids", lambda: [(0, 1, 0)])
     assert this_gpu().bandwidth == 4_916_736_000_000
     for failure in (9, 999):
         fake_nvml.failure = failure

@@ -36,12 +36,17 @@ class Gpu:
         class Module:
             def load(self, image: bytes) -> None:
                 assert gpu.is_current
+                self.image = b""
+                if image == b"bad":
+                    raise RuntimeError("CUDA_ERROR_INVALID_IMAGE")
                 self.image = image
                 gpu.loaded.add(image)
                 gpu.loads += 1
                 gpu.most = max(gpu.most, len(gpu.loaded))
 
             def get_function(self, name: str) -> SimpleNamespace:
+                if self.image == b"another kernel":
+                    raise RuntimeError("CUDA_ERROR_NOT_FOUND")
                 return SimpleNamespace(name=name, module=self.image)
 
             def __del__(self) -> None:
@@ -49,11 +54,10 @@ class Gpu:
                 gpu.loaded.discard(self.image)
                 gpu.killed |= gpu.running & {self.image}
 
-        def compiled(source: str, options: Any, cache_in_memory: bool) -> tuple[bytes, None]:
-            assert cache_in_memory
+        def compiled(source: str, options: Any) -> None:
+            assert options[-1] == "-arch=sm_90"
             if "error" in source:
-                raise NvrtcError("line 1")
-            return source.encode(), None
+                raise NvrtcError
 
         def wait() -> None:
             assert (gpu.is_current, gpu.captures) == (True, set())
@@ -70,8 +74,15 @@ class Gpu:
             get_current_stream=lambda: SimpleNamespace(ptr=7),
             Device=lambda: SimpleNamespace(compute_capability="90", id=3),
             function=SimpleNamespace(Module=Module),
-            nvrtc=SimpleNamespace(getVersion=lambda: (13, 0)),
-            compiler=SimpleNamespace(compile_using_nvrtc=compiled, CompileException=NvrtcError),
+            nvrtc=SimpleNamespace(
+                getVersion=lambda: (13, 0),
+                createProgram=lambda source, *_: source,
+                compileProgram=compiled,
+                getCUBIN=str.encode,
+                getProgramLog=lambda source: "line 1",
+                destroyProgram=lambda source: None,
+                NVRTCError=NvrtcError,
+            ),
         )
 
     @contextmanager
@@ -93,7 +104,7 @@ Load = Callable[[str, str], Kernel]
 
 @pytest.fixture
 def load(gpu: Gpu) -> Load:
-    return kernels(gpu, gpu.on_device, lambda function: function)
+    return kernels(gpu, gpu.on_device, lambda function: function, lambda: "sm_90")
 
 
 def test_ten_thousand_kernels_leave_a_bounded_number_loaded(gpu: Gpu, load: Load) -> None:
@@ -173,6 +184,19 @@ def test_a_kernel_can_be_kept_forever(
     for number in range(1000):
         load(f"source {number}", "tile")
     assert b"captured" in gpu.loaded
+
+
+@pytest.mark.parametrize("image", [b"bad", b"another kernel"])
+def test_a_stored_image_that_does_not_load_is_replaced(
+    gpu: Gpu, load: Load, image: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = []
+    monkeypatch.setattr(images, "read", lambda name: image)
+    monkeypatch.setattr(images, "write", lambda name, image: written.append(image))
+    assert load("good", "tile").target.module == b"good"
+    assert (written, gpu.loaded) == ([b"good"], {b"good"})
+    with pytest.raises(RuntimeError, match="INVALID_IMAGE"):
+        load("bad", "tile")
 
 
 def test_a_compiler_s_error_names_the_kernel_and_the_device(gpu: Gpu, load: Load) -> None:

@@ -5,15 +5,16 @@ import json
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
-from dmlsplit.cli.devices import assumptions, device_json, device_table
+from dmlsplit.backends.cuda import libcuda
+from dmlsplit.backends.cuda.nvml import CudaDevice, by_ordinal, cuda_devices
+from dmlsplit.cli.devices import Listed, assumptions, device_json, device_table, reasons, usable
 from tests.support.fake_nvml import FakeNvml
 
 
 def test_devices_have_the_properties_that_nvml_reports(fake_nvml: FakeNvml) -> None:
     first, second = cuda_devices()
     h200 = 139 << 30, "9.0", 1980, 3201, 6144, "580.95.05", 16896
-    assert first == CudaDevice(0, "NVIDIA H200", *h200)
+    assert first == CudaDevice(0, "NVIDIA H200", *h200, (0, 1, 0), False, 0)
     assert first.peak_bandwidth == 4_916_736_000_000
     assert second == CudaDevice(1, "unknown", None, None, None, None, None, "580.95.05")
     assert second.peak_bandwidth is None
@@ -32,22 +33,43 @@ def test_a_failing_driver_is_an_error(fake_nvml: FakeNvml) -> None:
         cuda_devices()
 
 
+def listed() -> list[Listed]:
+    """CUDA knows only NVML's first device, and dmlsplit cannot use it."""
+    first, second = cuda_devices()
+    return [Listed(first, "cuda:0", None), Listed(second, None, "why. Fix: this")]
+
+
 def test_the_table_fits_80_columns(fake_nvml: FakeNvml) -> None:
-    lines = device_table(cuda_devices()).splitlines()
+    lines = device_table(listed()).splitlines()
     assert max(map(len, lines)) <= 80
-    assert lines[1].split() == "cuda:0 H200 139 GiB 1980 MHz 4917 GB/s 580.95.05".split()
-    assert lines[2].split() == "cuda:1 unknown - - - 580.95.05".split()
-    listed = json.loads(device_json(cuda_devices()))["devices"]
-    assert listed[0]["peak_bandwidth"] == 4_916_736_000_000
-    assert listed[0]["assumed"] == []
+    assert lines[1].split() == "cuda:0 H200 139 GiB 1980 MHz 4917 GB/s 580.95.05 yes".split()
+    assert lines[2].split() == "nvml:1 unknown - - - 580.95.05 no".split()
+    assert list(reasons(listed())) == ["nvml:1: why. Fix: this"]
+    first, second = json.loads(device_json(listed()))["devices"]
+    assert (first["peak_bandwidth"], first["assumed"]) == (4_916_736_000_000, [])
+    assert (first["device"], first["usable"], second["reason"]) == (
+        "cuda:0",
+        True,
+        "why. Fix: this",
+    )
+
+
+def test_ordinals_are_mapped_by_the_pci_address(
+    fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libcuda, "bus_ids", lambda: [(0, 9, 0), (0, 1, 0)])
+    assert [one and one.index for one in by_ordinal()] == [None, 0]
+    names = [(one.shown, one.reason is None) for one in usable(cuda_devices())]
+    assert names == [("cuda:1", False), ("nvml:1", False)]
+    assert libcuda.parsed_bus_id("00000000:A1:00.0") == libcuda.parsed_bus_id("0000:a1:00.0")
 
 
 def test_what_explain_assumes_of_a_device_is_listed(fake_nvml: FakeNvml) -> None:
-    (line,) = assumptions(cuda_devices())
-    assert line.startswith("cuda:1 is not a known GPU; explain assumes 1024 threads and 16 blocks")
+    (line,) = assumptions(listed())
+    assert line.startswith("nvml:1 is not a known GPU; explain assumes 1024 threads and 16 blocks")
     assert max(map(len, line.splitlines())) <= 80
-    listed = json.loads(device_json(cuda_devices()))["devices"]
-    assert [text in " ".join(line.split()) for text in listed[1]["assumed"]] == [True] * 3
+    entries = json.loads(device_json(listed()))["devices"]
+    assert [text in " ".join(line.split()) for text in entries[1]["assumed"]] == [True] * 3
 
 
 def test_the_real_library_is_asked_without_a_crash() -> None:

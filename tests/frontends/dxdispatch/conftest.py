@@ -11,7 +11,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import run
-from tests.support.dxdispatch_models import Run, model
+from tests.support.dxdispatch import Run, model, writes
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def ran(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def contents(ran: Run, tmp_path: Path) -> Callable[[dict[str, Any]], np.ndarray]:
-    """Run a model with a resource; gives its elements."""
+    """Run a model that writes a resource; gives its elements, with padding to 4 bytes."""
 
     def final(resource: dict[str, Any]) -> np.ndarray:
-        ran(model(resources={"X": resource}))
-        return run(tmp_path / "model.json", "cpu").resources["X"]
+        ran(model(resources={"X": resource}, commands=[writes("X", "x.npy")]))
+        return np.load(tmp_path / "x.npy")
 
     return final
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from dmlsplit.frontends.dxdispatch import load, read_descriptor
-from tests.support.dxdispatch_models import (
+from tests.support.dxdispatch import (
     EXAMPLE,
     F32,
     dispatch,
     model,
     prints,
+    ramp,
     split_desc,
     values,
     writes,
@@ -28,16 +29,16 @@ def test_a_model_is_a_value(tmp_path: Path) -> None:
     assert loaded == load(path)
     assert hash(loaded) == hash(load(path))
     assert [entry.size_in_bytes for entry in loaded.resources] == [24, 8, 8, 8]
-    assert loaded.dispatchables[0].desc == read_descriptor(
-        json.loads(EXAMPLE)["dispatchables"]["split"]
-    )
+    desc = json.loads(EXAMPLE)["dispatchables"]["split"]
+    assert loaded.dispatchables[0].desc == read_descriptor(desc)
 
 
 @pytest.mark.parametrize(
     ("resource", "message"),
     [
         ({"initialValuesDataType": F32}, "lacks 'initialValues'"),
-        ({"initialValues": [1, 2]}, "initialValues[0] is 1; it must be an object"),
+        ({"initialValues": [1, 2]}, "needs an initialValuesDataType"),
+        (values("FLOAT16", ramp(3, 0, 1)), "counts in FLOAT16, which is not supported"),
         (values(F32, []), "initialValues is empty"),
         (values("float32", [1]), "is 'float32'; it must be one of"),
         (values(1, [1]), "is 1; it must be a string"),
@@ -60,13 +61,10 @@ def test_a_model_is_a_value(tmp_path: Path) -> None:
         ({"initialValues": {"value": 1, "valueCount": 2}}, "needs an initialValuesDataType"),
         (
             {**zeros(4), "sizeInBytes": 15},
-            "has 16 bytes of initial values at offset 0; its size is 15",
+            "has 16 bytes of initial values at offset 0; its size is",
         ),
         ({**zeros(4), "initialValuesOffsetInBytes": 4}, "at offset 4; its size is 16"),
-        (
-            {**zeros(4), "sizeInBytes": 10**12},
-            "is a buffer of 1000000000000 bytes; at most 4294967296",
-        ),
+        ({**zeros(4), "sizeInBytes": 10**12}, "is a buffer of 1000000000000 bytes; at most 429"),
         (zeros(2**32 - 1, "FLOAT64"), "is a buffer of"),
         ({**zeros(4), "sizeInBytes": -4}, "sizeInBytes is -4"),
     ],
@@ -83,11 +81,8 @@ def test_invalid_resources_are_refused(
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"executionFlags": "FAST"}, "executionFlags is 'FAST'; it must be one of NONE"),
-        ({"executionFlags": ["NONE", 1]}, "executionFlags[1] is 1"),
-        ({"dmlCompileType": "Op"}, "dmlCompileType is 'Op'; it must be one of DmlCompileOp"),
         ({"type": None}, "type is null"),
-        ({"bindings": {"InputTensor": "A"}}, "only an InputTensor with the flag OWNED_BY_DML"),
+        ({"bindings": {"InputTensor": "A"}}, "its InputTensor is not OWNED_BY_DML"),
         ({"bindings": {"InputTensor": "Z"}}, "names the resource 'Z', which does not exist"),
     ],
 )
@@ -108,7 +103,6 @@ def test_invalid_dispatchables_are_refused(
         ({}, "commands[0] lacks 'type'"),
         ({"type": "print"}, "lacks 'resource'"),
         (prints("Z"), "commands[0] names the resource 'Z', which does not exist"),
-        (prints("A", verbose=1), "verbose is 1; it must be true or false"),
         (dispatch("x"), "names the dispatchable 'x', which does not exist"),
         ({"type": "dispatch", "dispatchable": "cut"}, "lacks 'bindings'"),
         ({**dispatch(), "bindings": []}, "bindings is an array"),
@@ -119,15 +113,13 @@ def test_invalid_dispatchables_are_refused(
         (writes("A", "a.npy", dimensions=[1] * 65), "at most 64"),
         (writes("A", "a.npy", dimensions=[-1]), "is -1"),
         (writes("A", "folder"), "cannot be written"),
-        (prints("U"), "resource 'U', which has no data type"),
     ],
 )
 def test_invalid_commands_are_refused(
     refused: Callable[[Any], str], tmp_path: Path, command: dict[str, Any], message: str
 ) -> None:
     (tmp_path / "folder").mkdir()
-    untyped = {"U": {"initialValues": [{"type": "INT8", "value": 1}]}}
-    said = refused(model(commands=[command], resources=untyped))
+    said = refused(model(commands=[command]))
     assert message in said
     assert "\n" not in said
     assert not list(tmp_path.glob(".*"))

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from dmlsplit import InvalidArgumentError
+from dmlsplit.frontends import Known
 from dmlsplit.frontends.dxdispatch import read_descriptor, scan
-from tests.support.dxdispatch_models import model, split_desc, tensor
+from tests.support.dxdispatch import model, split_desc, tensor
 
 
 def test_scan_finds_every_split_and_its_problems(tmp_path: Path) -> None:
@@ -24,9 +25,9 @@ def test_scan_finds_every_split_and_its_problems(tmp_path: Path) -> None:
     cut, bad, silent = scan(path)
     assert (cut.file, cut.place, cut.node, cut.index) == (str(path), "dispatchables", "cut", 0)
     assert cut.operator == "DML_OPERATOR_SPLIT"
-    assert cut.descriptors == (read_descriptor(split_desc()),)
-    assert (bad.node, bad.index, bad.descriptors) == ("bad", 2, ())
-    assert "OutputCount is 2; it must be 3" in bad.problem
+    assert cut.state == Known(read_descriptor(split_desc()))
+    assert (bad.node, bad.index) == ("bad", 2)
+    assert "OutputCount is 2; it must be 3" in bad.state.problem
     assert silent.warnings == ("OutputCount is missing; dxdispatch.exe requires it",)
 
 
@@ -35,9 +36,9 @@ def test_scan_reads_a_file_that_is_only_a_descriptor(tmp_path: Path) -> None:
     for content in (split_desc(), {"type": "DML_OPERATOR_SPLIT", "desc": split_desc()}):
         path.write_text(json.dumps(content))
         (found,) = scan(path)
-        assert found.descriptors == (read_descriptor(split_desc()),)
+        assert found.state == Known(read_descriptor(split_desc()))
     path.write_text('{"type": "JOIN", "desc": {}}')
-    assert "is 'JOIN'" in scan(path)[0].problem
+    assert "is 'JOIN'" in scan(path)[0].state.problem
     path.write_text('{"some": "thing"}')
     with pytest.raises(InvalidArgumentError, match="is neither a DxDispatch model"):
         scan(path)

@@ -10,7 +10,7 @@ import pytest
 
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import load, run, scan
-from tests.support.dxdispatch_models import EXAMPLE, NOT_MODELS, Run, model
+from tests.support.dxdispatch import EXAMPLE, NOT_MODELS, Run, model
 
 
 def test_comments_and_trailing_commas_are_read_as_dxdispatch_does(ran: Run) -> None:

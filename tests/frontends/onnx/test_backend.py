@@ -1,9 +1,8 @@
 """The ONNX backend runs ONNX's own suite, counted and compared exactly, and whole models."""
 
 import unittest
-from collections.abc import Callable
+from collections import Counter
 from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -16,9 +15,9 @@ from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
 from dmlsplit import CompiledOperator, InvalidArgumentError
+from dmlsplit.frontends import Implied, Invalid
 from dmlsplit.frontends.onnx import DmlSplitBackend, scan
-from dmlsplit.frontends.onnx.backend import DmlSplitModel
-from dmlsplit.frontends.onnx.inference import graphs
+from dmlsplit.lint.fix.graphs import graphs
 from tests.support import onnx_suite
 from tests.support.arrays import assert_same
 from tests.support.onnx_graphs import INT64, halve, model, node, value
@@ -52,26 +51,8 @@ OFFICIAL = [*SPLIT_NODE, *SEQUENCE_NODE, *ON_DISK, *EXPANDED]
 
 
 @pytest.fixture(scope="module")
-def cases(builds: Path) -> dict[str, TestCase]:
-    return onnx_suite.all_cases(builds)
-
-
-@pytest.fixture(scope="module")
-def official_tests(builds: Path) -> dict[str, Callable[[], None]]:
-    """ONNX's test methods by name, for the CPU."""
-
-    def load(kind: str) -> list[TestCase]:
-        return onnx_suite.node_cases(builds) if kind == "node" else load_model_tests(kind=kind)
-
-    with patch.object(runner, "load_model_tests", load):
-        suite = onnx.backend.test.BackendTest(DmlSplitBackend, __name__)
-    found = {}
-    for case in suite.test_cases.values():
-        instance = case()
-        for name in dir(case):
-            if name.endswith("_cpu"):
-                found[name.removesuffix("_cpu")] = getattr(instance, name)
-    return found
+def cases(kept_files: Path) -> dict[str, TestCase]:
+    return onnx_suite.all_cases(kept_files)
 
 
 def splits_of(model: onnx.ModelProto) -> int:
@@ -86,20 +67,44 @@ def test_the_list_of_37_is_what_the_installed_suite_contains(cases: dict[str, Te
     assert len(OFFICIAL) == 37
 
 
-def test_every_official_model_can_be_scanned_and_every_split_is_found(
+def test_every_official_model_is_scanned_and_its_shapes_are_those_of_onnx(
     tmp_path: Path, cases: dict[str, TestCase]
 ) -> None:
-    path = tmp_path / "model.onnx"
+    path, shapes = tmp_path / "model.onnx", Counter[bool]()
     for name, case in cases.items():
-        content, _ = onnx_suite.model_of(case)
+        content, sets = onnx_suite.model_of(case)
+        probed = onnx.ModelProto.FromString(content.SerializeToString())
+        pairs = zip(content.graph.output, sets[0][1] if sets else (), strict=False)
+        wanted = {out.name: x.shape for out, x in pairs if getattr(x, "shape", ())}
+        del probed.graph.output[:]  # they declare the shapes
+        probed.graph.node.extend(node("Split", n, f"{n}_", name=f"probe {n}") for n in wanted)
         path.unlink(missing_ok=True)  # ext4 takes 3 ms to empty a file
-        path.write_bytes(content.SerializeToString())
-        found = [site for site in scan(path) if not site.implied]
-        assert len(found) == splits_of(content), name
+        path.write_bytes(probed.SerializeToString())
+        sites = [site for site in scan(path) if not isinstance(site.state, Implied)]
+        found = {s.node.removeprefix("probe "): s.shape for s in sites if "probe" in s.node}
+        known = {n for n, shape in found.items() if shape is not None and "?" not in shape}
+        assert {n: found[n] for n in known} == {n: wanted[n] for n in known}, name
+        shapes.update(n in known for n in wanted)
+        sites = [site for site in sites if "probe" not in site.node]
+        assert len(sites) == splits_of(content), name
         # affine_grid has a branch for 4 dimensions and one for 5, and only one of them runs.
-        problems = [site for site in found if site.problem]
+        problems = [site for site in sites if isinstance(site.state, Invalid)]
         assert all("may never run" in site.warnings[-1] for site in problems), name
         assert not problems or "affine_grid" in name
+    assert shapes[True] > 2 * shapes[False]  # the others depend on the values of inputs
+
+
+def test_every_official_backend_test_passes(kept_files: Path) -> None:
+    def load(kind: str) -> list[TestCase]:
+        return onnx_suite.node_cases(kept_files) if kind == "node" else load_model_tests(kind=kind)
+
+    with patch.object(runner, "load_model_tests", load):
+        suite = onnx.backend.test.BackendTest(DmlSplitBackend, __name__)
+    names = {f"{name}_cpu" for name in OFFICIAL}
+    tests = [case(name) for case in suite.test_cases.values() for name in names & set(dir(case))]
+    unittest.TestSuite(tests).run(result := unittest.TestResult())
+    assert result.testsRun == len(OFFICIAL)
+    assert [*result.errors, *result.failures, *result.skipped] == []
 
 
 # Every piece of these is empty, so there is nothing to dispatch.
@@ -110,34 +115,16 @@ NOTHING_TO_DISPATCH = {
 }
 
 
-def counted(patch: pytest.MonkeyPatch, owner: type, name: str) -> list[Any]:
-    """The objects on which a method is called, in order."""
-    seen: list[Any] = []
-    honest = getattr(owner, name)
-    patch.setattr(owner, name, lambda self, *given: seen.append(self) or honest(self, *given))
-    return seen
-
-
-@pytest.mark.parametrize("name", OFFICIAL)
-def test_official_backend_test_passes_and_our_code_ran(
-    name: str, official_tests: dict[str, Callable[[], None]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dispatched = counted(monkeypatch, CompiledOperator, "__call__")
-    run = counted(monkeypatch, DmlSplitModel, "split")
-    try:
-        official_tests[name]()
-    except unittest.SkipTest as reason:
-        pytest.fail(f"declined: {reason}")
-    assert run
-    assert bool(dispatched) == (name not in NOTHING_TO_DISPATCH)
-    assert len(dispatched) <= len(run)
-
-
 @pytest.mark.parametrize("device", ["CPU", pytest.param("CUDA", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("name", OFFICIAL)
-def test_official_vectors_are_met_bit_by_bit_where_only_bits_move(
-    name: str, device: str, cases: dict[str, TestCase]
+def test_official_vectors_are_reproduced_bit_by_bit(
+    name: str, device: str, cases: dict[str, TestCase], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    dispatched = []
+    honest = CompiledOperator.__call__
+    monkeypatch.setattr(
+        CompiledOperator, "__call__", lambda *given: dispatched.append(1) or honest(*given)
+    )
     content, sets = onnx_suite.model_of(cases[name])
     loaded = DmlSplitBackend.prepare(content, device)
     for inputs, expected in sets:
@@ -150,6 +137,9 @@ def test_official_vectors_are_met_bit_by_bit_where_only_bits_move(
                 np.testing.assert_allclose(pieces, wanted, rtol=1e-5, atol=1e-6, strict=True)
             else:
                 assert_same(pieces, wanted)
+    assert loaded.split_count
+    assert bool(dispatched) == (name not in NOTHING_TO_DISPATCH)
+    assert len(dispatched) <= loaded.split_count
 
 
 def test_glu_of_onnxruntime_issue_32146_is_zero() -> None:
@@ -216,7 +206,7 @@ def test_a_model_that_cannot_be_loaded_is_one_clear_error() -> None:
         DmlSplitBackend.prepare(content)
 
 
-def test_devices() -> None:
+def test_a_backend_supports_the_devices_that_exist() -> None:
     assert DmlSplitBackend.supports_device("CPU")
     assert not DmlSplitBackend.supports_device("TPU")
     content = model([node("Identity", "x", "y")], [value("x", [2])], outputs="y")

@@ -22,12 +22,12 @@ from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed,
     ],
     ids=lambda v: v if isinstance(v, str) else "",
 )
-def test_lengths_are_found(
+def test_lengths_are_read_from_initializers_and_constants(
     scanned: Scanned, source: str, initializers: tuple[Any, ...], nodes: list[Any]
 ) -> None:
     nodes = [*nodes, node("Split", "x s", "a b")]
     (found,) = scanned(model(nodes, [value("x", [6])], initializers=initializers))
-    assert found.descriptors[0].split_sizes == (2, 4)
+    assert found.state.descriptor.split_sizes == (2, 4)
 
 
 def test_lengths_of_split_1_are_floats(scanned: Scanned) -> None:
@@ -39,7 +39,7 @@ def test_lengths_of_split_1_are_floats(scanned: Scanned) -> None:
         cut, given = node("Split", "x s", "a b", axis=0), value("x", [6], data_type)
         for tensor in (raw, plain):
             (found,) = scanned(model([cut], [given], initializers=(tensor,), opsets={"": 1}))
-            assert found.descriptors[0].split_sizes == (2, 4)
+            assert found.state.descriptor.split_sizes == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,6 @@ def test_external_lengths_are_never_opened(
     (found,) = scanned(content)
     assert [Path(path).name for path in opened if "pytest" in str(path)] == ["model.onnx"]
     if escapes:
-        assert "the path must stay inside the model's folder" in found.problem
+        assert "the path must stay inside the model's folder" in found.state.problem
     else:
-        assert found.unknown == "split is in external data, which is not opened"
+        assert found.state.reason == "split is in external data, which is not opened"

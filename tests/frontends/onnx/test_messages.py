@@ -51,7 +51,7 @@ def test_fields_are_those_of_onnx_proto(message: type) -> None:
         assert known[each.name].number == encoding.number
         assert WIRE_TYPES[known[each.name].type] in encoding.wire_types
         assert known[each.name].is_repeated <= encoding.repeated
-        assert PROTO.get(encoding.kind) in (None, held(known[each.name]))
+        assert PROTO.get(encoding.value_type) in (None, held(known[each.name]))
 
 
 @pytest.mark.parametrize("body", [messages.Graph, messages.Function])

@@ -1,11 +1,17 @@
 """One split of a model: its lengths, and reports of what is unknown, wrong or surprising."""
 
+import os
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from onnx import TensorProto, helper
 
+from dmlsplit.frontends.onnx.nodes import MOST_PIECES, MOST_SEQUENCE_PIECES
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
+from tests.support.sites import why
 
 
 def test_a_dynamic_part_is_named(scanned: Scanned) -> None:
@@ -14,21 +20,19 @@ def test_a_dynamic_part_is_named(scanned: Scanned) -> None:
 
     def unknown(shape: Any, **given: Any) -> str:
         (found,) = scanned(model([cut], [value("x", shape)], **given))
-        assert not found.descriptors
-        assert not found.problem
-        return found.unknown
+        return found.state.reason
 
     assert unknown(["batch", 6], initializers=lengths) == "dimension 0 is dynamic (batch)"
     assert unknown([2, "n"], initializers=lengths) == "dimension 1, the axis, is dynamic (n)"
-    assert unknown([2, -1], initializers=lengths) == "dimension 1, the axis, is dynamic"
-    assert unknown([2, None], initializers=lengths) == "dimension 1, the axis, is dynamic"
+    assert unknown([2, -1], initializers=lengths) == "dimension 1, the axis, is dynamic (x.1)"
+    assert unknown([2, None], initializers=lengths) == "dimension 1, the axis, is dynamic (x.1)"
     assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
     (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
-    assert found.unknown == "split is dynamic: it is an input of the model"
+    assert found.state.reason == "split is dynamic: it is an input of the model"
     copy = node("Identity", "s", "t")
     cut = node("Split", "x t", "a b", axis=1)
     (found,) = scanned(model([copy, cut], [value("x", [2, 6]), value("s", [2], INT64)]))
-    assert found.unknown == "split is dynamic: it is computed when the model runs"
+    assert found.state.reason == "split is dynamic: it is computed when the model runs"
 
 
 def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
@@ -36,17 +40,41 @@ def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
     (found,) = scanned(model([cut], [value("x", ["n", 7])], initializers=(sizes("s", 2, 4),)))
     assert (
         "split is [2, 4], which adds up to 6; it must add up to 7, the size of the axis"
-        in found.problem
+        in found.state.problem
     )
 
 
 def test_nodes_that_onnx_runtime_crashes_on_or_refuses_give_a_warning(scanned: Scanned) -> None:
     cut = helper.make_node("Split", ["x", ""], ["a", "", "c"], num_outputs=3)
     (found,) = scanned(model([cut], [value("x", [6])]))
-    assert found.descriptors[0].split_sizes == (2, 2, 2)
-    crash = "output 1 has no name; ONNX Runtime 1.31 crashes on such a node"
+    assert found.state.descriptor.split_sizes == (2, 2, 2)
+    crash = "output 1 has no name; ONNX Runtime 1.32 crashes on such a node"
     assert any(crash in text for text in found.warnings)
     assert any("an input without a name next to num_outputs" in text for text in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "ends", "said"),
+    [
+        (["a", "b", "c"], -signal.SIGABRT, "aborts the process of ONNX Runtime 1.32"),
+        (["a", ""], -signal.SIGSEGV, "output 1 has no name; ONNX Runtime 1.32 crashes"),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="processes end otherwise on Windows")
+def test_onnx_runtime_ends_as_the_finding_says(
+    scanned: Scanned, outputs: list[str], ends: int, said: str
+) -> None:
+    content = model([helper.make_node("Split", ["x"], outputs, num_outputs=2)], [value("x", [6])])
+    content.graph.output.append(value("a"))
+    (found,) = scanned(content)
+    assert said in "".join([why(found), *found.warnings])
+    code = (
+        "import sys, numpy, onnxruntime as o; s = o.InferenceSession(sys.stdin.buffer.read());"
+        "s.run(None, {'x': numpy.ones(6, 'f')})"
+    )
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, input=content.SerializeToString(), capture_output=True)
+    assert done.returncode == ends
 
 
 def test_num_outputs_on_a_dynamic_axis_gives_a_warning(scanned: Scanned) -> None:
@@ -102,12 +130,30 @@ def test_a_hostile_node_is_a_site_with_a_problem(
     given = defaults | given
     cut = node("Split", given["inputs"], given["outputs"], **attributes)
     (found,) = scanned(model([cut], [value("x", given["shape"])], initializers=(given["s"],)))
-    assert message in found.problem
-    assert not found.descriptors
-    assert len(found.problem.splitlines()) == 1
+    assert message in found.state.problem
+    assert len(found.state.problem.splitlines()) == 1
+
+
+def test_pieces_are_limited_by_the_node_and_for_sequences_by_the_file(scanned: Scanned) -> None:
+    outputs = [f"y{index}" for index in range(MOST_PIECES + 1)]
+
+    def unknown(nodes: list[Any], size: int) -> list[str]:
+        return [why(site) for site in scanned(model(nodes, [value("x", [size])]))]
+
+    def cut(count: int) -> Any:
+        return helper.make_node("Split", ["x"], outputs[:count], num_outputs=count)
+
+    assert unknown([cut(4096)] * 9, 4096) == [""] * 9
+    assert unknown([cut(MOST_PIECES)], MOST_PIECES) == [""]
+    (said,) = unknown([cut(MOST_PIECES + 1)], MOST_PIECES + 1)
+    assert said == "it makes 32769 pieces; a scan describes at most 32,768 of a node"
+    sequences = [node("SplitToSequence", "x", "s")] * 9
+    *known, said = unknown(sequences, MOST_SEQUENCE_PIECES // 8)
+    assert known == [""] * 8
+    assert said.endswith("at most 262,144 of all SplitToSequence nodes of a file")
 
 
 def test_sizes_beyond_directml_still_become_a_descriptor(scanned: Scanned) -> None:
     cut = node("Split", "x", "a b", num_outputs=2)
     (found,) = scanned(model([cut], [value("x", [2**62, 2**62])]))
-    assert found.descriptors[0].split_sizes == (2**61, 2**61)
+    assert found.state.descriptor.split_sizes == (2**61, 2**61)

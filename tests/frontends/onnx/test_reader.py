@@ -55,7 +55,7 @@ def test_a_list_of_absurdly_many_sizes_is_not_read(scanned: Scanned) -> None:
         else:
             cut.attribute.append(helper.make_attribute("split", content))
         (found,) = scanned(model([cut], [value("x", [6])], opsets={"": 11}))
-        assert "it must be an integer or a list of at most 65536" in found.problem
+        assert "it must be an integer or a list of at most 65536" in found.state.problem
 
 
 SEEDS = [

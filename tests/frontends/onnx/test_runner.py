@@ -51,22 +51,6 @@ def test_split_moves_every_bit(dtype: str, case: Case, opset: int, seed: int) ->
     assert not any(np.shares_memory(piece, x) for piece in found)
 
 
-@settings(max_examples=50)
-@given(case=splits(), chunk=st.integers(1, 7), keepdims=st.sampled_from([0, 1]))
-def test_split_to_sequence_moves_every_bit(case: Case, chunk: int, keepdims: int) -> None:
-    shape, axis, sizes = case
-    x = random_bits(shape, "float32")
-    size = shape[axis]
-    whole, rest = divmod(size, chunk)
-    chunks = [chunk] * whole + [rest] * (rest > 0)
-    for lengths, wanted in ((chunk, chunks), (sizes, sizes)):
-        found = split_to_sequence(x, lengths, axis=axis, keepdims=keepdims)
-        assert_same(found, reference(x, wanted, axis))
-    ones = reference(x, [1] * size, axis)
-    wanted = ones if keepdims else [np.squeeze(piece, axis) for piece in ones]
-    assert_same(split_to_sequence(x, axis=axis, keepdims=keepdims), wanted)
-
-
 @pytest.mark.parametrize("order", ["reversed", "transposed", "stepped", "broadcast", "read-only"])
 def test_any_strides_are_accepted(order: str) -> None:
     x = random_bits((4, 6), "float32")
@@ -91,6 +75,16 @@ def test_strings_are_split_on_the_host(dtype: Any) -> None:
     sequence = split_to_sequence(x[:, 0], keepdims=0)
     assert [piece.item() for piece in sequence] == ["a", "", "c"]
     assert [piece.shape for piece in sequence] == [()] * 3
+
+
+def test_an_empty_list_of_sizes_is_a_list_and_not_its_absence() -> None:
+    # ONNX Runtime makes pieces of size 1 of it at run time; see docs/frontends.md.
+    assert split_to_sequence(np.zeros((0, 2)), []) == []
+    with pytest.raises(dml.InvalidArgumentError, match="which adds up to 0; it must add up to 6"):
+        split_to_sequence(np.zeros(6), [])
+    session = runtime_session("SplitToSequence", 11, "float32", 0, 1, 1)
+    (found,) = session.run(None, {"x": np.zeros(6, "f"), "sizes": np.array([], "q")})
+    assert len(found) == 6
 
 
 def test_bfloat16_travels_with_its_type() -> None:

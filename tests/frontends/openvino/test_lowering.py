@@ -43,34 +43,24 @@ REFUSED: list[tuple[Any, tuple[int, ...], int, Any, str]] = [
     (VARIADIC, (), 0, [1], "the input is a scalar (rank 0); a scalar cannot be split"),
     (VARIADIC, (6, 2), 2, [6], "axis is 2; it must be from -2 to 1 at rank 2"),
     (VARIADIC, (6,), 0, [1, -2, 7], "split_lengths[1] is -2; it must be at least -1"),
-    (
-        *(VARIADIC, (6,), 0, [-1, 2, -1]),
-        "split_lengths is -1 at 0 and 2; at most one length may be -1",
-    ),
-    (
-        *(VARIADIC, (6,), 0, [2, 3]),
-        "split_lengths [2, 3] add up to 5; they must add up to 6, the size of axis 0",
-    ),
-    (
-        *(VARIADIC, (2, 6), 1, [7]),
-        "split_lengths [7] add up to 7; they must add up to 6, the size of axis 1",
-    ),
-    (
-        *(VARIADIC, (6,), 0, [7, -1]),
-        "split_lengths [7, -1] add up to 7; they must not exceed 6, the size of axis 0",
-    ),
+    (VARIADIC, (6,), 0, [-1, 2, -1],
+     "split_lengths is -1 at 0 and 2; at most one length may be -1"),
+    (VARIADIC, (6,), 0, [2, 3],
+     "split_lengths [2, 3] add up to 5; they must add up to 6, the size of axis 0"),
+    (VARIADIC, (2, 6), 1, [7],
+     "split_lengths [7] add up to 7; they must add up to 6, the size of axis 1"),
+    (VARIADIC, (6,), 0, [7, -1],
+     "split_lengths [7, -1] add up to 7; they must not exceed 6, the size of axis 0"),
     (EQUAL, (), 0, 1, "the input is a scalar (rank 0); a scalar cannot be split"),
     (EQUAL, (6, 2), -3, 1, "axis is -3; it must be from -2 to 1 at rank 2"),
     (EQUAL, (6,), 0, 0, "num_splits is 0; it must be at least 1"),
-    (
-        *(EQUAL, (2, 6), 1, 4),
-        "num_splits is 4; it must divide 6, the size of axis 1. Fix: use VariadicSplit",
-    ),
-]
+    (EQUAL, (2, 6), 1, 4,
+     "num_splits is 4; it must divide 6, the size of axis 1. Fix: use VariadicSplit"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("lower", "shape", "axis", "cut", "message"), REFUSED)
-def test_a_split_that_does_not_fit(
+def test_a_split_that_does_not_fit_its_input_is_refused(
     lower: Any, shape: tuple[int, ...], axis: int, cut: Any, message: str
 ) -> None:
     operator = "VariadicSplit-1" if lower is VARIADIC else "Split-1"

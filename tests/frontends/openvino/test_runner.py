@@ -27,7 +27,7 @@ def test_data_of_size_zero_gives_empty_pieces() -> None:
 
 
 @pytest.mark.parametrize("rank", [1, 8, 9, 12])
-def test_any_rank(rank: int) -> None:
+def test_data_of_any_rank_is_split(rank: int) -> None:
     shape = [1] * rank
     shape[-1], shape[0] = 3, 2 if rank > 1 else 3
     data = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
@@ -55,28 +55,18 @@ def test_any_rank(rank: int) -> None:
         (2**63, [6], "axis is 9223372036854775808"),
     ],
 )
-def test_arguments_that_do_not_fit(axis: Any, lengths: Any, message: str) -> None:
+def test_axes_and_lengths_that_do_not_fit_are_refused_in_one_line(
+    axis: Any, lengths: Any, message: str
+) -> None:
     with pytest.raises(InvalidArgumentError, match=re.escape(message)) as error:
         variadic_split(six(), axis, lengths)
     assert "VariadicSplit-1" in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_scalar_cannot_be_split() -> None:
-    with pytest.raises(InvalidArgumentError, match="VariadicSplit-1: the input is a scalar"):
-        variadic_split(np.float32(1), 0, [1])
-    with pytest.raises(InvalidArgumentError, match="Split-1: the input is a scalar"):
-        split(np.array(1), 0, 1)
-
-
 def test_a_type_that_directml_cannot_carry_is_refused() -> None:
     with pytest.raises(InvalidArgumentError, match=r"type .* of 3 bytes"):
         variadic_split(np.zeros(2, "V3"), 0, [2])
-
-
-def test_a_count_is_one_integer() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"^Split-1: num_splits is \[3\]"):
-        split(six(), 0, [3])
 
 
 # Types and layouts.
@@ -124,8 +114,9 @@ def outcome(run: Any) -> list[np.ndarray] | None:
         return None
 
 
-def assert_agree(got: list[np.ndarray] | None, expected: list[np.ndarray] | None) -> None:
+def assert_agree(ours: Any, theirs: Any) -> None:
     """Assert that both refuse, or that their pieces are the same."""
+    got, expected = outcome(ours), outcome(theirs)
     assert (got is None) == (expected is None)
     if got is not None and expected is not None:
         assert_same(got, expected)
@@ -153,8 +144,7 @@ def test_variadic_split_agrees_with_openvino(
     model = openvino_model(kind, 3, variadic=True)
     array = np.random.default_rng(0).integers(0, 2 if kind == "?" else 100, shape).astype(kind)
     given = [array, np.int64(axis), np.array(lengths, np.int64)]
-    expected = outcome(lambda: list(model(given).values()))
-    assert_agree(outcome(lambda: variadic_split(array, axis, lengths)), expected)
+    assert_agree(lambda: variadic_split(array, axis, lengths), lambda: [*model(given).values()])
 
 
 @settings(max_examples=25, deadline=None)
@@ -162,8 +152,8 @@ def test_variadic_split_agrees_with_openvino(
 def test_split_agrees_with_openvino(shape: tuple[int, int, int], axis: int) -> None:
     array = np.random.default_rng(0).random(shape, np.float32)
     model = openvino_model("f4", 3, variadic=False)
-    expected = outcome(lambda: list(model([array, np.int64(axis)]).values()))
-    assert_agree(outcome(lambda: split(array, axis, 3)), expected)
+    theirs = [array, np.int64(axis)]
+    assert_agree(lambda: split(array, axis, 3), lambda: [*model(theirs).values()])
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "float8_e4m3fn", "bool", "complex128"])

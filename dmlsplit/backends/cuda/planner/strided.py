@@ -35,7 +35,7 @@ from dmlsplit.backends.cuda.planner.forms import (
     entries,
     form_of,
 )
-from dmlsplit.geometry import ONE_TURN, Loop, RowSplit, ceil_div, turns
+from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 
 # Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
 SMALL = 2**30
@@ -43,15 +43,18 @@ SMALL = 2**30
 SHALLOW = 3
 # Blocks that an SM must hold if items are narrower than vectors: 32 KiB are then under way.
 NARROW_RESIDENT = 4
-# The same if several items, 64-bit numbers and the edges of one of several nests need registers.
-EDGED_RESIDENT = 5
+# The same if 64-bit numbers of several items need registers: in edges, and as far strides in
+# loops.
+FAR_RESIDENT = 3
 
 # By how much a block has fewer items than threads if its first thread sorts the item before its
 # own. Its items are then half lines of outputs; otherwise blocks would share more of those.
 REPEATING = 4
 # Vectors of a window of all outputs, if a thread stores one to each, and if shared memory puts them
-# in order. A thread of two blocks has registers for that many.
+# in order. A thread of two blocks has registers for MOST_PAIRED, and for more if it neither shifts
+# them nor has 64-bit numbers, and items have these bytes. Otherwise a block is alone.
 MOST_DIRECT, MOST_STAGED = 8, 22
+MOST_PAIRED, PAIRED_ITEMS = 13, (48, 80)
 
 # The loops of a nest over items; the innermost one is over those of a row.
 Walk = tuple[Loop, ...]
@@ -87,8 +90,9 @@ def fit_windows(split: RowSplit, assumed: Assumptions) -> bool:
 
 
 def _is_direct(unit: int, assumed: Assumptions) -> bool:
-    """Whether the units that a thread sorts are one aligned vector of each output."""
-    return lcm(unit, VECTOR) == assumed.output_alignment == VECTOR
+    """Whether a thread sorts one aligned vector of each output, and edges are aligned units."""
+    is_vector = lcm(unit, VECTOR) == assumed.output_alignment == VECTOR
+    return is_vector and assumed.input_alignment % unit == 0
 
 
 def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
@@ -110,14 +114,15 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
     nests, slots = [entry.nest for entry in found], capacity(len(found), least=1)
     is_one_nest = len(set(nests)) == 1
     walks = _walks(nests, form.item)
-    is_small = max(*map(turns, walks), *(nest.row_units for nest in nests)) < SMALL
+    is_small = max(*map(trips, walks), *(nest.row_units for nest in nests)) < SMALL
     depth = len(walks[0])
     # 64-bit numbers and the strides of many loops need registers.
-    is_light = depth <= SHALLOW and (is_one_nest or not _is_far(nests, walks))
+    is_far = _is_far(nests, walks)
+    is_light = depth <= SHALLOW and (is_one_nest or not is_far)
     items = form.items if is_small and is_light else ceil_div(form.items, 2)
     # The ends of a staged row belong to a block that has fewer items than threads.
     more, tile = int(form.staged > 0), THREADS * items - REPEATING * (0 < form.staged < VECTOR)
-    *starts, grid = accumulate((ceil_div(turns(walk) + more, tile) for walk in walks), initial=0)
+    *starts, grid = accumulate((ceil_div(trips(walk) + more, tile) for walk in walks), initial=0)
     kept = 1 if is_one_nest else slots
     nests = list(filled(nests, slots, nests[0]))[:kept]
     walks = list(filled(walks, slots, walks[0]))[:kept]
@@ -125,12 +130,18 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
     has_edges = not form.staged and min(parts) < form.item
     has_leads = min(nest.row_alignment(assumed) for nest in nests) < form.item
     in_flight = items * form.channels * form.item
-    # Eight items, each with a number and two addresses, need registers.
-    resident = NARROW_RESIDENT if form.item < VECTOR else resident_for(in_flight)
-    if form.item == VECTOR and has_edges and not is_small and not is_one_nest and items > 1:
-        resident = EDGED_RESIDENT
     has_window = form.window_step is not None
     staged_item = form.item if form.staged else 0
+    alignment = min(entry.window_alignment(assumed, staged_item) for entry in found)
+    # Eight items, each with a number and two addresses, need registers.
+    resident = NARROW_RESIDENT if form.item < VECTOR else resident_for(in_flight)
+    has_far_loops = is_far and depth >= SHALLOW and form.item < VECTOR
+    has_far_edges = not is_small and has_edges and form.item == VECTOR
+    if items > 1 and (has_far_loops or has_far_edges):
+        resident = FAR_RESIDENT
+    is_easy = is_small and alignment == VECTOR and form.item in PAIRED_ITEMS
+    if in_flight > MOST_PAIRED * VECTOR and not is_easy:
+        resident = 1
     how = "from vectors of the input" if has_window else "each by its own load"
     constants = (
         Constant("int", "kUnit", form.unit),
@@ -140,7 +151,7 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
         Constant("int", "kChannels", form.channels),
         Constant("bool", "kWindow", int(has_window)),
         Constant("int", "kStep", form.window_step or 0),
-        Constant("int", "kAlign", min(e.window_alignment(assumed, staged_item) for e in found)),
+        Constant("int", "kAlign", alignment),
         Constant("bool", "kEdges", int(has_edges)),
         Constant("bool", "kLeads", int(has_edges and has_leads)),
         Constant("int", "kStaged", form.staged),
@@ -157,7 +168,7 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
     return KernelLaunch(
         *coded("strided", slots * form.channels, resident, constants, arguments),
         tuple(chain.from_iterable(entry.outputs for entry in found)),
-        sum(turns(entry.nest.loops) * form.unit * form.channels for entry in found),
+        sum(trips(entry.nest.loops) * form.unit * form.channels for entry in found),
         assumed.bypasses_cache,
         grid,
         bytes_in_flight=in_flight,
@@ -177,7 +188,7 @@ def _walks(nests: Sequence[Nest], item: int) -> list[Walk]:
     # Rows of one item need no loop.
     if depth > 1 and all(len(walk) == depth and walk[-1].size == 1 for walk in walks):
         return [walk[:-1] for walk in walks]
-    return [(ONE_TURN,) * (depth - len(walk)) + walk for walk in walks]
+    return [(ONE_TRIP,) * (depth - len(walk)) + walk for walk in walks]
 
 
 def _is_far(nests: Sequence[Nest], walks: Sequence[Walk]) -> bool:
@@ -194,7 +205,7 @@ def _tables(nests: Sequence[Nest], walks: Sequence[Walk], bits: int) -> Iterator
     steps = tuple(nest.loops[-1].input_stride for nest in nests)
     stride = OFFSET_64 if _is_far(nests, walks) else "int"
     divisors = [divisor(size, bits) for size in sizes]
-    yield Constant(index, "counts", tuple(map(turns, walks)))
+    yield Constant(index, "counts", tuple(map(trips, walks)))
     yield Constant(index, "minus_sizes", tuple((1 << bits) - size for size in sizes))
     yield Constant(index, "magics", tuple(by.magic for by in divisors))
     yield Constant("unsigned", "shifts", tuple(by.shift for by in divisors))

@@ -21,7 +21,7 @@ from dmlsplit.backends.cuda.launch import (
 )
 from dmlsplit.backends.cuda.planner.layouts import Layout, layout_of
 from dmlsplit.backends.cuda.planner.warps import chunk_steps, dealt
-from dmlsplit.geometry import RowSplit, ceil_div, every
+from dmlsplit.geometry import RowSplit, ceil_div, indices
 
 
 def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
@@ -35,7 +35,7 @@ def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
         part = split.take(positions)
         return _launch(part, assumed, layout_of(part, assumed))
 
-    return fitting(launch, every(len(split.outputs)), assumed.limits.parameter_bytes)
+    return fitting(launch, indices(len(split.outputs)), assumed.limits.parameter_bytes)
 
 
 def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaunch:

@@ -27,7 +27,7 @@ from dmlsplit.backends.cuda.launch import (
     resident_for,
 )
 from dmlsplit.backends.cuda.planner.forms import Nest
-from dmlsplit.geometry import ONE_TURN, Loop, RowSplit, StridedCopy, ceil_div
+from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
 SQUARE_BYTES = THREADS * LOADS * VECTOR
 # The kernel has 31 bits for the bytes of a side of a plane.
@@ -233,8 +233,8 @@ def transposition(
 
 def _plane_tables(square: Square, planes: Sequence[Plane], depth: int) -> Iterator[Constant]:
     # All planes get the loops of the deepest one; a table has at least one entry.
-    around = [[*plane.loops, *[ONE_TURN] * depth][:depth] for plane in planes]
-    loops = list(chain.from_iterable(around)) or [ONE_TURN]
+    around = [[*plane.loops, *[ONE_TRIP] * depth][:depth] for plane in planes]
+    loops = list(chain.from_iterable(around)) or [ONE_TRIP]
     # The outermost loop takes what remains of a number, and needs no divisor.
     counts = [[*square.counts(plane), *[1] * depth][: depth + 1] for plane in planes]
     divisors = tuple(chain.from_iterable(counts))

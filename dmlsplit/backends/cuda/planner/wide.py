@@ -17,16 +17,14 @@ from dmlsplit.backends.cuda.launch import (
     UNUSED_TILE,
     VECTOR,
     Assumptions,
-    Code,
     Constant,
     DeviceLimits,
     KernelLaunch,
-    Member,
     capacity,
-    code_of,
+    coded,
     divisor,
+    filled,
     index_type,
-    table,
 )
 from dmlsplit.geometry import RowSplit, ceil_div
 
@@ -59,7 +57,6 @@ MOST_CHUNK_BYTES = 1 << 30
 # Chunks of a single row are simpler, and preferred if they fill this share of their tiles.
 FULL_ROW = 0.97
 CHOICES = 16
-_UNUSED = table("unsigned", UNUSED_TILE)
 # Parameters outside tables: the input's address, pitches, divisors, numbers of rows and tiles.
 # How many outputs fit is calculated from these, because calls with new sizes wait for their plan,
 # and `fitting` would plan a split of too many outputs twice.
@@ -112,103 +109,78 @@ class _Chunks(NamedTuple):
     tile_bytes: int
     rows: int  # of a chunk
     is_one_row: bool  # kOneRow
-    tiles: list[int] | np.ndarray  # of each output in a chunk
+    tiles: list[int]  # of each output in a chunk
     chunk_tiles: int  # their sum
     grid: int  # tiles of all chunks
 
 
 def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks) -> KernelLaunch:
     rows, pitch, outputs, *_ = split
+    is_one_row, limits = chunks.is_one_row, assumed.limits
+    is_short = mode.is_short and not is_one_row
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
-    code, kind, shared = _program(mode, chunks.is_one_row, min(count, mode.most), assumed.limits)
-    last = ceil_div(rows, chunks.rows) - 1
-    values = _outputs(split, chunks, mode, code.slots, kind)
-    values |= {
-        "pitch": pitch,
-        "chunk_pitch": pitch * chunks.rows,
-        "by_chunk_tiles": _by(chunks.chunk_tiles),
-        "tile_bytes": chunks.tile_bytes,
-        "chunk_tiles": chunks.chunk_tiles,
-        "chunk_rows": chunks.rows,
-        "last_chunk": last,
-        "last_rows": rows - last * chunks.rows,
-    }
-    known = split.total_bytes, assumed.bypasses_cache, chunks.grid, *shared, chunks.threads
-    launch = KernelLaunch(code, code.pack(values), outputs, *known)
+    slots, loads = min(mode.most, capacity(count)), SHORT_LOADS if is_short else LOADS
+    place, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
+    constants = (
+        Constant("int", "kLoads", loads),
+        Constant("bool", "kAligned", int(mode.is_aligned)),
+        Constant("bool", "kShort", int(is_short)),
+        Constant("bool", "kOneRow", int(is_one_row)),
+        Constant("bool", "kEqual", int(mode.is_equal)),
+        Constant("using", "Place", place),
+    )
+    arguments = [
+        Constant(place, "pitch", pitch),
+        Constant(place, "chunk_pitch", pitch * chunks.rows),
+        Constant(DIVISOR, "by_chunk_tiles", divisor(chunks.chunk_tiles)),
+        Constant("unsigned", "tile_bytes", chunks.tile_bytes),
+        Constant("unsigned", "chunk_tiles", chunks.chunk_tiles),
+        Constant("unsigned", "chunk_rows", chunks.rows),
+        Constant("unsigned", "last_chunk", last),
+        Constant("unsigned", "last_rows", rows - last * chunks.rows),
+        *_tables(split, chunks, mode, slots, place),
+    ]
+    resident = resident_blocks(limits, REGISTERS[mode.is_aligned], THREADS)
+    aligned = "and every width, offset and address is a multiple of 16 bytes"
+    launch = KernelLaunch(
+        *coded("rows", slots, resident, constants, arguments),
+        outputs,
+        split.total_bytes,
+        assumed.bypasses_cache,
+        chunks.grid,
+        bytes_in_flight=loads * VECTOR,
+        reason=f"outputs are wide, {aligned if mode.is_aligned else 'at any alignment'}",
+        shared_bytes=SHORT_BYTES * is_short,
+        block=chunks.threads,
+    )
     if rows == 1 or pitch >= MOST_CHUNK_BYTES:
         return launch
-    other = chunks._replace(is_one_row=not chunks.is_one_row)
+    other = chunks._replace(is_one_row=not is_one_row)
     return launch._replace(siblings=lambda: [_launch(split, assumed, mode, other)])
 
 
-@lru_cache
-def _program(
-    mode: _Mode, is_one_row: bool, count: int, limits: DeviceLimits
-) -> tuple[Code, str, tuple[int, str, int]]:
-    """What does not depend on sizes: the code, the type of places, and fields of the launch."""
-    is_aligned, is_short, is_equal, kind, most = mode
-    is_short = is_short and not is_one_row
-    slots, loads = min(most, capacity(count)), SHORT_LOADS if is_short else LOADS
-    place = COUNT_64 if is_one_row else "unsigned"
-    members = [Member(place, "pitch"), Member(place, "chunk_pitch")]
-    members.append(Member(DIVISOR, "by_chunk_tiles"))
-    numbers = ("tile_bytes", "chunk_tiles", "chunk_rows", "last_chunk", "last_rows")
-    members += [Member("unsigned", name) for name in numbers]
-    if is_equal:
-        kind = place
-        members += [Member(DIVISOR, "by_output_tiles"), Member("unsigned", "output_tiles")]
-    else:
-        members.append(Member("unsigned", "tile_starts", slots))
-    entries = 1 if is_equal else slots
-    members += [Member(kind, "offsets", entries), Member(kind, "widths", entries)]
-    if not is_one_row:
-        members.append(Member(DIVISOR, "by_width", entries))
-    if is_short:
-        members.append(Member(DIVISOR, "by_slot", entries))
-    constants = (
-        Constant("int", "kLoads", loads),
-        Constant("bool", "kAligned", int(is_aligned)),
-        Constant("bool", "kShort", int(is_short)),
-        Constant("bool", "kOneRow", int(is_one_row)),
-        Constant("bool", "kEqual", int(is_equal)),
-        Constant("using", "Place", place),
-    )
-    resident = resident_blocks(limits, REGISTERS[is_aligned], THREADS)
-    code = code_of("rows", slots, resident, constants, tuple(members))
-    aligned = "and every width, offset and address is a multiple of 16 bytes"
-    reason = f"outputs are wide, {aligned if is_aligned else 'at any alignment'}"
-    return code, kind, (loads * VECTOR, reason, SHORT_BYTES * is_short)
-
-
-def _outputs(
-    split: RowSplit, chunks: _Chunks, mode: _Mode, slots: int, kind: str
-) -> dict[str, int | bytes]:
+def _tables(
+    split: RowSplit, chunks: _Chunks, mode: _Mode, slots: int, place: str
+) -> Iterator[Constant]:
     """The tables of outputs; those that are equal and contiguous in the input share an entry."""
-    count, spare = (1, 0) if mode.is_equal else (len(split.widths), slots - len(split.widths))
-    widths, tiles = split.widths[:count], chunks.tiles
-    values: dict[str, int | bytes] = {"offsets": table(kind, *split.offsets[:count])}
-    values["widths"] = table(kind, *widths)
+    kind, entries = place if mode.is_equal else mode.kind, slots
+    widths, offsets = split.widths, split.offsets
+    if mode.is_equal:
+        entries, widths, offsets, each = 1, widths[:1], offsets[:1], chunks.tiles[0]
+        yield Constant(DIVISOR, "by_output_tiles", divisor(each))
+        yield Constant("unsigned", "output_tiles", each)
+    else:
+        starts = accumulate(chunks.tiles[:-1], initial=0)
+        yield Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE))
+    yield Constant(kind, "offsets", filled(offsets, entries, 0))
+    yield Constant(kind, "widths", filled(widths, entries, 0))
     # The width of a single row may be too large for a divisor.
     if not chunks.is_one_row:
-        values["by_width"] = b"".join(map(_by, widths)) + _by(1) * spare
+        yield Constant(DIVISOR, "by_width", filled(map(divisor, widths), entries, divisor(1)))
         if mode.is_short:
-            values["by_slot"] = b"".join(map(_by, map(_slot_vectors, widths))) + _by(1) * spare
-    if mode.is_equal:
-        each = int(tiles[0])
-        return values | {"by_output_tiles": _by(each), "output_tiles": each}
-    if isinstance(tiles, list):
-        starts = table("unsigned", *accumulate(tiles[:-1], initial=0))
-    else:
-        starts = (np.add.accumulate(tiles) - tiles).astype(np.uint32).tobytes()
-    values["tile_starts"] = starts + _UNUSED * spare
-    return values
-
-
-@lru_cache(maxsize=4096)
-def _by(number: int) -> bytes:
-    """A `Divisor` in memory."""
-    return table(DIVISOR, *divisor(number))
+            divisors = map(divisor, map(_slot_vectors, widths))
+            yield Constant(DIVISOR, "by_slot", filled(divisors, entries, divisor(1)))
 
 
 def _are_equal(split: RowSplit) -> bool:
@@ -243,7 +215,7 @@ def _chunks(split: RowSplit, limits: DeviceLimits, is_short: bool) -> _Chunks:
         busy = split.rows * full[at] / grid * even
         if busy > best:
             shape = threads, each, choices[choice], choice == 0
-            best, found = busy, _Chunks(*shape, tiles[at, choice], sums[choice], grid)
+            best, found = busy, _Chunks(*shape, tiles[at, choice].tolist(), sums[choice], grid)
         if busy >= BUSY:
             break
     return found

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
-from dmlsplit.backends.cuda.planner.strided import EDGED_RESIDENT
+from dmlsplit.backends.cuda.planner.strided import FAR_RESIDENT
 from dmlsplit.geometry import SplitGeometry, split_geometry
 from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
@@ -83,12 +83,36 @@ def test_more_than_a_billion_items_are_numbered_with_64_bits() -> None:
     assert is_wide(1 << 20)
 
 
-def test_edges_of_far_rows_keep_their_registers() -> None:
-    """64-bit numbers, several items and the edges of several nests need registers."""
-    sizes = ((1 << 31) - 1, 258)
+@pytest.mark.parametrize("sizes", [((1 << 31) - 1, 258), ((1 << 30) + 1,) * 2])
+def test_edges_of_far_rows_keep_their_registers(sizes: tuple[int, ...]) -> None:
+    """64-bit numbers, several items and edges need registers, of several nests and of one."""
     geometry = split_geometry((2, sum(sizes)), 1, sizes, 1, ((1 << 33) + 1, 2), [None] * 2)
     (launch,) = planned(geometry)
-    assert known(launch)["kResident"] == EDGED_RESIDENT
+    assert known(launch)["kResident"] == FAR_RESIDENT
+
+
+def test_far_loops_keep_their_registers() -> None:
+    """Far strides of three loops and eight items need registers."""
+    strides = (1 << 43, 1 << 38, 17 * 8)
+    (launch,) = planned(split_geometry((5, 7, 601), 2, (601,), 8, strides, [None]))
+    constants = known(launch)
+    assert [constants[name] for name in ("kItems", "kDimensions", "kResident")] == [
+        8,
+        3,
+        FAR_RESIDENT,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("width", "count", "alignment", "resident"),
+    [(4, 13, 1, 2), (3, 7, 16, 2), (3, 7, 1, 1), (40, 4, 16, 2), (7, 3, 16, 1), (7, 2, 1, 1)],
+)
+def test_large_windows_keep_their_registers(
+    width: int, count: int, alignment: int, resident: int
+) -> None:
+    """Those of wide items or at odd addresses take the registers of two blocks."""
+    (launch,) = planned(packed((1000, count), 1, (1,) * count, width), alignment, 16)
+    assert (launch.code.kernel, launch.code.resident) == ("strided", resident)
 
 
 @given(
@@ -100,14 +124,17 @@ def test_edges_of_far_rows_keep_their_registers() -> None:
 def test_interleaved_elements_have_one_program_for_whole_vectors_and_one_for_others(
     count: int, width: int, rows: list[int], alignment: int
 ) -> None:
-    """The first call compiles both, so that no other number of rows waits for the compiler."""
-    found = set()
+    """The first call compiles both, so that no other number of rows waits for the compiler.
+
+    If elements are misaligned, there is one: bytes of edges are copied one by one.
+    """
+    found, is_aligned = set(), alignment % width == 0
     for number in rows:
         geometry = packed((number, count), 1, (1,) * count, width)
         (launch,) = planned(geometry, alignment, 16)
         assert launch.code.kernel == "strided"
-        assert known(launch)["kEdges"] == (number * width % 16 > 0)
+        assert known(launch)["kEdges"] == (is_aligned and number * width % 16 > 0)
         (sibling,) = launch.siblings()
         found.add(frozenset((launch.code.source, sibling.code.source)))
-    assert {len(pair) for pair in found} == {2}
+    assert {len(pair) for pair in found} == {1 + is_aligned}
     assert len(found) == 1

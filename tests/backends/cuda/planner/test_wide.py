@@ -60,7 +60,7 @@ def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 def test_blocks_are_as_large_as_a_busy_gpu_allows(workload: Any) -> None:
-    for launch in planned(workload.case.geometry):
+    for launch in planned(workload.geometry):
         if launch.code.kernel != "rows":
             continue
         size = launch.block, known(launch)["tile_bytes"] // (launch.block * LOADS * VECTOR)

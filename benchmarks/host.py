@@ -1,0 +1,93 @@
+"""`python -m benchmarks host`: the host time of calls.
+
+The cases "N equal" and "N unequal" compare bound and checked calls with other libraries on the CPU,
+and on the GPU if there is one. "LIBRARY, SIZE" compares `dml.split` with the library's own splits,
+"N outputs" the calls on the simulated card, which has bars.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+from benchmarks import cases, cpu, host_instead, host_on_card, peers_cpu
+from benchmarks.environment import environment, state_after
+from benchmarks.results import Results, failed
+from benchmarks.streams import one_stream
+from benchmarks.table import Table
+
+OURS = "dmlsplit"
+PEERS = {
+    OURS: peers_cpu.dmlsplit_bound,
+    "dmlsplit dispatch": peers_cpu.dmlsplit_dispatch,
+    "dmlsplit eager": peers_cpu.dmlsplit_eager,
+    "numpy copyto": peers_cpu.numpy_copyto,
+    "numpy split": peers_cpu.numpy_split,
+    "torch": peers_cpu.torch_split_copy,
+    "onnxruntime": peers_cpu.onnxruntime_split,
+    "openvino": peers_cpu.openvino_split,
+}
+
+
+def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
+    """Time the chosen cases; return 1 if a bar of the simulated card is missed."""
+    rounds = options.rounds or (5 if options.quick else 21)
+    inside = host_on_card.INSIDE in os.environ
+    with_gpu = not inside and has_gpu()
+    only = options.only or ""
+    small = [case for case in cases.latency_cases() if only in case.name]
+    instead = [name for name in host_instead.CASES if only in name]
+    counts = [name for name in host_on_card.CASES if only in name]
+    results = Results(path, "host", environment(argv, with_gpu=with_gpu))
+    table = Table(len(counts) + (not inside) * (len(small) * (1 + with_gpu) + len(instead)), OURS)
+    if not inside:
+        cpu.run(small, PEERS, [1], rounds, results, table)
+        if with_gpu:
+            _on_gpu(small, results, table)
+        host_instead.run(instead, rounds, results, table)
+        if counts and not host_on_card.missing():
+            table.close()
+            return host_on_card.again(argv, path)
+    host_on_card.run(counts, rounds, results, table)
+    table.close()
+    results.finish(state_after(with_gpu=with_gpu))
+    print(f"\n{results.path}")
+    return int(not host_on_card.bars_are_met(results.rows))
+
+
+def has_gpu() -> bool:
+    """Whether CuPy finds a CUDA device."""
+    try:
+        import cupy
+
+        return bool(cupy.cuda.runtime.getDeviceCount())
+    except Exception:  # CuPy is absent, or there is no driver
+        return False
+
+
+def _on_gpu(chosen: list[cases.Case], results: Results, table: Table) -> None:
+    """Add the host time per call of the GPU's peers; `gpu` measures the GPU's own time."""
+    from benchmarks import gpu, peers_gpu
+
+    peers = {
+        "dmlsplit (cuda)": peers_gpu.dmlsplit_bound,
+        "torch out= (cuda)": peers_gpu.torch_out,
+        "torch per output (cuda)": peers_gpu.torch_per_output,
+        "CuPy per output (cuda)": peers_gpu.cupy_per_output,
+    }
+    with one_stream():
+        for case in chosen:
+            head = {"case": case.name, "kind": case.kind, "at": case.at, "bytes": case.total_bytes}
+            for name, peer in peers.items():
+                if results.has(case=case.name, peer=name):
+                    continue
+                try:
+                    problem = gpu.random_problem(gpu.integers(case))
+                    prepared = peer(problem)
+                    gpu.check(problem, prepared)
+                    row = gpu.host_row(prepared, problem)
+                except Exception as error:
+                    row = failed(error)
+                row = {**head, "threads": 1, "peer": name, **row}
+                results.add(row)
+                table.add(row)
+            table.advance()

@@ -1,0 +1,113 @@
+"""Accepts the arrays of a split: whether they fit it, and share no memory.
+
+`dml.split`, `op()`, `dispatch`, `bind` and the front ends all ask here, so a rule about arrays that
+is added to `mismatches` holds for each of them. A rule about the arrays of one library, such as
+tensors that PyTorch tracks, belongs in the `view` of its adapter.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from operator import add
+from typing import Any, NamedTuple
+
+from dmlsplit.arrays import ArrayView, adapter_of, view
+from dmlsplit.arrays.adapter import Requirement, Requirements
+from dmlsplit.arrays.overlap import are_apart, sharing
+from dmlsplit.directml.overlap import may_overlap_itself
+from dmlsplit.errors import InvalidArgumentError
+
+
+class Mismatch(NamedTuple):
+    """A field of an `ArrayView` that is not as required."""
+
+    field: str
+    actual: Any
+    required: Any
+
+
+def fits(array: ArrayView, required: Requirement) -> bool:
+    """Whether an input is exactly as required; it may be read-only."""
+    return array[2:-1] == required[:-1]
+
+
+def exact_addresses(
+    outputs: Sequence[Any], owner: Any, span: tuple[int, int], required: Requirements
+) -> list[int] | None:
+    """The addresses of outputs that are exactly as required and share no memory; None in doubt.
+
+    `owner` is the input, `span` its addresses. Outputs of its library and type take least time.
+    """
+    addresses = adapter_of(owner).exact_addresses(outputs, required)
+    if addresses is None:
+        return None
+    starts, ends = [span[0], *addresses], [span[1], *map(add, addresses, required.sizes)]
+    return addresses if are_apart(starts, ends) else None
+
+
+def mismatches(
+    array: ArrayView, required: Requirement, any_strides: bool = False
+) -> Iterator[Mismatch]:
+    """The fields of an array that are not as required.
+
+    With `any_strides`, elements may be anywhere as long as they do not overlap.
+    """
+    if array.device != required.device:
+        yield Mismatch("device", array.device, required.device)
+    if array.read_only and not required.read_only:
+        yield Mismatch("read_only", True, False)
+    if array.type != required.type:
+        yield Mismatch("type", array.type, required.type)
+    if array.shape != required.shape:
+        yield Mismatch("shape", array.shape, required.shape)
+    elif any_strides:
+        if _overlaps_itself(array.shape, array.strides):
+            yield Mismatch("strides", array.strides, None)
+    # The stride of a dimension of size 1 is never used.
+    elif any(n > 1 and s != t for n, s, t in zip(*array[2:4], required.strides, strict=True)):
+        yield Mismatch("strides", array.strides, required.strides)
+
+
+def accept_outputs(
+    out: Any, source: ArrayView, required: Requirements
+) -> tuple[list[int], tuple[tuple[int, ...], ...] | None]:
+    """The addresses of arrays to write to, and their strides if these are not as required.
+
+    An InvalidArgumentError names the first that does not fit, or shares memory with another.
+    """
+    check_list(out, len(required.sizes))
+    addresses = exact_addresses(out, source.owner, source.span, required)
+    if addresses is not None:
+        return addresses, None
+    outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
+    check_outputs(outputs, source, required.outputs)
+    return [output.address for output in outputs], tuple([output.strides for output in outputs])
+
+
+def check_list(out: Any, count: int) -> None:
+    """Refuse anything but a list or a tuple of `count` arrays."""
+    is_list = isinstance(out, (list, tuple))
+    if not is_list or len(out) != count:
+        length = f" of {len(out)}" if is_list else ""
+        raise InvalidArgumentError(
+            f"out is a {type(out).__name__}{length}; it must be a list of {count} arrays"
+        )
+
+
+def check_outputs(
+    outputs: Sequence[ArrayView], source: ArrayView, required: Sequence[Requirement]
+) -> None:
+    """Refuse outputs that are not as required, except for strides, or that share a byte."""
+    for index, (output, requirement) in enumerate(zip(outputs, required, strict=True)):
+        for field, actual, expected in mismatches(output, requirement, any_strides=True):
+            text = f"{field} is {actual}; it must be {expected}"
+            if field == "strides":
+                text = f"strides are {actual}; its elements must not overlap"
+            raise InvalidArgumentError(f"out[{index}]: {text}")
+    if pair := sharing([source, *outputs]):
+        first, second = (f"out[{index - 1}]" if index else "array" for index in pair)
+        raise InvalidArgumentError(f"{first} and {second} share memory; they must not overlap")
+
+
+@lru_cache(maxsize=1024)
+def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    return may_overlap_itself(shape, tuple(map(abs, strides)))

@@ -1,0 +1,68 @@
+"""Which arrays share memory: spans of addresses, then columns of one array, then single bytes."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import le
+
+from dmlsplit.arrays.array_view import ArrayView, reach, share_memory
+
+
+def are_apart(starts: Iterable[int], ends: Iterable[int]) -> bool:
+    """Whether spans do not overlap: in order of address, none ends after the next one begins."""
+    return all(map(le, sorted(ends), sorted(starts)[1:]))
+
+
+def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """The index of each span that begins inside another, and of that other, by address."""
+    areas = sorted((span, index) for index, span in enumerate(spans))
+    furthest, owner = 0, 0
+    for (low, high), index in areas:
+        if low < furthest:
+            yield index, owner
+        if high > furthest:
+            furthest, owner = high, index
+
+
+def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
+    """The range of columns of each view in rows that all share; None if there are no such rows.
+
+    Views whose columns do not overlap share no byte. This is how thousands of columns of one array
+    are distinguished, whose spans all overlap. No view may be wider than a row or cross its end.
+    """
+    first = min(view.address for view in views)
+    steps = [
+        abs(s) for view in views for n, s in zip(view.shape, view.strides, strict=True) if n > 1
+    ]
+    pitch = max([1, *steps])
+    ranges = []
+    for view in views:
+        # A stride of whole rows stays in the same column.
+        inner = tuple([stride if stride % pitch else 0 for stride in view.strides])
+        low, high = reach(view.shape, inner, view.item_bytes)
+        start = (view.address + low - first) % pitch
+        ranges.append((start, start + high - low))
+    return None if max(end for _, end in ranges) > pitch else ranges
+
+
+def sharing(arrays: Sequence[ArrayView]) -> tuple[int, int] | None:
+    """The indices of two arrays that share a byte; None if there are no such arrays."""
+    spans = [array.span for array in arrays]
+    if are_apart(*zip(*spans, strict=True)):
+        return None
+    indices = _overlapping(spans)
+    areas = [spans[index] for index in indices]
+    if of_columns := columns([arrays[index] for index in indices]):
+        crossing = _overlapping(of_columns)
+        indices, areas = [indices[n] for n in crossing], [of_columns[n] for n in crossing]
+    for position, (index, (_, end)) in enumerate(zip(indices, areas, strict=True)):
+        for other, (start, _) in zip(indices[position + 1 :], areas[position + 1 :], strict=True):
+            if start >= end:
+                break
+            if share_memory(arrays[index], arrays[other]):
+                return other, index
+    return None
+
+
+def _overlapping(spans: Sequence[tuple[int, int]]) -> list[int]:
+    """The indices of spans that overlap another one, in the order in which they begin."""
+    indices = {index for pair in overlaps(spans) for index in pair}
+    return sorted(indices, key=lambda index: (spans[index], index))

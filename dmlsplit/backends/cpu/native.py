@@ -1,0 +1,149 @@
+"""The engine in C: loads the library that was built from copy.c, and calls it.
+
+The library is beside copy.c, and its name has the checksum of the source, so that one that was
+built from another source is never loaded.
+"""
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from dmlsplit.backends import BoundCopy
+from dmlsplit.backends.cpu import refuse_stream, threads
+from dmlsplit.backends.cpu.plan import Plan, plan_of
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.forks import fork_lock
+from dmlsplit.geometry import SplitGeometry
+
+VARIABLE = "DMLSPLIT_NATIVE"
+SOURCE = Path(__file__).with_name("copy.c")
+
+# Threads share a split of SHARED_COST or more if they are awake. Waking one takes up to 50 us,
+# which pays at WAKING_COST. Python raises interrupts between parts.
+SHARED_COST, WAKING_COST, PART_BYTES = 1 << 20, 2 << 20, 64 << 20
+# With its input, a split of a quarter of the last-level cache fills half of it. Some virtual
+# machines name the cache of a whole package, of which they get a part, hence MOST_CACHED.
+MOST_CACHED, CACHE = 8 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+
+
+class Library(NamedTuple):
+    """The functions of copy.c."""
+
+    copy: Callable[[bytes], None]
+    kernel: Callable[[bytes, int, int], int]
+    path: str
+
+
+class NativeProgram(NamedTuple):
+    """A geometry's plan."""
+
+    plan: Plan
+    total_bytes: int
+    copy_tasks: Callable[[bytes], None]
+    pack: Callable[..., bytes]
+
+    def prepare(self, alignment: int = 16) -> None:
+        """Nothing: the library is compiled."""
+
+    def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
+        """Fix the addresses of the first element of the input and of each output."""
+        copy_tasks, calls = self.copy_tasks, self._calls(src, dsts)
+
+        def copy(stream: object = None, _plan: Plan = self.plan) -> None:
+            if stream is not None:
+                refuse_stream(stream)
+            for call in calls:
+                copy_tasks(call)
+
+        return copy
+
+    def copy(self, src: int, dsts: Sequence[int], stream: object = None) -> None:
+        """Equivalent to ``bind(src, dsts)(stream)``."""
+        if stream is not None:
+            refuse_stream(stream)
+        for call in self._calls(src, dsts):
+            self.copy_tasks(call)
+
+    def _calls(self, src: int, dsts: Sequence[int]) -> list[bytes]:
+        """The arguments of `copy_tasks` for each part, as `struct call` of copy.c."""
+        plan, pack = self.plan, self.pack
+        count = threads.thread_count() if plan.cost >= SHARED_COST else 1
+        part = max(1, plan.tasks * PART_BYTES // max(PART_BYTES, self.total_bytes))
+        return [
+            pack(
+                plan.address, src, first, min(first + part, plan.tasks), count,
+                plan.cost >= WAKING_COST, *dsts,
+            )
+            for first in range(0, plan.tasks, part)
+        ]  # fmt: skip
+
+
+def program_of(geometry: SplitGeometry, library: Library) -> NativeProgram:
+    """The program of a geometry."""
+    # Several threads have more caches of their own.
+    cached = _cached_bytes() * (2 if threads.thread_count() > 1 else 1)
+    plan = plan_of(geometry, library.kernel, geometry.total_bytes >= cached)
+    pack = Struct(f"{6 + geometry.output_count}Q").pack
+    return NativeProgram(plan, geometry.total_bytes, library.copy, pack)
+
+
+def library() -> Library | None:
+    """The library; None if DMLSPLIT_NATIVE is 0, or if it was not built (`missing` says why)."""
+    setting = os.environ.get(VARIABLE, "").strip()
+    if setting not in ("", "0", "1"):
+        raise InvalidArgumentError(
+            f"{VARIABLE} is {setting[:40]!r}; it must be 0 or 1. Fix: unset it, or set 0 to copy "
+            "with NumPy instead of the compiled library"
+        )
+    return None if setting == "0" or isinstance(loaded := _load(), str) else loaded
+
+
+def missing() -> str | None:
+    """Why the library cannot be used, and the fix; None if it can, or if the user turned it off."""
+    is_off = os.environ.get(VARIABLE, "").strip() == "0"
+    return None if is_off or not isinstance(reason := _load(), str) else reason
+
+
+def path_of(source: Path) -> Path:
+    """Where the library of a source file belongs. A name that ends in .so is one of a module."""
+    return source.with_name(f"{source.stem}.so.{crc32(source.read_bytes()):08x}")
+
+
+@cache
+def _load() -> Library | str:
+    """The library, or why it cannot be loaded."""
+    if sys.platform == "win32":
+        return "splits on the CPU use NumPy, on one thread: the C engine does not run on Windows"
+    slow = "splits on the CPU use NumPy, on one thread, which is slower than the C engine"
+    path = path_of(SOURCE)
+    if not path.exists():
+        return f"{slow}: it was not built. Fix: install a C compiler, then dmlsplit again"
+    try:
+        return load(path)
+    except OSError as error:
+        return f"{slow}: {error}. Fix: install dmlsplit again on this machine"
+
+
+def load(path: Path) -> Library:
+    """The functions of a library."""
+    with fork_lock:
+        code = ctypes.CDLL(str(path))
+    code.dmlsplit_copy.argtypes, code.dmlsplit_copy.restype = [ctypes.c_char_p], None
+    code.dmlsplit_kernel.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
+    code.dmlsplit_kernel.restype = ctypes.c_int64
+    return Library(code.dmlsplit_copy, code.dmlsplit_kernel, str(path))
+
+
+@cache
+def _cached_bytes(size: Path = CACHE) -> int:
+    """Splits of this size and larger are written with streaming stores."""
+    try:
+        return min(MOST_CACHED, (int(size.read_text().strip().removesuffix("K")) << 10) // 4)
+    except (OSError, ValueError):  # no Linux, or no such cache
+        return MOST_CACHED

@@ -1,0 +1,128 @@
+"""What is wrong with an installation of CUDA, in one sentence with the command that mends it.
+
+The sentences are functions of versions, so that each can be tried without the installation.
+"""
+
+from collections.abc import Sequence
+from importlib import metadata
+from typing import NamedTuple
+
+# CuPy's distributions, all of which install the same package.
+PACKAGES = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
+# The driver of CUDA 13.0 (its release notes, table 3), and the oldest card that it compiles for.
+DRIVER_13, VERSION_13, CAPABILITY_13 = 580, 13000, 75
+# `__grid_constant__` parameters need it (CUDA C++ Programming Guide).
+LEAST_CAPABILITY = 70
+EXTRAS = {12: "cuda12", 13: "cuda13"}
+
+
+class Cuda(NamedTuple):
+    """The versions that CuPy works with."""
+
+    runtime: int  # CuPy's, such as 13020
+    driver: int  # the newest CUDA that the driver supports; 0 without a driver
+    nvrtc: tuple[int, int] | None  # None if it cannot be loaded
+
+
+def packages() -> list[str]:
+    """The installed distributions of CuPy, with their versions."""
+    installed = []
+    for name in PACKAGES:
+        try:
+            installed.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    return installed
+
+
+def fitting_extra(driver: int | None, capability: int | None = None) -> str:
+    """The extra for a driver and a card; the newer one if they are unknown."""
+    is_old = bool(driver and driver < VERSION_13) or bool(capability and capability < CAPABILITY_13)
+    return EXTRAS[12 if is_old else 13]
+
+
+def wrong_packages(names: Sequence[str], driver: int | None) -> str | None:
+    """Several distributions of CuPy overwrite each other's files."""
+    if len(names) < 2:
+        return None
+    return (
+        f"{' and '.join(names)} are installed in one folder and overwrite each other's files. Fix: "
+        f"{_replaced(names, fitting_extra(driver))}"
+    )
+
+
+def missing_cupy(error: ImportError, driver: int | None) -> str:
+    """CuPy cannot be imported."""
+    other = "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
+    return (
+        f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: "
+        f"{_installed(fitting_extra(driver))}{other}"
+    )
+
+
+def wrong_versions(cuda: Cuda, names: Sequence[str]) -> str | None:
+    """The driver or NVRTC is missing, or of another major version than CuPy."""
+    major = cuda.runtime // 1000
+    if not cuda.driver:
+        return (
+            "there is no usable CUDA driver. Fix: install NVIDIA's driver "
+            f"{DRIVER_13} or newer; start a container with --gpus all"
+        )
+    if cuda.driver // 1000 < major:
+        newer = f"install NVIDIA's driver {DRIVER_13} or newer"
+        fix = f"{_replaced(names, 'cuda12')}; or {newer}" if cuda.driver >= 12000 else newer
+        return (
+            f"CuPy is built for CUDA {major}, and the driver supports {_dotted(cuda.driver)}. "
+            f"Fix: {fix}"
+        )
+    extra = EXTRAS.get(major, fitting_extra(cuda.driver))
+    if cuda.nvrtc is None:
+        return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {_installed(extra)}"
+    if cuda.nvrtc[0] != major:
+        version = ".".join(map(str, cuda.nvrtc))
+        return (
+            f"CuPy is built for CUDA {major}, and loads NVRTC {version}. Fix: "
+            f"{_installed(extra)}, and unset LD_LIBRARY_PATH if it names another CUDA"
+        )
+    return None
+
+
+def wrong_card(
+    device: str, capability: int, architectures: Sequence[int], names: Sequence[str]
+) -> str | None:
+    """The card is older than what the kernels need, or than NVRTC compiles for."""
+    has = f"{device} has compute capability {_capability(capability)}"
+    if capability < LEAST_CAPABILITY:
+        least = _capability(LEAST_CAPABILITY)
+        return f"{has}, and dmlsplit needs {least} or newer. Fix: use a newer card, or the CPU"
+    if capability < min(architectures):
+        least = _capability(min(architectures))
+        return (
+            f"{has}, and the installed NVRTC compiles for {least} or newer. Fix: "
+            f"{_replaced(names, 'cuda12')}"
+        )
+    return None
+
+
+def architecture(capability: int, architectures: Sequence[int]) -> str:
+    """NVRTC's name of what a card runs: its machine code, or PTX of the best older card."""
+    if capability in architectures:
+        return f"sm_{capability}"
+    return f"compute_{max(number for number in architectures if number < capability)}"
+
+
+def _replaced(names: Sequence[str], extra: str) -> str:
+    installed = " ".join(name.partition(" ")[0] for name in names)
+    return f"pip uninstall -y {installed} && {_installed(extra)}"
+
+
+def _installed(extra: str) -> str:
+    return f"pip install 'dmlsplit[{extra}]'"
+
+
+def _dotted(version: int) -> str:
+    return f"CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def _capability(number: int) -> str:
+    return f"{number // 10}.{number % 10}"

@@ -1,0 +1,50 @@
+"""NVIDIA's driver library, asked without CuPy: the CUDA that it supports, and CUDA's ordinals."""
+
+import ctypes
+import sys
+
+# A PCI address: domain, bus and device. It maps CUDA's ordinals to NVML's indices; UUIDs would not,
+# because those of CUDA name a part of the card under MIG.
+BusId = tuple[int, int, int]
+_NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+_MOST_CHARACTERS = 32
+
+
+def driver_version() -> int | None:
+    """The newest CUDA that the driver supports, such as 13000; None without a driver.
+
+    It does not initialise CUDA, so that a forked process can still do that.
+    """
+    version = ctypes.c_int()
+    try:
+        status = ctypes.CDLL(_NAME).cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return None
+    return version.value if status == 0 and version.value else None
+
+
+def bus_ids() -> list[BusId]:
+    """The PCI addresses of CUDA's devices, by ordinal; none without a driver.
+
+    The driver itself applies CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. This initialises CUDA.
+    """
+    try:
+        library = ctypes.CDLL(_NAME)
+        count = ctypes.c_int()
+        if library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count)):
+            return []
+        text = ctypes.create_string_buffer(_MOST_CHARACTERS)
+        addresses = []
+        for ordinal in range(count.value):
+            if library.cuDeviceGetPCIBusId(text, _MOST_CHARACTERS, ordinal):
+                return []
+            addresses.append(parsed_bus_id(text.value.decode()))
+    except (OSError, AttributeError):
+        return []
+    return addresses
+
+
+def parsed_bus_id(text: str) -> BusId:
+    """A PCI address such as ``0000:01:00.0``, whose domain has 8 digits in NVML."""
+    domain, bus, rest = text.split(":")
+    return int(domain, 16), int(bus, 16), int(rest.partition(".")[0], 16)

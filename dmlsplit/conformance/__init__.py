@@ -1,1 +1,0 @@
-"""Cases for the real DirectML, its answers, and their differences from dmlsplit's rules."""

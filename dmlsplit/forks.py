@@ -1,0 +1,35 @@
+"""What other threads must not leave locked in the child of a fork.
+
+A child has only the thread that forked. A lock that another thread held at that moment is never
+released there, such as Python's own lock of a module that was being imported.
+"""
+
+import os
+from _thread import RLock  # the C core of `threading`, which takes longer than `import dmlsplit`
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from functools import cached_property as cached_property
+    from typing import Any
+else:
+
+    class cached_property:  # noqa: N801, named as that of functools
+        """A property that is computed once, without the lock that functools has in Python 3.11."""
+
+        def __init__(self, compute: "Callable[[Any], Any]") -> None:
+            self.func, self.__doc__ = compute, compute.__doc__
+
+        def __get__(self, owner: "Any", owner_type: type) -> "Any":
+            if owner is None:
+                return self
+            value = owner.__dict__[self.func.__name__] = self.func(owner)
+            return value
+
+
+# Hold it to import something late: a fork waits for it. Reentrant, because a signal
+# handler, or a module that is being imported, may fork.
+fork_lock = RLock()
+if hasattr(os, "register_at_fork"):
+    _release = fork_lock.release
+    os.register_at_fork(before=fork_lock.acquire, after_in_parent=_release, after_in_child=_release)

@@ -1,0 +1,151 @@
+"""Shapes after operators that move elements: Reshape, Transpose, Slice, Pad and others."""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
+
+from dmlsplit.checks import axis_from_front
+from dmlsplit.frontends.onnx.messages import Shape
+from dmlsplit.frontends.onnx.values import Call
+
+
+def combined(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) -> int | str:
+    """The sum or the product of sizes; "?" if one of them is dynamic."""
+    numbers = [size for size in sizes if isinstance(size, int)]
+    return combine(numbers) if len(numbers) == len(sizes) else "?"
+
+
+def divided(size: int | str, divisor: int) -> int | str:
+    """A size divided by a number."""
+    return size // divisor if isinstance(size, int) else "?"
+
+
+def _reshape(call: Call) -> Shape:
+    shape = call.sizes("shape")
+    before = call.shape(0) if 0 in shape or -1 in shape else ()
+    keeps_zero = call.number("allowzero", 0) == 1
+    sizes = [before[i] if n == 0 and not keeps_zero else n for i, n in enumerate(shape)]
+    if -1 in sizes:
+        sizes[sizes.index(-1)] = _rest(list(before), [n for n in sizes if n != -1])
+    return tuple(sizes)
+
+
+def _rest(before: list[int | str], after: list[int | str]) -> int | str:
+    """The size that -1 stands for; equal names on both sides cancel."""
+    for size in after[:]:
+        if isinstance(size, str) and size != "?" and size in before:
+            before.remove(size)
+            after.remove(size)
+    total, parts = combined(prod, before), combined(prod, after)
+    if isinstance(total, str) or isinstance(parts, str):
+        return "?"
+    size, rest = divmod(total, parts)
+    if rest:
+        raise ValueError("sizes do not divide")
+    return size
+
+
+def _transpose(call: Call) -> Shape:
+    shape = call.shape(0)
+    order = call.number("perm", tuple(reversed(range(len(shape)))))
+    if sorted(order) != list(range(len(shape))):
+        raise ValueError("perm")
+    return tuple(shape[i] for i in order)
+
+
+def _flatten(call: Call) -> Shape:
+    shape, axis = call.shape(0), call.number("axis", 1)
+    if not -len(shape) <= axis <= len(shape):
+        raise ValueError("axis")
+    return combined(prod, shape[:axis]), combined(prod, shape[axis:])
+
+
+def _unsqueeze(call: Call) -> Shape:
+    axes, shape = call.integers("axes"), list(call.shape(0))
+    rank = len(shape) + len(axes)
+    for axis in sorted(axis_from_front(axis, rank) for axis in axes):
+        shape.insert(axis, 1)
+    return tuple(shape)
+
+
+def _squeeze(call: Call) -> Shape:
+    shape = call.shape(0)
+    if not call.has_axes(1) and not call.inputs[0].is_static:
+        raise ValueError("a dynamic size may be 1")
+    axes = call.axes(1, [axis for axis, size in enumerate(shape) if size == 1])
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
+
+def _concat(call: Call) -> Shape:
+    first, *_ = shapes = call.shapes
+    axis = axis_from_front(call.number("axis", 0), len(first))
+    total = combined(sum, [shape[axis] for shape in shapes])
+    return (*first[:axis], total, *first[axis + 1 :])
+
+
+def _slice(call: Call) -> Shape:
+    sizes = list(call.shape(0))
+    try:
+        parts = list(call.slices())
+    except ValueError:  # only the axes are known
+        for axis in call.axes(3, range(int(call.shape(1)[0]))):
+            sizes[axis] = "?"
+        return tuple(sizes)
+    for axis, part in parts:
+        size = sizes[axis]
+        sizes[axis] = len(range(*part.indices(size))) if isinstance(size, int) else "?"
+    return tuple(sizes)
+
+
+def _pad(call: Call) -> Shape:
+    sizes, pads = list(call.shape(0)), call.sizes("pads")
+    axes = call.axes(3, range(len(sizes)))
+    for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        if low or high:  # else a dynamic size keeps its name
+            sizes[axis] = combined(sum, [sizes[axis], low, high])
+    return tuple(sizes)
+
+
+def _gather(call: Call) -> Shape:
+    shape, indices = call.shape(0), call.shape(1)
+    axis = axis_from_front(call.number("axis", 0), len(shape))
+    return (*shape[:axis], *indices, *shape[axis + 1 :])
+
+
+def _gather_nd(call: Call) -> Shape:
+    (*indices, depth), batch = call.shape(1), call.number("batch_dims", 0)
+    if isinstance(depth, str):
+        raise ValueError("dynamic rank")
+    return (*indices, *call.shape(0)[batch + depth :])
+
+
+def _depth_to_space(call: Call) -> Shape:
+    (batch, depth, *spatial), block = call.shape(0), call.number("blocksize", 0)
+    return (batch, divided(depth, block**2), *(combined(prod, [n, block]) for n in spatial))
+
+
+def _space_to_depth(call: Call) -> Shape:
+    (batch, depth, *spatial), block = call.shape(0), call.number("blocksize", 0)
+    return (batch, combined(prod, [depth, block**2]), *(divided(n, block) for n in spatial))
+
+
+def _tile(call: Call) -> Shape:
+    pairs = zip(call.shape(0), call.sizes("repeats"), strict=True)
+    return tuple(combined(prod, pair) for pair in pairs)
+
+
+RULES: dict[str, Callable[[Call], Shape]] = {
+    "Concat": _concat,
+    "DepthToSpace": _depth_to_space,
+    "Flatten": _flatten,
+    "Gather": _gather,
+    "GatherElements": lambda call: call.shape(1),
+    "GatherND": _gather_nd,
+    "Pad": _pad,
+    "Reshape": _reshape,
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Squeeze": _squeeze,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _unsqueeze,
+}

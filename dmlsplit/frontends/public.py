@@ -1,0 +1,20 @@
+"""Public names of the front ends whose modules import NumPy, which scans of files do not need."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def imported_when_used(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+    """The `__getattr__` of a package that has these names, by their modules."""
+
+    def find(name: str) -> Any:
+        for module, names in modules.items():
+            if name in names.split():
+                value = getattr(import_module(f"{package}.{module}"), name)
+                setattr(sys.modules[package], name, value)
+                return value
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return find

@@ -1,0 +1,100 @@
+"""Splits of arrays that have memory, by layout: what `dml.split` does with most arrays.
+
+What is prepared for one layout, axis and sizes is cached and serves every array of that layout.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any, SupportsIndex, TypeAlias
+
+from dmlsplit.acceptance import accept_outputs
+from dmlsplit.arrays import ArrayView, view
+from dmlsplit.arrays.adapter import Requirement, Requirements
+from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.slices import small_slices
+from dmlsplit.backends.find import find_backend
+from dmlsplit.checks import Integers, are_ints, piece_sizes
+from dmlsplit.geometry import packed_byte_strides, piece_shapes, split_geometry
+from dmlsplit.prepared_split import PreparedSplit
+
+Sizes: TypeAlias = SupportsIndex | Integers
+_Layout: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int]
+_Strides: TypeAlias = tuple[tuple[int, ...], ...]
+_FEW_PIECES = 64
+
+
+def split(
+    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None = None
+) -> list[Any]:
+    """`dml.split` of an array with memory that can be described."""
+    return split_view(view(array, "array"), array, sizes_or_count, axis, out)
+
+
+def split_view(
+    source: ArrayView, array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None
+) -> list[Any]:
+    """Split an array of which `source` is the view."""
+    if not are_ints(axis, sizes_or_count):
+        axis, sizes_or_count = piece_sizes(source.shape, sizes_or_count, axis)
+    layout = source.device, source.shape, source.strides, source.item_bytes
+    addresses = strides = None
+    if out is not None:
+        required = requirements(source.shape, source[4:7], axis, sizes_or_count)
+        addresses, strides = accept_outputs(out, source, required)
+    prepared = prepared_split(layout, axis, sizes_or_count, strides)
+    if out is None or addresses is None:
+        return prepared.split(source, array)
+    prepared.split_into(source, out, addresses)
+    return list(out)
+
+
+@lru_cache(maxsize=64)
+def requirements(
+    shape: tuple[int, ...],
+    element: tuple[str, int, str],
+    axis: int,
+    sizes_or_count: int | tuple[int, ...],
+) -> Requirements:
+    """The memory of packed pieces; `element` has the type, bytes and device of an element.
+
+    Not a part of `PreparedSplit`, which depends on the strides of outputs that were accepted.
+    """
+    axis, sizes = piece_sizes(shape, sizes_or_count, axis)
+    shapes, width = piece_shapes(shape, axis, sizes), element[1]
+    required = [Requirement(piece, packed_byte_strides(piece, width), *element) for piece in shapes]
+    return Requirements(required, [width * prod(piece) for piece in shapes])
+
+
+def prepared_split(
+    layout: _Layout,
+    axis: int,
+    sizes_or_count: int | tuple[int, ...],
+    output_strides: _Strides | None = None,
+) -> PreparedSplit:
+    """The cached split of arrays of a layout: device, shape, strides and bytes of an element."""
+    count = len(sizes_or_count) if isinstance(sizes_or_count, tuple) else sizes_or_count
+    prepare = _few if count <= _FEW_PIECES else _many
+    return prepare(layout, axis, sizes_or_count, output_strides)
+
+
+def _prepared(
+    layout: _Layout, axis: int, sizes_or_count: int | tuple[int, ...], output_strides: Any
+) -> PreparedSplit:
+    device, shape, strides, item_bytes = layout
+    # Checked here, inside the cache, so that equal arguments are checked once.
+    axis, sizes = piece_sizes(shape, sizes_or_count, axis)
+    outputs = [None] * len(sizes) if output_strides is None else output_strides
+    geometry = split_geometry(shape, axis, sizes, item_bytes, strides, outputs)
+    # Without `prepare`: a call must not wait for the compiler because its sizes are new.
+    program = _backend(device).compile(geometry)
+    step = prod(shape[:axis] + shape[axis + 1 :]) * item_bytes
+    pieces = packing(piece_shapes(shape, axis, sizes), step, sizes=sizes)
+    slices = small_slices(geometry, axis, sizes) if device == "cpu" else None
+    return PreparedSplit(program, pieces, slices)
+
+
+_backend = lru_cache(maxsize=64)(find_backend)
+# A prepared split takes more than a kilobyte per piece, so fewer are cached that have many pieces.
+_few = lru_cache(maxsize=1024)(_prepared)
+_many = lru_cache(maxsize=8)(_prepared)

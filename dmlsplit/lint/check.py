@@ -1,0 +1,148 @@
+"""Checks the splits that a scan found: accepted, refused or unknown, why, and what to change."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from dmlsplit.directml.legalization import equivalent
+from dmlsplit.directml.levels import FeatureLevel
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules.violation import Violation
+from dmlsplit.directml.tensor import UINT_MAX
+from dmlsplit.directml.validation import minimum_feature_level, report_at
+from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
+from dmlsplit.frontends import Implied, Invalid, Known, SplitSite, Unknown
+from dmlsplit.lint import onnxruntime
+from dmlsplit.lint.advice import fixes
+from dmlsplit.lint.rules import defect, violation
+from dmlsplit.lint.target import Requirement, Target, requirement
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
+
+# A model has many splits, but few different descriptors.
+_remembered = lru_cache(maxsize=4096)
+_minimum_level = _remembered(minimum_feature_level)
+
+
+def assess(
+    sites: Iterable[SplitSite],
+    target: Target,
+    unreadable: Iterable[tuple[str, str]] = (),
+    failing: Iterable[Outcome] = FAILING,
+    defects_fail: bool = False,
+    alone: bool = True,
+) -> Assessment:
+    """Check all sites for a target. `alone`: a command named their file, and no other."""
+    # Implied sites become splits in ONNX Runtime only.
+    splits = (site for site in sites if target.via == "ort" or not isinstance(site.state, Implied))
+    verdicts = tuple(check_site(site, target, alone) for site in splits)
+    faults = tuple(onnxruntime.target_violations(target))
+    files = tuple(unreadable)
+    return Assessment(target, verdicts, files, frozenset(failing), faults, defects_fail)
+
+
+def check_site(site: SplitSite, target: Target, alone: bool = True) -> Verdict:
+    """Check one site for a target."""
+    match site.state:
+        case Known(descriptor):
+            verdict = _check_known(site, descriptor, target)
+        case Unknown() as unknown:
+            verdict = _check_unknown(site, unknown, target)
+        case Invalid(problem):
+            invalid = violation("SPLIT-NODE-INVALID", text=problem)
+            remarks = _examination(site, None, target).remarks
+            verdict = Verdict(site, None, Outcome.REFUSED, (invalid, *remarks))
+        case Implied() as implied:
+            verdict = _check_implied(site, implied, target)
+    diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
+    advice = tuple(fixes(verdict, target, alone))
+    return replace(verdict, diagnostics=tuple(diagnostics), fixes=advice)
+
+
+class _Examination(NamedTuple):
+    """What DirectML gets for a descriptor, what follows from its node, and what both break."""
+
+    desc: SplitOperatorDesc | None
+    remarks: list[Violation]
+    errors: list[Violation]  # among the remarks
+    broken: Sequence[Violation]  # rules of descriptors
+    minimum: Requirement | None  # the lowest level that accepts both
+
+
+def _examination(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> _Examination:
+    remarks = list(_of_the_node(site))
+    if target.via == "ort":
+        remarks += onnxruntime.violations(site, target)
+        desc = desc and onnxruntime.lowered(desc)
+    errors = [violation for violation in remarks if violation.severity == "error"]
+    broken = report_at(desc, target.level).violations if desc else ()
+    curable = all("level" in violation.rule.cured_by for violation in errors)
+    return _Examination(desc, remarks, errors, broken, _minimum(desc, target) if curable else None)
+
+
+def _check_known(site: SplitSite, descriptor: SplitOperatorDesc | None, target: Target) -> Verdict:
+    desc, remarks, errors, broken, minimum = _examination(site, descriptor, target)
+    legal, obstacle = None, None
+    # The provider makes its own descriptors, so an equivalent cannot be passed to it.
+    if desc and broken and not errors and target.via == "directml":
+        legal, obstacle = _equivalent(desc, target.level)
+    refused = Outcome.EQUIVALENT if legal else Outcome.REFUSED
+    outcome = refused if errors or broken else Outcome.OK
+    return Verdict(site, desc, outcome, (*remarks, *broken), legal, minimum, obstacle=obstacle)
+
+
+def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict:
+    """Check the smallest descriptor: a rule that it breaks, all sizes break."""
+    desc, remarks, errors, broken, minimum = _examination(site, unknown.smallest, target)
+    if desc and unknown.scales and not errors and not broken:
+        # Larger sizes only multiply the number of elements, so no other rule can break.
+        limit = UINT_MAX // desc.input_tensor.element_count
+        sizes = SizeRange(tuple(name for name, _ in unknown.missing), limit)
+        return Verdict(site, desc, Outcome.ALWAYS, tuple(remarks), None, minimum, sizes=sizes)
+    broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
+    note = violation("SPLIT-NODE-UNKNOWN", text=unknown.reason)
+    diagnostics = (*remarks, note, *broken)
+    if not errors and not broken:
+        return Verdict(site, None, Outcome.UNKNOWN, diagnostics)
+    undecided = not errors and target.via == "directml"
+    return Verdict(site, None, Outcome.NEVER, diagnostics, None, minimum, undecided=undecided)
+
+
+def _check_implied(site: SplitSite, implied: Implied, target: Target) -> Verdict:
+    """Check a node that ONNX Runtime turns into a split: a broken rule is only a warning."""
+    desc = onnxruntime.lowered(implied.descriptor)
+    broken = *onnxruntime.empty_pieces(implied.pieces), *report_at(desc, target.level).violations
+    warnings = (replace(violation, warns=True) for violation in broken)
+    diagnostics = (violation("SPLIT-IMPLIED", text=implied.by), *warnings)
+    return Verdict(site, desc, Outcome.OK, diagnostics, None, _minimum(desc, target))
+
+
+def _of_the_node(site: SplitSite) -> Iterator[Violation]:
+    if site.element_type == "STRING":
+        text = "InputTensor.DataType is STRING; DirectML has no strings"
+        yield violation("SPLIT-NODE-TEXT", text=text)
+    for warning in site.warnings:
+        yield violation("SPLIT-NODE-SURPRISE", text=warning)
+    for node in site.meets:
+        yield defect("SPLIT-DEFECT-MEET", f"its pieces meet again in {node}")
+
+
+@_remembered
+def _equivalent(
+    desc: SplitOperatorDesc, level: FeatureLevel
+) -> tuple[SplitOperatorDesc | None, str | None]:
+    """The equivalent of a refused descriptor; if it has none, None and the reason."""
+    try:
+        return equivalent(desc, level), None
+    except NoEquivalentError as error:
+        return None, f"no equivalent descriptor at feature level {level}: {error.reason}"
+    except InvalidArgumentError:  # invalid at every level
+        return None, None
+
+
+def _minimum(desc: SplitOperatorDesc | None, target: Target) -> Requirement | None:
+    """The lowest level that accepts a descriptor; None if none does, or if it is unknown."""
+    level = _minimum_level(desc) if desc else None
+    if level is None:
+        return None
+    return requirement(max(level, onnxruntime.MINIMUM_LEVEL) if target.via == "ort" else level)

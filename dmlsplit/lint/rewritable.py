@@ -1,0 +1,95 @@
+"""Whether standard ONNX nodes that a target accepts can replace a refused split."""
+
+from math import prod
+
+from dmlsplit.directml.levels import capability_table
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import TensorDataType
+from dmlsplit.frontends import Known, SplitSite, Unknown
+from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS
+from dmlsplit.lint.target import Target
+from dmlsplit.lint.verdict import Verdict
+
+IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
+# ONNX's Cast extracts the low bits of an integer, and standard arithmetic the high ones.
+IN_HALVES = frozenset({TensorDataType.INT64, TensorDataType.UINT64})
+# Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6;
+# arithmetic broadcasts by itself since 7.
+_LEAST_OPSET = 7
+
+
+def rewriting_obstacle(verdict: Verdict, target: Target) -> str | None:
+    """Why no rewriting of a refused split of an ONNX model is accepted; None if one is."""
+    site, broken = verdict.site, verdict.errors
+    for error in broken:
+        if "model" not in error.rule.cured_by:
+            return f"{error.rule.id}: {error.message}"
+    if "()" in site.path:
+        return IN_A_FUNCTION
+    if verdict.lacks_only_count:
+        return None
+    if site.opset < _LEAST_OPSET:
+        return f"the opset is {site.opset}; rewriting needs {_LEAST_OPSET} or later"
+    desc = described(site)
+    if desc is None:
+        return "its sizes are known only when the model runs"
+    if str(site.element_type).startswith("COMPLEX"):
+        return "standard ONNX cannot reinterpret complex elements as another type"
+    least, greatest = dimension_counts(target)
+    if (
+        len(site.shape or ()) > greatest
+        and merged(site.shape or (), site.axis, least, greatest) is None
+    ):
+        return f"merging its dimensions into {greatest} needs sizes that are known only at run time"
+    if isinstance(site.state, Unknown) and 0 in site.state.pieces and site.opset < 9:
+        return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
+    kind = desc.input_tensor.data_type
+    if (
+        kind in capability_table()[target.level].input_tensor.data_types | IN_HALVES
+        or kind.bits < 32
+    ):
+        return None
+    return f"Cast would round {kind.name}, and no operator before BitCast-26 exposes its bits"
+
+
+def described(site: SplitSite) -> SplitOperatorDesc | None:
+    """The descriptor of a split, with dynamic sizes of 1 if they only multiply its elements."""
+    match site.state:
+        case Known(descriptor):
+            return descriptor
+        case Unknown(smallest=smallest, scales=True):
+            return smallest
+    return None
+
+
+def dimension_counts(target: Target) -> tuple[int, int]:
+    """The least and the greatest rank that a target accepts."""
+    if target.via == "ort":
+        return 1, MOST_DIMENSIONS
+    support = capability_table()[target.level].input_tensor
+    return support.minimum_dimensions, support.maximum_dimensions
+
+
+def merged(
+    shape: tuple[int | str, ...], axis: int, least: int, greatest: int
+) -> tuple[list[int | str], int] | None:
+    """The shape for a Reshape that merges the dimensions beside the axis, and the axis in it.
+
+    As in Reshape, -1 is a size that follows from the others, and 0 keeps a dimension. None if the
+    sizes on both sides are dynamic and there are too many in front of the axis.
+    """
+    before, after = (
+        prod(size for size in side if isinstance(size, int)) if is_static(side) else -1
+        for side in (shape[:axis], shape[axis + 1 :])
+    )
+    if before != -1 or after != -1:
+        return [1, before, shape[axis], after], 2
+    if axis + 2 > greatest:
+        return None
+    kept = [*[0] * axis, shape[axis], -1]
+    return [*kept, *[1] * (least - len(kept))], axis
+
+
+def is_static(shape: tuple[int | str, ...]) -> bool:
+    """Whether every size is known."""
+    return all(isinstance(size, int) for size in shape)

@@ -1,0 +1,231 @@
+"""Memory and streams of the device under test: the host's own, or a card's through CuPy."""
+
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dmlsplit.backends import BoundCopy
+from dmlsplit.backends.cuda import driver
+
+# CUDA aligns allocations to this, and CuPy's pool to 512 (CUDA C++ Programming Guide, "Size and
+# alignment requirement").
+ALIGNMENT = 256
+SPARE = 256 << 20  # bytes of a card that others may need meanwhile
+# Memory beside CuPy's pool: its name, CuPy's allocator, and the device's attribute that it needs.
+_OTHERS = (
+    ("cudaMallocAsync", "malloc_async", "cudaDevAttrMemoryPoolsSupported"),
+    ("managed memory", "malloc_managed", "cudaDevAttrManagedMemory"),
+)
+
+
+class Buffer(NamedTuple):
+    """Bytes of the device."""
+
+    address: int
+    owner: Any  # keeps them alive
+
+
+class Memory(Protocol):
+    """What the self-test needs of a device."""
+
+    def upload(self, host: np.ndarray) -> Buffer:
+        """New memory with these bytes, at an address that is a multiple of `ALIGNMENT`."""
+
+    def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
+        """Rows that begin `pitch` bytes apart, and nothing else; None if there is no room."""
+
+    def write(self, buffer: Buffer, host: np.ndarray) -> None:
+        """Replace all bytes."""
+
+    def read(self, buffer: Buffer) -> np.ndarray:
+        """All bytes, once all work is done."""
+
+    def on_stream(self, copy: BoundCopy) -> None:
+        """Copy on a second stream, and wait for it."""
+
+    def capture(self, copy: BoundCopy) -> Callable[[], object]:
+        """A function that replays a copy and waits for it."""
+
+    def seconds(self, copy: Callable[[], object]) -> float:
+        """The time that a copy takes on the device."""
+
+    def plain_copy(self, source: Buffer, target: Buffer, size: int) -> Callable[[], object]:
+        """The fastest copy of contiguous bytes that the device's library has."""
+
+    def free_bytes(self) -> int | None:
+        """Memory that may be allocated; None if unknown."""
+
+
+class HostMemory:
+    """Memory of this process. A copy has no stream, so all modes are one."""
+
+    def upload(self, host: np.ndarray) -> Buffer:
+        """New memory, aligned by hand."""
+        room = np.empty(host.size + ALIGNMENT, np.uint8)
+        begin = -room.ctypes.data % ALIGNMENT
+        memory = room[begin : begin + host.size]
+        memory[:] = host
+        return Buffer(memory.ctypes.data, memory)
+
+    def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
+        """Pages between the rows are never touched, so the system need not have them."""
+        try:
+            memory = np.empty(_span(rows, pitch), np.uint8)
+        except MemoryError:
+            return None
+        np.ndarray(rows.shape, np.uint8, memory, strides=(pitch, 1))[...] = rows
+        return Buffer(memory.ctypes.data, memory)
+
+    def write(self, buffer: Buffer, host: np.ndarray) -> None:
+        """Replace all bytes."""
+        buffer.owner[:] = host
+
+    def read(self, buffer: Buffer) -> np.ndarray:
+        """The bytes themselves."""
+        memory: np.ndarray = buffer.owner
+        return memory
+
+    def on_stream(self, copy: BoundCopy) -> None:
+        """Copy."""
+        copy()
+
+    def capture(self, copy: BoundCopy) -> Callable[[], object]:
+        """The copy itself, after one call."""
+        copy()
+        return copy
+
+    def seconds(self, copy: Callable[[], object]) -> float:
+        """By this process's clock."""
+        begin = perf_counter()
+        copy()
+        return perf_counter() - begin
+
+    def plain_copy(self, source: Buffer, target: Buffer, size: int) -> Callable[[], object]:
+        """NumPy's, of one thread."""
+        return lambda: np.copyto(target.owner[:size], source.owner[:size])
+
+    def free_bytes(self) -> int | None:
+        """Unknown: a system lends more than it has."""
+        return None
+
+
+class CardMemory:
+    """Memory of a CUDA device, of CuPy's current allocator or of the one that is named."""
+
+    def __init__(self, number: int, allocator: str | None = None) -> None:
+        self._number, self._driver = number, driver.load()
+        self._cuda = self._driver.cupy.cuda
+        self._device = self._cuda.Device(number)
+        self._allocator = (
+            getattr(self._cuda, allocator) if allocator else self._cuda.get_allocator()
+        )
+
+    def upload(self, host: np.ndarray) -> Buffer:
+        """A copy on the card, which is there when this returns."""
+        with self._cuda.using_allocator(self._allocator):
+            array = self._driver.upload(self._number, host)
+        with self._device:
+            self._device.synchronize()
+        return Buffer(array.data.ptr, array)
+
+    def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
+        """Memory of CUDA's own, which is freed with the result and not kept in a pool."""
+        size = _span(rows, pitch)
+        if self.free_bytes() < size + SPARE:
+            return None
+        with self._device:
+            pointer = self._cuda.MemoryPointer(self._cuda.Memory(size), 0)
+            array = self._driver.cupy.ndarray(size, np.uint8, pointer)
+            for number, row in enumerate(rows):
+                array[number * pitch :][: row.size].set(row)
+            self._device.synchronize()
+        return Buffer(array.data.ptr, array)
+
+    def write(self, buffer: Buffer, host: np.ndarray) -> None:
+        """Replace all bytes, and wait for that."""
+        with self._device:
+            buffer.owner.set(host)
+            self._device.synchronize()
+
+    def read(self, buffer: Buffer) -> np.ndarray:
+        """A copy on the host."""
+        with self._device:
+            self._device.synchronize()
+        return self._driver.download(self._number, buffer.owner)
+
+    def on_stream(self, copy: BoundCopy) -> None:
+        """Copy on a stream that does not wait for the default one."""
+        with self._device:
+            stream = self._cuda.Stream(non_blocking=True)
+            copy(stream)
+            stream.synchronize()
+
+    def capture(self, copy: BoundCopy) -> Callable[[], object]:
+        """Capture before any launch of the kernel in this graph, as CUDA allows."""
+        with self._device:
+            stream = self._cuda.Stream(non_blocking=True)
+            with stream:
+                stream.begin_capture()
+                copy(stream)
+                graph = stream.end_capture()
+
+        def replay() -> None:
+            with self._device:
+                graph.launch(stream)
+                stream.synchronize()
+
+        return replay
+
+    def seconds(self, copy: Callable[[], object]) -> float:
+        """Between two events."""
+        with self._device:
+            begin, end = self._cuda.Event(), self._cuda.Event()
+            begin.record()
+            copy()
+            end.record()
+            end.synchronize()
+            return float(self._cuda.get_elapsed_time(begin, end)) / 1000
+
+    def plain_copy(self, source: Buffer, target: Buffer, size: int) -> Callable[[], object]:
+        """CUDA's memcpyAsync."""
+        runtime = self._cuda.runtime
+        direction = runtime.memcpyDeviceToDevice
+
+        def copy() -> None:
+            with self._device:
+                stream = self._cuda.get_current_stream().ptr
+                runtime.memcpyAsync(target.address, source.address, size, direction, stream)
+
+        return copy
+
+    def free_bytes(self) -> int:
+        """What CUDA reports."""
+        with self._device:
+            return int(self._cuda.runtime.memGetInfo()[0])
+
+
+def memory_of(device: str) -> Memory:
+    """The memory of ``cpu`` or ``cuda:N``."""
+    return HostMemory() if device == "cpu" else CardMemory(_number(device))
+
+
+def other_memories(device: str) -> Iterator[tuple[str, Memory | None]]:
+    """Other kinds of memory by name; None for those that the card does not have."""
+    if device == "cpu":
+        return
+    runtime = driver.load().cupy.cuda.runtime
+    for name, allocator, attribute in _OTHERS:
+        has = runtime.deviceGetAttribute(getattr(runtime, attribute), _number(device))
+        yield name, CardMemory(_number(device), allocator) if has else None
+
+
+def _span(rows: np.ndarray, pitch: int) -> int:
+    count, width = rows.shape
+    span: int = (count - 1) * pitch + width
+    return span
+
+
+def _number(device: str) -> int:
+    return int(device.partition(":")[2])

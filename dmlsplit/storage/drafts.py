@@ -1,0 +1,168 @@
+"""The hidden folder in which pieces grow, ``.NAME.unfinished``, and the publishing of pieces.
+
+It is in the folder of the pieces. It holds ``lock``, which is locked while a run uses the folder,
+the drafts of the pieces and, between two renames, an old piece. Drafts of a run that was killed are
+useless; the next run in that folder removes them, and gives old pieces their names back.
+"""
+
+import ctypes
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from errno import EINVAL, ENOSYS, EOPNOTSUPP, EXDEV
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from dmlsplit.atomic import lock, naming, refuse_inputs
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.interrupts import held
+from dmlsplit.storage.inputs import array_files
+from dmlsplit.system import closing
+
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+_OLD = "old-"
+# A folder with any other file is not ours, whatever its name is.
+_OURS = re.compile(rf"lock|\d+-[0-9a-f]{{32}}|{_OLD}.+", re.DOTALL)
+
+
+@contextmanager
+def drafts(
+    folder: Path, source: Path, targets: Sequence[Path], overwrite: bool
+) -> Iterator[list[Path]]:
+    """A path in a hidden folder for each piece; if the block succeeds, the pieces get their names.
+
+    InvalidArgumentError: another run uses the folder, or a target exists and may not be replaced,
+    or is the `source`.
+    """
+    handle = _lock(folder)
+    # A worker of a cluster may still write after its run was stopped, so each run has own names.
+    run = uuid4().hex
+    paths = [folder / f"{index}-{run}" for index in range(len(targets))]
+    try:
+        _clear(folder)
+        _remove_dead(folder.parent)
+        _check_targets(source, targets, overwrite)
+        try:
+            yield paths
+        except KeyboardInterrupt as stop:
+            stop.add_note("the same command starts over")
+            raise
+        with held():
+            _publish(paths, targets)
+    finally:
+        _release(folder, handle)
+
+
+def _publish(paths: Sequence[Path], targets: Sequence[Path]) -> None:
+    for count, (draft, target) in enumerate(zip(paths, targets, strict=True)):
+        try:
+            _take_name(draft, target, draft.with_name(_OLD + target.name))
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"{error.strerror}; {count} of {len(targets)} pieces are in place. "
+                "Fix: run the same command again with --overwrite",
+                str(target),
+            ) from None
+
+
+def _lock(folder: Path) -> int:
+    """Create the hidden folder if needed, and lock it."""
+    while True:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
+        if not _is_ours(folder):
+            raise InvalidArgumentError(
+                f"{folder} holds other files than a run's drafts; it is not used. Fix: move it away"
+            )
+        try:
+            with naming(folder / "lock"):
+                return lock(folder / "lock")
+        except BlockingIOError:
+            raise InvalidArgumentError(
+                f"{folder} is in use: another run writes the same pieces. Fix: wait until it ends"
+            ) from None
+        except FileNotFoundError:  # another run has just ended and removed the folder
+            continue
+
+
+def _is_ours(folder: Path) -> bool:
+    return all(_OURS.fullmatch(entry.name) for entry in folder.iterdir())
+
+
+def _remove_dead(folder: Path) -> None:
+    """Remove what killed runs left in a folder of pieces. The folder of a live run is locked."""
+    for other in folder.glob(".*.unfinished"):
+        with suppress(OSError):
+            if any(other.iterdir()) and _is_ours(other):
+                _release(other, lock(other / "lock"))
+
+
+def _clear(folder: Path) -> None:
+    """Remove everything in a hidden folder but its lock; old pieces get their names back."""
+    for entry in folder.iterdir():
+        target = folder.parent / entry.name.removeprefix(_OLD)
+        if entry.name.startswith(_OLD) and not os.path.lexists(target):
+            entry.rename(target)
+        elif entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != "lock":
+            entry.unlink()
+
+
+def _release(folder: Path, handle: int) -> None:
+    """Remove a hidden folder. The lock file goes last, because other processes look for it."""
+    with suppress(OSError):  # the next run removes what is left
+        _clear(folder)
+    with suppress(OSError), closing(handle):
+        (folder / "lock").unlink()
+        folder.rmdir()
+
+
+def _check_targets(source: Path, targets: Sequence[Path], overwrite: bool) -> None:
+    """Refuse to replace the input, or any other file without `overwrite`."""
+    inputs = [source, *array_files(source), source / "c"]  # each may be a link to elsewhere
+    for target in targets:
+        refuse_inputs(target, inputs)
+        if not os.path.lexists(target):
+            continue
+        is_array = array_files(target) if target.suffix == ".zarr" else target.is_file()
+        if not is_array and not target.is_symlink():
+            description = "a zarr array" if target.suffix == ".zarr" else "a regular file"
+            raise InvalidArgumentError(
+                f"{target} exists and is not {description}; it is not replaced. Fix: move it away"
+            )
+        if not overwrite:
+            raise InvalidArgumentError(
+                f"{target} exists; it is not replaced. Fix: add --overwrite, or name another folder"
+            )
+
+
+def _take_name(draft: Path, target: Path, old: Path) -> None:
+    """Rename a piece. An old file is replaced atomically; an old folder moves to `old`."""
+    if not draft.is_dir() or not os.path.lexists(target):
+        draft.replace(target)
+    elif not _exchanged(draft, target):
+        target.rename(old)
+        draft.rename(target)
+
+
+def _exchanged(first: Path, second: Path) -> bool:
+    """Exchange two names atomically; False if the file system cannot."""
+    if sys.platform != "linux":
+        return False
+    rename: Any = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    names = os.fsencode(first), os.fsencode(second)
+    if not rename(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
+        return True
+    number = ctypes.get_errno()
+    if number in (EINVAL, ENOSYS, EOPNOTSUPP, EXDEV):
+        return False
+    raise OSError(number, os.strerror(number), str(second))

@@ -1,0 +1,101 @@
+"""Splits arrays on disk into zarr arrays through dask, on threads or on a cluster."""
+
+from collections.abc import Sequence
+from math import prod
+from operator import mul
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from dmlsplit.checks import piece_sizes
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.geometry import ceil_div, piece_shapes
+from dmlsplit.interrupts import held
+from dmlsplit.storage.drafts import drafts
+from dmlsplit.storage.inputs import check_unchanged, input_mark
+from dmlsplit.storage.npy import Progress, SplitFiles
+from dmlsplit.storage.schedulers import computing
+from dmlsplit.storage.zarr_arrays import (
+    NamedArray,
+    absent_chunks,
+    box,
+    chunk_of,
+    create_piece,
+    needed,
+    open_stored,
+)
+
+# Small enough for a dozen blocks per thread, large enough that a block costs more than its task.
+BLOCK_BYTES = 4 << 20
+
+
+@held()  # because dask and zarr also wait for threads of their own
+def split_store(
+    path: Path,
+    sizes_or_count: int | Sequence[int],
+    axis: int,
+    folder: Path,
+    *,
+    overwrite: bool = False,
+    scheduler: str | None = None,
+    block_bytes: int | None = None,
+    progress: Progress = lambda done, total: None,
+) -> SplitFiles:
+    """Split a zarr array or a .npy file into zarr arrays ``NAME_0.zarr``, ``NAME_1.zarr``, ...
+
+    Arguments and errors are those of `split_file`. Pieces keep the format (2 or 3), codecs, chunks,
+    fill value and attributes of a zarr array. `scheduler` is the address of a running Dask cluster,
+    whose workers must all see `path` and `folder` under the same names; None uses threads. Blocks
+    are whole chunks of together `block_bytes`, by default 4 MiB, or one chunk if that is larger.
+    InvalidArgumentError also: the input is damaged, or its elements have no fixed size.
+    UnsupportedError: zarr or dask is missing.
+    """
+    mark = input_mark(path)
+    stored = open_stored(path)
+    shape = tuple(stored.shape)
+    axis, sizes = piece_sizes(shape, sizes_or_count, axis)
+    shapes = piece_shapes(shape, axis, sizes)
+    block = _block(stored, BLOCK_BYTES if block_bytes is None else block_bytes)
+    name = path.absolute().name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".npy")
+    targets = tuple(folder / f"{name}_{index}.zarr" for index in range(len(sizes)))
+    hidden = folder.absolute() / f".{name}.unfinished"
+    size = prod(shape) * stored.dtype.itemsize
+    with computing(scheduler) as compute, drafts(hidden, path, targets, overwrite) as paths:
+        arrays = [
+            create_piece(draft, target, stored, piece_shape, axis)
+            for draft, target, piece_shape in zip(paths, targets, shapes, strict=True)
+        ]
+        writes = _writes(NamedArray(path, stored), block, sizes, axis, arrays)
+        compute(writes, lambda done, total: progress(size * done // total, size))
+        check_unchanged(path, mark)
+    notes = absent_chunks(path, stored)
+    return SplitFiles(path, str(stored.dtype), shape, axis, targets, shapes, notes)
+
+
+def _writes(
+    source: NamedArray,
+    block: tuple[int, ...],
+    sizes: Sequence[int],
+    axis: int,
+    targets: Sequence[NamedArray],
+) -> Sequence[Any]:
+    """Dask collections that write the pieces. No two of their tasks write the same chunk."""
+    da: Any = needed("dask.array", "a zarr store")
+    from dmlsplit.frameworks.dask import split_dask  # imports dask
+
+    name = f"dml-input-{uuid4().hex}"
+    lazy = da.from_array(source, block, name, meta=np.empty(0, source.dtype))
+    pieces = [piece.rechunk(block) for piece in split_dask(lazy, sizes, axis)]
+    writes = da.store(pieces, targets, lock=False, compute=False)
+    return writes if isinstance(writes, tuple) else (writes,)
+
+
+def _block(stored: Any, block_bytes: int) -> tuple[int, ...]:
+    """The shape of a block of whole chunks, those along the innermost dimensions first."""
+    if block_bytes < 1:
+        raise InvalidArgumentError(f"block_bytes is {block_bytes}; it must be at least 1")
+    chunk = chunk_of(stored)
+    counts = tuple(map(ceil_div, stored.shape, chunk))
+    return tuple(map(mul, chunk, box(counts, prod(chunk) * stored.dtype.itemsize, block_bytes)))

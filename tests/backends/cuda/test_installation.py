@@ -1,0 +1,79 @@
+"""What is wrong with an installation is one sentence, and the command that mends it."""
+
+import pytest
+
+from dmlsplit.backends.cuda import installation
+from dmlsplit.backends.cuda.installation import Cuda
+
+ONE, BOTH = ["cupy-cuda13x 14.2.0"], ["cupy-cuda12x 14.2.0", "cupy-cuda13x 14.2.0"]
+OLD = ["cupy-cuda12x 14.2.0"]
+TO_12 = "Fix: pip uninstall -y cupy-cuda13x && pip install 'dmlsplit[cuda12]'"
+ROWS = {
+    "both extras": (
+        installation.wrong_packages(BOTH, 12080),
+        "cupy-cuda12x 14.2.0 and cupy-cuda13x 14.2.0 are installed in one folder and overwrite "
+        "each other's files. Fix: pip uninstall -y cupy-cuda12x cupy-cuda13x && pip install "
+        "'dmlsplit[cuda12]'",
+    ),
+    "no CuPy": (
+        installation.missing_cupy(ImportError("No module named 'cupy'"), 12080),
+        "CUDA devices need CuPy, which cannot be imported: No module named 'cupy'. Fix: pip "
+        "install 'dmlsplit[cuda12]'",
+    ),
+    "no driver": (
+        installation.wrong_versions(Cuda(13020, 0, (13, 2)), ONE),
+        "there is no usable CUDA driver. Fix: install NVIDIA's driver 580 or newer; start a "
+        "container with --gpus all",
+    ),
+    "an older driver": (
+        installation.wrong_versions(Cuda(13020, 12080, (13, 2)), ONE),
+        f"CuPy is built for CUDA 13, and the driver supports CUDA 12.8. {TO_12}; or install "
+        "NVIDIA's driver 580 or newer",
+    ),
+    "a driver older than any": (
+        installation.wrong_versions(Cuda(12090, 11080, (12, 9)), OLD),
+        "CuPy is built for CUDA 12, and the driver supports CUDA 11.8. Fix: install NVIDIA's "
+        "driver 580 or newer",
+    ),
+    "no NVRTC": (
+        installation.wrong_versions(Cuda(12090, 13000, None), OLD),
+        "CUDA 12's compiler, NVRTC, cannot be loaded. Fix: pip install 'dmlsplit[cuda12]'",
+    ),
+    "another NVRTC": (
+        installation.wrong_versions(Cuda(13020, 13020, (12, 9)), ONE),
+        "CuPy is built for CUDA 13, and loads NVRTC 12.9. Fix: pip install 'dmlsplit[cuda13]', and "
+        "unset LD_LIBRARY_PATH if it names another CUDA",
+    ),
+    "an old card": (
+        installation.wrong_card("cuda:0", 70, (75, 80, 120), ONE),
+        "cuda:0 has compute capability 7.0, and the installed NVRTC compiles for 7.5 or newer. "
+        f"{TO_12}",
+    ),
+    "a card older than any": (
+        installation.wrong_card("cuda:0", 60, (50, 60), OLD),
+        "cuda:0 has compute capability 6.0, and dmlsplit needs 7.0 or newer. Fix: use a newer "
+        "card, or the CPU",
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_the_message_of_a_wrong_installation_names_the_command(row: str) -> None:
+    sentence, expected = ROWS[row]
+    assert sentence == expected
+
+
+def test_nothing_is_wrong_with_a_right_installation() -> None:
+    assert installation.wrong_packages(ONE, 13020) is None
+    assert installation.wrong_versions(Cuda(12090, 13020, (12, 9)), OLD) is None
+    assert installation.wrong_card("cuda:0", 130, (75, 120), ONE) is None
+
+
+@pytest.mark.parametrize(
+    ("capability", "name"),
+    [(90, "sm_90"), (121, "sm_121"), (89, "compute_86"), (130, "compute_121")],
+)
+def test_a_card_that_nvrtc_does_not_know_gets_ptx_of_the_best_older_one(
+    capability: int, name: str
+) -> None:
+    assert installation.architecture(capability, (75, 80, 86, 90, 120, 121)) == name

@@ -1,0 +1,47 @@
+"""`dmlsplit selftest`: what it prints, writes and returns."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from dmlsplit.cli import main
+from tests.support.fixtures import Capsys
+
+CPU = "selftest --device cpu --seconds 0".split()
+
+
+def test_the_report_is_printed_and_written(here: Path, capsys: Capsys) -> None:
+    assert main([*CPU, "-o", "report.json"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].startswith("exact on the CPU: 71 of 71 splits")
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert "report.json" in err
+    text = Path("report.json").read_text()
+    assert len(json.loads(text)["splits"]) == 71
+    assert str(here) not in text
+    assert socket.gethostname() not in text
+
+
+def test_json_is_all_that_is_printed(here: Path, capsys: Capsys) -> None:
+    assert main([*CPU, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["status"] == 0
+
+
+def test_a_binary_file_is_not_replaced(here: Path, capsys: Capsys) -> None:
+    Path("picture.npy").write_bytes(b"\x93NUMPY\x00\x01")
+    assert main([*CPU, "-o", "picture.npy"]) == 2
+    assert "picture.npy" in capsys.readouterr().err
+    assert Path("picture.npy").read_bytes() == b"\x93NUMPY\x00\x01"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [("--device gpu", "it must be 'cpu', 'cuda' or 'cuda:N'"), ("--seconds -1", "0 or more")],
+)
+def test_wrong_options_are_one_line(options: str, words: str, here: Path, capsys: Capsys) -> None:
+    assert main(["selftest", *options.split()]) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1

@@ -1,0 +1,52 @@
+"""`torch.onnx.export` of models that call `dml.split`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import dmlsplit as dml
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+for library in ("onnxscript", "onnxruntime"):
+    pytest.importorskip(library, reason=f"{library} is not installed")
+
+# Of torch's own exporter.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+Splits = Callable[[Any], list[Any]]
+
+
+class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self, split: Splits) -> None:
+        super().__init__()
+        self.split = split
+
+    def forward(self, x: Any) -> list[Any]:
+        return [piece + at for at, piece in enumerate(self.split(x))]
+
+
+@pytest.mark.parametrize("opset", [18, 23])
+@pytest.mark.parametrize(
+    ("split", "is_dynamic"),
+    [
+        (lambda x: dml.split(x, (2, 0, 4), 1), False),
+        (lambda x: dml.split(x, 3, dim=-1), True),
+        (lambda x: dml.split(x, (2, x.shape[0] - 2)), True),
+    ],
+    ids=["uneven", "count", "computed"],
+)
+def test_a_split_becomes_one_split(split: Splits, is_dynamic: bool, opset: int) -> None:
+    import onnxruntime
+
+    shapes = ({0: torch.export.Dim("rows", min=3)},) if is_dynamic else None
+    program = torch.onnx.export(
+        Model(split).eval(), (torch.rand(4, 6),), dynamo=True, opset_version=opset,
+        dynamic_shapes=shapes, verbose=False,
+    )  # fmt: skip
+    assert [node.op_type for node in program.model.graph].count("Split") == 1
+    assert program.model.opset_imports[""] == opset
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
+    x = torch.rand(9 if is_dynamic else 4, 6)
+    pieces = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+    for piece, one in zip(pieces, Model(split)(x), strict=True):
+        assert torch.equal(torch.from_numpy(piece), one)

@@ -1,0 +1,71 @@
+"""The commands of README and of the site's pages, with the output that the pages show."""
+
+import contextlib
+import io
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import zarr
+from onnx import TensorProto
+
+from tests.support.command import ROOT
+from tests.support.models import single
+
+# The model on the start page, which the first steps build.
+PLANES = """
+<ir_version: 10, opset_import: ["" : 18]>
+net (uint8[1,480,640,3] x)
+    => (uint8[1,480,640,1] r, uint8[1,480,640,1] g, uint8[1,480,640,1] b) {
+  [rgb] r, g, b = Split <axis = 3, num_outputs = 3> (x)
+}"""
+Run = Callable[[list[str]], object]
+
+
+def paths() -> Iterator[Path]:
+    """The pages, without those that are generated when the site is built."""
+    for pattern in ("*.md", "docs/**/*.md"):
+        yield from (path for path in sorted(ROOT.glob(pattern)) if path.parent.name != "rules")
+
+
+def write_inputs(folder: Path) -> None:
+    """Write every file that the commands read."""
+    shutil.copytree(ROOT / "tests" / "data", folder / "tests/data")
+    onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), folder / "model.onnx")
+    onnx.save(onnx.parser.parse_model(PLANES), folder / "rgb.onnx")
+    np.save(folder / "IN.npy", np.arange(48).reshape(16, 3))
+    zarr.save_array(folder / "IN.zarr", np.ones((2, 4096), "f4"))
+
+
+def blocks(text: str) -> list[str]:
+    """The blocks of commands that a page shows, without those that set up an environment."""
+    return re.findall(r"```console\n(\$ dmlsplit .*?)```", text, re.DOTALL)
+
+
+def with_output(block: str, main: Run) -> str:
+    """A block, with what its last command prints now; only if it shows output at all."""
+    head, mark, shown = block.rpartition("$ dmlsplit ")
+    for line in re.findall(r"^\$ dmlsplit (.*)$", block, re.MULTILINE):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+            main(shlex.split(line))
+    command, end, output = shown.partition("\n")
+    return head + mark + command + end + (printed.getvalue() if output else "")
+
+
+def write(folder: Path, main: Run) -> None:
+    """Run the commands of each page in a folder of its own, and show what they print."""
+    for number, path in enumerate(paths()):
+        text = path.read_text("utf-8")
+        if not blocks(text):
+            continue
+        (here := folder / str(number)).mkdir()
+        write_inputs(here)
+        with contextlib.chdir(here):
+            for block in blocks(text):
+                text = text.replace(block, with_output(block, main))
+        path.write_text(text, encoding="utf-8", newline="\n")

@@ -1,0 +1,61 @@
+"""The verdicts of targets on sites, with a model built for each verdict."""
+
+from pathlib import Path
+
+import onnx
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit.frontends import Implied, Known, SplitSite
+from dmlsplit.lint.check import assess, check_site
+from dmlsplit.lint.discovery import scan_file
+from dmlsplit.lint.target import resolve_target
+from dmlsplit.lint.verdict import Outcome, Verdict
+from tests.support.descriptors import split_descriptors
+
+
+def verdicts(content: onnx.ModelProto, tmp_path: Path, **asked: str) -> dict[str, Verdict]:
+    """Verdicts by the name of the node."""
+    path = tmp_path / "model.onnx"
+    onnx.save(content, path)
+    found = assess(scan_file(str(path)), resolve_target(**asked)).verdicts
+    return {verdict.site.node: verdict for verdict in found}
+
+
+def rules(verdict: Verdict) -> set[str]:
+    return {diagnostic.rule.id for diagnostic in verdict.diagnostics}
+
+
+# test_examples has each rule of ONNX Runtime's provider alone, and tests/golden/cli the rest of the
+# texts of verdicts.
+
+
+def test_a_rule_that_an_implied_split_breaks_is_a_warning() -> None:
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
+    site = SplitSite("f", "net", "n", 0, "Slice", Implied("a Slice", desc))
+    verdict = check_site(site, resolve_target(feature_level="2_1"))
+    found = {(each.rule.id, each.severity) for each in verdict.diagnostics}
+    assert found == {("SPLIT-IMPLIED", "note"), ("DML-LEVEL-DATA-TYPE", "warning")}
+    assert (verdict.outcome, verdict.errors, bool(verdict.fix)) == (Outcome.OK, (), True)
+    assert verdict.minimum is not None
+    assert verdict.minimum.level == dml.FeatureLevel.LEVEL_4_1
+
+
+# The verdict and the library agree.
+
+
+@given(desc=split_descriptors(), level=st.sampled_from(list(dml.FeatureLevel)))
+def test_verdicts_agree_with_validate_and_legalize(
+    desc: dml.SplitOperatorDesc, level: dml.FeatureLevel
+) -> None:
+    site = SplitSite("f", "net", "n", 0, "Split-13", Known(desc))
+    verdict = check_site(site, resolve_target(feature_level=str(level)))
+    report = dml.validate(desc, level)
+    assert (verdict.outcome is Outcome.OK) == report.ok
+    assert rules(verdict) == set(report.rule_ids)
+    assert bool(verdict.fix) == (verdict.outcome is not Outcome.OK)
+    assert (verdict.outcome is Outcome.EQUIVALENT) == bool(verdict.equivalent)
+    assert verdict.equivalent is None or dml.validate(verdict.equivalent, level).ok
+    if verdict.minimum is not None:
+        assert dml.validate(desc, verdict.minimum.level).ok

@@ -1,0 +1,98 @@
+"""Every form of a launch runs at every address modulo 16, on every side of every threshold."""
+
+from collections.abc import Callable, Iterable
+from itertools import product
+from math import lcm
+from pathlib import Path
+
+import pytest
+
+from dmlsplit.backends.cuda.launch import VECTOR, Assumptions
+from dmlsplit.backends.cuda.planner import strided
+from tests.host_cuda import harness
+from tests.proofs import adversary, forms, test_sass
+from tests.proofs.forms import Reached
+from tests.support import kernel_cases
+from tests.support.kernel_cases import Case
+from tests.support.kernel_splits import CASES, FAR
+
+needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
+KERNELS = ("rows", "tile", "transpose", "strided")
+
+
+@pytest.fixture(scope="module")
+def scope() -> tuple[Reached, list[Case], Reached]:
+    return forms.chosen(forms.sweep(is_fine=False))
+
+
+def check_covered(required: Reached, covered: Reached) -> None:
+    missing = {str(form): needs - covered[form] for form, needs in required.items()}
+    assert not any(missing.values()), {form: needs for form, needs in missing.items() if needs}
+
+
+@needs_gcc
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_form_runs_at_every_address(
+    kernel: str, scope: tuple[Reached, list[Case], Reached], builds: Path
+) -> None:
+    required, cases, covered = scope
+    assert {form.kernel for form in required} == set(KERNELS)
+    check_covered(required, covered)
+    few = [case for case in cases if case.launches[0].code.kernel == kernel]
+    kernel_cases.check_all(few, builds, harness.PLAIN)
+
+
+def test_other_splits_have_no_other_form(scope: tuple[Reached, list[Case], Reached]) -> None:
+    """Those that were chosen by hand, and random ones."""
+    others = [*CASES.values(), *test_sass.CASES.values(), *(case for case, *_ in FAR.values())]
+    others += map(adversary.case, range(60))
+    launches = [launch for case in others for launch in case.launches]
+    assert len(launches) > 300
+    assert {forms.form_of(launch) for launch in launches} <= scope[0].keys()
+
+
+@needs_gcc
+def test_a_misaligned_access_is_noticed(builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pairs that are sorted in registers have edges of whole elements, at any address."""
+
+    def is_direct(unit: int, assumed: Assumptions) -> bool:
+        return lcm(unit, VECTOR) == assumed.output_alignment == VECTOR
+
+    monkeypatch.setattr(strided, "_is_direct", is_direct)
+    _, cases, _ = forms.chosen(forms.sweep(False, [lambda _: [Case((257, 8), (4, 4))]]))
+    with pytest.raises(harness.KernelFaultError, match="misaligned address: 4 bytes"):
+        kernel_cases.check_all(cases, builds, harness.PLAIN)
+
+
+PARTS = list(product(forms.SCOPE, (forms.SMALL, *forms.LARGE)))
+
+
+@pytest.mark.slow
+@needs_gcc
+def test_forms_with_64_bit_numbers_run_at_every_address(
+    scope: tuple[Reached, list[Case], Reached], builds: Path
+) -> None:
+    """Those whose programs are others than with small numbers."""
+    known = {launch.code.source for case in scope[1] for launch in case.launches}
+    required, cases, covered = forms.chosen(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
+    check_covered(required, covered)
+    few = [case for case in cases if known.isdisjoint(one.code.source for one in case.launches)]
+    assert len(few) > 100
+    kernel_cases.check_all(few, builds, harness.PLAIN)
+
+
+@pytest.mark.exhaustive
+@needs_gcc
+@pytest.mark.parametrize(("cases", "are"), PARTS)
+def test_every_fine_form_runs_at_every_pair_of_alignments(
+    cases: Callable[[bool], Iterable[Case]],
+    are: tuple[bool, bool],
+    scope: tuple[Reached, list[Case], Reached],
+    builds: Path,
+) -> None:
+    runs = list(forms.sweep(True, [cases], are))
+    coarse = {forms.form_of(launch) for run in runs for launch in run.case.launches}
+    assert coarse <= scope[0].keys()
+    required, few, covered = forms.chosen(runs, forms.FINE)
+    check_covered(required, covered)
+    kernel_cases.check_all(few, builds, harness.SANITIZED)

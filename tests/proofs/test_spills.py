@@ -1,0 +1,88 @@
+"""No program that the planner can choose spills, and all leave room for the blocks of the plan."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmlsplit.backends.cuda.launch import KernelLaunch
+from dmlsplit.backends.cuda.planner import strided
+from tests.host_cuda import harness
+from tests.proofs import forms
+from tests.proofs.test_sass import ARCHES, check_resources
+from tests.sass import launch as sass
+from tests.support import nvrtc
+from tests.support.kernel_cases import Case
+from tests.support.plans import known
+
+pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+BRANCHES = "kUnit kShort kAligned kEdges kWindow Index input_strides".split()
+TABLES = ("kNests", "kSegments")  # one entry, or more
+
+
+def programs(runs: Iterable[forms.Run]) -> dict[Any, KernelLaunch]:
+    """A launch of every program, those that differ only in sizes of tables but once."""
+    distinct: dict[Any, KernelLaunch] = {}
+    for run in runs:
+        for launch in run.case.launches:
+            code = launch.code
+            constants = [
+                (name, min(value, 2) if name in TABLES else value)
+                for _, name, value in code.own_constants
+            ]
+            types = [(member.type, member.name) for member in code.members]
+            distinct.setdefault((code.kernel, *constants, *types), launch)
+    return distinct
+
+
+def heaviest(runs: Iterable[forms.Run]) -> list[KernelLaunch]:
+    """Of the programs with the same branches and types, the one with most bytes under way."""
+    largest: dict[Any, KernelLaunch] = {}
+    for launch in programs(runs).values():
+        have = known(launch) | {member.name: member.type for member in launch.code.members}
+        is_deep = have.get("kDimensions", 0) >= strided.SHALLOW
+        kind = launch.code.kernel, is_deep, bool(have.get("kStaged")), *map(have.get, BRANCHES)
+        largest[kind] = max(largest.get(kind, launch), launch, key=under_way)
+    return list(largest.values())
+
+
+def under_way(launch: KernelLaunch) -> tuple[int, int]:
+    return launch.bytes_in_flight * launch.code.resident, known(launch).get("kDimensions", 0)
+
+
+def check_all(launches: Iterable[KernelLaunch], builds: Path, arches: Iterable[str]) -> None:
+    def check(job: tuple[KernelLaunch, str]) -> None:
+        launch, arch = job
+        used = nvrtc.resources(nvrtc.compile_cubin(launch.code.source, arch, builds), builds)
+        assert (used.stack_bytes, used.local_bytes) == (0, 0), (arch, launch)
+        if arch == sass.ARCH:
+            check_resources(launch, used)
+
+    with ThreadPoolExecutor(harness.COMPILERS) as pool:
+        list(pool.map(check, product(launches, arches)))
+
+
+def test_the_programs_with_most_under_way_have_registers(builds: Path) -> None:
+    launches = heaviest(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
+    assert len(launches) >= 10
+    check_all(launches, builds, [sass.ARCH])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("are", [(False, True), (True, True)])
+def test_the_heaviest_programs_do_not_spill(are: tuple[bool, bool], builds: Path) -> None:
+    """Strides of 64 bits, on the architectures on which programs have spilled before."""
+    runs = forms.sweep(False, are=are, most_bytes=1 << 40)
+    check_all(heaviest(runs), builds, ("sm_90", "sm_100", "sm_120"))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("cases", "are"), list(product(forms.SCOPE, (forms.SMALL, *forms.LARGE))))
+def test_no_program_spills(
+    cases: Callable[[bool], Iterator[Case]], are: tuple[bool, bool], builds: Path
+) -> None:
+    launches = programs(forms.sweep(True, [cases], are, most_bytes=1 << 40)).values()
+    check_all(launches, builds, ARCHES)

@@ -1,0 +1,143 @@
+"""The table of splits, held to the planner; and its comparison, on the CPU."""
+
+import ctypes
+import getpass
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.backends.cuda import driver, libcuda, planner
+from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.backends.cuda.launch import KernelLaunch
+from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.find import find_backend
+from dmlsplit.self_test.cases import CASES, FAR, NEAR, PITCH, Mode, alignments
+from dmlsplit.self_test.comparison import compare
+from dmlsplit.self_test.memory import HostMemory
+from dmlsplit.self_test.wrong_kernels import STORE
+from tests.proofs import forms
+from tests.support.command import ROOT
+from tests.support.each import each
+
+# Constants that select a path of a kernel, and those with a size of an element.
+SWITCHES = set(
+    "kAligned kShort kOneRow kEqual kWhole kPadded kPointers kWindow kEdges kLeads kStaged".split()
+)
+SIZES = {"kUnit", "kItem", "kStep"}
+
+
+def modes(launch: KernelLaunch) -> set[tuple[Any, ...]]:
+    """A kernel's path; and, apart from it, each size of its elements and direction of steps."""
+    form = forms.form_of(launch)
+    path = tuple(one for one in form.constants if one[0] in SWITCHES)
+    return {
+        (form.kernel, *path),
+        *((form.kernel, *one) for one in form.constants if one[0] in SIZES),
+    }
+
+
+def launches(case: Any) -> tuple[planner.KernelLaunch, ...]:
+    return plan(case.geometry, *alignments(case), H200.limits)
+
+
+def test_the_table_reaches_every_kernel_and_mode_that_the_planner_can_choose() -> None:
+    required = {
+        mode for run in forms.sweep(False) for one in run.case.launches for mode in modes(one)
+    }
+    reached = {mode for case in CASES for one in launches(case) for mode in modes(one)}
+    assert len(required) > 40
+    assert required - reached == set()
+    pairs = {(one.code.kernel, case.mode) for case in CASES for one in launches(case)}
+    assert len(pairs) == 4 * len(Mode)
+    assert 60 <= len(CASES) <= 80
+
+
+@each(name=[case.name for case in CASES[::2]])
+def test_each_split_is_exact_on_the_cpu(name: str) -> None:
+    for case in CASES:
+        if case.name == name:
+            program = find_backend("cpu").compile(case.geometry)
+            assert compare(case, program, HostMemory()).difference is None
+
+
+def test_every_kernel_has_the_store_that_is_made_wrong() -> None:
+    assert (ROOT / "cuda" / "common.cuh").read_text().count(STORE) == 1
+
+
+def test_without_a_card_the_cpu_is_tested_and_the_reason_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse() -> None:
+        raise dml.UnsupportedError("why. Fix: this")
+
+    monkeypatch.setattr(driver, "load", refuse)
+    monkeypatch.setattr(libcuda, "driver_version", lambda: None)
+    test = dml.selftest(seconds=0)
+    assert (test.status, test.device, test.ok) == (0, "cpu", True)
+    assert "warn  card           why. Fix: this" in str(test)
+    assert str(test).splitlines()[-1] == "exact on the CPU: 71 of 71 splits"
+    assert max(map(len, str(test).splitlines())) <= 80
+    # With a driver, a card was meant to be used.
+    monkeypatch.setattr(libcuda, "driver_version", lambda: 13000)
+    assert dml.selftest(seconds=0).status == 2
+    assert dml.selftest("cuda:0").status == 2
+
+
+def test_a_report_has_no_path_host_or_user() -> None:
+    text = dml.selftest("cpu", seconds=0).to_json()
+    assert json.loads(text)["status"] == 0
+    for secret in (str(Path.home()), str(ROOT), socket.gethostname(), f'"{getpass.getuser()}'):
+        assert secret not in text
+
+
+@pytest.mark.parametrize("offset", [0, -1, 1000])
+def test_a_byte_that_is_wrong_inside_or_outside_is_the_first_difference(offset: int) -> None:
+    case = CASES[0]
+    program = find_backend("cpu").compile(case.geometry)
+
+    class Wrong:
+        def bind(self, src: int, dsts: Any) -> Any:
+            copy = program.bind(src, dsts)
+
+            def wrong(stream: Any = None) -> None:
+                copy(stream)
+                ctypes.c_ubyte.from_address(dsts[1] + offset).value ^= 0xFF
+
+            return wrong
+
+    difference = compare(case, Wrong(), HostMemory()).difference  # type: ignore[arg-type]
+    assert difference is not None
+    assert (difference.tensor, difference.byte) == ("output 1", offset)
+    assert difference.expected ^ difference.actual == 0xFF
+
+
+def test_the_expected_bytes_are_those_of_numpy_split() -> None:
+    case = next(case for case in CASES if case.name == "colours")
+    data = case.data().reshape(case.shape)
+    assert [bytes(one) for one in case.expected(case.data())] == [
+        part.tobytes() for part in np.split(data, 3, -1)
+    ]
+
+
+def test_rows_beyond_4_gib_are_read() -> None:
+    assert FAR.source.size > 1 << 32
+    memory = HostMemory()
+    far = memory.spread(NEAR.data().reshape(NEAR.shape), PITCH)
+    if far is None:
+        pytest.skip("the system lends no 4.3 GB")
+    program = find_backend("cpu").compile(FAR.geometry)
+    assert compare(NEAR, program, memory, far.address).difference is None
+    assert compare(NEAR, program, memory, far.address + 1).difference is not None
+
+
+def test_no_room_for_rows_beyond_4_gib_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HostMemory, "spread", lambda *_: None)
+    test = dml.selftest("cpu", seconds=0)
+    assert test.ok
+    assert len(test.outcomes) == len(CASES)
+    assert "warn  beyond 4 GiB   there is no room for 4.3 GB; not tested" in str(test)

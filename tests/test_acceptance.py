@@ -1,0 +1,37 @@
+"""Arrays are accepted in one place: what must fit, and which outputs are apart."""
+
+import gc
+import time
+
+import numpy as np
+
+from dmlsplit.acceptance import check_outputs
+from dmlsplit.arrays import view
+from dmlsplit.arrays.adapter import Requirement
+from dmlsplit.arrays.array_view import share_memory
+
+
+def test_outputs_that_are_apart_are_checked_in_linear_time() -> None:
+    def seconds(count: int) -> float:
+        views = [view(one, "out") for one in np.zeros((count, 8))]
+        required = [Requirement(*one[2:]) for one in views]
+        gc.disable()  # it would walk through all that the other tests keep
+        begin = time.thread_time()
+        try:
+            check_outputs(views, views[0]._replace(address=0), required)
+        finally:
+            gc.enable()
+        return time.thread_time() - begin
+
+    few, many = (min(seconds(count) for _ in range(3)) for count in (2000, 32_000))
+    assert many < 64 * few  # 16 times the outputs, 256 times the pairs
+
+
+def test_outputs_that_are_too_hard_to_tell_apart_are_refused() -> None:
+    """NumPy's answer may take exponential time; these two take it some seconds."""
+    cubes = [
+        np.lib.stride_tricks.as_strided(np.zeros(1, "i1"), (1049,) * 3, strides)
+        for strides in ((36674, 61119, 85569), (12223, 12224, 1))
+    ]
+    one, two = (view(cube, "out")._replace(address=1 << 40) for cube in cubes)
+    assert share_memory(one, two._replace(address=two.address + 64_023_025))
