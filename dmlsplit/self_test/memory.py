@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
 
@@ -27,42 +28,11 @@ class Buffer(NamedTuple):
     owner: Any  # keeps them alive
 
 
-class Memory(Protocol):
-    """What the self-test needs of a device."""
-
-    def upload(self, host: np.ndarray) -> Buffer:
-        """New memory with these bytes, at an address that is a multiple of `ALIGNMENT`."""
-
-    def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
-        """Rows that begin `pitch` bytes apart, and nothing else; None if there is no room."""
-
-    def write(self, buffer: Buffer, host: np.ndarray) -> None:
-        """Replace all bytes."""
-
-    def read(self, buffer: Buffer) -> np.ndarray:
-        """All bytes, once all work is done."""
-
-    def on_stream(self, copy: BoundCopy) -> None:
-        """Copy on a second stream, and wait for it."""
-
-    def capture(self, copy: BoundCopy) -> Callable[[], object]:
-        """A function that replays a copy and waits for it."""
-
-    def seconds(self, copy: Callable[[], object]) -> float:
-        """The time that a copy takes on the device."""
-
-    def plain_copy(self, source: Buffer, target: Buffer, size: int) -> Callable[[], object]:
-        """The fastest copy of contiguous bytes that the device's library has."""
-
-    def free_bytes(self) -> int | None:
-        """Memory that may be allocated; None if unknown."""
-
-
 class HostMemory:
     """Memory of this process. A copy has no stream, so all modes are one."""
 
     def upload(self, host: np.ndarray) -> Buffer:
-        """New memory, aligned by hand."""
+        """New memory with these bytes, aligned by hand."""
         room = np.empty(host.size + ALIGNMENT, np.uint8)
         begin = -room.ctypes.data % ALIGNMENT
         memory = room[begin : begin + host.size]
@@ -70,7 +40,10 @@ class HostMemory:
         return Buffer(memory.ctypes.data, memory)
 
     def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
-        """Pages between the rows are never touched, so the system need not have them."""
+        """Rows that begin `pitch` bytes apart; None if there is no room.
+
+        Pages between the rows are never touched, so the system need not have them.
+        """
         try:
             memory = np.empty(_span(rows, pitch), np.uint8)
         except MemoryError:
@@ -83,7 +56,7 @@ class HostMemory:
         buffer.owner[:] = host
 
     def read(self, buffer: Buffer) -> np.ndarray:
-        """The bytes themselves."""
+        """All bytes."""
         memory: np.ndarray = buffer.owner
         return memory
 
@@ -92,22 +65,22 @@ class HostMemory:
         copy()
 
     def capture(self, copy: BoundCopy) -> Callable[[], object]:
-        """The copy itself, after one call."""
+        """A function that copies again: the copy itself, after one call."""
         copy()
         return copy
 
     def seconds(self, copy: Callable[[], object]) -> float:
-        """By this process's clock."""
+        """The time of a copy, by this process's clock."""
         begin = perf_counter()
         copy()
         return perf_counter() - begin
 
     def plain_copy(self, source: Buffer, target: Buffer, size: int) -> Callable[[], object]:
-        """NumPy's, of one thread."""
+        """A copy of contiguous bytes: NumPy's, of one thread."""
         return lambda: np.copyto(target.owner[:size], source.owner[:size])
 
     def free_bytes(self) -> int | None:
-        """Unknown: a system lends more than it has."""
+        """Memory that may be allocated: unknown, as a system lends more than it has."""
         return None
 
 
@@ -206,26 +179,23 @@ class CardMemory:
             return int(self._cuda.runtime.memGetInfo()[0])
 
 
+Memory: TypeAlias = HostMemory | CardMemory
+
+
 def memory_of(device: str) -> Memory:
     """The memory of ``cpu`` or ``cuda:N``."""
-    return HostMemory() if device == "cpu" else CardMemory(_number(device))
+    return HostMemory() if device == "cpu" else CardMemory(device_number(device))
 
 
-def other_memories(device: str) -> Iterator[tuple[str, Memory | None]]:
+def other_memories(number: int) -> Iterator[tuple[str, CardMemory | None]]:
     """Other kinds of memory by name; None for those that the card does not have."""
-    if device == "cpu":
-        return
     runtime = driver.load().cupy.cuda.runtime
     for name, allocator, attribute in _OTHERS:
-        has = runtime.deviceGetAttribute(getattr(runtime, attribute), _number(device))
-        yield name, CardMemory(_number(device), allocator) if has else None
+        has = runtime.deviceGetAttribute(getattr(runtime, attribute), number)
+        yield name, CardMemory(number, allocator) if has else None
 
 
 def _span(rows: np.ndarray, pitch: int) -> int:
     count, width = rows.shape
     span: int = (count - 1) * pitch + width
     return span
-
-
-def _number(device: str) -> int:
-    return int(device.partition(":")[2])

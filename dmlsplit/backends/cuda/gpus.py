@@ -24,6 +24,10 @@ class Gpu:
     nvml_name: str = ""  # the beginning of NVML's name, without the maker's; "" for `name` itself
     assumed: tuple[str, ...] = ()  # values taken for unknown properties
 
+    def seconds(self, total_bytes: int) -> float | None:
+        """The time to read and write bytes at peak bandwidth, a lower bound; None if unknown."""
+        return None if self.bandwidth is None else 2 * total_bytes / self.bandwidth
+
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
