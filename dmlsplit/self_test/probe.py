@@ -48,7 +48,7 @@ def _repeated(number: int, memory: CardMemory, grid: int) -> tuple[int, int]:
     marks = memory.upload(np.zeros(MOST_MULTIPROCESSORS, np.uint8))
     for _ in range(LOADS):
         launcher.once((marks.address, marks.address), None)
-        marked = np.count_nonzero(memory.read(marks))
+        marked = int(np.count_nonzero(memory.read(marks)))
         free.append(memory.free_bytes())
         kernels.cache_clear()  # the next load unloads what this has dropped
     # The second load unloads the kernels of all splits too.

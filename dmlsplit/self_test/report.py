@@ -155,9 +155,9 @@ def bars_check(speeds: Sequence[Speed]) -> Check:
     judged = [speed for speed in speeds if speed.bar is not None]
     if len(judged) < len(WORKLOADS):
         text = (
-            f"{len(judged)} of {len(WORKLOADS)} speeds can be judged. Fix: a card with 2.2 GB of "
+            f"only {len(judged)} of {len(WORKLOADS)} speeds can be judged. Fix: test a card with "
         )
-        return Check("bars", State.FAIL, f"{text}free memory, and more --seconds")
+        return Check("bars", State.FAIL, f"{text}2.2 GB of free memory, and give it more --seconds")
     slow = [f"{one.name}: {one.share:.2f}, not {one.bar:.2f}" for one in judged if one.is_slow]
     text = "; ".join(slow) or "every speed reaches its share of the copy's"
     return Check("bars", State.WARN if slow else State.OK, text)

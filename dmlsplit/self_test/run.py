@@ -186,7 +186,7 @@ def _measured(backend: Backend, memory: Memory, until: float, strict: bool) -> I
     card = device_at(device_number(backend.device)) if isinstance(memory, CardMemory) else None
     measured = []
     try:
-        for speed in speeds(backend, memory, until, card and gpu_of_device(card)):
+        for speed in speeds(backend, memory, until, gpu_of_device(card) if card else None):
             measured.append(speed)
             yield from (speed, report.speed_check(speed))
     except OutOfMemoryError as error:

@@ -70,7 +70,7 @@ def speeds(backend: Any, memory: Memory, until: float, gpu: Gpu | None) -> Itera
     room = max(0.0, until - monotonic()) / (16 * REPEATS * len(WORKLOADS))
     size = min(size, max(LEAST_BYTES, int(LEAST_BYTES * room / max(once, 1e-7))))
     seconds = _median(memory, memory.plain_copy(source, target, size))
-    copy = Speed("copy", size, seconds, gpu and gpu.seconds(size))
+    copy = Speed("copy", size, seconds, gpu.seconds(size) if gpu else None)
     yield copy
     for load in WORKLOADS:
         if monotonic() > until:
@@ -80,7 +80,7 @@ def speeds(backend: Any, memory: Memory, until: float, gpu: Gpu | None) -> Itera
         moved, seconds = size // load.row * load.row, _median(memory, split)
         has_bar = isinstance(memory, CardMemory) and moved >= BARRED_BYTES
         bar = load.bar if has_bar else None
-        predicted = gpu and gpu.seconds(moved)
+        predicted = gpu.seconds(moved) if gpu else None
         yield Speed(load.name, moved, seconds, predicted, 2 * moved / seconds / copy.rate, bar)
 
 
