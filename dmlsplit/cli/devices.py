@@ -46,8 +46,19 @@ def devices(arguments: argparse.Namespace) -> int:
         show(device_table(listed))
         show("\n".join([*reasons(listed), *assumptions(listed)]))
     else:
-        tell("no CUDA device: this machine has no NVIDIA driver; splits run on the CPU")
+        tell(unlisted())
     return ACCEPTED
+
+
+def unlisted() -> str:
+    """What runs splits where NVML lists no device, and why."""
+    from dmlsplit.backends.cuda.libcuda import driver_version
+    from dmlsplit.backends.find import default_backend
+
+    if driver_version() is None:
+        return "no CUDA device: this machine has no NVIDIA driver; splits run on the CPU"
+    backend, reason = default_backend()
+    return f"NVML lists no device; splits run on {backend.device}{f': {reason}' if reason else ''}"
 
 
 class Listed(NamedTuple):

@@ -1,6 +1,7 @@
 """Memory and streams of the device under test: the host's own, or a card's through CuPy."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -9,6 +10,7 @@ import numpy as np
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
+from dmlsplit.errors import DmlError
 
 # CUDA aligns allocations to this, and CuPy's pool to 512 (CUDA C++ Programming Guide, "Size and
 # alignment requirement").
@@ -90,17 +92,16 @@ class CardMemory:
     def __init__(self, number: int, allocator: str | None = None) -> None:
         self._number, self._driver = number, driver.load()
         self._cuda = self._driver.cupy.cuda
-        self._device = self._cuda.Device(number)
         self._allocator = (
             getattr(self._cuda, allocator) if allocator else self._cuda.get_allocator()
         )
 
     def upload(self, host: np.ndarray) -> Buffer:
         """A copy on the card, which is there when this returns."""
-        with self._cuda.using_allocator(self._allocator):
-            array = self._driver.upload(self._number, host)
-        with self._device:
-            self._device.synchronize()
+        with self._device("a copy to the device", host.nbytes):
+            with self._cuda.using_allocator(self._allocator):
+                array = self._driver.upload(self._number, host)
+            self._cuda.runtime.deviceSynchronize()
         return Buffer(array.data.ptr, array)
 
     def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
@@ -108,44 +109,49 @@ class CardMemory:
         size = _span(rows, pitch)
         if self.free_bytes() < size + SPARE:
             return None
-        with self._device:
+        with self._device("a large allocation", size):
             pointer = self._cuda.MemoryPointer(self._cuda.Memory(size), 0)
             array = self._driver.cupy.ndarray(size, np.uint8, pointer)
             for number, row in enumerate(rows):
                 array[number * pitch :][: row.size].set(row)
-            self._device.synchronize()
+            self._cuda.runtime.deviceSynchronize()
         return Buffer(array.data.ptr, array)
 
     def write(self, buffer: Buffer, host: np.ndarray) -> None:
         """Replace all bytes, and wait for that."""
-        with self._device:
+        with self._device("a copy to the device"):
             buffer.owner.set(host)
-            self._device.synchronize()
+            self._cuda.runtime.deviceSynchronize()
 
     def read(self, buffer: Buffer) -> np.ndarray:
         """A copy on the host."""
-        with self._device:
-            self._device.synchronize()
+        with self._device("the work on the device"):
+            self._cuda.runtime.deviceSynchronize()
         return self._driver.download(self._number, buffer.owner)
 
     def on_stream(self, copy: BoundCopy) -> None:
         """Copy on a stream that does not wait for the default one."""
-        with self._device:
+        with self._device("work on a second stream"):
             stream = self._cuda.Stream(non_blocking=True)
             copy(stream)
             stream.synchronize()
 
     def capture(self, copy: BoundCopy) -> Callable[[], object]:
-        """Capture before any launch of the kernel in this graph, as CUDA allows."""
-        with self._device:
+        """Capture in the mode that forbids most, to load code for one."""
+        with self._device("a capture"):
             stream = self._cuda.Stream(non_blocking=True)
             with stream:
-                stream.begin_capture()
-                copy(stream)
+                stream.begin_capture(self._cuda.runtime.streamCaptureModeGlobal)
+                try:
+                    copy(stream)
+                except DmlError:
+                    with suppress(RuntimeError):
+                        stream.end_capture()
+                    raise
                 graph = stream.end_capture()
 
         def replay() -> None:
-            with self._device:
+            with self._device("the replay of a graph"):
                 graph.launch(stream)
                 stream.synchronize()
 
@@ -153,7 +159,7 @@ class CardMemory:
 
     def seconds(self, copy: Callable[[], object]) -> float:
         """Between two events."""
-        with self._device:
+        with self._device("a measurement"):
             begin, end = self._cuda.Event(), self._cuda.Event()
             begin.record()
             copy()
@@ -167,7 +173,7 @@ class CardMemory:
         direction = runtime.memcpyDeviceToDevice
 
         def copy() -> None:
-            with self._device:
+            with self._device("a plain copy"):
                 stream = self._cuda.get_current_stream().ptr
                 runtime.memcpyAsync(target.address, source.address, size, direction, stream)
 
@@ -175,8 +181,12 @@ class CardMemory:
 
     def free_bytes(self) -> int:
         """What CUDA reports."""
-        with self._device:
+        with self._device("asking for free memory"):
             return int(self._cuda.runtime.memGetInfo()[0])
+
+    def _device(self, what: str, needed: int | None = None) -> AbstractContextManager[None]:
+        """Make the device current, and turn CUDA's errors into the library's."""
+        return self._driver.on_device(self._number, f"{what} failed", needed)
 
 
 Memory: TypeAlias = HostMemory | CardMemory

@@ -68,6 +68,11 @@ def wrong_versions(cuda: Cuda, names: Sequence[str]) -> str | None:
             "there is no usable CUDA driver. Fix: install NVIDIA's driver "
             f"{DRIVER_13} or newer; start a container with --gpus all"
         )
+    if major < min(EXTRAS):
+        fix = _replaced(names, fitting_extra(cuda.driver))
+        return (
+            f"CuPy is built for CUDA {major}, and dmlsplit needs {min(EXTRAS)} or newer. Fix: {fix}"
+        )
     if cuda.driver // 1000 < major:
         newer = f"install NVIDIA's driver {DRIVER_13} or newer"
         fix = f"{_replaced(names, 'cuda12')}; or {newer}" if cuda.driver >= 12000 else newer
