@@ -157,7 +157,7 @@ def test_little_free_memory_leaves_out_only_what_is_not_about_bytes() -> None:
     assert test.status == 0, str(test)
     assert len(test.outcomes) == COUNT
     assert {"SMs", "speed"} <= {check.name for check in test.checks if check.state == "warn"}
-    assert "not measured: a copy to the device cannot be made" in " ".join(str(test).split())
+    assert "not measured: a copy to the device" in " ".join(str(test).split())
     card.set_memory_limit(0, card.memory_used(0))
     cupy.get_default_memory_pool().free_all_blocks()
     card.set_memory_limit(0, card.memory_used(0))
@@ -273,8 +273,13 @@ def test_the_checks_of_the_documented_beliefs_exist() -> None:
     assert {name for row in checks for name in row} <= lines
 
 
-def test_the_prediction_is_that_of_explain() -> None:
-    test = dml.selftest("cuda:0", seconds=5)
+@pytest.fixture
+def small_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "MOST_BYTES", 1 << 20)
+
+
+def test_the_prediction_is_that_of_explain(small_speeds: None) -> None:
+    test = dml.selftest("cuda:0", seconds=600)
     assert len(test.speeds) == 6
     copy, qkv, *_ = test.speeds
     x = dml.TensorDesc("UINT8", (1, 1, qkv.bytes // 12288, 12288))
@@ -288,13 +293,13 @@ def test_the_prediction_is_that_of_explain() -> None:
 
 @pytest.mark.parametrize(("bar", "status"), [(1e-9, 0), (1e9, 1)])
 def test_only_a_strict_test_fails_for_a_speed(
-    bar: float, status: int, monkeypatch: pytest.MonkeyPatch
+    bar: float, status: int, small_speeds: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = tuple(load._replace(bar=bar) for load in speed.WORKLOADS)
     monkeypatch.setattr(speed, "WORKLOADS", loads)
     monkeypatch.setattr(speed, "BARRED_BYTES", 0)
-    assert dml.selftest("cuda:0", seconds=5).status == 0
-    test = dml.selftest("cuda:0", seconds=5, strict=True)
+    assert dml.selftest("cuda:0", seconds=600).status == 0
+    test = dml.selftest("cuda:0", seconds=600, strict=True)
     assert test.status == status
     assert ("warn  bars               query, key, value: " in str(test)) is bool(status)
     assert test.summary.startswith("too slow" if status else "exact")
