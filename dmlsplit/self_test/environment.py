@@ -16,6 +16,7 @@ import numpy as np
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends.cuda import driver, images, installation, libcuda
 from dmlsplit.backends.cuda.gpus import gpu_of_device
+from dmlsplit.backends.cuda.installation import dotted
 from dmlsplit.backends.cuda.nvml import CudaDevice, device_at
 from dmlsplit.errors import DmlError, one_line
 from dmlsplit.self_test.memory import ALIGNMENT, CardMemory, Memory
@@ -81,12 +82,9 @@ def _card(number: int) -> Iterator[Check]:
     loaded, card = driver.load(), device_at(number)
     versions, limits = driver.versions_of(loaded.cupy), loaded.limits(number)
     nvrtc = ".".join(map(str, versions.nvrtc or ()))
-    yield Check(
-        "CUDA",
-        State.OK,
-        f"driver for {versions.driver / 1000:.1f}, CuPy's runtime {versions.runtime / 1000:.1f}, "
-        f"NVRTC {nvrtc}, compiling for {loaded.architecture(number)}",
-    )
+    text = f"driver for {dotted(versions.driver)}, CuPy for {dotted(versions.runtime)}, "
+    text += f"NVRTC {nvrtc}, compiling for {loaded.architecture(number)}"
+    yield Check("CUDA", State.OK, text)
     text = f"{limits.sm_count} SMs, {limits.l2_bytes >> 20} MiB of L2 cache"
     text += f", {limits.parameter_bytes} bytes of parameters"
     yield Check("card", State.OK, f"{loaded.name(number)}, {text}")
@@ -101,7 +99,8 @@ def _card(number: int) -> Iterator[Check]:
     yield from _disturbances(card)
     known = gpu_of_device(card)
     figures = limits.sm_count, limits.l2_bytes
-    if not known.assumed and figures != (known.limits.sm_count, known.limits.l2_bytes):
+    is_whole = not (known.assumed or card.is_divided)
+    if is_whole and figures != (known.limits.sm_count, known.limits.l2_bytes):
         text = f"its maker documents {known.limits.sm_count} SMs and "
         text += f"{known.limits.l2_bytes / (1 << 20):g} MiB of L2 cache; plans follow CUDA"
         yield Check("figures", State.WARN, text)

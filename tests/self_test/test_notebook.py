@@ -13,22 +13,22 @@ from tests.support.command import ROOT
 
 
 @pytest.mark.parametrize(
-    ("driver", "capability", "extra"),
+    ("answer", "extra"),
     [
-        ("580.95.05", "9.0", "cuda13"),
-        ("550.54.15", "7.5", "cuda12"),
-        ("580.95.05", "7.0", "cuda12"),
-        ("590.1\n590.1", "7.5\n7.5", "cuda13"),
+        ("580.95.05, 9.0\n", "cuda13"),
+        ("550.54.15, 7.5\n", "cuda12"),
+        ("580.95.05, 7.0\n", "cuda12"),
+        ("590.1, 12.0\n590.1, 7.0\n", "cuda13"),
     ],
 )
 def test_the_extra_fits_the_driver_and_the_card(
-    driver: str, capability: str, extra: str, monkeypatch: pytest.MonkeyPatch
+    answer: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = []
 
     def run(line: list[str], **_: Any) -> Any:
         lines.append(" ".join(line[1:]))
-        return SimpleNamespace(stdout=driver if "driver" in lines[-1] else capability)
+        return SimpleNamespace(stdout=answer)
 
     monkeypatch.setattr(subprocess, "run", run)
     exec(compile("".join(CELL["source"]), "cell", "exec"), {})

@@ -45,6 +45,8 @@ def test_a_whole_run_is_exact_and_takes_little_processor_time() -> None:
     assert test.speeds[0].name == "copy"
     assert f"exact on Simulated H200 (sm_90): {ALL}" in str(test)
     assert "there is no room for 4.3 GB" in str(test)
+    version = cupy.cuda.runtime.runtimeGetVersion()
+    assert f"CuPy for CUDA {version // 1000}.{version % 1000 // 10}, NVRTC" in str(test)
     names = [one.case.name.rpartition(", ")[2] for one in test.outcomes[-12:]]
     assert names == ["loaded again"] * 4 + ["cudaMallocAsync"] * 4 + ["managed memory"] * 4
     assert used < 30
