@@ -46,7 +46,7 @@ class _Tensors(NamedTuple):
 def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -> Outcome:
     """Run a split in its mode, and compare.
 
-    It may read the same elements elsewhere, from address `source` on.
+    If `source` is given, the input's first element is at that address, in memory of the caller.
     """
     data = case.data()
     tensors = _upload(case, data, memory)

@@ -107,7 +107,7 @@ def _card(number: int) -> Iterator[Check]:
 
 
 def _owners(number: int) -> Check:
-    """CUDA names the device that owns an address, so that arrays of others are refused."""
+    """CUDA names the device that owns an address, so that arrays on another device are refused."""
     loaded = driver.load()
     numbers = [number, *(other for other in range(loaded.device_count) if other != number)][:2]
     try:

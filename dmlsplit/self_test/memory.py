@@ -133,7 +133,7 @@ class CardMemory:
         """Copy on a stream that does not wait for the default one."""
         with self._device("work on a second stream"):
             stream = self._cuda.Stream(non_blocking=True)
-            copy(stream)
+            copy(stream.ptr)  # a handle, as of another library's stream
             stream.synchronize()
 
     def capture(self, copy: BoundCopy) -> Callable[[], object]:

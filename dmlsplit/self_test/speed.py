@@ -26,7 +26,7 @@ class Workload(NamedTuple):
     row: int
     widths: tuple[int, ...]
     phase: int  # of the input's address, modulo 16
-    # The least share of the copy's speed that is promised of a card, from BARRED_BYTES on.
+    # The least share of the copy's speed that is promised for a card and at least BARRED_BYTES.
     bar: float
 
 

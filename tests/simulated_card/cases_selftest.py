@@ -70,7 +70,8 @@ def flipped(offset: Callable[[int], int]) -> Callable[..., Any]:
             if stream is None:
                 pointer.memset(0x5A, 1)
             else:
-                pointer.memset_async(0x5A, 1, stream)
+                handle = getattr(stream, "ptr", stream)
+                cupy.cuda.runtime.memsetAsync(address, 0x5A, 1, handle)
 
         return both
 
