@@ -38,7 +38,7 @@ NEITHER = {
     "validate": f"{TARGET} --ort-version --format --fail-on --allow",
     "explain": f"{TARGET} --ort-version --format --node --gpu",
     "levels": "--format",
-    "selftest": "--device --seconds --strict --format",
+    "selftest": "--device --seconds --format",
     "run": "--axis --split --count --device --format --scheduler --block-bytes",
     "devices": "--format",
     "completion": "shell",
