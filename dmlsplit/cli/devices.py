@@ -121,14 +121,13 @@ def device_table(devices: Sequence[Listed]) -> str:
 
 
 def assumptions(devices: Sequence[Listed]) -> Iterator[str]:
-    """What ``explain`` assumes about each device that is not a known GPU."""
+    """What ``explain`` assumes about each device."""
     from dmlsplit.backends.cuda.gpus import gpu_of_device
 
     for listed in devices:
         gpu = gpu_of_device(listed.device)
         if gpu.assumed:
-            unlisted = f"{listed.shown} is not a known GPU; explain assumes"
-            yield wrapped(f"{unlisted} {'; '.join(gpu.assumed)}", "")
+            yield wrapped(f"{listed.shown}: explain assumes {'; '.join(gpu.assumed)}", "")
 
 
 def _cells(listed: Listed) -> tuple[str, ...]:

@@ -99,8 +99,7 @@ def _card(number: int) -> Iterator[Check]:
     yield from _disturbances(card)
     known = gpu_of_device(card)
     figures = limits.sm_count, limits.l2_bytes
-    is_whole = not (known.assumed or card.is_divided)
-    if is_whole and figures != (known.limits.sm_count, known.limits.l2_bytes):
+    if not known.assumed and figures != (known.limits.sm_count, known.limits.l2_bytes):
         text = f"its maker documents {known.limits.sm_count} SMs and "
         text += f"{known.limits.l2_bytes / (1 << 20):g} MiB of L2 cache; plans follow CUDA"
         yield Check("figures", State.WARN, text)

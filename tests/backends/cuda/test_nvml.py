@@ -88,7 +88,7 @@ def test_without_nvml_the_device_that_splits_is_named(monkeypatch: pytest.Monkey
 
 def test_what_explain_assumes_of_a_device_is_listed(fake_nvml: FakeNvml) -> None:
     (line,) = assumptions(listed())
-    assert line.startswith("nvml:1 is not a known GPU; explain assumes 1024 threads and 16 blocks")
+    assert line.startswith("nvml:1: explain assumes 1024 threads and 16 blocks")
     assert max(map(len, line.splitlines())) <= 80
     entries = json.loads(device_json(listed()))["devices"]
     assert [text in " ".join(line.split()) for text in entries[1]["assumed"]] == [True] * 3
