@@ -17,7 +17,6 @@ from dmlsplit.errors import (
     DmlError,
     InvalidArgumentError,
     OutOfMemoryError,
-    UnsupportedError,
     one_line,
 )
 from dmlsplit.self_test import environment, report
@@ -72,7 +71,10 @@ def selftest(
     until, error = monotonic() + seconds, None
     try:
         backend = parts.choose_backend(device)
-    except UnsupportedError as failure:
+        name = _name(backend.device)
+    except InvalidArgumentError:
+        raise
+    except DmlError as failure:
         parts.keep(Check("card", State.FAIL, str(failure)))
         name = device or "cuda:0"
         return parts.result(name, name, strict, f"{name} cannot be used")
@@ -80,10 +82,10 @@ def selftest(
         for item in _stages(backend, until, strict):
             parts.keep(item)
     except DmlError as failure:
-        if outcomes := parts.of(Outcome):
+        if not parts.of(WrongKernel) and (outcomes := parts.of(Outcome)):
             parts.keep(report.bytes_check(outcomes))
         error = one_line(failure)
-    return parts.result(backend.device, _name(backend.device), strict, error)
+    return parts.result(backend.device, name, strict, error)
 
 
 def _check_arguments(seconds: float, show: object, progress: object, strict: bool) -> None:

@@ -315,6 +315,22 @@ def test_a_strict_test_that_can_judge_nothing_fails() -> None:
     assert test.summary.startswith("not proved")
 
 
+@pytest.mark.parametrize("splits", [0, 5, len(CASES)])
+def test_a_card_that_fails_meanwhile_ends_the_test(splits: int) -> None:
+    def fail(count: int, total: int) -> None:
+        if count == splits:
+            card.break_device(0, 700)
+
+    if not splits:
+        card.break_device(0, 700)
+    test = dml.selftest("cuda:0", seconds=0, progress=fail)
+    assert test.status == 2
+    assert len(test.outcomes) == splits
+    assert test.summary.startswith("could not run on ")
+    assert "is gone or has failed" in " ".join(str(test).split())
+    assert json.loads(test.to_json())["status"] == 2
+
+
 WITHOUT_CUPY = "import sys; sys.modules['cupy'] = None\n"
 CUPY_11 = """
 from cupy.cuda import runtime

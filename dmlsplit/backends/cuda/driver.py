@@ -131,7 +131,8 @@ class Driver:
 
     def name(self, device: int) -> str:
         """The product."""
-        name: bytes = self._cupy.cuda.runtime.getDeviceProperties(device)["name"]
+        with self.on_device(device, "the device's name cannot be read"):
+            name: bytes = self._cupy.cuda.runtime.getDeviceProperties(device)["name"]
         return name.decode(errors="replace")
 
     @property
