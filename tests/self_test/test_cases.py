@@ -18,7 +18,7 @@ from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.find import find_backend
 from dmlsplit.self_test.cases import CASES, FAR, NEAR, PITCH, Mode, alignments
 from dmlsplit.self_test.comparison import compare
-from dmlsplit.self_test.memory import HostMemory
+from dmlsplit.self_test.memory import CardMemory, HostMemory
 from dmlsplit.self_test.wrong_kernels import STORE
 from tests.proofs import forms
 from tests.support.command import ROOT
@@ -63,6 +63,15 @@ def test_each_split_is_exact_on_the_cpu(name: str) -> None:
         if case.name == name:
             program = find_backend("cpu").compile(case.geometry)
             assert compare(case, program.bind, HostMemory()).difference is None
+
+
+@pytest.mark.gpu
+@each(name=[case.name for case in CASES[::2]])
+def test_each_split_is_exact_on_the_card(name: str) -> None:
+    for case in CASES:
+        if case.name == name:
+            program = find_backend("cuda:0").compile(case.geometry)
+            assert compare(case, program.bind, CardMemory(0)).difference is None
 
 
 def test_every_kernel_has_the_store_that_is_made_wrong() -> None:
