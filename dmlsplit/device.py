@@ -121,8 +121,8 @@ class Device:
         descs
             The splits. Others with the same kernels need nothing more, whatever their sizes.
         alignment
-            A power of two, up to 16, that divides all addresses of inputs and outputs; None if
-            there is none. The larger it is, the fewer programs are compiled. Allocations are
+            A power of two, up to 16, that divides all addresses of inputs and outputs; None for
+            any addresses. The larger it is, the fewer programs are compiled. Allocations are
             multiples of 16 bytes, but slices of arrays may begin anywhere.
         """
         if not isinstance(descs, Iterable):
