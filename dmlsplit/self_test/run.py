@@ -70,7 +70,7 @@ def selftest(
     parts = _Parts(show, progress)
     until, error = monotonic() + seconds, None
     try:
-        backend = parts.choose_backend(device)
+        backend, reason = default_backend() if device is None else (find_backend(device), None)
         name = _name(backend.device)
     except InvalidArgumentError:
         raise
@@ -78,6 +78,8 @@ def selftest(
         parts.keep(Check("card", State.FAIL, str(failure)))
         name = device or "cuda:0"
         return parts.result(name, name, strict, f"{name} cannot be used")
+    if reason is not None:
+        parts.keep(missing_card(reason))
     try:
         for item in _stages(backend, until, strict):
             parts.keep(item)
@@ -117,15 +119,6 @@ class _Parts:
     def of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
         """All parts of a kind."""
         return tuple(item for item in self._items if isinstance(item, kind))
-
-    def choose_backend(self, device: str | None) -> Backend:
-        """The backend to test; if that is the CPU instead of a card, a check says why."""
-        if device is not None:
-            return find_backend(device)
-        backend, reason = default_backend()
-        if reason is not None:
-            self.keep(missing_card(reason))
-        return backend
 
     def result(self, device: str, name: str, strict: bool, error: str | None) -> SelfTest:
         """The report."""
