@@ -49,26 +49,6 @@ def held() -> Iterator[None]:
 
 
 @contextmanager
-def kept_from_children() -> Iterator[None]:
-    """Let the processes that the block starts ignore Ctrl-C, and the parent end them.
-
-    A terminal sends Ctrl-C to all of its processes. An interrupt during the block takes effect at
-    its end.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # started now, because its start unblocks the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
 def _own_handler() -> Iterator[None]:
     """Replace Python's default Ctrl-C handler; leave any other alone."""
     own = signal.default_int_handler

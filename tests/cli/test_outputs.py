@@ -23,11 +23,9 @@ from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
 from tests.support.openvino_files import variadic, weights
 
-pytestmark = pytest.mark.usefixtures("forked_children")
-
 TARGET = "--data-type --sizes --axis --split --dim --feature-level --directml --windows --via"
 # Options with a value, by command: those that name files to read, files to write, or no files.
-READS = {"validate": "PATH --input", "explain": "PATH", "run": "INPUT"}
+READS = {"validate": "PATH", "explain": "PATH", "run": "INPUT"}
 WRITES = {
     "validate": "--output --write-fixed",
     "explain": "--svg",
@@ -45,7 +43,6 @@ NEITHER = {
 }
 
 VALIDATE = "validate --windows 19041"
-FEED = f"{VALIDATE} m.onnx --input feed.npz"
 # A command that reads a file, with the option that writes last, and that file.
 CASES = {
     "report on the model": (f"{VALIDATE} m.onnx --output", "m.onnx"),
@@ -61,11 +58,9 @@ CASES = {
     "report on DxDispatch": ("validate d.json --output", "d.json"),
     "report on its source": ("validate d.json --output", "sub/d.txt"),
     "report on a broken one's": ("validate db.json --output", "sub/d.txt"),
-    "report on the inputs": (f"{FEED} --write-fixed f.onnx --output", "feed.npz"),
     "fixed on the model": (f"{VALIDATE} m.onnx --write-fixed", "m.onnx"),
     "fixed on its data": (f"{VALIDATE} w.onnx --write-fixed", "w.data"),
     "fixed on data like text": (f"{VALIDATE} t.onnx --write-fixed", "t.data"),
-    "fixed on the inputs": (f"{FEED} --write-fixed", "feed.npz"),
     "picture on the model": ("explain m.onnx --svg", "m.onnx"),
     "picture on a source": ("explain d.json --svg", "sub/d.txt"),
     "picture on weights": ("explain ir.xml --svg", "ir.bin"),
@@ -99,7 +94,7 @@ def test_every_option_says_whether_it_names_a_file() -> None:
 
 @pytest.fixture
 def files(here: Path) -> Path:
-    """Models with weights and inputs for them."""
+    """Models with weights."""
     save("m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
     save("sub/m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
     Path("b.onnx").write_text("broken")
@@ -123,7 +118,6 @@ def files(here: Path) -> Path:
     sources = {"S": values("UINT8", {"sourcePath": "sub\\d.txt"}), "T": 1, "U": {}}
     Path("d.json").write_text(json.dumps(dispatched(resources=sources)))
     Path("db.json").write_text(json.dumps(dispatched(resources=sources, dispatchables={"cut": 1})))
-    np.savez("feed.npz", x=np.ones((6, 4), "f4"))
     return here
 
 
