@@ -193,17 +193,3 @@ def test_text_is_utf_8_and_umask_stays(tmp_path: Path) -> None:
         os.umask(before)
     assert (tmp_path / "a").read_bytes() == "é".encode()
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
-
-
-def test_the_encoding_does_not_depend_on_the_locale(tmp_path: Path) -> None:
-    program = """
-import warnings
-from pathlib import Path
-from dmlsplit.atomic import write_text
-warnings.simplefilter("error", EncodingWarning)
-write_text(Path("a"), "é")
-write_text(Path("/dev/null"), "é")
-"""
-    line = (sys.executable, "-X", "warn_default_encoding", "-c", program)
-    ran(*line, cwd=tmp_path, check=True)
-    assert (tmp_path / "a").read_bytes() == "é".encode()

@@ -1,7 +1,6 @@
 """The site: mistakes that `sphinx -W` does not notice."""
 
 import importlib
-import os
 import re
 from pathlib import Path
 from types import ModuleType
@@ -77,13 +76,6 @@ def test_the_table_of_launches_is_the_planners() -> None:
         assert row[2].split(" | ") == list(map(str, counts))
 
 
-def test_no_page_promises_a_number_of_outputs_in_a_launch() -> None:
-    """The number depends on the layout, and only the table has it."""
-    texts = {**TEXTS, **{path.name: path.read_text("utf-8") for path in ROOT.glob("*.md")}}
-    claim = r"(?i)[\d,]{3,} (?:equal )?outputs in (?:one|a single) launch|one launch for up to"
-    assert [page for page, text in texts.items() if re.search(claim, " ".join(text.split()))] == []
-
-
 def test_every_results_file_says_what_was_measured() -> None:
     table = extension("tables").runs()
     files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
@@ -154,15 +146,6 @@ def test_a_search_leads_to_the_page_that_answers() -> None:
     ) == ("80070057 887A0005 0x10 FP0x80070057")
 
 
-def test_pages_about_the_project_are_found_last() -> None:
-    scorer = (DOCS / "extensions" / "scorer.js").read_text("utf-8")
-    (pattern,) = re.findall(r"/(\^.*)/\.test", scorer)
-    last = {page for page in TEXTS if re.match(pattern.replace("\\/", "/"), page)}
-    about = "CHANGELOG CONTRIBUTING ARCHITECTURE CODE_OF_CONDUCT benchmarks".split()
-    assert last == {*about, *(page for page in TEXTS if page.startswith("design/"))}
-    assert len(last) > 15
-
-
 def test_a_description_is_whole_sentences_of_the_first_paragraph() -> None:
     shortened = extension("summaries").shortened
     assert shortened("One line\nand  more:") == "One line and more"
@@ -211,17 +194,3 @@ def test_there_is_a_page_per_rule_and_an_index(tmp_path: Path) -> None:
         basis = rule.basis if rule.basis == "policy" else f"[{rule.basis}]({rule.source})"
         assert index.count(f"[{name}]({name}.md) | {rule.sentence} | {basis} |") == 1
         assert index.count(f"\n{name}\n") == 1  # in the table of contents
-
-
-def test_a_page_is_written_only_if_it_changes(tmp_path: Path) -> None:
-    extension("rule_pages").write_pages(tmp_path)
-    kept, stale = tmp_path / "ORT-VERSION.md", tmp_path / "DML-BIND-SIZE.md"
-    gone = tmp_path / "DML-OF-OLD.md"
-    for path in (kept, stale):
-        os.utime(path, (1, 1))
-    stale.write_text("an old page")
-    gone.write_text("a rule that is gone")
-    extension("rule_pages").write_pages(tmp_path)
-    assert kept.stat().st_mtime == 1
-    assert stale.read_text("utf-8") == markdown_page(RULES["DML-BIND-SIZE"])
-    assert not gone.exists()

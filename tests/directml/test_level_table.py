@@ -164,17 +164,3 @@ def test_the_file_has_these_keys_and_no_others() -> None:
         assert windows.keys() - {"build"} == {"name", "basis", "source"}
         assert windows["basis"] in ("documented", "inferred")
         assert all((row["source"], windows["name"], windows["source"]))
-
-
-def test_no_key_occurs_twice_in_a_mapping() -> None:
-    """safe_load would silently use the second."""
-
-    def keys(node: yaml.Node) -> None:
-        if isinstance(node, yaml.MappingNode):
-            names = [key.value for key, _ in node.value]
-            assert len(set(names)) == len(names), names
-        for child in node.value if not isinstance(node, yaml.ScalarNode) else ():
-            for each in child if isinstance(child, tuple) else (child,):
-                keys(each)
-
-    keys(yaml.compose(TEXT))
