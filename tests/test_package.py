@@ -163,19 +163,6 @@ def test_the_examples_and_the_changelog_name_this_version() -> None:
     assert set(used) == {dml.__version__}
 
 
-def test_every_address_is_that_of_the_project() -> None:
-    owner, _, name = HOME.removeprefix("https://github.com/").partition("/")
-    raw = HOME.replace("github.com", "raw.githubusercontent.com")
-    pages = f"https://{owner}.github.io/{name}/"
-    allowed = (HOME, f"{raw}/main/", pages, "https://pypi.org/project/dmlsplit/")
-    files = "*.md", "docs/**/*.md", "action.yml", ".github/**/*.yml", "CITATION.cff"
-    texts = [page.read_text("utf-8") for pattern in files for page in ROOT.glob(pattern)]
-    text = "\n".join([*texts, *PROJECT["urls"].values()])
-    found = re.findall(r"https?://[^\s)>\"'`]*dmlsplit[^\s)>\"'`]*", text, re.IGNORECASE)
-    assert len(found) > 4
-    assert not [address for address in found if not address.startswith(allowed)]
-
-
 def test_the_citation_names_this_version_and_project() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     assert (cited["cff-version"], cited["title"], cited["license"]) == ("1.2.0", "dmlsplit", "MIT")

@@ -76,15 +76,6 @@ def test_the_table_of_launches_is_the_planners() -> None:
         assert row[2].split(" | ") == list(map(str, counts))
 
 
-def test_every_results_file_says_what_was_measured() -> None:
-    table = extension("tables").runs()
-    files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
-    assert re.findall(r"`(.*?)`", table) == [path.name for path in files]
-    assert len(re.findall(r" [0-9a-f]{10}(?:, with changes)? \|$", table, re.MULTILINE)) == len(
-        files
-    )
-
-
 def test_the_page_of_commands_has_every_command() -> None:
     (action,) = (each for each in build_parser()._actions if isinstance(each.choices, dict))
     paths = re.findall(r"```{command-help} (\w+)", TEXTS["commands"])

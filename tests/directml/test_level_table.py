@@ -18,7 +18,6 @@ from dmlsplit.directml.levels import (
     parse_table,
 )
 from dmlsplit.resources import feature_level_table
-from tests.support.fixtures import Patch
 
 # https://learn.microsoft.com/windows/ai/directml/dml-version-history
 VERSIONS = {
@@ -120,11 +119,6 @@ def test_a_bad_table_is_refused_with_the_path_of_the_value(
 def test_a_file_that_is_not_a_table_is_refused(text: str, message: str) -> None:
     with pytest.raises(TableError, match=f"^feature_levels.yaml: {message}"):
         parse_table(text)
-
-
-def test_the_table_is_read_without_the_c_library(monkeypatch: Patch) -> None:
-    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
-    assert parse_table(TEXT) == capability_table()
 
 
 SIXTEEN_AND_32 = frozenset(

@@ -15,10 +15,11 @@ from onnx.reference import ReferenceEvaluator
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
 from dmlsplit.frontends import Known, SplitSite, Unknown
+from dmlsplit.lint.report.findings import address
 
 # The sizes of a dynamic dimension, one per input; in one input, up to three dimensions differ.
 SIZES = (2, 1, 3)
-_MOST_ELEMENTS = 1 << 28
+_MOST_ELEMENTS = 1 << 26
 
 
 class Replacement(NamedTuple):
@@ -44,8 +45,9 @@ def compare(split: Replacement, opset: int) -> None:
     for x in _inputs(split.site):
         expected = _outputs(split, [split.node], opset, x)
         if different := _difference(expected, _outputs(split, split.nodes, opset, x)):
-            message = f"{split.node.name}: its replacement computes something else: {different}"
-            raise InvalidArgumentError(message)
+            raise InvalidArgumentError(
+                f"{address(split.site)}: its replacement computes something else: {different}"
+            )
 
 
 def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
@@ -58,7 +60,7 @@ def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
         shape = [known[size] if isinstance(size, str) else size for size in site.shape or ()]
         if (count := prod(shape)) > _MOST_ELEMENTS:
             most = f"at most {_MOST_ELEMENTS} can be compared"
-            raise UnsupportedError(f"{site.node}: its input has {count} elements; {most}")
+            raise UnsupportedError(f"its input has {count} elements; {most}")
         data = random.integers(0, 2 if kind == np.bool_ else 256, count * kind.itemsize, np.uint8)
         yield data.view(kind).reshape(shape)
 
@@ -84,7 +86,7 @@ def _outputs(
     try:
         return list(ReferenceEvaluator(graph, opsets={"": opset}).run(None, {value: x}))
     except Exception as error:  # the evaluator raises errors of many types
-        what = f"{split.node.name} cannot be compared with its replacement"
+        what = "it cannot be compared with its replacement"
         raise UnsupportedError(f"{what}: {one_line(error)[:300]}") from None
 
 

@@ -40,7 +40,7 @@ def write_fixed(
 
     The output appears only if each split and its replacement agree bit for bit. `sizes` become
     dimensions of the model. The output replaces another file only if `overwrite` is set.
-    InvalidArgumentError: they differ; UnsupportedError: one of them could not be run.
+    InvalidArgumentError: they differ. A split that cannot be compared is left.
     """
     model = _load(source)
     _check_output(source, output, overwrite)
@@ -99,18 +99,22 @@ def _replace_splits(
     for path, graph in graphs(model.graph):
         nodes: list[NodeProto] = []
         for index, node in enumerate(graph.node):
-            own = [node]
-            if verdict := refused.pop((*path, index), None):
-                try:
-                    own = replacement(node, verdict, assessment.target, opset, new_name)
-                except UnsupportedError as error:
-                    left.append((verdict.site, error.message))
-                else:
-                    # A copy: clearing the field frees its nodes.
-                    copy = NodeProto.FromString(node.SerializeToString())
-                    replaced.append(Replacement(verdict.site, copy, own))
-                    compare(replaced[-1], opset)
-            nodes += own
+            verdict = refused.pop((*path, index), None)
+            if verdict is None:
+                nodes.append(node)
+                continue
+            # A copy: clearing the field frees its nodes.
+            copy = NodeProto.FromString(node.SerializeToString())
+            try:
+                own = replacement(copy, verdict, assessment.target, opset, new_name)
+                split = Replacement(verdict.site, copy, own)
+                compare(split, opset)
+            except UnsupportedError as error:
+                nodes.append(node)
+                left.append((verdict.site, error.message))
+            else:
+                nodes += own
+                replaced.append(split)
         kept = GraphProto(node=nodes)  # copies too
         graph.ClearField("node")
         graph.node.MergeFrom(kept.node)
