@@ -54,10 +54,12 @@ def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
     """Random bytes, so that integers span their range; no operator rounds a float."""
     random = np.random.default_rng(20)
     kind = np.dtype(helper.tensor_dtype_to_np_dtype(_element_type(site)))
-    dynamic = list(dict.fromkeys(n for n in site.shape or () if isinstance(n, str)))
+    # Dimensions of one name have one size; a dimension without a name is like no other.
+    sizes = [f"?{axis}" if size == "?" else size for axis, size in enumerate(site.shape or ())]
+    dynamic = list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
     for first in range(len(SIZES)):
         known = {name: SIZES[(first + i) % len(SIZES)] for i, name in enumerate(dynamic)}
-        shape = [known[size] if isinstance(size, str) else size for size in site.shape or ()]
+        shape = [known[size] if isinstance(size, str) else size for size in sizes]
         if (count := prod(shape)) > _MOST_ELEMENTS:
             most = f"at most {_MOST_ELEMENTS} can be compared"
             raise UnsupportedError(f"its input has {count} elements; {most}")

@@ -57,11 +57,14 @@ def test_what_does_not_run_is_not_compared() -> None:
         compare(Replacement(site("BOOL", (2**30,)), split(), [split()]), 18)
 
 
-def test_three_inputs_meet_three_sizes_of_each_dimension() -> None:
+@pytest.mark.parametrize("names", ["nm", "??"])
+def test_three_inputs_meet_three_sizes_of_each_dimension(names: str) -> None:
     """In each input the sizes differ, so that two dimensions cannot be mistaken for each other."""
-    shapes = [x.shape for x in _inputs(site(shape=("n", 4, "m", "n")))]
+    first, second = names
+    shapes = [x.shape for x in _inputs(site(shape=(first, 4, second, first)))]
     assert all(len({shape[axis] for shape in shapes}) == 3 for axis in (0, 2))
-    assert all(shape[0] == shape[3] != shape[2] for shape in shapes)
+    assert all(shape[0] != shape[2] for shape in shapes)
+    assert all((shape[0] == shape[3]) == (first == "n") for shape in shapes)
 
 
 @pytest.mark.parametrize("kind", ["INT8", "UINT64", "BOOL"])
