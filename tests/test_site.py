@@ -137,16 +137,6 @@ def test_a_search_leads_to_the_page_that_answers() -> None:
     ) == ("80070057 887A0005 0x10 FP0x80070057")
 
 
-def test_a_description_is_whole_sentences_of_the_first_paragraph() -> None:
-    shortened = extension("summaries").shortened
-    assert shortened("One line\nand  more:") == "One line and more"
-    long = "A sentence of some words. " * 20
-    assert shortened(long) == ("A sentence of some words. " * 7).strip()
-    words = shortened("word " * 100)
-    assert len(words) <= 200
-    assert words.endswith("word...")
-
-
 def test_bars_show_the_measured_times_of_every_library() -> None:
     chart = extension("bars").cpu()
     rows = load(ROOT / "benchmarks" / "results" / "cpu-epyc-2.json")["rows"]
