@@ -138,9 +138,8 @@ def validate(arguments: argparse.Namespace) -> int:
         if not is_printed:
             from dmlsplit.atomic import refuse_inputs
 
-            refuse_inputs(
-                Path(arguments.output), list(map(Path, inputs))
-            )  # before the model is written
+            # Before the model is written, and again before the report is.
+            refuse_inputs(Path(arguments.output), list(map(Path, inputs)))
         try:
             changes, result = _write_fixed(arguments, assessment, alone)
         except (DmlError, OSError) as error:
