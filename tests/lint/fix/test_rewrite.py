@@ -32,6 +32,7 @@ from tests.support.models import (
     single,
 )
 from tests.support.networks import lstm
+from tests.support.random_graphs import static_chains
 
 FLOAT = TensorProto.FLOAT
 
@@ -292,6 +293,14 @@ def test_only_a_sequence_without_sizes_can_drop_the_axis(
     assert done.replaced
     (piece,) = session(onnx.load(output)).run(None, {"x": np.ones((2, 3), np.float32)})
     assert piece.ndim == rank
+
+
+@pytest.mark.parametrize("asked", [LEVEL_1, LEVEL_2])
+def test_random_graphs_compute_the_same_as_a_whole(asked: dict[str, str], tmp_path: Path) -> None:
+    content, _ = static_chains(0, 40)
+    done, output = fixed(content, tmp_path, **asked)
+    assert len(done.replaced) > 5
+    assert_same_outputs(content, output, 0)
 
 
 # Any split that is rewritten moves the same bits.
