@@ -53,7 +53,9 @@ def compare(split: Replacement, opset: int) -> None:
 def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
     """Random bytes, so that integers span their range; no operator rounds a float."""
     random = np.random.default_rng(20)
-    kind = np.dtype(helper.tensor_dtype_to_np_dtype(_element_type(site)))
+    # A custom operator may hide the type.
+    element_type = TensorProto.DataType.Value(site.element_type or "FLOAT")
+    kind = np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
     # Dimensions of one name have one size; a dimension without a name is like no other.
     sizes = [f"?{axis}" if size == "?" else size for axis, size in enumerate(site.shape or ())]
     dynamic = list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
@@ -67,21 +69,16 @@ def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
         yield data.view(kind).reshape(shape)
 
 
-def _element_type(site: SplitSite) -> int:
-    """The ONNX type of the elements; FLOAT if a custom operator hides it."""
-    return int(TensorProto.DataType.Value(site.element_type or "FLOAT"))
-
-
 def _outputs(
     split: Replacement, nodes: Iterable[NodeProto], opset: int, x: np.ndarray
 ) -> list[Any]:
     """The outputs of nodes that have the inputs and outputs of the split."""
     value, *lengths = filter(None, split.node.input)
     state = split.site.state
-    sizes = np.array(state.pieces if isinstance(state, Known | Unknown) else (), np.int64)
+    assert isinstance(state, Known | Unknown)  # otherwise, nothing replaces it
+    sizes = np.array(state.pieces, np.int64)
     graph = GraphProto(
         node=nodes,
-        input=[helper.make_tensor_value_info(value, _element_type(split.site), None)],
         initializer=[numpy_helper.from_array(sizes, name) for name in lengths],
         output=[ValueInfoProto(name=name) for name in split.node.output if name],
     )
