@@ -5,18 +5,18 @@ strikes just after a lock was acquired, the lock is never released. A pool threa
 forever, and the process cannot exit.
 """
 
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
-from types import FrameType
 
 _waiting: list[int] = []  # the numbers of postponed signals
 _depth = 0  # the number of nested `held` blocks
 
 
 def interrupt(number: int) -> None:
-    """Raise a KeyboardInterrupt with a signal's number, or postpone it inside `held`."""
+    """Raise a KeyboardInterrupt with a signal's number, or postpone it inside `held`.
+
+    The handlers of the command line call it.
+    """
     if not _depth:
         raise KeyboardInterrupt(number)
     _waiting.append(number)
@@ -32,56 +32,12 @@ def check() -> None:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Postpone interrupts until `check` or the end of the block; a second Ctrl-C is not postponed.
-
-    Interrupts are the signals whose handlers call `interrupt`, and Ctrl-C if Python's own handler
-    is installed.
-    """
+    """Postpone interrupts until `check` or the end of the outermost block."""
     global _depth
     _depth += 1
     try:
-        with _own_handler():
-            yield
+        yield
     finally:
         _depth -= 1
         if not _depth:
             check()
-
-
-@contextmanager
-def kept_from_children() -> Iterator[None]:
-    """Let the processes that the block starts ignore Ctrl-C, and the parent end them.
-
-    A terminal sends Ctrl-C to all of its processes. An interrupt during the block takes effect at
-    its end.
-    """
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
-    from multiprocessing import resource_tracker
-
-    resource_tracker.ensure_running()  # started now, because its start unblocks the signal
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _own_handler() -> Iterator[None]:
-    """Replace Python's default Ctrl-C handler; leave any other alone."""
-    own = signal.default_int_handler
-    if current_thread() is not main_thread() or signal.getsignal(signal.SIGINT) is not own:
-        yield
-        return
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, own)
-        interrupt(number)
-
-    signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, own)

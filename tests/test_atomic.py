@@ -92,26 +92,6 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     assert error.value.filename == str(tmp_path / "no")
 
 
-def test_no_temporary_file_is_left_when_another_cannot_be_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make = os.open
-
-    def full(path: Path, *how: Any) -> int:
-        if list(tmp_path.iterdir()):
-            raise OSError(errno.ENOSPC, "No space left on device", str(path))
-        return make(path, *how)
-
-    monkeypatch.setattr(os, "open", full)
-    with (
-        pytest.raises(OSError, match="No space left") as error,
-        atomic_write(tmp_path / "a", tmp_path / "b"),
-    ):
-        pytest.fail("the block must not begin")
-    assert error.value.filename == str(tmp_path / "b")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_draft_of_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "out.npy"
     program = """
@@ -193,17 +173,3 @@ def test_text_is_utf_8_and_umask_stays(tmp_path: Path) -> None:
         os.umask(before)
     assert (tmp_path / "a").read_bytes() == "é".encode()
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o640
-
-
-def test_the_encoding_does_not_depend_on_the_locale(tmp_path: Path) -> None:
-    program = """
-import warnings
-from pathlib import Path
-from dmlsplit.atomic import write_text
-warnings.simplefilter("error", EncodingWarning)
-write_text(Path("a"), "é")
-write_text(Path("/dev/null"), "é")
-"""
-    line = (sys.executable, "-X", "warn_default_encoding", "-c", program)
-    ran(*line, cwd=tmp_path, check=True)
-    assert (tmp_path / "a").read_bytes() == "é".encode()

@@ -164,14 +164,6 @@ def test_every_option_in_the_documentation_is_in_a_help(name: str) -> None:
     assert options(PAGES[name]) <= known_options() | FOREIGN
 
 
-def test_the_programs_of_the_kit_have_the_documented_options() -> None:
-    shown = [block for block in blocks("docs/conformance.md", "text") if "python " in block]
-    assert len(shown) == 2
-    for block in shown:
-        assert block.startswith("python probe.py ")
-        assert all(f'"{option}"' in PROBE for option in re.findall(r"(?<= )--?\w+", block))
-
-
 def test_the_set_up_of_the_readme_ends_with_a_command_that_prints_what_it_shows(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

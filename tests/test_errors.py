@@ -40,18 +40,6 @@ def test_about_adds_the_file_once() -> None:
     assert caught.value.report is None
 
 
-def test_an_error_about_no_file_is_its_message() -> None:
-    error = dml.UnsupportedError("no GPU")
-    assert (error.path, error.message, str(error)) == ("", "no GPU", "no GPU")
-
-
-def test_about_leaves_other_errors_alone() -> None:
-    with pytest.raises(KeyError, match=r"^'x'$"), about("m.onnx"):
-        raise KeyError("x")
-    with about("m.onnx"):
-        pass
-
-
 def test_within_begins_the_message_with_the_place_and_keeps_the_report() -> None:
     report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
     with pytest.raises(dml.InvalidArgumentError) as caught, within("commands[0]"), within("Axis"):

@@ -1,7 +1,6 @@
 """The site: mistakes that `sphinx -W` does not notice."""
 
 import importlib
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from dmlsplit.directml.levels import capability_table
 from dmlsplit.lint.rule_page import markdown_page
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import requirement
+from tests.golden import make
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -91,22 +91,6 @@ def test_received_reports_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert second.endswith("| not run | 0 | - | - |")
 
 
-def test_no_page_promises_a_number_of_outputs_in_a_launch() -> None:
-    """The number depends on the layout, and only the table has it."""
-    texts = {**TEXTS, **{path.name: path.read_text("utf-8") for path in ROOT.glob("*.md")}}
-    claim = r"(?i)[\d,]{3,} (?:equal )?outputs in (?:one|a single) launch|one launch for up to"
-    assert [page for page, text in texts.items() if re.search(claim, " ".join(text.split()))] == []
-
-
-def test_every_results_file_says_what_was_measured() -> None:
-    table = extension("tables").runs()
-    files = sorted((ROOT / "benchmarks" / "results").glob("*.json"))
-    assert re.findall(r"`(.*?)`", table) == [path.name for path in files]
-    assert len(re.findall(r" [0-9a-f]{10}(?:, with changes)? \|$", table, re.MULTILINE)) == len(
-        files
-    )
-
-
 def test_the_page_of_commands_has_every_command() -> None:
     (action,) = (each for each in build_parser()._actions if isinstance(each.choices, dict))
     paths = re.findall(r"```{command-help} (\w+)", TEXTS["commands"])
@@ -137,6 +121,19 @@ ANSWERS = {
 }
 
 
+def test_the_picture_of_the_start_page_is_drawn_from_its_descriptor() -> None:
+    assert make.picture() == make.PICTURE.read_text("utf-8")
+    x = dml.TensorDesc("FLOAT32", (2, 3))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(1, 2))
+    svg = extension("pictures").svg_picture(desc)
+    assert re.findall("<title>(.*?)</title>", svg) == 2 * [
+        "bytes 0 to 3 of the input are bytes 0 to 3 of output 0",
+        "bytes 12 to 15 of the input are bytes 4 to 7 of output 0",
+        "bytes 4 to 11 of the input are bytes 0 to 7 of output 1",
+        "bytes 16 to 23 of the input are bytes 8 to 15 of output 1",
+    ]
+
+
 def test_a_search_leads_to_the_page_that_answers() -> None:
     """An entry of the index with a ! is the first answer to a search for it."""
     found = {
@@ -153,25 +150,6 @@ def test_a_search_leads_to_the_page_that_answers() -> None:
     assert re.sub(
         pattern.replace("\\\\", "\\"), "", "0x80070057 0x887A0005 0x10 FP0x80070057", flags=re.I
     ) == ("80070057 887A0005 0x10 FP0x80070057")
-
-
-def test_pages_about_the_project_are_found_last() -> None:
-    scorer = (DOCS / "extensions" / "scorer.js").read_text("utf-8")
-    (pattern,) = re.findall(r"/(\^.*)/\.test", scorer)
-    last = {page for page in TEXTS if re.match(pattern.replace("\\/", "/"), page)}
-    about = "CHANGELOG CONTRIBUTING ARCHITECTURE CODE_OF_CONDUCT benchmarks".split()
-    assert last == {*about, *(page for page in TEXTS if page.startswith("design/"))}
-    assert len(last) > 15
-
-
-def test_a_description_is_whole_sentences_of_the_first_paragraph() -> None:
-    shortened = extension("summaries").shortened
-    assert shortened("One line\nand  more:") == "One line and more"
-    long = "A sentence of some words. " * 20
-    assert shortened(long) == ("A sentence of some words. " * 7).strip()
-    words = shortened("word " * 100)
-    assert len(words) <= 200
-    assert words.endswith("word...")
 
 
 def test_bars_show_the_measured_times_of_every_library() -> None:
@@ -212,17 +190,3 @@ def test_there_is_a_page_per_rule_and_an_index(tmp_path: Path) -> None:
         basis = rule.basis if rule.basis == "policy" else f"[{rule.basis}]({rule.source})"
         assert index.count(f"[{name}]({name}.md) | {rule.sentence} | {basis} |") == 1
         assert index.count(f"\n{name}\n") == 1  # in the table of contents
-
-
-def test_a_page_is_written_only_if_it_changes(tmp_path: Path) -> None:
-    extension("rule_pages").write_pages(tmp_path)
-    kept, stale = tmp_path / "ORT-VERSION.md", tmp_path / "DML-BIND-SIZE.md"
-    gone = tmp_path / "DML-OF-OLD.md"
-    for path in (kept, stale):
-        os.utime(path, (1, 1))
-    stale.write_text("an old page")
-    gone.write_text("a rule that is gone")
-    extension("rule_pages").write_pages(tmp_path)
-    assert kept.stat().st_mtime == 1
-    assert stale.read_text("utf-8") == markdown_page(RULES["DML-BIND-SIZE"])
-    assert not gone.exists()

@@ -19,7 +19,7 @@ _EXAMPLES = """\
   dmlsplit completion fish > ~/.config/fish/completions/dmlsplit.fish"""
 
 # The names of arguments that are files; a folder is a DIR.
-_FILES = ("PATH", "FILE", "FILE.npz", "OUT.onnx", "INPUT")
+_FILES = ("PATH", "FILE", "OUT.onnx", "INPUT")
 
 
 def add_to(commands: Commands) -> None:

@@ -44,7 +44,7 @@ def devices(arguments: argparse.Namespace) -> int:
         show(device_json(listed))
     elif listed:
         show(device_table(listed))
-        show("\n".join([*reasons(listed), *assumptions(listed)]))
+        show("\n".join(reasons(listed)))
     else:
         tell(unlisted())
     return ACCEPTED
@@ -118,16 +118,6 @@ def device_table(devices: Sequence[Listed]) -> str:
     """The devices as text that fits 80 columns."""
     header = ("device", "name", "memory", "SM clock", "bandwidth", "driver", "usable")
     return "\n".join(_ROW.format(*cells) for cells in (header, *map(_cells, devices)))
-
-
-def assumptions(devices: Sequence[Listed]) -> Iterator[str]:
-    """What ``explain`` assumes about each device."""
-    from dmlsplit.backends.cuda.gpus import gpu_of_device
-
-    for listed in devices:
-        gpu = gpu_of_device(listed.device)
-        if gpu.assumed:
-            yield wrapped(f"{listed.shown}: explain assumes {'; '.join(gpu.assumed)}", "")
 
 
 def _cells(listed: Listed) -> tuple[str, ...]:

@@ -1,11 +1,11 @@
 """Sphinx extension that writes a page per rule, and an index, into rules/ of the sources.
 
-It generates the pages from the rules when a build begins; they are not under version control. It
-does not write a page that has not changed, so that Sphinx does not read it again.
+It generates the pages from the rules when a build begins; they are not under version control.
 """
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,14 +46,10 @@ def write_pages(folder: Path) -> None:
     """Write the page of every rule and the index, and remove pages of rules that are gone."""
     pages = {f"{rule.id}.md": markdown_page(rule) for rule in RULES.values()}
     pages["index.md"] = index()
-    folder.mkdir(exist_ok=True)
-    for path in folder.glob("*.md"):
-        if path.name not in pages:
-            path.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
     for name, text in pages.items():
-        path = folder / name
-        if not path.exists() or path.read_text("utf-8") != text:
-            path.write_text(text, encoding="utf-8", newline="\n")
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
 
 
 def index() -> str:

@@ -134,32 +134,6 @@ def wait_for_open(pid: int, path: Path) -> None:
         time.sleep(0.01)
 
 
-# Interrupts the whole group, as a terminal does, while a child that compares models starts.
-GROUP = """
-import multiprocessing, os, signal, sys, time
-import dmlsplit.__main__ as command
-delay = float(sys.argv.pop(1))
-process = multiprocessing.get_context("spawn").Process
-start = process.start
-def started(child):
-    start(child)
-    time.sleep(delay)
-    os.killpg(0, signal.SIGINT)
-process.start = started
-if __name__ == "__main__":
-    sys.exit(command.main())
-"""
-
-
-@pytest.mark.parametrize("delay", ["0.05", pytest.param("0.2", marks=pytest.mark.slow)])
-def test_an_interrupt_from_a_terminal_is_reported_once(delay: str, files: Path) -> None:
-    line = ["validate", "m.onnx", "--windows", "19041", "--write-fixed", "f.onnx"]
-    child = started(delay, *line, folder=files, program=GROUP, start_new_session=True)
-    _, err = child.communicate(timeout=60)
-    assert (child.returncode, err) == (130, b"dmlsplit: interrupted\n")
-    assert sorted(path.name for path in files.iterdir()) == ["a.npy", "m.onnx"]
-
-
 @pytest.mark.parametrize("number", STOPS)
 def test_ignored_signals_stay_ignored(number: signal.Signals, files: Path) -> None:
     """Before the command, during it, and after it."""

@@ -23,14 +23,11 @@ from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
 from tests.support.openvino_files import variadic, weights
 
-pytestmark = pytest.mark.usefixtures("forked_children")
-
 TARGET = "--data-type --sizes --axis --split --dim --feature-level --directml --windows --via"
 # Options with a value, by command: those that name files to read, files to write, or no files.
-READS = {"validate": "PATH --input", "explain": "PATH", "run": "INPUT"}
+READS = {"validate": "PATH", "explain": "PATH", "run": "INPUT"}
 WRITES = {
     "validate": "--output --write-fixed",
-    "explain": "--svg",
     "run": "--output",
     "selftest": "--output",
 }
@@ -45,7 +42,6 @@ NEITHER = {
 }
 
 VALIDATE = "validate --windows 19041"
-FEED = f"{VALIDATE} m.onnx --input feed.npz"
 # A command that reads a file, with the option that writes last, and that file.
 CASES = {
     "report on the model": (f"{VALIDATE} m.onnx --output", "m.onnx"),
@@ -61,14 +57,9 @@ CASES = {
     "report on DxDispatch": ("validate d.json --output", "d.json"),
     "report on its source": ("validate d.json --output", "sub/d.txt"),
     "report on a broken one's": ("validate db.json --output", "sub/d.txt"),
-    "report on the inputs": (f"{FEED} --write-fixed f.onnx --output", "feed.npz"),
     "fixed on the model": (f"{VALIDATE} m.onnx --write-fixed", "m.onnx"),
     "fixed on its data": (f"{VALIDATE} w.onnx --write-fixed", "w.data"),
     "fixed on data like text": (f"{VALIDATE} t.onnx --write-fixed", "t.data"),
-    "fixed on the inputs": (f"{FEED} --write-fixed", "feed.npz"),
-    "picture on the model": ("explain m.onnx --svg", "m.onnx"),
-    "picture on a source": ("explain d.json --svg", "sub/d.txt"),
-    "picture on weights": ("explain ir.xml --svg", "ir.bin"),
 }
 
 
@@ -99,7 +90,7 @@ def test_every_option_says_whether_it_names_a_file() -> None:
 
 @pytest.fixture
 def files(here: Path) -> Path:
-    """Models with weights and inputs for them."""
+    """Models with weights."""
     save("m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
     save("sub/m.onnx", single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
     Path("b.onnx").write_text("broken")
@@ -123,7 +114,6 @@ def files(here: Path) -> Path:
     sources = {"S": values("UINT8", {"sourcePath": "sub\\d.txt"}), "T": 1, "U": {}}
     Path("d.json").write_text(json.dumps(dispatched(resources=sources)))
     Path("db.json").write_text(json.dumps(dispatched(resources=sources, dispatchables={"cut": 1})))
-    np.savez("feed.npz", x=np.ones((6, 4), "f4"))
     return here
 
 
@@ -220,20 +210,15 @@ def test_a_hyphen_is_standard_output(files: Path, capsys: Capsys) -> None:
     shown = capsys.readouterr().out
     assert main(["validate", "m.onnx", "-o", "-"]) == 0
     assert capsys.readouterr().out == shown
-    assert main(["explain", "m.onnx", "--svg", "-"]) == 0
-    assert capsys.readouterr().out.startswith("<svg ")
     for name in ("-", "f.xml"):
         said = refused(capsys, f"{VALIDATE} m.onnx --write-fixed {name}")
         assert f"--write-fixed is '{name}'; it must be a file whose name ends in .onnx" in said
     assert not Path("-").exists()
 
 
-@pytest.mark.parametrize(("command", "option"), [("validate", "-o"), ("explain", "--svg")])
-def test_a_device_is_written_to_and_a_full_device_is_named(
-    command: str, option: str, files: Path, capsys: Capsys
-) -> None:
-    assert main([command, "m.onnx", option, "/dev/null"]) == 0
-    said = refused(capsys, f"{command} m.onnx {option} /dev/full")
+def test_a_device_is_written_to_and_a_full_device_is_named(files: Path, capsys: Capsys) -> None:
+    assert main(["validate", "m.onnx", "-o", "/dev/null"]) == 0
+    said = refused(capsys, "validate m.onnx -o /dev/full")
     assert said == "dmlsplit: error: /dev/full: No space left on device\n"
 
 

@@ -127,12 +127,6 @@ def test_a_closed_stream_does_not_receive_other_output(npy: Path) -> None:
     np.testing.assert_array_equal(zarr.open_array("b_0.zarr")[:], INPUT[:3])
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "2>/dev/full"])
-def test_an_error_that_cannot_be_printed_still_has_its_status(closed: str, npy: Path) -> None:
-    done = shell(f"dmlsplit run missing.npy --axis 0 --count 2 {closed}")
-    assert (done.returncode, done.stdout) == (2, "")
-
-
 # Names, files and settings that are hostile.
 
 

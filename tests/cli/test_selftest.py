@@ -34,13 +34,6 @@ def test_json_is_all_that_is_printed(here: Path, capsys: Capsys) -> None:
     assert json.loads(capsys.readouterr().out)["status"] == 0
 
 
-def test_a_binary_file_is_not_replaced(here: Path, capsys: Capsys) -> None:
-    Path("picture.npy").write_bytes(b"\x93NUMPY\x00\x01")
-    assert main([*CPU, "-o", "picture.npy"]) == 2
-    assert "picture.npy" in capsys.readouterr().err
-    assert Path("picture.npy").read_bytes() == b"\x93NUMPY\x00\x01"
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [("--device gpu", "it must be 'cpu', 'cuda' or 'cuda:N'"), ("--seconds -1", "0 or more")],

@@ -2,17 +2,13 @@
 
 from pathlib import Path
 
-import numpy as np
 import onnx
-import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
 from tests.support.command import judged, refused, save
 from tests.support.fixtures import Capsys
 from tests.support.models import model, nested, single
-
-pytestmark = pytest.mark.usefixtures("forked_children")
 
 
 def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
@@ -23,7 +19,7 @@ def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
         assert main("validate m.onnx --via ort --write-fixed fixed.onnx --overwrite".split()) == 0
         # ONNX Runtime does not load the model itself.
         said = " ".join(capsys.readouterr().out.split())
-        assert said.startswith("fixed.onnx: written with 1 split replaced, of which 1 ran; both")
+        assert said.startswith("fixed.onnx: written with 1 split replaced, each by nodes that")
         (node,) = onnx.load("fixed.onnx").graph.node
         found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         assert (node.name, found) == ("cut", {"axis": 1, "num_outputs": 2})
@@ -31,8 +27,7 @@ def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
 
 def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     save("m.onnx", single(TensorProto.FLOAT, ("n", 6), (2, 4), 1))
-    np.savez("feed.npz", x=np.ones((3, 6), np.float32))
-    line = ["validate", "m.onnx", "--windows", "19041", "--dim", "n=3", "--input", "feed.npz"]
+    line = ["validate", "m.onnx", "--windows", "19041", "--dim", "n=3"]
     assert main([*line, "--write-fixed", "fixed.onnx"]) == 0
     (declared,) = onnx.load("fixed.onnx").graph.input
     assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [3, 6]

@@ -18,7 +18,6 @@ from dmlsplit.directml.levels import (
     parse_table,
 )
 from dmlsplit.resources import feature_level_table
-from tests.support.fixtures import Patch
 
 # https://learn.microsoft.com/windows/ai/directml/dml-version-history
 VERSIONS = {
@@ -122,11 +121,6 @@ def test_a_file_that_is_not_a_table_is_refused(text: str, message: str) -> None:
         parse_table(text)
 
 
-def test_the_table_is_read_without_the_c_library(monkeypatch: Patch) -> None:
-    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
-    assert parse_table(TEXT) == capability_table()
-
-
 SIXTEEN_AND_32 = frozenset(
     map(dml.TensorDataType.parse, "FLOAT32 FLOAT16 INT32 INT16 UINT32 UINT16".split())
 )
@@ -164,17 +158,3 @@ def test_the_file_has_these_keys_and_no_others() -> None:
         assert windows.keys() - {"build"} == {"name", "basis", "source"}
         assert windows["basis"] in ("documented", "inferred")
         assert all((row["source"], windows["name"], windows["source"]))
-
-
-def test_no_key_occurs_twice_in_a_mapping() -> None:
-    """safe_load would silently use the second."""
-
-    def keys(node: yaml.Node) -> None:
-        if isinstance(node, yaml.MappingNode):
-            names = [key.value for key, _ in node.value]
-            assert len(set(names)) == len(names), names
-        for child in node.value if not isinstance(node, yaml.ScalarNode) else ():
-            for each in child if isinstance(child, tuple) else (child,):
-                keys(each)
-
-    keys(yaml.compose(TEXT))

@@ -1,11 +1,8 @@
 """The table of rules, and the report of broken rules."""
 
-from dataclasses import replace
-
 import dmlsplit as dml
 from dmlsplit.directml.rules import RULES, violations_of
 from dmlsplit.directml.rules.descriptors import with_output
-from dmlsplit.directml.rules.rule import Rule, by_id
 from dmlsplit.directml.rules.violation import ValidationReport
 
 FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index in range(25)]
@@ -81,11 +78,3 @@ def test_a_long_report_is_cut_and_says_so() -> None:
     x = dml.TensorDesc("INT4", (64,))
     whole = dml.validate(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[1] * 64))
     assert str(whole).endswith("... and 45 more")
-
-
-def test_a_rule_has_the_id_that_it_is_listed_under() -> None:
-    rule = Rule("A sentence.", basis="policy", source="a source", hint="a hint")
-    assert by_id({"A-RULE": rule, "ANOTHER": rule}) == {
-        "A-RULE": replace(rule, id="A-RULE"),
-        "ANOTHER": replace(rule, id="ANOTHER"),
-    }

@@ -84,21 +84,6 @@ def test_a_tensor_without_elements_reaches_none() -> None:
     assert dml.TensorDesc("FLOAT32", (2, 3), strides=(4, 1, 9)).last_element_index == 6
 
 
-@pytest.mark.parametrize(
-    ("field", "place"),
-    [
-        ("sizes", r"sizes\[0\]"),
-        ("strides", r"strides\[0\]"),
-        ("total_tensor_size_in_bytes", "total_tensor_size_in_bytes"),
-        ("guaranteed_base_offset_alignment", "guaranteed_base_offset_alignment"),
-    ],
-)
-def test_every_number_is_an_integer(field: str, place: str) -> None:
-    value = 1.5 if place == field else [1.5]
-    with pytest.raises(TypeError, match=rf"^{place} is 1\.5 \(float\); it must be an integer$"):
-        dml.TensorDesc("FLOAT32", **{"sizes": (4,), field: value})  # type: ignore[arg-type]
-
-
 def test_fields_are_kept_and_counted() -> None:
     total, alignment = np.int64(64), np.int64(32)
     sizes = {"total_tensor_size_in_bytes": total, "guaranteed_base_offset_alignment": alignment}
@@ -126,19 +111,10 @@ def test_flags_are_read_from_names() -> None:
 def test_flags_of_unknown_bits_stay_unknown_after_python_made_them() -> None:
     made = dml.TensorFlags(4)
     for value in (made, 4):
-        with pytest.raises(dml.InvalidArgumentError, match="tensor flags are"):
+        with pytest.raises(
+            dml.InvalidArgumentError, match=r" 4.*; they must be NONE or OWNED_BY_DML$"
+        ):
             dml.TensorFlags.parse(value)
-
-
-@pytest.mark.parametrize(
-    "value", ["SHARED", 2, -1, True, 1.0, None, ["NONE", "SHARED"], ["NONE", None]]
-)
-def test_unknown_flags_are_refused(value: object) -> None:
-    dml.TensorFlags(2)  # makes a member that DirectML lacks
-    last = value[-1] if isinstance(value, list) else value
-    message = f"^tensor flags are {last!r}; they must be NONE or OWNED_BY_DML$"
-    with pytest.raises(dml.InvalidArgumentError, match=message):
-        dml.TensorFlags.parse(value)  # type: ignore[arg-type]
 
 
 def test_descriptors_are_values() -> None:

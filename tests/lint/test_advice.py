@@ -138,20 +138,6 @@ SUPER_RESOLUTION = """(float[1, 4, h, w] x) => (float[] a) {
     "/head/Reshape" = Reshape (x, wanted)
     a, b = Split <axis = 1, num_outputs = 2> ("/head/Reshape")
 }"""
-# A quantized LSTM cell in a Loop, whose state has no declared shape.
-QUANTIZED_LSTM = """(int64 steps, float[batch,32] x) => (float[] last) {
-    [loop] last = Loop <body = cell (int64 step, bool on, float[] state)
-                        => (bool on, float[] next) {
-        shape = Constant <value = int64[2] {32, 64}> ()
-        w = ConstantOfShape <value = int8[1] {1}> (shape)
-        q, scale, zero = DynamicQuantizeLinear (state)
-        sums = MatMulInteger (q, w, zero)
-        real = Cast <to = 1> (sums)
-        [gates] gates = Mul (real, scale)
-        [cut] i, f = Split <axis = -1, num_outputs = 2> (gates)
-        next = Sigmoid (i)
-    }> (steps, "", x)
-}"""
 DYNAMIC = single(FLOAT, (2, "n"), (2, 4), 1)
 KNOWN = single(FLOAT, (2, 6), (2, 4), 1)
 OF_INPUT = "(float[2,6] x, int64[2] s) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }"
@@ -208,7 +194,6 @@ CASES = {
     "a body": Case("RANK", parsed(IN_LOOP), shape=(1, 6)),
     "a decoded image": Case("RANK", super_resolution(), shape=(1, 1, 3)),
     "a computed shape": Case("AXIS", parsed(SUPER_RESOLUTION)),
-    "an LSTM": Case("RANK", parsed(QUANTIZED_LSTM), shape=(1, 2)),
     "an unknown operator": Case("TYPE", custom(), shape=(2, 6)),
     "an attribute of a caller": Case("CALLER", parsed(NOT_CALLED, FUNCTION + OF_CALLER)),
     "a value in a function": Case("CALLER", CALLS_OWN),

@@ -1,26 +1,14 @@
 """The verdicts of targets on sites, with a model built for each verdict."""
 
-from pathlib import Path
-
-import onnx
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit.frontends import Implied, Known, SplitSite
-from dmlsplit.lint.check import assess, check_site
-from dmlsplit.lint.discovery import scan_file
+from dmlsplit.lint.check import check_site
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome, Verdict
 from tests.support.descriptors import split_descriptors
-
-
-def verdicts(content: onnx.ModelProto, tmp_path: Path, **asked: str) -> dict[str, Verdict]:
-    """Verdicts by the name of the node."""
-    path = tmp_path / "model.onnx"
-    onnx.save(content, path)
-    found = assess(scan_file(str(path)), resolve_target(**asked)).verdicts
-    return {verdict.site.node: verdict for verdict in found}
 
 
 def rules(verdict: Verdict) -> set[str]:

@@ -18,7 +18,6 @@ from dmlsplit.lint.check import check_site
 from dmlsplit.lint.rule_page import example_of
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import resolve_target
-from tests.support.each import each
 from tests.support.fixtures import Capsys
 
 EXAMPLES = {name: example_of(rule) for name, rule in RULES.items()}
@@ -108,10 +107,3 @@ def test_the_hint_for_a_descriptor_is_advice(name: str) -> None:
     site = SplitSite("f", "", "", 0, "", Known(desc))
     verdict = check_site(site, resolve_target(feature_level=sample.level))
     assert RULES[name].hint in verdict.fix
-
-
-@each(name=EXAMPLES)
-def test_both_halves_differ_and_fit_a_page(name: str) -> None:
-    broken, kept = EXAMPLES[name].broken, EXAMPLES[name].kept
-    assert broken != kept
-    assert max(map(len, [*broken.splitlines(), *kept.splitlines()])) <= 76

@@ -78,13 +78,6 @@ def test_a_log_follows_the_standard_and_has_what_github_needs(name: str) -> None
         assert place["region"] == {"startLine": 1}
 
 
-def test_the_schema_refuses_what_is_wrong() -> None:
-    log = log_of(assessment())
-    log["runs"][0]["tool"]["driver"]["rules"][0]["help"] = {"markdown": "text is missing"}
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.Draft4Validator(STANDARD).validate(log)
-
-
 @pytest.mark.parametrize("name", LOGS)
 def test_a_result_names_its_rule_and_is_told_apart(name: str) -> None:
     (run,) = log_of(LOGS[name])["runs"]

@@ -1,7 +1,6 @@
-"""Children that compare models, or are commands, without starting Python and its imports each time.
+"""Commands in children, without starting Python and its imports each time.
 
-They are forked from a process that has imported the runtimes. The library itself starts every child
-from the beginning, also for the golden transcripts.
+They are forked from a process that has imported what commands import.
 """
 
 import atexit
@@ -17,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from dmlsplit.__main__ import main
-from dmlsplit.lint.fix import comparison
 from tests.support.command import ROOT
 
-_IMPORTED = ["numpy", "onnx.reference", "onnxruntime", "pytest", "dmlsplit.cli.validate", __name__]
+_IMPORTED = ["numpy", "onnx.reference", "pytest", "dmlsplit.cli.validate", __name__]
 _IMPORTED += ["zarr.codecs", "dask.array", "dmlsplit.storage.stores"]
 _TIME_LIMIT_S = 120
 _NAMES = "stdin", "stdout", "stderr"
@@ -64,9 +62,3 @@ def _command(line: str, streams: str, before: str, folder: str) -> None:
     threading._shutdown()  # as at the end of Python
     atexit._run_exitfuncs()
     sys.exit(status)
-
-
-@pytest.fixture
-def forked_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork the children of `compare_models` for this test."""
-    monkeypatch.setattr(comparison, "PROCESSES", _context())

@@ -1,9 +1,8 @@
-"""Writes ONNX models whose refused splits are replaced, if the outputs stay the same."""
+"""Writes ONNX models whose refused splits are replaced, if their outputs stay the same."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import onnx
@@ -11,20 +10,15 @@ from onnx import GraphProto, ModelProto, NodeProto
 
 from dmlsplit.atomic import atomic_write, naming, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
-from dmlsplit.frontends import SplitSite, Unknown
+from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import scan
 from dmlsplit.frontends.onnx.weights import weight_files
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.fix.comparison import Agreement, compare_models
+from dmlsplit.lint.fix.comparison import Replacement, compare
 from dmlsplit.lint.fix.graphs import fix_dimensions, graphs
-from dmlsplit.lint.fix.isolation import Replacement, custom_operators, models_of_splits
 from dmlsplit.lint.fix.subgraph import name_maker, replacement
 from dmlsplit.lint.rewritable import IN_A_FUNCTION
 from dmlsplit.lint.verdict import FAILING, Assessment
-from dmlsplit.messages import listed
-
-# The name of a replaced split while the models are compared, without its number.
-_PROBE = "dmlsplit_replaced_split_"
 
 
 class Rewriting(NamedTuple):
@@ -32,8 +26,6 @@ class Rewriting(NamedTuple):
 
     replaced: tuple[Replacement, ...]
     left: tuple[tuple[SplitSite, str], ...]  # refused but not replaced, and why
-    agreement: Agreement | None = None  # None if nothing was replaced, so nothing written
-    custom: tuple[str, ...] = ()  # the operators that kept the whole models from being compared
     written: Assessment | None = None  # of the written model; None if nothing was written
 
 
@@ -42,51 +34,30 @@ def write_fixed(
     output: Path,
     assessment: Assessment,
     sizes: Mapping[str, int] | None = None,
-    feed: Path | None = None,
     overwrite: bool = False,
 ) -> Rewriting:
     """Write the assessed model `source` with its refused splits replaced.
 
-    The output appears only if both models agree bit for bit on several inputs: random, or by name
-    those of `feed`, an .npz file. If the model has custom operators, only its splits and their
-    replacements are compared. `sizes` become its dynamic dimensions. It replaces another file
-    only if `overwrite` is set. InvalidArgumentError: they differ, or `feed` cannot be used;
-    UnsupportedError: they could not be run.
+    The output appears only if each split and its replacement agree bit for bit. `sizes` become
+    dimensions of the model. The output replaces another file only if `overwrite` is set.
+    InvalidArgumentError: they differ. A split that cannot be compared is left.
     """
     model = _load(source)
-    _check_output(source, output, feed, overwrite)
+    _check_output(source, output, overwrite)
     fix_dimensions(model, sizes or {})
-    custom = custom_operators(model)
-    if custom and feed:
-        raise InvalidArgumentError(
-            f"{feed} cannot be used: the model has custom operators ({listed(custom, 3)}), so only "
-            "its splits are run, on random inputs. Fix: omit --input"
-        )
-    probes, replaced, left = _replace_splits(model, assessment)
+    replaced, left = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), left)
-    is_dynamic = any(isinstance(split.site.state, Unknown) for split in replaced)
-    with atomic_write(output) as (temporary,), TemporaryDirectory() as folder:
-        _write(temporary, model, output)
-        # A whole model may run at few sizes only; the splits alone run at every size.
-        if custom or is_dynamic:
-            pair = Path(folder, "splits"), Path(folder, "replacements")
-            for path, alone in zip(pair, models_of_splits(replaced, model), strict=True):
-                path.write_bytes(alone.SerializeToString())
-            agreement = compare_models(*pair, tuple(probes))
-        if not custom:
-            agreement = compare_models(source, temporary, tuple(probes), sizes, feed)
-        for _, graph in graphs(model.graph):
-            for node in graph.node:
-                node.name = probes.get(node.name, node.name)
-        _write(temporary, model, output)
-        written = _assessed(temporary, output, assessment, len(left))
-    return Rewriting(replaced, left, agreement, tuple(custom), written)
+    with atomic_write(output) as (draft,):
+        with naming(output):
+            draft.write_bytes(model.SerializeToString())
+        written = _assessed(draft, output, assessment, len(left))
+    return Rewriting(replaced, left, written)
 
 
-def _check_output(source: Path, output: Path, feed: Path | None, overwrite: bool) -> None:
+def _check_output(source: Path, output: Path, overwrite: bool) -> None:
     weights = weight_files(source)
-    refuse_inputs(output, [source, *weights, *([feed] if feed else [])])
+    refuse_inputs(output, [source, *weights])
     if output.exists() and not overwrite:
         raise InvalidArgumentError(f"{output} exists; it is not replaced. Fix: add --overwrite")
     if weights and output.parent.resolve() != source.parent.resolve():
@@ -104,11 +75,6 @@ def _load(path: Path) -> ModelProto:
             raise InvalidArgumentError(f"onnx cannot load it: {error}") from None
 
 
-def _write(draft: Path, model: ModelProto, output: Path) -> None:
-    with naming(output):
-        draft.write_bytes(model.SerializeToString())
-
-
 def _assessed(path: Path, name: Path, before: Assessment, left: int) -> Assessment:
     """Assess a rewritten model; InvalidArgumentError if over `left` splits are refused."""
     sites = [replace(site, file=str(name)) for site in scan(path)]
@@ -123,13 +89,11 @@ def _assessed(path: Path, name: Path, before: Assessment, left: int) -> Assessme
 
 def _replace_splits(
     model: ModelProto, assessment: Assessment
-) -> tuple[dict[str, str], tuple[Replacement, ...], tuple[tuple[SplitSite, str], ...]]:
-    """Edit a model in place; the first result maps the new splits' unique names to the old ones."""
+) -> tuple[tuple[Replacement, ...], tuple[tuple[SplitSite, str], ...]]:
+    """Edit a model in place: the splits that were replaced, and those that were not, and why."""
     refused = {v.site.path: v for v in assessment.verdicts if v.outcome in FAILING}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    every_node = (node for _, body in graphs(model.graph) for node in body.node)
-    new_name = name_maker({name for node in every_node for name in (*node.input, *node.output)})
-    probes: dict[str, str] = {}
+    new_name = name_maker(_names(model))
     replaced: list[Replacement] = []
     left: list[tuple[SplitSite, str]] = []
     for path, graph in graphs(model.graph):
@@ -139,19 +103,29 @@ def _replace_splits(
             if verdict is None:
                 nodes.append(node)
                 continue
-            name = f"{_PROBE}{len(probes)}"
+            # A copy: clearing the field frees its nodes.
+            copy = NodeProto.FromString(node.SerializeToString())
             try:
-                own = replacement(node, name, verdict, assessment.target, opset, new_name)
-                nodes += own
-                # A copy: clearing the field frees its nodes.
-                copy = NodeProto.FromString(node.SerializeToString())
-                replaced.append(Replacement(verdict.site, copy, own))
-                probes[name] = node.name
+                own = replacement(copy, verdict, assessment.target, opset, new_name)
+                split = Replacement(verdict.site, copy, own)
+                compare(split, opset)
             except UnsupportedError as error:
                 nodes.append(node)
                 left.append((verdict.site, error.message))
+            else:
+                nodes += own
+                replaced.append(split)
         kept = GraphProto(node=nodes)  # copies too
         graph.ClearField("node")
         graph.node.MergeFrom(kept.node)
     left += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
-    return probes, tuple(replaced), tuple(left)
+    return tuple(replaced), tuple(left)
+
+
+def _names(model: ModelProto) -> set[str]:
+    """The names of all values."""
+    names = set()
+    for _, graph in graphs(model.graph):
+        names |= {value.name for value in (*graph.input, *graph.initializer)}
+        names |= {name for node in graph.node for name in (*node.input, *node.output)}
+    return names

@@ -162,15 +162,14 @@ class _Form(NamedTuple):
 
 
 def replacement(
-    node: NodeProto, name: str, verdict: Verdict, target: Target, opset: int, new_name: NewName
+    node: NodeProto, verdict: Verdict, target: Target, opset: int, new_name: NewName
 ) -> list[NodeProto]:
-    """The nodes that replace a refused split, with a Split called `name`; else UnsupportedError."""
+    """The nodes that replace a refused split, with a Split of its name; else UnsupportedError."""
     if obstacle := rewriting_obstacle(verdict, target):
         raise UnsupportedError(obstacle)
     if verdict.lacks_only_count:
         counted = NodeProto()
         counted.CopyFrom(node)
-        counted.name = name
         counted.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
         return [counted]
     state = verdict.site.state
@@ -178,7 +177,7 @@ def replacement(
     nodes, form = _Nodes(new_name, opset), _form(node, verdict.site, target)
     is_sequence = node.op_type == "SplitToSequence"
     pieces = [new_name("piece") for _ in state.pieces] if is_sequence else list(node.output)
-    _split(nodes, form, list(zip(pieces, state.pieces, strict=True)), name)
+    _split(nodes, form, list(zip(pieces, state.pieces, strict=True)), node.name)
     if is_sequence:
         nodes.add("SequenceConstruct", pieces, node.output[0])
     return nodes

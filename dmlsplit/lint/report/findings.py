@@ -15,6 +15,9 @@ Status = Literal["failed", "unknown", "remark", "note", "plain"]
 # The most splits that a text names for one defect.
 _MOST_SPLITS = 8
 _INDENT = "  "
+# Titles of findings that are not about one split.
+TARGET = "target"
+DEFECT = "known defect of DirectML"
 
 
 class Finding(NamedTuple):
@@ -36,17 +39,11 @@ def findings(assessment: Assessment) -> Iterator[Finding]:
     target = str(assessment.target)
     for fault in assessment.diagnostics:
         head = f"{fault.rule.id}: {fault.message}"
-        yield Finding("failed", "target", "", target, head, [f"fix: {fault.hint}"], fault.hint)
+        yield Finding("failed", TARGET, "", target, head, [f"fix: {fault.hint}"], fault.hint)
     for verdict in assessment.verdicts:
         yield _of_split(assessment, verdict)
-    for defect in defects(assessment.verdicts):
-        status: Status = "failed" if assessment.defects_fail else "remark"
-        name, head = f"{printable(defect.file)}: {defect.violation.rule.id}", defect.headline
-        details, hint = [*defect.lines, f"fix: {defect.violation.hint}"], defect.violation.hint
-        yield Finding(
-            status, DEFECT, defect.file, name, head, details, hint,
-            [(defect.violation, "")], defect.sites,
-        )  # fmt: skip
+    for (file, _), meetings in _defects(assessment.verdicts).items():
+        yield _of_defect(assessment, file, meetings)
     for file, why in assessment.unreadable:
         yield Finding("failed", "unreadable", file, "", printable(why))
 
@@ -73,47 +70,29 @@ def _status(assessment: Assessment, verdict: Verdict) -> Status:
     return "note" if all(e.severity == "note" for e, _ in grouped(verdict)) else "remark"
 
 
-DEFECT = "known defect of DirectML"
+_Meetings = list[tuple[SplitSite, Violation]]
 
 
-class Defect(NamedTuple):
-    """A known defect of DirectML, and the splits of a file that may meet it."""
-
-    file: str
-    meetings: list[tuple[SplitSite, Violation]]
-
-    @property
-    def violation(self) -> Violation:
-        """That of the first split."""
-        return self.meetings[0][1]
-
-    @property
-    def sites(self) -> list[SplitSite]:
-        """The splits, each once."""
-        return list(dict.fromkeys(site for site, _ in self.meetings))
-
-    @property
-    def headline(self) -> str:
-        """How many splits may meet it, and what it is."""
-        return f"in {counted(len(self.sites), 'split')}: {self.violation.rule.wording}"
-
-    @property
-    def lines(self) -> list[str]:
-        """A line for each split; the last one counts those that are left out."""
-        lines = [f"{_INDENT}{address(s)}: {printable(v.found)}" for s, v in self.meetings]
-        rest = more(len(lines), _MOST_SPLITS)
-        return [*lines[:_MOST_SPLITS], *(_INDENT + line for line in rest)]
+def _of_defect(assessment: Assessment, file: str, meetings: _Meetings) -> Finding:
+    """A defect with a line for each split; the last one counts those that are left out."""
+    defect, sites = meetings[0][1], list(dict.fromkeys(site for site, _ in meetings))
+    head = f"in {counted(len(sites), 'split')}: {defect.rule.wording}"
+    lines = [f"{address(site)}: {printable(violation.found)}" for site, violation in meetings]
+    lines[_MOST_SPLITS:] = more(len(lines), _MOST_SPLITS)
+    details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
+    status: Status = "failed" if assessment.defects_fail else "remark"
+    name, reasons = f"{printable(file)}: {defect.rule.id}", [(defect, "")]
+    return Finding(status, DEFECT, file, name, head, details, defect.hint, reasons, sites)
 
 
-def defects(verdicts: Iterable[Verdict]) -> list[Defect]:
-    """The defects that the splits of each file may meet, in the order of files."""
-    by_rule: dict[tuple[str, str], Defect] = {}
+def _defects(verdicts: Iterable[Verdict]) -> dict[tuple[str, str], _Meetings]:
+    """The splits that may meet a defect, by file and rule."""
+    by_rule: dict[tuple[str, str], _Meetings] = {}
     for verdict in verdicts:
         for violation in verdict.defects:
-            file = verdict.site.file
-            defect = by_rule.setdefault((file, violation.rule.id), Defect(file, []))
-            defect.meetings.append((verdict.site, violation))
-    return list(by_rule.values())
+            key = verdict.site.file, violation.rule.id
+            by_rule.setdefault(key, []).append((verdict.site, violation))
+    return by_rule
 
 
 def fix_lines(verdict: Verdict) -> list[str]:
@@ -152,7 +131,7 @@ def with_slashes(file: str) -> str:
 def grouped(verdict: Verdict) -> list[tuple[Violation, str]]:
     """Each reason of a verdict once, with ``(also in 2 other tensors)`` if three tensors share it.
 
-    `defects` has the known defects of DirectML.
+    Known defects of DirectML are findings of their own.
     """
     alike: dict[tuple[str, ...], list[Violation]] = {}
     for reason in verdict.diagnostics:

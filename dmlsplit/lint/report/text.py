@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.report.findings import (
     DEFECT,
-    Defect,
+    TARGET,
+    Finding,
     address,
-    defects,
+    findings,
     fix_lines,
     grouped,
     location,
@@ -46,14 +47,11 @@ def text_report(
 
     is_long = sum(verdict.is_plain for verdict in assessment.verdicts) > _MOST_OK[detail]
     shown = [v for v in assessment.verdicts if not (is_long and v.is_plain)]
-    faults = [
-        wrapped(f"{assessment.target}: {_reason(fault)}", "") + "\n" + _line(f"fix: {fault.hint}")
-        for fault in assessment.diagnostics
-    ]
     summary = "" if detail == "quiet" else "\n".join(_summary(assessment, is_long, paint))
-    paragraphs = [paragraph(verdict, paint) for verdict in shown]
-    about_files = map(_defect, defects(assessment.verdicts))
-    return "\n\n".join(filter(None, [heading, *paragraphs, *about_files, *faults, summary]))
+    blocks = [paragraph(verdict, paint) for verdict in shown]
+    others = [finding for finding in findings(assessment) if finding.title in (DEFECT, TARGET)]
+    blocks += map(_block, sorted(others, key=lambda finding: finding.title == TARGET))
+    return "\n\n".join(filter(None, [heading, *blocks, summary]))
 
 
 def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> str:
@@ -71,11 +69,12 @@ def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> s
     return "\n".join([*lines, *map(_line, fix_lines(verdict))])
 
 
-def _defect(defect: Defect) -> str:
-    head = f"{printable(defect.file)}: {DEFECT}: {defect.violation.rule.id} {defect.headline}"
-    return "\n".join(
-        [wrapped(head, ""), *map(_line, defect.lines), _line(f"fix: {defect.violation.hint}")]
-    )
+def _block(finding: Finding) -> str:
+    head = f"{finding.place}: {finding.headline}"
+    if finding.title == DEFECT:
+        rule = finding.diagnostics[0][0].rule.id
+        head = f"{printable(finding.file)}: {DEFECT}: {rule} {finding.headline}"
+    return "\n".join([wrapped(head, ""), *map(_line, finding.details)])
 
 
 def _line(text: str) -> str:
