@@ -17,7 +17,6 @@ from dmlsplit.directml.levels import capability_table
 from dmlsplit.lint.rule_page import markdown_page
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import requirement
-from tests.golden import make
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -119,19 +118,6 @@ ANSWERS = {
     "scale": "dask, zarr",
     "validate": "validate, --dim, dynamic batch, --write-fixed",
 }
-
-
-def test_the_picture_of_the_start_page_is_drawn_from_its_descriptor() -> None:
-    assert make.picture() == make.PICTURE.read_text("utf-8")
-    x = dml.TensorDesc("FLOAT32", (2, 3))
-    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(1, 2))
-    svg = extension("pictures").svg_picture(desc)
-    assert re.findall("<title>(.*?)</title>", svg) == 2 * [
-        "bytes 0 to 3 of the input are bytes 0 to 3 of output 0",
-        "bytes 12 to 15 of the input are bytes 4 to 7 of output 0",
-        "bytes 4 to 11 of the input are bytes 0 to 7 of output 1",
-        "bytes 16 to 23 of the input are bytes 8 to 15 of output 1",
-    ]
 
 
 def test_a_search_leads_to_the_page_that_answers() -> None:

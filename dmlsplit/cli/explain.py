@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
-from dmlsplit.cli.terminal import ACCEPTED, REFUSED, show, status_of, tell_lines
+from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell_lines
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import shown
 
@@ -34,6 +34,7 @@ _STATUSES = {ACCEPTED: "explained", REFUSED: "a split is refused, so it is not e
 _EXAMPLES = """\
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
   dmlsplit explain model.onnx --gpu H200 --format json
+  dmlsplit explain model.onnx --node cut --svg picture.svg
   dmlsplit explain DML-SPLIT-AXIS-RANGE
 """
 
@@ -56,6 +57,12 @@ def add_to(commands: Commands) -> None:
         "device, or H200 if there is none)",
     )
     parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument(
+        "--svg",
+        metavar="FILE",
+        help="draw which bytes of the input go to which output; - prints the drawing instead of "
+        "the text",
+    )
 
 
 def explain(arguments: argparse.Namespace) -> int:
@@ -107,10 +114,19 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
         elif desc := verdict.equivalent or verdict.descriptor:
             sized = ", with dynamic sizes of 1" if verdict.sizes else ""
             explained.append(explanation.explain(location(verdict.site) + sized, desc, gpu))
-    if arguments.format == "json":
+    if arguments.svg != STDOUT and arguments.format == "json":
         show(explanation.explanation_json(explained))
-    else:
+    elif arguments.svg != STDOUT:
         show("\n\n".join(map(explanation.explanation_text, explained)))
+    if arguments.svg is not None:
+        from dmlsplit.explain.picture import svg_picture
+
+        if len(explained) != 1:
+            count = len(explained)
+            raise InvalidArgumentError(
+                f"--svg draws one split, not {count}. Fix: choose one with --node"
+            )
+        deliver(svg_picture(explained[0].desc).rstrip("\n"), arguments.svg, scan.inputs())
     # Not `fails`, which is lenient if an equivalent may exist: without one, nothing is explained.
     refused = any(verdict.outcome in WITHOUT_EQUIVALENT for verdict in assessment.verdicts)
     return max(status_of(assessment), REFUSED if refused else ACCEPTED)

@@ -104,7 +104,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hidden",
         action="store_true",
-        help="also search for models that are hidden or in a virtual environment",
+        help="also search for models that are hidden, in a virtual environment or ignored by git",
     )
     parser.add_argument(
         "--dim",

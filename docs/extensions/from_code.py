@@ -10,13 +10,13 @@ from bars import BARS
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
-from pictures import svg_picture
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from tables import TABLES
 
 from dmlsplit import SplitOperatorDesc, TensorDesc
 from dmlsplit.cli import build_parser
+from dmlsplit.explain.picture import svg_picture
 
 
 class FromCode(SphinxDirective):
@@ -58,7 +58,7 @@ class CommandHelp(SphinxDirective):
 
 
 class SplitPicture(SphinxDirective):
-    """A picture of the bytes of a split."""
+    """The picture that `dmlsplit explain --svg` draws of a descriptor."""
 
     option_spec: ClassVar[dict[str, Any]] = dict.fromkeys(
         ("data-type", "sizes", "axis", "split", "alt"), directives.unchanged_required

@@ -44,6 +44,7 @@ TYPED = {
     "explain --feature-level 4_1": ["explain", "--feature-level", "4_1"],
     "explain DML-SPLIT-AXIS-R": ["explain", "DML-SPLIT-AXIS-RANGE"],
     "explain mod": ["explain", "model.onnx"],
+    "explain model.onnx --svg re": ["explain", "model.onnx", "--svg", "report.txt"],
     "run num": ["run", "numbers.npy"],
     "run numbers.npy -o de": ["run", "numbers.npy", "-o", "deep"],
 }  # fmt: skip

@@ -28,6 +28,7 @@ TARGET = "--data-type --sizes --axis --split --dim --feature-level --directml --
 READS = {"validate": "PATH", "explain": "PATH", "run": "INPUT"}
 WRITES = {
     "validate": "--output --write-fixed",
+    "explain": "--svg",
     "run": "--output",
     "selftest": "--output",
 }
@@ -60,6 +61,9 @@ CASES = {
     "fixed on the model": (f"{VALIDATE} m.onnx --write-fixed", "m.onnx"),
     "fixed on its data": (f"{VALIDATE} w.onnx --write-fixed", "w.data"),
     "fixed on data like text": (f"{VALIDATE} t.onnx --write-fixed", "t.data"),
+    "picture on the model": ("explain m.onnx --svg", "m.onnx"),
+    "picture on a source": ("explain d.json --svg", "sub/d.txt"),
+    "picture on weights": ("explain ir.xml --svg", "ir.bin"),
 }
 
 
@@ -210,15 +214,20 @@ def test_a_hyphen_is_standard_output(files: Path, capsys: Capsys) -> None:
     shown = capsys.readouterr().out
     assert main(["validate", "m.onnx", "-o", "-"]) == 0
     assert capsys.readouterr().out == shown
+    assert main(["explain", "m.onnx", "--svg", "-"]) == 0
+    assert capsys.readouterr().out.startswith("<svg ")
     for name in ("-", "f.xml"):
         said = refused(capsys, f"{VALIDATE} m.onnx --write-fixed {name}")
         assert f"--write-fixed is '{name}'; it must be a file whose name ends in .onnx" in said
     assert not Path("-").exists()
 
 
-def test_a_device_is_written_to_and_a_full_device_is_named(files: Path, capsys: Capsys) -> None:
-    assert main(["validate", "m.onnx", "-o", "/dev/null"]) == 0
-    said = refused(capsys, "validate m.onnx -o /dev/full")
+@pytest.mark.parametrize(("command", "option"), [("validate", "-o"), ("explain", "--svg")])
+def test_a_device_is_written_to_and_a_full_device_is_named(
+    command: str, option: str, files: Path, capsys: Capsys
+) -> None:
+    assert main([command, "m.onnx", option, "/dev/null"]) == 0
+    said = refused(capsys, f"{command} m.onnx {option} /dev/full")
     assert said == "dmlsplit: error: /dev/full: No space left on device\n"
 
 

@@ -1,32 +1,25 @@
 """Regenerates the golden files: run python -m tests.golden.make in the root, and read the diff."""
 
 import os
-import sys
 import tempfile
-from importlib import import_module
 from pathlib import Path
 
 import dmlsplit as dml
 from dmlsplit.cli import main
+from dmlsplit.explain.picture import svg_picture
 from tests.golden import commands, pages
 from tests.golden.broken_rules import said
 from tests.support.command import ROOT
 
-sys.path.append(str(ROOT / "docs" / "extensions"))
 # README and the start page of the site show it.
 PICTURE = ROOT / "docs" / "pictures" / "split.svg"
 _RGB = dml.TensorDesc("UINT8", (1, 4, 8, 3))
 PIXELS = dml.SplitOperatorDesc.from_sizes(_RGB, axis=3, sizes=(1, 1, 1))
 
 
-def picture() -> str:
-    """The picture of `PIXELS`, as the site draws pictures."""
-    return str(import_module("pictures").svg_picture(PIXELS))
-
-
 def write() -> None:
     """Write every golden file."""
-    PICTURE.write_text(picture(), encoding="utf-8")
+    PICTURE.write_text(svg_picture(PIXELS), encoding="utf-8")
     Path(__file__).with_name("rules.txt").write_text(said(), encoding="utf-8")
 
     os.environ |= commands.ENVIRONMENT

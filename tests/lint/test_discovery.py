@@ -1,5 +1,8 @@
 """Paths of a command line: which files are read, and the report if one cannot be read."""
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import onnx
@@ -98,7 +101,7 @@ def test_named_paths_are_never_left_out(path: str, clone: Path) -> None:
 
 
 def test_one_note_tells_of_left_out_files(clone: Path, capsys: Capsys) -> None:
-    why = "(hidden or in a virtual environment)"
+    why = "(hidden, in a virtual environment or ignored by git)"
     note = f"dmlsplit: note: skipped 7 model files {why}; --hidden includes them\n"
     Path(".git/ir.xml").rename("ir")
     for line, said in (
@@ -113,3 +116,76 @@ def test_one_note_tells_of_left_out_files(clone: Path, capsys: Capsys) -> None:
     assert main(["validate", "."]) == 2
     said = f"no .onnx or .xml model found; skipped 7 {why}. Fix: --hidden\n"
     assert capsys.readouterr().err == f"dmlsplit: error: .: {said}"
+
+
+# Files that git ignores.
+
+
+@pytest.fixture
+def work_tree(here: Path, monkeypatch: Patch) -> Path:
+    """A work tree with models that git's rules ignore, some of them tracked nevertheless."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not installed")
+    # Ignore the settings of the machine.
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
+        monkeypatch.setenv(name, os.devnull)
+    for name in (
+        "own.onnx", "sub/own.onnx", "sub/old \n.onnx", "build/a.onnx", "build/deep/b.onnx",
+        "models/tracked.onnx", "models/other.onnx", "module/own.onnx", "module/old.onnx",
+    ):  # fmt: skip
+        save(name, single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
+    Path(".gitignore").write_text("build/\n/models/*\nold*.onnx\n")
+    git("init", "-q")
+    git("-C", "module", "init", "-q")
+    git("-C", "module", *AUTHOR, "commit", "-q", "--allow-empty", "-m", "first")
+    git("-c", "advice.addEmbeddedRepo=false", "add", "-f", "models/tracked.onnx", "module")
+    return here
+
+
+AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+
+
+def git(*words: str) -> None:
+    subprocess.run(["git", *words], check=True)
+
+
+OWN = ["models/tracked.onnx", "module/old.onnx", "module/own.onnx", "own.onnx", "sub/own.onnx"]
+
+
+def test_files_that_git_ignores_are_left_out(work_tree: Path) -> None:
+    """A submodule has its own rules, which are not read."""
+    assert names(".") == (OWN, 4)
+    absolute, left_out = names(str(work_tree))
+    assert (len(absolute), left_out) == (5, 4)
+    assert names("sub") == (["sub/own.onnx"], 1)
+    assert len(names(".", hidden=True)[0]) == 9
+
+
+def test_an_ignored_path_that_is_named_is_judged(work_tree: Path) -> None:
+    assert names("build") == (["build/a.onnx", "build/deep/b.onnx"], 0)
+    assert names("build/deep") == (["build/deep/b.onnx"], 0)
+    assert names("models/other.onnx") == (["models/other.onnx"], 0)
+    assert names("build/*.onnx") == (["build/a.onnx"], 0)
+
+
+def test_a_hook_of_git_searches_as_a_shell_does(work_tree: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("GIT_DIR", str(work_tree / "module" / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(work_tree / "none"))
+    assert names(".") == (OWN, 4)
+
+
+def test_no_command_of_a_repository_is_run(work_tree: Path) -> None:
+    git("config", "core.fsmonitor", "touch pwned; false")
+    assert names(".") == (OWN, 4)
+    assert not Path("pwned").exists()
+
+
+@pytest.mark.parametrize("git_is", ["missing", "broken"])
+def test_without_git_nothing_is_ignored(git_is: str, work_tree: Path, monkeypatch: Patch) -> None:
+    monkeypatch.setenv("PATH", str(work_tree / "bin"))
+    if git_is == "broken":
+        (work_tree / "bin").mkdir()
+        (work_tree / "bin" / "git").write_text("#!/bin/sh\nprintf 'own.onnx\\0'\nexit 128\n")
+        (work_tree / "bin" / "git").chmod(0o755)
+    found, left_out = names(".")
+    assert (len(found), left_out) == (9, 0)

@@ -1,0 +1,200 @@
+"""Draws which bytes of the input go to which output, as SVG.
+
+Memory is drawn like a page of text: byte 0 at the top left, one line per row of the input.
+A run of bytes has the colour of its output on both sides; unused bytes of the input are grey.
+"""
+
+from collections.abc import Iterator
+from itertools import islice, product
+from operator import mul
+from typing import NamedTuple
+from xml.sax.saxutils import escape
+
+from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
+from dmlsplit.directml.tensor import TensorDesc
+from dmlsplit.geometry import SplitGeometry, ceil_div
+from dmlsplit.messages import counted, more
+
+PAGE_WIDTH = 760  # pixels
+_MARGIN = 20
+_LINE = 14
+_GAP = 18
+_SIDE_BY_SIDE = 4
+_LETTER = 7  # the mean width of a letter in a label
+# Limits; the picture says what it leaves out.
+MOST_RUNS = 3000
+MOST_LINES = 12
+MOST_OUTPUTS = 12
+# A row of at most _PIXEL_ELEMENTS is a pixel; a line holds several pixels, up to _LINE_ELEMENTS.
+_PIXEL_ELEMENTS, _LINE_ELEMENTS = 4, 64
+# Okabe and Ito's palette, readable with any colour vision: red, green and blue for the planes of an
+# image come first. It repeats after eight outputs.
+_COLOURS = "#d55e00 #009e73 #0072b2 #cc79a7 #e69f00 #56b4e9 #f0e442 #999999".split()
+
+
+class _Run(NamedTuple):
+    """Bytes `src` to ``src + size`` of the input, copied to byte `dst` of an output."""
+
+    src: int
+    dst: int
+    size: int
+    output: int
+
+
+class _Page(NamedTuple):
+    """A tensor's memory in lines: the parts of its runs that are drawn."""
+
+    line_bytes: int
+    lines: int
+    parts: list[tuple[int, int, int, _Run]]  # line, first byte in it, bytes, the run
+
+    @property
+    def drawn(self) -> int:
+        """The bytes that are drawn."""
+        return sum(size for _, _, size, _ in self.parts)
+
+
+def svg_picture(desc: SplitOperatorDesc) -> str:
+    """An SVG document of a valid split."""
+    geometry = descriptor_geometry(desc)
+    runs = list(_runs(geometry))
+    rows = _rows_to_a_line(desc, geometry)
+    line_bytes = rows * _row_bytes(geometry)
+    # At the scale of the input, a few outputs of packed rows fit side by side below it.
+    gaps = min(desc.output_count, _SIDE_BY_SIDE) - 1
+    scale = (PAGE_WIDTH - 2 * _MARGIN - gaps * _GAP) / line_bytes
+    page = _page([(run.src, run) for run in runs], line_bytes)
+    title = f"SPLIT axis {desc.axis} into {counted(desc.output_count, 'output')}"
+    label = ": ".join(_label("input", desc.input_tensor, page.drawn))
+    y = _MARGIN + 2 * _LINE
+    body = [
+        _text(_MARGIN, _MARGIN, title, bold=True),
+        _text(_MARGIN, y, f"{label}; {counted(line_bytes, 'byte')} per line"),
+        *_shapes(page, scale, _MARGIN, y := y + _GAP // 2),
+    ]
+    pages = list(_output_pages(geometry, runs, rows, line_bytes))
+    shapes, y = _outputs(desc, pages, scale, y + page.lines * _LINE + _GAP)
+    body += shapes
+    for note in _notes(geometry, [page, *pages]):
+        body.append(_text(_MARGIN, y + _LINE, note))
+        y += _LINE + _GAP
+    width, height = PAGE_WIDTH, y + _MARGIN
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">'
+    )
+    background = f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+    return "\n".join([head, background, *body, "</svg>"]) + "\n"
+
+
+def _output_pages(
+    geometry: SplitGeometry, runs: list[_Run], rows: int, limit: int
+) -> Iterator[_Page]:
+    for index, piece in enumerate(geometry.pieces[:MOST_OUTPUTS]):
+        outer = rows * abs(piece.loops[0].output_stride) if piece.loops else 0
+        line_bytes = min(max(outer, piece.run_bytes, 1), limit)
+        yield _page([(run.dst, run) for run in runs if run.output == index], line_bytes)
+
+
+def _outputs(
+    desc: SplitOperatorDesc, pages: list[_Page], scale: float, y: int
+) -> tuple[list[str], int]:
+    """The outputs, side by side if they fit, and the y below them."""
+    body: list[str] = []
+    x, bottom = float(_MARGIN), y
+    for index, (page, tensor) in enumerate(zip(pages, desc.output_tensors, strict=False)):
+        labels = _label(f"output {index}", tensor, page.drawn)
+        width = max(page.line_bytes * scale, _LETTER * max(map(len, labels)))
+        if x > _MARGIN and x + width > PAGE_WIDTH - _MARGIN + 0.01:
+            x, y = float(_MARGIN), bottom + _GAP
+        body += (_text(x, y + nth * _LINE, label) for nth, label in enumerate(labels, 1))
+        top = y + 2 * _LINE + _GAP // 2
+        body += _shapes(page, scale, x, top)
+        x, bottom = x + width + _GAP, max(bottom, top + page.lines * _LINE)
+    return body, bottom + _GAP
+
+
+def _label(name: str, tensor: TensorDesc, drawn: int) -> tuple[str, str]:
+    """The name and shape of a tensor; its size, and how much of it is drawn."""
+    size = tensor.element_count * tensor.element_bytes
+    sizes = ",".join(map(str, tensor.sizes))
+    left_out = f", {drawn} drawn" if drawn < size else ""
+    elements = counted(tensor.element_count, "element")
+    shape = f"{name}: {tensor.data_type.name}[{sizes}]"
+    return shape, f"{elements}, {counted(size, 'byte')}{left_out}"
+
+
+def _rows_to_a_line(desc: SplitOperatorDesc, geometry: SplitGeometry) -> int:
+    """The rows of a packed input in a line of the picture: the pixels of an image's line, or 1."""
+    rows, tensor = geometry.row_split, desc.input_tensor
+    if rows is None or rows.pitch > _PIXEL_ELEMENTS * tensor.element_bytes:
+        return 1
+    outer = next((size for size in reversed(tensor.sizes[: desc.axis]) if size > 1), 1)
+    fits = outer * rows.pitch <= _LINE_ELEMENTS * tensor.element_bytes
+    return outer if fits and outer < rows.rows else 1
+
+
+def _row_bytes(geometry: SplitGeometry) -> int:
+    rows = geometry.row_split
+    if rows is not None:
+        return max(1, rows.pitch)
+    steps = [abs(loop.input_stride) for piece in geometry.pieces for loop in piece.loops]
+    return max([*steps, *(piece.run_bytes for piece in geometry.pieces), 1])
+
+
+def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
+    share = max(1, MOST_RUNS // max(1, len(geometry.pieces)))
+    for output, piece in enumerate(geometry.pieces[:MOST_RUNS]):
+        src_steps = [loop.input_stride for loop in piece.loops]
+        dst_steps = [loop.output_stride for loop in piece.loops]
+        for index in islice(product(*(range(loop.size) for loop in piece.loops)), share):
+            src = piece.input_offset + sum(map(mul, index, src_steps))
+            dst = sum(map(mul, index, dst_steps))
+            yield _Run(src, dst, piece.run_bytes, output)
+
+
+def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
+    """The page of a tensor, from its runs and the byte at which each starts."""
+    first = min((start for start, _ in runs), default=0) // line_bytes * line_bytes
+    end = max((start + run.size for start, run in runs), default=line_bytes)
+    lines = min(MOST_LINES, ceil_div(end - first, line_bytes))
+    parts = []
+    for start, run in runs:
+        byte, stop = start - first, min(start - first + run.size, lines * line_bytes)
+        while byte < stop:
+            line, column = divmod(byte, line_bytes)
+            size = min(stop - byte, line_bytes - column)
+            parts.append((line, column, size, run))
+            byte += size
+    return _Page(line_bytes, lines, parts)
+
+
+def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
+    width, height = page.line_bytes * scale, page.lines * _LINE
+    yield f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{height}" fill="#e8e8e8"/>'
+    for line, column, size, run in page.parts:
+        title = (
+            f"bytes {run.src} to {run.src + run.size - 1} of the input are bytes {run.dst} "
+            f"to {run.dst + run.size - 1} of output {run.output}"
+        )
+        colour = _COLOURS[run.output % len(_COLOURS)]
+        yield (
+            f'<rect x="{x + column * scale:.2f}" y="{y + line * _LINE}" '
+            f'width="{size * scale:.2f}" height="{_LINE - 1}" fill="{colour}">'
+            f"<title>{title}</title></rect>"
+        )
+
+
+def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
+    yield from more(len(geometry.pieces), MOST_OUTPUTS, "output")
+    whole = sum(piece.total_bytes for piece in geometry.pieces[:MOST_OUTPUTS])
+    if pages[0].drawn < geometry.total_bytes or sum(page.drawn for page in pages[1:]) < whole:
+        yield (
+            f"the picture shows at most {MOST_OUTPUTS} outputs, {MOST_LINES} lines of each tensor "
+            f"and {MOST_RUNS} runs of bytes"
+        )
+
+
+def _text(x: float, y: int, text: str, bold: bool = False) -> str:
+    weight = ' font-weight="bold"' if bold else ""
+    return f'<text x="{x:g}" y="{y}"{weight}>{escape(text)}</text>'
