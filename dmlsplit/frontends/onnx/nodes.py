@@ -16,7 +16,7 @@ from dmlsplit.frontends.onnx.arguments import (
     node_arguments,
     refuse,
 )
-from dmlsplit.frontends.onnx.elements import elements, nested
+from dmlsplit.frontends.onnx.elements import elements
 from dmlsplit.frontends.onnx.lowering import descriptor_of, lower_sizes, output_count, output_sizes
 from dmlsplit.frontends.onnx.messages import (
     MAXIMUM_VALUES,
@@ -38,20 +38,16 @@ from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Un
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
 
-# The most pieces of a node that a scan describes, and of all SplitToSequence nodes of a file, whose
-# number does not depend on the file's size, as that of outputs does.
-MOST_PIECES, MOST_SEQUENCE_PIECES = 32_768, 262_144
+# The most pieces of a node that a scan describes.
+MOST_PIECES = 32_768
 # Names of dimensions that every shell takes literally.
 _PLAIN_DIMENSION = re.compile(r"(?![-?])[\w ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 
 
-def describe(
-    site: SplitSite, call: Call, opset: int | None, sequence_pieces: int
-) -> tuple[SplitSite, tuple[Value, ...]]:
+def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite, tuple[Value, ...]]:
     """The completed site of a node, and what is known about its outputs.
 
-    `opset` is None if the model imports no default domain. `sequence_pieces` is the number of
-    pieces that the file's earlier SplitToSequence nodes make.
+    `opset` is None if the model imports no default domain.
     """
     node, (data, lengths) = call.node, (*call.inputs, UNKNOWN, UNKNOWN)[:2]
     pieces: tuple[int, ...] = ()
@@ -67,7 +63,7 @@ def describe(
         warnings = (*arguments.assumed, *_portability(node, arguments))
         pieces = arguments.split if isinstance(arguments.split, tuple) else ()
         site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
-        site, values = _lowered(site, arguments, data, len(node.output), sequence_pieces)
+        site, values = _lowered(site, arguments, data, call)
     except InvalidArgumentError as error:
         return replace(site, state=Invalid(error.message)), ()
     except NotKnownError as reason:
@@ -79,9 +75,9 @@ def describe(
 
 
 def _lowered(
-    site: SplitSite, arguments: Arguments, data: Value, outputs: int, sequence_pieces: int
+    site: SplitSite, arguments: Arguments, data: Value, call: Call
 ) -> tuple[SplitSite, tuple[Value, ...]]:
-    operator, shape = arguments.operator, data.shape
+    operator, shape, outputs = arguments.operator, data.shape, len(call.node.output)
     if shape is None:
         raise data.gap_error("the input's shape is dynamic")
     for index, size in enumerate(shape):
@@ -90,7 +86,7 @@ def _lowered(
     axis = axis_from_front(arguments.axis, len(shape), operator)
     site = replace(site, axis=axis)
     try:
-        sizes = _sizes(arguments, data, axis, sequence_pieces)
+        sizes = _sizes(arguments, data, axis, call.reader)
     except NotKnownError as reason:
         warnings = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
         pieces = arguments.split if isinstance(arguments.split, tuple) else ()
@@ -141,7 +137,7 @@ def _missing(
             yield name, (sum(unknown.pieces) or len(node.output)) if is_axis else 1
 
 
-def _sizes(arguments: Arguments, data: Value, axis: int, sequence_pieces: int) -> tuple[int, ...]:
+def _sizes(arguments: Arguments, data: Value, axis: int, reader: Reader) -> tuple[int, ...]:
     shape = data.shape or ()
     dimension = shape[axis]
     if isinstance(arguments.split, Lengths):
@@ -149,13 +145,17 @@ def _sizes(arguments: Arguments, data: Value, axis: int, sequence_pieces: int) -
     if isinstance(dimension, str):
         raise data.gap_error(_dynamic(shape, axis))
     count = output_count(arguments, dimension)
-    what = f"it makes {counted(count, 'piece')}; a scan describes at most"
     if count > MOST_PIECES:
-        raise NotKnownError(f"{what} {MOST_PIECES:,} of a node", Cause.COUNT)
-    if arguments.operator.makes_sequence and sequence_pieces + count > MOST_SEQUENCE_PIECES:
-        of = "of all SplitToSequence nodes of a file"
-        raise NotKnownError(f"{what} {MOST_SEQUENCE_PIECES:,} {of}", Cause.COUNT)
-    return output_sizes(arguments, dimension)
+        what = f"it makes {counted(count, 'piece')}; a scan describes at most {MOST_PIECES:,}"
+        raise NotKnownError(f"{what} of a node", Cause.COUNT)
+    sizes = output_sizes(arguments, dimension)
+    if arguments.operator.makes_sequence:
+        # Their number does not depend on the size of the file, as that of outputs does.
+        try:
+            reader.compute(count)
+        except ValueError as error:
+            raise NotKnownError(f"with its pieces, the model has {error}", Cause.COUNT) from None
+    return sizes
 
 
 def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
@@ -192,7 +192,8 @@ def _lengths(operator: OperatorVersion, value: Value, name: str, reader: Reader)
             refuse(operator, problem, "the path must stay inside the model's folder")
         raise NotKnownError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
-        return nested(elements(reader, constant), [int(size) for size in value.shape or ()])
+        numbers, rank = list(elements(reader, constant)), len(value.shape or ())
+        return numbers if rank == 1 else [numbers[:16]] if rank else numbers[0]
     except WireError as error:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
 

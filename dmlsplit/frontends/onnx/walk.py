@@ -92,7 +92,6 @@ class _Walk:
         self._meets: dict[int, list[str]] = {}
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
-        self._sequence_pieces = 0  # so far
 
     def sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
@@ -212,10 +211,8 @@ class _Walk:
 
     def _split(self, visit: _Visit, call: Call) -> Sequence[Value]:
         opset = visit.scope.opsets.get("")
-        site, values = describe(visit.site(self._file), call, opset, self._sequence_pieces)
+        site, values = describe(visit.site(self._file), call, opset)
         is_invalid = isinstance(site.state, Invalid)
-        if visit.node.op_type == "SplitToSequence" and not isinstance(site.state, Invalid):
-            self._sequence_pieces += len(site.state.pieces)
         warnings = site.warnings
         if any(value.is_default for value in visit.inputs[1:2]):
             warnings += ("split is the default of a graph input; a caller may override it",)
