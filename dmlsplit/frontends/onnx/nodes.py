@@ -50,7 +50,7 @@ def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite,
     `opset` is None if the model imports no default domain.
     """
     node, (data, lengths) = call.node, (*call.inputs, UNKNOWN, UNKNOWN)[:2]
-    pieces: tuple[int, ...] = ()
+    pieces, outputs, values = tuple[int, ...](), 1, tuple[Value, ...]()
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
@@ -63,51 +63,51 @@ def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite,
         warnings = (*arguments.assumed, *_portability(node, arguments))
         pieces = arguments.split if isinstance(arguments.split, tuple) else ()
         site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
-        site, values = _lowered(site, arguments, data, call)
+        axis, outputs = _axis(arguments, data), len(node.output)
+        warnings += tuple(_dynamic_num_outputs(arguments, (data.shape or ())[axis]))
+        site = replace(site, axis=axis, warnings=warnings)
+        values = _output_values(arguments, data, axis, ("?",) * outputs)
+        pieces = _sizes(arguments, data, axis, call.reader)
+        values = _output_values(arguments, data, axis, pieces)
+        site = _lowered(site, arguments, data, pieces)
     except InvalidArgumentError as error:
         return replace(site, state=Invalid(error.message)), ()
     except NotKnownError as reason:
-        site, values = replace(site, state=_unknown(reason, data, site.axis, pieces)), ()
+        site = replace(site, state=_unknown(reason, data, site.axis, pieces, outputs))
     if isinstance(site.state, Unknown):
         missing = tuple(_missing(site.state, data, node, "()" in site.path))
         site = replace(site, state=replace(site.state, missing=missing))
     return replace(site, value=node.input[0]), values
 
 
-def _lowered(
-    site: SplitSite, arguments: Arguments, data: Value, call: Call
-) -> tuple[SplitSite, tuple[Value, ...]]:
-    operator, shape, outputs = arguments.operator, data.shape, len(call.node.output)
-    if shape is None:
+def _axis(arguments: Arguments, data: Value) -> int:
+    if data.shape is None:
         raise data.gap_error("the input's shape is dynamic")
-    for index, size in enumerate(shape):
+    for index, size in enumerate(data.shape):
         if isinstance(size, int) and size < 0:
-            refuse(operator, f"the input's dimension {index} is {size}", "it must be at least 0")
-    axis = axis_from_front(arguments.axis, len(shape), operator)
-    site = replace(site, axis=axis)
-    try:
-        sizes = _sizes(arguments, data, axis, call.reader)
-    except NotKnownError as reason:
-        warnings = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
-        pieces = arguments.split if isinstance(arguments.split, tuple) else ()
-        unknown = _unknown(reason, data, axis, pieces, outputs)
-        site = replace(site, warnings=warnings, state=unknown)
-        return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
-    values = _output_values(arguments, data, shape, axis, sizes)
-    gap = None if data.is_static else data.gap_error(_dynamic(shape))
+            problem = f"the input's dimension {index} is {size}"
+            refuse(arguments.operator, problem, "it must be at least 0")
+    return axis_from_front(arguments.axis, len(data.shape), arguments.operator)
+
+
+def _lowered(
+    site: SplitSite, arguments: Arguments, data: Value, sizes: tuple[int, ...]
+) -> SplitSite:
+    """The site of a split whose sizes along the axis are known."""
     if data.element_type is None:
-        gap = NotKnownError("the input's data type is not known", Cause.TYPE)
-        return replace(site, state=_unknown(gap, data, axis, sizes)), values
+        raise NotKnownError("the input's data type is not known", Cause.TYPE)
+    shape = data.shape or ()
     smallest = tuple(size if isinstance(size, int) else 1 for size in shape)
-    lowering = lower_sizes(arguments, data.element_type, smallest, axis, sizes)
+    lowering = lower_sizes(arguments, data.element_type, smallest, site.axis, sizes)
     warnings = (*site.warnings, *lowering.warnings)
     if lowering.carrier is None:
         warnings += ("DirectML has no strings; the host splits them",)
-    return replace(lowered_site(site, lowering, warnings, gap), shape=shape), values
+    gap = None if data.is_static else data.gap_error(_dynamic(shape))
+    return replace(lowered_site(site, lowering, warnings, gap), shape=shape)
 
 
 def _unknown(
-    reason: NotKnownError, data: Value, axis: int, pieces: tuple[int, ...], outputs: int = 1
+    reason: NotKnownError, data: Value, axis: int, pieces: tuple[int, ...], outputs: int
 ) -> Unknown:
     """The reason why a split has no descriptor, with the smallest possible one."""
     element_type = data.element_type or ElementType.FLOAT
@@ -209,8 +209,9 @@ def _dynamic(shape: Shape, *only: int) -> str:
 
 
 def _output_values(
-    arguments: Arguments, data: Value, shape: Shape, axis: int, sizes: tuple[int | str, ...]
+    arguments: Arguments, data: Value, axis: int, sizes: tuple[int | str, ...]
 ) -> tuple[Value, ...]:
+    shape = data.shape or ()
     if arguments.output_count is None:  # a sequence: what holds for all of its tensors
         size = sizes[0] if len(set(sizes)) == 1 else "?"
         kept = (size,) if arguments.keepdims or arguments.split is not None else ()
