@@ -1,15 +1,12 @@
 """DxDispatch models as values: resources, dispatchables and commands."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dmlsplit.frontends.dxdispatch import load, read_descriptor
 from tests.support.dxdispatch import (
-    EXAMPLE,
     F32,
     dispatch,
     model,
@@ -20,17 +17,6 @@ from tests.support.dxdispatch import (
     writes,
     zeros,
 )
-
-
-def test_a_model_is_a_value(tmp_path: Path) -> None:
-    path = tmp_path / "model.json"
-    path.write_text(EXAMPLE)
-    loaded = load(path)
-    assert loaded == load(path)
-    assert hash(loaded) == hash(load(path))
-    assert [entry.size_in_bytes for entry in loaded.resources] == [24, 8, 8, 8]
-    desc = json.loads(EXAMPLE)["dispatchables"]["split"]
-    assert loaded.dispatchables[0].desc == read_descriptor(desc)
 
 
 @pytest.mark.parametrize(

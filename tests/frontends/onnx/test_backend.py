@@ -161,13 +161,6 @@ def test_run_node_takes_a_node_and_its_opset() -> None:
     assert [piece.tolist() for piece in found] == [[0, 1], [4, 5]]
 
 
-def test_sequences_of_the_right_length_even_without_pieces() -> None:
-    cut = node("SplitToSequence", "x", "s", keepdims=0)
-    for length in (0, 1, 3):
-        (found,) = DmlSplitBackend.run_node(cut, [np.ones((length, 2), np.int16)])
-        assert [piece.shape for piece in found] == [(2,)] * length
-
-
 @pytest.mark.parametrize("inputs", [[""], []])
 def test_a_node_without_an_input_is_refused(inputs: list[str]) -> None:
     cut = helper.make_node("Split", inputs, ["a", "b"])

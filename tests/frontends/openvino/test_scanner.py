@@ -6,14 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import Known, SplitSite
 from dmlsplit.frontends.openvino import scan
-from tests.support.mutated import mutated
 from tests.support.openvino_files import (
     EDGES,
     INT64,
@@ -26,7 +22,6 @@ from tests.support.openvino_files import (
     variadic,
     weights,
 )
-from tests.support.sites import why
 
 # Files that OpenVINO wrote.
 
@@ -172,29 +167,3 @@ def test_num_splits_is_read_strictly(scanned: Scan, splits: str) -> None:
     cut = layer(3, "Split", data=data, inputs=inputs, outputs=port(2, (2,)))
     (found,) = scanned(net([const(1, "", 0, 8), cut], [edge((1, 0), (3, 1))]), weights())
     assert found.state.problem.startswith("Split-1: num_splits is")
-
-
-VALID = variadic().encode()
-
-
-@settings(settings.get_profile("many"))
-@given(
-    content=mutated(VALID, [b"-1", b"9" * 25, b"<", b'"', b"</net>", b"<dim>", b"Split"]),
-    cut=st.integers(0, 24),
-)
-def test_a_mutated_file_gives_sites_or_one_error(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes, cut: int
-) -> None:
-    folder = tmp_path_factory.getbasetemp()
-    (folder / "fuzz.xml").write_bytes(content)
-    (folder / "fuzz.bin").write_bytes(weights()[:cut])
-    try:
-        found = scan(folder / "fuzz.xml")
-    except InvalidArgumentError as error:
-        message = str(error)
-    else:
-        message = "".join(map(why, found))
-        for site in found:
-            for desc in [site.state.descriptor] if isinstance(site.state, Known) else []:
-                dml.validate(desc)
-    assert "\n" not in message.replace(repr("\n"), "")
