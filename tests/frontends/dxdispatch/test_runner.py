@@ -108,32 +108,6 @@ def test_bindings_may_share_a_resource_at_aligned_offsets(ran: Run) -> None:
     assert line == "Resource 'Out': 1, 2, 0, 0, 3, 0, 0, 0, 4, 5, 6"
 
 
-@pytest.mark.parametrize(
-    ("bindings", "message"),
-    [
-        ({"InputTensor": "A"}, "lacks 'OutputTensors'; it must bind InputTensor and OutputTensors"),
-        ({**BOUND, "Input": "A"}, "binds 'Input'"),
-        ({**BOUND, "InputTensor": ["A", "A"]}, "InputTensor binds 2 resources; it must bind 1"),
-        ({**BOUND, "InputTensor": "Z"}, "names the resource 'Z', which does not exist"),
-        ({**BOUND, "InputTensor": {}}, "lacks 'name'"),
-        ({**BOUND, "InputTensor": 3}, "is 3; it must be an object"),
-        ({**BOUND, "OutputTensors": ["B", "C"]}, "DML-BIND-COUNT"),
-        # The models of conformance/test_dispatch.py break the other rules of bindings.
-        (
-            {**BOUND, "InputTensor": {"name": "A", "elementOffset": 2**40}},
-            "has elementOffset 1099511627776, which is byte 4398046511104 of 'A'",
-        ),
-        ({**BOUND, "InputTensor": {"name": "A", "elementOffset": -1}}, "elementOffset is -1"),
-    ],
-)
-def test_bindings_that_break_a_rule_are_refused(
-    refused: Callable[[Any], str], bindings: dict[str, Any], message: str
-) -> None:
-    said = refused(model(commands=[dispatch(**bindings)]))
-    assert message in said
-    assert "commands[0]" in said
-
-
 def test_lines_are_printed_as_they_are_produced(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(EXAMPLE)
     heard: list[str] = []

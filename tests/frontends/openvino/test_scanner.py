@@ -89,6 +89,8 @@ def test_loops_are_searched_and_ids_start_again(scanned: Scan) -> None:
     ("changes", "lengths", "problem"),
     [
         ({}, (3, 4), "add up to 7; they must add up to 6"),
+        ({"dims": (6, -1)}, (3, 4), "must add up to 6"),
+        ({"dims": (-1, 2)}, (-3, 4), "at least -1"),
         ({"axis": const(1, "2", 0, 16)}, (2, 4), "axis has shape [2]"),
         ({"axis": const(1, "", 8, 8)}, (2, 4), "axis is 2; it must be from -2 to 1 at rank 2"),
         ({"axis": const(1, "", 0, 4, "f32")}, (2, 4), "type 'f32'; it must be an integer type"),
@@ -139,13 +141,6 @@ def test_a_split_is_unknown_with_a_reason_if_the_file_does_not_determine_it(
     assert re.match(unknown, found.state.reason)
     if "axis" in changes:
         assert found.state.smallest.input_tensor.sizes == (6, 2)
-
-
-def test_dynamic_data_with_wrong_lengths_is_still_a_problem(scanned: Scan) -> None:
-    (found,) = scanned(variadic(dims=(6, -1)), weights(0, (3, 4)))
-    assert "must add up to 6" in found.state.problem
-    (found,) = scanned(variadic(dims=(-1, 2)), weights(0, (-3, 4)))
-    assert "at least -1" in found.state.problem
 
 
 def test_lengths_computed_at_run_time_are_taken_from_static_outputs(scanned: Scan) -> None:
