@@ -315,7 +315,7 @@ NAMED = """(float[n,6] x, float[nn] z) => (float[] a) {
     a, b = Split <axis = 1, num_outputs = 2> (y)
 }"""
 PIXELS = "pixels.0=1 pixels.1=3 shape.0=2"
-GIVEN_PIXELS = "shape.0 is 2; the model with the other given sizes fixes it to 1"
+GIVEN_PIXELS = "shape.0 is 2; at the other given sizes, the model fixes it to 1"
 
 
 @pytest.mark.parametrize(
@@ -325,9 +325,9 @@ GIVEN_PIXELS = "shape.0 is 2; the model with the other given sizes fixes it to 1
         (
             parsed(NAMED),
             "nn=5 n=2 y.0=3",
-            "y.0 is 3; the model with the other given sizes fixes it to 2\n",
+            "y.0 is 3; at the other given sizes, the model fixes it to 2\n",
         ),
-        (KNOWN, "x.1=7 x.0=2", "x.1 is 7; the model with the other given sizes fixes it to 6"),
+        (KNOWN, "x.1=7 x.0=2", "x.1 is 7; at the other given sizes, the model fixes it to 6"),
     ],
 )
 def test_an_option_that_disagrees_with_the_model_or_another_is_refused(

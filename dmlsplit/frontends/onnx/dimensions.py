@@ -43,8 +43,8 @@ class FixedSizes:
         self.used.add(key)
         size = self.sizes[key]
         if isinstance(dim, int) and dim != size:
-            others = " with the other given sizes" * (len(self.sizes) > 1)
-            raise InvalidArgumentError(f"{key} is {size}; the model{others} fixes it to {dim}")
+            others = "at the other given sizes, " * (len(self.sizes) > 1)
+            raise InvalidArgumentError(f"{key} is {size}; {others}the model fixes it to {dim}")
         named = dim if isinstance(dim, str) and dim not in ("?", *self._axes) else key
         if self._by_name.setdefault(named, size) != size:
             raise InvalidArgumentError(
