@@ -53,9 +53,11 @@ def refusal(read: Read, path: Path) -> str:
 
 
 @pytest.mark.parametrize("read", READERS)
-@pytest.mark.parametrize("kind", ["missing", "empty", "noise", "folder", "pipe", "NUL"])
+@pytest.mark.parametrize("kind", ["missing", "empty", "noise", "folder", "pipe", "zero", "NUL"])
 def test_what_is_not_a_model_is_one_clear_error(read: Read, kind: str, tmp_path: Path) -> None:
     path = tmp_path / ("model\0" if kind == "NUL" else "model")
+    if kind == "zero":
+        path = Path("/dev/zero")
     if kind in ("empty", "noise"):
         path.write_bytes(b"\0no model" * (kind == "noise"))
     if kind == "folder":
