@@ -219,7 +219,7 @@ MADE = """
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
     onnx.DmlSplitBackend onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.applied
     onnx.FixedSizes.declared onnx.FixedSizes.register onnx.FixedSizes.check_all_used
-    onnx.FixedSizes.without onnx.Lengths
+    onnx.Lengths
     onnx.Lowering onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
 """.split()
 

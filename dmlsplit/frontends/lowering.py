@@ -8,7 +8,6 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.frontends.site import Known, NotKnownError, SplitSite, State, Unknown
 from dmlsplit.geometry import piece_shapes
-from dmlsplit.messages import shown
 
 # A model with more outputs than this must be wrong, and each output costs memory.
 MOST_OUTPUTS = 2**20
@@ -64,18 +63,6 @@ class Lowering:
     def empty(self) -> tuple[int, ...]:
         """The indices of the outputs without elements, which are made without a dispatch."""
         return tuple(i for i, shape in enumerate(self.output_shapes) if 0 in shape)
-
-    def __str__(self) -> str:
-        shape = ",".join(map(str, self.shape))
-        text = f"{self.operator} axis {self.axis}: {self.data_type.name}[{shape}]"
-        text += f" -> {shown(self.sizes)}{' squeezed' if self.squeeze else ''}"
-        if self.carrier is None:
-            text += "\n  split on the host: DirectML has no strings"
-        else:
-            text += f"\n  {self.descriptor or 'nothing to dispatch: every output is empty'}"
-        if self.empty:
-            text += f"\n  empty outputs, made without a dispatch: {shown(self.empty)}"
-        return text + "".join(f"\n  warning: {w}" for w in (*self.assumed, *self.warnings))
 
 
 def split_descriptor(

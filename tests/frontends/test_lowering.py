@@ -1,6 +1,5 @@
 """The lowering that the front ends share."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,38 +41,6 @@ def test_squeezed_outputs_lose_the_axis() -> None:
     found = lowering((2, 3, 4), 1, (1, 1, 1), squeeze=True)
     assert found.output_shapes == ((2, 4),) * 3
     assert not lowering((2,), 0, (2,)).squeeze
-
-
-@pytest.mark.parametrize(
-    ("found", "text"),
-    [
-        (
-            lowering((4,), 0, (1, 3)),
-            "Cut-1 axis 0: INT8[4] -> [1, 3]\n  SPLIT axis 0: INT8[4] -> INT8[1], INT8[3]",
-        ),
-        (
-            lowering((2, 0), 0, (1, 1)),
-            "Cut-1 axis 0: INT8[2,0] -> [1, 1]\n"
-            "  nothing to dispatch: every output is empty\n"
-            "  empty outputs, made without a dispatch: [0, 1]",
-        ),
-        (
-            lowering((2, 1), 1, (1,), squeeze=True, assumed=("a",), warnings=("b", "c")),
-            "Cut-1 axis 1: INT8[2,1] -> [1] squeezed\n"
-            "  SPLIT axis 1: INT8[2,1] -> INT8[2,1]\n"
-            "  warning: a\n  warning: b\n  warning: c",
-        ),
-        (
-            Lowering("Cut-1", TensorDataType.UNKNOWN, (2,), 0, (2, 0), None, None),
-            "Cut-1 axis 0: UNKNOWN[2] -> [2, 0]\n"
-            "  split on the host: DirectML has no strings\n"
-            "  empty outputs, made without a dispatch: [1]",
-        ),
-    ],
-    ids=["plain", "empty", "squeezed", "strings"],
-)
-def test_a_lowering_prints_everything(found: Lowering, text: str) -> None:
-    assert str(found) == text
 
 
 def test_a_site_has_the_result_of_its_lowering() -> None:

@@ -3,8 +3,9 @@
 Format: microsoft/DirectML, DxDispatch/doc/Guide.md and its parser, which also skips unknown fields.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from math import prod
 from os import PathLike
 from pathlib import Path
@@ -14,7 +15,13 @@ import numpy as np
 
 from dmlsplit.checks import file_name
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType
+from dmlsplit.directml.tensor import (
+    UINT64_MAX,
+    UINT_MAX,
+    TensorDataType,
+    TensorDesc,
+    TensorFlags,
+)
 from dmlsplit.errors import about
 from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, data_type_of, read_split
@@ -47,7 +54,7 @@ class Resource:
 
 
 class Binding(NamedTuple):
-    """A resource, bound from an offset to its end."""
+    """The part of a resource that is bound to a tensor, as far as the tensor reaches."""
 
     resource: str
     offset_in_bytes: int
@@ -56,7 +63,6 @@ class Binding(NamedTuple):
 
 _Resources = Mapping[str, Resource]
 _Entry = TypeVar("_Entry")
-Bindings = tuple[tuple[str, tuple[Binding, ...]], ...]
 
 
 class Dispatchable(NamedTuple):
@@ -65,7 +71,7 @@ class Dispatchable(NamedTuple):
     name: str
     type: str
     desc: SplitOperatorDesc | None  # None for other operators
-    bindings: Bindings = ()  # for an OWNED_BY_DML input, at initialization
+    bindings: tuple[Binding, ...] = ()  # of an OWNED_BY_DML input, at initialization
 
 
 class Dispatch(NamedTuple):
@@ -73,7 +79,7 @@ class Dispatch(NamedTuple):
 
     path: str  # in the document, such as ``commands[0]``
     dispatchable: str
-    bindings: Bindings
+    bindings: tuple[Binding, ...]  # of the input, unless DirectML owns it, and of the outputs
 
 
 class Output(NamedTuple):
@@ -155,18 +161,39 @@ def _dispatchable(name: str, field: Field, resources: _Resources) -> Dispatchabl
     operator = field.get("type", "Type").text()
     if operator not in SPLIT_NAMES:
         return Dispatchable(name, operator, None)
-    bindings = _bindings(field.optional("bindings", default={}), resources)
-    return Dispatchable(name, operator, read_split(field), bindings)
+    desc = read_split(field)
+    bindings = field.find("bindings") or Field({}, f"{field.path}.bindings")
+    return Dispatchable(name, operator, desc, _bindings(bindings, desc, resources, True))
 
 
-def _bindings(field: Field, resources: _Resources) -> Bindings:
+def _bindings(
+    field: Field, desc: SplitOperatorDesc, resources: _Resources, initializes: bool
+) -> tuple[Binding, ...]:
+    """What is bound when an operator is initialized, or else when it is dispatched."""
+    # Only an OWNED_BY_DML input is bound at initialization; a dispatch then binds only the outputs.
+    is_owned = bool(desc.input_tensor.flags & TensorFlags.OWNED_BY_DML)
+    points: dict[str, Sequence[TensorDesc]] = {}
+    if is_owned == initializes:
+        points["InputTensor"] = [desc.input_tensor]
+    if not initializes:
+        points["OutputTensors"] = desc.output_tensors
+    entries = {name: entry.one_or_many() for name, entry in field.members()}
+    wrong = [f"binds {name[:80]!r}" for name in entries if name not in points]
+    wrong += [f"lacks {name!r}" for name in points if name not in entries]
+    if wrong:
+        allowed = " and ".join(points) or "nothing, as its InputTensor is not OWNED_BY_DML"
+        raise field.wrong(f"{wrong[0]}; it must bind {allowed}")
+    if "InputTensor" in points and (count := len(entries["InputTensor"])) != 1:
+        raise field.get("InputTensor").wrong(f"binds {count} resources; it must bind 1")
     return tuple(
-        (point, tuple(_binding(entry, resources) for entry in entries.one_or_many()))
-        for point, entries in field.members()
+        _binding(entry, tensor, resources)
+        for name, tensors in points.items()
+        # Tensors are repeated for bindings in excess, which the dispatch refuses.
+        for entry, tensor in zip(entries[name], cycle(tensors), strict=False)
     )
 
 
-def _binding(field: Field, resources: _Resources) -> Binding:
+def _binding(field: Field, tensor: TensorDesc, resources: _Resources) -> Binding:
     if isinstance(field.value, str):
         field = Field({"name": field.value}, field.path)
     # As in DxDispatch, the count is read but has no effect.
@@ -178,7 +205,8 @@ def _binding(field: Field, resources: _Resources) -> Binding:
     if offset > whole:
         start = f"elementOffset {first}, which is byte {offset} of {resource.name[:80]!r}"
         raise field.wrong(f"has {start}; the resource has {whole} bytes")
-    return Binding(resource.name, offset, whole - offset)
+    size = min(whole - offset, tensor.total_tensor_size_in_bytes)
+    return Binding(resource.name, offset, size)
 
 
 def _command(
@@ -187,9 +215,10 @@ def _command(
     command = field.get("type")
     match command.text().lower():
         case "dispatch":
-            name = field.get("dispatchable").text()
-            _lookup(field, "dispatchable", name, dispatchables)
-            return Dispatch(field.path, name, _bindings(field.get("bindings"), resources))
+            name, bindings = field.get("dispatchable").text(), field.get("bindings")
+            desc = _lookup(field, "dispatchable", name, dispatchables).desc
+            bound = _bindings(bindings, desc, resources, False) if desc else ()
+            return Dispatch(field.path, name, bound)
         case "print":
             resource = _lookup(field, "resource", field.get("resource").text(), resources)
             return Output(field.path, resource.name, resource.values.size_in_bytes)

@@ -1,8 +1,7 @@
 """Runs a DxDispatch model: compiles its Splits, allocates its resources, executes its commands."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain, cycle
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -12,24 +11,17 @@ import numpy as np
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
-from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import TensorDesc, TensorFlags
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, OutOfMemoryError, about, within
 from dmlsplit.frontends.dxdispatch.model import (
     Binding,
-    Bindings,
     Dispatch,
     Dispatchable,
     Model,
-    Output,
     Resource,
     load,
 )
 from dmlsplit.frontends.dxdispatch.output import check_targets, deliver
 from dmlsplit.geometry import ceil_div
-
-# The parts of resources that are bound to each point, as far as its tensors reach.
-_Bound = dict[str, list[Binding]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,53 +84,35 @@ def run(
 
 def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
     # Refuse what can be refused before anything is allocated or written.
-    dispatches = [command for command in model.commands if isinstance(command, Dispatch)]
-    used = {dispatch.dispatchable for dispatch in dispatches}
-    splits = {s.name: s for s in model.dispatchables if s.desc or s.name in used}
-    operators = {name: _compiled(entry, device) for name, entry in splits.items()}
-    owned = {
-        name: _parts(f"dispatchables.{name}", entry.bindings, operators[name].desc, True)
-        for name, entry in splits.items()
+    used = {entry.dispatchable for entry in model.commands if isinstance(entry, Dispatch)}
+    splits = [entry for entry in model.dispatchables if entry.desc or entry.name in used]
+    operators = {entry.name: _compiled(entry, device) for entry in splits}
+    ends = _ends(model)
+    resources = {entry.name: entry for entry in model.resources if entry.name in ends}
+    memory = {
+        name: to_device(_memory(entry, ends[name]), device.name)
+        for name, entry in resources.items()
     }
-    bound = {
-        path: _parts(path, bindings, operators[name].desc, False)
-        for path, name, bindings in dispatches
-    }
-    memory = _allocated(model, [*owned.values(), *bound.values()], device)
-    resources = {entry.name: entry for entry in model.resources if entry.name in memory}
     # Later commands do not change an input that DirectML owns.
-    inputs = {
-        name: BufferBinding(memory[part.resource].copy(), *part[1:])
-        for name, points in owned.items()
-        for part in points.get("InputTensor", [])
+    owned = {
+        entry.name: BufferBinding(memory[part.resource].copy(), *part[1:])
+        for entry in splits
+        for part in entry.bindings
     }
     lines: list[str] = []
     for command in model.commands:
         if isinstance(command, Dispatch):
-            operator, source = operators[command.dispatchable], inputs.get(command.dispatchable)
-            _dispatch(command.path, operator, source, bound[command.path], memory)
+            bound = [BufferBinding(memory[part.resource], *part[1:]) for part in command.bindings]
+            source = owned.get(command.dispatchable) or bound.pop(0)
+            with within(f"{command.path}.bindings"):
+                operators[command.dispatchable].dispatch(source, bound)
             continue
-        printed = memory[command.resource][: command.size_in_bytes]
-        lines.append(deliver(command, _elements(printed, resources[command.resource])))
+        contents = memory[command.resource][: command.size_in_bytes]
+        lines.append(deliver(command, _elements(contents, resources[command.resource])))
         if output is not None:
             output(lines[-1])
-    contents = {name: _elements(memory[name], entry) for name, entry in resources.items()}
-    return Result(tuple(lines), contents)
-
-
-def _dispatch(
-    path: str,
-    operator: CompiledOperator,
-    owned: BufferBinding | None,
-    bound: _Bound,
-    memory: Mapping[str, Any],
-) -> None:
-    points = {
-        point: [BufferBinding(memory[part.resource], *part[1:]) for part in parts]
-        for point, parts in bound.items()
-    }
-    with within(f"{path}.bindings"):
-        operator.dispatch(owned or points["InputTensor"][0], points["OutputTensors"])
+    final = {name: _elements(memory[name], entry) for name, entry in resources.items()}
+    return Result(tuple(lines), final)
 
 
 def _elements(memory: Any, resource: Resource) -> np.ndarray:
@@ -155,47 +129,18 @@ def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
         return device.compile(entry.desc)
 
 
-def _parts(path: str, bindings: Bindings, desc: SplitOperatorDesc, initializes: bool) -> _Bound:
-    """The part of each bound resource that its tensor reaches."""
-    # Only an OWNED_BY_DML input is bound at initialization; a dispatch then binds only the outputs.
-    is_owned = bool(desc.input_tensor.flags & TensorFlags.OWNED_BY_DML)
-    points: dict[str, Sequence[TensorDesc]] = {}
-    if is_owned == initializes:
-        points["InputTensor"] = [desc.input_tensor]
-    if not initializes:
-        points["OutputTensors"] = desc.output_tensors
-    names = [name for name, _ in bindings]
-    wrong = [f"binds {name[:80]!r}" for name in names if name not in points]
-    wrong += [f"lacks {name!r}" for name in points if name not in names]
-    if wrong:
-        allowed = " and ".join(points) or "nothing, as its InputTensor is not OWNED_BY_DML"
-        raise InvalidArgumentError(f"{path}.bindings {wrong[0]}; it must bind {allowed}")
-    if "InputTensor" in points and (count := len(dict(bindings)["InputTensor"])) != 1:
-        what = f"{path}.bindings.InputTensor binds {count} resources"
-        raise InvalidArgumentError(f"{what}; it must bind 1")
-    # Tensors are repeated for bindings in excess, which the dispatch refuses.
-    return {
-        name: [
-            part._replace(size_in_bytes=min(part.size_in_bytes, tensor.total_tensor_size_in_bytes))
-            for part, tensor in zip(bound, cycle(points[name]), strict=False)
-        ]
-        for name, bound in bindings
-    }
-
-
-def _allocated(model: Model, bound: Iterable[_Bound], device: Device) -> dict[str, Any]:
-    """The bytes of each used resource, up to the last one that a command reads or writes."""
+def _ends(model: Model) -> dict[str, int]:
+    """The end of what is used of each used resource, in bytes."""
+    parts = [part for entry in model.dispatchables for part in entry.bindings]
     ends: dict[str, int] = {}
-    parts = chain.from_iterable(chain.from_iterable(points.values() for points in bound))
-    ranges = [(part.resource, part.offset_in_bytes + part.size_in_bytes) for part in parts]
-    ranges += [(c.resource, c.size_in_bytes) for c in model.commands if isinstance(c, Output)]
-    for name, end in ranges:
-        ends[name] = max(end, ends.get(name, 0))
-    return {
-        resource.name: to_device(_memory(resource, ends[resource.name]), device.name)
-        for resource in model.resources
-        if resource.name in ends
-    }
+    for command in model.commands:
+        if isinstance(command, Dispatch):
+            parts += command.bindings
+        else:
+            parts.append(Binding(command.resource, 0, command.size_in_bytes))
+    for name, offset, size in parts:
+        ends[name] = max(offset + size, ends.get(name, 0))
+    return ends
 
 
 def _memory(resource: Resource, end: int) -> Any:

@@ -43,7 +43,7 @@ def parse_json(text: str) -> Any:
     if "//" in text or "/*" in text:
         text = _COMMENTS.sub(_without_comment, text)
     text = _TRAILING_COMMAS.sub(lambda match: "" if match[0] == "," else match[0], text)
-    numbers: Any = {"parse_int": _integer, "parse_float": _float, "parse_constant": _constant}
+    numbers: Any = {"parse_int": _number, "parse_float": _number, "parse_constant": _constant}
     try:
         return json.loads(text, object_pairs_hook=_object, **numbers)
     except json.JSONDecodeError as error:
@@ -69,21 +69,14 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _integer(text: str) -> int:
-    if len(text) > 20 or not -(2**63) <= int(text) <= UINT64_MAX:
-        raise _too_large(text)
-    return int(text)
-
-
-def _float(text: str) -> float:
-    value = float(text[:1000])
-    if len(text) > 1000 or math.isinf(value):
-        raise _too_large(text)
+def _number(text: str) -> int | float:
+    value: int | float = math.inf
+    if len(text) <= 1000:
+        value = int(text) if text.lstrip("-").isdigit() else float(text)
+    if math.isinf(value) or (isinstance(value, int) and not -(2**63) <= value <= UINT64_MAX):
+        number = f"the number {text[:24]}"
+        raise InvalidArgumentError(f"contains {number}, which does not fit 64 bits")
     return value
-
-
-def _too_large(text: str) -> InvalidArgumentError:
-    return InvalidArgumentError(f"contains the number {text[:24]}, which does not fit 64 bits")
 
 
 def _constant(text: str) -> float:

@@ -8,14 +8,6 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx.messages import Shape, ValueInfo
 
 
-class SizeConflictError(InvalidArgumentError):
-    """A given size is another than the one that follows from the model or other given sizes."""
-
-    def __init__(self, key: str, size: int, model_size: int) -> None:
-        super().__init__(f"{key} is {size}; the model fixes it to {model_size}")
-        self.key, self.size, self.model_size = key, size, model_size
-
-
 class FixedSizes:
     """Sizes by the name of a dimension, such as ``batch``, or by value and axis: ``x.0``.
 
@@ -46,22 +38,13 @@ class FixedSizes:
             if key in self.sizes:
                 self._fix(key, dim)
 
-    def without(self, key: str) -> dict[str, int]:
-        """The given sizes that remain without one, and without those of the same value's axes."""
-        value, _, axis = key.rpartition(".")
-        group = value if value and axis.isdigit() else None
-        return {
-            name: size
-            for name, size in self.sizes.items()
-            if name != key and name.rpartition(".")[0] != group
-        }
-
     def _fix(self, key: str, dim: int | str) -> None:
         """Fix a dimension of an input; `dim` is its size or name in the model."""
         self.used.add(key)
         size = self.sizes[key]
         if isinstance(dim, int) and dim != size:
-            raise SizeConflictError(key, size, dim)
+            others = "at the other given sizes, " * (len(self.sizes) > 1)
+            raise InvalidArgumentError(f"{key} is {size}; {others}the model fixes it to {dim}")
         named = dim if isinstance(dim, str) and dim not in ("?", *self._axes) else key
         if self._by_name.setdefault(named, size) != size:
             raise InvalidArgumentError(

@@ -4,7 +4,6 @@ Elements are read from the model only; external data is never opened.
 """
 
 import struct
-from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -16,14 +15,6 @@ from dmlsplit.frontends.onnx.reader import Reader, WireError
 Item = int | float | str
 # Elements of a value that does not depend on the inputs, in row-major order, or their tensor.
 Constant = Tensor | tuple[Item, ...]
-
-
-def nested(items: Sequence[Any], shape: Sequence[int]) -> Any:
-    """A number, or lists as deep as the shape has dimensions."""
-    rows = list(items)
-    for size in shape[:0:-1]:
-        rows = [rows[i : i + size] for i in range(0, len(rows), size)] if size else []
-    return rows if shape else rows[0]
 
 
 def elements(reader: Reader, constant: Constant) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from dmlsplit.frontends.onnx.arguments import (
     node_arguments,
     refuse,
 )
-from dmlsplit.frontends.onnx.elements import elements, nested
+from dmlsplit.frontends.onnx.elements import elements
 from dmlsplit.frontends.onnx.lowering import descriptor_of, lower_sizes, output_count, output_sizes
 from dmlsplit.frontends.onnx.messages import (
     MAXIMUM_VALUES,
@@ -38,23 +38,19 @@ from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Un
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
 
-# The most pieces of a node that a scan describes, and of all SplitToSequence nodes of a file, whose
-# number does not depend on the file's size, as that of outputs does.
-MOST_PIECES, MOST_SEQUENCE_PIECES = 32_768, 262_144
+# The most pieces of a node that a scan describes.
+MOST_PIECES = 32_768
 # Names of dimensions that every shell takes literally.
 _PLAIN_DIMENSION = re.compile(r"(?![-?])[\w ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 
 
-def describe(
-    site: SplitSite, call: Call, opset: int | None, sequence_pieces: int
-) -> tuple[SplitSite, tuple[Value, ...]]:
+def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite, tuple[Value, ...]]:
     """The completed site of a node, and what is known about its outputs.
 
-    `opset` is None if the model imports no default domain. `sequence_pieces` is the number of
-    pieces that the file's earlier SplitToSequence nodes make.
+    `opset` is None if the model imports no default domain.
     """
     node, (data, lengths) = call.node, (*call.inputs, UNKNOWN, UNKNOWN)[:2]
-    pieces: tuple[int, ...] = ()
+    pieces, outputs, values = tuple[int, ...](), 1, tuple[Value, ...]()
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
@@ -67,51 +63,51 @@ def describe(
         warnings = (*arguments.assumed, *_portability(node, arguments))
         pieces = arguments.split if isinstance(arguments.split, tuple) else ()
         site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
-        site, values = _lowered(site, arguments, data, len(node.output), sequence_pieces)
+        axis, outputs = _axis(arguments, data), len(node.output)
+        warnings += tuple(_dynamic_num_outputs(arguments, (data.shape or ())[axis]))
+        site = replace(site, axis=axis, warnings=warnings)
+        values = _output_values(arguments, data, axis, ("?",) * outputs)
+        pieces = _sizes(arguments, data, axis, call.reader)
+        values = _output_values(arguments, data, axis, pieces)
+        site = _lowered(site, arguments, data, pieces)
     except InvalidArgumentError as error:
         return replace(site, state=Invalid(error.message)), ()
     except NotKnownError as reason:
-        site, values = replace(site, state=_unknown(reason, data, site.axis, pieces)), ()
+        site = replace(site, state=_unknown(reason, data, site.axis, pieces, outputs))
     if isinstance(site.state, Unknown):
         missing = tuple(_missing(site.state, data, node, "()" in site.path))
         site = replace(site, state=replace(site.state, missing=missing))
     return replace(site, value=node.input[0]), values
 
 
-def _lowered(
-    site: SplitSite, arguments: Arguments, data: Value, outputs: int, sequence_pieces: int
-) -> tuple[SplitSite, tuple[Value, ...]]:
-    operator, shape = arguments.operator, data.shape
-    if shape is None:
+def _axis(arguments: Arguments, data: Value) -> int:
+    if data.shape is None:
         raise data.gap_error("the input's shape is dynamic")
-    for index, size in enumerate(shape):
+    for index, size in enumerate(data.shape):
         if isinstance(size, int) and size < 0:
-            refuse(operator, f"the input's dimension {index} is {size}", "it must be at least 0")
-    axis = axis_from_front(arguments.axis, len(shape), operator)
-    site = replace(site, axis=axis)
-    try:
-        sizes = _sizes(arguments, data, axis, sequence_pieces)
-    except NotKnownError as reason:
-        warnings = (*site.warnings, *_dynamic_num_outputs(arguments, shape[axis]))
-        pieces = arguments.split if isinstance(arguments.split, tuple) else ()
-        unknown = _unknown(reason, data, axis, pieces, outputs)
-        site = replace(site, warnings=warnings, state=unknown)
-        return site, _output_values(arguments, data, shape, axis, ("?",) * outputs)
-    values = _output_values(arguments, data, shape, axis, sizes)
-    gap = None if data.is_static else data.gap_error(_dynamic(shape))
+            problem = f"the input's dimension {index} is {size}"
+            refuse(arguments.operator, problem, "it must be at least 0")
+    return axis_from_front(arguments.axis, len(data.shape), arguments.operator)
+
+
+def _lowered(
+    site: SplitSite, arguments: Arguments, data: Value, sizes: tuple[int, ...]
+) -> SplitSite:
+    """The site of a split whose sizes along the axis are known."""
     if data.element_type is None:
-        gap = NotKnownError("the input's data type is not known", Cause.TYPE)
-        return replace(site, state=_unknown(gap, data, axis, sizes)), values
+        raise NotKnownError("the input's data type is not known", Cause.TYPE)
+    shape = data.shape or ()
     smallest = tuple(size if isinstance(size, int) else 1 for size in shape)
-    lowering = lower_sizes(arguments, data.element_type, smallest, axis, sizes)
+    lowering = lower_sizes(arguments, data.element_type, smallest, site.axis, sizes)
     warnings = (*site.warnings, *lowering.warnings)
     if lowering.carrier is None:
         warnings += ("DirectML has no strings; the host splits them",)
-    return replace(lowered_site(site, lowering, warnings, gap), shape=shape), values
+    gap = None if data.is_static else data.gap_error(_dynamic(shape))
+    return replace(lowered_site(site, lowering, warnings, gap), shape=shape)
 
 
 def _unknown(
-    reason: NotKnownError, data: Value, axis: int, pieces: tuple[int, ...], outputs: int = 1
+    reason: NotKnownError, data: Value, axis: int, pieces: tuple[int, ...], outputs: int
 ) -> Unknown:
     """The reason why a split has no descriptor, with the smallest possible one."""
     element_type = data.element_type or ElementType.FLOAT
@@ -141,7 +137,7 @@ def _missing(
             yield name, (sum(unknown.pieces) or len(node.output)) if is_axis else 1
 
 
-def _sizes(arguments: Arguments, data: Value, axis: int, sequence_pieces: int) -> tuple[int, ...]:
+def _sizes(arguments: Arguments, data: Value, axis: int, reader: Reader) -> tuple[int, ...]:
     shape = data.shape or ()
     dimension = shape[axis]
     if isinstance(arguments.split, Lengths):
@@ -149,13 +145,17 @@ def _sizes(arguments: Arguments, data: Value, axis: int, sequence_pieces: int) -
     if isinstance(dimension, str):
         raise data.gap_error(_dynamic(shape, axis))
     count = output_count(arguments, dimension)
-    what = f"it makes {counted(count, 'piece')}; a scan describes at most"
     if count > MOST_PIECES:
-        raise NotKnownError(f"{what} {MOST_PIECES:,} of a node", Cause.COUNT)
-    if arguments.operator.makes_sequence and sequence_pieces + count > MOST_SEQUENCE_PIECES:
-        of = "of all SplitToSequence nodes of a file"
-        raise NotKnownError(f"{what} {MOST_SEQUENCE_PIECES:,} {of}", Cause.COUNT)
-    return output_sizes(arguments, dimension)
+        what = f"it makes {counted(count, 'piece')}; a scan describes at most {MOST_PIECES:,}"
+        raise NotKnownError(f"{what} of a node", Cause.COUNT)
+    sizes = output_sizes(arguments, dimension)
+    if arguments.operator.makes_sequence:
+        # Their number does not depend on the size of the file, as that of outputs does.
+        try:
+            reader.compute(count)
+        except ValueError as error:
+            raise NotKnownError(f"with its pieces, the model has {error}", Cause.COUNT) from None
+    return sizes
 
 
 def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
@@ -192,7 +192,8 @@ def _lengths(operator: OperatorVersion, value: Value, name: str, reader: Reader)
             refuse(operator, problem, "the path must stay inside the model's folder")
         raise NotKnownError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
-        return nested(elements(reader, constant), [int(size) for size in value.shape or ()])
+        numbers, rank = list(elements(reader, constant)), len(value.shape or ())
+        return numbers if rank == 1 else [numbers[:16]] if rank else numbers[0]
     except WireError as error:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
 
@@ -208,8 +209,9 @@ def _dynamic(shape: Shape, *only: int) -> str:
 
 
 def _output_values(
-    arguments: Arguments, data: Value, shape: Shape, axis: int, sizes: tuple[int | str, ...]
+    arguments: Arguments, data: Value, axis: int, sizes: tuple[int | str, ...]
 ) -> tuple[Value, ...]:
+    shape = data.shape or ()
     if arguments.output_count is None:  # a sequence: what holds for all of its tensors
         size = sizes[0] if len(set(sizes)) == 1 else "?"
         kept = (size,) if arguments.keepdims or arguments.split is not None else ()

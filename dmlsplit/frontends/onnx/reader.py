@@ -18,7 +18,8 @@ VARINT, I64, LEN, I32 = 0, 1, 2, 5
 _FIXED_BYTES = {I64: 8, I32: 4}
 _VARINT_BYTES = 10
 MAXIMUM_NAME_BYTES = 16_384
-MAXIMUM_COMPUTED = 100_000  # elements of constants that are computed, and of their inputs
+# Elements of constants that are computed, and of their inputs, and tensors of sequences.
+MAXIMUM_COMPUTED = 262_144
 MAXIMUM_STRING_BYTES = 1_024  # of an attribute; more is cut off
 
 
@@ -88,7 +89,7 @@ class Reader:
         """Allow to compute with this many elements; a ValueError once there are too many."""
         self._elements_left -= count
         if self._elements_left < 0:
-            raise ValueError(f"more than {MAXIMUM_COMPUTED} elements of constants")
+            raise ValueError(f"more than {MAXIMUM_COMPUTED:,} computed values")
 
     def read(self, message: type[_Message], span: Span) -> _Message:
         """Read the fields that a message declares."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dmlsplit.checks import file_name, instance
 from dmlsplit.errors import InvalidArgumentError, about, one_line
 from dmlsplit.file_kinds import identifying
-from dmlsplit.frontends.onnx.dimensions import FixedSizes, SizeConflictError
+from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.walk import scan_model
 from dmlsplit.frontends.site import SplitSite
 
@@ -43,30 +43,7 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
     with about(name), identifying(name, binary=True), mapped(name) as data:
-        try:
-            return scan_model(name, data, dimensions)
-        except SizeConflictError as conflict:
-            raise _conflict_error(conflict, name, data, dimensions) from None
-
-
-def _conflict_error(
-    conflict: SizeConflictError, name: str, data: mmap.mmap, dimensions: FixedSizes
-) -> InvalidArgumentError:
-    """The conflict, with the other given sizes that cause it, if any do."""
-    for key in dimensions.sizes:
-        left = dimensions.without(key)
-        if conflict.key not in left:
-            continue
-        try:
-            scan_model(name, data, FixedSizes(left))
-        except SizeConflictError:
-            continue
-        others = " and ".join(f"{k}={n}" for k, n in dimensions.sizes.items() if k not in left)
-        return InvalidArgumentError(
-            f"{conflict.key} is given as {conflict.size}, but {conflict.model_size} follows from "
-            f"{others}"
-        )
-    return conflict
+        return scan_model(name, data, dimensions)
 
 
 @contextmanager

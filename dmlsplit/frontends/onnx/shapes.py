@@ -174,29 +174,12 @@ def _states(call: Call, first: Value) -> list[Value]:
     return [Value(first.data_type, shape)] * 2
 
 
-def _align_regions(call: Call) -> Shape:
-    height, width = (call.number(f"output_{side}", 1) for side in ("height", "width"))
-    return call.shape(1)[0], call.shape(0)[1], height, width
-
-
 def _attention(call: Call) -> Shape:
     query, value = call.shape(0), call.shape(2)
     if len(query) == 4:
         return (*query[:3], value[3])
     heads, groups = call.number("q_num_heads", 0), call.number("kv_num_heads", 0)
     return (*query[:2], combined(prod, [heads, divided(value[2], groups)]))
-
-
-def _common(*shapes: Shape) -> Shape:
-    """The shape of a sequence: what holds for all of its tensors."""
-    return tuple(n.pop() if len(n) == 1 else "?" for n in map(set, zip(*shapes, strict=True)))
-
-
-def _joined(call: Call) -> Shape:
-    shape, is_new = list(call.shape(0)), call.number("new_axis", 0)
-    axis = axis_from_front(call.number("axis", 0), len(shape) + is_new)
-    shape[axis : axis + 1 - is_new] = ["?"]
-    return tuple(shape)
 
 
 # One input, element by element.
@@ -220,8 +203,8 @@ _SAME = (
     "Sinh Softmax TensorScatter Trilu"
 ).split()
 _COMPARISONS = ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"]
-_REDUCED = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
 _STATEFUL = ["GRU", "LSTM", "RNN"]
+_REDUCED = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
 
 _RULES: dict[str, Callable[[Call], Shape]] = {
     **rearrangement.RULES,
@@ -238,10 +221,7 @@ _RULES: dict[str, Callable[[Call], Shape]] = {
         lambda call: tuple(n if axis < 2 else 1 for axis, n in enumerate(call.shape(0))),
     ),
     **dict.fromkeys(_STATEFUL, _recurrent),
-    "SequenceConstruct": lambda call: _common(*call.shapes),
-    "SequenceInsert": lambda call: _common(call.shape(0), call.shape(1)),
     "Attention": _attention,
-    "ConcatFromSequence": _joined,
     "ConstantOfShape": lambda call: call.sizes("", 0),
     "Det": lambda call: call.shape(0)[:-2],
     "Einsum": _einsum,
@@ -251,17 +231,14 @@ _RULES: dict[str, Callable[[Call], Shape]] = {
     "NonZero": _nonzero,
     "OneHot": _one_hot,
     "Range": lambda call: (constants.steps(call),),
-    "RoiAlign": _align_regions,
     "Shape": lambda call: (len(call.shape_part) if call.inputs[0].shape is not None else "?",),
-    **dict.fromkeys(("SequenceLength", "Size"), lambda call: ()),
+    "Size": lambda call: (),
     "TopK": _top,
 }
 # First outputs with another type than the first input: a fixed one, an input's or an attribute's.
 _FIXED_TYPES = {
     **dict.fromkeys((*_COMPARISONS, "IsInf", "IsNaN"), ElementType.BOOL),
-    **dict.fromkeys(
-        ("ArgMax", "ArgMin", "NonZero", "SequenceLength", "Shape", "Size"), ElementType.INT64
-    ),
+    **dict.fromkeys(("ArgMax", "ArgMin", "NonZero", "Shape", "Size"), ElementType.INT64),
     **dict.fromkeys(("ConvInteger", "MatMulInteger"), ElementType.INT32),
     "DynamicQuantizeLinear": ElementType.UINT8,
 }

@@ -3,11 +3,9 @@
 import mmap
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from itertools import chain, repeat, zip_longest
+from itertools import chain, repeat
 from math import lcm
-from sys import maxsize
 from typing import NamedTuple
 
 from dmlsplit.directml.tensor import UINT_MAX
@@ -15,7 +13,6 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx import messages
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.implied import implied_splits
-from dmlsplit.frontends.onnx.loops import LOOPS, body_inputs, loop_outputs
 from dmlsplit.frontends.onnx.messages import Attribute, Function, Graph, Model, Node, shown_name
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
@@ -62,12 +59,6 @@ class _Visit(NamedTuple):
         name = f" {shown_name(self.node.name)!r}" if self.node.name else f"[{self.position}]"
         return f"{shown_name(self.node.op_type)}{name} of {self.scope.place}"
 
-    @property
-    def is_loop(self) -> bool:
-        """Whether the node is a Loop or Scan in a form that `loops` knows."""
-        since = LOOPS.get(self.node.op_type, maxsize)
-        return not self.node.domain and self.scope.opsets.get("", 0) >= since
-
     def gap_after(self) -> Gap:
         """The reason for an unknown shape if this node lost it."""
         return f"its shape is unknown after {self.named}", Cause.UNTRACKED
@@ -101,7 +92,6 @@ class _Walk:
         self._meets: dict[int, list[str]] = {}
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
-        self._sequence_pieces = 0  # so far
 
     def sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
@@ -119,19 +109,14 @@ class _Walk:
             self._sites[split] = replace(self._sites[split], unused=unused, meets=meets)
         return _unify_sizes(self._sites)
 
-    def _graph(
-        self, span: Span, scope: _Scope, place: str, arguments: Sequence[Value] = ()
-    ) -> list[Value]:
-        """The outputs of a graph, once all its nodes are visited; for a body with `arguments`."""
+    def _graph(self, span: Span, scope: _Scope, place: str) -> list[Value]:
+        """The outputs of a graph, once all its nodes are visited."""
         _check_depth(scope)
         graph = self._reader.read(Graph, span)
         if not scope.path:
             self._dimensions.register(graph.input)
         declared = self._declared((*graph.output, *graph.value_info))
-        inputs = {
-            entry.name: self._input(entry, not scope.path, value)
-            for entry, value in zip_longest(graph.input, arguments[: len(graph.input)])
-        }
+        inputs = {entry.name: self._input(entry, not scope.path) for entry in graph.input}
         has_defaults = self._model.ir_version >= _DEFAULTS_SINCE_IR
         constants = {
             t.name: Value(t.data_type, t.shape, t, is_default=has_defaults and t.name in inputs)
@@ -148,14 +133,13 @@ class _Walk:
         self._nodes(graph, inner)
         return [inner.values.get(entry.name, UNKNOWN) for entry in graph.output]
 
-    def _input(self, entry: messages.ValueInfo, is_main: bool, value: Value | None) -> Value:
-        own = Value(entry.data_type, self._dimensions.declared(entry)).merged(value)
-        shape = self._dimensions.applied(entry.name, own.shape)
+    def _input(self, entry: messages.ValueInfo, is_main: bool) -> Value:
+        shape = self._dimensions.applied(entry.name, self._dimensions.declared(entry))
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         gap = (text, Cause.DYNAMIC) if shape is None else None
         if is_main and shape:  # so that splits of derived values ask for the same size
             shape = tuple(f"{entry.name}.{i}" if n == "?" else n for i, n in enumerate(shape))
-        return Value(own.data_type, shape, gap=gap, source=entry.name if is_main else "")
+        return Value(entry.data_type, shape, gap=gap, source=entry.name if is_main else "")
 
     def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Value]:
         return {e.name: Value(e.data_type, self._dimensions.declared(e)) for e in entries}
@@ -198,7 +182,7 @@ class _Walk:
 
     def _node(self, visit: _Visit) -> Sequence[Value]:
         node, call = visit.node, Call(visit.node, visit.inputs, self._reader)
-        results = self._bodies(visit, call)
+        results = self._bodies(visit)
         if not node.domain and node.op_type in OPERATORS:
             return self._split(visit, call)
         key = (node.domain, node.op_type, node.overload)
@@ -208,34 +192,27 @@ class _Walk:
             return ()
         if node.op_type == "If" and len(results) == 2:
             return [common(*values) for values in zip(*results, strict=False)]
-        if visit.is_loop and len(results) == 1:
-            with suppress(ValueError, IndexError):
-                return loop_outputs(call, results[0])
         for desc, pieces, why in implied_splits(call):
             self._sites.append(replace(visit.site(self._file), state=Implied(why, desc, pieces)))
         return outputs(call)
 
-    def _bodies(self, visit: _Visit, call: Call) -> list[list[Value]]:
+    def _bodies(self, visit: _Visit) -> list[list[Value]]:
         """The outputs of each body of a node."""
         bodies = {a.name: a.bodies for a in visit.node.attribute if a.bodies}
         label = visit.own_label() if bodies else ""
-        results, arguments = [], list[Value]()
-        with suppress(ValueError, IndexError):
-            arguments = body_inputs(call) if visit.is_loop else arguments
+        results = []
         for name, spans in bodies.items():
             for position, span in enumerate(spans):
                 which = f"[{position}]" if len(spans) > 1 else ""
                 place = f"{visit.scope.place}/{label}.{shown_name(name)}{which}"
                 path = (*visit.scope.path, visit.position, name, position)
-                results.append(self._graph(span, replace(visit.scope, path=path), place, arguments))
+                results.append(self._graph(span, replace(visit.scope, path=path), place))
         return results
 
     def _split(self, visit: _Visit, call: Call) -> Sequence[Value]:
         opset = visit.scope.opsets.get("")
-        site, values = describe(visit.site(self._file), call, opset, self._sequence_pieces)
+        site, values = describe(visit.site(self._file), call, opset)
         is_invalid = isinstance(site.state, Invalid)
-        if visit.node.op_type == "SplitToSequence" and not isinstance(site.state, Invalid):
-            self._sequence_pieces += len(site.state.pieces)
         warnings = site.warnings
         if any(value.is_default for value in visit.inputs[1:2]):
             warnings += ("split is the default of a graph input; a caller may override it",)

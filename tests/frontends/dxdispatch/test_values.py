@@ -78,27 +78,32 @@ def npy(kind: str, *shape: int, data: bytes = b"12345678", fortran: bool = False
     return npy_header(shape, fortran, np.dtype(kind)) + data
 
 
-# tests/arrays has more about headers.
+# tests/storage has more about headers.
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("name", "content", "message"),
     [
-        (b"", "is not a .npy file"),
-        (npy("<f4", 2, data=b"1234"), "has 4 bytes of data; its header says 8"),
-        (npy("<f4", 1), "has 8 bytes"),
-        (npy("<f4", 9999999999999, data=b""), "says 39999999999996"),
-        (npy("<f4", 2, 1, fortran=True), "Fortran order"),
-        (npy("<c8", 1), "complex64, which DirectML lacks"),
-        (npy(">f4", 2), ">f4, which DirectML lacks"),
-        (npy("<U2", 1), "which DirectML lacks"),
-        (npy("<f4", 0, data=b""), "is empty"),
-        (npy("<f8", 1), "has FLOAT64; initialValuesDataType is FLOAT32"),
+        ("in.npy", b"", "is not a .npy file"),
+        ("in.npy", npy("<f4", 2, data=b"1234"), "has 4 bytes of data; its header says 8"),
+        ("in.npy", npy("<f4", 1), "has 8 bytes"),
+        ("in.npy", npy("<f4", 9999999999999, data=b""), "says 39999999999996"),
+        ("in.npy", npy("<f4", 2, 1, fortran=True), "Fortran order"),
+        ("in.npy", npy("<c8", 1), "complex64, which DirectML lacks"),
+        ("in.npy", npy(">f4", 2), ">f4, which DirectML lacks"),
+        ("in.npy", npy("<U2", 1), "which DirectML lacks"),
+        ("in.npy", npy("<f4", 0, data=b""), "is empty"),
+        ("f4.npy", npy("<f8", 1), "has FLOAT64; initialValuesDataType is FLOAT32"),
+        ("none.dat", None, "a file that exists"),
+        ("in.png", b"1234", "is an image"),
+        ("in.dat", b"1234", "needs an"),
     ],
 )
-def test_invalid_npy_files_are_refused(
-    refused: Callable[[Any], str], tmp_path: Path, content: bytes, message: str
+def test_unusable_sources_are_refused(
+    refused: Callable[[Any], str], tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
-    (tmp_path / "in.npy").write_bytes(content)
-    said = refused(model(resources={"X": values(F32, {"sourcePath": "in.npy"})}))
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    kind = {"initialValuesDataType": F32} if name == "f4.npy" else {}
+    said = refused(model(resources={"X": {"initialValues": {"sourcePath": name}, **kind}}))
     assert message in said
     assert "\n" not in said
 
@@ -124,15 +129,3 @@ def test_no_path_leaves_the_folder(tmp_path: Path, name: str) -> None:
             run(home / "model.json", "cpu")
     assert (tmp_path / "secret").read_bytes() == b"1234"
     assert (tmp_path / "in.dat").read_bytes() == b"1234"
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("none.dat", "a file that exists"), ("in.png", "is an image"), ("in.dat", "needs an")],
-)
-def test_unusable_sources_are_refused(
-    refused: Callable[[Any], str], tmp_path: Path, name: str, message: str
-) -> None:
-    (tmp_path / "in.png").write_bytes(b"1234")
-    (tmp_path / "in.dat").write_bytes(b"1234")
-    assert message in refused(model(resources={"X": {"initialValues": {"sourcePath": name}}}))

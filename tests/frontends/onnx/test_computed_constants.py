@@ -2,165 +2,148 @@
 
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.frontends import Known
 from dmlsplit.frontends.onnx import FixedSizes, reader
 from dmlsplit.frontends.site import Cause
-from tests.support.onnx_graphs import FLOAT, INT64, Scanned, model, node, resized, sizes, value
+from tests.support.models import parsed
+from tests.support.onnx_graphs import Scanned, resized
 
-CUT = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
-
-
-def array(name: str, content: Any, kind: type = np.int64) -> Any:
-    return numpy_helper.from_array(np.array(content, kind), name)
+Shape = tuple[int | str, ...] | None
 
 
-def reshaped(scanned: Scanned, shape: list[Any], *nodes: Any, tensors: tuple[Any, ...] = ()) -> Any:
-    """The shape that x gets from the computed tensor s; its Shape is `whole`."""
-    made = [node("Shape", "x", "whole"), *nodes, node("Reshape", "x s", "y"), CUT]
-    (site,) = scanned(model(made, [value("x", shape)], initializers=tensors))
-    return site.shape
+def written(x: str, constants: str, nodes: str, functions: str = "") -> onnx.ModelProto:
+    """A model that splits y, which it computes from x."""
+    cut = "k, l = Split <axis = 1, num_outputs = 2> (y)"
+    held = f"<{constants}>" if constants else ""
+    return parsed(f"(float[{x}] x, int64[1] given) => () {held} {{ {nodes} {cut} }}", functions)
 
 
+def reshaped(x: str, constants: str, nodes: str) -> onnx.ModelProto:
+    """A model that reshapes x to a tensor s that it computes, perhaps from the shape of x."""
+    return written(x, constants, f"whole = Shape (x) {nodes} y = Reshape (x, s)")
+
+
+# tests/lint/test_sweeps.py has random graphs of more operators.
 @pytest.mark.parametrize(
-    ("nodes", "tensors", "shape"),
+    ("constants", "nodes", "shape"),
     [
-        ([node("Add", "whole c", "s")], [array("c", [1, -1, 0])], (5, 5, 2)),
-        ([node("Slice", "whole c d zero one", "s")], [array("c", [2]), array("d", [-9]),
-                                                      array("zero", [0]), array("one", [-1])],
-         (2, 6, 4)),
-        ([node("Slice", "whole c d", "t"), node("Concat", "t minus", "s", axis=0)],
-         [array("c", [0]), array("d", [1]), array("minus", [-1])], (4, 12)),
-        ([node("Cast", "whole", "f", to=FLOAT), node("Div", "f c", "g"), node("Floor", "g", "h"),
-          node("Cast", "h", "t", to=INT64), node("Concat", "t minus", "s", axis=0)],
-         [array("c", 2.5, np.float32), array("minus", [-1])], (1, 2, 2, 12)),
-        ([node("Div", "c d", "s")], [array("c", [-25, -4]), array("d", [-2, 1])], (12, -4)),
-        ([node("ReduceProd", "whole", "t"), node("Concat", "one t", "s", axis=0)],
-         [array("one", [1])], (1, 48)),
-        ([node("Equal", "c minus", "e"), node("Where", "e whole c", "s")],
-         [array("c", [-1, 3, 4]), array("minus", -1)], (4, 3, 4)),
-        ([node("Transpose", "c", "t", perm=[1, 0]), node("Reshape", "t minus", "s")],
-         [array("c", [[4, 2], [6, 1]]), array("minus", [-1])], (4, 6, 2, 1)),
-        ([node("Range", "two nine four", "s")],
-         [array("two", 2), array("nine", 9), array("four", 4)], (2, 6)),
-        ([node("NonZero", "c", "t"), node("Flatten", "t", "u"), node("Squeeze", "u zero", "s")],
-         [array("c", [0, 0, 1, 1]), array("zero", [0])], (2, 3)),
-        ([node("Expand", "c two", "t"), node("Tile", "t two", "s")],
-         [array("c", [3]), array("two", [2])], (3, 3, 3, 3)),
-        ([node("ConstantOfShape", "two", "s", value=array("", [6]))], [array("two", [2])], (6, 6)),
+        ("int64[3] c = {1, -1, 0}", "s = Add (whole, c)", (5, 5, 2)),
+        (
+            "int64[1] c = {2}, int64[1] d = {-9}, int64[1] zero = {0}, int64[1] one = {-1}",
+            "s = Slice (whole, c, d, zero, one)",
+            (2, 6, 4),
+        ),
+        (
+            "float c = {2.5}, int64[1] minus = {-1}",
+            """f = Cast <to = 1> (whole) g = Div (f, c) h = Floor (g) t = Cast <to = 7> (h)
+            s = Concat <axis = 0> (t, minus)""",
+            (1, 2, 2, 12),
+        ),
+        ("int64[2] c = {-25, -4}, int64[2] d = {-2, 1}", "s = Div (c, d)", None),
+        ("int64[2] c = {-25, -96}, int64[2] d = {-2, -24}", "s = Div (c, d)", (12, 4)),
+        (
+            "int64[2, 2] c = {4, 2, 6, 1}, int64[1] minus = {-1}",
+            "t = Transpose <perm = [1, 0]> (c) s = Reshape (t, minus)",
+            (4, 6, 2, 1),
+        ),
+        (
+            "int64[1] c = {3}, int64[1] two = {2}",
+            "t = Expand (c, two) s = Tile (t, two)",
+            (3, 3, 3, 3),
+        ),
+        ("int64[1] n = {2}", "s = ConstantOfShape <value = int64[1] {6}> (n)", (6, 6)),
     ],
-    ids=lambda v: v[-1].op_type + "-" + v[0].op_type if isinstance(v, list) and hasattr(
-        v[0], "op_type") else "",
-)  # fmt: skip
-def test_a_shape_is_computed(
-    scanned: Scanned, nodes: list[Any], tensors: list[Any], shape: tuple[int, ...]
-) -> None:
-    found = reshaped(scanned, [4, 6, 2], *nodes, tensors=tuple(tensors))
-    assert found == (shape if min(shape) > 0 else None)
-
-
-def test_a_dynamic_size_keeps_its_name_until_it_is_computed_with(scanned: Scanned) -> None:
-    back = node("Gather", "whole at", "s", axis=0)
-    at = sizes("at", 2, 0, 1)
-    assert reshaped(scanned, ["n", 6, 2], back, tensors=(at,)) == (2, "n", 6)
-    kept = (sizes("s", 0, 2, -1),)
-    assert reshaped(scanned, ["n", 4, 6], tensors=kept) == ("n", 2, 12)
-    more = [node("Gather", "whole at", "t", axis=0), node("Add", "t t", "s")]
-    assert reshaped(scanned, ["n", 6, 2], *more, tensors=(at,)) == (4, "?", 12)
-    run = node("Concat", "whole given", "s", axis=0)
-    content = [node("Shape", "x", "whole"), run, node("Reshape", "x s", "y"), CUT]
-    given = [value("x", ["n", 6]), value("given", [1], INT64)]
-    (site,) = scanned(model(content, given))
-    assert (site.shape, site.state.cause) == (("n", 6, "?"), Cause.DYNAMIC)
+)
+def test_a_shape_is_computed(scanned: Scanned, constants: str, nodes: str, shape: Shape) -> None:
+    assert [site.shape for site in scanned(reshaped("4, 6, 2", constants, nodes))] == [shape]
 
 
 @pytest.mark.parametrize(
-    ("made", "shape"),
+    ("x", "constants", "nodes", "shape"),
     [
-        (node("Reshape", "x s", "y", allowzero=1), (2, 0)),
-        (node("Reshape", "x s", "y"), (2, 6)),
-        (node("Unsqueeze", "x s", "y"), (1, 4, 1, 6)),
+        ("n, 6, 2", "int64[3] at = {2, 0, 1}", "s = Gather <axis = 0> (whole, at)", (2, "n", 6)),
+        ("n, 4, 6", "int64[3] s = {0, 2, -1}", "", ("n", 2, 12)),
+        (
+            "n, 6, 2",
+            "int64[3] at = {2, 0, 1}",
+            "t = Gather <axis = 0> (whole, at) s = Add (t, t)",
+            (4, "?", 12),
+        ),
+        ("n, 6", "", "s = Concat <axis = 0> (whole, given)", ("n", 6, "?")),
+    ],
+)
+def test_a_dynamic_size_keeps_its_name_until_it_is_computed_with(
+    scanned: Scanned, x: str, constants: str, nodes: str, shape: Shape
+) -> None:
+    (site,) = scanned(reshaped(x, constants, nodes))
+    assert (site.shape, site.state.cause) == (shape, Cause.DYNAMIC)
+
+
+@pytest.mark.parametrize(
+    ("x", "node", "shape"),
+    [
+        ("2, 6", "Reshape <allowzero = 1> (x, s)", (2, 0)),
+        ("2, 6", "Reshape (x, s)", (2, 6)),
+        ("4, 6", "Unsqueeze (x, s)", (1, 4, 1, 6)),
     ],
 )
 def test_zeros_and_axes_in_any_order_are_read_as_onnx_says(
-    scanned: Scanned, made: Any, shape: tuple[int, ...]
+    scanned: Scanned, x: str, node: str, shape: Shape
 ) -> None:
-    given = [4, 6] if made.op_type == "Unsqueeze" else [2, 6]
-    content = model([made, CUT], [value("x", given)], initializers=(sizes("s", 2, 0),))
+    content = written(x, "int64[2] s = {2, 0}", f"y = {node}")
     assert [site.shape for site in scanned(content)] == [shape]
-
-
-def ranged(limit: int) -> Any:
-    """A split of what a Range up to a computed end gathers."""
-    nodes = [
-        node("Abs", "minus", "end"),
-        node("Range", "zero end one", "at", name="r"),
-        node("Gather", "x at", "y", axis=1),
-        CUT,
-    ]
-    tensors = (array("zero", 0), array("minus", -limit), array("one", 1))
-    return model(nodes, [value("x", [2, 9])], initializers=tensors)
 
 
 @pytest.mark.parametrize("limit", [4, 2**17, 2**40, 2**62])
 def test_a_large_constant_has_a_shape_but_takes_no_memory(scanned: Scanned, limit: int) -> None:
-    (found,) = scanned(ranged(limit))
+    constants = f"int64 zero = {{0}}, int64 one = {{1}}, int64 minus = {{{-limit}}}"
+    nodes = "end = Abs (minus) at = Range (zero, end, one) y = Gather <axis = 1> (x, at)"
+    (found,) = scanned(written("2, 9", constants, nodes))
     assert (type(found.state), found.shape) == (Known, (2, limit))
 
 
 def test_the_work_of_one_model_is_limited(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = [node("Add", f"v{at} v0", f"v{at + 1}") for at in range(9)]
-    nodes += [node("ConstantOfShape", "v9", "y"), CUT]
-    content = model(nodes, [value("x", [3])], initializers=(array("v0", [1, 2]),))
+    nodes = " ".join(f"v{at + 1} = Add (v{at}, v0)" for at in range(9))
+    content = written("3", "int64[2] v0 = {1, 2}", f"{nodes} y = ConstantOfShape (v9)")
     assert [site.shape for site in scanned(content)] == [(10, 20)]
     monkeypatch.setattr(reader, "MAXIMUM_COMPUTED", 20)
     assert [site.shape for site in scanned(content)] == [("?", "?")]
 
 
 def test_computed_lengths_are_read(scanned: Scanned) -> None:
-    nodes = [
-        node("Sqrt", "squares", "roots"),
-        node("Cast", "roots", "lengths", to=INT64),
-        node("Split", "x lengths", "p q", axis=1),
-    ]
-    squares = array("squares", [4, 16], np.float32)
-    (found,) = scanned(model(nodes, [value("x", [3, 6])], initializers=(squares,)))
-    assert (type(found.state), found.state.pieces, found.index) == (Known, (2, 4), 2)
-    nodes = [node("Shape", "x", "lengths", start=1), node("Split", "x lengths", "p", axis=1)]
-    (found,) = scanned(model(nodes, [value("x", [3, "n"])]))
-    assert found.state.cause is Cause.LENGTHS
+    graph = """(float[3,6] x, float[3,n] z) => () <float[2] squares = {4, 16}> {
+        roots = Sqrt (squares)
+        lengths = Cast <to = 7> (roots)
+        p, q = Split <axis = 1> (x, lengths)
+        whole = Shape <start = 1> (z)
+        r = Split <axis = 1> (z, whole)
+    }"""
+    known, dynamic = scanned(parsed(graph))
+    assert (type(known.state), known.state.pieces, known.index) == (Known, (2, 4), 2)
+    assert dynamic.state.cause is Cause.LENGTHS
 
 
-@pytest.mark.parametrize(
-    ("kind", "number"), [(INT64, 2**64), (TensorProto.INT32, 2**31), (TensorProto.INT8, 1)]
-)
+@pytest.mark.parametrize(("kind", "number"), [(7, 2**64), (6, 2**31), (3, 1)])
 def test_a_number_that_its_type_may_not_hold_is_not_computed(
     scanned: Scanned, kind: int, number: int
 ) -> None:
-    nodes = [node("Cast", "c", "s", to=kind), node("ConstantOfShape", "s", "y"), CUT]
-    constant = array("c", [1.0, number], np.float64)
-    (found,) = scanned(model(nodes, [value("x", [3])], initializers=(constant,)))
-    assert found.shape == ("?", "?")
+    constants = f"double[2] c = {{1.0, {number}.0}}"
+    nodes = f"s = Cast <to = {kind}> (c) y = ConstantOfShape (s)"
+    assert [site.shape for site in scanned(written("3", constants, nodes))] == [("?", "?")]
 
 
 def test_sizes_that_the_user_gives_count(scanned: Scanned) -> None:
     for name in ("n", "x.0"):
         (found,) = scanned(resized(["n", 4, 8, 8]), dimensions=FixedSizes({name: 3}))
         assert found.shape == (3, 4, 16, 16)
-    nodes = [
-        node("NonZero", "x", "z", name="nz"),
-        node("OneHot", "z depth values", "hot"),
-        node("Transpose", "hot", "y", perm=[0, 2, 1]),
-        CUT,
-    ]
-    tensors = (array("depth", 4), array("values", [0, 1], np.float32))
-    content = model(nodes, [value("x", [2, 3])], initializers=tensors)
+    nodes = """[nz] z = NonZero (x) hot = OneHot (z, depth, values)
+        y = Transpose <perm = [0, 2, 1]> (hot)"""
+    content = written("2, 3", "int64 depth = {4}, float[2] values = {0, 1}", nodes)
     (found,) = scanned(content)
     assert found.state.reason == "dimension 2 is dynamic" or "NonZero 'nz'" in found.state.reason
     (found,) = scanned(content, dimensions=FixedSizes({"z.1": 6}))
@@ -168,35 +151,32 @@ def test_sizes_that_the_user_gives_count(scanned: Scanned) -> None:
 
 
 def test_a_function_of_the_model_passes_its_attributes_on(scanned: Scanned) -> None:
-    nodes = [
-        node("Constant", "", "s"),
-        node("Reshape", "x s", "t"),
-        node("Transpose", "t", "y"),
-        node("Split", "y", "p", name="cut", num_outputs=1),
-    ]
-    for made, name, own in ((nodes[0], "sizes", "value_ints"), (nodes[2], "order", "perm")):
-        made.attribute.add(name=own, ref_attr_name=name, type=onnx.AttributeProto.INTS)
-    imports = [helper.make_opsetid("", 18)]
-    body = helper.make_function("own", "F", ["x"], ["p"], nodes, imports, ["sizes", "order"])
-    call = node("F", "x", "z", domain="own", sizes=[2, 3, 4], order=[2, 0, 1])
-    (found,) = scanned(model([call], [value("x", [24])], functions=(body,)))
+    function = """<domain: "local", opset_import: ["" : 18]> F <sizes, order> (x) => (p) {
+        s = Constant <value_ints : ints = @sizes> ()
+        t = Reshape (x, s)
+        y = Transpose <perm : ints = @order> (t)
+        [cut] p = Split <num_outputs = 1> (y)
+    }"""
+    call = "z = local.F <sizes = [2, 3, 4], order = [2, 0, 1]> (x)"
+    (found,) = scanned(parsed(f"(float[24] x) => () {{ {call} }}", function))
     assert found.shape == (4, 2, 3)
-    (found,) = scanned(model([], [value("x", [24])], functions=(body,)))
-    assert found.state.reason == "its shape is unknown after Constant[0] of function own.F"
+    (found,) = scanned(parsed("(float[24] x) => () { y = Relu (x) }", function))
+    assert found.state.reason == "its shape is unknown after Constant[0] of function local.F"
 
 
-def test_both_branches_of_an_if_give_the_shape(scanned: Scanned) -> None:
-    def branch(name: str, operator: str, **attributes: Any) -> Any:
-        made = node(operator, "x", name, **attributes)
-        return helper.make_graph([made], name, [], [value(name)])
-
-    one = branch("p", "Relu")
-    for other, shape in (
-        (branch("q", "Neg"), (2, 6)),
-        (branch("q", "Concat", axis=0), (2, 6)),
-        (branch("q", "ReduceSum", keepdims=1), ("?", "?")),
-        (branch("q", "ReduceSum", keepdims=0), None),
-    ):
-        nodes = [node("If", "c", "y", then_branch=one, else_branch=other), CUT]
-        (found,) = scanned(model(nodes, [value("x", [2, 6]), value("c", [], TensorProto.BOOL)]))
-        assert found.shape == shape
+@pytest.mark.parametrize(
+    ("other", "shape"),
+    [
+        ("Neg (x)", (2, 6)),
+        ("Concat <axis = 0> (x)", (2, 6)),
+        ("ReduceSum <keepdims = 1> (x)", ("?", "?")),
+        ("ReduceSum <keepdims = 0> (x)", None),
+    ],
+)
+def test_both_branches_of_an_if_give_the_shape(scanned: Scanned, other: str, shape: Any) -> None:
+    branches = [
+        f"{name}_branch = {name} () => (float[] {name}_0) {{ {name}_0 = {node} }}"
+        for name, node in (("then", "Relu (x)"), ("else", other))
+    ]
+    nodes = f"c = Cast <to = 9> (given) y = If <{', '.join(branches)}> (c)"
+    assert [site.shape for site in scanned(written("2, 6", "", nodes))] == [shape]

@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed, value
+from tests.support.onnx_graphs import (
+    INT64,
+    Scanned,
+    field,
+    model,
+    node,
+    sizes,
+    typed,
+    value,
+    varint,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +76,14 @@ def test_external_lengths_are_never_opened(
         assert "the path must stay inside the model's folder" in found.state.problem
     else:
         assert found.state.reason == "split is in external data, which is not opened"
+
+
+def test_a_list_of_absurdly_many_sizes_is_not_read(scanned: Scanned) -> None:
+    for content in ([0] * 65_537, varint(0) * 65_537):
+        cut = node("Split", "x", "a b")
+        if isinstance(content, bytes):  # Packed, as other writers do.
+            cut.attribute.add().ParseFromString(field(1, b"split") + field(8, content))
+        else:
+            cut.attribute.append(helper.make_attribute("split", content))
+        (found,) = scanned(model([cut], [value("x", [6])], opsets={"": 11}))
+        assert "it must be an integer or a list of at most 65536" in found.state.problem

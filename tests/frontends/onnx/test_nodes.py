@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from onnx import TensorProto, helper
 
-from dmlsplit.frontends.onnx.nodes import MOST_PIECES, MOST_SEQUENCE_PIECES
+from dmlsplit.frontends.onnx.nodes import MOST_PIECES
+from dmlsplit.frontends.onnx.reader import MAXIMUM_COMPUTED
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
 from tests.support.sites import why
 
@@ -148,9 +149,9 @@ def test_pieces_are_limited_by_the_node_and_for_sequences_by_the_file(scanned: S
     (said,) = unknown([cut(MOST_PIECES + 1)], MOST_PIECES + 1)
     assert said == "it makes 32769 pieces; a scan describes at most 32,768 of a node"
     sequences = [node("SplitToSequence", "x", "s")] * 9
-    *known, said = unknown(sequences, MOST_SEQUENCE_PIECES // 8)
+    *known, said = unknown(sequences, MAXIMUM_COMPUTED // 8)
     assert known == [""] * 8
-    assert said.endswith("at most 262,144 of all SplitToSequence nodes of a file")
+    assert said == "with its pieces, the model has more than 262,144 computed values"
 
 
 def test_sizes_beyond_directml_still_become_a_descriptor(scanned: Scanned) -> None:

@@ -51,21 +51,6 @@ def test_split_moves_every_bit(dtype: str, case: Case, opset: int, seed: int) ->
     assert not any(np.shares_memory(piece, x) for piece in found)
 
 
-@pytest.mark.parametrize("order", ["reversed", "transposed", "stepped", "broadcast", "read-only"])
-def test_any_strides_are_accepted(order: str) -> None:
-    x = random_bits((4, 6), "float32")
-    x = {
-        "reversed": x[:, ::-1],
-        "transposed": x.T,
-        "stepped": x[:, ::2],
-        "broadcast": np.broadcast_to(x[:1], (4, 6)),
-        "read-only": x,
-    }[order]
-    x.flags.writeable = False
-    sizes = [1, x.shape[1] - 1]
-    assert_same(split(x, sizes, axis=1), reference(x, sizes, 1))
-
-
 @pytest.mark.parametrize("dtype", [object, "U5"])
 def test_strings_are_split_on_the_host(dtype: Any) -> None:
     x = np.array([["a", "bb"], ["", "ääää"], ["c", "d"]], dtype)
@@ -167,18 +152,32 @@ def runtime_session(
     return session(model([cut], inputs, opsets={"": opset}, outputs=results))
 
 
-@settings(max_examples=60)
+def outcome(call: Any) -> Any:
+    try:
+        return call()
+    except Exception:
+        # ONNX Runtime's errors have no public base class.
+        return None
+
+
+@settings(max_examples=200)
 @given(
     case=splits(most_rank=4),
     dtype=st.sampled_from(RUNTIME_TYPES["split"]),
     opset=st.sampled_from([13, 18]),
+    change=st.integers(-3, 3) | st.just(0),
 )
-def test_split_gives_what_onnx_runtime_gives(case: Case, dtype: str, opset: int) -> None:
+def test_split_gives_and_refuses_what_onnx_runtime_does(
+    case: Case, dtype: str, opset: int, change: int
+) -> None:
     shape, axis, sizes = case
-    x = random_bits(shape, dtype)
+    x, sizes = random_bits(shape, dtype), [*sizes[:-1], sizes[-1] + change]
     session = runtime_session("Split", opset, dtype, axis, len(sizes), 1)
-    wanted = session.run(None, {"x": x, "sizes": np.array(sizes, np.int64)})
-    assert_same(split(x, sizes, axis=axis, opset=opset), wanted)
+    feeds = {"x": x, "sizes": np.array(sizes, np.int64)}
+    found = outcome(lambda: split(x, sizes, axis=axis, opset=opset))
+    wanted = outcome(lambda: session.run(None, feeds))
+    assert (found is None) == (wanted is None)
+    assert_same(found or [], wanted or [])
 
 
 @settings(max_examples=60)
@@ -201,37 +200,17 @@ def test_split_to_sequence_gives_what_onnx_runtime_gives(
     assert_same(split_to_sequence(x, given, axis=axis, keepdims=keepdims), wanted)
 
 
-def accepts(call: Any) -> bool:
-    try:
-        call()
-    except Exception:
-        # ONNX Runtime's errors have no public base class.
-        return False
-    return True
-
-
-@given(
-    size=st.integers(0, 8),
-    sizes=st.lists(st.integers(-2, 5), min_size=1, max_size=4),
-    opset=st.sampled_from([13, 18]),
-)
-def test_split_refuses_what_onnx_runtime_refuses(size: int, sizes: list[int], opset: int) -> None:
-    x = np.zeros((size, 2), np.float32)
-    session = runtime_session("Split", opset, "float32", 0, len(sizes), 1)
-    wanted = accepts(lambda: session.run(None, {"x": x, "sizes": np.array(sizes, np.int64)}))
-    assert accepts(lambda: split(x, sizes, opset=opset)) == wanted
-
-
 @pytest.mark.parametrize("count", range(1, 10))
 def test_num_outputs_is_accepted_if_every_onnx_runtime_accepts_it(count: int) -> None:
     session = runtime_session("Split", 18, "float32", 0, count, 0)
     for size in range(10):
         x = np.arange(size, dtype=np.float32)
-        if accepts(lambda x=x: split(x, num_outputs=count)):
-            assert_same(split(x, num_outputs=count), session.run(None, {"x": x}))
-        elif accepts(lambda x=x: session.run(None, {"x": x})):
-            # Since 1.32 it makes empty pieces, which earlier versions refuse.
-            assert not all(map(len, session.run(None, {"x": x})))
+        found = outcome(lambda x=x: split(x, num_outputs=count))
+        wanted = outcome(lambda x=x: session.run(None, {"x": x}))
+        if found is not None:
+            assert_same(found, wanted)
+        # Since 1.32 it makes empty pieces, which earlier versions refuse.
+        assert found is not None or wanted is None or not all(map(len, wanted))
 
 
 def test_subclasses_of_numpy_s_array_are_arrays(tmp_path: Any) -> None:

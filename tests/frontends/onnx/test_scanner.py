@@ -1,7 +1,5 @@
 """The splits of an ONNX file: places, bodies, functions, and odd graphs."""
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
-from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends import Implied
 from dmlsplit.frontends.onnx import scan, walk
 from dmlsplit.frontends.onnx.shapes import _RULES
@@ -29,14 +26,11 @@ def test_a_split_is_found_with_its_place_and_its_descriptor(scanned: Scanned) ->
     assert found.warnings == ()
 
 
-@pytest.mark.parametrize(("opset", "name"), [(1, "Split-1"), (12, "Split-11"), (28, "Split-18")])
-def test_the_opset_determines_the_version(scanned: Scanned, opset: int, name: str) -> None:
-    given = {"num_outputs": 2} if opset >= 18 else {}
-    cut = node("Split", "x", "a b", axis=0, **given)
-    for domain in ("", "ai.onnx"):
-        (found,) = scanned(model([cut], [value("x", [4])], opsets={domain: opset}))
-        assert found.operator == name
-        assert found.state.descriptor.split_sizes == (2, 2)
+@pytest.mark.parametrize("domain", ["", "ai.onnx"])
+def test_the_opset_determines_the_version(scanned: Scanned, domain: str) -> None:
+    cut = node("Split", "x", "a b", axis=0)
+    (found,) = scanned(model([cut], [value("x", [4])], opsets={domain: 12}))
+    assert (found.operator, found.state.pieces) == ("Split-11", (2, 2))
 
 
 def test_split_to_sequence_is_found(scanned: Scanned) -> None:
@@ -129,18 +123,6 @@ def test_types_declared_inside_a_function_count(scanned: Scanned) -> None:
     call = node("Halve", "x", "a b", domain="own", at=1)
     (found,) = scanned(model([call], [value("x", [4, 8])], functions=(function,)))
     assert found.state.descriptor.input_tensor.sizes == (4, 6)
-
-
-@pytest.mark.parametrize("what", ["missing", "folder", "pipe", "NUL"])
-def test_a_path_that_is_not_a_file_is_one_clear_line(tmp_path: Path, what: str) -> None:
-    path = tmp_path / ("model\0.onnx" if what == "NUL" else "model.onnx")
-    if what == "folder":
-        path.mkdir()
-    if what == "pipe":
-        os.mkfifo(path)
-    with pytest.raises(InvalidArgumentError) as error:
-        scan(path)
-    assert len(str(error.value).splitlines()) == 1
 
 
 def test_names_from_a_file_stay_on_their_line(scanned: Scanned) -> None:

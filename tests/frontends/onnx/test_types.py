@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends import Invalid
-from dmlsplit.frontends.onnx import ElementType, scan, split, split_to_sequence
+from dmlsplit.frontends.onnx import scan, split, split_to_sequence
 from tests.support.onnx_graphs import model, node, value
 
 KINDS = {name: kind for name, kind in TensorProto.DataType.items() if kind}
@@ -115,8 +115,3 @@ def test_the_accepted_types_are_those_of_the_schema(
     schema = SCHEMAS[version]
     assert published(schema)
     assert way(schema, tmp_path) == published(schema)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_type_of_every_array_is_known(kind: str) -> None:
-    assert ElementType.of_dtype(dtype(kind)).name == kind

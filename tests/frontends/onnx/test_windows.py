@@ -10,7 +10,7 @@ import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
-from dmlsplit.frontends import Known, Unknown
+from dmlsplit.frontends import Known
 from tests.support.onnx_graphs import Scanned, model, node, value
 
 Shape = tuple[int, ...]
@@ -138,22 +138,3 @@ def test_a_shape_is_that_of_onnx_runtime_or_unknown(scanned: Scanned, opset: int
     # A shape that is not doubtful is still known.
     assert sum(isinstance(site.state, Known) for _, site, _ in taken) > len(taken) / 3
     assert [site.shape for site in sites[: len(KNOWN)]] == [(1, 1, 2), (1, 1, 3), (1, 1, 3)]
-
-
-@pytest.mark.parametrize("scale", [2.6, 2.5])
-@pytest.mark.parametrize("form", ["value", "value_floats", "initializer"])
-def test_a_resize_is_known_if_its_scales_are_exact(
-    scanned: Scanned, form: str, scale: float
-) -> None:
-    tensor = numpy_helper.from_array(np.array([1, scale], np.float32), "s")
-    given = {"value": tensor, "value_floats": [1, scale]}.get(form)
-    constants = [node("Constant", "", "s", **{form: given})] if given else []
-    nodes = [
-        *constants,
-        onnx.helper.make_node("Resize", ["x", "", "s"], ["y"]),
-        node("Split", "y", "a", num_outputs=1),
-    ]
-    content = model(nodes, [value("x", [5, 5])], initializers=() if given else (tensor,))
-    (site,) = scanned(content)
-    assert isinstance(site.state, Unknown) == (scale == 2.6)
-    assert isinstance(site.state, Unknown) or site.shape == (5, 12)
