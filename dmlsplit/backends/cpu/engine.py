@@ -18,6 +18,4 @@ class CpuBackend:
         # Invalid environment variables fail here, not when a large split is bound.
         threads.thread_count()
         library = native.library()
-        if library is None:
-            return assignments.program_of(geometry)
-        return native.program_of(geometry, library)
+        return native.program_of(geometry, library) if library else assignments.program_of(geometry)

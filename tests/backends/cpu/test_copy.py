@@ -25,7 +25,8 @@ def write_splits(path: Path, library: native.Library, count: int) -> None:
     parts = [struct.pack("q", count)]
     for seed in range(count):
         split = random_split(seed)
-        made = plan.plan_of(split.geometry, library.kernel, seed % 3 == 0)
+        kind = min(seed // 3 % 3, library.kind)
+        made = plan.plan_of(split.geometry, kind, seed % 3 == 0)
         written = [store[:-MARGIN] for store in split.done_by(assignments.program_of)]
         sizes = [word for pair in zip(split.skews, split.sizes, strict=True) for word in pair]
         head = len(made.words), made.tasks, split.source.size, split.first, len(written), *sizes
