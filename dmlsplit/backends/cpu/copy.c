@@ -27,6 +27,7 @@ enum {
     SPINS = 1 << 13,      // 120 to 400 us; a call from Python spends 20 us
     STACK = 1 << 20,      // its pages are touched only when used; the C library keeps TLS in it too
     SERIES_NS = 250000,   // after a split so recent, more may follow: helpers may still spin
+    YIELD_RATIO = 100,    // of the time between yields to that of one
 };
 
 struct loop { int64_t size, src, dst; };  // iterations, and bytes from one to the next
@@ -46,7 +47,7 @@ typedef uint32_t u32 __attribute__((aligned(1), may_alias));
 typedef uint64_t u64 __attribute__((aligned(1), may_alias));
 typedef uint64_t u128 __attribute__((vector_size(WORD), aligned(1), may_alias));
 
-// Code that copies is compiled for three kinds of x86-64 processors.
+// Code that copies is compiled for three kinds of x86-64 processors. This one's kind is `dmlsplit_kind`.
 #define INLINE __attribute__((always_inline)) static inline
 #define PLAIN
 #if defined(__x86_64__)
@@ -55,7 +56,6 @@ typedef uint64_t u128 __attribute__((vector_size(WORD), aligned(1), may_alias));
 #define VBMI __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")))
 #define EACH_KIND(OF, ...) OF(__VA_ARGS__, PLAIN) OF(__VA_ARGS__, AVX2) OF(__VA_ARGS__, VBMI)
 #define KINDS(NAME) {NAME##_PLAIN, NAME##_AVX2, NAME##_VBMI}
-// The kind of this processor, from the plainest.
 int dmlsplit_kind(void) {
     bool is_wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
         && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi");
@@ -149,8 +149,7 @@ INLINE void copy_run(char *dst, const char *src, int64_t run) {
 }
 
 // Runs of up to a word that follow one another in the output: each store has as many as fill a word.
-// What loads and stores have too much belongs to later runs, so the last ones are left. The number of
-// runs that were copied.
+// What is loaded or stored too much belongs to later runs, so the last are left. How many were copied.
 INLINE int64_t copy_packed(char *dst, const char *src, int64_t run, int64_t count, int64_t step) {
     typedef u8 bytes __attribute__((vector_size(WORD)));
     typedef uint16_t shorts __attribute__((vector_size(WORD)));
@@ -318,7 +317,7 @@ static struct {
     _Atomic(const struct call *) call;
     atomic_llong threads, left, last;  // of this split; tasks that nobody has taken; the helpers' next
     atomic_llong inside;               // helpers that may still copy
-    int64_t ended_ns;                  // when the last owner ended
+    int64_t ended_ns, yield_ns;        // when the last owner ended, and when one may yield again
     pthread_mutex_t lock;              // of what follows
     pthread_cond_t work;
     int64_t started, sleeping;
@@ -400,19 +399,23 @@ static int64_t now_ns(void) {
 }
 
 // Shows helpers a split, and wakes those that sleep if that pays: for a large split, or in a series
-// of splits. A helper that wakes on this processor can only leave it when it runs, hence the yield.
+// of splits. A helper that wakes on this processor can only leave it when it runs, hence the yield. It
+// loses milliseconds beside other programs, so yields may take a hundredth of the time.
 static void share(const struct call *call) {
     atomic_store(&board.call, call);
     atomic_store(&board.last, call->end - 1);
     atomic_store(&board.threads, call->threads);
     atomic_store(&board.left, call->end - call->first);
-    if (!call->wakes && now_ns() - board.ended_ns > SERIES_NS) return;
+    int64_t now = now_ns();
+    if (!call->wakes && now - board.ended_ns > SERIES_NS) return;
     pthread_mutex_lock(&board.lock);
     start(call->threads - 1);
     bool is_asleep = board.sleeping > 0;
     if (is_asleep) pthread_cond_broadcast(&board.work);
     pthread_mutex_unlock(&board.lock);
-    if (is_asleep) sched_yield();
+    if (!is_asleep || now < board.yield_ns) return;
+    sched_yield();
+    board.yield_ns = now_ns() + YIELD_RATIO * (now_ns() - now);
 }
 
 // Carries out tasks `first` to `end` of a plan, and returns when all of them are done.

@@ -1,7 +1,6 @@
 """The plan of a split as copy.c reads it: groups of loop nests, cut into tasks.
 
-Thresholds change speed only. They were found by varying one at a time, with ``python -m benchmarks
-cpu``, on two virtual EPYC processors.
+Thresholds change speed only. Each was varied on two virtual EPYC processors.
 """
 
 from array import array
