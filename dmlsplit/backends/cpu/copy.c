@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
@@ -69,8 +68,6 @@ int dmlsplit_kind(void) { return 0; }
 
 // -- Rows of a few narrow elements --------------------------------------------------------------------
 
-typedef void kernel(const void *in, char *const *outs, int64_t rows);
-
 // One function for each form, such as 1 + 3, each size of its elements and each kind of processor: one
 // pass over the rows, which the compiler vectorises, because the pragma says that no output overlaps
 // another or the input, and all distances are constants.
@@ -80,6 +77,7 @@ typedef void kernel(const void *in, char *const *outs, int64_t rows);
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
+typedef void kernel(const void *in, char *const *outs, int64_t rows);
 #define KERNEL(NAME, T, BODY, KIND) \
     KIND static void NAME##_##T##_##KIND(const void *from, char *const *outs, int64_t rows) { \
         const T *in = from; \
