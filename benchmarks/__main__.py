@@ -62,6 +62,11 @@ def parser() -> argparse.ArgumentParser:
     ratios.add_argument("results", type=Path)
     ratios.add_argument("--kind", help="only rows of this kind, such as 'case'")
     ratios.set_defaults(run=_ratios)
+    bars = commands.add_parser(
+        "bars", help="which bars of the CPU engine a run meets, and by how much"
+    )
+    bars.add_argument("results", type=Path)
+    bars.set_defaults(run=_bars)
     compare = commands.add_parser("compare", help="what became faster or slower from A to B")
     compare.add_argument("a", type=Path)
     compare.add_argument("b", type=Path)
@@ -131,6 +136,14 @@ def _ratios(options: argparse.Namespace, argv: list[str]) -> int:
     from benchmarks.results import load
 
     print(markdown(load(options.results), options.kind))
+    return 0
+
+
+def _bars(options: argparse.Namespace, argv: list[str]) -> int:
+    from benchmarks.bars import markdown
+    from benchmarks.results import load
+
+    print(markdown(load(options.results)))
     return 0
 
 

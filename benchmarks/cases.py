@@ -16,6 +16,8 @@ SIZE = "size"
 CHANNELS = "channels"
 OUTPUTS = "outputs"
 CALLERS = "callers"
+NEW = "new outputs"  # of PyTorch
+STEP = "step"
 
 SECTOR = 32  # bytes that a GPU reads at once, at least
 
@@ -154,7 +156,10 @@ def cpu_cases(quick: bool) -> list[Case]:
     ]
     if quick:
         return cases
-    sweeps = narrow(), row_widths(), total_sizes(), channels(), output_counts(), callers()
+    sweeps = (
+        narrow(), row_widths(), total_sizes(), channels(), output_counts(), callers(),
+        new_outputs(), steps(),
+    )  # fmt: skip
     return cases + [case for sweep in sweeps for case in sweep]
 
 
@@ -210,6 +215,23 @@ def channels() -> list[Case]:
     return [
         Case(f"{n} x 256 channels", CHANNELS, (n, 256, 28, 28), "f4", 1, (128, 128), n * image)
         for n in (1, 2, 5, 10, 20, 41, 82)
+    ]
+
+
+def new_outputs() -> list[Case]:
+    """Rows of 1+1+2 KiB, 64 KiB to 32 MiB in total, into new tensors."""
+    return [
+        Case(f"{kib} KiB, new", NEW, (kib // 4, 1024), "f4", 1, (256, 256, 512), kib << 10)
+        for kib in (64, 512, 1000, 1100, 2048, 4096, 8192, 16384, 32768)
+    ]
+
+
+def steps() -> list[Case]:
+    """Rows of 1+1+2 KiB; 16 KiB to 64 MiB in total, each a fifth more than the one before."""
+    counts = dict.fromkeys(round(4 * 1.2**step) for step in range(46))
+    return [
+        Case(f"step to {4 * n} KiB", STEP, (n, 1024), "f4", 1, (256, 256, 512), n << 12)
+        for n in counts
     ]
 
 

@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from benchmarks.cases import CALLERS, Case
-from benchmarks.peers_cpu import ONE_THREAD, Peer, Prepared, Problem
+from benchmarks.peers_cpu import ONE_THREAD, PEERS_OF, Peer, Prepared, Problem
 from benchmarks.results import Results, Row, failed, measured
 from benchmarks.table import Table
 from benchmarks.timing import Call, interleaved, summary
@@ -50,7 +50,7 @@ def run(
         for count in threads:
             wanted = {
                 name: peer
-                for name, peer in peers.items()
+                for name, peer in PEERS_OF.get(case.kind, peers).items()
                 if (count == 1 or name not in ONE_THREAD)
                 and not results.has(case=case.name, threads=count, peer=name)
             }

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import dmlsplit as dml
-from benchmarks.cases import Case
+from benchmarks.cases import NEW, STEP, Case
 from benchmarks.timing import Call
 from dmlsplit.backends.cpu import native, threads
 from dmlsplit.backends.find import find_backend
@@ -156,6 +156,32 @@ def torch_split_copy(problem: Problem) -> Prepared:
     return Prepared(call, lambda: problem.outputs)
 
 
+def torch_new(problem: Problem) -> Prepared:
+    """`torch.split_with_sizes_copy`, which allocates its outputs."""
+    import torch
+
+    return _new(problem, torch.split_with_sizes_copy)
+
+
+def dmlsplit_new(problem: Problem) -> Prepared:
+    """`dml.split` of a tensor."""
+    return _new(problem, dml.split)
+
+
+def _new(problem: Problem, split: Callable[..., Any]) -> Prepared:
+    import torch
+
+    torch.set_num_threads(problem.threads)
+    array, sizes, axis = torch.from_numpy(problem.array), problem.case.sizes, problem.case.axis
+    result: list[Any] = [[]]
+
+    def call() -> None:
+        with environment_variable(threads.VARIABLE, problem.threads):
+            result[0] = split(array, sizes, axis)
+
+    return Prepared(call, lambda: [piece.numpy() for piece in result[0]])
+
+
 def onnxruntime_split(problem: Problem) -> Prepared:
     """Run an ONNX Split-18 with IOBinding on the caller's memory."""
     import onnxruntime as ort
@@ -221,6 +247,11 @@ PEERS: dict[str, Peer] = {
     "torch": torch_split_copy,
     "onnxruntime": onnxruntime_split,
     "openvino": openvino_split,
+}
+# Kinds of cases that have peers of their own.
+PEERS_OF: dict[str, dict[str, Peer]] = {
+    NEW: {"dmlsplit": dmlsplit_new, "torch": torch_new},
+    STEP: {"dmlsplit": dmlsplit_bound},
 }
 # These always use one thread.
 ONE_THREAD = {"plain copy", "numpy copyto", "numpy split"}

@@ -33,6 +33,8 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "g: tiny" in capsys.readouterr().out
     assert command.main(words) == 2
     assert "the run in it is complete" in capsys.readouterr().err
+    assert command.main(["bars", str(path)]) == 0
+    assert " bars missed" in capsys.readouterr().out
     assert command.main(["compare", str(path), str(path)]) == 0
     assert "unchanged within noise" in capsys.readouterr().out
     assert command.main(["compare", str(path), str(tmp_path / "none.json")]) == 2

@@ -8,6 +8,8 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import cases
+from benchmarks.bars import bars
+from benchmarks.bars import markdown as bars_table
 from benchmarks.compare import compare, report
 from benchmarks.ratios import markdown
 from benchmarks.results import Results, ResultsError, failed, load, measured
@@ -101,6 +103,39 @@ def test_a_ratio_is_the_peers_time_over_ours() -> None:
         "| --- | ---: | ---: | ---: | ---: |",
         "| x |  | 2 ms | 2.00 / 1.00 | failed |",
     ]
+
+
+def test_a_bar_is_met_or_missed_by_the_best_peer() -> None:
+    def rows(case: str, kind: str, size: int, **times: float) -> list[dict[str, Any]]:
+        head = {"kind": kind, "bytes": size, "threads": 1}
+        named = ((peer.replace("_", " "), seconds) for peer, seconds in times.items())
+        return [{**timed(case, peer, seconds), **head} for peer, seconds in named]
+
+    run = a_run(
+        *rows("a", cases.CASES, 1, dmlsplit=2e-3, torch=1.8e-3, openvino=9e-3),
+        *rows("small", cases.SIZE, 4096, dmlsplit=2e-3, torch=1e-3),
+        *rows("large", cases.SIZE, 32 << 20, dmlsplit=2e-3, torch=2.5e-3),
+        *rows("new", cases.NEW, 32 << 20, dmlsplit=2e-3, torch=2.5e-3),
+        *rows("RGB, 1 MiB", cases.NARROW, 1 << 20, dmlsplit=1e-3, plain_copy=0.7e-3),
+        *rows("7 x 3 bytes", cases.NARROW, 1 << 20, dmlsplit=1e-3, plain_copy=0.7e-3),
+        *rows("xyz", cases.NARROW, 1 << 20, dmlsplit=1e-3, plain_copy=0.1e-3),
+        *rows("s1", cases.STEP, 1, dmlsplit=1e-3),
+        *rows("s2", cases.STEP, 1, dmlsplit=1.4e-3),
+        *rows("s3", cases.STEP, 1, dmlsplit=2.2e-3),
+    )
+    found = [(one.case, one.other, round(one.ratio, 2), one.bar, one.is_met) for one in bars(run)]
+    assert found == [
+        ("a", "torch", 0.9, 1.0, False),
+        ("large", "torch", 1.25, 1.3, False),
+        ("new", "torch", 1.25, 1.0, True),
+        ("RGB, 1 MiB", "plain copy", 0.7, 0.8, False),
+        ("7 x 3 bytes", "plain copy", 0.7, 0.5, True),
+        ("s2", "size before", 1.4, 1.5, True),
+        ("s3", "size before", 1.57, 1.5, False),
+    ]
+    text = bars_table(run)
+    assert "| a | 1 | 2 ms | torch | 0.90 | 0.90 | 1.0 | **missed** |" in text
+    assert text.endswith("4 of 7 bars missed")
 
 
 # Results files: which are resumed, and which are refused.

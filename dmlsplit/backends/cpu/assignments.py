@@ -17,24 +17,20 @@ from dmlsplit.backends.cpu import refuse_stream
 from dmlsplit.geometry import ONE_TRIP, Loop, SplitGeometry, StridedCopy
 
 # All of memory as one buffer, so that an array can be made at any address. It touches no memory and
-# owns none. NumPy's bounds check says little about a window, which is only as safe as its address,
-# shape and strides:
-#   - addresses come from arrays and buffers whose type, size and overlap the caller has checked
-#     (binding.py, eager.py), and shapes and strides from the geometry they were checked against;
-#   - the caller of `bind` keeps the arrays alive: a window refers to this buffer, not to them.
-# These are unsafe: writes to read-only memory (a fault, not an exception, so callers refuse
-# read-only outputs), anything but assignments between windows (a copy or hash of `_MEMORY` itself
-# reads unmapped pages), and windows that outlive the arrays.
+# owns none. A window on it is only as safe as its address, shape and strides: binding.py and
+# eager.py have checked types, sizes and overlap of the arrays, and keep them alive.
+# Unsafe are writes to read-only memory (a fault, not an exception, so callers refuse read-only
+# outputs), anything but assignments between windows (a copy or hash of `_MEMORY` itself reads
+# unmapped pages), and windows that outlive the arrays.
 # It begins at address 1, because NumPy refuses a buffer at 0, and ends at sys.maxsize. NumPy raises
 # an error for higher addresses (tagged pointers, the upper half on 32-bit systems).
 _MEMORY = memoryview((ctypes.c_ubyte * sys.maxsize).from_address(1))
 
 _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
 WIDEST_ITEM = 2048
-# Outputs that share rows are copied a block of rows at a time, so that the rows are still in the
-# second-level cache for the last of them. A block is long enough that its cost does not matter.
+# Outputs are copied a block of rows at a time, so that the rows are still in the second-level cache
+# for the last of them. A block is long enough that its cost does not matter.
 BLOCK_BYTES, BLOCK_ROWS = 128 << 10, 32
-LONG_RUN = 512  # outputs with longer runs share few cache lines
 PART_BYTES = 64 << 20  # Python raises interrupts between assignments
 
 
@@ -48,23 +44,11 @@ class _Nest(NamedTuple):
     input_strides: tuple[int, ...]
     output_strides: tuple[int, ...]
 
-    @property
-    def row_bytes(self) -> int:
-        return self.item.itemsize * int(np.prod(self.shape[1:], dtype=object))
-
-
-class _Batch(NamedTuple):
-    """Nests that are copied together, a block of rows at a time."""
-
-    nests: list[_Nest]
-    rows: int
-    block: int
-
 
 class NumpyProgram(NamedTuple):
     """A geometry's assignments."""
 
-    batches: list[_Batch]
+    batches: list[tuple[int, int, list[_Nest]]]  # rows, and how many of them are copied at a time
 
     def prepare(self, alignment: int = 16) -> None:
         """Nothing: assignments need addresses (`bind`)."""
@@ -73,7 +57,7 @@ class NumpyProgram(NamedTuple):
         """Fix the addresses of the first element of the input and of each output."""
         bound = [
             (rows, block, [_windows(nest, src, dsts) for nest in nests])
-            for nests, rows, block in self.batches
+            for rows, block, nests in self.batches
         ]
 
         def copy(stream: object = None) -> None:
@@ -95,13 +79,13 @@ def program_of(geometry: SplitGeometry) -> NumpyProgram:
     """The program of a geometry."""
     nests = [_nest(*piece) for piece in enumerate(geometry.pieces) if piece[1].run_bytes]
     batches = []
-    for _, group in groupby(nests, _shared_rows):
+    for rows, group in groupby(nests, lambda nest: nest.shape[0]):
         batch = list(group)
-        row_bytes, rows = sum(nest.row_bytes for nest in batch), batch[0].shape[0]
-        block = max(1, PART_BYTES // row_bytes)
-        if len(batch) > 1 and rows * row_bytes > BLOCK_BYTES:
+        row_bytes = sum(geometry.pieces[nest.output].total_bytes for nest in batch) // rows
+        block = PART_BYTES // row_bytes
+        if len(batch) > 1:
             block = min(block, max(BLOCK_ROWS, BLOCK_BYTES // row_bytes))
-        batches.append(_Batch(batch, rows, block))
+        batches.append((rows, max(1, block), batch))
     return NumpyProgram(batches)
 
 
@@ -113,12 +97,6 @@ def _nest(output: int, piece: StridedCopy) -> _Nest:
     shape, src, dst = zip(*loops or [ONE_TRIP], strict=True)
     dtype = np.dtype(_ITEMS.get(item, f"|V{item}"))
     return _Nest(output, piece.input_offset, dtype, shape, src, dst)
-
-
-def _shared_rows(nest: _Nest) -> tuple[int, int]:
-    """Equal for neighbours that share rows and cache lines."""
-    is_long = nest.row_bytes > LONG_RUN
-    return nest.shape[0], nest.output if is_long else -1
 
 
 def _windows(nest: _Nest, src: int, dsts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,30 +11,28 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 #include <time.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 _Static_assert(sizeof(void *) == sizeof(int64_t), "calls hold addresses as 64-bit integers");
 
 enum {
     LINE = 64,            // bytes of a cache line
+    WORD = 16,            // bytes of the widest element, and of a vector that any processor has
     STREAMED_RUN = 512,   // bytes; shorter runs are streamed only where they follow one another
     MOST_OUTS = 16,       // of a kernel
-    MOST_LOOPS = 65,      // of a nest, as in plan.py
+    NO_KERNEL = -1, EQUAL = -2,  // as in plan.py; others are places in `kernels`
     SPINS = 1 << 13,      // 120 to 400 us; a call from Python spends 20 us
     STACK = 1 << 20,      // its pages are touched only when used; the C library keeps TLS in it too
-    SERIES_NS = 1000000,  // after a split so recent, more may follow
+    SERIES_NS = 250000,   // after a split so recent, more may follow: helpers may still spin
+    YIELD_RATIO = 100,    // of the time between yields to that of one
 };
 
 struct loop { int64_t size, src, dst; };  // iterations, and bytes from one to the next
 struct nest { int64_t output, src, dst, run, first_loop, loops; };  // `src`, `dst`: where it begins
 struct group { int64_t first_task, items, step, first_nest, nests, kernel; };
-struct plan { int64_t groups, nests, streams; };  // then its groups, nests and loops
+struct plan { int64_t groups, nests, streams, kind; };  // then its groups, nests and loops
 struct call {  // some tasks of a plan between these addresses
     const struct plan *plan;
     const char *src;
@@ -42,264 +40,234 @@ struct call {  // some tasks of a plan between these addresses
     char *outs[];
 };
 
-// -- Rows of a few narrow elements --------------------------------------------------------------------
-
 typedef uint8_t u8;
 typedef uint16_t u16 __attribute__((aligned(1), may_alias));
 typedef uint32_t u32 __attribute__((aligned(1), may_alias));
 typedef uint64_t u64 __attribute__((aligned(1), may_alias));
-typedef uint64_t u128 __attribute__((vector_size(16), aligned(1), may_alias));
-typedef void kernel(const void *in, char *const *outs, int64_t rows);
+typedef uint64_t u128 __attribute__((vector_size(WORD), aligned(1), may_alias));
 
-// One function for each form, such as 1 + 3, each size of its elements and each kind of processor: one
-// pass over the rows, which the compiler vectorises, because no two pointers alias and all distances are
-// constants.
-#define KERNEL(NAME, T, KIND, BODY) \
-    KIND __attribute__((noinline)) static void NAME##_##T##_rows_##KIND( \
-        const T *restrict in, T *restrict a, T *restrict b, T *restrict c, T *restrict d, \
-        T *restrict e, T *restrict f, T *restrict g, T *restrict h, T *restrict i, T *restrict j, \
-        T *restrict k, T *restrict l, T *restrict m, T *restrict n, T *restrict o, T *restrict p, \
-        int64_t rows \
-    ) { \
-        (void)c, (void)d, (void)e, (void)f, (void)g, (void)h, (void)i, (void)j; \
-        (void)k, (void)l, (void)m, (void)n, (void)o, (void)p; \
-        for (int64_t r = 0; r < rows; r++) { BODY } \
-    } \
-    static void NAME##_##T##_##KIND(const void *in, char *const *to, int64_t rows) { \
-        T *o[MOST_OUTS]; \
-        for (int i = 0; i < MOST_OUTS; i++) o[i] = (T *)to[i]; \
-        NAME##_##T##_rows_##KIND(in, o[0], o[1], o[2], o[3], o[4], o[5], o[6], o[7], o[8], o[9], \
-            o[10], o[11], o[12], o[13], o[14], o[15], rows); \
-    }
-#if defined(__x86_64__)
+// Code that copies is compiled for three kinds of x86-64 processors. This one's kind is `dmlsplit_kind`.
+#define INLINE __attribute__((always_inline)) static inline
 #define PLAIN
+#if defined(__x86_64__)
+#include <immintrin.h>
 #define AVX2 __attribute__((target("avx2")))
 #define VBMI __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")))
-#define EACH_KIND(NAME, T, BODY) \
-    KERNEL(NAME, T, PLAIN, BODY) KERNEL(NAME, T, AVX2, BODY) KERNEL(NAME, T, VBMI, BODY)
+#define EACH_KIND(OF, ...) OF(__VA_ARGS__, PLAIN) OF(__VA_ARGS__, AVX2) OF(__VA_ARGS__, VBMI)
 #define KINDS(NAME) {NAME##_PLAIN, NAME##_AVX2, NAME##_VBMI}
-static int kind_of_processor(void) {
+int dmlsplit_kind(void) {
     bool is_wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
         && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi");
     return is_wide ? 2 : __builtin_cpu_supports("avx2") ? 1 : 0;
 }
 #else
-#define PLAIN
-#define EACH_KIND(NAME, T, BODY) KERNEL(NAME, T, PLAIN, BODY)
+#define EACH_KIND(OF, ...) OF(__VA_ARGS__, PLAIN)
 #define KINDS(NAME) {NAME##_PLAIN}
-static int kind_of_processor(void) { return 0; }
+int dmlsplit_kind(void) { return 0; }
 #endif
-#define KERNELS(NAME, BODY) \
-    EACH_KIND(NAME, u8, BODY) EACH_KIND(NAME, u16, BODY) EACH_KIND(NAME, u32, BODY) \
-    EACH_KIND(NAME, u64, BODY) EACH_KIND(NAME, u128, BODY)
-KERNELS(k11, a[r] = in[2 * r]; b[r] = in[2 * r + 1];)
-KERNELS(k12, a[r] = in[3 * r]; b[2 * r] = in[3 * r + 1]; b[2 * r + 1] = in[3 * r + 2];)
-KERNELS(k21, a[2 * r] = in[3 * r]; a[2 * r + 1] = in[3 * r + 1]; b[r] = in[3 * r + 2];)
-KERNELS(k13, a[r] = in[4 * r]; b[3 * r] = in[4 * r + 1]; b[3 * r + 1] = in[4 * r + 2];
-    b[3 * r + 2] = in[4 * r + 3];)
-KERNELS(k31, a[3 * r] = in[4 * r]; a[3 * r + 1] = in[4 * r + 1]; a[3 * r + 2] = in[4 * r + 2];
-    b[r] = in[4 * r + 3];)
-KERNELS(k111, a[r] = in[3 * r]; b[r] = in[3 * r + 1]; c[r] = in[3 * r + 2];)
-KERNELS(k1111, a[r] = in[4 * r]; b[r] = in[4 * r + 1]; c[r] = in[4 * r + 2]; d[r] = in[4 * r + 3];)
-KERNELS(k5, a[r] = in[5 * r]; b[r] = in[5 * r + 1]; c[r] = in[5 * r + 2]; d[r] = in[5 * r + 3];
-    e[r] = in[5 * r + 4];)
-KERNELS(k6, a[r] = in[6 * r]; b[r] = in[6 * r + 1]; c[r] = in[6 * r + 2]; d[r] = in[6 * r + 3];
-    e[r] = in[6 * r + 4]; f[r] = in[6 * r + 5];)
-KERNELS(k7, a[r] = in[7 * r]; b[r] = in[7 * r + 1]; c[r] = in[7 * r + 2]; d[r] = in[7 * r + 3];
-    e[r] = in[7 * r + 4]; f[r] = in[7 * r + 5]; g[r] = in[7 * r + 6];)
-KERNELS(k8, a[r] = in[8 * r]; b[r] = in[8 * r + 1]; c[r] = in[8 * r + 2]; d[r] = in[8 * r + 3];
-    e[r] = in[8 * r + 4]; f[r] = in[8 * r + 5]; g[r] = in[8 * r + 6]; h[r] = in[8 * r + 7];)
-KERNELS(k16, a[r] = in[16 * r]; b[r] = in[16 * r + 1]; c[r] = in[16 * r + 2]; d[r] = in[16 * r + 3];
-    e[r] = in[16 * r + 4]; f[r] = in[16 * r + 5]; g[r] = in[16 * r + 6]; h[r] = in[16 * r + 7];
-    i[r] = in[16 * r + 8]; j[r] = in[16 * r + 9]; k[r] = in[16 * r + 10]; l[r] = in[16 * r + 11];
-    m[r] = in[16 * r + 12]; n[r] = in[16 * r + 13]; o[r] = in[16 * r + 14]; p[r] = in[16 * r + 15];)
 
+// -- Rows of a few narrow elements --------------------------------------------------------------------
+
+// One function for each form, such as 1 + 3, each size of its elements and each kind of processor: one
+// pass over the rows, which the compiler vectorises, because the pragma says that no output overlaps
+// another or the input, and all distances are constants.
+#if defined(__clang__)
+#pragma clang diagnostic ignored "-Wpass-failed"  // those of u128 are vectors already
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define INDEPENDENT _Pragma("GCC ivdep")
+#endif
+typedef void kernel(const void *in, char *const *outs, int64_t rows);
+#define KERNEL(NAME, T, BODY, KIND) \
+    KIND static void NAME##_##T##_##KIND(const void *from, char *const *outs, int64_t rows) { \
+        const T *in = from; \
+        T *o[MOST_OUTS]; \
+        for (int i = 0; i < MOST_OUTS; i++) o[i] = (T *)outs[i]; \
+        INDEPENDENT for (int64_t r = 0; r < rows; r++) { BODY } \
+    }
+#define KERNELS(NAME, BODY) \
+    EACH_KIND(KERNEL, NAME, u8, BODY) EACH_KIND(KERNEL, NAME, u16, BODY) \
+    EACH_KIND(KERNEL, NAME, u32, BODY) EACH_KIND(KERNEL, NAME, u64, BODY) \
+    EACH_KIND(KERNEL, NAME, u128, BODY)
+// Elements of output OUT, from element I of rows of PITCH elements.
+#define ONE(OUT, PITCH, I) o[OUT][r] = in[PITCH * r + I];
+#define TWO(OUT, PITCH, I) o[OUT][2 * r] = in[PITCH * r + I]; o[OUT][2 * r + 1] = in[PITCH * r + I + 1];
+#define THREE(OUT, PITCH, I) \
+    o[OUT][3 * r] = in[PITCH * r + I]; o[OUT][3 * r + 1] = in[PITCH * r + I + 1]; \
+    o[OUT][3 * r + 2] = in[PITCH * r + I + 2];
+#define EQUAL_TWO(PITCH, I) ONE(I, PITCH, I) ONE(I + 1, PITCH, I + 1)
+#define EQUAL_FOUR(PITCH, I) EQUAL_TWO(PITCH, I) EQUAL_TWO(PITCH, I + 2)
+KERNELS(k11, EQUAL_TWO(2, 0))
+KERNELS(k12, ONE(0, 3, 0) TWO(1, 3, 1))
+KERNELS(k21, TWO(0, 3, 0) ONE(1, 3, 2))
+KERNELS(k13, ONE(0, 4, 0) THREE(1, 4, 1))
+KERNELS(k31, THREE(0, 4, 0) ONE(1, 4, 3))
+KERNELS(k111, EQUAL_TWO(3, 0) ONE(2, 3, 2))
+KERNELS(k1111, EQUAL_FOUR(4, 0))
+KERNELS(k8, EQUAL_FOUR(8, 0) EQUAL_FOUR(8, 4))
+KERNELS(k16, EQUAL_FOUR(16, 0) EQUAL_FOUR(16, 4) EQUAL_FOUR(16, 8) EQUAL_FOUR(16, 12))
 #define SIZES(NAME) \
     {KINDS(NAME##_u8), KINDS(NAME##_u16), KINDS(NAME##_u32), KINDS(NAME##_u64), KINDS(NAME##_u128)}
-static const struct { const char *form; kernel *of[5][3]; } kernels[] = {
-    {"1+1", SIZES(k11)}, {"1+2", SIZES(k12)}, {"2+1", SIZES(k21)}, {"1+3", SIZES(k13)},
-    {"3+1", SIZES(k31)}, {"1+1+1", SIZES(k111)}, {"1+1+1+1", SIZES(k1111)},
-    {"1+1+1+1+1", SIZES(k5)}, {"1+1+1+1+1+1", SIZES(k6)}, {"1+1+1+1+1+1+1", SIZES(k7)},
-    {"1+1+1+1+1+1+1+1", SIZES(k8)}, {"1+1+1+1+1+1+1+1+1+1+1+1+1+1+1+1", SIZES(k16)},
+static kernel *const kernels[][5][3] = {  // in the order of FORMS in plan.py
+    SIZES(k11), SIZES(k12), SIZES(k21), SIZES(k13), SIZES(k31), SIZES(k111), SIZES(k1111),
+    SIZES(k8), SIZES(k16),
 };
-
-// The number of the kernel for rows of this form, of elements of 1 << size bytes; -1 if none. It is for
-// this processor, or of kind `most` if that is simpler.
-int64_t dmlsplit_kernel(const char *form, int64_t size, int64_t most) {
-    int64_t own = kind_of_processor(), kind = own < most ? own : most;
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (size >= 0 && size < 5 && strcmp(form, kernels[i].form) == 0)
-            return ((int64_t)i * 5 + size) * 3 + kind;
-    return -1;
-}
 
 // -- Runs --------------------------------------------------------------------------------------------
 
-// A run of more than a line, line by line: the last one overlaps the one before. memcpy would use
-// `rep movsb`, which takes twice the time on some processors.
-typedef uint64_t one_line __attribute__((vector_size(LINE), aligned(1), may_alias));
-#define COPY_RUN(NAME, KIND) \
-    KIND static void NAME(char *dst, const char *src, int64_t bytes) { \
-        for (int64_t at = 0; at < bytes - LINE; at += LINE) \
-            *(one_line *)(dst + at) = *(const one_line *)(src + at); \
-        *(one_line *)(dst + bytes - LINE) = *(const one_line *)(src + bytes - LINE); \
-    }
-COPY_RUN(copy_run_PLAIN, PLAIN)
-
-// Whole lines with non-temporal stores. They do not read the output first, as a store into the cache
-// does, but leave it in memory: for outputs that do not fit the cache.
+// Runs with non-temporal stores, which do not read the output first, as stores into the cache do, but
+// leave it in memory: for outputs that do not fit the cache. They fill whole lines, because each part of
+// a line would be a write of its own: those of a long run, or those of runs that follow one another and
+// that, like the address, are multiples of a word.
 #if defined(__x86_64__)
-COPY_RUN(copy_run_AVX2, AVX2)
-COPY_RUN(copy_run_AVX512, __attribute__((target("avx512f"))))
-
-static void copy_run(char *dst, const char *src, int64_t bytes) {
-    if (__builtin_cpu_supports("avx512f")) copy_run_AVX512(dst, src, bytes);
-    else if (__builtin_cpu_supports("avx2")) copy_run_AVX2(dst, src, bytes);
-    else copy_run_PLAIN(dst, src, bytes);
+VBMI static void stream_512(char *dst, const char *src, int64_t bytes) {
+    for (int64_t at = 0; at < bytes; at += LINE)
+        _mm512_stream_si512((void *)(dst + at), _mm512_loadu_si512((const void *)(src + at)));
 }
-
-__attribute__((target("avx512f"))) static void stream_512(char *dst, const char *src, int64_t lines) {
-    for (; lines > 0; lines--, dst += LINE, src += LINE)
-        _mm512_stream_si512((void *)dst, _mm512_loadu_si512(src));
-}
-
-static void stream_128(char *dst, const char *src, int64_t lines) {
-    for (; lines > 0; lines--, dst += LINE, src += LINE)
-        for (int i = 0; i < LINE; i += 16)
-            _mm_stream_si128((void *)(dst + i), _mm_loadu_si128((const void *)(src + i)));
-}
-
-static void stream(char *dst, const char *src, int64_t bytes) {
-    int64_t head = -(intptr_t)dst & (LINE - 1), lines = (bytes - head) / LINE;
-    int64_t tail = head + lines * LINE;
-    memcpy(dst, src, (size_t)head);
-    if (__builtin_cpu_supports("avx512f"))
-        stream_512(dst + head, src + head, lines);
-    else
-        stream_128(dst + head, src + head, lines);
-    memcpy(dst + tail, src + tail, (size_t)(bytes - tail));
-}
-
-// Runs that follow one another in the output, and so fill its lines although each is short. `dst` and
-// `run` are multiples of 16.
-static void stream_packed(char *dst, const char *src, int64_t run, int64_t count, int64_t src_step) {
-    for (; count > 0; count--, src += src_step)
-        for (int64_t at = 0; at < run; at += 16, dst += 16)
+static void stream(char *dst, const char *src, int64_t run, int64_t count, int64_t step) {
+    for (; count > 0; count--, src += step)
+        for (int64_t at = 0; at < run; at += WORD, dst += WORD)
             _mm_stream_si128((void *)dst, _mm_loadu_si128((const void *)(src + at)));
 }
-static bool streams_packed(const char *dst, int64_t run, int64_t dst_step) {
-    return run % 16 == 0 && dst_step == run && (intptr_t)dst % 16 == 0;
+INLINE void stream_run(char *dst, const char *src, int64_t run, const struct plan *plan) {
+    int64_t head = -(intptr_t)dst & (LINE - 1), end = head + (run - head) / LINE * LINE;
+    memcpy(dst, src, (size_t)head);
+    if (plan->kind == 2) stream_512(dst + head, src + head, end - head);
+    else stream(dst + head, src + head, end - head, 1, 0);
+    memcpy(dst + end, src + end, (size_t)(run - end));
 }
-static void end_streams(void) { _mm_sfence(); }
-static void pause_spin(void) { _mm_pause(); }
+#endif
+
+// A run of more than a line, line by line: the last one overlaps the one before. memcpy would use
+// `rep movsb`, which takes twice the time on some processors.
+INLINE void copy_run(char *dst, const char *src, int64_t run) {
+    typedef uint64_t line __attribute__((vector_size(LINE), aligned(1), may_alias));
+    for (int64_t at = 0; at < run - LINE; at += LINE) *(line *)(dst + at) = *(const line *)(src + at);
+    *(line *)(dst + run - LINE) = *(const line *)(src + run - LINE);
+}
+
+// Runs of up to a word that follow one another in the output: each store has as many as fill a word.
+// What is loaded or stored too much belongs to later runs, so the last are left. How many were copied.
+INLINE int64_t copy_packed(char *dst, const char *src, int64_t run, int64_t count, int64_t step) {
+    typedef u8 bytes __attribute__((vector_size(WORD)));
+    typedef uint16_t shorts __attribute__((vector_size(WORD)));
+    typedef uint32_t ints __attribute__((vector_size(WORD)));
+    int64_t i = 0, most = count - (WORD - 1) / run;
+#if defined(__clang__) || __GNUC__ >= 12
+#define PICK(V, ...) __builtin_shufflevector((bytes)V, (bytes)V, __VA_ARGS__)
 #else
-static void copy_run(char *dst, const char *src, int64_t bytes) { copy_run_PLAIN(dst, src, bytes); }
-static void stream(char *dst, const char *src, int64_t bytes) { copy_run(dst, src, bytes); }
-static void stream_packed(char *dst, const char *src, int64_t run, int64_t count, int64_t src_step) {
-    (void)dst, (void)src, (void)run, (void)count, (void)src_step;
-}
-static bool streams_packed(const char *dst, int64_t run, int64_t dst_step) {
-    (void)dst, (void)run, (void)dst_step;
-    return false;
-}
-static void end_streams(void) {}
-static void pause_spin(void) {
-#if defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
+#define PICK(V, ...) __builtin_shuffle((bytes)V, (bytes){__VA_ARGS__})
 #endif
-}
-#endif
-
-// How many of `count` packed runs may be copied as longer words. Each store must end inside the
-// output, where the next one overwrites what is too much, and each load inside the last run.
-static int64_t whole_words(int64_t run, int64_t word, int64_t count) {
-    int64_t covered = (word - 1) / run;  // runs that begin inside a word, after its own
-    return count > covered ? count - covered : 0;
-}
-
-// `count` runs of `run` bytes, which are `src_step` and `dst_step` bytes apart. Up to 128 bytes are
-// copied in words whose size is a constant, which takes a fraction of a call of memcpy.
-static void copy_runs(
-    char *dst, const char *src, int64_t run, int64_t count, int64_t dst_step, int64_t src_step,
-    bool streams
-) {
-#define EACH(FROM, TO, BYTES) \
-    for (int64_t i = (FROM); i < (TO); i++) memcpy(dst + i * dst_step, src + i * src_step, (BYTES))
-#define TWICE(BYTES) /* a run as two words that overlap */ \
-    for (int64_t i = 0; i < count; i++) { \
-        memcpy(dst + i * dst_step, src + i * src_step, (BYTES)); \
-        memcpy(dst + i * dst_step + run - (BYTES), src + i * src_step + run - (BYTES), (BYTES)); \
-    }
-    if (src_step == run && dst_step == run) run *= count, count = 1;
-    if (streams && run < STREAMED_RUN && streams_packed(dst, run, dst_step)) {
-        stream_packed(dst, src, run, count, src_step);
-        return;
-    }
+#define AT(T, I) (*(const T *)(src + (i + (I)) * step))
+#define FOUR_AT(T, I) AT(T, I), AT(T, I + 1), AT(T, I + 2), AT(T, I + 3)
+#define TWO_WORDS ((u128){AT(u64, 0), AT(u64, 1)})
+#define FOUR_WORDS ((ints){FOUR_AT(u32, 0)})
+#define STORE(RUN, RUNS, ...) \
+    case RUN: \
+        for (; i < most; i += (RUNS)) *(u128 *)(dst + i * run) = (u128)__VA_ARGS__; \
+        break;
     switch (run) {
-    case 1: EACH(0, count, 1); return;
-    case 2: EACH(0, count, 2); return;
-    case 4: EACH(0, count, 4); return;
-    case 8: EACH(0, count, 8); return;
-    case 16: EACH(0, count, 16); return;
+    STORE(1, 16, (bytes){FOUR_AT(u8, 0), FOUR_AT(u8, 4), FOUR_AT(u8, 8), FOUR_AT(u8, 12)})
+    STORE(2, 8, (shorts){FOUR_AT(u16, 0), FOUR_AT(u16, 4)})
+    STORE(3, 4, PICK(FOUR_WORDS, 0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 7, 11, 15))
+    STORE(4, 4, FOUR_WORDS)
+    STORE(5, 2, PICK(TWO_WORDS, 0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 5, 6, 7, 13, 14, 15))
+    STORE(6, 2, PICK(TWO_WORDS, 0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 6, 7, 14, 15))
+    STORE(7, 2, PICK(TWO_WORDS, 0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 13, 14, 7, 15))
+    STORE(8, 2, TWO_WORDS)
+    default:
+        for (; i < most; i++) *(u128 *)(dst + i * run) = AT(u128, 0);
     }
-    if (run < 16 && dst_step == run && src_step >= run) {
-        int64_t word = run < 4 ? 4 : run < 8 ? 8 : 16, words = whole_words(run, word, count);
-        if (word == 4) EACH(0, words, 4);
-        else if (word == 8) EACH(0, words, 8);
-        else EACH(0, words, 16);
-        EACH(words, count, (size_t)run);
-    } else if (streams && run >= STREAMED_RUN) {
-        for (int64_t i = 0; i < count; i++) stream(dst + i * dst_step, src + i * src_step, run);
-    } else if (run > 128) {
-        for (int64_t i = 0; i < count; i++) copy_run(dst + i * dst_step, src + i * src_step, run);
-    } else if (run < 16) {
-        EACH(0, count, (size_t)run);
-    } else if (run <= 32) {
-        TWICE(16)
-    } else if (run <= 64) {
-        TWICE(32)
-    } else {
-        TWICE(64)
-    }
-#undef EACH
-#undef TWICE
+    return i;
 }
+
+// `count` runs of `run` bytes, which are `src_step` and `dst_step` bytes apart. Words whose size is
+// a constant take a fraction of a call of memcpy.
+INLINE void copy_runs(
+    char *dst, const char *src, int64_t run, int64_t count, int64_t dst_step, int64_t src_step,
+    const struct plan *plan
+) {
+#define EACH(...) for (; count > 0; count--, dst += dst_step, src += src_step) { __VA_ARGS__; }
+#define TWICE(BYTES) /* a run as two words that overlap */ \
+    EACH(memcpy(dst, src, (BYTES)); memcpy(dst + run - (BYTES), src + run - (BYTES), (BYTES)))
+    if (src_step == run && dst_step == run) run *= count, count = 1;
+    bool is_packed = dst_step == run, is_aligned = run % WORD == 0 && (intptr_t)dst % WORD == 0;
+    if (run <= WORD && is_packed && src_step > run && !(plan->streams && is_aligned)) {
+        int64_t done = copy_packed(dst, src, run, count, src_step);
+        count -= done, dst += done * run, src += done * src_step;
+    }
+#if defined(__x86_64__)
+    if (plan->streams && run >= STREAMED_RUN) EACH(stream_run(dst, src, run, plan))
+    else if (plan->streams && is_packed && is_aligned) stream(dst, src, run, count, src_step);
+    else
+#endif
+    if (run == 1) EACH(*dst = *src)
+    else if (run < 4) TWICE(2)
+    else if (run < 8) TWICE(4)
+    else if (run < WORD) TWICE(8)
+    else if (run <= 2 * WORD) TWICE(16)
+    else if (run <= LINE) TWICE(32)
+    else EACH(copy_run(dst, src, run))
+}
+
+// Rows of `count` pieces of `run` bytes, up to 8. Each store has the pieces of several rows, permuted
+// from two vectors: of whole rows, or of a word of each of eight rows. Loads and stores reach into later
+// rows, so the last ones are left. The number of rows that were copied.
+#if defined(__x86_64__)
+VBMI static int64_t copy_equal(
+    const char *src, char *const *outs, int64_t count, int64_t run, int64_t rows
+) {
+#define ROW(I) _mm_loadu_si128((const void *)(in + (I) * step))
+#define FOUR_ROWS(I) _mm512_inserti32x4(_mm512_inserti32x4(_mm512_inserti32x4( \
+    _mm512_castsi128_si512(ROW(I)), ROW(I + 1), 1), ROW(I + 2), 2), ROW(I + 3), 3)
+    int64_t step = count * run, end = rows - LINE / run - 1, r = 0;
+    bool is_whole = 2 * LINE / step >= 5;
+    int64_t taken = is_whole ? 2 * LINE / step : 8, most = is_whole ? count : WORD / run;
+    u8 bytes[LINE] = {0};
+    for (int64_t i = 0; i < taken * run; i++)
+        bytes[i] = (u8)(i / run * (is_whole ? step : WORD) + i % run);
+    for (int64_t first = 0; first < count; first += most) {
+        int64_t last = first + most < count ? first + most : count;
+        for (r = 0; r <= end; r += taken) {
+            const char *in = src + r * step + first * run;
+            __m512i picked = _mm512_loadu_si512(bytes);
+            __m512i low = is_whole ? _mm512_loadu_si512(in) : FOUR_ROWS(0);
+            __m512i high = is_whole ? _mm512_loadu_si512(in + LINE) : FOUR_ROWS(4);
+            for (int64_t i = first; i < last; i++) {
+                __m512i out = _mm512_permutex2var_epi8(low, picked, high);
+                void *to = outs[i] + r * run;
+                if (taken * run <= 32) _mm256_storeu_si256(to, _mm512_castsi512_si256(out));
+                else _mm512_storeu_si512(to, out);
+                picked = _mm512_add_epi8(picked, _mm512_set1_epi8((char)run));
+            }
+        }
+    }
+    return r;
+}
+#endif
 
 // -- Tasks -------------------------------------------------------------------------------------------
 
 // Items `begin` to `end` of a nest, in the order of its loops, the last of which is the innermost.
-static void copy_items(
+INLINE void copy_items(
     const struct nest *nest, const struct loop *loops, const char *src, char *dst, int64_t begin,
-    int64_t end, bool streams
+    int64_t end, const struct plan *plan
 ) {
     const struct loop *inner = &loops[nest->loops - 1];
-    int64_t index[MOST_LOOPS], outer = nest->loops - 1;
-    int64_t rest = begin / inner->size, first = begin % inner->size;
-    for (int64_t depth = outer - 1; depth >= 0; depth--) {
-        index[depth] = rest % loops[depth].size;
-        rest /= loops[depth].size;
-        src += index[depth] * loops[depth].src;
-        dst += index[depth] * loops[depth].dst;
-    }
-    while (begin < end) {
-        int64_t count = inner->size - first < end - begin ? inner->size - first : end - begin;
-        copy_runs(dst + first * inner->dst, src + first * inner->src, nest->run, count, inner->dst,
-            inner->src, streams);
-        begin += count, first = 0;
-        for (int64_t depth = outer - 1; depth >= 0; depth--) {
-            if (++index[depth] < loops[depth].size) {
-                src += loops[depth].src, dst += loops[depth].dst;
-                break;
-            }
-            index[depth] = 0;
-            src -= (loops[depth].size - 1) * loops[depth].src;
-            dst -= (loops[depth].size - 1) * loops[depth].dst;
+    for (int64_t count; begin < end; begin += count) {
+        int64_t row = begin / inner->size, first = begin % inner->size, rest = inner->size - first;
+        int64_t from = first * inner->src, to = first * inner->dst;
+        for (int64_t depth = nest->loops - 2; depth >= 0; row /= loops[depth--].size) {
+            from += row % loops[depth].size * loops[depth].src;
+            to += row % loops[depth].size * loops[depth].dst;
         }
+        count = rest < end - begin ? rest : end - begin;
+        copy_runs(dst + to, src + from, nest->run, count, inner->dst, inner->src, plan);
     }
 }
 
 // One task: some of the items of each nest of its group.
-static void copy_task(const struct call *call, int64_t task) {
+INLINE void copy_part(const struct call *call, int64_t task) {
     const struct plan *plan = call->plan;
     const struct group *groups = (const void *)(plan + 1), *group;
     const struct nest *nests = (const void *)(groups + plan->groups), *nest;
@@ -312,18 +280,30 @@ static void copy_task(const struct call *call, int64_t task) {
     group = &groups[low], nest = &nests[group->first_nest];
     int64_t begin = (task - group->first_task) * group->step, rest = group->items - begin;
     int64_t end = begin + (rest < group->step ? rest : group->step);
-    if (group->kernel >= 0) {
+    if (group->kernel != NO_KERNEL) {
         char *outs[MOST_OUTS] = {0};
         for (int64_t i = 0; i < group->nests; i++)
             outs[i] = call->outs[nest[i].output] + begin * nest[i].run;
         const char *in = call->src + nest->src + begin * loops[nest->first_loop].src;
-        kernels[group->kernel / 15].of[group->kernel / 3 % 5][group->kernel % 3](in, outs, end - begin);
-        return;
+#if defined(__x86_64__)
+        if (group->kernel == EQUAL) begin += copy_equal(in, outs, group->nests, nest->run, end - begin);
+        else
+#endif
+        kernels[group->kernel / 5][group->kernel % 5][plan->kind](in, outs, end - begin), begin = end;
     }
     for (int64_t i = 0; i < group->nests; i++, nest++)
         copy_items(nest, &loops[nest->first_loop], call->src + nest->src,
-            call->outs[nest->output] + nest->dst, begin, end, plan->streams);
-    if (plan->streams) end_streams();
+            call->outs[nest->output] + nest->dst, begin, end, plan);
+#if defined(__x86_64__)
+    if (plan->streams) _mm_sfence();
+#endif
+}
+#define TASK(NAME, KIND) \
+    KIND static void NAME##_##KIND(const struct call *call, int64_t task) { copy_part(call, task); }
+EACH_KIND(TASK, of)
+static void copy_task(const struct call *call, int64_t task) {
+    static void (*const of[])(const struct call *, int64_t) = KINDS(of);
+    of[call->plan->kind](call, task);
 }
 
 // -- Threads -----------------------------------------------------------------------------------------
@@ -335,11 +315,19 @@ static struct {
     _Atomic(const struct call *) call;
     atomic_llong threads, left, last;  // of this split; tasks that nobody has taken; the helpers' next
     atomic_llong inside;               // helpers that may still copy
-    int64_t ended_ns;                  // when the last owner ended
+    int64_t ended_ns, yield_ns;        // when the last owner ended, and when one may yield again
     pthread_mutex_t lock;              // of what follows
     pthread_cond_t work;
     int64_t started, sleeping;
 } board = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+
+static void pause_spin(void) {
+#if defined(__x86_64__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
 
 static bool has_work(int64_t number) {
     return atomic_load(&board.left) > 0 && number < atomic_load(&board.threads);
@@ -409,20 +397,23 @@ static int64_t now_ns(void) {
 }
 
 // Shows helpers a split, and wakes those that sleep if that pays: for a large split, or in a series
-// of splits. A helper that wakes on this processor can only leave it when it runs, hence the yield.
+// of splits. A helper that wakes on this processor can only leave it when it runs, hence the yield. It
+// loses milliseconds beside other programs, so yields may take a hundredth of the time.
 static void share(const struct call *call) {
-    bool is_asleep = false;
     atomic_store(&board.call, call);
     atomic_store(&board.last, call->end - 1);
     atomic_store(&board.threads, call->threads);
     atomic_store(&board.left, call->end - call->first);
-    if (!call->wakes && now_ns() - board.ended_ns > SERIES_NS) return;
+    int64_t now = now_ns();
+    if (!call->wakes && now - board.ended_ns > SERIES_NS) return;
     pthread_mutex_lock(&board.lock);
     start(call->threads - 1);
-    is_asleep = board.sleeping > 0;
+    bool is_asleep = board.sleeping > 0;
     if (is_asleep) pthread_cond_broadcast(&board.work);
     pthread_mutex_unlock(&board.lock);
-    if (is_asleep) sched_yield();
+    if (!is_asleep || now < board.yield_ns) return;
+    sched_yield();
+    board.yield_ns = now_ns() + YIELD_RATIO * (now_ns() - now);
 }
 
 // Carries out tasks `first` to `end` of a plan, and returns when all of them are done.

@@ -15,9 +15,6 @@ class CpuBackend:
 
     def compile(self, geometry: SplitGeometry) -> Program:
         """The program of a geometry."""
-        # Invalid environment variables fail here, not when a large split is bound.
-        threads.thread_count()
+        threads.thread_count()  # An invalid variable fails here, not when a large split is bound.
         library = native.library()
-        if library is None:
-            return assignments.program_of(geometry)
-        return native.program_of(geometry, library)
+        return native.program_of(geometry, library) if library else assignments.program_of(geometry)

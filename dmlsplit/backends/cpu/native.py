@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from struct import Struct
+from struct import pack
 from typing import NamedTuple
 from zlib import crc32
 
@@ -26,17 +26,16 @@ SOURCE = Path(__file__).with_name("copy.c")
 
 # Threads share a split of SHARED_COST or more if they are awake. Waking one takes up to 50 us,
 # which pays at WAKING_COST. Python raises interrupts between parts.
-SHARED_COST, WAKING_COST, PART_BYTES = 1 << 20, 2 << 20, 64 << 20
-# With its input, a split of a quarter of the last-level cache fills half of it. Some virtual
-# machines name the cache of a whole package, of which they get a part, hence MOST_CACHED.
-MOST_CACHED, CACHE = 8 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+SHARED_COST, WAKING_COST, PART_BYTES = 512 << 10, 2 << 20, 64 << 20
+# Some virtual machines name the cache of a whole package, of which they get a part, hence the most.
+MOST_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 
 
 class Library(NamedTuple):
     """The functions of copy.c."""
 
     copy: Callable[[bytes], None]
-    kernel: Callable[[bytes, int, int], int]
+    kind: int  # of processor
     path: str
 
 
@@ -46,7 +45,6 @@ class NativeProgram(NamedTuple):
     plan: Plan
     total_bytes: int
     copy_tasks: Callable[[bytes], None]
-    pack: Callable[..., bytes]
 
     def prepare(self, alignment: int = 16) -> None:
         """Nothing: the library is compiled."""
@@ -65,19 +63,16 @@ class NativeProgram(NamedTuple):
 
     def copy(self, src: int, dsts: Sequence[int], stream: object = None) -> None:
         """Equivalent to ``bind(src, dsts)(stream)``."""
-        if stream is not None:
-            refuse_stream(stream)
-        for call in self._calls(src, dsts):
-            self.copy_tasks(call)
+        self.bind(src, dsts)(stream)
 
     def _calls(self, src: int, dsts: Sequence[int]) -> list[bytes]:
         """The arguments of `copy_tasks` for each part, as `struct call` of copy.c."""
-        plan, pack = self.plan, self.pack
+        plan, (address, _) = self.plan, self.plan.words.buffer_info()
         count = threads.thread_count() if plan.cost >= SHARED_COST else 1
         part = max(1, plan.tasks * PART_BYTES // max(PART_BYTES, self.total_bytes))
         return [
             pack(
-                plan.address, src, first, min(first + part, plan.tasks), count,
+                f"{6 + len(dsts)}Q", address, src, first, min(first + part, plan.tasks), count,
                 plan.cost >= WAKING_COST, *dsts,
             )
             for first in range(0, plan.tasks, part)
@@ -86,11 +81,10 @@ class NativeProgram(NamedTuple):
 
 def program_of(geometry: SplitGeometry, library: Library) -> NativeProgram:
     """The program of a geometry."""
-    # Several threads have more caches of their own.
-    cached = _cached_bytes() * (2 if threads.thread_count() > 1 else 1)
-    plan = plan_of(geometry, library.kernel, geometry.total_bytes >= cached)
-    pack = Struct(f"{6 + geometry.output_count}Q").pack
-    return NativeProgram(plan, geometry.total_bytes, library.copy, pack)
+    # With its input, a split fills two thirds of the cache; several threads have more caches.
+    cached = _cache_bytes() // (2 if threads.thread_count() > 1 else 3)
+    plan = plan_of(geometry, library.kind, geometry.total_bytes >= cached)
+    return NativeProgram(plan, geometry.total_bytes, library.copy)
 
 
 def library() -> Library | None:
@@ -135,15 +129,13 @@ def load(path: Path) -> Library:
     with fork_lock:
         code = ctypes.CDLL(str(path))
     code.dmlsplit_copy.argtypes, code.dmlsplit_copy.restype = [ctypes.c_char_p], None
-    code.dmlsplit_kernel.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64]
-    code.dmlsplit_kernel.restype = ctypes.c_int64
-    return Library(code.dmlsplit_copy, code.dmlsplit_kernel, str(path))
+    return Library(code.dmlsplit_copy, code.dmlsplit_kind(), str(path))
 
 
 @cache
-def _cached_bytes(size: Path = CACHE) -> int:
-    """Splits of this size and larger are written with streaming stores."""
+def _cache_bytes(size: Path = CACHE) -> int:
+    """The size of the last-level cache."""
     try:
-        return min(MOST_CACHED, (int(size.read_text().strip().removesuffix("K")) << 10) // 4)
+        return min(MOST_CACHE, int(size.read_text().strip().removesuffix("K")) << 10)
     except (OSError, ValueError):  # no Linux, or no such cache
-        return MOST_CACHED
+        return MOST_CACHE

@@ -1,15 +1,19 @@
 """copy.c under sanitizers and beside pages that fault, and without a warning of any compiler."""
 
+import ctypes
 import shutil
 import struct
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dmlsplit.backends.cpu import assignments, native, plan
+from dmlsplit.backends.cpu import assignments, native, plan, threads
 from tests.support import builds as kept
 from tests.support.command import ran
 from tests.support.cpu_splits import MARGIN, random_split
+from tests.support.descriptors import packed
 
 DRIVER = Path(__file__).with_name("driver.c")
 WARNINGS = "-std=c11 -O1 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror -pthread".split()
@@ -25,7 +29,8 @@ def write_splits(path: Path, library: native.Library, count: int) -> None:
     parts = [struct.pack("q", count)]
     for seed in range(count):
         split = random_split(seed)
-        made = plan.plan_of(split.geometry, library.kernel, seed % 3 == 0)
+        kind = min(seed // 3 % 3, library.kind)
+        made = plan.plan_of(split.geometry, kind, seed % 3 == 0)
         written = [store[:-MARGIN] for store in split.done_by(assignments.program_of)]
         sizes = [word for pair in zip(split.skews, split.sizes, strict=True) for word in pair]
         head = len(made.words), made.tasks, split.source.size, split.first, len(written), *sizes
@@ -71,6 +76,36 @@ def test_copies_stay_in_their_memory_and_never_race(
     fixed = ["setarch", "-R"] if kind == "thread" and shutil.which("setarch") else []
     done = ran(*fixed, program, str(tmp_path / "splits"), *numbers)
     assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+
+
+# As on a busy machine, where a thread that yields gets its processor back after milliseconds.
+SLOW_YIELD = """
+#define sched_yield slow_yield
+#include COPY
+#include <unistd.h>
+int yields;
+int slow_yield(void) { return yields++, usleep(5000); }
+"""
+
+
+@pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed")
+def test_yields_take_little_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, path = tmp_path / "slow.c", tmp_path / "slow.so"
+    source.write_text(SLOW_YIELD)
+    options = [*"-D_DEFAULT_SOURCE -O2 -shared -fPIC -pthread".split(), f'-DCOPY="{native.SOURCE}"']
+    done = ran("gcc", *options, "-o", str(path), str(source))
+    assert done.returncode == 0, done.stderr
+    monkeypatch.setenv(threads.VARIABLE, "2")
+    array = np.ones((1 << 10, 1 << 12), np.uint8)
+    outs = np.zeros((2, 1 << 10, 1 << 11), np.uint8)
+    copy = native.program_of(packed(array.shape, 1, (1 << 11,) * 2, 1), native.load(path)).bind(
+        array.ctypes.data, [out.ctypes.data for out in outs]
+    )
+    for _ in range(40):
+        time.sleep(2e-3)  # until the helper sleeps
+        copy()
+    assert outs.all()
+    assert 1 <= ctypes.c_int.in_dll(ctypes.CDLL(str(path)), "yields").value < 20
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
