@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import model
-from benchmarks.cases import CASES, Case
-from benchmarks.workloads import WORKLOADS, scaled
+from benchmarks.cases import Case
+from benchmarks.workloads import NARROWEST, WORKLOADS, scaled
 from dmlsplit.backends.cuda.planner import WARP_OUTPUTS
 from tests.host_cuda import harness
 from tests.support import nvrtc
@@ -124,19 +124,8 @@ def test_a_dispatch_is_one_launch(workload: Case, row: model.Figures) -> None:
     assert sum(by_kernel.values()) <= most
 
 
-# Harder than the table: many outputs of a few bytes, whose rows are in the same banks.
-NARROW = [
-    Case("1 64 x 1 B", CASES, (1 << 20, 64), "u1", 1, (1,) * 64),
-    Case("2 256 x 1 B", CASES, (1 << 18, 256), "u1", 1, (1,) * 256),
-    Case("3 4000 x 1 B", CASES, (1 << 16, 4000), "u1", 1, (1,) * 4000),
-    Case("4 2000 x 2 B", CASES, (1 << 16, 2000), "u2", 1, (1,) * 2000),
-    Case("5 90 x 5 B", CASES, (1 << 18, 450), "u1", 1, (5,) * 90),
-    Case("6 1 and 7 B in turns", CASES, (1 << 16, 4000), "u1", 1, (1, 7) * 500),
-]
-
-
 def test_the_narrowest_rows_keep_up(builds: Path, compilers: None) -> None:
-    for row in model.rows(NARROW, builds):
+    for row in model.rows(NARROWEST, builds):
         assert row.mean("write_ratio") <= MOST_SECTORS, row.name
         assert row.mean("write_line_ratio") <= 2, row.name
         assert row.mean("vector_share") >= LEAST_VECTORS, row.name
