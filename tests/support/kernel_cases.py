@@ -20,6 +20,8 @@ from tests.host_cuda import harness
 POISON = 0xEE
 # Tags of splits: all blocks also run as machine code; numbers of a launch reach 31 or 32 bits.
 MACHINE, WRAPS = "machine code", "wraps"
+# The kernels that the planner chooses from.
+KERNELS = {path.stem for path in Path(__file__).parents[2].joinpath("cuda").glob("*.cu")}
 
 each_toolchain = pytest.mark.parametrize(
     "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]
