@@ -45,7 +45,9 @@ ELEMENTS = [
     *"4x85x95 4x200x127 8x24x127".split(),
 ]
 SMALL = {
-    **{case.name: of_self_test(case) for case in self_test.CASES},
+    **{
+        case.name.replace(",", "").replace(" ", "_"): of_self_test(case) for case in self_test.CASES
+    },
     # Axis 0, or one row: every output is one segment.
     "one_row": Case((50000,), (20000, 29999, 1)),
     "one_output": Case((7, 1000), (1000,)),
@@ -227,6 +229,9 @@ SMALL = {
     "complex64_misaligned": Case((999, 2), (1, 1), element_bytes=4, misaligned=(4, 8)),
     "narrow_misaligned": Case((131, 85), (4, 1, 80), misaligned=(7, 9)),
     "segments_that_end_with_a_vector": Case((1536,), (529, 1007), axis=0, misaligned=(0, 0, 1)),
+    "segments_shorter_than_their_lead": Case(
+        (4000,), (2000, 1, 5, 1994), misaligned=(3, 7, 9, 2, 1)
+    ),
     "segments_misaligned": Case((10, 1000), (3, 7), axis=0, misaligned=(3, 5)),
     "transposed_misaligned": Case(
         (40, 50), (20, 30), element_bytes=2, strides=(1, 40), misaligned=(2, 6)
