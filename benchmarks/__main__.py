@@ -13,7 +13,6 @@ RESULTS = Path(__file__).parent / "results"
 # Commands that are modules of the same name and read their own arguments, with their help texts.
 OWN_ARGUMENTS = {
     "model": "figures of the kernels, without a GPU",
-    "shapes": "compilations, modules, memory and host time if shapes change at every call",
 }
 
 

@@ -165,16 +165,6 @@ def tasks_per_second(count: int = 2000) -> float:
         return count / (time.perf_counter() - start)
 
 
-def graph_tasks_per_second(blocks: int = 4000) -> float:
-    """The blocks per second that `dml.split` on a dask.array adds to a graph."""
-    import dask.array as da
-
-    lazy = da.ones((blocks, 64), chunks=(1, 64))
-    start = time.perf_counter()
-    dml.split(lazy, (10, 20, 34), 1)
-    return blocks / (time.perf_counter() - start)
-
-
 def split_rate(repeats: int = 9) -> float:
     """Input bytes per second when one thread splits one block in memory."""
     block = np.random.default_rng(0).random((1024, COLUMNS), np.float32)
@@ -265,7 +255,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         results |= measure(int(options.gigabytes * 1e9), options.repeats, Path(folder))
     results["split_bytes_per_second"] = split_rate()
     results["scheduler_tasks_per_second"] = tasks_per_second()
-    results["graph_blocks_per_second"] = graph_tasks_per_second()
     options.output.write_text(json.dumps(results, indent=1) + "\n")
     print(f"wrote {options.output}")
 

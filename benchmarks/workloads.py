@@ -100,6 +100,16 @@ WORKLOADS = (
     _case(49, "qkvz, regrouped", (8192, 16, 768), HALF, 2, (128, 128, 256, 256), joined_at=1),
 )
 
+# Harder than these: many outputs of a few bytes, whose rows are in the same banks.
+NARROWEST = (
+    _case(1, "64 x 1 B", (1 << 20, 64), BYTE, 1, (1,) * 64),
+    _case(2, "256 x 1 B", (1 << 18, 256), BYTE, 1, (1,) * 256),
+    _case(3, "4000 x 1 B", (1 << 16, 4000), BYTE, 1, (1,) * 4000),
+    _case(4, "2000 x 2 B", (1 << 16, 2000), HALF, 1, (1,) * 2000),
+    _case(5, "90 x 5 B", (1 << 18, 450), BYTE, 1, (5,) * 90),
+    _case(6, "1 and 7 B in turns", (1 << 16, 4000), BYTE, 1, (1, 7) * 500),
+)
+
 
 def scaled(workload: Case, max_bytes: int) -> Case:
     """The workload with fewer rows, so that its input has about `max_bytes` at most.

@@ -213,15 +213,6 @@ def host() -> str:
     return _table(("outputs", *columns), cells, "r" * (1 + len(columns)))
 
 
-def shapes() -> str:
-    """The number of compilations if shapes change at every call."""
-    rows = json.loads((RESULTS / "shapes.json").read_text())["rows"]
-    keys = ("replay", "shapes", "compiles", "later_compiles")
-    heading = ("calls", "shapes", "compilations", "of them after the first call")
-    cells = ([row[key] for key in keys] for row in rows if row["peer"] == "dml.split")
-    return _table(heading, cells, "lrrr")
-
-
 def instead() -> str:
     """The times of other libraries' splits over those of `dml.split`, and the machine."""
     run = load(RESULTS / "instead.json")
@@ -343,6 +334,6 @@ TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         levels, windows, gpus, cards, launches, slower, cpu, instead,
-        predicted, predicted_ranges, host, shapes, files, machine, runs, tests,
+        predicted, predicted_ranges, host, files, machine, runs, tests,
     )
 }  # fmt: skip

@@ -1,11 +1,13 @@
 """The cases: each is a split with a unique name."""
 
+from math import prod
+
 import numpy as np
 import pytest
 
 from benchmarks import cases
 from benchmarks.cases import Case
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, scaled
 
 GROUPS = [cases.cpu_cases(False), cases.latency_cases(), [*WORKLOADS]]
 
@@ -55,3 +57,13 @@ def test_misaligned_addresses_share_fewer_powers_of_two() -> None:
     misaligned = {number: found[number] for number in ("35", "39", "40", "41")}
     assert misaligned == {"35": (2, 2), "39": (1, 16), "40": (16, 4), "41": (8, 16)}
     assert Case("even", cases.CASES, (4,), "u1", 0, (4,), misaligned=(0, 12)).alignments == (16, 4)
+
+
+@pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+def test_scaled_workloads_keep_their_columns(workload: Case) -> None:
+    small = scaled(workload, 1 << 20)
+    assert small.shape[workload.axis :] == workload.shape[workload.axis :]
+    rows = prod(workload.shape[: workload.axis])
+    if workload.at != 26:  # transposed: its rows are interleaved
+        assert small.total_bytes <= max(1 << 21, workload.total_bytes // rows)
+    assert min(small.shape) >= 1

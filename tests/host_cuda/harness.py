@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -107,11 +108,10 @@ class Counts:
     """Sums over the blocks that ran; sectors are of 32 bytes, lines of 128.
 
     ``*_request_sectors`` count the sectors of each warp-wide instruction, `store_request_targets`
-    the targets that it stores to, ``*_block_sectors``
-    and ``*_block_lines`` those distinct within each block. `bytes_in_flight` is the most that any
-    thread loads before it first stores to global memory or waits at a barrier. Shared memory is
-    counted with the toolchain `COUNTING` alone: warp-wide instructions, and the wavefronts that
-    its banks need for them.
+    the targets that it stores to, ``*_block_sectors`` and ``*_block_lines`` those distinct within
+    each block. `bytes_in_flight` is the most that any thread loads before it first stores to global
+    memory or waits at a barrier. With the toolchain `COUNTING` alone, warp-wide instructions on
+    shared memory are counted, and the wavefronts that its banks need for them.
     """
 
     load_instructions: int
@@ -170,10 +170,9 @@ class Program:
             loaded what its block had not stored.
         """
         process = _taken(self.path)
+        job = _job(grid, block, buffers, blocks, counting, arguments)
         try:
-            result = process.run(
-                self.index, _job(grid, block, buffers, blocks, counting, arguments)
-            )
+            result = process.run(self.index, job)
         except BaseException:
             process.end()
             raise
@@ -260,24 +259,18 @@ def build(
     sources: Sequence[str], folder: Path, toolchain: Toolchain = SANITIZED
 ) -> dict[str, Program]:
     """Compile every distinct source and return its program; `folder` keeps them for reuse."""
-    distinct = list(dict.fromkeys(sources))
-    batches = [
-        distinct[i : i + SOURCES_PER_PROGRAM] for i in range(0, len(distinct), SOURCES_PER_PROGRAM)
-    ]
+    distinct, size = list(dict.fromkeys(sources)), SOURCES_PER_PROGRAM
+    batches = [distinct[i : i + size] for i in range(0, len(distinct), size)]
     runner_text = (HERE / "device.cpp").read_text()
     runner = _compiled(folder, ".o", toolchain.runner, runner_text, ["-c"])
 
     def program(batch: list[str]) -> dict[str, Program]:
-        text = _unit(batch)
-        if toolchain is CHECKED:
-            text = _checked(text)
+        text = _checked(_unit(batch)) if toolchain is CHECKED else _unit(batch)
         path = _compiled(folder, "", toolchain.kernels, text, [str(runner), *toolchain.link])
         return {source: Program(path, i) for i, source in enumerate(batch)}
 
     with ThreadPoolExecutor(COMPILERS) as pool:
-        return {
-            source: made for part in pool.map(program, batches) for source, made in part.items()
-        }
+        return dict(chain.from_iterable(made.items() for made in pool.map(program, batches)))
 
 
 def _checked(text: str) -> str:
@@ -293,18 +286,11 @@ def _unit(sources: Sequence[str]) -> str:
     table = []
     for i, source in enumerate(sources):
         (entry,) = _ENTRY.findall(source)
-        parts += [
-            f"#define {entry} {entry}_{i}",
-            f"namespace unit_{i} {{",
-            source,
-            "}",
-            f"#undef {entry}",
-        ]
-        struct_ = f"unit_{i}::Parameters"
-        table.append(
-            f"{{[](const void* p) {{ unit_{i}::{entry}_{i}(*static_cast<const {struct_}*>(p)); }},"
-            f" sizeof({struct_})}},"
-        )
+        parts.append(f"#define {entry} {entry}_{i}\nnamespace unit_{i} {{")
+        parts.append(f"{source}\n}}\n#undef {entry}")
+        kernel, struct_ = f"unit_{i}::{entry}_{i}", f"unit_{i}::Parameters"
+        call = f"[](const void* p) {{ {kernel}(*static_cast<const {struct_}*>(p)); }}"
+        table.append(f"{{{call}, sizeof({struct_})}},")
     parts += ["namespace host_cuda { extern const Kernel kernels[] = {", *table, "}; }"]
     return "\n".join(parts)
 
@@ -349,9 +335,7 @@ def _job(
     yield _ints(len(arguments))
     yield arguments
     for buffer in buffers:
-        yield _ints(len(buffer.windows))
-        for window in buffer.windows:
-            yield _ints(*window)
+        yield _ints(len(buffer.windows), *chain(*buffer.windows))
 
 
 def _ints(*values: int) -> bytes:
@@ -359,14 +343,8 @@ def _ints(*values: int) -> bytes:
 
 
 def _outcome(result: bytes, buffers: Sequence[Buffer]) -> Outcome:
-    names = fields(Counts)
-    counts = Counts(*struct.unpack_from(f"<{len(names)}q", result))
-    place = 8 * len(names)
-    windows = []
-    for buffer in buffers:
-        found = []
-        for _, length in buffer.windows:
-            found.append(np.frombuffer(result, np.uint8, length, place))
-            place += length
-        windows.append(tuple(found))
-    return Outcome(tuple(windows), counts)
+    numbers = len(fields(Counts))
+    counts = Counts(*struct.unpack_from(f"<{numbers}q", result))
+    ends = np.cumsum([length for buffer in buffers for _, length in buffer.windows])
+    parts = iter(np.split(np.frombuffer(result, np.uint8, offset=8 * numbers), ends))
+    return Outcome(tuple(tuple(next(parts) for _ in b.windows) for b in buffers), counts)

@@ -10,11 +10,12 @@ import pytest
 from dmlsplit.backends.cuda.launch import VECTOR, Assumptions
 from dmlsplit.backends.cuda.planner import strided
 from tests.host_cuda import harness
-from tests.proofs import adversary, forms, test_sass
+from tests.proofs import adversary, forms
 from tests.proofs.forms import Reached
 from tests.support import kernel_cases
 from tests.support.kernel_cases import Case
-from tests.support.kernel_splits import CASES, FAR
+from tests.support.kernel_splits import SMALL
+from tests.support.large_splits import LARGE
 
 needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
 KERNELS = ("rows", "tile", "transpose", "strided")
@@ -44,7 +45,7 @@ def test_every_form_runs_at_every_address(
 
 def test_other_splits_have_no_other_form(scope: tuple[Reached, list[Case], Reached]) -> None:
     """Those that were chosen by hand, and random ones."""
-    others = [*CASES.values(), *test_sass.CASES.values(), *(case for case, *_ in FAR.values())]
+    others = [*SMALL.values(), *LARGE.values()]
     others += map(adversary.case, range(60))
     launches = [launch for case in others for launch in case.launches]
     assert len(launches) > 300

@@ -14,35 +14,16 @@ from tests.sass.split_memory import Places, SplitMemory
 from tests.sass.threads import SassError
 from tests.sass.wavefronts import wavefronts
 from tests.support import nvrtc
-from tests.support.kernel_cases import Case, chosen
-from tests.support.kernel_splits import CASES
+from tests.support.kernel_cases import MACHINE, Case, chosen, tagged
+from tests.support.kernel_splits import SMALL
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
-
 # Small launches of every kernel, of which all blocks run.
-FEW = """qkv one_row segments_of_odd_length uneven_parameters odd_vocabulary threes_misaligned
-rgb_with_a_phase_each every_second_byte_of_odd_rows halves_reversed_by_two every_ninth_byte
-rgb_of_odd_rows_with_edges padded_outputs_long_rows eight_strided_dimensions""".split()
-WHOLE = {name: CASES[name] for name in FEW} | {
-    "misaligned_rows": Case((9, 4099), (1000, 3099)),
-    "misaligned_addresses": Case((9, 4099), (1000, 3099), misaligned=(3, 5)),
-    "narrow_bytes": Case((999, 21), (3,) * 7),
-    "narrow_words": Case((999, 32), (1,) * 32, element_bytes=4),
-    "heads": Case((700, 85), (2, 2, 1, 80), element_bytes=2),
-    "many_columns": Case((65, 800), (8,) * 100, element_bytes=4),
-    "pixels": Case((20011, 3), (1,) * 3),
-    "complex": Case((5003, 2), (1, 1), element_bytes=8),
-    "columns_of_words": Case((200, 150), (70, 80), element_bytes=4, strides=(1, 200)),
-    "columns_of_bytes": Case((200, 150), (70, 80), strides=(1, 200)),
-    "reversed": Case((90, 60), (20, 40), strides=(-64, -1)),
-    "reversed_outputs": Case((40, 30), (10, 20), -1, 2, None, ((13, 1), (-24, 1))),
-    "rank_5": Case((2, 3, 4, 5, 6), (1, 3), axis=2, element_bytes=2, strides=(500, 160, 35, 6, 1)),
-    "reversed_misaligned": Case((9, 1111), (300, 811), strides=(1112, -1), misaligned=(3, 5)),
-}
+WHOLE = tagged(MACHINE, SMALL)
 # One of each other form, and then the rest: parts of both are compiled together.
-OTHERS = [name for name in forms.distinct(WHOLE | CASES) if name not in WHOLE]
-REST = [name for name in CASES if name not in WHOLE and name not in OTHERS]
+OTHERS = [name for name in forms.distinct(WHOLE | SMALL) if name not in WHOLE]
+REST = [name for name in SMALL if name not in WHOLE and name not in OTHERS]
 PARTS = [
     *(pytest.param(OTHERS[n::4], marks=pytest.mark.slow, id=f"others {n}") for n in range(4)),
     *(pytest.param(REST[n::8], marks=pytest.mark.exhaustive, id=f"rest {n}") for n in range(8)),
@@ -68,9 +49,9 @@ def test_launches_store_every_byte_once(name: str, whole: Path) -> None:
 
 @pytest.mark.parametrize("names", PARTS)
 def test_other_launches_store_every_byte_once(names: list[str], builds: Path) -> None:
-    disassemble((CASES[name] for name in names), builds)
+    disassemble((SMALL[name] for name in names), builds)
     for name in names:
-        cases.run(CASES[name], builds)
+        cases.run(SMALL[name], builds)
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -16,33 +16,13 @@ from tests.host_cuda import harness
 from tests.proofs import adversary, forms
 from tests.sass.launch import sampled
 from tests.support import kernel_cases
-from tests.support.kernel_cases import COMPILING, Case
-from tests.support.kernel_splits import CASES as SMALL
-from tests.support.kernel_splits import FAR, GIB
+from tests.support.kernel_cases import COMPILING, WRAPS, Case, tagged
+from tests.support.kernel_splits import SMALL
+from tests.support.large_splits import LARGE
 
 BLOCKS = 12
 MOST_BYTES = 1 << 36
-# Rows, pitches, chunks and offsets in outputs reach 31 and 32 bits.
-CASES = {
-    **{name: case for name, (case, _, _) in FAR.items()},
-    "rows_beside_narrow_outputs": Case((4, (1 << 25) + 1605), ((1 << 25) + 5, *(16,) * 100)),
-    "rows_in_chunks": Case((1 << 20, 6001), (5000, 1001), misaligned=(3, 5)),
-    "rows_as_wide_as_chunks": Case((3, GIB - 1), (GIB - 1602, 1601), misaligned=(1, 0)),
-    "rows_of_one_output": Case((7, GIB // 2 - 3), (GIB // 2 - 3,), misaligned=(0, 9)),
-    "rows_equal": Case((5, 17 * ((1 << 24) + 1)), ((1 << 24) + 1,) * 17),
-    "rows_short": Case((1 << 24, 2408), (301,) * 8, misaligned=(3, 5)),
-    "rows_many": Case((1 << 18, 300 * 601), (600, 602) * 150),
-    "rows_one_segment": Case(((1 << 33) + 5,), (1, (1 << 33) + 4)),
-    "tile_misaligned": Case((64_000_001, 85), (2, 3, 80), misaligned=(1, 7)),
-    "tile_aligned": Case((64_000_001, 84), (4, 80)),
-    "tile_groups": Case((5_000_001, 1200), (3,) * 400),
-    "tile_far_rows": Case((999, 173), (40, 4, 31, 14, 84), strides=((1 << 32) + 1, 1)),
-    "tile_one_row": Case((5000, 173), (1, 2, 3, 167), axis=1, strides=((1 << 24) - 1, 1)),
-    "strided_below_2_to_30": Case((2, GIB // 2 - 1), (GIB // 2 - 1,), strides=(GIB, 2)),
-    "strided_above_2_to_30": Case((2, GIB + 1), (GIB - 257, 258), strides=(2 * GIB + 5, 2)),
-    "strided_staged": Case((GIB + 77, 6), (3, 3), misaligned=(1, 7)),
-    "strided_far_units": Case((3, (1 << 28) + 3), (5, (1 << 28) - 2), strides=(1 << 33, 9)),
-}
+CASES = tagged(WRAPS, LARGE)
 
 pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
 

@@ -63,11 +63,6 @@ def viadd(i: Instruction, t: Threads) -> Run:
     return calculated(i, t, 2, np.add)
 
 
-def iabs(i: Instruction, t: Threads) -> Run:
-    i.allow()
-    return calculated(i, t, 1, lambda a: np.abs(a.view(np.int32).astype(np.int64)))
-
-
 def vimnmx(i: Instruction, t: Threads) -> Run:
     """``VIMNMX Rd, Ra, Rb, P``: the minimum if P holds, else the maximum; VIMNMX3: of three."""
     o = Operands(i, t)
@@ -160,37 +155,6 @@ def _imad_64(i: Instruction, t: Threads, modifiers: frozenset[str]) -> Run:
             write_carry(carried, mask)
 
     return run
-
-
-def idp(i: Instruction, t: Threads) -> Run:
-    """``IDP``: c plus the products of four bytes, or with .2A of two halves and two bytes of b.
-
-    Source: PTX ISA, dp4a and dp2a.
-    """
-    kind, *modifiers = i.modifiers
-    if kind not in ("2A", "4A") or (modifiers[0] in ("LO", "HI")) != (kind == "2A"):
-        raise i.unknown("this form")
-    o = Operands(i, t)
-    d, a, b, c = i.take(4)
-    first = 2 if modifiers[0] == "HI" else 0
-    a_of = _parts(i, o.value(a), modifiers[-2])
-    b_of = _parts(i, o.value(b), modifiers[-1])
-    write, c_of = o.write(d), o.value(c)
-
-    def run(mask: Array) -> None:
-        x, y = a_of(), b_of()
-        products = x * y[..., first : first + x.shape[-1]]
-        write(products.sum(axis=-1) + c_of(), mask)
-
-    return run
-
-
-def _parts(i: Instruction, value: Reader, kind: str) -> Reader:
-    """A reader of the bytes or halves of a register, along a new last axis."""
-    kinds = {"U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16}
-    if kind not in kinds:
-        raise i.unknown(f"the modifier .{kind}")
-    return lambda: np.ascontiguousarray(value())[..., None].view(kinds[kind]).astype(np.int64)
 
 
 def lea(i: Instruction, t: Threads) -> Run:

@@ -132,54 +132,5 @@ def prmt(i: Instruction, t: Threads) -> Run:
     return calculated(i, t, 3, permuted)
 
 
-def bmsk(i: Instruction, t: Threads) -> Run:
-    """``BMSK Rd, Ra, Rb``: b ones, the lowest at bit a."""
-    i.allow()
-    one = U64(1)
-    return calculated(i, t, 2, lambda a, b: ((one << _clamped(b)) - one) << _clamped(a))
-
-
-def sgxt(i: Instruction, t: Threads) -> Run:
-    """``SGXT Rd, Ra, n``: the low n bits of a, extended by their sign, or with .U32 by zeros."""
-    is_signed = "U32" not in i.allow("U32")
-
-    def extended(a: Array, n: Array) -> Array:
-        left = U64(64) - _clamped(n)
-        top = a.astype(U64) << left  # NumPy shifts by 64 to 0
-        return top.view(np.int64) >> left.view(np.int64) if is_signed else top >> left
-
-    return calculated(i, t, 2, extended)
-
-
 def _clamped(count: Array, width: int = 32) -> Array:
     return np.minimum(count.astype(U64), U64(width))
-
-
-def brev(i: Instruction, t: Threads) -> Run:
-    i.allow()
-    return calculated(i, t, 1, _reversed)
-
-
-def _reversed(value: Array) -> Array:
-    for shift, bits in ((1, 0x55555555), (2, 0x33333333), (4, 0x0F0F0F0F)):
-        value = ((value >> U32(shift)) & U32(bits)) | ((value & U32(bits)) << U32(shift))
-    return np.ascontiguousarray(value).byteswap()
-
-
-def popc(i: Instruction, t: Threads) -> Run:
-    i.allow()
-    return calculated(i, t, 1, np.bitwise_count)
-
-
-def flo(i: Instruction, t: Threads) -> Run:
-    """``FLO.U32``: the highest set bit, or with .SH its distance from bit 31; -1 if none is set."""
-    modifiers = i.allow("U32", "SH")
-    if "U32" not in modifiers:
-        raise i.unknown("FLO of a signed number")
-
-    def place(value: Array) -> Array:
-        _, exponent = np.frexp(value.astype(np.float64))  # exact: 2**32 fits a float64
-        found = 32 - exponent if "SH" in modifiers else exponent - 1
-        return np.where(value == 0, np.int64(-1), found)
-
-    return calculated(i, t, 1, place)

@@ -8,9 +8,9 @@ import re
 import numpy as np
 
 from tests.sass.arithmetic import Run
-from tests.sass.listing import BYTES, Instruction, Listing
+from tests.sass.listing import Instruction, Listing
 from tests.sass.operands import Operands
-from tests.sass.threads import Array, SassError, Threads, Waits, lane_bits
+from tests.sass.threads import Array, SassError, Threads, Waits
 
 
 def exit_(i: Instruction, t: Threads, listing: Listing) -> Run:
@@ -20,50 +20,20 @@ def exit_(i: Instruction, t: Threads, listing: Listing) -> Run:
     def run(mask: Array) -> None:
         t.alive &= ~mask
         release_branches(t)
-        release_warps(t)
 
     return run
 
 
 def bra(i: Instruction, t: Threads, listing: Listing) -> Run:
-    """``BRA [P,] target``; .U has a uniform predicate, .DIV jumps if lanes of a set are missing."""
-    modifiers = i.allow("U", "DIV", "CONV")
+    """``BRA [P,] target``; .U has a uniform predicate."""
+    i.allow("U")
     o = Operands(i, t)
     *condition, _ = i.take(1, 2)
     target = listing.target(i)
-    if modifiers & {"DIV", "CONV"}:
-        lanes = o.value(condition[0])
-
-        def apart(mask: Array) -> None:
-            are_apart = lane_bits(mask) != lanes()
-            t.pc[mask & (are_apart if "DIV" in modifiers else ~are_apart)] = target
-
-        return apart
     holds = o.predicate(condition[0] if condition else "PT")
 
     def run(mask: Array) -> None:
         np.copyto(t.pc, target, where=mask & holds())
-
-    return run
-
-
-def call(i: Instruction, t: Threads, listing: Listing) -> Run:
-    """``CALL.REL.NOINC target``; the code before it has put the return address in a register."""
-    if i.allow("REL", "NOINC") != {"REL", "NOINC"}:
-        raise i.unknown("this form")
-    target = listing.target(i)
-    return lambda mask: np.copyto(t.pc, target, where=mask)
-
-
-def ret(i: Instruction, t: Threads, listing: Listing) -> Run:
-    """``RET.REL.NODEC Ra, kernel``: jump to the address in a register, relative to the kernel."""
-    if i.allow("REL", "NODEC") != {"REL", "NODEC"}:
-        raise i.unknown("this form")
-    register, _ = i.take(2)
-    address_of, start = Operands(i, t).wide(register), listing.target(i)
-
-    def run(mask: Array) -> None:
-        np.copyto(t.pc, address_of() // BYTES + start, where=mask, casting="unsafe")
 
     return run
 
@@ -137,30 +107,6 @@ def release_branches(t: Threads) -> None:
             free = held & members & is_whole
             t.waits[free] = Waits.NOTHING
             t.parties[number][free] = 0
-
-
-def warpsync(i: Instruction, t: Threads, listing: Listing) -> Run:
-    """``WARPSYNC lanes``: wait for these lanes of the warp."""
-    modifiers = i.allow("ALL")
-    o = Operands(i, t)
-    (lanes,) = ("0xffffffff",) if "ALL" in modifiers else i.take(1)
-    lanes_of = o.value(lanes)
-
-    def run(mask: Array) -> None:
-        np.copyto(t.wanted_lanes, lanes_of(), where=mask)
-        t.waits[mask] = Waits.WARP
-        release_warps(t)
-
-    return run
-
-
-def release_warps(t: Threads) -> None:
-    """Continue threads whose wanted lanes wait at the same WARPSYNC, or have ended."""
-    waiting = t.waits == Waits.WARP
-    for at in np.unique(t.pc[waiting]):
-        held = waiting & (t.pc == at)
-        missing = lane_bits(t.alive & ~held)
-        t.waits[held & ((t.wanted_lanes & missing) == 0)] = Waits.NOTHING
 
 
 def bar(i: Instruction, t: Threads, listing: Listing) -> Run:

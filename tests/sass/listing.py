@@ -76,7 +76,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Listing:
-    """The code of a kernel and of the functions it calls, and the address where it starts."""
+    """The code of a kernel, and the address where it starts."""
 
     instructions: tuple[Instruction, ...]
     start: int
@@ -136,8 +136,8 @@ def parse(text: str) -> Listing:
 
 
 def _split(operands: str) -> tuple[str, ...]:
-    """The operands, cut at commas, which sm_90 never has inside brackets; RET has no operands."""
-    text = re.sub(r"(?<=\w) (?=0x)", ", ", operands.replace(".reuse", ""))
+    """The operands, cut at commas, which sm_90 never has inside brackets."""
+    text = operands.replace(".reuse", "")
     return tuple(part.strip() for part in text.split(",")) if text else ()
 
 

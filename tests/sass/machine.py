@@ -3,7 +3,7 @@
 The threads that are furthest behind run first: all threads at the same instruction, of any warp.
 Warps affect each other only at barriers, and through shared memory between barriers, so the order
 of warps does not matter. Threads of a warp that diverged continue together where the code says so
-(BSYNC, WARPSYNC).
+(BSYNC).
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Moves between registers, from special registers and constant memory, and conversions."""
+"""Moves between registers, and from special registers and constant memory."""
 
 import re
 
@@ -9,7 +9,6 @@ from tests.sass.listing import Instruction
 from tests.sass.operands import CONSTANT_BYTES, Operands, following
 from tests.sass.threads import Array, SassError, Threads
 
-FLOAT_LIMITS = {"U32": 2.0**32, "U64": 2.0**64}
 _INDEXED = re.compile(r"c\[0x([0-9a-f]+)\]\[(.*)\]")
 
 
@@ -116,69 +115,3 @@ def r2ur(i: Instruction, t: Threads) -> Run:
         write(value, mask.any(axis=1, keepdims=True))
 
     return run
-
-
-def i2f(i: Instruction, t: Threads) -> Run:
-    """``I2F``: to a 32-bit float, rounded to nearest, or with .RP up."""
-    modifiers = i.allow("U32", "S32", "U64", "S64", "RP", "RN")
-    o = Operands(i, t)
-    d, a = i.take(2)
-    is_signed, is_wide = not modifiers & {"U32", "U64"}, bool(modifiers & {"U64", "S64"})
-    if is_wide:
-        wide = o.wide(a)
-        value = (lambda: wide().view(np.int64)) if is_signed else wide
-    else:
-        value = o.signed(a) if is_signed else o.value(a)
-    write = o.write(d)
-
-    def run(mask: Array) -> None:
-        exact = value()
-        result = exact.astype(np.float32)
-        if "RP" in modifiers:
-            # Float32 values of this size are whole numbers, so nothing is lost.
-            below = np.array(
-                [int(r) < int(e) for r, e in zip(result.flat, exact.flat, strict=True)]
-            )
-            up = np.nextafter(result, np.float32(np.inf))
-            result = np.where(below.reshape(result.shape), up, result)
-        write(result.view(np.uint32), mask)
-
-    return run
-
-
-def f2i(i: Instruction, t: Threads) -> Run:
-    """``F2I``: the float without its fraction, clamped to the nearest integer that fits."""
-    modifiers = i.allow("FTZ", "U32", "U64", "TRUNC", "NTZ")
-    (kind,) = modifiers & {"U32", "U64"} or {""}
-    if not kind or "TRUNC" not in modifiers:
-        raise i.unknown("this form")
-    o = Operands(i, t)
-    d, a = i.take(2)
-    a_of = o.value(a)
-    write = o.write_wide(d) if kind == "U64" else o.write(d)
-    limit = FLOAT_LIMITS[kind]
-
-    def run(mask: Array) -> None:
-        with np.errstate(invalid="ignore"):  # threads outside the mask may hold anything
-            number = a_of().view(np.float32).astype(np.float64)
-        number = np.nan_to_num(number, nan=0.0, posinf=limit)
-        fits = number < limit
-        whole = np.where(fits, np.maximum(number, 0), 0).astype(U64)
-        write(np.where(fits, whole, U64(int(limit) - 1)), mask)
-
-    return run
-
-
-def mufu(i: Instruction, t: Threads) -> Run:
-    """``MUFU.RCP``: the reciprocal of a float.
-
-    A GPU's reciprocal is off by up to one unit in the last place; divisions correct for that.
-    """
-    if "RCP" not in i.allow("RCP"):
-        raise i.unknown("MUFU")
-
-    def reciprocal(a: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return (np.float32(1) / a.view(np.float32)).view(np.uint32)
-
-    return calculated(i, t, 1, reciprocal)

@@ -1,13 +1,14 @@
-"""Comparisons, choices, and predicates as numbers."""
+"""Comparisons, choices, votes, and predicates as numbers."""
 
 import operator
+import re
 
 import numpy as np
 
 from tests.sass.arithmetic import Run
 from tests.sass.listing import Instruction
 from tests.sass.operands import Operands
-from tests.sass.threads import PREDICATES, Array, Threads
+from tests.sass.threads import PREDICATES, Array, Threads, lane_bits
 
 _COMPARISONS = {
     "LT": operator.lt,
@@ -98,5 +99,29 @@ def r2p(i: Instruction, t: Threads) -> Run:
             if chosen >> number & 1:
                 bit = (value >> np.uint32(number)) & np.uint32(1)
                 np.copyto(t.predicates[number], bit != 0, where=mask)
+
+    return run
+
+
+def vote(i: Instruction, t: Threads) -> Run:
+    """``VOTEU.{ANY|ALL|EQ} [URd,] [UP,] Pa``: URd has a bit for each lane where Pa holds."""
+    (mode,) = i.allow("ANY", "ALL", "EQ")
+    o = Operands(i, t)
+    *targets, source = i.take(2, 3)
+    source_of = o.predicate(source)
+    numbers = [o.write(text) for text in targets if re.match(r"UR", text)]
+    predicates = [o.write_predicate(text) for text in targets if re.match(r"UP", text)]
+
+    def run(mask: Array) -> None:
+        holds = np.broadcast_to(source_of(), mask.shape)
+        some = (holds & mask).any(axis=1, keepdims=True)
+        every = ~(~holds & mask).any(axis=1, keepdims=True)
+        to = mask.any(axis=1, keepdims=True)
+        bits = lane_bits(holds & mask)
+        for write in numbers:
+            write(bits, to)
+        for write in predicates:
+            none = ~some
+            write({"ANY": some, "ALL": every, "EQ": every | none}[mode], to)
 
     return run

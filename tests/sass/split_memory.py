@@ -19,6 +19,7 @@ ALIGNMENT = 512  # of buffers, and the least gap between them
 VECTOR = 16
 # Bytes of memory that are open at the same time: an assumption.
 ROW_BYTES = 2048
+BLOCK_BITS = 48  # above the number of a row
 
 
 def input_words(addresses: Array) -> Array:
@@ -162,17 +163,16 @@ class SplitMemory:
         Stores follow the code, and its warps each other. A GPU may take another order, in which a
         block turns to at least as many rows as it stores to.
         """
-        blocks, rows = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+        places = [np.empty(0, np.int64)]  # the block and the row in one number, which sorts faster
         for stored in self.stored[start:]:
             t = stored.access.threads
-            blocks.append(np.where(t.counted, t.of_block, -1)[stored.lanes // LANES, 0])
-            rows.append(stored.addresses // ROW_BYTES)
-        block, row = np.concatenate(blocks), np.concatenate(rows)
-        order = np.argsort(block, kind="stable")
-        place = np.stack([block, row])[:, order[block[order] >= 0]]
-        turns = (np.diff(place, axis=1, prepend=-1) != 0).any(axis=0)
-        distinct = np.unique(place, axis=1)
-        return Counter(row_turns=int(turns.sum()), stored_rows=distinct.shape[1])
+            block = np.where(t.counted, t.of_block, -1)[stored.lanes // LANES, 0]
+            places.append((block << BLOCK_BITS) + stored.addresses // ROW_BYTES)
+        place = np.concatenate(places)
+        place = place[place >= 0]
+        place = place[np.argsort(place >> BLOCK_BITS, kind="stable")]
+        turns = np.count_nonzero(np.diff(place, prepend=-1))
+        return Counter(row_turns=turns, stored_rows=np.unique(place).size)
 
     def check(self) -> int:
         """Check all stores, forget them, and return how many bytes they had.

@@ -31,7 +31,6 @@ class Waits(IntEnum):
     NOTHING = 0
     BLOCK = 1  # the others of its block, at BAR.SYNC
     BRANCH = 2  # those that it diverged from since BSSY, at BSYNC
-    WARP = 3  # the lanes that WARPSYNC names
 
 
 class Memory(Protocol):
@@ -121,7 +120,6 @@ class Threads:
         # convergence barrier met the same BSSY together; 0 if a thread does not take part.
         self.parties = np.zeros((BARRIERS, *self.shape), np.int32)
         self.barrier = np.zeros(self.shape, np.int8)  # at which a thread waits
-        self.wanted_lanes = np.zeros(self.shape, np.uint32)  # named by WARPSYNC
         self.counts: Counter[str] = Counter()
 
     def name(self, at: int) -> str:

@@ -1,11 +1,8 @@
 // The call log, failures on demand, and the errors of the calling thread.
 #include <cstdarg>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <list>
-#include <string_view>
-#include <unordered_map>
 
 #include "card.hpp"
 
@@ -28,19 +25,6 @@ std::vector<const char*>& log() {
     return *names;
 }
 
-std::unordered_map<std::string_view, std::size_t>& counts() {
-    static auto* of_names = new std::unordered_map<std::string_view, std::size_t>;
-    return *of_names;
-}
-
-// `name` is kept without a copy, so it must stay valid.
-void note(const char* name) {
-    if (is_idle())
-        ++counts()[name];
-    else
-        log().push_back(name);
-}
-
 std::list<Failure> failures;
 thread_local int last_error = 0;
 
@@ -57,14 +41,9 @@ int failure_of(const char* name) {
 }  // namespace
 
 Call::Call(const char* name, bool needs_device) : status(kOk), lock_(lock()) {
-    note(name);
+    log().push_back(name);  // it stays valid
     status.number = failure_of(name);
     if (!status && needs_device) status = use_primary_context();
-}
-
-bool is_idle() {
-    static const bool is_set = std::getenv("CARD_IDLE") != nullptr;
-    return is_set;
 }
 
 Status error(int number) {
@@ -109,17 +88,9 @@ EXPORT const char* card_log_entry(std::size_t index) {
     return card::log()[index];
 }
 
-// The number of calls of a function, which only an idle card counts.
-EXPORT std::size_t card_count(const char* name) {
-    std::lock_guard guard(card::lock());
-    const auto found = card::counts().find(name);
-    return found == card::counts().end() ? 0 : found->second;
-}
-
 EXPORT void card_log_note(const char* name) {
     std::lock_guard guard(card::lock());
-    if (!card::is_idle() || !card::counts().count(name)) name = strdup(name);
-    card::note(name);
+    card::log().push_back(strdup(name));
 }
 
 EXPORT void card_fail(const char* name, int calls_before, int status) {

@@ -53,11 +53,6 @@ private:
     std::unique_lock<std::recursive_mutex> lock_;
 };
 
-// Whether CARD_IDLE is set, for measuring the host's share of many calls: modules are loaded and
-// launches checked as usual, but no kernel runs, memory is not filled, and calls are counted instead
-// of listed.
-bool is_idle();
-
 // Records an error for cudaGetLastError; every function returns its errors through this one.
 Status error(int number);
 

@@ -18,7 +18,6 @@ def _driver() -> ctypes.CDLL:
     library.card_log_entry.restype = ctypes.c_char_p
     library.card_log_entry.argtypes = [ctypes.c_size_t]
     library.card_set_memory_limit.argtypes = [ctypes.c_int, ctypes.c_size_t]
-    library.card_count.restype = ctypes.c_size_t
     library.card_memory_used.restype = ctypes.c_size_t
     library.card_failures_left.restype = ctypes.c_size_t
     library.card_pending.restype = ctypes.c_size_t
@@ -55,11 +54,6 @@ def calls() -> Iterator[Calls]:
 def log() -> list[str]:
     """Every call since the process began."""
     return [_driver().card_log_entry(i).decode() for i in range(_driver().card_log_size())]
-
-
-def count(name: str) -> int:
-    """How often a function was called on an idle card, which keeps no log."""
-    return int(_driver().card_count(name.encode()))
 
 
 def fail(name: str, status: int, calls_before: int = 0) -> None:

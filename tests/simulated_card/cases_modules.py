@@ -18,6 +18,16 @@ COMPILE, LOAD, UNLOAD = "nvrtcCompileProgram", "cuModuleLoadData", "cuModuleUnlo
 COUNTS = (2, 3, 4, 5, 6, 7)
 
 
+def test_a_new_shape_compiles_nothing() -> None:
+    dml.split(cupy.asarray(noise((64, 2000))), (700, 1300), 1)
+    for rows in (65, 3, 1, 1000):
+        source = cupy.asarray(noise((rows, 2000 + rows)))
+        with card.calls() as recorded:
+            pieces = dml.split(source, (701, 1299 + rows), 1)
+        assert recorded.names.count(COMPILE) == 0
+        assert same(source, pieces)
+
+
 @pytest.fixture
 def two_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A driver that keeps two modules loaded."""

@@ -186,7 +186,7 @@ Status take(int number, std::size_t bytes, bool is_live, void** address) {
     owner.memory_used += taken;
     const auto first = reinterpret_cast<std::uintptr_t>(found);
     allocations()[first] = {first, bytes, number, is_live};
-    if (!is_idle()) std::memset(storage(found), kPoison, bytes);
+    std::memset(storage(found), kPoison, bytes);
     *address = found;
     return kOk;
 }

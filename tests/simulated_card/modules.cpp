@@ -33,7 +33,6 @@ struct Module {
     int file;
     void* library;
     Function function;
-    std::string held;  // on an idle card, the image, because a driver keeps its own copy
     std::size_t bytes = 0;  // of device memory
 };
 
@@ -68,11 +67,6 @@ Status take_memory(Module& module) {
 Status open(const void* image, Module& module) {
     const auto* header = static_cast<const ImageHeader*>(image);
     if (std::memcmp(header->magic, kImageMagic, sizeof kImageMagic)) return {CUDA_ERROR_INVALID_IMAGE};
-    if (is_idle()) {
-        module.held.assign(reinterpret_cast<const char*>(header + 1), header->bytes);
-        module.function = {&module, nullptr};
-        return kOk;
-    }
     module.file = memfd_create("kernel", MFD_CLOEXEC);
     if (module.file < 0 || write(module.file, header + 1, header->bytes) != ssize_t(header->bytes))
         return {CUDA_ERROR_OUT_OF_MEMORY};
@@ -146,7 +140,7 @@ EXPORT CUresult cuModuleLoadData(CUmodule* handle, const void* image) {
     if (current_context() < 0) return error(CUDA_ERROR_INVALID_CONTEXT);
     if (device(current_context()).broken) return error(device(current_context()).broken);
     if (const Status status = unsafe_in_capture()) return error(status.number);
-    auto* module = new Module{current_context(), -1, nullptr, {}, {}};
+    auto* module = new Module{current_context(), -1, nullptr, {}};
     if (const Status status = card::open(image, *module)) return error(status.number);
     modules().insert(module);
     *handle = reinterpret_cast<CUmodule>(module);
@@ -161,7 +155,6 @@ EXPORT CUresult cuModuleUnload(CUmodule handle) {
     if (const Status status = unsafe_in_capture()) return error(status.number);
     modules().erase(module);
     device(module->device).memory_used -= module->bytes;
-    if (is_idle()) delete module;
     // The object stays, because pending launches and graphs may still refer to it; they fail.
     return kOk;
 }
@@ -172,7 +165,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction* found, CUmodule handle, const ch
     if (current_context() < 0) return error(CUDA_ERROR_INVALID_CONTEXT);
     if (!modules().count(module)) return error(CUDA_ERROR_INVALID_HANDLE);
     const Kernel* kernel = module->function.kernel;
-    if (!is_idle() && (!kernel || std::strcmp(kernel->name, name))) return error(CUDA_ERROR_NOT_FOUND);
+    if (!kernel || std::strcmp(kernel->name, name)) return error(CUDA_ERROR_NOT_FOUND);
     *found = reinterpret_cast<CUfunction>(&module->function);
     return kOk;
 }
@@ -213,7 +206,6 @@ EXPORT CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid
     }
     if (!grid_x || !block_x || grid_x > kMostBlocks || block_x > kMostThreads || !parameters)
         return error(CUDA_ERROR_INVALID_VALUE);
-    if (is_idle()) return error(kOk.number);
     if (function->kernel->parameter_bytes > kMostParameterBytes)
         return error(CUDA_ERROR_INVALID_VALUE);
     if (const Status status = load(*function)) return error(status.number);

@@ -2,8 +2,7 @@
 //
 // CARD_NVRTC names the real library; if it refuses a source, its log is the result. Without
 // CARD_NVRTC, only g++ compiles. CARD_COMPILER is the command line of g++, as a shell reads it, and
-// CARD_MODULE the object file of kernel_module.cpp. With CARD_IDLE no kernel runs, so an image holds
-// the real compiler's output, or the source if there is none.
+// CARD_MODULE the object file of kernel_module.cpp.
 #include <dlfcn.h>
 #include <cuda.h>
 #include <nvrtc.h>
@@ -30,7 +29,7 @@ namespace {
 constexpr int kMajor = CUDA_VERSION / 1000, kMinor = CUDA_VERSION % 1000 / 10;
 
 struct Program {
-    std::string source, name, log, cubin, image;
+    std::string source, name, log, image;
 };
 
 Program& program_of(nvrtcProgram handle) { return *reinterpret_cast<Program*>(handle); }
@@ -39,8 +38,6 @@ std::string setting(const char* name) {
     const char* value = std::getenv(name);
     return value ? value : "";
 }
-
-bool is_idle() { return std::getenv("CARD_IDLE") != nullptr; }
 
 std::string contents(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
@@ -67,11 +64,6 @@ nvrtcResult compile_for_real(Program& program, const std::vector<const char*>& o
     REAL(nvrtcGetProgramLogSize)(made, &bytes);
     program.log.resize(bytes);
     REAL(nvrtcGetProgramLog)(made, program.log.data());
-    if (result == NVRTC_SUCCESS && is_idle()) {
-        REAL(nvrtcGetCUBINSize)(made, &bytes);
-        program.cubin.resize(bytes);
-        REAL(nvrtcGetCUBIN)(made, program.cubin.data());
-    }
     REAL(nvrtcDestroyProgram)(&made);
     return result;
 }
@@ -121,10 +113,6 @@ nvrtcResult compile_for_host(Program& program) {
         program.log = "the simulated card has no kernels of CuPy's own: only those with one struct "
                       "as their parameter, and __launch_bounds__";
         return NVRTC_ERROR_COMPILATION;
-    }
-    if (is_idle()) {
-        pack(program, program.cubin.empty() ? program.source : program.cubin);
-        return NVRTC_SUCCESS;
     }
     const Folder folder;
     const std::string unit = folder.path + "/unit.cpp", made = folder.path + "/module.so";

@@ -1,6 +1,6 @@
 """Splits to run through the kernels: their inputs, and the outputs that NumPy expects."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +18,11 @@ from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 from tests.host_cuda import harness
 
 POISON = 0xEE
+# Tags of splits: all blocks also run as machine code; numbers of a launch reach 31 or 32 bits.
+MACHINE, WRAPS = "machine code", "wraps"
+# The kernels that the planner chooses from; the probe is the self-test's.
+SOURCES = Path(__file__).parents[2].joinpath("cuda").glob("*.cu")
+KERNELS = {path.stem for path in SOURCES} - {"probe"}
 
 each_toolchain = pytest.mark.parametrize(
     "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]
@@ -60,6 +65,7 @@ class Case:
     """One split. Strides are in elements, and None if packed.
 
     `misaligned` has addresses modulo 4096: the input's, and one for all outputs or one for each.
+    `tag` says which proof runs the split, if not all do that run splits of its size.
     """
 
     shape: tuple[int, ...]
@@ -70,6 +76,7 @@ class Case:
     output_strides: tuple[tuple[int, ...] | None, ...] | None = None
     misaligned: tuple[int, ...] = (0, 0)
     limits: planner.DeviceLimits = field(default=H200.limits, repr=False)
+    tag: str = ""
 
     @property
     def source(self) -> Layout:
@@ -241,6 +248,11 @@ def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain)
         cases = [case for case in cases if any(one.shared_bytes for one in case.launches)]
     for case, ran in zip(cases, run(cases, builds, toolchain), strict=True):
         check(case, ran)
+
+
+def tagged(tag: str, cases: Mapping[str, Case]) -> dict[str, Case]:
+    """The splits of a table with a tag."""
+    return {name: case for name, case in cases.items() if tag == case.tag}
 
 
 def small_parameters(case: Case) -> Case:
