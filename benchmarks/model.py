@@ -49,26 +49,21 @@ from benchmarks import prediction
 from benchmarks.cases import Case
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS
-from dmlsplit.backends.cuda import planner
+from dmlsplit.backends.cuda import occupancy, planner
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.planner import wide
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 from tests.host_cuda import harness
 from tests.sass import launch as sass
 from tests.sass.split_memory import ALIGNMENT
 from tests.support import nvrtc
-from tests.support.plans import SHARED_PER_SM
 
 SECTOR, LINE = 32, 128
 SAMPLED_BLOCKS = 64
 
-# Registers of a thread are allocated in units of this many. Source: CUDA C++ Programming Guide,
-# "Technical specifications per compute capability".
-REGISTER_UNIT = 8
-
 # Bytes in flight per SM that keep the memory of an H200 busy. Source: NVIDIA's tuning of CUB.
 IN_FLIGHT_BYTES = 48 << 10
-SHARED_RESERVED = 1024  # of each block; cuobjdump adds it if a kernel has shared memory
+# Bytes that cuobjdump adds if a kernel has shared memory.
+SHARED_RESERVED = occupancy.RESERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,10 +245,8 @@ def sampled(grid: int) -> list[int]:
 
 def resident_blocks(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
     """The blocks that an SM of an H200 holds at once."""
-    limits = H200.limits
-    registers = -(-used.registers // REGISTER_UNIT) * REGISTER_UNIT
-    without_shared = wide.resident_blocks(limits, registers, launch.block)
-    return min(without_shared, SHARED_PER_SM // (used.shared_bytes or SHARED_RESERVED))
+    own = max(0, used.shared_bytes - SHARED_RESERVED)
+    return occupancy.resident_blocks(H200.limits, launch.block, used.registers, own)
 
 
 HEADER = (

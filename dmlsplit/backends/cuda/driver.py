@@ -172,6 +172,7 @@ class Driver:
             LARGE_PARAMETERS if is_large else SMALL_PARAMETERS,
             properties["regsPerMultiprocessor"],
             properties["maxBlocksPerMultiProcessor"],
+            properties["sharedMemPerMultiprocessor"],
         )
 
     def _kernels(self, device: int) -> Callable[[str, str], Kernel]:

@@ -32,25 +32,27 @@ class Multiprocessor:
     cores: int  # for 32-bit floats
     threads: int  # resident at the same time
     blocks: int  # resident at the same time
+    shared_kib: int  # of shared memory
 
 
 # Source: CUDA C++ Programming Guide, "Technical specifications per compute capability" (also in
 # NVIDIA's CCCL, cuda/__device/arch_traits.h); cores: its "Arithmetic instructions", 32-bit
-# additions per clock. All have 64 Ki registers.
+# additions per clock.
+REGISTERS = 64 << 10
 MULTIPROCESSORS = {
-    "7.0": Multiprocessor(64, 2048, 32),
-    "7.5": Multiprocessor(64, 1024, 16),
-    "8.0": Multiprocessor(64, 2048, 32),
-    "8.6": Multiprocessor(128, 1536, 16),
-    "8.7": Multiprocessor(128, 1536, 16),
-    "8.8": Multiprocessor(128, 1536, 16),
-    "8.9": Multiprocessor(128, 1536, 24),
-    "9.0": Multiprocessor(128, 2048, 32),
-    "10.0": Multiprocessor(128, 2048, 32),
-    "10.3": Multiprocessor(128, 2048, 32),
-    "11.0": Multiprocessor(128, 1536, 24),
-    "12.0": Multiprocessor(128, 1536, 24),
-    "12.1": Multiprocessor(128, 1536, 24),
+    "7.0": Multiprocessor(64, 2048, 32, 96),
+    "7.5": Multiprocessor(64, 1024, 16, 64),
+    "8.0": Multiprocessor(64, 2048, 32, 164),
+    "8.6": Multiprocessor(128, 1536, 16, 100),
+    "8.7": Multiprocessor(128, 1536, 16, 164),
+    "8.8": Multiprocessor(128, 1536, 16, 100),
+    "8.9": Multiprocessor(128, 1536, 24, 100),
+    "9.0": Multiprocessor(128, 2048, 32, 228),
+    "10.0": Multiprocessor(128, 2048, 32, 228),
+    "10.3": Multiprocessor(128, 2048, 32, 228),
+    "11.0": Multiprocessor(128, 1536, 24, 228),
+    "12.0": Multiprocessor(128, 1536, 24, 100),
+    "12.1": Multiprocessor(128, 1536, 24, 100),
 }
 # For other compute capabilities: no SM has less of anything.
 LEAST = MULTIPROCESSORS["7.5"]
@@ -83,7 +85,10 @@ def _gpu(
 
 
 def _limits(sm: Multiprocessor, sm_count: int, l2_bytes: int) -> DeviceLimits:
-    return DeviceLimits(sm_count, sm.threads, l2_bytes, LARGE_PARAMETERS, blocks_per_sm=sm.blocks)
+    blocks, shared_bytes = sm.blocks, sm.shared_kib << 10
+    return DeviceLimits(
+        sm_count, sm.threads, l2_bytes, LARGE_PARAMETERS, REGISTERS, blocks, shared_bytes
+    )
 
 
 # Name, compute capability, SMs, MiB of L2, decimal gigabytes per second. The bandwidth is the

@@ -70,6 +70,7 @@ class DeviceLimits(NamedTuple):
     # Every SM since compute capability 7.0 has at least the defaults.
     registers_per_sm: int = 64 << 10  # of 32 bits
     blocks_per_sm: int = 16  # resident at the same time
+    shared_per_sm: int = 64 << 10  # bytes of shared memory
 
 
 class Divisor(NamedTuple):

@@ -26,6 +26,7 @@ from dmlsplit.backends.cuda.launch import (
     filled,
     index_type,
 )
+from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.geometry import RowSplit, ceil_div
 
 # A vector may extend into the next row of an output, but no further.
@@ -141,7 +142,7 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
         Constant("unsigned", "last_rows", rows - last * chunks.rows),
         *_tables(split, chunks, mode, slots, place),
     ]
-    resident = resident_blocks(limits, REGISTERS[mode.is_aligned], THREADS)
+    resident = resident_blocks(limits, THREADS, REGISTERS[mode.is_aligned])
     aligned = "and every width, offset and address is a multiple of 16 bytes"
     launch = KernelLaunch(
         *coded("rows", slots, resident, constants, arguments),
@@ -268,13 +269,6 @@ def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[i
     least = min(most // multiple, ceil_div(wanted, multiple)) * multiple
     step = ceil_div(least, CHOICES * multiple) * multiple
     return [1, *range(least, min(most, 2 * least) + 1, step)]
-
-
-@lru_cache
-def resident_blocks(limits: DeviceLimits, registers: int, threads: int) -> int:
-    """The blocks of a kernel without shared memory that a multiprocessor holds."""
-    by_registers = limits.registers_per_sm // (registers * threads)
-    return min(limits.blocks_per_sm, limits.threads_per_sm // threads, by_registers)
 
 
 def evenness(grid: int, at_once: int, sm_count: int) -> float:
