@@ -40,7 +40,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 
 from tqdm import tqdm
@@ -49,8 +48,9 @@ from benchmarks import prediction
 from benchmarks.cases import Case
 from benchmarks.environment import environment
 from benchmarks.workloads import WORKLOADS
-from dmlsplit.backends.cuda import occupancy, planner
+from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.backends.cuda.occupancy import RESERVED, resident_blocks
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 from tests.host_cuda import harness
 from tests.sass import launch as sass
@@ -62,8 +62,6 @@ SAMPLED_BLOCKS = 64
 
 # Bytes in flight per SM that keep the memory of an H200 busy. Source: NVIDIA's tuning of CUB.
 IN_FLIGHT_BYTES = 48 << 10
-# Bytes that cuobjdump adds if a kernel has shared memory.
-SHARED_RESERVED = occupancy.RESERVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +87,10 @@ class LaunchFigures:
         Outputs that one store of a warp writes to.
     registers : int
         Of one thread, as compiled.
+    shared_bytes : int
+        Of a block.
+    grid, threads : int
+        Blocks, and threads of a block.
     resident : int
         Blocks per SM.
     in_flight : int
@@ -108,9 +110,18 @@ class LaunchFigures:
     wavefronts: float
     warp_outputs: float
     registers: int
+    shared_bytes: int
+    grid: int
+    threads: int
     resident: int
     in_flight: int
     executed: sass.Counts
+
+    def blocks_on(self, gpu: prediction.Gpu) -> prediction.Blocks:
+        """The blocks of the launch on a GPU, with the registers that sm_90 needs."""
+        resident = resident_blocks(gpu.limits, self.threads, self.registers, self.shared_bytes)
+        own = self.in_flight // self.resident
+        return prediction.Blocks(self.grid, resident, own, self.total_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +173,7 @@ def rows(workloads: Sequence[Case], folder: Path) -> Iterator[Figures]:
             for launch in plans[of]
         )
         total = geometries[of].total_bytes
-        fractions = predicted(launches, workload.moved_bytes / total)
+        fractions = predicted(launches, workload.moved_bytes, total)
         number, _, name = workload.name.partition(" ")
         return Figures(int(number), name, total, launches, fractions)
 
@@ -188,7 +199,9 @@ def launch_figures(
     ).counts
     code = sass.compiled(launch.code.source, program.path.parent)
     used = code.resources
-    resident = resident_blocks(launch, used)
+    shared = max(0, used.shared_bytes - RESERVED)
+    resident = resident_blocks(H200.limits, launch.block, used.registers, shared)
+    in_flight = min(launch.bytes_in_flight, code.listing.bytes_in_flight())
     copied = counts.store_bytes
     read = copied * case.read_bytes / case.total_bytes
     return LaunchFigures(
@@ -203,8 +216,11 @@ def launch_figures(
         wavefronts=counts.shared_wavefronts * LINE / copied,
         warp_outputs=counts.store_request_targets / counts.store_requests,
         registers=used.registers,
+        shared_bytes=shared,
+        grid=launch.grid,
+        threads=launch.block,
         resident=resident,
-        in_flight=code.listing.bytes_in_flight() * launch.block * resident,
+        in_flight=in_flight * launch.block * resident,
         executed=sass.run(geometry, launch, code, sass.sampled(launch.grid), src, phases),
     )
 
@@ -214,24 +230,32 @@ def written_span(piece: StridedCopy) -> int:
     return piece.run_bytes + sum((loop.size - 1) * loop.output_stride for loop in piece.loops)
 
 
-def predicted(launches: Sequence[LaunchFigures], work: float) -> dict[str, float]:
+def predicted(
+    launches: Sequence[LaunchFigures], moved_bytes: float, total_bytes: int
+) -> dict[str, float]:
     """The fraction of a copy's speed that the formula predicts for each GPU.
 
-    `work` is that of the workload, as in `prediction.fraction`.
+    `moved_bytes` are those of the copy, `total_bytes` those of all launches.
     """
-    return {gpu.name: 1 / _mean(launches, partial(_time, gpu, work)) for gpu in prediction.GPUS}
+    return {
+        gpu.name: prediction.fraction(
+            gpu,
+            [(executed(launch.executed), launch.blocks_on(gpu)) for launch in launches],
+            moved_bytes,
+            moved_bytes / total_bytes,
+        )
+        for gpu in prediction.GPUS
+    }
 
 
-def _time(gpu: prediction.Gpu, work: float, launch: LaunchFigures) -> float:
-    executed = launch.executed
-    return 1 / prediction.fraction(
-        gpu,
-        issue=executed.issue,
-        sectors=executed.load_sectors,
-        alu=executed.alu,
-        imad=executed.imad,
-        wavefronts=executed.global_wavefronts + executed.shared_wavefronts,
-        work=work,
+def executed(counts: sass.Counts) -> prediction.Executed:
+    """What the formula uses of the counts."""
+    return prediction.Executed(
+        issue=counts.issue,
+        sectors=counts.load_sectors,
+        alu=counts.alu,
+        imad=counts.imad,
+        wavefronts=counts.global_wavefronts + counts.shared_wavefronts,
     )
 
 
@@ -241,12 +265,6 @@ def sampled(grid: int) -> list[int]:
         return list(range(grid))
     draw = random.Random(grid).sample(range(1, grid - 1), SAMPLED_BLOCKS - 2)  # noqa: S311
     return [0, *sorted(draw), grid - 1]
-
-
-def resident_blocks(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
-    """The blocks that an SM of an H200 holds at once."""
-    own = max(0, used.shared_bytes - SHARED_RESERVED)
-    return occupancy.resident_blocks(H200.limits, launch.block, used.registers, own)
 
 
 HEADER = (

@@ -180,7 +180,7 @@ __device__ inline void drop(Part& part, Place begin, Place width) {
 
 // A short row has a slot of whole vectors in shared memory, and one more that moves the next slot to other
 // banks. It begins in its slot at the phase that it has in the input.
-constexpr int kRounds = 2;  // in which a block fills its shared memory
+constexpr unsigned kShortThreads = kThreads / 2;  // of a block
 
 __device__ inline unsigned slot_vectors(unsigned width) { return (width + 34) / kVector; }
 
@@ -220,7 +220,7 @@ __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned ste
 // 16 rows, so what a thread finds out about a vector is true of those `repeat` rows later, which it also copies.
 __device__ inline void copy_short(const Part& part, unsigned first, unsigned rows, unsigned lead, unsigned pitch,
                                   Divisor by_slot, bool is_first_round) {
-    __shared__ uint4 memory[kLoads * kThreads * 4 / 3 + 64];
+    __shared__ uint4 memory[kLoads * kShortThreads * 4 / 3 + 64];
     const unsigned width = part.width, begin = first * width;
     const Byte* const corner = settled(part.src + static_cast<Wide>(first) * pitch);
     // The row after a chunk completes the chunk's last vector.
@@ -266,14 +266,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst, kVector)) % kVector;
     const unsigned tile_bytes = launch.tile_bytes;
     if constexpr (kShort) {
-        const unsigned rows = quotient(blockDim.x, output.by_slot) / 2 * (2 * kLoads);
-        const unsigned row = (tile - output.first_tile) * rows * kRounds;
-        copy_ends(part, chunk == 0 && row == 0, lead, row * part.width + lead, rows * part.width * kRounds);
-#pragma unroll
-        for (int i = 0; i < kRounds; ++i) {
-            if (row + i * rows >= part.rows) break;
-            if (i > 0) __syncthreads();
-            copy_short(part, row + i * rows, rows, lead, static_cast<unsigned>(launch.pitch), output.by_slot, i == 0);
+        const unsigned rows = quotient(kShortThreads, output.by_slot) / 2 * (2 * kLoads);
+        const unsigned tile_rows = tile_bytes / (kShortThreads * kLoads * kVector) * rows;  // in one round or two
+        const unsigned row = (tile - output.first_tile) * tile_rows, end = min(part.rows, row + tile_rows);
+        copy_ends(part, chunk == 0 && row == 0, lead, row * part.width + lead, tile_rows * part.width);
+#pragma unroll 1
+        for (unsigned first = row; first < end; first += rows) {
+            if (first > row) __syncthreads();
+            copy_short(part, first, rows, lead, static_cast<unsigned>(launch.pitch), output.by_slot, first == row);
         }
         return;
     }

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from benchmarks import model
 from dmlsplit.backends.cuda import planner
+from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.backends.cuda.occupancy import RESERVED, resident_blocks
 from tests.host_cuda import harness
 from tests.sass import launch as sass
 from tests.sass import listing
@@ -183,9 +185,15 @@ def large_cases(draw: st.DrawFn) -> Case:
 def check_resources(launch: planner.KernelLaunch, used: nvrtc.Resources) -> None:
     """Compare the resources of a launch with its plan."""
     assert used.stack_bytes == 0
-    reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
+    reserved = RESERVED if launch.shared_bytes else 0
     assert used.shared_bytes == launch.shared_bytes + reserved
-    assert model.resident_blocks(launch, used) >= launch.code.resident
+    assert resident(launch, used) >= launch.code.resident
+
+
+def resident(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
+    """The blocks that an SM of an H200 holds."""
+    size = launch.block, used.registers, launch.shared_bytes
+    return resident_blocks(H200.limits, *size)
 
 
 def check_machine_code(case: Case, builds: Path) -> None:
@@ -227,8 +235,8 @@ def test_loads_are_in_flight_together(name: str, builds: Path) -> None:
     launch = launch_of(name)
     code = code_of(launch, builds)
     found = code.listing.bytes_in_flight()
-    resident = model.resident_blocks(launch, code.resources)
-    enough = found * launch.block * resident >= model.IN_FLIGHT_BYTES
+    blocks = resident(launch, code.resources)
+    enough = found * launch.block * blocks >= model.IN_FLIGHT_BYTES
     assert enough or found >= launch.bytes_in_flight
 
 

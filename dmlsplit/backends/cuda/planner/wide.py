@@ -1,8 +1,9 @@
 """Plans for `rows`, the kernel of wide outputs, which is not compiled for a split's columns."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
+from math import inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,23 +34,26 @@ from dmlsplit.geometry import RowSplit, ceil_div
 LEAST_WIDTH = VECTOR
 # More equal outputs than this have a program without a search, which is about as fast for few.
 FEW_OUTPUTS = 16
-# Threads of a block, and rounds in which each copies `LOADS` vectors. Rounds share what a block
-# finds out about its output, which is up to half of the instructions of a single one.
-BLOCKS = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
+# The candidates for a launch: threads of a block, and rounds in which each copies `LOADS` vectors.
+# Rounds share what a block finds out about its output, but wait for memory one after the other.
+BLOCKS: tuple[tuple[int, int], ...] = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
 REGISTERS = {True: 40, False: 64}  # of a thread, for aligned memory or not
 # Rows that fit a slot of shared memory, of up to 32 vectors, are short. A slot has room for a row
 # at any phase and the word after it. A block reads a vector per load and thread, for an even number
-# of rows at once, and does so twice; rows.cu has the same numbers.
+# of rows at once, and does so once or twice; rows.cu has the same numbers. As it holds shared
+# memory for its threads, smaller ones would leave more of them idle, and larger ones wait longer.
 SLOT_MORE = 2 * VECTOR + 2
 MOST_SHORT = 33 * VECTOR - SLOT_MORE - 1
-SHORT_LOADS = 2 * LOADS
-SHORT_BLOCKS = (256, 4), (128, 4), (64, 4)
-SHORT_BYTES = (THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
+SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
+SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
+SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
+# What a block finds out about its output costs as much time as this share of a round, for aligned
+# memory or not, and waiting for a load, half a microsecond, as much as an SM of an H200 takes for
+# these bytes: by counts of instructions and the formula of benchmarks/prediction.py.
+SETUP, SHORT_SETUP = {True: 1 / 30, False: 1 / 14}, 1 / 40
+WAIT_BYTES = 8 << 10
 # Up to this many outputs of a single row are divided faster without NumPy.
 FEW = 64
-# If at least this share of the GPU's thread slots does useful work, no smaller blocks are tried,
-# as fewer rounds take more instructions.
-BUSY = 7 / 8
 # Bytes of input in a chunk, for each multiprocessor: at most what it has under way. So all
 # outputs of a chunk are copied at the same time, and the input that they share is in the L2 cache.
 CHUNK_BYTES = IN_FLIGHT_BYTES
@@ -82,7 +86,7 @@ def wide_launches(
     each = ceil_div(count, ceil_div(count, mode.most)) if count > mode.most else count
     for first in range(0, count, each):
         part = split if each == count else split.take(range(first, min(first + each, count)))
-        yield _launch(part, assumed, mode, _chunks(part, assumed.limits, is_short))
+        yield _launch(part, assumed, mode, _chunks(part, assumed.limits, mode))
 
 
 class _Mode(NamedTuple):
@@ -194,69 +198,94 @@ def _slot_vectors(width: Any) -> Any:
     return (width + SLOT_MORE) // VECTOR
 
 
-def _chunks(split: RowSplit, limits: DeviceLimits, is_short: bool) -> _Chunks:
-    """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
-    if split.rows == 1 and len(split.widths) <= FEW:
-        return _few_chunks(split, limits.sm_count)
-    choices, needed = _needed(split, limits, is_short)
-    tiles = np.ceil(needed).astype(np.int64)
-    # As many tiles of a row would do if none had an unused part.
-    full = np.add.reduce(needed[:, 0], -1).tolist()
-    best, all_blocks = 0.0, _sizes(SHORT_BLOCKS if is_short else BLOCKS)
-    for at, sums in enumerate(np.add.reduce(tiles, -1).tolist()):
-        threads, each, resident = all_blocks[at]
-        choice, grid = 0, split.rows * sums[0]
-        if len(sums) > 1 and (max(split.widths) < each or full[at] < FULL_ROW * sums[0]):
-            pairs = zip(choices[1:], sums[1:], strict=True)
-            grids = [ceil_div(split.rows, rows) * count for rows, count in pairs]
-            grid = min(grids)
-            choice = 1 + grids.index(grid)
-        # That more blocks fit makes the last of them no shorter.
-        even = evenness(grid, limits.sm_count * resident, limits.sm_count)
-        busy = split.rows * full[at] / grid * even
-        if busy > best:
-            shape = threads, each, choices[choice], choice == 0
-            best, found = busy, _Chunks(*shape, tiles[at, choice].tolist(), sums[choice], grid)
-        if busy >= BUSY:
-            break
-    return found
+class _Block(NamedTuple):
+    """A candidate: the blocks of a launch, and what fits the GPU."""
 
-
-def _few_chunks(split: RowSplit, sm_count: int) -> _Chunks:
-    """The same for few outputs of a single row, in half the time without NumPy."""
-    best, widths, row_bytes = 0.0, split.widths, split.row_bytes
-    for threads, each, resident in _sizes(BLOCKS):
-        tiles = [-(-width // each) for width in widths]
-        grid = sum(tiles)
-        busy = row_bytes / each / grid * evenness(grid, sm_count * resident, sm_count)
-        if busy > best:
-            best, found = busy, (threads, each, 1, True, tiles, grid, grid)
-        if busy >= BUSY:
-            break
-    return _Chunks(*found)
+    threads: int
+    rounds: int
+    tile_bytes: int
+    resident: int  # blocks on all SMs
+    in_flight: int  # bytes that an SM full of them waits for
+    setup: float  # as in `SETUP`
 
 
 @lru_cache
-def _sizes(all_blocks: tuple[tuple[int, int], ...]) -> list[tuple[int, int, int]]:
-    """The threads of each block, the bytes of a tile, and the blocks that fill a multiprocessor."""
-    at_once = [(threads, rounds, threads * LOADS * VECTOR) for threads, rounds in all_blocks]
-    return [(threads, n * rounds, ceil_div(IN_FLIGHT_BYTES, n)) for threads, rounds, n in at_once]
+def _blocks(
+    candidates: tuple[tuple[int, int], ...], limits: DeviceLimits, is_aligned: bool, is_short: bool
+) -> list[_Block]:
+    """The candidates on a device."""
+    loads, setup, shared = LOADS, SETUP[is_aligned], 0
+    if is_short:
+        loads, setup, shared = SHORT_LOADS, SHORT_SETUP, SHORT_BYTES
+    blocks = []
+    for threads, rounds in candidates:
+        resident = resident_blocks(limits, threads, REGISTERS[is_aligned], shared)
+        each, places = threads * loads * VECTOR, limits.sm_count * resident
+        blocks.append(_Block(threads, rounds, rounds * each, places, resident * each, setup))
+    return blocks
 
 
-def _needed(split: RowSplit, limits: DeviceLimits, is_short: bool) -> tuple[list[int], np.ndarray]:
-    """The rows that a chunk may have, and the tiles to fill: by block, these rows, and output.
+def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
+    """The chunks, with the blocks that take the least time."""
+    rows, widest = split.rows, max(split.widths)
+    blocks = _blocks(SHORT_BLOCKS if mode.is_short else BLOCKS, limits, *mode[:2])
+    count = _count_few if rows == 1 and len(split.widths) <= FEW else _count
+    choices, sums, full, tiles_of = count(split, limits, blocks, mode.is_short)
+    sm_bytes, best = split.total_bytes / limits.sm_count, inf
+    for at, (block, needed) in enumerate(zip(blocks, full, strict=True)):
+        choice, grid = 0, rows * sums[at][0]
+        if len(choices) > 1 and (widest < block.tile_bytes or needed < FULL_ROW * sums[at][0]):
+            pairs = zip(choices[1:], sums[at][1:], strict=True)
+            grids = [ceil_div(rows, chunk_rows) * tiles for chunk_rows, tiles in pairs]
+            grid = min(grids)
+            choice = 1 + grids.index(grid)
+        if (cost := _cost(block, grid, rows * needed / grid, sm_bytes)) < best:
+            best, found = cost, (at, choice, grid)
+    at, choice, grid = found
+    shape = blocks[at].threads, blocks[at].tile_bytes, choices[choice], choice == 0
+    return _Chunks(*shape, tiles_of(at, choice), sums[at][choice], grid)
 
-    Rows and widths are below 2^53, so a float quotient is whole only if the division is exact.
+
+def _cost(block: _Block, grid: int, share: float, sm_bytes: float) -> float:
+    """The time of a launch, as the bytes that an SM copies in it while memory is busy.
+
+    `share` is that of the blocks' places in tiles that are used.
     """
+    waits = IN_FLIGHT_BYTES / (block.in_flight * share * min(1, grid / block.resident))
+    cost = sm_bytes * (max(1, waits) + block.setup / (block.rounds * share))
+    # Blocks end at different times: while the last ones run, half of the places are empty.
+    return cost + block.rounds * WAIT_BYTES / 2 * min(1, waits) * (grid > block.resident)
+
+
+# The rows that a chunk may have; by block and these rows, the tiles of all outputs; by block, the
+# tiles of a row if none had an unused part; and the tiles of each output for a block and rows.
+_Counts = tuple[list[int], list[list[int]], list[float], Callable[[int, int], list[int]]]
+
+
+def _count_few(
+    split: RowSplit, limits: DeviceLimits, blocks: Sequence[_Block], is_short: bool
+) -> _Counts:
+    """The counts for few outputs of a single row, in half the time without NumPy."""
+    tiles = [[-(-width // block.tile_bytes) for width in split.widths] for block in blocks]
+    full = [split.row_bytes / block.tile_bytes for block in blocks]
+    return [1], [[sum(one)] for one in tiles], full, lambda at, _: tiles[at]
+
+
+def _count(
+    split: RowSplit, limits: DeviceLimits, blocks: Sequence[_Block], is_short: bool
+) -> _Counts:
+    """The counts. Rows and widths are below 2^53, so a float is whole only if a division is."""
     widths = np.fromiter(split.widths, np.int64, len(split.widths))
     # Tiles have bytes, or whole rows if they are short.
-    amounts, each = widths, np.array([[[each]] for _, each, _ in _sizes(BLOCKS)])
+    amounts, each = widths, np.array([[[block.tile_bytes]] for block in blocks])
     if is_short:
-        slots = _slot_vectors(widths)
-        rows = [[threads // slots // 2 * (2 * LOADS * rounds)] for threads, rounds in SHORT_BLOCKS]
-        amounts, each = np.ones_like(widths), np.array(rows)
+        rows = SHORT_THREADS // _slot_vectors(widths) // 2 * (2 * SHORT_LOADS)
+        amounts, each = np.ones_like(widths), rows * np.array([[[one.rounds]] for one in blocks])
     choices = _row_choices(split, limits, int(each[0].max()) if is_short else 1)
-    return choices, (np.multiply.outer(choices, amounts) if len(choices) > 1 else amounts) / each
+    needed = (np.multiply.outer(choices, amounts) if len(choices) > 1 else amounts) / each
+    tiles = np.ceil(needed).astype(np.int64)
+    sums, full = np.add.reduce(tiles, -1).tolist(), np.add.reduce(needed[:, 0], -1).tolist()
+    return choices, sums, full, lambda at, choice: tiles[at, choice].tolist()
 
 
 def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[int]:
@@ -269,13 +298,3 @@ def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[i
     least = min(most // multiple, ceil_div(wanted, multiple)) * multiple
     step = ceil_div(least, CHOICES * multiple) * multiple
     return [1, *range(least, min(most, 2 * least) + 1, step)]
-
-
-def evenness(grid: int, at_once: int, sm_count: int) -> float:
-    """The mean share of multiprocessors, or of their block slots, that are in use.
-
-    Blocks end at different times: while the last ones run, half of the slots are.
-    """
-    if grid > at_once:
-        return grid / (grid + at_once / 2)
-    return grid / (ceil_div(grid, sm_count) * sm_count)
