@@ -8,6 +8,8 @@ from itertools import chain, starmap
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from dmlsplit.forks import cached_property
 from dmlsplit.geometry import ceil_div
 from dmlsplit.resources import kernel_source
@@ -36,6 +38,7 @@ _FORMATS = {
 }
 POINTER_BYTES = 8
 LONG = 256  # entries of a table
+FEW = 16  # divisors that are faster without NumPy
 LARGE_PARAMETERS = 32764  # bytes of a kernel's parameters since CUDA 12.1
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
@@ -85,7 +88,7 @@ class Constant(NamedTuple):
 
     type: str
     name: str
-    value: int | Divisor | tuple[int, ...] | tuple[Divisor, ...] | str
+    value: int | Divisor | tuple[int, ...] | tuple[tuple[int, int], ...] | str
 
     @property
     def definition(self) -> str:
@@ -285,6 +288,16 @@ def divisor(number: int, bits: int = 32) -> Divisor:
     """
     shift = (number - 1).bit_length()
     return Divisor(ceil_div(1 << (bits - 1 + shift), number), shift)
+
+
+def divisors(numbers: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """The `Divisor` of each number, up to 2^31, in less time than one by one if they are many."""
+    if len(numbers) <= FEW:
+        return map(divisor, numbers)
+    by = np.array(numbers, np.int64)
+    shifts = np.frexp(by - 1)[1]  # bits of integers that are exact as floats
+    magics = -(-(1 << 31 + shifts.astype(np.int64)) // by)
+    return zip(magics.tolist(), shifts.tolist(), strict=True)
 
 
 def capacity(count: int, least: int = 4) -> int:

@@ -1,9 +1,10 @@
 """Plans for `rows`, the kernel of wide outputs, which is not compiled for a split's columns."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from math import inf
+from math import ceil, inf
+from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,7 @@ from dmlsplit.backends.cuda.launch import (
     capacity,
     coded,
     divisor,
+    divisors,
     filled,
     index_type,
 )
@@ -47,19 +49,22 @@ MOST_SHORT = 33 * VECTOR - SLOT_MORE - 1
 SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
 SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
 SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
-# What a block finds out about its output costs as much time as this share of a round, for aligned
-# memory or not, and waiting for a load, half a microsecond, as much as an SM of an H200 takes for
-# these bytes: by counts of instructions and the formula of benchmarks/prediction.py.
-SETUP, SHORT_SETUP = {True: 1 / 30, False: 1 / 14}, 1 / 40
+# What a block finds out about its output costs as much time as this share of a round, by whether
+# memory is aligned and rows are short. Waiting for a load, half a microsecond, costs as much as an
+# SM of an H200 takes for these bytes. By counts of instructions, and benchmarks/prediction.py.
+SETUP = {(True, False): 1 / 30, (False, False): 1 / 14, (False, True): 1 / 40}
 WAIT_BYTES = 8 << 10
-# Up to this many outputs of a single row are divided faster without NumPy.
-FEW = 64
+# No further candidate is tried if one takes so much of the time of its bytes alone, and none is
+# preferred to larger blocks that saves less.
+CHEAP, LEAST_GAIN = 1.03, 0.01
+# Up to this many numbers of tiles are faster without NumPy.
+FEW = 32
 # Bytes of input in a chunk, for each multiprocessor: at most what it has under way. So all
 # outputs of a chunk are copied at the same time, and the input that they share is in the L2 cache.
 CHUNK_BYTES = IN_FLIGHT_BYTES
 # The division of common.cuh takes numbers of 31 bits.
 MOST_CHUNK_BYTES = 1 << 30
-# Chunks of a single row are simpler, and preferred if they fill this share of their tiles.
+# Chunks of a single row are simpler, and preferred unless others have this share of their tiles.
 FULL_ROW = 0.97
 CHOICES = 16
 # Parameters outside tables: the input's address, pitches, divisors, numbers of rows and tiles.
@@ -182,10 +187,10 @@ def _tables(
     yield Constant(kind, "widths", filled(widths, entries, 0))
     # The width of a single row may be too large for a divisor.
     if not chunks.is_one_row:
-        yield Constant(DIVISOR, "by_width", filled(map(divisor, widths), entries, divisor(1)))
+        yield Constant(DIVISOR, "by_width", filled(divisors(widths), entries, divisor(1)))
         if mode.is_short:
-            divisors = map(divisor, map(_slot_vectors, widths))
-            yield Constant(DIVISOR, "by_slot", filled(divisors, entries, divisor(1)))
+            by_slot = divisors([*map(_slot_vectors, widths)])
+            yield Constant(DIVISOR, "by_slot", filled(by_slot, entries, divisor(1)))
 
 
 def _are_equal(split: RowSplit) -> bool:
@@ -194,98 +199,84 @@ def _are_equal(split: RowSplit) -> bool:
     return width > 0 and last - first == width * (count - 1)
 
 
-def _slot_vectors(width: Any) -> Any:
+def _slot_vectors(width: int) -> int:
     return (width + SLOT_MORE) // VECTOR
-
-
-class _Block(NamedTuple):
-    """A candidate: the blocks of a launch, and what fits the GPU."""
-
-    threads: int
-    rounds: int
-    tile_bytes: int
-    resident: int  # blocks on all SMs
-    in_flight: int  # bytes that an SM full of them waits for
-    setup: float  # as in `SETUP`
-
-
-@lru_cache
-def _blocks(
-    candidates: tuple[tuple[int, int], ...], limits: DeviceLimits, is_aligned: bool, is_short: bool
-) -> list[_Block]:
-    """The candidates on a device."""
-    loads, setup, shared = LOADS, SETUP[is_aligned], 0
-    if is_short:
-        loads, setup, shared = SHORT_LOADS, SHORT_SETUP, SHORT_BYTES
-    blocks = []
-    for threads, rounds in candidates:
-        resident = resident_blocks(limits, threads, REGISTERS[is_aligned], shared)
-        each, places = threads * loads * VECTOR, limits.sm_count * resident
-        blocks.append(_Block(threads, rounds, rounds * each, places, resident * each, setup))
-    return blocks
 
 
 def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
     """The chunks, with the blocks that take the least time."""
-    rows, widest = split.rows, max(split.widths)
-    blocks = _blocks(SHORT_BLOCKS if mode.is_short else BLOCKS, limits, *mode[:2])
-    count = _count_few if rows == 1 and len(split.widths) <= FEW else _count
-    choices, sums, full, tiles_of = count(split, limits, blocks, mode.is_short)
-    sm_bytes, best = split.total_bytes / limits.sm_count, inf
-    for at, (block, needed) in enumerate(zip(blocks, full, strict=True)):
-        choice, grid = 0, rows * sums[at][0]
-        if len(choices) > 1 and (widest < block.tile_bytes or needed < FULL_ROW * sums[at][0]):
-            pairs = zip(choices[1:], sums[at][1:], strict=True)
-            grids = [ceil_div(rows, chunk_rows) * tiles for chunk_rows, tiles in pairs]
-            grid = min(grids)
-            choice = 1 + grids.index(grid)
-        if (cost := _cost(block, grid, rows * needed / grid, sm_bytes)) < best:
-            best, found = cost, (at, choice, grid)
-    at, choice, grid = found
-    shape = blocks[at].threads, blocks[at].tile_bytes, choices[choice], choice == 0
-    return _Chunks(*shape, tiles_of(at, choice), sums[at][choice], grid)
+    candidates = SHORT_BLOCKS if mode.is_short else BLOCKS
+    short_rows = [*map(_short_rows, split.widths)] if mode.is_short else []
+    multiple = max(short_rows) * candidates[0][1] if short_rows else 1
+    choices = _row_choices(split, limits, multiple)
+    parts, counts = (
+        _parts(split.widths, choices, short_rows),
+        [-(-split.rows // n) for n in choices],
+    )
+    needed, sm_bytes, best = split.rows * sum(parts[0]), split.total_bytes / limits.sm_count, inf
+    for threads, rounds in candidates:
+        tile_bytes = threads * rounds * (SHORT_LOADS if mode.is_short else LOADS) * VECTOR
+        tile_parts = rounds if mode.is_short else tile_bytes
+        chunks = _chunked(choices, counts, parts, (threads, tile_bytes), tile_parts)
+        share = needed / tile_parts / chunks.grid  # of tiles that is used
+        cost = _cost(chunks, rounds, share, sm_bytes, limits, mode)
+        if cost < best * (1 - LEAST_GAIN):
+            best, found = cost, chunks
+        if cost <= CHEAP * sm_bytes:
+            break
+    return found
 
 
-def _cost(block: _Block, grid: int, share: float, sm_bytes: float) -> float:
-    """The time of a launch, as the bytes that an SM copies in it while memory is busy.
+def _short_rows(width: int) -> int:
+    """The rows that a block copies in a round."""
+    return SHORT_THREADS // _slot_vectors(width) // 2 * (2 * SHORT_LOADS)
 
-    `share` is that of the blocks' places in tiles that are used.
+
+def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[int]) -> Any:
+    """The parts of each output in a chunk, by its rows: bytes, or rounds of short rows.
+
+    They are below 2^53, so that their quotients are whole only if divisions are exact.
     """
-    waits = IN_FLIGHT_BYTES / (block.in_flight * share * min(1, grid / block.resident))
-    cost = sm_bytes * (max(1, waits) + block.setup / (block.rounds * share))
+    if len(choices) * len(widths) > FEW:
+        rows = np.array(choices)[:, None]
+        return rows / short_rows if short_rows else rows * widths
+    if short_rows:
+        return [[rows / each for each in short_rows] for rows in choices]
+    return [[rows * width for width in widths] for rows in choices]
+
+
+def _chunked(
+    choices: Sequence[int],
+    counts: Sequence[int],
+    parts: Any,
+    block: tuple[int, int],
+    tile_parts: int,
+) -> _Chunks:
+    """The chunks for a block of some threads, whose tile has some bytes; `counts` by rows."""
+    if is_few := isinstance(parts, list):
+        tiles: Any = [[ceil(part / tile_parts) for part in chunk] for chunk in parts]
+        sums = [*map(sum, tiles)]
+    else:
+        tiles = np.ceil(parts / tile_parts).astype(np.int64)
+        sums = np.add.reduce(tiles, -1).tolist()
+    grids = [*map(mul, counts, sums)]
+    weights = [FULL_ROW * grids[0], *grids[1:]]
+    choice = weights.index(min(weights))
+    chosen = tiles[choice] if is_few else tiles[choice].tolist()
+    return _Chunks(*block, choices[choice], choice == 0, chosen, sums[choice], grids[choice])
+
+
+def _cost(
+    chunks: _Chunks, rounds: int, share: float, sm_bytes: float, limits: DeviceLimits, mode: _Mode
+) -> float:
+    """The time of a launch, as the bytes that an SM copies in it while memory is busy."""
+    shared = SHORT_BYTES * mode.is_short
+    resident = resident_blocks(limits, chunks.threads, REGISTERS[mode.is_aligned], shared)
+    per_sm = chunks.grid / limits.sm_count
+    waits = IN_FLIGHT_BYTES * rounds / (chunks.tile_bytes * share * min(resident, per_sm))
+    cost = sm_bytes * (max(1, waits) + SETUP[mode[:2]] / (rounds * share))
     # Blocks end at different times: while the last ones run, half of the places are empty.
-    return cost + block.rounds * WAIT_BYTES / 2 * min(1, waits) * (grid > block.resident)
-
-
-# The rows that a chunk may have; by block and these rows, the tiles of all outputs; by block, the
-# tiles of a row if none had an unused part; and the tiles of each output for a block and rows.
-_Counts = tuple[list[int], list[list[int]], list[float], Callable[[int, int], list[int]]]
-
-
-def _count_few(
-    split: RowSplit, limits: DeviceLimits, blocks: Sequence[_Block], is_short: bool
-) -> _Counts:
-    """The counts for few outputs of a single row, in half the time without NumPy."""
-    tiles = [[-(-width // block.tile_bytes) for width in split.widths] for block in blocks]
-    full = [split.row_bytes / block.tile_bytes for block in blocks]
-    return [1], [[sum(one)] for one in tiles], full, lambda at, _: tiles[at]
-
-
-def _count(
-    split: RowSplit, limits: DeviceLimits, blocks: Sequence[_Block], is_short: bool
-) -> _Counts:
-    """The counts. Rows and widths are below 2^53, so a float is whole only if a division is."""
-    widths = np.fromiter(split.widths, np.int64, len(split.widths))
-    # Tiles have bytes, or whole rows if they are short.
-    amounts, each = widths, np.array([[[block.tile_bytes]] for block in blocks])
-    if is_short:
-        rows = SHORT_THREADS // _slot_vectors(widths) // 2 * (2 * SHORT_LOADS)
-        amounts, each = np.ones_like(widths), rows * np.array([[[one.rounds]] for one in blocks])
-    choices = _row_choices(split, limits, int(each[0].max()) if is_short else 1)
-    needed = (np.multiply.outer(choices, amounts) if len(choices) > 1 else amounts) / each
-    tiles = np.ceil(needed).astype(np.int64)
-    sums, full = np.add.reduce(tiles, -1).tolist(), np.add.reduce(needed[:, 0], -1).tolist()
-    return choices, sums, full, lambda at, choice: tiles[at, choice].tolist()
+    return cost + rounds * WAIT_BYTES / 2 * min(1, waits) * (per_sm > resident)
 
 
 def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[int]:

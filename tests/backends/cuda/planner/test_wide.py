@@ -86,7 +86,7 @@ def under_way(launch: KernelLaunch, limits: DeviceLimits) -> float:
 def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -> None:
     """One round while all bytes are under way at once, then two, then four.
 
-    Just above the size at which all blocks of four rounds fit, it is two again: no tail of a few.
+    A T4 has the shortest first wave of four rounds: just above, two leave no tail of a few blocks.
     """
     limits, sizes = find_gpu(gpu).limits, []
     for mib in (*range(1, 64), *range(64, 1025, 8)):
@@ -94,9 +94,8 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
         sizes.append((launch.block * rounds_of(launch), rounds_of(launch)))
         if rounds_of(launch) > 1:
             assert under_way(launch, limits) >= 0.9 * IN_FLIGHT_BYTES
-    large = sizes[sizes.index((1024, 4)) :]
-    assert sizes[0][1] == 1
-    assert [size for size, _ in groupby(large)] == [(1024, 4), (512, 2), (1024, 4)]
+    tail = [(512, 2), (1024, 4)] if (gpu, alignments) == ("T4", (16, 16)) else []
+    assert [size for size, _ in groupby(sizes)] == [(64, 1), (512, 2), (1024, 4), *tail]
 
 
 @pytest.mark.parametrize(
