@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from math import ceil, inf
-from operator import mul
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -209,15 +208,13 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
     short_rows = [*map(_short_rows, split.widths)] if mode.is_short else []
     multiple = max(short_rows) * candidates[0][1] if short_rows else 1
     choices = _row_choices(split, limits, multiple)
-    parts, counts = (
-        _parts(split.widths, choices, short_rows),
-        [-(-split.rows // n) for n in choices],
-    )
-    needed, sm_bytes, best = split.rows * sum(parts[0]), split.total_bytes / limits.sm_count, inf
+    parts = _parts(split.widths, choices, short_rows)
+    needed = split.rows * sum([1 / each for each in short_rows]) or split.total_bytes
+    sm_bytes, best = split.total_bytes / limits.sm_count, inf
     for threads, rounds in candidates:
         tile_bytes = threads * rounds * (SHORT_LOADS if mode.is_short else LOADS) * VECTOR
         tile_parts = rounds if mode.is_short else tile_bytes
-        chunks = _chunked(choices, counts, parts, (threads, tile_bytes), tile_parts)
+        chunks = _chunked(split.rows, choices, parts, (threads, tile_bytes), tile_parts)
         share = needed / tile_parts / chunks.grid  # of tiles that is used
         cost = _cost(chunks, rounds, share, sm_bytes, limits, mode)
         if cost < best * (1 - LEAST_GAIN):
@@ -246,20 +243,16 @@ def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[i
 
 
 def _chunked(
-    choices: Sequence[int],
-    counts: Sequence[int],
-    parts: Any,
-    block: tuple[int, int],
-    tile_parts: int,
+    rows: int, choices: Sequence[int], parts: Any, block: tuple[int, int], tile_parts: int
 ) -> _Chunks:
-    """The chunks for a block of some threads, whose tile has some bytes; `counts` by rows."""
+    """The chunks for a block of some threads, whose tile has some bytes."""
     if is_few := isinstance(parts, list):
         tiles: Any = [[ceil(part / tile_parts) for part in chunk] for chunk in parts]
         sums = [*map(sum, tiles)]
     else:
         tiles = np.ceil(parts / tile_parts).astype(np.int64)
         sums = np.add.reduce(tiles, -1).tolist()
-    grids = [*map(mul, counts, sums)]
+    grids = [-(-rows // n) * count for n, count in zip(choices, sums, strict=True)]
     weights = [FULL_ROW * grids[0], *grids[1:]]
     choice = weights.index(min(weights))
     chosen = tiles[choice] if is_few else tiles[choice].tolist()
