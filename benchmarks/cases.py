@@ -16,6 +16,7 @@ SIZE = "size"
 CHANNELS = "channels"
 OUTPUTS = "outputs"
 CALLERS = "callers"
+SWEEP = "sweep"
 
 SECTOR = 32  # bytes that a GPU reads at once, at least
 

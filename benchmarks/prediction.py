@@ -153,7 +153,7 @@ def fraction(
 
     It copies `moved_bytes`, which are `work` times the bytes of all launches.
     """
-    taken = sum(launch_clocks(gpu, executed, blocks, work) for executed, blocks in launches)
+    taken = sum(launch_clocks(gpu, executed, blocks, work).total for executed, blocks in launches)
     return copy_clocks(gpu, moved_bytes) / taken
 
 
@@ -161,28 +161,78 @@ def copy_clocks(gpu: Gpu, total_bytes: float) -> float:
     """The clocks of a plain copy."""
     count, resident = ceil_div(int(total_bytes), COPY_IN_FLIGHT), _copy_resident(gpu.limits)
     executed = Executed(COPY_INSTRUCTIONS, COPY_SECTORS, 0, 0, 0)
-    return launch_clocks(gpu, executed, Blocks(count, resident, COPY_IN_FLIGHT, int(total_bytes)))
+    blocks = Blocks(count, resident, COPY_IN_FLIGHT, int(total_bytes))
+    return launch_clocks(gpu, executed, blocks).total
 
 
 def _copy_resident(limits: DeviceLimits) -> int:
     return resident_blocks(limits, COPY_THREADS, COPY_REGISTERS)
 
 
-def launch_clocks(gpu: Gpu, executed: Executed, blocks: Blocks, work: float = 1) -> float:
-    """The clocks from the first load of a launch to its last store."""
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The clocks of a launch.
+
+    Attributes
+    ----------
+    start : float
+        Until the first bytes arrive.
+    copy : float
+        At the speed of a copy.
+    latency, executed, units : float
+        Beyond these: because too few bytes are under way, for what is executed beyond a copy, and
+        because a unit is busier than memory. The longest decides.
+    tail : float
+        While the last blocks run.
+    """
+
+    start: float
+    copy: float
+    latency: float
+    executed: float
+    units: float
+    tail: float
+
+    @property
+    def total(self) -> float:
+        """From the first load to the last store."""
+        return self.start + self.copy + max(self.latency, self.executed, self.units) + self.tail
+
+    @property
+    def cause(self) -> str:
+        """What costs most beside the copy itself."""
+        return max(CAUSES, key=lambda name: float(getattr(self, name)))
+
+
+# In words.
+CAUSES = {
+    "latency": "too few bytes under way",
+    "executed": "instructions",
+    "units": "a busy unit of the SM",
+    "tail": "the last blocks",
+}
+
+
+def launch_clocks(gpu: Gpu, executed: Executed, blocks: Blocks, work: float = 1) -> Clocks:
+    """The clocks of a launch; `work` as in `steady`."""
     sm_count, wait = gpu.limits.sm_count, WAIT * gpu.clock
     places = sm_count * blocks.resident
     own = min(blocks.in_flight, blocks.total_bytes / blocks.count)
-    under_way = own * min(blocks.count, places) / sm_count
-    waits = max(1.0, gpu.in_flight / under_way)
-    copy, units = work * gpu.copy_clocks, _unit_clocks(executed)
-    warps, tail = blocks.total_bytes / sm_count / WARP_BYTES, 0.0
+    waits = gpu.in_flight / (own * min(blocks.count, places) / sm_count)
+    units, tail = _unit_clocks(executed), 0.0
     if blocks.count <= places:
         units *= ceil_div(blocks.count, sm_count) * sm_count / blocks.count
     else:
-        rounds = blocks.total_bytes / blocks.count / own
-        tail = rounds * wait / 2 * min(1, gpu.in_flight / under_way)
-    return wait + warps * max(copy * waits, copy + _extra_clocks(executed, work), units) + tail
+        tail = blocks.total_bytes / blocks.count / own * wait / 2 * min(1, waits)
+    warps, copy = blocks.total_bytes / sm_count / WARP_BYTES, work * gpu.copy_clocks
+    return Clocks(
+        start=wait,
+        copy=warps * copy,
+        latency=warps * copy * max(0.0, waits - 1),
+        executed=warps * _extra_clocks(executed, work),
+        units=warps * max(0.0, units - copy),
+        tail=tail,
+    )
 
 
 def _extra_clocks(executed: Executed, work: float) -> float:

@@ -7,7 +7,7 @@ ask CUDA instead (`driver.Driver.limits`).
 
 from dataclasses import dataclass, replace
 
-from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits
+from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits, in_flight_bytes
 from dmlsplit.backends.cuda.nvml import CudaDevice, device_at
 from dmlsplit.errors import InvalidArgumentError
 
@@ -80,14 +80,21 @@ def _gpu(
     source: str = "NVIDIA's data sheet",
     nvml_name: str = "",
 ) -> Gpu:
-    limits = _limits(MULTIPROCESSORS[capability], sm_count, round(l2_mib * _MIB))
+    limits = _limits(capability, sm_count, round(l2_mib * _MIB))
     return Gpu(name, capability, round(gigabytes * _GB), limits, source, nvml_name)
 
 
-def _limits(sm: Multiprocessor, sm_count: int, l2_bytes: int) -> DeviceLimits:
-    blocks, shared_bytes = sm.blocks, sm.shared_kib << 10
+def _limits(capability: str | None, sm_count: int, l2_bytes: int) -> DeviceLimits:
+    sm = MULTIPROCESSORS.get(capability or "", LEAST)
     return DeviceLimits(
-        sm_count, sm.threads, l2_bytes, LARGE_PARAMETERS, REGISTERS, blocks, shared_bytes
+        sm_count,
+        sm.threads,
+        l2_bytes,
+        LARGE_PARAMETERS,
+        REGISTERS,
+        sm.blocks,
+        sm.shared_kib << 10,
+        in_flight_bytes(int((capability or "0").partition(".")[0])),
     )
 
 
@@ -167,11 +174,9 @@ def _sm_count(device: CudaDevice) -> int | None:
 def _from_properties(device: CudaDevice) -> Gpu:
     """A GPU from NVML's data, with the least known values for the rest."""
     capability, assumed = device.compute_capability, []
-    sm = MULTIPROCESSORS.get(capability or "")
-    if sm is None:
-        sm = LEAST
+    if capability not in MULTIPROCESSORS:
         assumed.append(
-            f"{sm.threads} threads and {sm.blocks} blocks on an SM, as compute capability "
+            f"{LEAST.threads} threads and {LEAST.blocks} blocks on an SM, as compute capability "
             f"{capability or 'of the device'} is not known"
         )
     sm_count = _sm_count(device)
@@ -182,5 +187,5 @@ def _from_properties(device: CudaDevice) -> Gpu:
     l2_bytes = min(gpu.limits.l2_bytes for gpu in similar or GPUS)
     group = f"compute capability {capability}" if similar else "any compute capability"
     assumed.append(f"{l2_bytes / _MIB:g} MiB of L2 cache, the least of the known GPUs of {group}")
-    limits, bandwidth = _limits(sm, sm_count, l2_bytes), device.peak_bandwidth
+    limits, bandwidth = _limits(capability, sm_count, l2_bytes), device.peak_bandwidth
     return Gpu(device.name, capability, bandwidth, limits, "NVML", assumed=tuple(assumed))

@@ -54,9 +54,10 @@ NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
-# Bytes that an SM must have under way to keep the memory of an H200 busy, and the most blocks that
-# may be needed for them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
-IN_FLIGHT_BYTES = 48 << 10
+# Bytes that an SM must have under way to keep the memory of an H200 busy, or of a GPU of compute
+# capability 10.0 or more, and the most blocks that may be needed for them. Source: the tuning of
+# DeviceTransform in NVIDIA's CUB.
+IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
 RESIDENT_BLOCKS = 6
 # Threads with too few bytes in flight for that cannot keep memory busy anyway: they get the
 # registers that this many blocks leave.
@@ -74,6 +75,7 @@ class DeviceLimits(NamedTuple):
     registers_per_sm: int = 64 << 10  # of 32 bits
     blocks_per_sm: int = 16  # resident at the same time
     shared_per_sm: int = 64 << 10  # bytes of shared memory
+    in_flight_bytes: int = IN_FLIGHT_BYTES  # that keep memory busy, on each SM
 
 
 class Divisor(NamedTuple):
@@ -260,6 +262,11 @@ def fitting(
     else:
         for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :]):
             yield from fitting(make, half, limit)
+
+
+def in_flight_bytes(major: int) -> int:
+    """The bytes that an SM must have under way, by the first number of its compute capability."""
+    return IN_FLIGHT_BYTES_10 if major >= 10 else IN_FLIGHT_BYTES
 
 
 def resident_for(bytes_in_flight: int) -> int:

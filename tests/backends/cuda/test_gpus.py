@@ -53,6 +53,8 @@ def test_every_gpu_says_where_its_figures_come_from() -> None:
     assert find_gpu("H100 SXM").limits.registers_per_sm == 65536
     assert find_gpu("RTX 5090").limits.blocks_per_sm == 24
     assert find_gpu("L4").limits.shared_per_sm == 100 << 10
+    assert find_gpu("B200").limits.in_flight_bytes == 64 << 10
+    assert find_gpu("H200").limits.in_flight_bytes == 48 << 10
 
 
 def test_a_device_has_its_own_bandwidth(fake_nvml: FakeNvml) -> None:

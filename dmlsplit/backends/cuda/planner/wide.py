@@ -48,12 +48,14 @@ MOST_SHORT = 33 * VECTOR - SLOT_MORE - 1
 SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
 SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
 SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
-# What a block finds out about its output costs as much time as this share of a round, by whether
-# memory is aligned and rows are short. Waiting for a load, half a microsecond, costs as much as an
-# SM of an H200 takes for these bytes. By counts of instructions, and benchmarks/prediction.py.
-SETUP = {(True, False): 1 / 30, (False, False): 1 / 14, (False, True): 1 / 40}
+# The time of what a block executes beyond a plain copy, as shares of the time that memory needs on
+# an H200: of each byte, and of what a block finds out about its output, in a single round. By
+# whether memory is aligned and rows are short. Waiting for a load, half a microsecond, takes as
+# long as an SM needs to copy some bytes. By counts of instructions and benchmarks/prediction.py.
+EXECUTED = {(True, False): (-1 / 66, 1 / 30), (False, False): (1 / 14, 1 / 14)}
+EXECUTED[False, True] = 1 / 11, 1 / 40
 WAIT_BYTES = 8 << 10
-# No further candidate is tried if one takes so much of the time of its bytes alone, and none is
+# No further candidate is tried if one takes this much of what its bytes alone do, and none is
 # preferred to larger blocks that saves less.
 CHEAP, LEAST_GAIN = 1.03, 0.01
 # Up to this many numbers of tiles are faster without NumPy.
@@ -211,6 +213,7 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
     parts = _parts(split.widths, choices, short_rows)
     needed = split.rows * sum([1 / each for each in short_rows]) or split.total_bytes
     sm_bytes, best = split.total_bytes / limits.sm_count, inf
+    cheap = CHEAP * (1 + EXECUTED[mode[:2]][0]) * sm_bytes
     for threads, rounds in candidates:
         tile_bytes = threads * rounds * (SHORT_LOADS if mode.is_short else LOADS) * VECTOR
         tile_parts = rounds if mode.is_short else tile_bytes
@@ -219,7 +222,7 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
         cost = _cost(chunks, rounds, share, sm_bytes, limits, mode)
         if cost < best * (1 - LEAST_GAIN):
             best, found = cost, chunks
-        if cost <= CHEAP * sm_bytes:
+        if cost <= cheap:
             break
     return found
 
@@ -230,10 +233,8 @@ def _short_rows(width: int) -> int:
 
 
 def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[int]) -> Any:
-    """The parts of each output in a chunk, by its rows: bytes, or rounds of short rows.
-
-    They are below 2^53, so that their quotients are whole only if divisions are exact.
-    """
+    """The parts of each output in a chunk, by its rows: bytes, or rounds of short rows."""
+    # They are below 2^53, so that their quotients are whole only if divisions are exact.
     if len(choices) * len(widths) > FEW:
         rows = np.array(choices)[:, None]
         return rows / short_rows if short_rows else rows * widths
@@ -266,8 +267,9 @@ def _cost(
     shared = SHORT_BYTES * mode.is_short
     resident = resident_blocks(limits, chunks.threads, REGISTERS[mode.is_aligned], shared)
     per_sm = chunks.grid / limits.sm_count
-    waits = IN_FLIGHT_BYTES * rounds / (chunks.tile_bytes * share * min(resident, per_sm))
-    cost = sm_bytes * (max(1, waits) + SETUP[mode[:2]] / (rounds * share))
+    waits = limits.in_flight_bytes * rounds / (chunks.tile_bytes * share * min(resident, per_sm))
+    each, setup = EXECUTED[mode[:2]]
+    cost = sm_bytes * max(1, waits, 1 + each + setup / (rounds * share))
     # Blocks end at different times: while the last ones run, half of the places are empty.
     return cost + rounds * WAIT_BYTES / 2 * min(1, waits) * (per_sm > resident)
 

