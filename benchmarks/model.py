@@ -41,12 +41,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks import prediction
-from benchmarks.cases import Case
+from benchmarks import prediction, sweep
+from benchmarks.cases import SWEEP, Case
 from benchmarks.environment import environment
+from benchmarks.results import FORMAT
 from benchmarks.workloads import WORKLOADS
 from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
@@ -134,6 +136,7 @@ class Figures:
     number: int
     name: str
     total_bytes: int
+    moved_bytes: int
     launches: tuple[LaunchFigures, ...]
     predicted: dict[str, float]
 
@@ -144,6 +147,14 @@ class Figures:
     def executed(self, field: str) -> float:
         """The instructions of all launches together, per warp and 512 bytes."""
         return _mean(self.launches, lambda launch: getattr(launch.executed, field))
+
+    def steady(self, gpu: prediction.Gpu) -> float:
+        """The predicted fraction of a copy's speed while memory is busy."""
+        work = self.moved_bytes / self.total_bytes
+        return 1 / _mean(
+            self.launches,
+            lambda launch: 1 / prediction.steady(gpu, sweep.executed(launch.executed), work),
+        )
 
     @property
     def largest(self) -> LaunchFigures:
@@ -175,7 +186,7 @@ def rows(workloads: Sequence[Case], folder: Path) -> Iterator[Figures]:
         total = geometries[of].total_bytes
         fractions = predicted(launches, workload.moved_bytes, total)
         number, _, name = workload.name.partition(" ")
-        return Figures(int(number), name, total, launches, fractions)
+        return Figures(int(number), name, total, workload.moved_bytes, launches, fractions)
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
         yield from pool.map(figures, range(len(workloads)))
@@ -240,23 +251,12 @@ def predicted(
     return {
         gpu.name: prediction.fraction(
             gpu,
-            [(executed(launch.executed), launch.blocks_on(gpu)) for launch in launches],
+            [(sweep.executed(launch.executed), launch.blocks_on(gpu)) for launch in launches],
             moved_bytes,
             moved_bytes / total_bytes,
         )
         for gpu in prediction.GPUS
     }
-
-
-def executed(counts: sass.Counts) -> prediction.Executed:
-    """What the formula uses of the counts."""
-    return prediction.Executed(
-        issue=counts.issue,
-        sectors=counts.load_sectors,
-        alu=counts.alu,
-        imad=counts.imad,
-        wavefronts=counts.global_wavefronts + counts.shared_wavefronts,
-    )
 
 
 def sampled(grid: int) -> list[int]:
@@ -298,22 +298,50 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks model", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--only", default="", help="only cases whose name contains this text")
+    parser.add_argument(
+        "--sweep", action="store_true", help="ten forms from 1 MiB to 1 GiB instead, on six GPUs"
+    )
     options = parser.parse_args(argv)
     lacking = harness.missing() or nvrtc.missing()
     if lacking:
         parser.error(lacking)
-    chosen = [workload for workload in WORKLOADS if options.only in workload.name]
-    if not chosen:
-        parser.error(f"no case's name contains {options.only!r}")
-    found = []
-    print(HEADER)
     with tempfile.TemporaryDirectory() as folder:
-        for figures in tqdm(
-            rows(chosen, Path(folder)), total=len(chosen), leave=False, disable=None
-        ):
-            tqdm.write(line(figures))
-            found.append(asdict(figures))
+        run = _sweep if options.sweep else _workloads
+        made = run(options.only, Path(folder))
+    if not made:
+        parser.error(f"no case's name contains {options.only!r}")
     if options.json:
         head = {"environment": environment(["model", *argv], with_gpu=False), "arch": sass.ARCH}
-        options.json.write_text(json.dumps({**head, "workloads": found}, indent=1) + "\n")
+        options.json.write_text(json_text({**head, **made}))
     return 0
+
+
+def _workloads(only: str, folder: Path) -> dict[str, Any]:
+    """Print the table of workloads; return their figures."""
+    chosen = [workload for workload in WORKLOADS if only in workload.name]
+    figures = []
+    print(HEADER)
+    for one in tqdm(rows(chosen, folder), total=len(chosen), leave=False, disable=None):
+        tqdm.write(line(one))
+        figures.append(asdict(one))
+    return {"workloads": figures} if figures else {}
+
+
+def _sweep(only: str, folder: Path) -> dict[str, Any]:
+    """Print the worst cells of the sweep; return all of them."""
+    chosen = [form for form in sweep.FORMS if only in form.name]
+    cells = []
+    for row in sweep.predict(folder, chosen):
+        tqdm.write(sweep.line(row))
+        cells.append(asdict(row))
+    head = {"format": FORMAT, "kind": SWEEP, "resumed": [], "after": None, "sizes": sweep.SIZES}
+    return {**head, "rows": cells} if cells else {}
+
+
+def json_text(document: dict[str, Any]) -> str:
+    """A document as JSON, with one line per row of a sweep."""
+    rows = document.get("rows")
+    if rows is None:
+        return json.dumps(document, indent=1) + "\n"
+    lines = ",\n  ".join(map(json.dumps, rows))
+    return json.dumps({**document, "rows": []}, indent=1)[:-3] + f"\n  {lines}\n ]\n}}\n"

@@ -154,7 +154,7 @@ def fraction(
     It copies `moved_bytes`, which are `work` times the bytes of all launches.
     """
     taken = sum(launch_clocks(gpu, executed, blocks, work).total for executed, blocks in launches)
-    return copy_clocks(gpu, moved_bytes) / taken
+    return min(1.0, copy_clocks(gpu, moved_bytes) / taken)
 
 
 def copy_clocks(gpu: Gpu, total_bytes: float) -> float:

@@ -7,13 +7,13 @@ for some GPUs (prediction.py), and `benchmarks gpu --sweep` measures them on one
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import gt
 from pathlib import Path
 
 from tqdm import tqdm
 
 from benchmarks import prediction
 from benchmarks.cases import SWEEP, Case
-from benchmarks.results import Results, Row
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.backends.cuda.occupancy import RESERVED, resident_blocks
 from dmlsplit.backends.cuda.planner import KernelLaunch, plan
@@ -90,8 +90,28 @@ def cases() -> Iterator[Case]:
                 yield form.case(size, placement)
 
 
-def predict(results: Results, folder: Path, forms: Sequence[Form] = FORMS) -> None:
-    """Add a row of fractions for each form, placement and GPU; `folder` keeps compiled programs."""
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The predictions for a form and a placement on a GPU, by size.
+
+    Attributes
+    ----------
+    form, placement, gpu : str
+    fractions : tuple of float
+        Of a copy's speed.
+    causes : tuple of str
+        What costs most beside the copy itself.
+    """
+
+    form: str
+    placement: str
+    gpu: str
+    fractions: tuple[float, ...]
+    causes: tuple[str, ...]
+
+
+def predict(folder: Path, forms: Sequence[Form] = FORMS) -> Iterator[Predicted]:
+    """All rows of the sweep; `folder` keeps compiled programs."""
     combined = [(form, placement) for form in forms for placement in PLACEMENTS]
     for form, placement in tqdm(combined, leave=False, disable=None):
         count = _counter(folder)
@@ -99,7 +119,37 @@ def predict(results: Results, folder: Path, forms: Sequence[Form] = FORMS) -> No
         splits = [form.case(size, placement) for size in reversed(SIZES)]
         for gpu in prediction.GPUS:
             cells = [_cell(case, gpu, count) for case in splits][::-1]
-            results.add(_row(form, placement, gpu, cells))
+            fractions = tuple(round(fraction, 3) for fraction, _ in cells)
+            causes = tuple(cause for _, cause in cells)
+            yield Predicted(form.name, placement, gpu.name, fractions, causes)
+
+
+def least(size: int) -> float:
+    """The bar for a size."""
+    return LEAST_LARGE if size >= LARGE else LEAST
+
+
+def line(row: Predicted) -> str:
+    """One line of the table: the worst cell below and from `LARGE`, and how many miss the bar."""
+    small, large = (
+        min(
+            (fraction, size)
+            for size, fraction in zip(SIZES, row.fractions, strict=True)
+            if which(size)
+        )
+        for which in (LARGE.__gt__, LARGE.__le__)
+    )
+    missed = sum(map(gt, map(least, SIZES), row.fractions))
+    return (
+        f"{row.form:<18} {row.placement:<8}{row.gpu:<9}"
+        f"{small[0]:>6.2f} at{mebibytes(small[1]):>9}{large[0]:>6.2f} at{mebibytes(large[1]):>9}"
+        f"{missed or '':>4}"
+    )
+
+
+def mebibytes(size: int) -> str:
+    """A size in MiB, to three digits."""
+    return f"{size / 2**20:.3g} MiB" if size < 2**30 else "1 GiB"
 
 
 _Counts = tuple[prediction.Executed, int, int, int]
@@ -153,17 +203,4 @@ def _cell(case: Case, gpu: prediction.Gpu, count: _Counter) -> tuple[float, str]
         taken.append(prediction.launch_clocks(gpu, one, blocks, work))
     copy = prediction.copy_clocks(gpu, case.moved_bytes)
     longest = max(taken, key=lambda clocks: clocks.total)
-    return copy / sum(clocks.total for clocks in taken), longest.cause
-
-
-def _row(
-    form: Form, placement: str, gpu: prediction.Gpu, cells: Sequence[tuple[float, str]]
-) -> Row:
-    fractions = [round(min(1.0, fraction), 3) for fraction, _ in cells]
-    head = {"case": form.name, "kind": SWEEP, "placement": placement, "peer": gpu.name}
-    return {**head, "status": "ok", "fractions": fractions, "causes": [cause for _, cause in cells]}
-
-
-def least(size: int) -> float:
-    """The bar for a size."""
-    return LEAST_LARGE if size >= LARGE else LEAST
+    return min(1.0, copy / sum(clocks.total for clocks in taken)), longest.cause

@@ -241,7 +241,7 @@ __device__ inline void copy_short(const Part& part, unsigned first, unsigned row
         const unsigned from = slots.place(row) + column;
         Slots later = slots;
         Byte* to = dst + place;
-#pragma unroll 3
+#pragma unroll 4
         for (unsigned at = place; at < end; at += repeat_bytes, to += repeat_bytes, later.memory += repeat_slots)
             store(to, later.vector(from), part.policy);
     }
@@ -267,7 +267,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     const unsigned tile_bytes = launch.tile_bytes;
     if constexpr (kShort) {
         const unsigned rows = quotient(kShortThreads, output.by_slot) / 2 * (2 * kLoads);
-        const unsigned tile_rows = tile_bytes / (kShortThreads * kLoads * kVector) * rows;  // in one round or two
+        const unsigned tile_rows = tile_bytes / (kShortThreads * kLoads * kVector) * rows;  // in one round to four
         const unsigned row = (tile - output.first_tile) * tile_rows, end = min(part.rows, row + tile_rows);
         copy_ends(part, chunk == 0 && row == 0, lead, row * part.width + lead, tile_rows * part.width);
 #pragma unroll 2
