@@ -61,7 +61,7 @@ def heat_map(panels: Mapping[str, Fractions]) -> Figure:
             [cells.get(label, {}).get(size, float("nan")) for size in sweep.SIZES]
             for label in labels
         ]
-        image = ax.pcolormesh(values, cmap=colours, norm=norm)
+        image = ax.pcolormesh(values, cmap=colours, norm=norm, rasterized=True)
         _decorate(ax, name, labels)
     bar = figure.colorbar(image, ax=axes, shrink=0.5, spacing="uniform")
     bar.set_label("speed / speed of a plain copy of the same number of bytes")
