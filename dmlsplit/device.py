@@ -112,19 +112,18 @@ class Device:
         return _compile(self, instance("desc", desc, SplitOperatorDesc))
 
     def warm(self, descs: Iterable[SplitOperatorDesc], alignment: int | None = None) -> None:
-        """Compile what a process will need before it serves.
+        """Compile what a process will need before it serves, for memory of every alignment.
 
-        A later call waits for a compiler only if its memory has an alignment that was not warmed,
-        or if the input's differs from that of the outputs: allocations are multiples of 16 bytes,
-        but slices of arrays may begin anywhere.
+        No later call of these splits waits for a compiler: neither an operator's nor `dml.split`.
 
         Parameters
         ----------
         descs
             The splits. Others with the same kernels need nothing more, whatever their sizes.
         alignment
-            The largest power of two, up to 16, that divides the addresses of inputs and outputs;
-            None is every one.
+            A power of two, up to 16, that divides all addresses of inputs and outputs; None for
+            any addresses. The larger it is, the fewer programs are compiled. Allocations are
+            multiples of 16 bytes, but slices of arrays may begin anywhere.
         """
         if not isinstance(descs, Iterable):
             raise ArgumentTypeError(f"descs is {descs!r}; it must be a list of descriptors")
@@ -133,9 +132,7 @@ class Device:
         ):
             raise InvalidArgumentError(f"alignment is {alignment!r}; it must be 1, 2, 4, 8 or 16")
         for desc in descs:
-            program = self.compile(desc)._prepared.program
-            for bytes_ in (1, 2, 4, 8, 16) if alignment is None else (alignment,):
-                program.prepare(bytes_)
+            self.compile(desc)._prepared.program.prepare(alignment or 1)
 
     def __repr__(self) -> str:
         why = "" if self.reason is None else f", reason={self.reason!r}"

@@ -3,6 +3,7 @@
 import importlib
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -74,6 +75,20 @@ def test_the_table_of_launches_is_the_planners() -> None:
         assert planned.launches(layout, most + 1 if most else 2) > 1
         counts = [planned.launches(layout, count) for count in planned.SHOWN]
         assert row[2].split(" | ") == list(map(str, counts))
+
+
+def test_received_reports_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = extension("tables")
+    assert tables.cards() == "There are none yet."
+    report = dml.selftest("cpu", seconds=0)
+    speeds = (*report.speeds[:1], report.speeds[0]._replace(share=0.5, bar=0.9))
+    slow = replace(report, speeds=speeds, is_strict=True, name="a card")
+    for name, one in (("a", slow), ("b", replace(report, outcomes=(), speeds=()))):
+        (tmp_path / f"{name}.json").write_text(one.to_json())
+    monkeypatch.setattr(tables, "CARDS", tmp_path)
+    first, second = tables.cards().splitlines()[2:]
+    assert re.fullmatch(r"\| a card \| \S+ \| too slow \| 71 \| \d+ \| 0.50 to 0.50 \|", first)
+    assert second.endswith("| not run | 0 | - | - |")
 
 
 def test_no_page_promises_a_number_of_outputs_in_a_launch() -> None:

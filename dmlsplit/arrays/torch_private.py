@@ -18,7 +18,6 @@ try:
     below_autograd = torch._C._AutoDispatchBelowAutograd
     check_with = torch._check_with
     not_compiled = torch._disable_dynamo
-    decompositions = torch._decomp.decomposition_table
     dispatch_modes = torch._C._len_torch_dispatch_stack
     # The public function also asks whether it was given one tensor, which takes longer than this.
     increment_version = torch._C._increment_version

@@ -46,8 +46,19 @@ def devices(arguments: argparse.Namespace) -> int:
         show(device_table(listed))
         show("\n".join([*reasons(listed), *assumptions(listed)]))
     else:
-        tell("no CUDA device: this machine has no NVIDIA driver; splits run on the CPU")
+        tell(unlisted())
     return ACCEPTED
+
+
+def unlisted() -> str:
+    """What runs splits where NVML lists no device, and why."""
+    from dmlsplit.backends.cuda.libcuda import driver_version
+    from dmlsplit.backends.find import default_backend
+
+    if driver_version() is None:
+        return "no CUDA device: this machine has no NVIDIA driver; splits run on the CPU"
+    backend, reason = default_backend()
+    return f"NVML lists no device; splits run on {backend.device}{f': {reason}' if reason else ''}"
 
 
 class Listed(NamedTuple):
@@ -110,14 +121,13 @@ def device_table(devices: Sequence[Listed]) -> str:
 
 
 def assumptions(devices: Sequence[Listed]) -> Iterator[str]:
-    """What ``explain`` assumes about each device that is not a known GPU."""
+    """What ``explain`` assumes about each device."""
     from dmlsplit.backends.cuda.gpus import gpu_of_device
 
     for listed in devices:
         gpu = gpu_of_device(listed.device)
         if gpu.assumed:
-            unlisted = f"{listed.shown} is not a known GPU; explain assumes"
-            yield wrapped(f"{unlisted} {'; '.join(gpu.assumed)}", "")
+            yield wrapped(f"{listed.shown}: explain assumes {'; '.join(gpu.assumed)}", "")
 
 
 def _cells(listed: Listed) -> tuple[str, ...]:

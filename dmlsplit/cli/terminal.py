@@ -26,6 +26,7 @@ REFUSED = 1
 UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # plus the number of the signal, as in shells
 LEAST_WIDTH = 40  # the least width of text, even on a narrower terminal
+BAR_DELAY_SECONDS = 0.5  # shorter work shows no bar
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
@@ -186,7 +187,12 @@ def progress_bar(name: str, unit: str = "B") -> Iterator["Progress"]:
     from tqdm import tqdm
 
     with tqdm(
-        desc=printable(name), unit=unit, unit_scale=True, delay=0.5, leave=False, file=sys.stderr
+        desc=printable(name),
+        unit=unit,
+        unit_scale=True,
+        delay=BAR_DELAY_SECONDS,
+        leave=False,
+        file=sys.stderr,
     ) as bar:
 
         def progress(done: int, total: int) -> None:

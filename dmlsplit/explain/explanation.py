@@ -29,8 +29,7 @@ class Explanation(NamedTuple):
     @property
     def seconds(self) -> float | None:
         """The seconds for all bytes at peak bandwidth, a lower bound; None if it is unknown."""
-        bandwidth = self.gpu.bandwidth
-        return None if bandwidth is None else 2 * self.geometry.total_bytes / bandwidth
+        return self.gpu.seconds(self.geometry.total_bytes)
 
 
 def explain(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> Explanation:

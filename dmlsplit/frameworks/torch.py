@@ -130,6 +130,10 @@ def _split_tracked(
                 raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
         _SPLIT_OUT(array, sizes, dim, list(out))
         return list(out)
+    if torch.onnx.is_in_onnx_export():
+        # It knows only torch's operators. A decomposition of ours, which it would use too, makes
+        # torch.compile fail where the variable CI is set.
+        return list(torch.split_with_sizes_copy(array, sizes, _checked_axis(array, sizes, dim)))
     if is_traced or _is_transformed():
         return list(_SPLIT(array, sizes, dim))
     return list(_Split.apply(array, sizes, dim, split))
@@ -255,13 +259,6 @@ def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     return [array.new_empty(shape) for shape in piece_shapes(array.shape, dim, sizes)]
 
 
-def _decomposed(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    """Torch's own split, of which torch.onnx.export makes ONNX's Split."""
-    # With symbolic shapes, torch also calls this instead of `_fake`.
-    _checked_axis(array, sizes, dim)
-    return list(torch.split_with_sizes_copy(array, sizes, dim))
-
-
 def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
     dim = _checked_axis(array, sizes, dim)
     storages = list(map(torch_private.storage_of, (array, *out)))
@@ -318,4 +315,3 @@ for key in ("Autograd", "FuncTorchBatched"):
     _LIBRARY.impl("split_out", _tracked_into, key)
 torch.library.register_fake("dmlsplit::split", _fake, lib=_LIBRARY)
 torch.library.register_fake("dmlsplit::split_out", _fake_into, lib=_LIBRARY)
-torch_private.decompositions[_SPLIT] = _decomposed

@@ -1,17 +1,18 @@
 """One split on the device, and every byte of its memory compared with NumPy's."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
 
-from dmlsplit.backends import BoundCopy, Program
+from dmlsplit.backends import BoundCopy
 from dmlsplit.self_test.cases import SENTINEL, Case, Mode
 from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
 # Bytes before and after each tensor, which no split may write.
 GUARD = ALIGNMENT
+Bind = Callable[[int, Sequence[int]], BoundCopy]  # `Program.bind`
 
 
 class Difference(NamedTuple):
@@ -42,10 +43,10 @@ class _Tensors(NamedTuple):
     starts: list[int]  # of the tensor in each image
 
 
-def compare(case: Case, program: Program, memory: Memory, source: int | None = None) -> Outcome:
+def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -> Outcome:
     """Run a split in its mode, and compare.
 
-    The program may read the same elements elsewhere, from address `source` on.
+    If `source` is given, the input's first element is at that address, in memory of the caller.
     """
     data = case.data()
     tensors = _upload(case, data, memory)
@@ -54,12 +55,14 @@ def compare(case: Case, program: Program, memory: Memory, source: int | None = N
         buffer.address + start + origin
         for buffer, start, origin in zip(tensors.buffers, tensors.starts, origins, strict=True)
     )
-    copy = program.bind(source or first, outputs)
+    copy = bind(source or first, outputs)
     if case.mode is Mode.GRAPH:
         data = case.data(1)
         _replay(memory.capture(copy), tensors, data, memory)
+    elif case.mode is Mode.STREAM:
+        memory.on_stream(copy)
     else:
-        _dispatch(copy, case.mode, memory)
+        copy()
     return _outcome(case, data, tensors, memory)
 
 
@@ -76,13 +79,6 @@ def _image(start: int, content: np.ndarray) -> np.ndarray:
     image = np.full(start + content.size + GUARD, SENTINEL, np.uint8)
     image[start : start + content.size] = content
     return image
-
-
-def _dispatch(copy: BoundCopy, mode: Mode, memory: Memory) -> None:
-    if mode is Mode.STREAM:
-        memory.on_stream(copy)
-    else:
-        copy()
 
 
 def _replay(

@@ -20,16 +20,16 @@ class Programs(NamedTuple):
 
 def compile_programs(number: int, cases: Iterable[Case] = CASES) -> Programs:
     """Compile the programs of splits for a CUDA device."""
-    loaded, begin, names = driver.load(), perf_counter(), {}
-    load, attributes = loaded.kernels(number), []
-    for case in cases:
-        for launch in plan(case.geometry, *alignments(case), loaded.limits(number)):
-            for program in (launch, *launch.siblings()):
-                code = program.code
-                if code.source not in names:
-                    names[code.source] = code.kernel
-                    attributes.append(loaded.attributes(load(code.source, code.kernel)))
+    loaded, begin = driver.load(), perf_counter()
+    limits, load = loaded.limits(number), loaded.kernels(number)
+    names = {
+        one.code.source: one.code.kernel
+        for case in cases
+        for launch in plan(case.geometry, *alignments(case), limits)
+        for one in (launch, *launch.siblings())
+    }
+    usages = [loaded.attributes(load(*item)) for item in names.items()]
     seconds = perf_counter() - begin
-    usages = [usage for usage in attributes if usage is not None]
-    registers, spilled = map(max, zip(*usages, strict=True)) if usages else (None, None)
+    known = [usage for usage in usages if usage is not None]
+    registers, spilled = map(max, zip(*known, strict=True)) if known else (None, None)
     return Programs(tuple(names.values()), seconds, registers, spilled)

@@ -13,9 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends.cuda import driver, images, installation, libcuda
+from dmlsplit.backends.cuda.gpus import gpu_of_device
+from dmlsplit.backends.cuda.installation import dotted
 from dmlsplit.backends.cuda.nvml import CudaDevice, device_at
-from dmlsplit.self_test.memory import ALIGNMENT, Memory
+from dmlsplit.errors import DmlError, one_line
+from dmlsplit.self_test.memory import ALIGNMENT, CardMemory, Memory
 
 # An import of the package, which imports this one, would close a circle.
 VERSION: str = sys.modules["dmlsplit"].__version__
@@ -41,10 +45,12 @@ def checks(device: str, memory: Memory) -> Iterator[Check]:
     """What is known before a kernel is compiled."""
     yield Check("software", State.OK, _software())
     yield Check("system", State.OK, ", ".join(_system()))
-    if device != "cpu":
-        yield from _card(int(device.partition(":")[2]))
+    if isinstance(memory, CardMemory):
+        yield from _card(device_number(device))
     yield _cache()
     yield _alignment(memory)
+    if isinstance(memory, CardMemory):
+        yield _owners(device_number(device))
 
 
 def missing_card(reason: str) -> Check:
@@ -76,12 +82,9 @@ def _card(number: int) -> Iterator[Check]:
     loaded, card = driver.load(), device_at(number)
     versions, limits = driver.versions_of(loaded.cupy), loaded.limits(number)
     nvrtc = ".".join(map(str, versions.nvrtc or ()))
-    yield Check(
-        "CUDA",
-        State.OK,
-        f"driver for {versions.driver / 1000:.1f}, CuPy's runtime {versions.runtime / 1000:.1f}, "
-        f"NVRTC {nvrtc}, compiling for {loaded.architecture(number)}",
-    )
+    text = f"driver for {dotted(versions.driver)}, CuPy for {dotted(versions.runtime)}, "
+    text += f"NVRTC {nvrtc}, compiling for {loaded.architecture(number)}"
+    yield Check("CUDA", State.OK, text)
     text = f"{limits.sm_count} SMs, {limits.l2_bytes >> 20} MiB of L2 cache"
     text += f", {limits.parameter_bytes} bytes of parameters"
     yield Check("card", State.OK, f"{loaded.name(number)}, {text}")
@@ -94,6 +97,28 @@ def _card(number: int) -> Iterator[Check]:
     address = ":".join(f"{part:02x}" for part in card.bus_id or ())
     yield Check("NVML", State.OK, f"index {card.index}, PCI {address}, driver {card.driver}")
     yield from _disturbances(card)
+    known = gpu_of_device(card)
+    figures = limits.sm_count, limits.l2_bytes
+    if not known.assumed and figures != (known.limits.sm_count, known.limits.l2_bytes):
+        text = f"its maker documents {known.limits.sm_count} SMs and "
+        text += f"{known.limits.l2_bytes / (1 << 20):g} MiB of L2 cache; plans follow CUDA"
+        yield Check("figures", State.WARN, text)
+
+
+def _owners(number: int) -> Check:
+    """CUDA names the device that owns an address, so that arrays on another device are refused."""
+    loaded = driver.load()
+    numbers = [number, *(other for other in range(loaded.device_count) if other != number)][:2]
+    try:
+        buffers = [CardMemory(one).upload(np.zeros(1, np.uint8)) for one in numbers]
+        owners = [loaded.device_of(buffer.address) for buffer in buffers]
+    except DmlError as error:
+        return Check("owners", State.WARN, f"not tested: {one_line(error)}")
+    if owners == numbers:
+        text = "CUDA names the device that owns an address"
+        return Check("owners", State.OK, text if owners[1:] else f"{text}; there is one device")
+    text = f"CUDA says that memory of devices {numbers} is of {owners}. Fix: hide the other by "
+    return Check("owners", State.FAIL, f"{text}CUDA_VISIBLE_DEVICES")
 
 
 def _disturbances(card: CudaDevice) -> Iterator[Check]:

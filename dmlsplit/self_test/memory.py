@@ -1,13 +1,16 @@
 """Memory and streams of the device under test: the host's own, or a card's through CuPy."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
+from dmlsplit.errors import DmlError
 
 # CUDA aligns allocations to this, and CuPy's pool to 512 (CUDA C++ Programming Guide, "Size and
 # alignment requirement").
@@ -27,42 +30,11 @@ class Buffer(NamedTuple):
     owner: Any  # keeps them alive
 
 
-class Memory(Protocol):
-    """What the self-test needs of a device."""
-
-    def upload(self, host: np.ndarray) -> Buffer:
-        """New memory with these bytes, at an address that is a multiple of `ALIGNMENT`."""
-
-    def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
-        """Rows that begin `pitch` bytes apart, and nothing else; None if there is no room."""
-
-    def write(self, buffer: Buffer, host: np.ndarray) -> None:
-        """Replace all bytes."""
-
-    def read(self, buffer: Buffer) -> np.ndarray:
-        """All bytes, once all work is done."""
-
-    def on_stream(self, copy: BoundCopy) -> None:
-        """Copy on a second stream, and wait for it."""
-
-    def capture(self, copy: BoundCopy) -> Callable[[], object]:
-        """A function that replays a copy and waits for it."""
-
-    def seconds(self, copy: Callable[[], object]) -> float:
-        """The time that a copy takes on the device."""
-
-    def plain_copy(self, source: Buffer, target: Buffer, size: int) -> Callable[[], object]:
-        """The fastest copy of contiguous bytes that the device's library has."""
-
-    def free_bytes(self) -> int | None:
-        """Memory that may be allocated; None if unknown."""
-
-
 class HostMemory:
     """Memory of this process. A copy has no stream, so all modes are one."""
 
     def upload(self, host: np.ndarray) -> Buffer:
-        """New memory, aligned by hand."""
+        """New memory with these bytes, aligned by hand."""
         room = np.empty(host.size + ALIGNMENT, np.uint8)
         begin = -room.ctypes.data % ALIGNMENT
         memory = room[begin : begin + host.size]
@@ -70,7 +42,10 @@ class HostMemory:
         return Buffer(memory.ctypes.data, memory)
 
     def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
-        """Pages between the rows are never touched, so the system need not have them."""
+        """Rows that begin `pitch` bytes apart; None if there is no room.
+
+        Pages between the rows are never touched, so the system need not have them.
+        """
         try:
             memory = np.empty(_span(rows, pitch), np.uint8)
         except MemoryError:
@@ -83,7 +58,7 @@ class HostMemory:
         buffer.owner[:] = host
 
     def read(self, buffer: Buffer) -> np.ndarray:
-        """The bytes themselves."""
+        """All bytes."""
         memory: np.ndarray = buffer.owner
         return memory
 
@@ -92,22 +67,22 @@ class HostMemory:
         copy()
 
     def capture(self, copy: BoundCopy) -> Callable[[], object]:
-        """The copy itself, after one call."""
+        """A function that copies again: the copy itself, after one call."""
         copy()
         return copy
 
     def seconds(self, copy: Callable[[], object]) -> float:
-        """By this process's clock."""
+        """The time of a copy, by this process's clock."""
         begin = perf_counter()
         copy()
         return perf_counter() - begin
 
     def plain_copy(self, source: Buffer, target: Buffer, size: int) -> Callable[[], object]:
-        """NumPy's, of one thread."""
+        """A copy of contiguous bytes: NumPy's, of one thread."""
         return lambda: np.copyto(target.owner[:size], source.owner[:size])
 
     def free_bytes(self) -> int | None:
-        """Unknown: a system lends more than it has."""
+        """Memory that may be allocated: unknown, as a system lends more than it has."""
         return None
 
 
@@ -117,17 +92,16 @@ class CardMemory:
     def __init__(self, number: int, allocator: str | None = None) -> None:
         self._number, self._driver = number, driver.load()
         self._cuda = self._driver.cupy.cuda
-        self._device = self._cuda.Device(number)
         self._allocator = (
             getattr(self._cuda, allocator) if allocator else self._cuda.get_allocator()
         )
 
     def upload(self, host: np.ndarray) -> Buffer:
         """A copy on the card, which is there when this returns."""
-        with self._cuda.using_allocator(self._allocator):
-            array = self._driver.upload(self._number, host)
-        with self._device:
-            self._device.synchronize()
+        with self._device("a copy to the device", host.nbytes):
+            with self._cuda.using_allocator(self._allocator):
+                array = self._driver.upload(self._number, host)
+            self._cuda.runtime.deviceSynchronize()
         return Buffer(array.data.ptr, array)
 
     def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
@@ -135,44 +109,49 @@ class CardMemory:
         size = _span(rows, pitch)
         if self.free_bytes() < size + SPARE:
             return None
-        with self._device:
+        with self._device("a large allocation", size):
             pointer = self._cuda.MemoryPointer(self._cuda.Memory(size), 0)
             array = self._driver.cupy.ndarray(size, np.uint8, pointer)
             for number, row in enumerate(rows):
                 array[number * pitch :][: row.size].set(row)
-            self._device.synchronize()
+            self._cuda.runtime.deviceSynchronize()
         return Buffer(array.data.ptr, array)
 
     def write(self, buffer: Buffer, host: np.ndarray) -> None:
         """Replace all bytes, and wait for that."""
-        with self._device:
+        with self._device("a copy to the device"):
             buffer.owner.set(host)
-            self._device.synchronize()
+            self._cuda.runtime.deviceSynchronize()
 
     def read(self, buffer: Buffer) -> np.ndarray:
         """A copy on the host."""
-        with self._device:
-            self._device.synchronize()
+        with self._device("the work on the device"):
+            self._cuda.runtime.deviceSynchronize()
         return self._driver.download(self._number, buffer.owner)
 
     def on_stream(self, copy: BoundCopy) -> None:
         """Copy on a stream that does not wait for the default one."""
-        with self._device:
+        with self._device("work on a second stream"):
             stream = self._cuda.Stream(non_blocking=True)
-            copy(stream)
+            copy(stream.ptr)  # a handle, as of another library's stream
             stream.synchronize()
 
     def capture(self, copy: BoundCopy) -> Callable[[], object]:
-        """Capture before any launch of the kernel in this graph, as CUDA allows."""
-        with self._device:
+        """Capture in the mode that forbids most, to load code for one."""
+        with self._device("a capture"):
             stream = self._cuda.Stream(non_blocking=True)
             with stream:
-                stream.begin_capture()
-                copy(stream)
+                stream.begin_capture(self._cuda.runtime.streamCaptureModeGlobal)
+                try:
+                    copy(stream)
+                except DmlError:
+                    with suppress(RuntimeError):
+                        stream.end_capture()
+                    raise
                 graph = stream.end_capture()
 
         def replay() -> None:
-            with self._device:
+            with self._device("the replay of a graph"):
                 graph.launch(stream)
                 stream.synchronize()
 
@@ -180,7 +159,7 @@ class CardMemory:
 
     def seconds(self, copy: Callable[[], object]) -> float:
         """Between two events."""
-        with self._device:
+        with self._device("a measurement"):
             begin, end = self._cuda.Event(), self._cuda.Event()
             begin.record()
             copy()
@@ -194,7 +173,7 @@ class CardMemory:
         direction = runtime.memcpyDeviceToDevice
 
         def copy() -> None:
-            with self._device:
+            with self._device("a plain copy"):
                 stream = self._cuda.get_current_stream().ptr
                 runtime.memcpyAsync(target.address, source.address, size, direction, stream)
 
@@ -202,30 +181,31 @@ class CardMemory:
 
     def free_bytes(self) -> int:
         """What CUDA reports."""
-        with self._device:
+        with self._device("asking for free memory"):
             return int(self._cuda.runtime.memGetInfo()[0])
+
+    def _device(self, what: str, needed: int | None = None) -> AbstractContextManager[None]:
+        """Make the device current, and turn CUDA's errors into the library's."""
+        return self._driver.on_device(self._number, f"{what} failed", needed)
+
+
+Memory: TypeAlias = HostMemory | CardMemory
 
 
 def memory_of(device: str) -> Memory:
     """The memory of ``cpu`` or ``cuda:N``."""
-    return HostMemory() if device == "cpu" else CardMemory(_number(device))
+    return HostMemory() if device == "cpu" else CardMemory(device_number(device))
 
 
-def other_memories(device: str) -> Iterator[tuple[str, Memory | None]]:
+def other_memories(number: int) -> Iterator[tuple[str, CardMemory | None]]:
     """Other kinds of memory by name; None for those that the card does not have."""
-    if device == "cpu":
-        return
     runtime = driver.load().cupy.cuda.runtime
     for name, allocator, attribute in _OTHERS:
-        has = runtime.deviceGetAttribute(getattr(runtime, attribute), _number(device))
-        yield name, CardMemory(_number(device), allocator) if has else None
+        has = runtime.deviceGetAttribute(getattr(runtime, attribute), number)
+        yield name, CardMemory(number, allocator) if has else None
 
 
 def _span(rows: np.ndarray, pitch: int) -> int:
     count, width = rows.shape
     span: int = (count - 1) * pitch + width
     return span
-
-
-def _number(device: str) -> int:
-    return int(device.partition(":")[2])

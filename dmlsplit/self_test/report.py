@@ -1,6 +1,7 @@
 """The self-test's result, as a value, text of 80 columns, and JSON."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -9,9 +10,14 @@ from dmlsplit.messages import counted, printable, wrapped
 from dmlsplit.self_test.comparison import Outcome
 from dmlsplit.self_test.compilation import Programs
 from dmlsplit.self_test.environment import VERSION, Check, State
-from dmlsplit.self_test.speed import Speed
+from dmlsplit.self_test.speed import WORKLOADS, Speed
+from dmlsplit.self_test.wrong_kernels import WrongKernel
 
 EXACT, WRONG, NOT_RUN = 0, 1, 2
+# Paths, which may name a user: in quotes or brackets, where they may contain spaces, and alone.
+_PATHS = re.compile(
+    r"""(?<=["'(])(?:[A-Za-z]:)?[/\\][^"')\n]*|(?<![\w/\\.])(?:[A-Za-z]:)?[/\\][^\s"'(),;]+"""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,60 +36,62 @@ class SelfTest:
 
     device: str
     name: str
-    checks: tuple[Check, ...]
+    checks: tuple[Check, ...]  # the lines of the report, but the last
     programs: Programs | None
     outcomes: tuple[Outcome, ...]
-    wrong_kernels: tuple[tuple[str, bool], ...]  # made wrong on purpose, and whether noticed
+    wrong_kernels: tuple[WrongKernel, ...]
     speeds: tuple[Speed, ...]
-    peak_bandwidth: int | None  # bytes per second
+    is_strict: bool  # whether a speed below its bar is a failure
     error: str | None
 
     @property
     def status(self) -> int:
         """The exit status of the command.
 
-        It is 0 if every byte is right, 1 if one is wrong, and 2 if the test could not run or proved
-        nothing.
+        It is 0 if every byte is right, 1 if one is wrong or a strict test is too slow, and 2 if the
+        test could not run or proved nothing.
         """
-        if any(outcome.difference for outcome in self.outcomes):
+        if self._is_wrong:
             return WRONG
-        is_blind = not all(noticed for _, noticed in self.wrong_kernels)
         failed = any(check.state is State.FAIL for check in self.checks)
-        return NOT_RUN if self.error or failed or is_blind or not self.outcomes else EXACT
+        if self.error or failed or not self.outcomes:
+            return NOT_RUN
+        return WRONG if self._is_slow else EXACT
 
     @property
     def ok(self) -> bool:
-        """Whether every byte is right."""
+        """Whether the status is 0."""
         return self.status == EXACT
+
+    @property
+    def _is_wrong(self) -> bool:
+        return any(outcome.difference for outcome in self.outcomes)
+
+    @property
+    def _is_slow(self) -> bool:
+        return self.is_strict and any(speed.is_slow for speed in self.speeds)
 
     def __str__(self) -> str:
         return "\n".join([*self.lines(), self.summary])
 
     def lines(self) -> Iterator[str]:
         """The report without its last line."""
-        yield from map(check_text, self.checks)
-        if self.programs:
-            yield check_text(programs_check(self.programs))
-        if self.outcomes:
-            yield check_text(bytes_check(self.outcomes))
-        if self.wrong_kernels:
-            yield check_text(wrong_kernels_check(self.wrong_kernels))
-        for number, speed in enumerate(self.speeds):
-            yield speed_text(speed, self.speeds[0], self.peak_bandwidth if not number else None)
+        return map(check_text, self.checks)
 
     @property
     def summary(self) -> str:
         """The last line."""
         on = f"on {printable(self.name)}"
-        if self.error:
+        if self.error and not self._is_wrong:
             return wrapped(f"could not run {on}: {self.error}", "")
+        slow = "wrong bytes" if self._is_wrong else "too slow"
+        word = {EXACT: "exact", WRONG: slow, NOT_RUN: "not proved"}[self.status]
         right = sum(not outcome.difference for outcome in self.outcomes)
-        word = {EXACT: "exact", WRONG: "wrong bytes", NOT_RUN: "not proved"}[self.status]
         text = f"{word} {on}: {right} of {counted(len(self.outcomes), 'split')}"
-        shares = [speed.rate / self.speeds[0].rate for speed in self.speeds[1:]]
+        shares = [speed.share for speed in self.speeds if speed.share is not None]
         if shares:
             text += f", {len(shares)} at {min(shares):.2f} to {max(shares):.2f} of a copy"
-        return wrapped(text, "")
+        return wrapped(text + (f"; then: {self.error}" if self.error else ""), "")
 
     @property
     def digest(self) -> str:
@@ -98,7 +106,7 @@ class SelfTest:
 
 def check_text(check: Check) -> str:
     """One line, wrapped."""
-    return wrapped(f"{check.state:<5} {check.name:<14} {printable(check.text)}", "")
+    return wrapped(f"{check.state:<5} {check.name:<18} {printable(check.text)}", "")
 
 
 def programs_check(programs: Programs) -> Check:
@@ -124,20 +132,35 @@ def bytes_check(outcomes: Sequence[Outcome]) -> Check:
     return Check("bytes", State.FAIL, first)
 
 
-def wrong_kernels_check(kernels: Sequence[tuple[str, bool]]) -> Check:
+def wrong_kernels_check(kernels: Sequence[WrongKernel]) -> Check:
     """Whether kernels that were made wrong were caught."""
-    missed = [name for name, noticed in kernels if not noticed]
+    missed = [one.kernel for one in kernels if not one.caught]
     text = f"{len(kernels) - len(missed)} of {len(kernels)} made on purpose were caught"
     state = State.FAIL if missed else State.OK
     return Check("wrong kernels", state, text + "".join(f"; not {name}" for name in missed))
 
 
-def speed_text(speed: Speed, copy: Speed, peak: int | None) -> str:
-    """One speed; the copy's beside the peak of the memory, on which `explain` bases its times."""
-    text = f"speed {speed.name:<18} {speed.rate / 1e9:>8.1f} GB/s"
-    if speed is not copy:
-        return f"{text}  {speed.rate / copy.rate:.2f} of the copy"
-    return text + (f"  {speed.rate / peak:.2f} of the peak" if peak else "")
+def speed_check(speed: Speed) -> Check:
+    """One speed, beside the copy's and the one that `explain` predicts."""
+    text = f"{speed.rate / 1e9:6.1f} GB/s"
+    if speed.share is not None:
+        text += f", {speed.share:.2f} of the copy"
+    if speed.predicted_seconds is not None:
+        text += f", {speed.predicted_seconds / speed.seconds:.2f} of the prediction"
+    return Check(speed.name, State.OK, text)
+
+
+def bars_check(speeds: Sequence[Speed]) -> Check:
+    """Whether all speeds reach what is promised, which only a strict test asks."""
+    judged = [speed for speed in speeds if speed.bar is not None]
+    if len(judged) < len(WORKLOADS):
+        text = (
+            f"only {len(judged)} of {len(WORKLOADS)} speeds can be judged. Fix: test a card with "
+        )
+        return Check("bars", State.FAIL, f"{text}2.2 GB of free memory, and give it more --seconds")
+    slow = [f"{one.name}: {one.share:.2f}, not {one.bar:.2f}" for one in judged if one.is_slow]
+    text = "; ".join(slow) or "every speed reaches its share of the copy's"
+    return Check("bars", State.WARN if slow else State.OK, text)
 
 
 def _record(test: SelfTest) -> dict[str, object]:
@@ -147,17 +170,21 @@ def _record(test: SelfTest) -> dict[str, object]:
         "status": test.status,
         "device": test.device,
         "name": test.name,
-        "error": test.error,
-        "checks": [check._asdict() for check in test.checks],
+        "error": test.error and _without_paths(test.error),
+        "checks": [
+            check._replace(text=_without_paths(check.text))._asdict() for check in test.checks
+        ],
         "programs": test.programs and test.programs._asdict(),
         "digest": test.digest,
         "splits": [_split(outcome) for outcome in test.outcomes],
-        "wrong_kernels": [
-            {"kernel": name, "caught": noticed} for name, noticed in test.wrong_kernels
-        ],
+        "wrong_kernels": [one._asdict() for one in test.wrong_kernels],
+        "strict": test.is_strict,
         "speeds": [speed._asdict() for speed in test.speeds],
-        "peak_bandwidth": test.peak_bandwidth,
     }
+
+
+def _without_paths(text: str) -> str:
+    return _PATHS.sub("PATH", text)
 
 
 def _split(outcome: Outcome) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Some splits beside a plain copy of the same size. It is measured, and never judged."""
+"""Some splits beside a plain copy of the same size, and beside what ``explain`` predicts."""
 
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -7,22 +7,36 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dmlsplit.backends.cuda.gpus import Gpu
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.geometry import ceil_div, packed_byte_strides, split_geometry
-from dmlsplit.self_test.memory import Buffer, Memory
+from dmlsplit.self_test.memory import Buffer, CardMemory, Memory
 
 MOST_BYTES, LEAST_BYTES = 256 << 20, 1 << 20
 # Of the free memory, as input, outputs and others' memory must fit too.
 MEMORY_SHARE = 8
 REPEATS = 7
 SPARE = 256 * VECTOR  # so that every output can begin at an aligned address
-# Name, bytes of a row, widths of the columns, and the input's address modulo 16.
+
+
+class Workload(NamedTuple):
+    """A packed split of rows of bytes."""
+
+    name: str
+    row: int
+    widths: tuple[int, ...]
+    phase: int  # of the input's address, modulo 16
+    # The least share of the copy's speed that is promised for a card and at least BARRED_BYTES.
+    bar: float
+
+
+BARRED_BYTES = 256 * 10**6
 WORKLOADS = (
-    ("query, key, value", 12288, (8192, 2048, 2048), 0),
-    ("heads of 170 bytes", 1360, (170,) * 8, 0),
-    ("colours", 3, (1, 1, 1), 0),
-    ("an odd address", 12288, (8192, 2048, 2048), 1),
-    ("256 pieces", 16384, (64,) * 256, 0),
+    Workload("query, key, value", 12288, (8192, 2048, 2048), 0, 0.95),
+    Workload("heads of 170 bytes", 1360, (170,) * 8, 0, 0.9),
+    Workload("colours", 3, (1, 1, 1), 0, 0.9),
+    Workload("an odd address", 12288, (8192, 2048, 2048), 1, 0.95),
+    Workload("256 pieces", 16384, (64,) * 256, 0, 0.9),
 )
 
 
@@ -32,14 +46,22 @@ class Speed(NamedTuple):
     name: str
     bytes: int  # read, and written again
     seconds: float  # the median
+    predicted_seconds: float | None  # what `explain` says; None without a card, or if unknown
+    share: float | None = None  # of the copy's rate
+    bar: float | None = None  # the least share; None if none is promised
 
     @property
     def rate(self) -> float:
         """Bytes read and written per second."""
         return 2 * self.bytes / self.seconds
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is below its bar."""
+        return self.share is not None and self.bar is not None and self.share < self.bar
 
-def speeds(backend: Any, memory: Memory, until: float) -> Iterator[Speed]:
+
+def speeds(backend: Any, memory: Memory, until: float, gpu: Gpu | None) -> Iterator[Speed]:
     """The copy and the splits that can be measured `until` a time of `monotonic`."""
     size = _size(memory)
     source, target = (memory.upload(_noise(size + SPARE)) for _ in range(2))
@@ -47,13 +69,19 @@ def speeds(backend: Any, memory: Memory, until: float) -> Iterator[Speed]:
     once = memory.seconds(memory.plain_copy(source, target, LEAST_BYTES))
     room = max(0.0, until - monotonic()) / (16 * REPEATS * len(WORKLOADS))
     size = min(size, max(LEAST_BYTES, int(LEAST_BYTES * room / max(once, 1e-7))))
-    yield Speed("copy", size, _median(memory, memory.plain_copy(source, target, size)))
-    for name, row, widths, phase in WORKLOADS:
+    seconds = _median(memory, memory.plain_copy(source, target, size))
+    copy = Speed("copy", size, seconds, gpu.seconds(size) if gpu else None)
+    yield copy
+    for load in WORKLOADS:
         if monotonic() > until:
             return
-        copy = _bound(backend, source, target, size // row, row, widths, phase)
-        copy()  # compiles
-        yield Speed(name, size // row * row, _median(memory, copy))
+        split = _bound(backend, source, target, size // load.row, load)
+        split()  # compiles
+        moved, seconds = size // load.row * load.row, _median(memory, split)
+        has_bar = isinstance(memory, CardMemory) and moved >= BARRED_BYTES
+        bar = load.bar if has_bar else None
+        predicted = gpu.seconds(moved) if gpu else None
+        yield Speed(load.name, moved, seconds, predicted, 2 * moved / seconds / copy.rate, bar)
 
 
 def _size(memory: Memory) -> int:
@@ -68,21 +96,15 @@ def _noise(size: int) -> np.ndarray:
 
 
 def _bound(
-    backend: Any,
-    source: Buffer,
-    target: Buffer,
-    rows: int,
-    row: int,
-    widths: tuple[int, ...],
-    phase: int,
+    backend: Any, source: Buffer, target: Buffer, rows: int, load: Workload
 ) -> Callable[[], object]:
-    shapes = [(rows, width) for width in widths]
-    strides = [packed_byte_strides(shape, 1) for shape in shapes]
-    geometry = split_geometry((rows, row), 1, widths, 1, (row, 1), strides)
+    strides = [packed_byte_strides((rows, width), 1) for width in load.widths]
+    geometry = split_geometry((rows, load.row), 1, load.widths, 1, (load.row, 1), strides)
     outputs = [target.address]
-    for width in widths[:-1]:
+    for width in load.widths[:-1]:
         outputs.append(outputs[-1] + ceil_div(rows * width, VECTOR) * VECTOR)
-    bound: Callable[[], object] = backend.compile(geometry).bind(source.address + phase, outputs)
+    program = backend.compile(geometry)
+    bound: Callable[[], object] = program.bind(source.address + load.phase, outputs)
     return bound
 
 

@@ -13,39 +13,24 @@ from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.errors import DmlError
 from dmlsplit.geometry import selector
 from dmlsplit.self_test.cases import CASES, Case, alignments
+from dmlsplit.self_test.comparison import Bind
 
 # The one place of common.cuh that writes to outputs, and how it flips a bit of each store.
 STORE = "    store_with(reinterpret_cast<T*>(pointer), value, policy);"
 WRONG = f"    *reinterpret_cast<Byte*>(&value) ^= 1;\n{STORE}"
 
 
-class FlippedByte(NamedTuple):
-    """A program of the CPU, after which one byte of the first output is flipped."""
+class WrongKernel(NamedTuple):
+    """A kernel that was made wrong, and whether the comparison noticed."""
 
-    program: Program
-
-    def prepare(self, alignment: int = 16) -> None:
-        """Nothing."""
-
-    def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
-        """A copy, then the flip."""
-        copy = self.program.bind(src, dsts)
-
-        def wrong(stream: Any = None) -> None:
-            copy(stream)
-            ctypes.c_ubyte.from_address(dsts[0]).value ^= 1
-
-        return wrong
-
-    def copy(self, src: int, dsts: Sequence[int], stream: Any = None) -> None:
-        """One copy, then the flip."""
-        self.bind(src, dsts)(stream)
+    kernel: str
+    caught: bool
 
 
-def wrong_program(case: Case, program: Program) -> Program:
-    """The program of a case, made wrong: on a card its kernels, else its result."""
+def wrong_bind(case: Case, program: Program) -> Bind:
+    """How a program is bound after it was made wrong: on a card its kernels, else its result."""
     if not isinstance(program, CudaProgram):
-        return FlippedByte(program)
+        return partial(_flipping, program)
     device, count = program.device, program.geometry.output_count
     kernels, launches = driver.load().kernels(device), []
     for launch in plan(program.geometry, *alignments(case), driver.load().limits(device)):
@@ -55,7 +40,17 @@ def wrong_program(case: Case, program: Program) -> Program:
         load = partial(kernels, source, launch.code.kernel)
         launcher = driver.load().launcher(device, load, launch)
         launches.append((selector(launch.outputs, count), launcher))
-    return program._replace(variants={alignments(case): tuple(launches)})
+    return program._replace(variants={alignments(case): tuple(launches)}).bind
+
+
+def _flipping(program: Program, src: int, dsts: Sequence[int]) -> BoundCopy:
+    copy = program.bind(src, dsts)
+
+    def wrong(stream: Any = None) -> None:
+        copy(stream)
+        ctypes.c_ubyte.from_address(dsts[0]).value ^= 1
+
+    return wrong
 
 
 def one_of_each_kernel(limits: DeviceLimits) -> dict[str, Case]:

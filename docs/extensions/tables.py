@@ -98,17 +98,18 @@ def cards() -> str:
     reports = [json.loads(path.read_text()) for path in sorted(CARDS.glob("*.json"))]
     if not reports:
         return "There are none yet."
-    rows = (
-        (
-            one["name"],
-            one["dmlsplit"],
-            ("exact", "wrong bytes", "not run")[one["status"]],
-            len(one["splits"]),
-            f"{2e-9 * one['speeds'][0]['bytes'] / one['speeds'][0]['seconds']:.0f}",
-        )
-        for one in reports
-    )
-    return _table(("card", "dmlsplit", "result", "splits", "GB/s of a copy"), rows, "lllrr")
+    heading = ("card", "dmlsplit", "result", "splits", "GB/s of a copy", "shares of it")
+    return _table(heading, map(_card, reports), "lllrrr")
+
+
+def _card(report: dict[str, Any]) -> Sequence[object]:
+    is_wrong = any(split["first_difference"] for split in report["splits"])
+    result = ("exact", "wrong bytes" if is_wrong else "too slow", "not run")[report["status"]]
+    copy, *others = report["speeds"] or [None]
+    rate = f"{2e-9 * copy['bytes'] / copy['seconds']:.0f}" if copy else "-"
+    shares = [speed["share"] for speed in others]
+    span = f"{min(shares):.2f} to {max(shares):.2f}" if shares else "-"
+    return report["name"], report["dmlsplit"], result, len(report["splits"]), rate, span
 
 
 def launches() -> str:

@@ -24,6 +24,11 @@ def test_the_report_is_printed_and_written(here: Path, capsys: Capsys) -> None:
     assert socket.gethostname() not in text
 
 
+def test_a_strict_test_needs_a_card(here: Path, capsys: Capsys) -> None:
+    assert main([*CPU, "--strict"]) == 2
+    assert "speeds can be judged" in capsys.readouterr().out
+
+
 def test_json_is_all_that_is_printed(here: Path, capsys: Capsys) -> None:
     assert main([*CPU, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == 0

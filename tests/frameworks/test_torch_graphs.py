@@ -84,7 +84,9 @@ def test_five_shapes_are_one_graph(function: Callable[[Any], Any], backend: str)
 
 
 @pytest.mark.slow
-def test_inductors_code_calls_the_operator(inductor: str) -> None:
+def test_inductors_code_calls_the_operator(inductor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Where CI is set, Inductor refuses operators that have a decomposition too.
+    monkeypatch.setenv("CI", "true")
     assert graphs(equal, inductor, (6, 12)) == 1
 
 

@@ -50,3 +50,11 @@ def test_a_split_becomes_one_split(split: Splits, is_dynamic: bool, opset: int) 
     pieces = session.run(None, {session.get_inputs()[0].name: x.numpy()})
     for piece, one in zip(pieces, Model(split)(x), strict=True):
         assert torch.equal(torch.from_numpy(piece), one)
+
+
+def test_a_split_of_an_exported_program_is_replaced_first() -> None:
+    program = torch.export.export(Model(lambda x: dml.split(x, 3, dim=1)), (torch.rand(4, 6),))
+    table = torch.export.default_decompositions()
+    table[torch.ops.dmlsplit.split.default] = torch.ops.aten.split_with_sizes_copy.default
+    written = torch.onnx.export(program.run_decompositions(table), dynamo=True, verbose=False)
+    assert [node.op_type for node in written.model.graph].count("Split") == 1

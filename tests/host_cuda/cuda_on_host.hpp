@@ -94,6 +94,9 @@ inline T less_multiple(T number, T times, T minus_size) {
     return number + times * minus_size;
 }
 
+// The multiprocessor of a block, of the 132 of an H200.
+inline unsigned multiprocessor() { return blockIdx.x % 132; }
+
 // The low word of (high:low) >> (shift mod 32).
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     const unsigned long long both = (static_cast<unsigned long long>(high) << 32) | low;

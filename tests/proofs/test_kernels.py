@@ -54,7 +54,7 @@ def test_without_its_barrier_a_kernel_is_refused(name: str, builds: Path) -> Non
 def test_the_cases_reach_every_kernel() -> None:
     sources = Path(__file__).parents[2].joinpath("cuda").glob("*.cu")
     reached = set().union(*(case.kernels for case in CASES.values()))
-    assert reached == {source.stem for source in sources}
+    assert reached == {source.stem for source in sources} - {"probe"}  # of the self-test alone
 
 
 def in_elements(strides: tuple[int, ...] | None, element_bytes: int) -> tuple[int, ...] | None:

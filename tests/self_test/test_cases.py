@@ -18,7 +18,7 @@ from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.find import find_backend
 from dmlsplit.self_test.cases import CASES, FAR, NEAR, PITCH, Mode, alignments
 from dmlsplit.self_test.comparison import compare
-from dmlsplit.self_test.memory import HostMemory
+from dmlsplit.self_test.memory import CardMemory, HostMemory
 from dmlsplit.self_test.wrong_kernels import STORE
 from tests.proofs import forms
 from tests.support.command import ROOT
@@ -62,7 +62,16 @@ def test_each_split_is_exact_on_the_cpu(name: str) -> None:
     for case in CASES:
         if case.name == name:
             program = find_backend("cpu").compile(case.geometry)
-            assert compare(case, program, HostMemory()).difference is None
+            assert compare(case, program.bind, HostMemory()).difference is None
+
+
+@pytest.mark.gpu
+@each(name=[case.name for case in CASES[::2]])
+def test_each_split_is_exact_on_the_card(name: str) -> None:
+    for case in CASES:
+        if case.name == name:
+            program = find_backend("cuda:0").compile(case.geometry)
+            assert compare(case, program.bind, CardMemory(0)).difference is None
 
 
 def test_every_kernel_has_the_store_that_is_made_wrong() -> None:
@@ -79,7 +88,7 @@ def test_without_a_card_the_cpu_is_tested_and_the_reason_is_told(
     monkeypatch.setattr(libcuda, "driver_version", lambda: None)
     test = dml.selftest(seconds=0)
     assert (test.status, test.device, test.ok) == (0, "cpu", True)
-    assert "warn  card           why. Fix: this" in str(test)
+    assert "warn  card               why. Fix: this" in str(test)
     assert str(test).splitlines()[-1] == "exact on the CPU: 71 of 71 splits"
     assert max(map(len, str(test).splitlines())) <= 80
     # With a driver, a card was meant to be used.
@@ -100,17 +109,16 @@ def test_a_byte_that_is_wrong_inside_or_outside_is_the_first_difference(offset: 
     case = CASES[0]
     program = find_backend("cpu").compile(case.geometry)
 
-    class Wrong:
-        def bind(self, src: int, dsts: Any) -> Any:
-            copy = program.bind(src, dsts)
+    def bind(src: int, dsts: Any) -> Any:
+        copy = program.bind(src, dsts)
 
-            def wrong(stream: Any = None) -> None:
-                copy(stream)
-                ctypes.c_ubyte.from_address(dsts[1] + offset).value ^= 0xFF
+        def wrong(stream: Any = None) -> None:
+            copy(stream)
+            ctypes.c_ubyte.from_address(dsts[1] + offset).value ^= 0xFF
 
-            return wrong
+        return wrong
 
-    difference = compare(case, Wrong(), HostMemory()).difference  # type: ignore[arg-type]
+    difference = compare(case, bind, HostMemory()).difference
     assert difference is not None
     assert (difference.tensor, difference.byte) == ("output 1", offset)
     assert difference.expected ^ difference.actual == 0xFF
@@ -131,8 +139,8 @@ def test_rows_beyond_4_gib_are_read() -> None:
     if far is None:
         pytest.skip("the system lends no 4.3 GB")
     program = find_backend("cpu").compile(FAR.geometry)
-    assert compare(NEAR, program, memory, far.address).difference is None
-    assert compare(NEAR, program, memory, far.address + 1).difference is not None
+    assert compare(NEAR, program.bind, memory, far.address).difference is None
+    assert compare(NEAR, program.bind, memory, far.address + 1).difference is not None
 
 
 def test_no_room_for_rows_beyond_4_gib_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,4 +148,4 @@ def test_no_room_for_rows_beyond_4_gib_is_said(monkeypatch: pytest.MonkeyPatch) 
     test = dml.selftest("cpu", seconds=0)
     assert test.ok
     assert len(test.outcomes) == len(CASES)
-    assert "warn  beyond 4 GiB   there is no room for 4.3 GB; not tested" in str(test)
+    assert "warn  beyond 4 GiB       there is no room for 4.3 GB; not tested" in str(test)

@@ -1,25 +1,34 @@
 """The self-test on a card: what passes, what is caught, and what cannot run."""
 
+import gc
 import json
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate, product
 from pathlib import Path
 from typing import Any
 
 import cupy
+import cupy_backends.cuda.api.driver
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.backends.cuda import driver, modules
 from dmlsplit.backends.cuda.engine import CudaProgram
-from dmlsplit.self_test import memory
+from dmlsplit.backends.cuda.gpus import this_gpu
+from dmlsplit.backends.cuda.nvml import device_at
+from dmlsplit.explain.explanation import explain
+from dmlsplit.self_test import environment, memory, speed
 from dmlsplit.self_test.cases import CASES
 from tests.simulated_card import card
-from tests.support.command import ran
+from tests.support.command import ROOT, ran
+from tests.support.gpu_arrays import another_driver
 
-# One split of each kernel runs in each of two other kinds of memory.
-COUNT = len(CASES) + 8
+# One split of each kernel runs after its code was unloaded, and in two other kinds of memory.
+COUNT = len(CASES) + 12
 ALL = f"{COUNT} of {COUNT} splits"
 GOLDEN = Path(__file__).parents[1] / "golden" / "selftest.txt"
 
@@ -36,8 +45,10 @@ def test_a_whole_run_is_exact_and_takes_little_processor_time() -> None:
     assert test.speeds[0].name == "copy"
     assert f"exact on Simulated H200 (sm_90): {ALL}" in str(test)
     assert "there is no room for 4.3 GB" in str(test)
-    names = [one.case.name.rpartition(", ")[2] for one in test.outcomes[-8:]]
-    assert names == ["cudaMallocAsync"] * 4 + ["managed memory"] * 4
+    version = cupy.cuda.runtime.runtimeGetVersion()
+    assert f"CuPy for CUDA {version // 1000}.{version % 1000 // 10}, NVRTC" in str(test)
+    names = [one.case.name.rpartition(", ")[2] for one in test.outcomes[-12:]]
+    assert names == ["loaded again"] * 4 + ["cudaMallocAsync"] * 4 + ["managed memory"] * 4
     assert used < 30
 
 
@@ -59,7 +70,8 @@ def flipped(offset: Callable[[int], int]) -> Callable[..., Any]:
             if stream is None:
                 pointer.memset(0x5A, 1)
             else:
-                pointer.memset_async(0x5A, 1, stream)
+                handle = getattr(stream, "ptr", stream)
+                cupy.cuda.runtime.memsetAsync(address, 0x5A, 1, handle)
 
         return both
 
@@ -137,7 +149,193 @@ def test_a_wrong_device_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (first.tensor, first.byte, first.actual) == ("output 0", 0, 0xA5)
 
 
+def test_little_free_memory_leaves_out_only_what_is_not_about_bytes() -> None:
+    kernels: Any = driver.load().kernels(0)
+    kernels.cache_clear()
+    dml.split(cupy.zeros((64, 3), "f4"), 3, axis=1)  # unloads the rest
+    gc.collect()
+    cupy.get_default_memory_pool().free_all_blocks()
+    card.set_memory_limit(0, card.memory_used(0) + (3 << 19))
+    test = dml.selftest("cuda:0", seconds=0)
+    assert test.status == 0, str(test)
+    assert len(test.outcomes) == COUNT
+    assert {"SMs", "speed"} <= {check.name for check in test.checks if check.state == "warn"}
+    assert "not measured: a copy to the device" in " ".join(str(test).split())
+    card.set_memory_limit(0, card.memory_used(0))
+    cupy.get_default_memory_pool().free_all_blocks()
+    card.set_memory_limit(0, card.memory_used(0))
+    test = dml.selftest("cuda:0", seconds=0)
+    assert test.status == 2
+    assert "bytes are free" in test.summary
+
+
+# What refutes a belief of docs/reliability.md: the check that sees it, and the status. The tests
+# above refute the others: wrong bytes, a byte outside, a stale graph, a wrong device.
+
+
+def other_launch_kernel(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cupy_backends.cuda.api.driver, "launchKernel", lambda function: None)
+
+
+def code_is_loaded_late(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(driver.Driver, "_target", lambda _, function: function.ptr)
+
+
+def launches_are_refused(patch: pytest.MonkeyPatch) -> None:
+    card.fail("cuLaunchKernel", 1, calls_before=1)  # after the probe
+
+
+def second_streams_do_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(memory.CardMemory, "on_stream", lambda *_: None)
+
+
+def kernels_spill(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(driver.Driver, "attributes", lambda *_: (255, 64))
+
+
+def memory_is_aligned_less(patch: pytest.MonkeyPatch) -> None:
+    malloc = cupy.get_default_memory_pool().malloc
+    patch.setattr(cupy.cuda, "get_allocator", lambda: lambda size: malloc(size + 16) + 16)
+
+
+def owners_are_wrong(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(driver.Driver, "device_of", lambda *_: 0)
+
+
+def modules_stay(patch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+    patch.setattr(modules, "_unload", lambda _, unused: (kept.extend(unused), unused.clear()))
+
+
+def fewer_multiprocessors_are_reported(patch: pytest.MonkeyPatch) -> None:
+    limits = driver.load().limits(0)._replace(sm_count=100)
+    patch.setattr(driver.Driver, "_limits", lambda *_: limits)
+
+
+def managed_memory_differs(patch: pytest.MonkeyPatch) -> None:
+    read, managed = memory.CardMemory.read, cupy.cuda.malloc_managed
+    patch.setattr(
+        memory.CardMemory,
+        "read",
+        lambda self, buffer: read(self, buffer) ^ (self._allocator is managed),
+    )
+
+
+def nvml(**figures: Any) -> Callable[[pytest.MonkeyPatch], None]:
+    """NVML's figures of the device; none if it does not list it."""
+
+    def replace_device(patch: pytest.MonkeyPatch) -> None:
+        listed = device_at(0)
+        assert listed
+        other = replace(listed, **figures) if figures else None
+        patch.setattr(environment, "device_at", lambda _: other)
+
+    return replace_device
+
+
+REFUTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = {
+    "launch": (other_launch_kernel, "its public API is used", 0),
+    "loaded again": (code_is_loaded_late, "could not run on Simulated H200", 2),
+    "parameters": (launches_are_refused, "the launch failed on cuda:0", 2),
+    "second stream": (second_streams_do_nothing, "(second stream), output 0, byte 0", 1),
+    "compilation": (kernels_spill, "64 bytes of local memory: speeds may be lower", 0),
+    "memory": (memory_is_aligned_less, "no multiple of 256; kernels for less aligned", 0),
+    "owners": (owners_are_wrong, "memory of devices [0, 1] is of [0, 0]. Fix: hide", 2),
+    "unloading": (modules_stay, "6 of 8 unloaded kernels stayed in memory", 0),
+    "SMs": (fewer_multiprocessors_are_reported, "ran on 132 of the 100 that CUDA reports", 0),
+    "managed memory": (managed_memory_differs, "managed memory' (", 1),
+    "NVML": (nvml(), "it does not list this device", 0),
+    "figures": (nvml(name="NVIDIA H200"), "documents 132 SMs and 60 MiB of L2 cache", 0),
+    "MIG": (nvml(is_divided=True), "this device is a part of a card", 0),
+    "others": (nvml(processes=2), "2 other processes use the card", 0),
+}
+
+
+@pytest.mark.parametrize("belief", REFUTED)
+def test_a_belief_that_is_refuted_is_seen(belief: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    refute, words, status = REFUTED[belief]
+    gc.collect()
+    refute(monkeypatch)
+    with another_driver():
+        test = dml.selftest("cuda:0", seconds=0)
+    text = " ".join(str(test).split())
+    assert words in text
+    assert test.status == status, text
+    lines = [check for check in test.checks if check.name == belief]
+    assert all(check.state != "ok" for check in lines)
+
+
+def test_the_checks_of_the_documented_beliefs_exist() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    table = page.partition("| belief | check |")[2].partition("\n\n")[0].splitlines()[2:]
+    checks = [re.findall("`([^`]+)`", row.split("|")[2]) for row in table]
+    assert len(checks) > 14
+    assert all(checks), "a belief has no check"
+    test = dml.selftest("cuda:0", seconds=1)
+    lines = {check.name for check in test.checks} | {*REFUTED, "speed"}
+    assert {name for row in checks for name in row} <= lines
+
+
+@pytest.fixture
+def small_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speed, "MOST_BYTES", 1 << 20)
+
+
+def test_the_prediction_is_that_of_explain(small_speeds: None) -> None:
+    test = dml.selftest("cuda:0", seconds=600)
+    assert len(test.speeds) == 6
+    copy, qkv, *_ = test.speeds
+    x = dml.TensorDesc("UINT8", (1, 1, qkv.bytes // 12288, 12288))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=3, sizes=(8192, 2048, 2048))
+    assert qkv.predicted_seconds == explain("", desc, this_gpu()).seconds
+    assert copy.predicted_seconds == this_gpu().seconds(copy.bytes)
+    assert qkv.share == qkv.rate / copy.rate
+    assert " of the copy, " in str(test)
+    assert " of the prediction" in str(test)
+
+
+@pytest.mark.parametrize(("bar", "status"), [(1e-9, 0), (1e9, 1)])
+def test_only_a_strict_test_fails_for_a_speed(
+    bar: float, status: int, small_speeds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = tuple(load._replace(bar=bar) for load in speed.WORKLOADS)
+    monkeypatch.setattr(speed, "WORKLOADS", loads)
+    monkeypatch.setattr(speed, "BARRED_BYTES", 0)
+    assert dml.selftest("cuda:0", seconds=600).status == 0
+    test = dml.selftest("cuda:0", seconds=600, strict=True)
+    assert test.status == status
+    assert ("warn  bars               query, key, value: " in str(test)) is bool(status)
+    assert test.summary.startswith("too slow" if status else "exact")
+
+
+def test_a_strict_test_that_can_judge_nothing_fails() -> None:
+    test = dml.selftest("cuda:0", seconds=0, strict=True)
+    assert test.status == 2
+    assert "only 0 of 5 speeds can be judged. Fix: " in " ".join(str(test).split())
+    assert test.summary.startswith("not proved")
+
+
+@pytest.mark.parametrize("splits", [0, 5, len(CASES)])
+def test_a_card_that_fails_meanwhile_ends_the_test(splits: int) -> None:
+    def fail(count: int, total: int) -> None:
+        if count == splits:
+            card.break_device(0, 700)
+
+    if not splits:
+        card.break_device(0, 700)
+    test = dml.selftest("cuda:0", seconds=0, progress=fail)
+    assert test.status == 2
+    assert len(test.outcomes) == splits
+    assert test.summary.startswith("could not run on ")
+    assert "is gone or has failed" in " ".join(str(test).split())
+    assert json.loads(test.to_json())["status"] == 2
+
+
 WITHOUT_CUPY = "import sys; sys.modules['cupy'] = None\n"
+CUPY_11 = """
+from cupy.cuda import runtime
+runtime.runtimeGetVersion = lambda: 11080
+"""
 NO_NVRTC = """
 from cupy.cuda import nvrtc
 def missing(): raise RuntimeError("no libnvrtc")
@@ -151,6 +349,7 @@ RUN = (
 ROWS: dict[str, tuple[str, dict[str, str]]] = {
     "both extras are installed": ("", {"PYTHONPATH": "both"}),
     "CuPy is missing": (WITHOUT_CUPY, {}),
+    "CuPy is of an older major version": (LOADED + CUPY_11, {}),
     "the driver is too old": (LOADED, {"CARD_DRIVER": "12080"}),
     "there is no driver": (LOADED, {"CARD_DRIVER": "0"}),
     "NVRTC is missing": (LOADED + NO_NVRTC, {}),
@@ -184,31 +383,62 @@ def test_a_failure_of_the_table_has_its_fix(row: str, tmp_path: Path) -> None:
 
 
 def test_a_card_newer_than_nvrtc_runs_ptx_and_is_exact() -> None:
-    code = "import dmlsplit as dml; print(dml.selftest(seconds=0).summary)"
+    code = "import dmlsplit as dml; print(dml.selftest(seconds=0))"
     environment = {"CARD_CAPABILITY": "130", "CARD_NVRTC": ""}
     done = ran(sys.executable, "-W", "ignore", "-c", LOADED + code, env=environment)
-    assert done.stdout == f"exact on Simulated H200 (compute_121): {ALL}\n", done.stderr
+    assert "compiling for compute_121\n" in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert last == f"exact on Simulated H200 (compute_121): {ALL}", done.stderr
 
 
-def test_hidden_devices_keep_their_ordinals() -> None:
+def listed(**environment: str) -> list[tuple[str | None, int, bool]]:
+    """CUDA's name, NVML's index and usability of each device, and what `explain` plans for."""
     code = "from dmlsplit.cli import main; main(['devices', '--format', 'json'])"
     line = (sys.executable, "-W", "ignore", "-c", LOADED + code)
-    done = ran(*line, env={"CUDA_VISIBLE_DEVICES": "1"})
-    first, second = json.loads(done.stdout)["devices"]
-    assert (first["device"], first["index"], first["usable"]) == ("cuda:0", 1, True)
-    assert (second["device"], second["index"], second["usable"]) == (None, 0, False)
+    devices = json.loads(ran(*line, env=environment).stdout)["devices"]
+    return [(one["device"], one["index"], one["usable"]) for one in devices]
 
 
-def test_after_warm_no_call_compiles() -> None:
-    x = dml.TensorDesc("UINT8", (1, 1, 70, 901))
-    desc = dml.SplitOperatorDesc.from_sizes(x, axis=3, sizes=(450, 451))
+@pytest.mark.parametrize(
+    ("environment", "indices"),
+    [
+        ({}, [0, 1]),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, [1]),
+        ({"CUDA_VISIBLE_DEVICES": "1,0"}, [1, 0]),
+        ({"CARD_FASTEST": "1"}, [1, 0]),
+        ({"CARD_FASTEST": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, [0, 1]),
+        ({"CARD_FASTEST": "1", "CUDA_VISIBLE_DEVICES": "0"}, [1]),
+    ],
+)
+def test_devices_have_the_ordinals_of_cuda(environment: dict[str, str], indices: list[int]) -> None:
+    devices = listed(**environment)
+    named = [(f"cuda:{number}", index, True) for number, index in enumerate(indices)]
+    hidden = [(None, index, False) for index in (0, 1) if index not in indices]
+    assert devices == named + hidden
+    code = "from dmlsplit.backends.cuda.nvml import device_at; print(device_at(0).index)"
+    done = ran(sys.executable, "-W", "ignore", "-c", LOADED + code, env=environment)
+    assert int(done.stdout) == indices[0]  # `explain` plans for it
+
+
+@pytest.mark.parametrize("alignment", [None, 4])
+def test_after_warm_no_call_compiles(alignment: int | None) -> None:
+    x = dml.TensorDesc("UINT8", (1, 1, 70, 900))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=3, sizes=(448, 452))
     device = dml.Device("cuda")
-    device.warm([desc])
-    buffer = cupy.empty(70 * 901 + 3, "u1")
+    device.warm([desc], alignment)
+    memory, step = cupy.empty(3 * (70 * 900 + 64), "u1"), alignment or 1
     with card.calls() as recorded:
         op = device.compile(desc)
-        for start in (0, 1, 2):
-            source = buffer[start : start + 70 * 901].reshape(1, 1, 70, 901)
-            outs = [cupy.empty((1, 1, 70, size), "u1") for size in (450, 451)]
+        for start, first in product((0, 8, 4, 2, 1), repeat=2):
+            if start % step or first % step:
+                continue
+            at = accumulate((start, 70 * 900 + 64 - start + first, 70 * 448))
+            source, *outs = (
+                memory[begin : begin + 70 * size].reshape(1, 1, 70, size)
+                for begin, size in zip(at, (900, 448, 452), strict=True)
+            )
             op.bind(source, outs).dispatch()
+            dml.split(source, (448, 452), 3, out=outs)
+            dml.split(source, (448, 452), 3)
+    assert recorded.names.count("cuLaunchKernel") >= 27
     assert recorded.names.count("nvrtcCompileProgram") == 0

@@ -1,7 +1,8 @@
 // Two devices with the figures of an H200, and the primary context of each thread.
 //
 // CARD_CAPABILITY (90) and CARD_DRIVER (the CUDA version that the driver supports) change them for
-// tests of installations. CUDA_VISIBLE_DEVICES hides and orders them, by NVML's indices only.
+// tests of installations; with CARD_FASTEST, the second device is the faster one, which CUDA lists
+// first unless CUDA_DEVICE_ORDER is PCI_BUS_ID. CUDA_VISIBLE_DEVICES hides and orders them, by number.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -40,9 +41,13 @@ int driver_version() { return setting("CARD_DRIVER", CUDART_VERSION); }
 const std::vector<int>& visible() {
     static const std::vector<int> found = [] {
         const char* listed = std::getenv("CUDA_VISIBLE_DEVICES");
+        const char* order = std::getenv("CUDA_DEVICE_ORDER");
+        const bool is_by_bus = order && !std::strcmp(order, "PCI_BUS_ID");
+        const int first = std::getenv("CARD_FASTEST") && !is_by_bus ? 1 : 0;
         std::istringstream words(listed ? listed : "0,1");
         std::vector<int> numbers;
-        for (std::string word; std::getline(words, word, ',');) numbers.push_back(std::stoi(word));
+        for (std::string word; std::getline(words, word, ',');)
+            numbers.push_back(std::stoi(word) ^ first);
         return numbers;
     }();
     return found;

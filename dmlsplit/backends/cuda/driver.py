@@ -87,18 +87,21 @@ def versions_of(cupy: Any) -> installation.Cuda:
 
 
 def _driver_api() -> Any:
-    """CuPy's undocumented module of the CUDA driver; None if it has changed."""
+    """CuPy's undocumented calls of the CUDA driver; each is None if it has changed."""
     try:
         from cupy_backends.cuda.api import driver
-
-        assert callable(driver.funcGetAttribute)
+    except ImportError:
+        return SimpleNamespace(launchKernel=None, funcGetAttribute=None)
+    launch: Any = getattr(driver, "launchKernel", None)
+    try:
         # CUDA rejects a null launch with a RuntimeError; a changed signature raises TypeError.
-        driver.launchKernel(*[0] * 11)
-    except (ImportError, AttributeError, TypeError):
-        return None
+        launch(*[0] * 11)
+    except TypeError:
+        launch = None
     except RuntimeError:
         pass
-    return driver
+    attribute = getattr(driver, "funcGetAttribute", None)
+    return SimpleNamespace(launchKernel=launch, funcGetAttribute=attribute)
 
 
 class Driver:
@@ -117,7 +120,7 @@ class Driver:
         self.kernels: Callable[[int], Callable[[str, str], Kernel]] = cache(self._kernels)
         self.architecture: Callable[[int], str] = cache(self._architecture)
         self.unusable: Callable[[int], str | None] = cache(self._unusable)
-        launch_kernel = self._api.launchKernel if self._api else public_launch(cupy.cuda)
+        launch_kernel = self._api.launchKernel or public_launch(cupy.cuda)
         # Makes the launcher of a planned launch on a device, with a loader of its kernel.
         self.launcher: Callable[[int, Callable[[], Kernel], KernelLaunch], Launcher] = partial(
             Launcher, cupy.cuda, launch_kernel, self.translated
@@ -133,20 +136,19 @@ class Driver:
 
     def name(self, device: int) -> str:
         """The product."""
-        name: bytes = self._cupy.cuda.runtime.getDeviceProperties(device)["name"]
+        with self.on_device(device, "the device's name cannot be read"):
+            name: bytes = self._cupy.cuda.runtime.getDeviceProperties(device)["name"]
         return name.decode(errors="replace")
 
     @property
     def has_packed_launches(self) -> bool:
         """Whether CuPy has the call that launches take; otherwise they take its public API."""
-        return self._api is not None
+        return self._api.launchKernel is not None
 
     def attributes(self, kernel: Kernel) -> tuple[int, int] | None:
         """Registers and bytes of local memory of a thread; None if CuPy hides them."""
-        if self._api is None:
-            return None
-        registers, local = (self._api.funcGetAttribute(key, kernel.target) for key in ATTRIBUTES)
-        return registers, local
+        ask, handle = self._api.funcGetAttribute, getattr(kernel.target, "ptr", kernel.target)
+        return None if ask is None else (ask(ATTRIBUTES[0], handle), ask(ATTRIBUTES[1], handle))
 
     def _architectures(self, device: int) -> tuple[int, tuple[int, ...]]:
         """The compute capability of a device, such as 90, and those that NVRTC compiles for."""
@@ -165,7 +167,7 @@ class Driver:
 
     def _limits(self, device: int) -> DeviceLimits:
         runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
-        with self._on(device, "the device's limits cannot be read"):
+        with self.on_device(device, "the device's limits cannot be read"):
             properties = runtime.getDeviceProperties(device)
             major, minor = cuda.nvrtc.getVersion()
             version = min(runtime.driverGetVersion(), major * 1000 + minor * 10)
@@ -183,16 +185,15 @@ class Driver:
 
     def _kernels(self, device: int) -> Callable[[str, str], Kernel]:
         compiled_for = partial(self.architecture, device)
-        return kernels(self._cupy, partial(self._on, device), self._target, compiled_for)
+        return kernels(self._cupy, partial(self.on_device, device), self._target, compiled_for)
 
     def _target(self, function: Any) -> Any:
         """The `Kernel.target` of a CuPy function, whose code is loaded onto the device here."""
-        if self._api is None:
-            return function
         # Lazy loading would load it at the first launch, which a capture forbids before CUDA 12.3
         # (CUDA programming guide, "Lazy Loading").
-        self._api.funcGetAttribute(0, function.ptr)
-        return function.ptr
+        if self._api.funcGetAttribute is not None:
+            self._api.funcGetAttribute(0, function.ptr)
+        return function.ptr if self.has_packed_launches else function
 
     def empty(self, device: int, shapes: Iterable[Sequence[int]], dtype: np.dtype) -> list[Any]:
         """Allocate packed CuPy arrays."""
@@ -225,12 +226,12 @@ class Driver:
 
     def upload(self, device: int, array: np.ndarray) -> Any:
         """Copy a host array to a device."""
-        with self._on(device, "a copy to the device cannot be made", array.nbytes):
+        with self.on_device(device, "a copy to the device cannot be made", array.nbytes):
             return self._cupy.asarray(array)
 
     def download(self, device: int, array: Any) -> np.ndarray:
         """Copy a CuPy array to the host, on the current stream."""
-        with self._on(device, "a copy to the host cannot be made"):
+        with self.on_device(device, "a copy to the host cannot be made"):
             host: np.ndarray = self._cupy.asnumpy(array)
         return host
 
@@ -244,7 +245,7 @@ class Driver:
         Address 0, of empty arrays, counts as CuPy's current device.
         """
         runtime = self._cupy.cuda.runtime
-        with self._on(None, "an address cannot be looked up"):
+        with self.on_device(None, "an address cannot be looked up"):
             owner = runtime.pointerGetAttributes(address).device if address else runtime.getDevice()
         return int(owner) if owner >= 0 else None
 
@@ -267,7 +268,7 @@ class Driver:
     def wait_for(self, device: int, handle: int) -> None:
         """Make CuPy's current stream wait for the work queued on another stream."""
         cuda = self._cupy.cuda
-        with self._on(device, "the array's stream cannot be waited for"):
+        with self.on_device(device, "the array's stream cannot be waited for"):
             current = cuda.get_current_stream()
             if current.ptr != handle:
                 event = cuda.Event(disable_timing=True)
@@ -275,8 +276,11 @@ class Driver:
                 current.wait_event(event)
 
     @contextmanager
-    def _on(self, device: int | None, what: str, needed: int | None = None) -> Iterator[None]:
-        """Make a device current in CuPy, and turn CUDA's errors into the library's."""
+    def on_device(self, device: int | None, what: str, needed: int | None = None) -> Iterator[None]:
+        """Make a device current in CuPy, and turn CUDA's errors into the library's.
+
+        `what` could not be done then, and `needed` bytes were requested, if any.
+        """
         try:
             with self._cupy.cuda.Device(device):
                 yield

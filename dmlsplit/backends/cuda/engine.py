@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from math import gcd
 from typing import Any, NamedTuple
 
@@ -52,9 +53,11 @@ class CudaProgram(NamedTuple):
         return self.variants.setdefault(key, tuple(launches))
 
     def prepare(self, alignment: int = VECTOR) -> None:
-        """Compile the kernels for memory of an alignment."""
-        if (alignment, alignment) not in self.variants:
-            self.variant(alignment, alignment)
+        """Compile the kernels for all memory whose addresses are multiples of an alignment."""
+        bytes_ = [2**n for n in range(VECTOR.bit_length()) if 2**n >= alignment]
+        for key in product(bytes_, bytes_):
+            if key not in self.variants:
+                self.variant(*key)
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
         key = gcd(VECTOR, src), gcd(VECTOR, *self.written(dsts))

@@ -24,6 +24,10 @@ class Gpu:
     nvml_name: str = ""  # the beginning of NVML's name, without the maker's; "" for `name` itself
     assumed: tuple[str, ...] = ()  # values taken for unknown properties
 
+    def seconds(self, total_bytes: int) -> float | None:
+        """The time to read and write bytes at peak bandwidth, a lower bound; None if unknown."""
+        return None if self.bandwidth is None else 2 * total_bytes / self.bandwidth
+
 
 @dataclass(frozen=True, slots=True)
 class Multiprocessor:
@@ -143,10 +147,14 @@ def gpu_of_device(device: CudaDevice) -> Gpu:
     It is a known one if the name and the number of SMs agree: NVML calls a GB203 with 82 SMs an
     RTX 5090 Laptop GPU. Others are planned from NVML's data.
     """
-    gpu = _known_gpu(device)
-    if gpu is None:
-        return _from_properties(device)
-    return replace(gpu, name=device.name, bandwidth=device.peak_bandwidth or gpu.bandwidth)
+    known = _known_gpu(device)
+    if known is None:
+        gpu = _from_properties(device)
+    else:
+        bandwidth = device.peak_bandwidth or known.bandwidth
+        gpu = replace(known, name=device.name, bandwidth=bandwidth)
+    part = ("all of the card, of which MIG makes this device a part",) * bool(device.is_divided)
+    return replace(gpu, assumed=(*gpu.assumed, *part))
 
 
 def _known_gpu(device: CudaDevice) -> Gpu | None:

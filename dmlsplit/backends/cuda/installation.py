@@ -68,11 +68,16 @@ def wrong_versions(cuda: Cuda, names: Sequence[str]) -> str | None:
             "there is no usable CUDA driver. Fix: install NVIDIA's driver "
             f"{DRIVER_13} or newer; start a container with --gpus all"
         )
+    if major < min(EXTRAS):
+        fix = _replaced(names, fitting_extra(cuda.driver))
+        return (
+            f"CuPy is built for CUDA {major}, and dmlsplit needs {min(EXTRAS)} or newer. Fix: {fix}"
+        )
     if cuda.driver // 1000 < major:
         newer = f"install NVIDIA's driver {DRIVER_13} or newer"
         fix = f"{_replaced(names, 'cuda12')}; or {newer}" if cuda.driver >= 12000 else newer
         return (
-            f"CuPy is built for CUDA {major}, and the driver supports {_dotted(cuda.driver)}. "
+            f"CuPy is built for CUDA {major}, and the driver supports {dotted(cuda.driver)}. "
             f"Fix: {fix}"
         )
     extra = EXTRAS.get(major, fitting_extra(cuda.driver))
@@ -120,7 +125,8 @@ def _installed(extra: str) -> str:
     return f"pip install 'dmlsplit[{extra}]'"
 
 
-def _dotted(version: int) -> str:
+def dotted(version: int) -> str:
+    """A version of CUDA in its usual form."""
     return f"CUDA {version // 1000}.{version % 1000 // 10}"
 
 

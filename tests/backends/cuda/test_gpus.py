@@ -94,6 +94,14 @@ def test_an_unknown_device_is_planned_from_its_own_properties() -> None:
     )
 
 
+def test_a_part_of_a_card_is_planned_as_all_of_it_and_said(fake_nvml: FakeNvml) -> None:
+    whole = cuda_devices()[0]
+    gpu = gpu_of_device(replace(whole, is_divided=True))
+    assert gpu.limits == gpu_of_device(whole).limits == H200.limits
+    assert gpu.assumed == ("all of the card, of which MIG makes this device a part",)
+    assert gpu_of_device(whole).assumed == ()
+
+
 def test_minimums_are_assumed_for_a_device_without_properties(fake_nvml: FakeNvml) -> None:
     _, silent = map(gpu_of_device, cuda_devices())
     assert (silent.name, silent.bandwidth) == ("unknown", None)

@@ -35,6 +35,11 @@ ROWS = {
         "CuPy is built for CUDA 12, and the driver supports CUDA 11.8. Fix: install NVIDIA's "
         "driver 580 or newer",
     ),
+    "CuPy of CUDA 11": (
+        installation.wrong_versions(Cuda(11080, 12080, (11, 8)), ["cupy-cuda11x 13.6.0"]),
+        "CuPy is built for CUDA 11, and dmlsplit needs 12 or newer. Fix: pip uninstall -y "
+        "cupy-cuda11x && pip install 'dmlsplit[cuda12]'",
+    ),
     "no NVRTC": (
         installation.wrong_versions(Cuda(12090, 13000, None), OLD),
         "CUDA 12's compiler, NVRTC, cannot be loaded. Fix: pip install 'dmlsplit[cuda12]'",

@@ -1,13 +1,24 @@
 """CUDA devices through NVML, with a fake library."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.backends import find
 from dmlsplit.backends.cuda import libcuda
 from dmlsplit.backends.cuda.nvml import CudaDevice, by_ordinal, cuda_devices
-from dmlsplit.cli.devices import Listed, assumptions, device_json, device_table, reasons, usable
+from dmlsplit.backends.find import find_backend
+from dmlsplit.cli.devices import (
+    Listed,
+    assumptions,
+    device_json,
+    device_table,
+    reasons,
+    unlisted,
+    usable,
+)
 from tests.support.fake_nvml import FakeNvml
 
 
@@ -64,9 +75,20 @@ def test_ordinals_are_mapped_by_the_pci_address(
     assert libcuda.parsed_bus_id("00000000:A1:00.0") == libcuda.parsed_bus_id("0000:a1:00.0")
 
 
+def test_without_nvml_the_device_that_splits_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = find_backend("cpu")
+    monkeypatch.setattr(libcuda, "driver_version", lambda: None)
+    assert unlisted().startswith("no CUDA device: this machine has no NVIDIA driver; splits run on")
+    monkeypatch.setattr(libcuda, "driver_version", lambda: 13000)
+    monkeypatch.setattr(find, "default_backend", lambda: (cpu, "why. Fix: this"))
+    assert unlisted() == "NVML lists no device; splits run on cpu: why. Fix: this"
+    monkeypatch.setattr(find, "default_backend", lambda: (SimpleNamespace(device="cuda:0"), None))
+    assert unlisted() == "NVML lists no device; splits run on cuda:0"
+
+
 def test_what_explain_assumes_of_a_device_is_listed(fake_nvml: FakeNvml) -> None:
     (line,) = assumptions(listed())
-    assert line.startswith("nvml:1 is not a known GPU; explain assumes 1024 threads and 16 blocks")
+    assert line.startswith("nvml:1: explain assumes 1024 threads and 16 blocks")
     assert max(map(len, line.splitlines())) <= 80
     entries = json.loads(device_json(listed()))["devices"]
     assert [text in " ".join(line.split()) for text in entries[1]["assumed"]] == [True] * 3

@@ -1,0 +1,55 @@
+"""What a kernel of its own shows of a card: where blocks run, and whether code is unloaded."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda.launch import KernelLaunch, coded
+from dmlsplit.errors import OutOfMemoryError
+from dmlsplit.self_test.environment import Check, State
+from dmlsplit.self_test.memory import CardMemory
+
+# As in cuda/probe.cu: entries for multiprocessors, and bytes of the module.
+MOST_MULTIPROCESSORS, ROOM_BYTES = 4096, 2 << 20
+CODE, ARGUMENTS = coded("probe", 1, 1, (), ())
+LOADS = 8
+BLOCKS_PER_SM = 4
+
+
+def probes(number: int, memory: CardMemory) -> Iterator[Check]:
+    """Both checks. Later splits load their kernels again."""
+    reported = driver.load().limits(number).sm_count
+    try:
+        multiprocessors, kept = _repeated(number, memory, BLOCKS_PER_SM * reported)
+    except OutOfMemoryError:
+        yield Check("SMs", State.WARN, "there is no room for a kernel that counts them; not tested")
+        return
+    text = f"blocks ran on {multiprocessors} of the {reported} that CUDA reports"
+    if multiprocessors == reported:
+        yield Check("SMs", State.OK, text)
+    else:
+        yield Check("SMs", State.WARN, f"{text} and plans assume: speeds may be lower")
+    if kept < LOADS // 2:
+        yield Check("unloading", State.OK, "unloaded kernels leave the memory")
+    else:
+        text = f"{kept} of {LOADS} unloaded kernels stayed in memory; many layouts may fill it"
+        yield Check("unloading", State.WARN, text)
+
+
+def _repeated(number: int, memory: CardMemory, grid: int) -> tuple[int, int]:
+    """The multiprocessors that blocks ran on, and how many unloaded modules stayed in memory."""
+    kernels: Any = driver.load().kernels(number)
+    load = partial(kernels, CODE.source, CODE.kernel)
+    launch = KernelLaunch(CODE, ARGUMENTS, (0,), grid, False, grid, 1, "it marks multiprocessors")
+    launcher, free = driver.load().launcher(number, load, launch), []
+    marks = memory.upload(np.zeros(MOST_MULTIPROCESSORS, np.uint8))
+    for _ in range(LOADS):
+        launcher.once((marks.address, marks.address), None)
+        marked = int(np.count_nonzero(memory.read(marks)))
+        free.append(memory.free_bytes())
+        kernels.cache_clear()  # the next load unloads what this has dropped
+    # The second load unloads the kernels of all splits too.
+    return marked, (free[1] - free[-1]) // ROOM_BYTES

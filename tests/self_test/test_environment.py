@@ -1,0 +1,113 @@
+"""What surrounds the kernels, and what a report tells of it."""
+
+import json
+import platform
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.backends.cuda import images
+from dmlsplit.self_test import environment, run
+from dmlsplit.self_test.environment import Check, State
+from dmlsplit.self_test.memory import HostMemory
+from dmlsplit.self_test.report import check_text
+
+
+def lines(name: str) -> str:
+    found = [check for check in environment.checks("cpu", HostMemory()) if check.name == name]
+    return " ".join(check_text(check) for check in found)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "word"),
+    [
+        ("CUDA_MPS_PIPE_DIRECTORY", "/tmp/mps", "MPS"),
+        ("CUDA_VISIBLE_DEVICES", "1", "CUDA_VISIBLE_DEVICES=1"),
+        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA_DEVICE_ORDER=PCI_BUS_ID"),
+    ],
+)
+def test_what_changes_the_devices_is_told(
+    variable: str, value: str, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    assert word not in lines("system")
+    monkeypatch.setenv(variable, value)
+    assert word in lines("system")
+
+
+def test_wsl_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "WSL" not in lines("system")
+    monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
+    assert "WSL" in lines("system")
+
+
+def test_a_cache_that_cannot_be_written_or_is_off_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(images, "folder", lambda: tmp_path / "a" / "b")
+    assert lines("cache").startswith("ok")
+    monkeypatch.setattr(environment.os, "access", lambda *_: False)
+    assert lines("cache").startswith("warn")
+    assert str(tmp_path) not in lines("cache")
+    monkeypatch.setattr(images, "folder", lambda: None)
+    assert "off: kernels are compiled in every process" in lines("cache")
+
+
+PATHS = [
+    "[Errno 13] Permission denied: '/home/ali ce/.cupy/kernels'",
+    "cannot import name 'x' from 'cupy' (/home/ali ce/venv/cupy/__init__.py)",
+    "libcuda.so.1: /home/alice/lib, no such file; /home/alice.",
+    r"cannot read C:\Users\alice\x.bin or 'D:\my alice\y'",
+    r'"\\wsl$\Ubuntu\home\alice"',
+]
+
+
+@pytest.mark.parametrize("text", PATHS)
+def test_the_report_has_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise dml.DmlError(text)
+
+    monkeypatch.setattr(run, "missing_card", lambda _: Check("card", State.WARN, text))
+    monkeypatch.setattr(run, "default_backend", lambda: (run.find_backend("cpu"), "why"))
+    monkeypatch.setattr(run, "_stages", refuse)
+    test = dml.selftest()
+    assert test.status == 2
+    record = json.loads(test.to_json())
+    for shown in (record["error"], record["checks"][0]["text"]):
+        assert "PATH" in shown
+        assert not any(word in shown for word in ("ali", "cupy/", "Ubuntu", "Users"))
+
+
+def test_other_words_of_a_report_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    test = dml.selftest("cpu", seconds=0)
+    record = json.loads(test.to_json())
+    assert "PATH" not in test.to_json()
+    assert [check["text"] for check in record["checks"]] == [check.text for check in test.checks]
+    assert socket.gethostname() not in test.to_json()
+
+
+def test_a_run_that_ends_early_after_wrong_bytes_says_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    difference = SimpleNamespace(_asdict=dict, __str__=lambda: "output 0")
+
+    def compare(case: object, *_: object) -> run.Outcome:
+        if case is run.CASES[1]:
+            raise dml.DmlError("the device has failed")
+        return run.Outcome(run.CASES[0], difference, "digest")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run, "compare", compare)
+    test = dml.selftest("cpu", seconds=0)
+    assert test.status == 1
+    assert test.summary == "wrong bytes on the CPU: 0 of 1 split; then: the device has failed"
+    assert "fail  bytes              0 of 1 split exact; first: 'experts'" in str(test)
+
+
+def test_the_cpu_promises_no_speed() -> None:
+    test = dml.selftest("cpu", seconds=0, strict=True)
+    assert test.status == 2
+    assert "only 0 of 5 speeds can be judged. Fix: " in " ".join(str(test).split())
+    assert all(speed.predicted_seconds is None for speed in test.speeds)

@@ -1,0 +1,43 @@
+"""The notebook of one cell installs the extra that fits, and runs the self-test."""
+
+import json
+import subprocess
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.support.command import ROOT
+
+(CELL,) = json.loads((ROOT / "docs" / "selftest.ipynb").read_text())["cells"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "extra"),
+    [
+        ("580.95.05, 9.0\n", "cuda13"),
+        ("550.54.15, 7.5\n", "cuda12"),
+        ("580.95.05, 7.0\n", "cuda12"),
+        ("590.1, 12.0\n590.1, 7.0\n", "cuda13"),
+    ],
+)
+def test_the_extra_fits_the_driver_and_the_card(
+    answer: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = []
+
+    def run(line: list[str], **_: Any) -> Any:
+        lines.append(" ".join(line[1:]))
+        return SimpleNamespace(stdout=answer)
+
+    monkeypatch.setattr(subprocess, "run", run)
+    exec(compile("".join(CELL["source"]), "cell", "exec"), {})
+    *_, removed, installed, tested = lines
+    assert removed.startswith("-m pip uninstall")
+    assert f"dmlsplit[{extra}] @ git+https://" in installed
+    assert tested == "-m dmlsplit selftest -o selftest.json"
+
+
+def test_an_issue_asks_for_the_file() -> None:
+    form = (ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml").read_text()
+    assert "attach the file that `dmlsplit selftest -o report.json` writes" in form
