@@ -18,6 +18,7 @@ OUTPUTS = "outputs"
 CALLERS = "callers"
 NEW = "new outputs"  # of PyTorch
 STEP = "step"
+SWEEP = "sweep"
 
 SECTOR = 32  # bytes that a GPU reads at once, at least
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import cases
+from benchmarks import cases, sweep
 from benchmarks.cases import Case
 from benchmarks.environment import environment, state_after
 from benchmarks.gpu_problem import BufferSet, GpuPrepared, GpuProblem, empty_outputs, poison
@@ -45,7 +45,9 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
     minutes = options.minutes or (2.0 if options.quick else 10.0)
     deadline = time.monotonic() + 60 * minutes
     chosen = [
-        (case, peers) for case, peers in _plan(options.quick) if (options.only or "") in case.name
+        (case, peers)
+        for case, peers in (_sweep() if options.sweep else _plan(options.quick))
+        if (options.only or "") in case.name
     ]
     if not chosen:
         raise ResultsError(f"no case's name contains {options.only!r}; nothing was measured")
@@ -79,6 +81,13 @@ def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
     if not quick:
         for case in cases.row_widths(1 << 28) + cases.total_sizes() + cases.output_counts(1 << 28):
             yield integers(case), FAST
+
+
+def _sweep() -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
+    """The cases of sweep.py, each beside copies of as many bytes."""
+    peers = {"dmlsplit": PEERS["dmlsplit"], **COPIES}
+    for case in sweep.cases():
+        yield integers(case), peers
 
 
 def integers(case: Case) -> Case:

@@ -40,35 +40,30 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
-from benchmarks import prediction
-from benchmarks.cases import Case
+from benchmarks import prediction, sweep
+from benchmarks.cases import SWEEP, Case
 from benchmarks.environment import environment
+from benchmarks.results import FORMAT
 from benchmarks.workloads import WORKLOADS
 from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.planner import wide
+from dmlsplit.backends.cuda.occupancy import RESERVED, resident_blocks
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 from tests.host_cuda import harness
 from tests.sass import launch as sass
 from tests.sass.split_memory import ALIGNMENT
 from tests.support import nvrtc
-from tests.support.plans import SHARED_PER_SM
 
 SECTOR, LINE = 32, 128
 SAMPLED_BLOCKS = 64
 
-# Registers of a thread are allocated in units of this many. Source: CUDA C++ Programming Guide,
-# "Technical specifications per compute capability".
-REGISTER_UNIT = 8
-
 # Bytes in flight per SM that keep the memory of an H200 busy. Source: NVIDIA's tuning of CUB.
 IN_FLIGHT_BYTES = 48 << 10
-SHARED_RESERVED = 1024  # of each block; cuobjdump adds it if a kernel has shared memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +89,10 @@ class LaunchFigures:
         Outputs that one store of a warp writes to.
     registers : int
         Of one thread, as compiled.
+    shared_bytes : int
+        Of a block.
+    grid, threads : int
+        Blocks, and threads of a block.
     resident : int
         Blocks per SM.
     in_flight : int
@@ -113,9 +112,18 @@ class LaunchFigures:
     wavefronts: float
     warp_outputs: float
     registers: int
+    shared_bytes: int
+    grid: int
+    threads: int
     resident: int
     in_flight: int
     executed: sass.Counts
+
+    def blocks_on(self, gpu: prediction.Gpu) -> prediction.Blocks:
+        """The blocks of the launch on a GPU, with the registers that sm_90 needs."""
+        resident = resident_blocks(gpu.limits, self.threads, self.registers, self.shared_bytes)
+        own = self.in_flight // self.resident
+        return prediction.Blocks(self.grid, resident, own, self.total_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,7 @@ class Figures:
     number: int
     name: str
     total_bytes: int
+    moved_bytes: int
     launches: tuple[LaunchFigures, ...]
     predicted: dict[str, float]
 
@@ -138,6 +147,14 @@ class Figures:
     def executed(self, field: str) -> float:
         """The instructions of all launches together, per warp and 512 bytes."""
         return _mean(self.launches, lambda launch: getattr(launch.executed, field))
+
+    def steady(self, gpu: prediction.Gpu) -> float:
+        """The predicted fraction of a copy's speed while memory is busy."""
+        work = self.moved_bytes / self.total_bytes
+        return 1 / _mean(
+            self.launches,
+            lambda launch: 1 / prediction.steady(gpu, sweep.executed(launch.executed), work),
+        )
 
     @property
     def largest(self) -> LaunchFigures:
@@ -167,9 +184,9 @@ def rows(workloads: Sequence[Case], folder: Path) -> Iterator[Figures]:
             for launch in plans[of]
         )
         total = geometries[of].total_bytes
-        fractions = predicted(launches, workload.moved_bytes / total)
+        fractions = predicted(launches, workload.moved_bytes, total)
         number, _, name = workload.name.partition(" ")
-        return Figures(int(number), name, total, launches, fractions)
+        return Figures(int(number), name, total, workload.moved_bytes, launches, fractions)
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
         yield from pool.map(figures, range(len(workloads)))
@@ -193,7 +210,9 @@ def launch_figures(
     ).counts
     code = sass.compiled(launch.code.source, program.path.parent)
     used = code.resources
-    resident = resident_blocks(launch, used)
+    shared = max(0, used.shared_bytes - RESERVED)
+    resident = resident_blocks(H200.limits, launch.block, used.registers, shared)
+    in_flight = min(launch.bytes_in_flight, code.listing.bytes_in_flight())
     copied = counts.store_bytes
     read = copied * case.read_bytes / case.total_bytes
     return LaunchFigures(
@@ -208,8 +227,11 @@ def launch_figures(
         wavefronts=counts.shared_wavefronts * LINE / copied,
         warp_outputs=counts.store_request_targets / counts.store_requests,
         registers=used.registers,
+        shared_bytes=shared,
+        grid=launch.grid,
+        threads=launch.block,
         resident=resident,
-        in_flight=code.listing.bytes_in_flight() * launch.block * resident,
+        in_flight=in_flight * launch.block * resident,
         executed=sass.run(geometry, launch, code, sass.sampled(launch.grid), src, phases),
     )
 
@@ -219,25 +241,22 @@ def written_span(piece: StridedCopy) -> int:
     return piece.run_bytes + sum((loop.size - 1) * loop.output_stride for loop in piece.loops)
 
 
-def predicted(launches: Sequence[LaunchFigures], work: float) -> dict[str, float]:
+def predicted(
+    launches: Sequence[LaunchFigures], moved_bytes: float, total_bytes: int
+) -> dict[str, float]:
     """The fraction of a copy's speed that the formula predicts for each GPU.
 
-    `work` is that of the workload, as in `prediction.fraction`.
+    `moved_bytes` are those of the copy, `total_bytes` those of all launches.
     """
-    return {gpu.name: 1 / _mean(launches, partial(_time, gpu, work)) for gpu in prediction.GPUS}
-
-
-def _time(gpu: prediction.Gpu, work: float, launch: LaunchFigures) -> float:
-    executed = launch.executed
-    return 1 / prediction.fraction(
-        gpu,
-        issue=executed.issue,
-        sectors=executed.load_sectors,
-        alu=executed.alu,
-        imad=executed.imad,
-        wavefronts=executed.global_wavefronts + executed.shared_wavefronts,
-        work=work,
-    )
+    return {
+        gpu.name: prediction.fraction(
+            gpu,
+            [(sweep.executed(launch.executed), launch.blocks_on(gpu)) for launch in launches],
+            moved_bytes,
+            moved_bytes / total_bytes,
+        )
+        for gpu in prediction.GPUS
+    }
 
 
 def sampled(grid: int) -> list[int]:
@@ -246,14 +265,6 @@ def sampled(grid: int) -> list[int]:
         return list(range(grid))
     draw = random.Random(grid).sample(range(1, grid - 1), SAMPLED_BLOCKS - 2)  # noqa: S311
     return [0, *sorted(draw), grid - 1]
-
-
-def resident_blocks(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
-    """The blocks that an SM of an H200 holds at once."""
-    limits = H200.limits
-    registers = -(-used.registers // REGISTER_UNIT) * REGISTER_UNIT
-    without_shared = wide.resident_blocks(limits, registers, launch.block)
-    return min(without_shared, SHARED_PER_SM // (used.shared_bytes or SHARED_RESERVED))
 
 
 HEADER = (
@@ -287,22 +298,50 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks model", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--only", default="", help="only cases whose name contains this text")
+    parser.add_argument(
+        "--sweep", action="store_true", help="ten forms from 1 MiB to 1 GiB instead, on six GPUs"
+    )
     options = parser.parse_args(argv)
     lacking = harness.missing() or nvrtc.missing()
     if lacking:
         parser.error(lacking)
-    chosen = [workload for workload in WORKLOADS if options.only in workload.name]
-    if not chosen:
-        parser.error(f"no case's name contains {options.only!r}")
-    found = []
-    print(HEADER)
     with tempfile.TemporaryDirectory() as folder:
-        for figures in tqdm(
-            rows(chosen, Path(folder)), total=len(chosen), leave=False, disable=None
-        ):
-            tqdm.write(line(figures))
-            found.append(asdict(figures))
+        run = _sweep if options.sweep else _workloads
+        made = run(options.only, Path(folder))
+    if not made:
+        parser.error(f"no case's name contains {options.only!r}")
     if options.json:
         head = {"environment": environment(["model", *argv], with_gpu=False), "arch": sass.ARCH}
-        options.json.write_text(json.dumps({**head, "workloads": found}, indent=1) + "\n")
+        options.json.write_text(json_text({**head, **made}))
     return 0
+
+
+def _workloads(only: str, folder: Path) -> dict[str, Any]:
+    """Print the table of workloads; return their figures."""
+    chosen = [workload for workload in WORKLOADS if only in workload.name]
+    figures = []
+    print(HEADER)
+    for one in tqdm(rows(chosen, folder), total=len(chosen), leave=False, disable=None):
+        tqdm.write(line(one))
+        figures.append(asdict(one))
+    return {"workloads": figures} if figures else {}
+
+
+def _sweep(only: str, folder: Path) -> dict[str, Any]:
+    """Print the worst cells of the sweep; return all of them."""
+    chosen = [form for form in sweep.FORMS if only in form.name]
+    cells = []
+    for row in sweep.predict(folder, chosen):
+        tqdm.write(sweep.line(row))
+        cells.append(asdict(row))
+    head = {"format": FORMAT, "kind": SWEEP, "resumed": [], "after": None, "sizes": sweep.SIZES}
+    return {**head, "rows": cells} if cells else {}
+
+
+def json_text(document: dict[str, Any]) -> str:
+    """A document as JSON, with one line per row of a sweep."""
+    rows = document.get("rows")
+    if rows is None:
+        return json.dumps(document, indent=1) + "\n"
+    lines = ",\n  ".join(map(json.dumps, rows))
+    return json.dumps({**document, "rows": []}, indent=1)[:-3] + f"\n  {lines}\n ]\n}}\n"

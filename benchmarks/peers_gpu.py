@@ -290,6 +290,13 @@ def cub_batched(problem: GpuProblem) -> GpuPrepared:
     return GpuPrepared(prepare(problem), _given(problem), "graph")
 
 
+def cuda_core_batch(problem: GpuProblem) -> GpuPrepared:
+    """`cuda.core.utils.copy_batch`: one call of the driver for the copies of all rows."""
+    from benchmarks.peers_cuda_core import prepare
+
+    return GpuPrepared(prepare(problem), _given(problem), "queue")
+
+
 def _given(problem: GpuProblem) -> Callable[[int], list[Any]]:
     return lambda index: problem.sets[index].outputs
 
@@ -361,6 +368,7 @@ PEERS: dict[str, GpuPeer] = {
     "torch index_select": torch_index,
     "FSDP2": fsdp2_twice,
     "CuPy per output": cupy_per_output,
+    "cuda.core batch": cuda_core_batch,
     "Triton": triton_kernel,
     "Triton, one tensor": triton_one_tensor,
     "JAX": jax_jit,

@@ -11,7 +11,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from benchmarks.cases import CASES, CHANNELS, OUTPUTS, ROW_WIDTH, SIZE
+from benchmarks.cases import CASES, CHANNELS, OUTPUTS, ROW_WIDTH, SIZE, SWEEP
+from benchmarks.heat_map import heat_map, measured, predicted
 from benchmarks.results import ResultsError
 
 Row = dict[str, Any]
@@ -36,10 +37,14 @@ def plot(run: dict[str, Any], folder: Path, stem: str) -> list[Path]:
         If the run has no rows to draw.
     """
     mpl.rcParams.update({"svg.hashsalt": "dmlsplit", "font.size": 9, "figure.dpi": 100})
-    rows = [row for row in run["rows"] if row["status"] == "ok"]
+    is_sweep = run["kind"] == SWEEP
+    rows = [] if is_sweep else [row for row in run["rows"] if row["status"] == "ok"]
     styles = _styles(rows)
     is_latency = run["kind"] == "host"
     figures: dict[str, Figure] = {}
+    panels = predicted(run) if is_sweep else measured(rows, _machine(run))
+    if panels:
+        figures["sweep"] = heat_map(panels)
     cases = [row for row in rows if row["kind"] == CASES]
     if cases:
         figures["cases"] = _fractions(cases, styles)
@@ -187,10 +192,16 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
 
 def _caption(run: dict[str, Any]) -> str:
     environment = run["environment"]
-    card = environment.get("card") or {}
-    machine = card.get("name") or environment["machine"]["processor"]
+    machine = "predicted" if run["kind"] == SWEEP else _machine(run)
     commit = (environment.get("commit") or "no commit")[:10]
     return f"{machine}, commit {commit}, {environment['time'][:10]}"
+
+
+def _machine(run: dict[str, Any]) -> str:
+    """The card, or else the processor."""
+    environment = run["environment"]
+    card = environment.get("card") or {}
+    return str(card.get("name") or environment["machine"]["processor"])
 
 
 def _save(figure: Figure, path: Path, caption: str) -> list[Path]:

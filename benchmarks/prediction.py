@@ -11,9 +11,9 @@ clocks at the speed of a plain copy, where `copy` counts bytes read and written.
 of them, where `issue` is its instructions per warp and 512 bytes, `sectors` those of 32 bytes that
 the L1 cache serves to its loads, and 16 are the plain copy's of both; but never less than its
 busiest unit: an SM issues 4 instructions per clock, its ALU and IMAD pipes take 2 each, its L1
-cache serves 4 sectors, and its banks pass one wavefront. The predicted fraction is T over that.
-Where a kernel has to read more than it writes, as of every second element, it is compared with a
-copy of that much: T and what is the copy's grow by the same factor.
+cache serves 4 sectors, and its banks pass one wavefront. Where a kernel has to read more than it
+writes, as of every second element, it is compared with a copy of that much: T and what is the
+copy's grow by the same factor.
 
 0.114 clocks is what an instruction beyond the copy's costs while memory is the limit. It comes
 from two transposes of the same bytes on a GH200 with 137 and 74 instructions per 512 bytes, which
@@ -22,20 +22,42 @@ is off by up to 0.04, by more for kernels with barriers or long loops. That a se
 as an SM handles four per clock of both, is an assumption: it ranks kernels, such as five loads of a
 word at a stride of 16 bytes (80 sectors) behind two of 16 bytes (32).
 
-It cannot see the memory itself. Where blocks write to many places at once, rows of memory are
-opened for few bytes each, and address translations miss: splits into hundreds of outputs, or along
-long strides, may be slower than predicted by more than that. `benchmarks model` counts these rows
-for each block, but nothing here says what they cost. Nor does the formula see launches too small to
-fill a GPU, or a last wave of few blocks. A B200 is taken to execute what an H100 does.
+A launch also takes what its blocks leave unused (`launch_clocks`):
+
+- *Occupancy.* Memory is busy if an SM has `Gpu.in_flight` bytes under way. The blocks that fit, or
+  all there are, may have fewer: T then grows by as much.
+- *Evenness.* If all blocks fit at once, the SM with the most of them is done last, if a unit of it
+  is the limit and not the memory that all share.
+- *Tail.* Otherwise blocks end at different times, and while the last ones run, half of the places
+  are empty: half of the time in which each waits for its loads, round by round.
+- *Start.* The first bytes arrive after `WAIT`.
+
+The predicted fraction is the time of a copy, which takes these too, over that of all launches. The
+copy has 256 threads in a block with four vectors each, and 32 registers in a thread.
+
+The formula cannot see the memory itself. Where blocks write to many places at once, rows of memory
+are opened for few bytes each, and address translations miss: splits into hundreds of outputs, or
+along long strides, may be slower than predicted by more than that. `benchmarks model` counts these
+rows for each block, but nothing here says what they cost. Nor does it see that small splits are in
+the L2 cache, or how long a launch takes. All GPUs are taken to execute what an H100 does.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from dmlsplit.backends.cuda.gpus import find_gpu
+from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.occupancy import resident_blocks
+from dmlsplit.geometry import ceil_div
 
 WARP_BYTES = 512
 COPY_INSTRUCTIONS = COPY_SECTORS = 16  # of the plain copy kernel, per warp and 512 bytes
+COPY_THREADS, COPY_REGISTERS, COPY_IN_FLIGHT = 256, 32, 256 * 64  # of its blocks
 CLOCKS_PER_INSTRUCTION = CLOCKS_PER_SECTOR = 0.114
 ISSUES, ALU_LANES, IMAD_LANES = 4, 2, 2  # warps' instructions per SM and clock
 SECTORS = 4  # per SM and clock
+# What a load takes while memory is busy: an assumption, about twice what it takes on an idle H100.
+WAIT = 500  # ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,46 +67,182 @@ class Gpu:
     Attributes
     ----------
     name : str
-    sm_count : int
+    limits : DeviceLimits
     clock : float
         Of its SMs under load, in GHz.
     copy : float
         Speed of a plain copy, read and written bytes together, in TB/s.
+    in_flight : int
+        Bytes that an SM must have under way to keep memory busy.
     """
 
     name: str
-    sm_count: int
+    limits: DeviceLimits
     clock: float
     copy: float
+    in_flight: int
 
     @property
     def copy_clocks(self) -> float:
         """Clocks that an SM has for 512 bytes at the speed of a copy."""
-        return WARP_BYTES * 2 * self.sm_count * self.clock / (self.copy * 1000)
+        return WARP_BYTES * 2 * self.limits.sm_count * self.clock / (self.copy * 1000)
+
+
+def _gpu(name: str, clock: float, copy: float, in_flight_kib: int) -> Gpu:
+    return Gpu(name, find_gpu(name).limits, clock, copy, in_flight_kib << 10)
 
 
 # H100 and H200 SXM: measured with a copy kernel (for H100 see also vllm-project/vllm#49436).
-# B200: an assumption, 90 % of its peak of 7.67 TB/s.
-GPUS = (Gpu("H100", 132, 1.7, 3.0), Gpu("H200", 132, 1.7, 4.3), Gpu("B200", 148, 1.85, 0.9 * 7.67))
+# Others: an assumption, 90 % of the peak at the boost clock. Bytes under way: NVIDIA's tuning of
+# DeviceTransform in CUB, by compute capability; that of 8.0 stands for 8.9.
+GPUS = (
+    _gpu("H100", 1.7, 3.0, 32),
+    _gpu("H200", 1.7, 4.3, 48),
+    _gpu("B200", 1.85, 0.9 * 7.67, 64),
+    _gpu("RTX 4090", 2.52, 0.9 * 1.008, 16),
+    _gpu("L4", 2.04, 0.9 * 0.3, 16),
+    _gpu("T4", 1.59, 0.9 * 0.32, 12),
+)
 
 
-def fraction(
-    gpu: Gpu,
-    *,
-    issue: float,
-    sectors: float,
-    alu: float,
-    imad: float,
-    wavefronts: float,
-    work: float = 1,
-) -> float:
-    """The predicted fraction of the speed of a copy.
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What a kernel executes per warp and 512 bytes."""
+
+    issue: float
+    sectors: float
+    alu: float
+    imad: float
+    wavefronts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """The blocks of a launch.
+
+    Attributes
+    ----------
+    count : int
+    resident : int
+        Those that fit an SM.
+    in_flight : int
+        Bytes that one requests before it waits for the first.
+    total_bytes : int
+        Bytes that all of them copy.
+    """
+
+    count: int
+    resident: int
+    in_flight: int
+    total_bytes: int
+
+
+def steady(gpu: Gpu, executed: Executed, work: float = 1) -> float:
+    """The predicted fraction of a copy's speed while memory is busy.
 
     `work` is the bytes that must be read and written, over those of a copy of what is written.
     """
-    instructions = max(0.0, issue - work * COPY_INSTRUCTIONS)
-    served = max(0.0, sectors - work * COPY_SECTORS)
     copy = work * gpu.copy_clocks
-    taken = copy + CLOCKS_PER_INSTRUCTION * instructions + CLOCKS_PER_SECTOR * served
-    units = issue / ISSUES, sectors / SECTORS, alu / ALU_LANES, imad / IMAD_LANES, wavefronts
-    return copy / max(taken, *units)
+    return copy / max(copy + _extra_clocks(executed, work), _unit_clocks(executed))
+
+
+def fraction(
+    gpu: Gpu, launches: Iterable[tuple[Executed, Blocks]], moved_bytes: float, work: float = 1
+) -> float:
+    """The predicted fraction of the speed of a copy.
+
+    It copies `moved_bytes`, which are `work` times the bytes of all launches.
+    """
+    taken = sum(launch_clocks(gpu, executed, blocks, work).total for executed, blocks in launches)
+    return min(1.0, copy_clocks(gpu, moved_bytes) / taken)
+
+
+def copy_clocks(gpu: Gpu, total_bytes: float) -> float:
+    """The clocks of a plain copy."""
+    count, resident = ceil_div(int(total_bytes), COPY_IN_FLIGHT), _copy_resident(gpu.limits)
+    executed = Executed(COPY_INSTRUCTIONS, COPY_SECTORS, 0, 0, 0)
+    blocks = Blocks(count, resident, COPY_IN_FLIGHT, int(total_bytes))
+    return launch_clocks(gpu, executed, blocks).total
+
+
+def _copy_resident(limits: DeviceLimits) -> int:
+    return resident_blocks(limits, COPY_THREADS, COPY_REGISTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Clocks:
+    """The clocks of a launch.
+
+    Attributes
+    ----------
+    start : float
+        Until the first bytes arrive.
+    copy : float
+        At the speed of a copy.
+    latency, executed, units : float
+        Beyond these: because too few bytes are under way, for what is executed beyond a copy, and
+        because a unit is busier than memory. The longest decides.
+    tail : float
+        While the last blocks run.
+    """
+
+    start: float
+    copy: float
+    latency: float
+    executed: float
+    units: float
+    tail: float
+
+    @property
+    def total(self) -> float:
+        """From the first load to the last store."""
+        return self.start + self.copy + max(self.latency, self.executed, self.units) + self.tail
+
+    @property
+    def cause(self) -> str:
+        """What costs most beside the copy itself."""
+        return max(CAUSES, key=lambda name: float(getattr(self, name)))
+
+
+# In words.
+CAUSES = {
+    "latency": "too few bytes under way",
+    "executed": "instructions",
+    "units": "a busy unit of the SM",
+    "tail": "the last blocks",
+}
+
+
+def launch_clocks(gpu: Gpu, executed: Executed, blocks: Blocks, work: float = 1) -> Clocks:
+    """The clocks of a launch; `work` as in `steady`."""
+    sm_count, wait = gpu.limits.sm_count, WAIT * gpu.clock
+    places = sm_count * blocks.resident
+    own = min(blocks.in_flight, blocks.total_bytes / blocks.count)
+    waits = gpu.in_flight / (own * min(blocks.count, places) / sm_count)
+    units, tail = _unit_clocks(executed), 0.0
+    if blocks.count <= places:
+        units *= ceil_div(blocks.count, sm_count) * sm_count / blocks.count
+    else:
+        tail = blocks.total_bytes / blocks.count / own * wait / 2 * min(1, waits)
+    warps, copy = blocks.total_bytes / sm_count / WARP_BYTES, work * gpu.copy_clocks
+    return Clocks(
+        start=wait,
+        copy=warps * copy,
+        latency=warps * copy * max(0.0, waits - 1),
+        executed=warps * _extra_clocks(executed, work),
+        units=warps * max(0.0, units - copy),
+        tail=tail,
+    )
+
+
+def _extra_clocks(executed: Executed, work: float) -> float:
+    """Clocks beyond a copy's, while memory is the limit."""
+    instructions = max(0.0, executed.issue - work * COPY_INSTRUCTIONS)
+    served = max(0.0, executed.sectors - work * COPY_SECTORS)
+    return CLOCKS_PER_INSTRUCTION * instructions + CLOCKS_PER_SECTOR * served
+
+
+def _unit_clocks(executed: Executed) -> float:
+    """Clocks of the busiest unit."""
+    lanes = executed.alu / ALU_LANES, executed.imad / IMAD_LANES
+    return max(executed.issue / ISSUES, executed.sectors / SECTORS, *lanes, executed.wavefronts)

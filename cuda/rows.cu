@@ -180,7 +180,7 @@ __device__ inline void drop(Part& part, Place begin, Place width) {
 
 // A short row has a slot of whole vectors in shared memory, and one more that moves the next slot to other
 // banks. It begins in its slot at the phase that it has in the input.
-constexpr int kRounds = 2;  // in which a block fills its shared memory
+constexpr unsigned kShortThreads = kThreads / 2;  // of a block
 
 __device__ inline unsigned slot_vectors(unsigned width) { return (width + 34) / kVector; }
 
@@ -220,14 +220,14 @@ __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned ste
 // 16 rows, so what a thread finds out about a vector is true of those `repeat` rows later, which it also copies.
 __device__ inline void copy_short(const Part& part, unsigned first, unsigned rows, unsigned lead, unsigned pitch,
                                   Divisor by_slot, bool is_first_round) {
-    __shared__ uint4 memory[kLoads * kThreads * 4 / 3 + 64];
+    __shared__ uint4 memory[kLoads * kShortThreads * 4 / 3 + 64];
     const unsigned width = part.width, begin = first * width;
     const Byte* const corner = settled(part.src + static_cast<Wide>(first) * pitch);
     // The row after a chunk completes the chunk's last vector.
     read_rows(memory, corner, rows / kLoads, part.rows - first + !part.is_last, width, pitch, by_slot);
     const unsigned slot = slot_vectors(width) + 1;
     if (is_first_round)  // vectors at the ends of rows are read from there too, but not stored
-        for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += blockDim.x * slot) memory[end - 1] = {};
+        for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += kShortThreads * slot) memory[end - 1] = {};
     __syncthreads();
 
     const Slots slots = {reinterpret_cast<const Byte*>(memory), slot * kVector, phase(corner, kVector), pitch % kVector};
@@ -235,17 +235,17 @@ __device__ inline void copy_short(const Part& part, unsigned first, unsigned row
     const unsigned whole = rows * width - (kVector - 1);  // after which vectors may end in another row than the last
     const unsigned end = min(max(part.end(), begin) - begin, whole);
     Byte* const dst = settled(part.dst + begin);
-    for (unsigned place = lead + threadIdx.x * kVector; place < repeat_bytes; place += blockDim.x * kVector) {
+    for (unsigned place = lead + threadIdx.x * kVector; place < repeat_bytes; place += kShortThreads * kVector) {
         const unsigned row = quotient(place, part.by_width), column = place - row * width;
         if (width - column < kVector) continue;
         const unsigned from = slots.place(row) + column;
         Slots later = slots;
         Byte* to = dst + place;
-#pragma unroll 2
+#pragma unroll 4
         for (unsigned at = place; at < end; at += repeat_bytes, to += repeat_bytes, later.memory += repeat_slots)
             store(to, later.vector(from), part.policy);
     }
-    for (unsigned row = threadIdx.x; row < repeat; row += blockDim.x) {
+    for (unsigned row = threadIdx.x; row < repeat; row += kShortThreads) {
         const unsigned next = (row + 1) * width, count = (next - lead) % kVector;
         if (count == 0) continue;
         const unsigned one = slots.place(row) + width - count, other = slots.place(row + 1) - count;
@@ -266,14 +266,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst, kVector)) % kVector;
     const unsigned tile_bytes = launch.tile_bytes;
     if constexpr (kShort) {
-        const unsigned rows = quotient(blockDim.x, output.by_slot) / 2 * (2 * kLoads);
-        const unsigned row = (tile - output.first_tile) * rows * kRounds;
-        copy_ends(part, chunk == 0 && row == 0, lead, row * part.width + lead, rows * part.width * kRounds);
-#pragma unroll
-        for (int i = 0; i < kRounds; ++i) {
-            if (row + i * rows >= part.rows) break;
-            if (i > 0) __syncthreads();
-            copy_short(part, row + i * rows, rows, lead, static_cast<unsigned>(launch.pitch), output.by_slot, i == 0);
+        const unsigned rows = quotient(kShortThreads, output.by_slot) / 2 * (2 * kLoads);
+        const unsigned tile_rows = tile_bytes / (kShortThreads * kLoads * kVector) * rows;  // in one round to four
+        const unsigned row = (tile - output.first_tile) * tile_rows, end = min(part.rows, row + tile_rows);
+        copy_ends(part, chunk == 0 && row == 0, lead, row * part.width + lead, tile_rows * part.width);
+#pragma unroll 2
+        for (unsigned first = row; first < end; first += rows) {
+            if (first > row) __syncthreads();
+            copy_short(part, first, rows, lead, static_cast<unsigned>(launch.pitch), output.by_slot, first == row);
         }
         return;
     }

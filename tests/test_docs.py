@@ -139,7 +139,8 @@ def test_commands_that_need_more_than_this_machine_can_be_parsed(name: str, line
 # Options of other programs.
 FOREIGN = {
     *("--slow", "--exhaustive", "--adversary", "--dml_feature_level"),  # pytest, DxDispatch
-    *("--only", "--branch", "--group", "--all-files"),  # benchmarks, git, pip, pre-commit
+    *("--only", "--sweep"),  # benchmarks
+    *("--branch", "--group", "--all-files"),  # git, pip, pre-commit
     "--from",  # uvx
 }
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dmlsplit.backends.cuda.gpus import Gpu
+from dmlsplit.backends.cuda.occupancy import blocks_of, under_way
 from dmlsplit.backends.cuda.planner import KernelLaunch, plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
@@ -71,14 +72,17 @@ def _loops(piece: StridedCopy) -> str:
 
 
 def _launches(explanation: Explanation) -> Iterator[str]:
-    launches = explanation.launches
+    launches, limits = explanation.launches, explanation.gpu.limits
     for launch in launches[:_SHOWN]:
         yield f"kernel: {launch.code.kernel}, because {launch.reason}"
         yield (
             f"launch: {counted(launch.grid, 'block')} of {launch.block} threads, "
             f"{launch.shared_bytes} bytes of shared memory; at least "
-            f"{counted(launch.code.resident, 'block')} per SM, "
-            f"{launch.bytes_in_flight} bytes in flight per thread"
+            f"{counted(blocks_of(launch, limits), 'block')} fit an SM"
+        )
+        yield (
+            f"under way: {counted(under_way(launch, limits), 'byte')} on each SM; "
+            f"{limits.in_flight_bytes} keep its memory busy"
         )
     yield from more(len(launches), _SHOWN, "launch")
 
@@ -136,7 +140,8 @@ def _record(explanation: Explanation) -> dict[str, Any]:
             {
                 "kernel": launch.code.kernel,
                 **_fields(launch, "reason outputs grid block shared_bytes"),
-                "resident_blocks": launch.code.resident,
+                "resident_blocks": blocks_of(launch, explanation.gpu.limits),
+                "bytes_under_way": under_way(launch, explanation.gpu.limits),
                 **_fields(launch, "bytes_in_flight total_bytes"),
             }
             for launch in explanation.launches

@@ -11,8 +11,10 @@ from typing import Any
 import launches as planned
 
 from benchmarks import cases
+from benchmarks.prediction import CAUSES
 from benchmarks.ratios import markdown
 from benchmarks.results import load
+from benchmarks.sweep import least, mebibytes
 from benchmarks.table import duration
 from dmlsplit.backends.cuda.gpus import GPUS
 from dmlsplit.directml.levels import LevelSupport, capability_table
@@ -152,7 +154,9 @@ def predicted() -> str:
     workloads = json.loads((RESULTS / "model.json").read_text())["workloads"]
     gpus = list(workloads[0]["predicted"])
     heading = ("#", "workload", "kernels", "read", "written", "issued", *gpus)
-    return _table(heading, (_workload(each, gpus) for each in workloads), "rll" + "r" * 6)
+    return _table(
+        heading, (_workload(each, gpus) for each in workloads), "rll" + "r" * (3 + len(gpus))
+    )
 
 
 def _workload(workload: dict[str, Any], gpus: Sequence[str]) -> Sequence[object]:
@@ -192,6 +196,26 @@ def predicted_ranges() -> str:
         found = [workload["predicted"][gpu] for workload in workloads]
         lines.append(f"predicted on {gpu}: {min(found):.2f} to {max(found):.2f} of a copy's speed")
     return "\n".join(f"- {line}" for line in lines)
+
+
+def sweep() -> str:
+    """The cells of the sweep that miss the bar: where, how far, and the cause."""
+    run = load(RESULTS / "sweep.json")
+    missed: dict[tuple[str, str, str], list[tuple[float, int, str]]] = {}
+    for row in run["rows"]:
+        cells = zip(row["fractions"], run["sizes"], row["causes"], strict=True)
+        low = [cell for cell in cells if cell[0] < least(cell[1])]
+        if low:
+            missed[row["form"], row["placement"], row["gpu"]] = low
+    heading = ("split", "addresses", "GPU", "sizes", "least", "at", "cause")
+    table = _table(heading, (_missed(*item) for item in missed.items()), "lllrrrl")
+    count, total = sum(map(len, missed.values())), len(run["sizes"]) * len(run["rows"])
+    return f"{count} of {total} cells miss the bar:\n\n{table}"
+
+
+def _missed(where: tuple[str, str, str], low: list[tuple[float, int, str]]) -> Sequence[object]:
+    fraction, size, cause = min(low)
+    return (*where, len(low), f"{fraction:.2f}", mebibytes(size), CAUSES[cause])
 
 
 def host() -> str:
@@ -334,6 +358,6 @@ TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
         levels, windows, gpus, cards, launches, slower, cpu, instead,
-        predicted, predicted_ranges, host, files, machine, runs, tests,
+        predicted, predicted_ranges, sweep, host, files, machine, runs, tests,
     )
 }  # fmt: skip

@@ -1,8 +1,12 @@
 """Peers of the GPU benchmark, on arrays of the host instead of a GPU's."""
 
+import ctypes
 import sys
+from dataclasses import dataclass
 from importlib import import_module
 from math import prod
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +68,76 @@ def test_peers_of_other_libraries(peer: str, case: Case, monkeypatch: pytest.Mon
             check(case, peers_gpu.PEERS[peer])
     else:
         check(case, peers_gpu.PEERS[peer])
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """cuda.core's view of memory: here, that of a NumPy array."""
+
+    address: int
+    size: int
+
+    @staticmethod
+    def from_handle(address: int, size: int) -> "Buffer":
+        return Buffer(address, size)
+
+
+@pytest.fixture
+def cuda_core(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A module that copies on the host; the number of copies of each call."""
+    calls = []
+
+    def copy_batch(stream: str, sources: list[Buffer], targets: list[Buffer]) -> None:
+        assert stream == "stream 7"
+        for source, target in zip(sources, targets, strict=True):
+            assert source.size == target.size
+            ctypes.memmove(target.address, source.address, source.size)
+        calls.append(len(sources))
+
+    core = SimpleNamespace(
+        Buffer=Buffer,
+        Device=lambda number: SimpleNamespace(set_current=lambda: None),
+        Stream=SimpleNamespace(from_handle=lambda handle: f"stream {handle}"),
+    )
+    monkeypatch.setitem(sys.modules, "cuda.core", core)
+    monkeypatch.setitem(sys.modules, "cuda.core.utils", SimpleNamespace(copy_batch=copy_batch))
+    cuda = SimpleNamespace(
+        Device=lambda: SimpleNamespace(id=0), get_current_stream=lambda: SimpleNamespace(ptr=7)
+    )
+    monkeypatch.setattr(import_module("cupy"), "cuda", cuda)
+    return calls
+
+
+class OnHost(np.ndarray):
+    """A NumPy array with the address where CuPy's arrays have it."""
+
+    @property
+    def data(self) -> Any:
+        return SimpleNamespace(ptr=self.ctypes.data)
+
+
+def test_cuda_core_copies_all_rows_in_one_call(cuda_core: list[int]) -> None:
+    case = Case("rows", CASES, (40, 24), "i2", 1, (3, 0, 16, 5))
+    source = np.arange(40 * 24, dtype="i2").reshape(40, 24).view(OnHost)
+    outputs = [empty(case, shape).view(OnHost) for shape in case.output_shapes]
+    problem = GpuProblem(case, [BufferSet(source, outputs, source)])
+    prepared = peers_gpu.PEERS["cuda.core batch"](problem)
+    assert prepared.mode == "queue"
+    prepared.call(0)
+    assert cuda_core == [3 * 40]
+    assert all(map(np.array_equal, prepared.outputs(0), problem.views(0)))
+
+
+def test_cuda_core_is_not_called_for_too_many_copies(cuda_core: list[int]) -> None:
+    case = Case("pixels", CASES, (100_000, 3), "u1", 1, (1, 2))
+    with pytest.raises(NotImplementedError, match="200000 copies are more than 100000"):
+        peers_gpu.PEERS["cuda.core batch"](GpuProblem(case, []))
+
+
+def test_without_cuda_core_the_peer_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    with pytest.raises(ModuleNotFoundError, match=r"cuda\.core"):
+        peers_gpu.PEERS["cuda.core batch"](GpuProblem(SPLITS[0], []))
 
 
 @each_split

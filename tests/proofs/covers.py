@@ -45,10 +45,12 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     ):
         tiles = ceil_div(in_chunk * width, tile_bytes)
         if known["kShort"]:
-            # Two rounds of loads, each of an even number of rows in slots of whole vectors.
-            tiles = ceil_div(
-                in_chunk, launch.block // ((width + 34) // 16) // 2 * 2 * 2 * known["kLoads"]
-            )
+            # Rounds of loads, each of an even number of rows in slots of whole vectors.
+            rounds = tile_bytes // (launch.block * known["kLoads"] * 16)
+            at_once = launch.block // ((width + 34) // 16) // 2 * 2
+            assert launch.block == 128
+            assert rounds in (1, 2, 4)
+            tiles = ceil_div(in_chunk, at_once * rounds * known["kLoads"])
         assert tiles == part[1] - part[0]
         assert offset == pieces[output].input_offset
         for _, pitch, _ in pieces[output].loops:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import model
+from benchmarks import model, prediction
 from benchmarks.cases import Case
 from benchmarks.workloads import NARROWEST, WORKLOADS
 from dmlsplit.backends.cuda.planner import WARP_OUTPUTS
@@ -24,11 +24,12 @@ MOST_WAVEFRONTS = CYCLES // 2
 # `strided` puts elements in order in shared memory too, if they are not vectors of aligned outputs.
 STAGED = {40, 45, 46}
 # The bars for the machine code: instructions that a warp may issue per 512 bytes, by workload.
+# Blocks of 8, 13 and 14, which are small, have one round, so that all bytes are under way at once.
 MOST_ISSUED = {
-    1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 26, 7: 14, 8: 17, 9: 36, 10: 10,
-    11: 10, 12: 14, 13: 17, 14: 17, 15: 63, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
-    21: 31, 22: 42, 23: 43, 24: 52, 25: 26, 26: 30, 27: 10, 28: 13, 29: 28, 30: 11,
-    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 57, 38: 63, 39: 34, 40: 34,
+    1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 18, 7: 14, 8: 21, 9: 36, 10: 10,
+    11: 10, 12: 14, 13: 25, 14: 25, 15: 63, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
+    21: 31, 22: 42, 23: 43, 24: 52, 25: 18, 26: 30, 27: 10, 28: 13, 29: 20, 30: 11,
+    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 59, 38: 63, 39: 34, 40: 34,
     41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 46, 47: 66, 48: 36, 49: 32,
 }  # fmt: skip
 # Where blocks read more sectors than they must: rows of a few hundred bytes share them with others.
@@ -43,8 +44,10 @@ MOST_LOADED = {
 # Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment.
 MOST_SERVED = 2.2
 SHORT_ROWS = {37, 38}  # which `rows` copies through shared memory
-# The least predicted fraction on an H100 and an H200.
-LEAST_PREDICTED = 0.9
+# The least predicted fraction on an H100 and an H200: while memory is busy, and of whole launches.
+LEAST_STEADY, LEAST_PREDICTED = 0.9, 0.895
+# The least predicted fraction of what the same workload reaches on an H200.
+LEAST_OF_H200 = {"RTX 4090": 0.8, "L4": 0.8, "T4": 0.8, "B200": 0.95}
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +124,20 @@ def test_the_narrowest_rows_keep_up(builds: Path, compilers: None) -> None:
 def test_few_instructions_are_issued(row: model.Figures) -> None:
     """Every stored byte has been compared. Counting only loads and stores would not show loops."""
     assert row.executed("issue") <= MOST_ISSUED[row.number]
-    assert min(row.predicted["H100"], row.predicted["H200"]) >= LEAST_PREDICTED
+
+
+@each
+def test_no_split_is_predicted_to_be_slow(row: model.Figures) -> None:
+    found = row.predicted
+    assert min(found["H100"], found["H200"]) >= LEAST_PREDICTED
+    for gpu in prediction.GPUS[:2]:
+        assert row.steady(gpu) >= LEAST_STEADY
+
+
+@each
+def test_no_gpu_is_far_behind_an_h200(row: model.Figures) -> None:
+    for name, least in LEAST_OF_H200.items():
+        assert row.predicted[name] >= least * row.predicted["H200"]
 
 
 def test_how_many_rows_of_memory_blocks_write_to(figures: dict[int, model.Figures]) -> None:

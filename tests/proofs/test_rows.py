@@ -59,7 +59,7 @@ def single_rows(draw: st.DrawFn) -> Case:
 def small_chunks(chunk_bytes: int, blocks: tuple[int, int]) -> object:
     """Plan small chunks and blocks of a given size, so that a small split has several."""
     each = chunk_bytes // H200.limits.sm_count
-    short = ((blocks[0], 4),)
+    short = ((wide.SHORT_THREADS, blocks[1]),)
     return patch.multiple(wide, CHUNK_BYTES=each, BLOCKS=(blocks,), SHORT_BLOCKS=short)
 
 

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from benchmarks import model
 from dmlsplit.backends.cuda import planner
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR
+from dmlsplit.backends.cuda.occupancy import RESERVED, resident_blocks
 from tests.host_cuda import harness
 from tests.proofs import forms
 from tests.sass import launch as sass
@@ -117,9 +119,15 @@ def large_cases(draw: st.DrawFn) -> Case:
 def check_resources(launch: planner.KernelLaunch, used: nvrtc.Resources) -> None:
     """Compare the resources of a launch with its plan."""
     assert used.stack_bytes == 0
-    reserved = model.SHARED_RESERVED if launch.shared_bytes else 0
+    reserved = RESERVED if launch.shared_bytes else 0
     assert used.shared_bytes == launch.shared_bytes + reserved
-    assert model.resident_blocks(launch, used) >= launch.code.resident
+    assert resident(launch, used) >= launch.code.resident
+
+
+def resident(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
+    """The blocks that an SM of an H200 holds."""
+    size = launch.block, used.registers, launch.shared_bytes
+    return resident_blocks(H200.limits, *size)
 
 
 def check_machine_code(case: Case, builds: Path) -> None:
@@ -154,7 +162,7 @@ def test_code_has_what_the_plan_assumes(name: str, builds: Path) -> None:
     assert not [opcode for opcode in opcodes if re.match(r"LDL|STL|CALL", opcode)]
     check_resources(launch, code.resources)
     in_flight = code.listing.bytes_in_flight()
-    enough = in_flight * launch.block * model.resident_blocks(launch, code.resources)
+    enough = in_flight * launch.block * resident(launch, code.resources)
     assert in_flight >= launch.bytes_in_flight or enough >= model.IN_FLIGHT_BYTES
     stored, loaded = vector_bytes(launch)
     assert stored < VECTOR or any(re.match(r"STG\.E\.\S*128", opcode) for opcode in opcodes)

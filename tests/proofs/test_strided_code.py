@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import model, prediction
+from benchmarks import prediction
+from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.backends.cuda.occupancy import resident_blocks
 from tests.sass import launch as sass
 from tests.support import nvrtc
 from tests.support.large_splits import LARGE
@@ -46,7 +48,8 @@ def test_few_instructions_and_many_bytes_in_flight(name: str, builds: Path) -> N
     code = sass.compiled(launch.code.source, builds)
     counts = sass.run(case.geometry, launch, code, sass.sampled(launch.grid, BLOCKS))
     assert counts.issue <= most
-    resident = model.resident_blocks(launch, code.resources)
+    size = launch.block, code.resources.registers, launch.shared_bytes
+    resident = resident_blocks(H200.limits, *size)
     in_flight = code.listing.bytes_in_flight() * launch.block * resident
     assert in_flight >= IN_FLIGHT_BYTES
     for gpu in prediction.GPUS:

@@ -39,6 +39,7 @@ def test_limits_are_read_once() -> None:
     with card.calls() as recorded:
         first = found.limits(0)
     assert (first.sm_count, first.registers_per_sm, first.blocks_per_sm) == (132, 65536, 32)
+    assert (first.shared_per_sm, first.in_flight_bytes) == (228 << 10, 48 << 10)
     assert recorded.names.count("cudaGetDeviceProperties") == 1
     with card.calls() as recorded:
         assert found.limits(0) is first

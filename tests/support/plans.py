@@ -14,8 +14,7 @@ NUMPY_TYPES = {
     "unsigned char": "u1", "int": "i4", "unsigned": "u4",
     "unsigned long long": "u8", "long long": "i8", DIVISOR: "2u4",
 }  # fmt: skip
-# Bytes of shared memory: of a block on any GPU without opting in to more, and of an SM of an H200.
-SHARED_PER_BLOCK, SHARED_PER_SM = 48 << 10, 228 << 10
+SHARED_PER_BLOCK = 48 << 10  # bytes of any GPU, without opting in to more
 
 
 def planned(
@@ -42,7 +41,7 @@ def check_fits(launch: KernelLaunch, limits: DeviceLimits) -> None:
     # A thread's registers are limited so that `resident` blocks fit, so these must be able to fit.
     assert launch.code.resident <= limits.blocks_per_sm
     if limits == H200.limits:  # The numbers of blocks are tuned for it.
-        assert launch.code.resident * launch.shared_bytes <= SHARED_PER_SM
+        assert launch.code.resident * launch.shared_bytes <= limits.shared_per_sm
         assert launch.code.resident * launch.block <= limits.threads_per_sm
 
 

@@ -10,7 +10,12 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda import installation, libcuda
-from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.launch import (
+    LARGE_PARAMETERS,
+    DeviceLimits,
+    KernelLaunch,
+    in_flight_bytes,
+)
 from dmlsplit.backends.cuda.modules import Kernel, kernels
 from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
 from dmlsplit.errors import (
@@ -174,6 +179,8 @@ class Driver:
             LARGE_PARAMETERS if is_large else SMALL_PARAMETERS,
             properties["regsPerMultiprocessor"],
             properties["maxBlocksPerMultiProcessor"],
+            properties["sharedMemPerMultiprocessor"],
+            in_flight_bytes(properties["major"]),
         )
 
     def _kernels(self, device: int) -> Callable[[str, str], Kernel]:

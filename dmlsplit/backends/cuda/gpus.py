@@ -7,7 +7,7 @@ ask CUDA instead (`driver.Driver.limits`).
 
 from dataclasses import dataclass, replace
 
-from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits
+from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits, in_flight_bytes
 from dmlsplit.backends.cuda.nvml import CudaDevice, device_at
 from dmlsplit.errors import InvalidArgumentError
 
@@ -36,25 +36,27 @@ class Multiprocessor:
     cores: int  # for 32-bit floats
     threads: int  # resident at the same time
     blocks: int  # resident at the same time
+    shared_kib: int  # of shared memory
 
 
 # Source: CUDA C++ Programming Guide, "Technical specifications per compute capability" (also in
 # NVIDIA's CCCL, cuda/__device/arch_traits.h); cores: its "Arithmetic instructions", 32-bit
-# additions per clock. All have 64 Ki registers.
+# additions per clock.
+REGISTERS = 64 << 10
 MULTIPROCESSORS = {
-    "7.0": Multiprocessor(64, 2048, 32),
-    "7.5": Multiprocessor(64, 1024, 16),
-    "8.0": Multiprocessor(64, 2048, 32),
-    "8.6": Multiprocessor(128, 1536, 16),
-    "8.7": Multiprocessor(128, 1536, 16),
-    "8.8": Multiprocessor(128, 1536, 16),
-    "8.9": Multiprocessor(128, 1536, 24),
-    "9.0": Multiprocessor(128, 2048, 32),
-    "10.0": Multiprocessor(128, 2048, 32),
-    "10.3": Multiprocessor(128, 2048, 32),
-    "11.0": Multiprocessor(128, 1536, 24),
-    "12.0": Multiprocessor(128, 1536, 24),
-    "12.1": Multiprocessor(128, 1536, 24),
+    "7.0": Multiprocessor(64, 2048, 32, 96),
+    "7.5": Multiprocessor(64, 1024, 16, 64),
+    "8.0": Multiprocessor(64, 2048, 32, 164),
+    "8.6": Multiprocessor(128, 1536, 16, 100),
+    "8.7": Multiprocessor(128, 1536, 16, 164),
+    "8.8": Multiprocessor(128, 1536, 16, 100),
+    "8.9": Multiprocessor(128, 1536, 24, 100),
+    "9.0": Multiprocessor(128, 2048, 32, 228),
+    "10.0": Multiprocessor(128, 2048, 32, 228),
+    "10.3": Multiprocessor(128, 2048, 32, 228),
+    "11.0": Multiprocessor(128, 1536, 24, 228),
+    "12.0": Multiprocessor(128, 1536, 24, 100),
+    "12.1": Multiprocessor(128, 1536, 24, 100),
 }
 # For other compute capabilities: no SM has less of anything.
 LEAST = MULTIPROCESSORS["7.5"]
@@ -82,12 +84,22 @@ def _gpu(
     source: str = "NVIDIA's data sheet",
     nvml_name: str = "",
 ) -> Gpu:
-    limits = _limits(MULTIPROCESSORS[capability], sm_count, round(l2_mib * _MIB))
+    limits = _limits(capability, sm_count, round(l2_mib * _MIB))
     return Gpu(name, capability, round(gigabytes * _GB), limits, source, nvml_name)
 
 
-def _limits(sm: Multiprocessor, sm_count: int, l2_bytes: int) -> DeviceLimits:
-    return DeviceLimits(sm_count, sm.threads, l2_bytes, LARGE_PARAMETERS, blocks_per_sm=sm.blocks)
+def _limits(capability: str | None, sm_count: int, l2_bytes: int) -> DeviceLimits:
+    sm = MULTIPROCESSORS.get(capability or "", LEAST)
+    return DeviceLimits(
+        sm_count,
+        sm.threads,
+        l2_bytes,
+        LARGE_PARAMETERS,
+        REGISTERS,
+        sm.blocks,
+        sm.shared_kib << 10,
+        in_flight_bytes(int((capability or "0").partition(".")[0])),
+    )
 
 
 # Name, compute capability, SMs, MiB of L2, decimal gigabytes per second. The bandwidth is the
@@ -170,11 +182,9 @@ def _sm_count(device: CudaDevice) -> int | None:
 def _from_properties(device: CudaDevice) -> Gpu:
     """A GPU from NVML's data, with the least known values for the rest."""
     capability, assumed = device.compute_capability, []
-    sm = MULTIPROCESSORS.get(capability or "")
-    if sm is None:
-        sm = LEAST
+    if capability not in MULTIPROCESSORS:
         assumed.append(
-            f"{sm.threads} threads and {sm.blocks} blocks on an SM, as compute capability "
+            f"{LEAST.threads} threads and {LEAST.blocks} blocks on an SM, as compute capability "
             f"{capability or 'of the device'} is not known"
         )
     sm_count = _sm_count(device)
@@ -185,5 +195,5 @@ def _from_properties(device: CudaDevice) -> Gpu:
     l2_bytes = min(gpu.limits.l2_bytes for gpu in similar or GPUS)
     group = f"compute capability {capability}" if similar else "any compute capability"
     assumed.append(f"{l2_bytes / _MIB:g} MiB of L2 cache, the least of the known GPUs of {group}")
-    limits, bandwidth = _limits(sm, sm_count, l2_bytes), device.peak_bandwidth
+    limits, bandwidth = _limits(capability, sm_count, l2_bytes), device.peak_bandwidth
     return Gpu(device.name, capability, bandwidth, limits, "NVML", assumed=tuple(assumed))

@@ -8,6 +8,8 @@ from itertools import chain, starmap
 from sys import intern
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from dmlsplit.forks import cached_property
 from dmlsplit.geometry import ceil_div
 from dmlsplit.resources import kernel_source
@@ -36,6 +38,7 @@ _FORMATS = {
 }
 POINTER_BYTES = 8
 LONG = 256  # entries of a table
+FEW = 16  # divisors that are faster without NumPy
 LARGE_PARAMETERS = 32764  # bytes of a kernel's parameters since CUDA 12.1
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
@@ -51,9 +54,10 @@ NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
-# Bytes that an SM must have under way to keep the memory of an H200 busy, and the most blocks that
-# may be needed for them. Source: the tuning of DeviceTransform in NVIDIA's CUB.
-IN_FLIGHT_BYTES = 48 << 10
+# Bytes that an SM must have under way to keep the memory of an H200 busy, or of a GPU of compute
+# capability 10.0 or more, and the most blocks that may be needed for them. Source: the tuning of
+# DeviceTransform in NVIDIA's CUB.
+IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
 RESIDENT_BLOCKS = 6
 # Threads with too few bytes in flight for that cannot keep memory busy anyway: they get the
 # registers that this many blocks leave.
@@ -70,6 +74,8 @@ class DeviceLimits(NamedTuple):
     # Every SM since compute capability 7.0 has at least the defaults.
     registers_per_sm: int = 64 << 10  # of 32 bits
     blocks_per_sm: int = 16  # resident at the same time
+    shared_per_sm: int = 64 << 10  # bytes of shared memory
+    in_flight_bytes: int = IN_FLIGHT_BYTES  # that keep memory busy, on each SM
 
 
 class Divisor(NamedTuple):
@@ -84,7 +90,7 @@ class Constant(NamedTuple):
 
     type: str
     name: str
-    value: int | Divisor | tuple[int, ...] | tuple[Divisor, ...] | str
+    value: int | Divisor | tuple[int, ...] | tuple[tuple[int, int], ...] | str
 
     @property
     def definition(self) -> str:
@@ -258,6 +264,11 @@ def fitting(
             yield from fitting(make, half, limit)
 
 
+def in_flight_bytes(major: int) -> int:
+    """The bytes that an SM must have under way, by the first number of its compute capability."""
+    return IN_FLIGHT_BYTES_10 if major >= 10 else IN_FLIGHT_BYTES
+
+
 def resident_for(bytes_in_flight: int) -> int:
     """The blocks that an SM must hold if each thread has this many bytes under way."""
     resident = max(2, ceil_div(IN_FLIGHT_BYTES, THREADS * bytes_in_flight))
@@ -284,6 +295,16 @@ def divisor(number: int, bits: int = 32) -> Divisor:
     """
     shift = (number - 1).bit_length()
     return Divisor(ceil_div(1 << (bits - 1 + shift), number), shift)
+
+
+def divisors(numbers: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """The `Divisor` of each number, up to 2^31, in less time than one by one if they are many."""
+    if len(numbers) <= FEW:
+        return map(divisor, numbers)
+    by = np.array(numbers, np.int64)
+    shifts = np.frexp(by - 1)[1]  # bits of integers that are exact as floats
+    magics = -(-(1 << 31 + shifts.astype(np.int64)) // by)
+    return zip(magics.tolist(), shifts.tolist(), strict=True)
 
 
 def capacity(count: int, least: int = 4) -> int:

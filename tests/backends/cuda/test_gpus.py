@@ -44,12 +44,17 @@ def test_every_gpu_says_where_its_figures_come_from() -> None:
         assert gpu.source
         assert gpu.compute_capability in MULTIPROCESSORS
         assert not gpu.assumed
-    assert H200.limits == DeviceLimits(132, 2048, 60 << 20, 32764, blocks_per_sm=32)
+    assert H200.limits == DeviceLimits(
+        132, 2048, 60 << 20, 32764, blocks_per_sm=32, shared_per_sm=228 << 10
+    )
     same_memory = [find_gpu(name).bandwidth for name in ("B200", "GB200", "B300")]
     assert same_memory == [7_672_320_000_000] * 3
     assert MULTIPROCESSORS["8.8"] == MULTIPROCESSORS["8.6"]
     assert find_gpu("H100 SXM").limits.registers_per_sm == 65536
     assert find_gpu("RTX 5090").limits.blocks_per_sm == 24
+    assert find_gpu("L4").limits.shared_per_sm == 100 << 10
+    assert find_gpu("B200").limits.in_flight_bytes == 64 << 10
+    assert find_gpu("H200").limits.in_flight_bytes == 48 << 10
 
 
 def test_a_device_has_its_own_bandwidth(fake_nvml: FakeNvml) -> None:

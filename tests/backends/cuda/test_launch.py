@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import Constant, capacity, divisor
+from dmlsplit.backends.cuda.launch import Constant, capacity, divisor, divisors
 from tests.support.descriptors import packed
 from tests.support.plans import sources
 
@@ -33,6 +33,12 @@ def test_numbers_divide_as_kernels_do(bits: int, data: st.DataObject) -> None:
         if 0 <= value < below:
             shifted = (2 * value % 2**bits) * found.magic >> bits  # as `quotient` of common.cuh
             assert shifted >> found.shift == value // by
+
+
+@given(st.lists(st.integers(1, 2**31) | st.sampled_from([1, 2, 2**31])), st.integers(0, 40))
+def test_many_divisors_are_those_of_each_number(numbers: list[int], more: int) -> None:
+    numbers += range(2**30 - more, 2**30 + more)
+    assert list(divisors(numbers)) == list(map(divisor, numbers))
 
 
 KERNELS = Path(__file__).parents[3] / "cuda"

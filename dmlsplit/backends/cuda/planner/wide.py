@@ -1,8 +1,9 @@
 """Plans for `rows`, the kernel of wide outputs, which is not compiled for a split's columns."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
+from math import ceil, inf
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,38 +24,48 @@ from dmlsplit.backends.cuda.launch import (
     capacity,
     coded,
     divisor,
+    divisors,
     filled,
     index_type,
 )
+from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.geometry import RowSplit, ceil_div
 
 # A vector may extend into the next row of an output, but no further.
 LEAST_WIDTH = VECTOR
 # More equal outputs than this have a program without a search, which is about as fast for few.
 FEW_OUTPUTS = 16
-# Threads of a block, and rounds in which each copies `LOADS` vectors. Rounds share what a block
-# finds out about its output, which is up to half of the instructions of a single one.
-BLOCKS = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
+# The candidates for a launch: threads of a block, and rounds in which each copies `LOADS` vectors.
+# Rounds share what a block finds out about its output, but wait for memory one after the other.
+BLOCKS: tuple[tuple[int, int], ...] = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
 REGISTERS = {True: 40, False: 64}  # of a thread, for aligned memory or not
 # Rows that fit a slot of shared memory, of up to 32 vectors, are short. A slot has room for a row
 # at any phase and the word after it. A block reads a vector per load and thread, for an even number
-# of rows at once, and does so twice; rows.cu has the same numbers.
+# of rows at once, and does so once or twice; rows.cu has the same numbers. As it holds shared
+# memory for its threads, smaller ones would leave more of them idle, and larger ones wait longer.
 SLOT_MORE = 2 * VECTOR + 2
 MOST_SHORT = 33 * VECTOR - SLOT_MORE - 1
-SHORT_LOADS = 2 * LOADS
-SHORT_BLOCKS = (256, 4), (128, 4), (64, 4)
-SHORT_BYTES = (THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
-# Up to this many outputs of a single row are divided faster without NumPy.
-FEW = 64
-# If at least this share of the GPU's thread slots does useful work, no smaller blocks are tried,
-# as fewer rounds take more instructions.
-BUSY = 7 / 8
+SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
+SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
+SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
+# The time of what a block executes beyond a plain copy, as shares of the time that memory needs on
+# an H200: of each byte, and of what a block finds out about its output, in a single round. By
+# whether memory is aligned and rows are short. Waiting for a load, half a microsecond, takes as
+# long as an SM needs to copy some bytes. By counts of instructions and benchmarks/prediction.py.
+EXECUTED = {(True, False): (-1 / 66, 1 / 30), (False, False): (1 / 14, 1 / 14)}
+EXECUTED[False, True] = 1 / 11, 1 / 40
+WAIT_BYTES = 8 << 10
+# No further candidate is tried if one takes this much of what its bytes alone do, and none is
+# preferred to larger blocks that saves less.
+CHEAP, LEAST_GAIN = 1.03, 0.01
+# Up to this many numbers of tiles are faster without NumPy.
+FEW = 32
 # Bytes of input in a chunk, for each multiprocessor: at most what it has under way. So all
 # outputs of a chunk are copied at the same time, and the input that they share is in the L2 cache.
 CHUNK_BYTES = IN_FLIGHT_BYTES
 # The division of common.cuh takes numbers of 31 bits.
 MOST_CHUNK_BYTES = 1 << 30
-# Chunks of a single row are simpler, and preferred if they fill this share of their tiles.
+# Chunks of a single row are simpler, and preferred unless others have this share of their tiles.
 FULL_ROW = 0.97
 CHOICES = 16
 # Parameters outside tables: the input's address, pitches, divisors, numbers of rows and tiles.
@@ -81,7 +92,7 @@ def wide_launches(
     each = ceil_div(count, ceil_div(count, mode.most)) if count > mode.most else count
     for first in range(0, count, each):
         part = split if each == count else split.take(range(first, min(first + each, count)))
-        yield _launch(part, assumed, mode, _chunks(part, assumed.limits, is_short))
+        yield _launch(part, assumed, mode, _chunks(part, assumed.limits, mode))
 
 
 class _Mode(NamedTuple):
@@ -141,7 +152,7 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
         Constant("unsigned", "last_rows", rows - last * chunks.rows),
         *_tables(split, chunks, mode, slots, place),
     ]
-    resident = resident_blocks(limits, REGISTERS[mode.is_aligned], THREADS)
+    resident = resident_blocks(limits, THREADS, REGISTERS[mode.is_aligned])
     aligned = "and every width, offset and address is a multiple of 16 bytes"
     launch = KernelLaunch(
         *coded("rows", slots, resident, constants, arguments),
@@ -177,10 +188,10 @@ def _tables(
     yield Constant(kind, "widths", filled(widths, entries, 0))
     # The width of a single row may be too large for a divisor.
     if not chunks.is_one_row:
-        yield Constant(DIVISOR, "by_width", filled(map(divisor, widths), entries, divisor(1)))
+        yield Constant(DIVISOR, "by_width", filled(divisors(widths), entries, divisor(1)))
         if mode.is_short:
-            divisors = map(divisor, map(_slot_vectors, widths))
-            yield Constant(DIVISOR, "by_slot", filled(divisors, entries, divisor(1)))
+            by_slot = divisors([*map(_slot_vectors, widths)])
+            yield Constant(DIVISOR, "by_slot", filled(by_slot, entries, divisor(1)))
 
 
 def _are_equal(split: RowSplit) -> bool:
@@ -189,73 +200,78 @@ def _are_equal(split: RowSplit) -> bool:
     return width > 0 and last - first == width * (count - 1)
 
 
-def _slot_vectors(width: Any) -> Any:
+def _slot_vectors(width: int) -> int:
     return (width + SLOT_MORE) // VECTOR
 
 
-def _chunks(split: RowSplit, limits: DeviceLimits, is_short: bool) -> _Chunks:
-    """The largest blocks that keep (nearly) all multiprocessors busy to the end."""
-    if split.rows == 1 and len(split.widths) <= FEW:
-        return _few_chunks(split, limits.sm_count)
-    choices, needed = _needed(split, limits, is_short)
-    tiles = np.ceil(needed).astype(np.int64)
-    # As many tiles of a row would do if none had an unused part.
-    full = np.add.reduce(needed[:, 0], -1).tolist()
-    best, all_blocks = 0.0, _sizes(SHORT_BLOCKS if is_short else BLOCKS)
-    for at, sums in enumerate(np.add.reduce(tiles, -1).tolist()):
-        threads, each, resident = all_blocks[at]
-        choice, grid = 0, split.rows * sums[0]
-        if len(sums) > 1 and (max(split.widths) < each or full[at] < FULL_ROW * sums[0]):
-            pairs = zip(choices[1:], sums[1:], strict=True)
-            grids = [ceil_div(split.rows, rows) * count for rows, count in pairs]
-            grid = min(grids)
-            choice = 1 + grids.index(grid)
-        # That more blocks fit makes the last of them no shorter.
-        even = evenness(grid, limits.sm_count * resident, limits.sm_count)
-        busy = split.rows * full[at] / grid * even
-        if busy > best:
-            shape = threads, each, choices[choice], choice == 0
-            best, found = busy, _Chunks(*shape, tiles[at, choice].tolist(), sums[choice], grid)
-        if busy >= BUSY:
+def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
+    """The chunks, with the blocks that take the least time."""
+    candidates = SHORT_BLOCKS if mode.is_short else BLOCKS
+    short_rows = [*map(_short_rows, split.widths)] if mode.is_short else []
+    multiple = max(short_rows) * candidates[0][1] if short_rows else 1
+    choices = _row_choices(split, limits, multiple)
+    parts = _parts(split.widths, choices, short_rows)
+    needed = split.rows * sum([1 / each for each in short_rows]) or split.total_bytes
+    sm_bytes, best = split.total_bytes / limits.sm_count, inf
+    cheap = CHEAP * (1 + EXECUTED[mode[:2]][0]) * sm_bytes
+    for threads, rounds in candidates:
+        tile_bytes = threads * rounds * (SHORT_LOADS if mode.is_short else LOADS) * VECTOR
+        tile_parts = rounds if mode.is_short else tile_bytes
+        chunks = _chunked(split.rows, choices, parts, (threads, tile_bytes), tile_parts)
+        share = needed / tile_parts / chunks.grid  # of tiles that is used
+        cost = _cost(chunks, rounds, share, sm_bytes, limits, mode)
+        if cost < best * (1 - LEAST_GAIN):
+            best, found = cost, chunks
+        if cost <= cheap:
             break
     return found
 
 
-def _few_chunks(split: RowSplit, sm_count: int) -> _Chunks:
-    """The same for few outputs of a single row, in half the time without NumPy."""
-    best, widths, row_bytes = 0.0, split.widths, split.row_bytes
-    for threads, each, resident in _sizes(BLOCKS):
-        tiles = [-(-width // each) for width in widths]
-        grid = sum(tiles)
-        busy = row_bytes / each / grid * evenness(grid, sm_count * resident, sm_count)
-        if busy > best:
-            best, found = busy, (threads, each, 1, True, tiles, grid, grid)
-        if busy >= BUSY:
-            break
-    return _Chunks(*found)
+def _short_rows(width: int) -> int:
+    """The rows that a block copies in a round."""
+    return SHORT_THREADS // _slot_vectors(width) // 2 * (2 * SHORT_LOADS)
 
 
-@lru_cache
-def _sizes(all_blocks: tuple[tuple[int, int], ...]) -> list[tuple[int, int, int]]:
-    """The threads of each block, the bytes of a tile, and the blocks that fill a multiprocessor."""
-    at_once = [(threads, rounds, threads * LOADS * VECTOR) for threads, rounds in all_blocks]
-    return [(threads, n * rounds, ceil_div(IN_FLIGHT_BYTES, n)) for threads, rounds, n in at_once]
+def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[int]) -> Any:
+    """The parts of each output in a chunk, by its rows: bytes, or rounds of short rows."""
+    # They are below 2^53, so that their quotients are whole only if divisions are exact.
+    if len(choices) * len(widths) > FEW:
+        rows = np.array(choices)[:, None]
+        return rows / short_rows if short_rows else rows * widths
+    if short_rows:
+        return [[rows / each for each in short_rows] for rows in choices]
+    return [[rows * width for width in widths] for rows in choices]
 
 
-def _needed(split: RowSplit, limits: DeviceLimits, is_short: bool) -> tuple[list[int], np.ndarray]:
-    """The rows that a chunk may have, and the tiles to fill: by block, these rows, and output.
+def _chunked(
+    rows: int, choices: Sequence[int], parts: Any, block: tuple[int, int], tile_parts: int
+) -> _Chunks:
+    """The chunks for a block of some threads, whose tile has some bytes."""
+    if is_few := isinstance(parts, list):
+        tiles: Any = [[ceil(part / tile_parts) for part in chunk] for chunk in parts]
+        sums = [*map(sum, tiles)]
+    else:
+        tiles = np.ceil(parts / tile_parts).astype(np.int64)
+        sums = np.add.reduce(tiles, -1).tolist()
+    grids = [-(-rows // n) * count for n, count in zip(choices, sums, strict=True)]
+    weights = [FULL_ROW * grids[0], *grids[1:]]
+    choice = weights.index(min(weights))
+    chosen = tiles[choice] if is_few else tiles[choice].tolist()
+    return _Chunks(*block, choices[choice], choice == 0, chosen, sums[choice], grids[choice])
 
-    Rows and widths are below 2^53, so a float quotient is whole only if the division is exact.
-    """
-    widths = np.fromiter(split.widths, np.int64, len(split.widths))
-    # Tiles have bytes, or whole rows if they are short.
-    amounts, each = widths, np.array([[[each]] for _, each, _ in _sizes(BLOCKS)])
-    if is_short:
-        slots = _slot_vectors(widths)
-        rows = [[threads // slots // 2 * (2 * LOADS * rounds)] for threads, rounds in SHORT_BLOCKS]
-        amounts, each = np.ones_like(widths), np.array(rows)
-    choices = _row_choices(split, limits, int(each[0].max()) if is_short else 1)
-    return choices, (np.multiply.outer(choices, amounts) if len(choices) > 1 else amounts) / each
+
+def _cost(
+    chunks: _Chunks, rounds: int, share: float, sm_bytes: float, limits: DeviceLimits, mode: _Mode
+) -> float:
+    """The time of a launch, as the bytes that an SM copies in it while memory is busy."""
+    shared = SHORT_BYTES * mode.is_short
+    resident = resident_blocks(limits, chunks.threads, REGISTERS[mode.is_aligned], shared)
+    per_sm = chunks.grid / limits.sm_count
+    waits = limits.in_flight_bytes * rounds / (chunks.tile_bytes * share * min(resident, per_sm))
+    each, setup = EXECUTED[mode[:2]]
+    cost = sm_bytes * max(1, waits, 1 + each + setup / (rounds * share))
+    # Blocks end at different times: while the last ones run, half of the places are empty.
+    return cost + rounds * WAIT_BYTES / 2 * min(1, waits) * (per_sm > resident)
 
 
 def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[int]:
@@ -268,20 +284,3 @@ def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[i
     least = min(most // multiple, ceil_div(wanted, multiple)) * multiple
     step = ceil_div(least, CHOICES * multiple) * multiple
     return [1, *range(least, min(most, 2 * least) + 1, step)]
-
-
-@lru_cache
-def resident_blocks(limits: DeviceLimits, registers: int, threads: int) -> int:
-    """The blocks of a kernel without shared memory that a multiprocessor holds."""
-    by_registers = limits.registers_per_sm // (registers * threads)
-    return min(limits.blocks_per_sm, limits.threads_per_sm // threads, by_registers)
-
-
-def evenness(grid: int, at_once: int, sm_count: int) -> float:
-    """The mean share of multiprocessors, or of their block slots, that are in use.
-
-    Blocks end at different times: while the last ones run, half of the slots are.
-    """
-    if grid > at_once:
-        return grid / (grid + at_once / 2)
-    return grid / (ceil_div(grid, sm_count) * sm_count)

@@ -1,6 +1,6 @@
 """Plans for wide outputs: how rows become chunks, tiles and blocks."""
 
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
 from typing import Any
 from unittest.mock import patch
 
@@ -9,13 +9,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.workloads import WORKLOADS
-from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, LOADS, VECTOR
+from dmlsplit.backends.cuda.gpus import H200, find_gpu
+from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, VECTOR, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner import plan, wide
 from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
 
 widths = st.integers(512, 100_000)
+# Fewer bytes under way cost more than the instructions of smaller blocks.
+ENOUGH = 0.86
 
 
 @given(st.lists(widths, min_size=2, max_size=300), st.integers(2, 100_000))
@@ -59,22 +62,64 @@ def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_blocks_are_as_large_as_a_busy_gpu_allows(workload: Any) -> None:
+def test_rounds_leave_enough_bytes_under_way(workload: Any) -> None:
     for launch in planned(workload.geometry):
-        if launch.code.kernel != "rows":
-            continue
-        size = launch.block, known(launch)["tile_bytes"] // (launch.block * LOADS * VECTOR)
-        assert size in wide.BLOCKS
-        needed = H200.limits.sm_count * -(-IN_FLIGHT_BYTES // (launch.block * LOADS * VECTOR))
-        is_busy = wide.evenness(launch.grid, needed, H200.limits.sm_count) >= 0.85
-        assert is_busy or size in wide.BLOCKS[-2:]
+        if launch.code.kernel == "rows" and rounds_of(launch) > 1:
+            assert under_way(launch, H200.limits) >= ENOUGH * IN_FLIGHT_BYTES
+
+
+def rounds_of(launch: KernelLaunch) -> int:
+    """The rounds of a block of `rows`."""
+    found = known(launch)
+    return int(found["tile_bytes"] // (launch.block * found["kLoads"] * VECTOR))
+
+
+def under_way(launch: KernelLaunch, limits: DeviceLimits) -> float:
+    """The bytes that an SM waits for at first."""
+    found = known(launch)
+    registers = wide.REGISTERS[bool(found["kAligned"])]
+    resident = resident_blocks(limits, launch.block, registers, launch.shared_bytes)
+    at_once = min(launch.grid, limits.sm_count * resident)
+    return at_once * launch.total_bytes / launch.grid / rounds_of(launch) / limits.sm_count
+
+
+@pytest.mark.parametrize("gpu", ["H100 SXM", "H200", "B200", "RTX 4090", "L4", "T4"])
+@pytest.mark.parametrize("alignments", [(16, 16), (1, 1)])
+def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -> None:
+    """One round while all bytes are under way at once, then two, then four.
+
+    Just above the first wave of four rounds, two may leave no tail of a few blocks.
+    """
+    limits, sizes = find_gpu(gpu).limits, []
+    for mib in (*range(1, 64), *range(64, 1025, 8)):
+        (launch,) = plan(packed((mib << 20,), 0, (mib << 19,) * 2, 1), *alignments, limits)
+        sizes.append((launch.block * rounds_of(launch), rounds_of(launch)))
+        if rounds_of(launch) > 1:
+            assert under_way(launch, limits) >= ENOUGH * limits.in_flight_bytes
+    found = [size for size, _ in groupby(sizes)]
+    assert found[:3] == [(64, 1), (512, 2), (1024, 4)]
+    assert found[3:] in ([], [(512, 2), (1024, 4)])
 
 
 @pytest.mark.parametrize(
-    ("grid", "wanted"), [(132, 1), (66, 0.5), (133, 133 / 264), (660, 5 / 5), (1584, 0.8)]
+    ("mib", "aligned", "odd"),
+    [(1, 1, 1), (6, 1, 1), (13, 2, 2), (17, 2, 2), (21, 2, 2), (25, 4, 4), (45, 4, 4)],
 )
-def test_evenness_is_the_share_of_thread_slots_in_use(grid: int, wanted: float) -> None:
-    assert wide.evenness(grid, 792, 132) == pytest.approx(wanted)
+def test_an_h200_has_these_rounds(mib: int, aligned: int, odd: int) -> None:
+    found = []
+    for alignment in 16, 1:
+        (launch,) = planned(packed((mib << 20,), 0, (mib << 19,) * 2, 1), alignment, alignment)
+        found.append(rounds_of(launch))
+    assert found == [aligned, odd]
+
+
+@pytest.mark.parametrize(("gpu", "blocks"), [("H200", 8), ("A100", 7), ("L4", 4), ("T4", 2)])
+def test_blocks_of_short_rows_hold_memory_for_their_threads(gpu: str, blocks: int) -> None:
+    """As they have 128, an SM holds twice as many as of 256."""
+    limits = find_gpu(gpu).limits
+    (launch,) = plan(packed((1000, 2408), 1, (301,) * 8, 1), 16, 16, limits)
+    assert launch.shared_bytes < 23 << 10
+    assert resident_blocks(limits, launch.block, 64, launch.shared_bytes) == blocks
 
 
 def test_chunks_shrink_with_the_gpu() -> None:

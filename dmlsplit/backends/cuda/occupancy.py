@@ -1,0 +1,46 @@
+"""How many blocks of a kernel an SM holds at the same time."""
+
+from functools import lru_cache
+
+from dmlsplit.backends.cuda.launch import THREADS, DeviceLimits, KernelLaunch
+from dmlsplit.geometry import ceil_div
+
+# The four parts of an SM each have a quarter of its registers, which warps get in units of
+# REGISTER_UNIT per thread. Each block takes RESERVED bytes of shared memory beside its own, in
+# units of SHARED_UNIT; before compute capability 8.0 none, so that one more may fit. Source: CUDA
+# C++ Programming Guide, "Compute Capabilities", and cuda_occupancy.h of the toolkit.
+WARP, PARTS, REGISTER_UNIT = 32, 4, 8
+RESERVED, SHARED_UNIT = 1024, 128
+
+
+@lru_cache
+def resident_blocks(
+    limits: DeviceLimits, threads: int, registers: int, shared_bytes: int = 0
+) -> int:
+    """The blocks of `threads` threads that fit an SM.
+
+    `registers` are those of a thread, `shared_bytes` those of a block.
+    """
+    warps = ceil_div(threads, WARP)
+    each = ceil_div(registers, REGISTER_UNIT) * REGISTER_UNIT * WARP
+    by_registers = limits.registers_per_sm // PARTS // each * PARTS // warps
+    shared = ceil_div(shared_bytes + RESERVED, SHARED_UNIT) * SHARED_UNIT
+    by_threads = limits.threads_per_sm // (warps * WARP)
+    return min(limits.blocks_per_sm, by_threads, by_registers, limits.shared_per_sm // shared)
+
+
+def blocks_of(launch: KernelLaunch, limits: DeviceLimits) -> int:
+    """The blocks of a launch that fit an SM, if threads have as many registers as its code allows.
+
+    The compiler limits registers so that `Code.resident` blocks of `THREADS` threads fit.
+    """
+    registers = limits.registers_per_sm // (THREADS * launch.code.resident)
+    registers = registers // REGISTER_UNIT * REGISTER_UNIT
+    return resident_blocks(limits, launch.block, registers, launch.shared_bytes)
+
+
+def under_way(launch: KernelLaunch, limits: DeviceLimits) -> int:
+    """The bytes that an SM waits for at the beginning of a launch, at least."""
+    blocks = min(launch.grid, blocks_of(launch, limits) * limits.sm_count)
+    own = min(launch.block * launch.bytes_in_flight, launch.total_bytes // launch.grid)
+    return blocks * own // limits.sm_count

@@ -1,0 +1,110 @@
+"""The sweep over sizes: its splits, its bars and its picture."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import gpu, heat_map, sweep
+from benchmarks.cases import SWEEP
+from benchmarks.prediction import GPUS
+from benchmarks.results import FORMAT
+from benchmarks.sweep import FORMS, LARGE, SIZES, Predicted
+from tests.host_cuda import harness
+from tests.support import nvrtc
+
+# The least predicted fractions, over all sizes and from 64 MiB on; and for other GPUs, the least
+# share of what an H200 reaches. Forms that `rows` copies; of all forms, only the slow test.
+LEAST = {"H100": (0.9, 0.92), "H200": (0.86, 0.89), "B200": (0.81, 0.85)}
+LEAST_OF_ALL = {"H100": (0.89, 0.89), "H200": (0.85, 0.85), "B200": (0.72, 0.81)}
+LEAST_OF_H200 = 0.8
+WIDE = [form for form in FORMS if form.name in ("2 halves, axis 0", "QKV", "8 x 301 bytes")]
+
+needs_compilers = pytest.mark.skipif(
+    bool(harness.missing() or nvrtc.missing()), reason=str(harness.missing() or nvrtc.missing())
+)
+
+
+def test_sizes_are_powers_of_two_and_three_between_each() -> None:
+    assert (SIZES[0], SIZES[-1], len(SIZES)) == (1 << 20, 1 << 30, 41)
+    assert SIZES[::4] == tuple(1 << power for power in range(20, 31))
+    assert list(SIZES) == sorted(set(SIZES))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("placement", sweep.PLACEMENTS)
+def test_a_form_has_about_the_size(form: sweep.Form, placement: str) -> None:
+    for size in SIZES:
+        case = form.case(size, placement)
+        assert 0.8 * size <= case.total_bytes <= size
+        assert (case.alignments == (16, 16)) == (placement == "aligned")
+
+
+def test_cases_have_names_of_their_own() -> None:
+    names = [case.name for case in sweep.cases()]
+    assert len(names) == len(set(names)) == len(FORMS) * 2 * 41
+    assert [case.name for case, _ in gpu._sweep()] == names
+
+
+def check(row: Predicted, least: tuple[float, float], h200: Predicted) -> None:
+    for size, fraction, there in zip(SIZES, row.fractions, h200.fractions, strict=True):
+        assert least[size >= LARGE] <= fraction <= 1, (row.form, row.placement, row.gpu, size)
+        if row.gpu not in LEAST:
+            assert fraction >= LEAST_OF_H200 * there
+
+
+def predictions(forms: list[sweep.Form], builds: Path) -> list[tuple[Predicted, Predicted]]:
+    """All rows, each with that of an H200."""
+    rows = list(sweep.predict(builds, forms))
+    assert len(rows) == len(forms) * 2 * len(GPUS)
+    h200 = {(row.form, row.placement): row for row in rows if row.gpu == "H200"}
+    return [(row, h200[row.form, row.placement]) for row in rows]
+
+
+@needs_compilers
+def test_no_size_of_wide_outputs_is_predicted_to_be_slow(builds: Path) -> None:
+    for row, h200 in predictions(WIDE, builds):
+        check(row, LEAST.get(row.gpu, (0.9, 0.9)), h200)
+
+
+@needs_compilers
+@pytest.mark.slow
+def test_no_size_of_any_form_is_predicted_to_be_slow(builds: Path) -> None:
+    for row, h200 in predictions(list(FORMS), builds):
+        check(row, LEAST_OF_ALL.get(row.gpu, (0.9, 0.9)), h200)
+
+
+@needs_compilers
+def test_the_command_writes_a_file_that_is_drawn(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "sweep.json"
+    assert command.main(["model", "--sweep", "--only", "2 halves", "--json", str(path)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert [text.split()[4:6] for text in printed[:2]] == [["aligned", "H100"], ["aligned", "H200"]]
+    found = json.loads(path.read_text())
+    assert found["environment"]["command"][3:5] == ["model", "--sweep"]
+    assert len(found["rows"]) == len(printed) == 2 * len(GPUS)
+    assert command.main(["plot", str(path)]) == 0
+    names = {"sweep-sweep.svg", "sweep-sweep.png"}
+    assert {line.rpartition("/")[2] for line in capsys.readouterr().out.split()} == names
+    assert (tmp_path / "sweep-sweep.png").stat().st_size > 10_000
+
+
+def test_measured_sizes_are_drawn_beside_a_copy(tmp_path: Path) -> None:
+    case = FORMS[1].case(SIZES[4], "odd")
+    head = {"case": case.name, "kind": SWEEP, "at": case.at, "status": "ok"}
+    rows: list[dict[str, Any]] = [
+        {**head, "peer": peer, "seconds": {"median": seconds}}
+        for peer, seconds in (("dmlsplit", 2.0), ("memcpy", 1.8), ("copy kernel", 1.5))
+    ]
+    assert heat_map.measured(rows, "Card") == {"Card": {"QKV, odd": {SIZES[4]: 0.75}}}
+    assert heat_map.measured(rows[:1], "Card") == {}
+    environment = {"card": {"name": "Card"}, "commit": "abc", "time": "2026-11-24"}
+    run = {"kind": "gpu", "rows": rows, "environment": environment, "format": FORMAT}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**run, "resumed": [], "after": {}}))
+    assert command.main(["plot", str(path)]) == 0
+    assert (tmp_path / "run-sweep.png").stat().st_size > 1000
