@@ -30,6 +30,5 @@ def compile_programs(number: int, cases: Iterable[Case] = CASES) -> Programs:
                     names[code.source] = code.kernel
                     attributes.append(loaded.attributes(load(code.source, code.kernel)))
     seconds = perf_counter() - begin
-    usages = [usage for usage in attributes if usage is not None]
-    registers, spilled = map(max, zip(*usages, strict=True)) if usages else (None, None)
+    registers, spilled = map(max, zip(*attributes, strict=True)) if attributes else (None, None)
     return Programs(tuple(names.values()), seconds, registers, spilled)

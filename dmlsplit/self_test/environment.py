@@ -85,9 +85,6 @@ def _card(number: int) -> Iterator[Check]:
     text = f"{limits.sm_count} SMs, {limits.l2_bytes >> 20} MiB of L2 cache"
     text += f", {limits.parameter_bytes} bytes of parameters"
     yield Check("card", State.OK, f"{loaded.name(number)}, {text}")
-    if not loaded.has_packed_launches:
-        text = "this CuPy has another launchKernel; its public API is used, which is slower"
-        yield Check("launch", State.WARN, text)
     if card is None:
         yield Check("NVML", State.WARN, "it does not list this device; clocks are unknown")
         return

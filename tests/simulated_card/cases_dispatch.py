@@ -14,7 +14,7 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.geometry import split_geometry
 from tests.simulated_card import card
-from tests.support.gpu_arrays import bound, noise, operator, problem, public_launch, same
+from tests.support.gpu_arrays import bound, noise, operator, problem, same
 
 LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"
 
@@ -176,20 +176,3 @@ def test_a_handle_of_another_devices_stream_is_refused_by_cuda() -> None:
         strange = cupy.cuda.Stream()
     with pytest.raises(dml.InvalidArgumentError, match="on a live stream of this device"):
         bound_rows(source, outs).dispatch(strange.ptr)
-
-
-def test_the_public_launch_does_the_same() -> None:
-    with public_launch():
-        source, outs = many_outputs(900)
-        split = bound_rows(source, outs)
-        split.dispatch()
-        names = calls_of(split.dispatch)
-        assert names.count(LAUNCH) == 1
-        assert not {"cudaMalloc", "cudaStreamSynchronize", "cudaMemcpyAsync"} & set(names)
-        stream = cupy.cuda.Stream(non_blocking=True)
-        cupy.cuda.Device().synchronize()
-        split.dispatch(stream.ptr)
-        assert card.pending() == 1
-        stream.synchronize()
-        found_bytes = np.concatenate([out.get() for out in outs]).tobytes()
-        assert found_bytes == source.get().tobytes()

@@ -7,7 +7,7 @@ import dmlsplit as dml
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.driver import Driver
 from tests.simulated_card import card
-from tests.support.gpu_arrays import bound, problem, public_launch, same
+from tests.support.gpu_arrays import bound, problem, same
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,12 @@ def test_the_second_failure_in_a_row_is_an_error() -> None:
     assert same(source, outs)
 
 
-def test_the_public_launch_fails_in_the_same_way() -> None:
-    """It is for a CuPy that does not give access to a kernel's handle."""
-    with public_launch():
-        source, outs = problem()
-        operator = bound(source, outs)
-        operator.dispatch()
-        card.fail("cuLaunchKernel", 719)
-        with pytest.raises(dml.DeviceRemovedError, match="the launch failed: cuda:0 is gone"):
-            operator.dispatch()
+def test_a_cupy_with_another_launch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cupy_backends.cuda.api import driver as api
+
+    monkeypatch.setattr(api, "launchKernel", lambda function, dimensions: None)
+    with pytest.raises(dml.UnsupportedError, match=r"another launchKernel .*Fix: install CuPy"):
+        driver.Driver(cupy, 1)
 
 
 def test_a_message_omits_free_memory_that_cannot_be_queried(

@@ -12,7 +12,7 @@ import numpy as np
 from dmlsplit.backends.cuda import installation, libcuda
 from dmlsplit.backends.cuda.launch import LARGE_PARAMETERS, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.modules import Kernel, kernels
-from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
+from dmlsplit.backends.cuda.packed_launch import Launcher
 from dmlsplit.errors import (
     DeviceRemovedError,
     DmlError,
@@ -81,8 +81,8 @@ def versions_of(cupy: Any) -> installation.Cuda:
     return installation.Cuda(runtime.runtimeGetVersion(), runtime.driverGetVersion(), nvrtc)
 
 
-def _driver_api() -> Any:
-    """CuPy's undocumented module of the CUDA driver; None if it has changed."""
+def _driver_api(version: str) -> Any:
+    """CuPy's undocumented module of the CUDA driver."""
     try:
         from cupy_backends.cuda.api import driver
 
@@ -90,7 +90,9 @@ def _driver_api() -> Any:
         # CUDA rejects a null launch with a RuntimeError; a changed signature raises TypeError.
         driver.launchKernel(*[0] * 11)
     except (ImportError, AttributeError, TypeError):
-        return None
+        raise UnsupportedError(
+            f"CuPy {version} has another launchKernel than dmlsplit calls. Fix: install CuPy 14.2"
+        ) from None
     except RuntimeError:
         pass
     return driver
@@ -105,17 +107,16 @@ class Driver:
         # Looked up once, because a whole call of `split` takes about 10 microseconds.
         self._array, self._alloc = cupy.ndarray, cupy.cuda.alloc
         self._current_device = cupy.cuda.runtime.getDevice
-        self._api = _driver_api()
+        self._api = _driver_api(cupy.__version__)
         # By device: its limits, a loader of kernels by source and name, the architecture that these
         # are compiled for, and why it cannot run them.
         self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
         self.kernels: Callable[[int], Callable[[str, str], Kernel]] = cache(self._kernels)
         self.architecture: Callable[[int], str] = cache(self._architecture)
         self.unusable: Callable[[int], str | None] = cache(self._unusable)
-        launch_kernel = self._api.launchKernel if self._api else public_launch(cupy.cuda)
         # Makes the launcher of a planned launch on a device, with a loader of its kernel.
         self.launcher: Callable[[int, Callable[[], Kernel], KernelLaunch], Launcher] = partial(
-            Launcher, cupy.cuda, launch_kernel, self.translated
+            Launcher, cupy.cuda, self._api.launchKernel, self.translated
         )
         # Devices, and hashes of sources that the engine has compiled with their siblings. If two
         # had the same hash, the siblings of one would be compiled later.
@@ -131,15 +132,8 @@ class Driver:
         name: bytes = self._cupy.cuda.runtime.getDeviceProperties(device)["name"]
         return name.decode(errors="replace")
 
-    @property
-    def has_packed_launches(self) -> bool:
-        """Whether CuPy has the call that launches take; otherwise they take its public API."""
-        return self._api is not None
-
-    def attributes(self, kernel: Kernel) -> tuple[int, int] | None:
-        """Registers and bytes of local memory of a thread; None if CuPy hides them."""
-        if self._api is None:
-            return None
+    def attributes(self, kernel: Kernel) -> tuple[int, int]:
+        """Registers and bytes of local memory of a thread."""
         registers, local = (self._api.funcGetAttribute(key, kernel.target) for key in ATTRIBUTES)
         return registers, local
 
@@ -179,9 +173,7 @@ class Driver:
         return kernels(self._cupy, partial(self._on, device), self._target, compiled_for)
 
     def _target(self, function: Any) -> Any:
-        """The `Kernel.target` of a CuPy function, whose code is loaded onto the device here."""
-        if self._api is None:
-            return function
+        """The handle of a CuPy function, whose code is loaded onto the device here."""
         # Lazy loading would load it at the first launch, which a capture forbids before CUDA 12.3
         # (CUDA programming guide, "Lazy Loading").
         self._api.funcGetAttribute(0, function.ptr)

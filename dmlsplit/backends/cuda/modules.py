@@ -20,15 +20,13 @@ OPTIONS = ("-std=c++17",)
 
 
 class Kernel:
-    """A kernel of a module that stays loaded for as long as this object lives.
-
-    `target` launches it: its handle, or CuPy's Function for `packed_launch.public_launch`.
-    """
+    """A kernel of a module that stays loaded for as long as this object lives."""
 
     __slots__ = ("_module", "_unused", "target")
 
     def __init__(self, module: Any, target: Any, unused: deque[Any]) -> None:
-        self._module, self.target, self._unused = module, target, unused
+        self._module, self._unused = module, unused
+        self.target = target  # its handle
 
     def keep_loaded(self) -> None:
         """Keep the module until the process ends."""

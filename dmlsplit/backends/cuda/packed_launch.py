@@ -8,10 +8,7 @@ stream.
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
 
 from dmlsplit.backends.cuda.launch import COUNT_64, KernelLaunch, struct_of
 from dmlsplit.backends.cuda.modules import Kernel
@@ -20,20 +17,19 @@ from dmlsplit.errors import DmlError
 # One launch, bound to memory; takes a stream's handle, or None for CuPy's current stream.
 BoundLaunch = Callable[[int | None], None]
 INVALID_CONTEXT = 201  # of CUresult, in cuda.h
-# cuLaunchKernel reads one address per parameter; the size follows for `public_launch`.
-_POINTERS = struct_of(COUNT_64, 2)
+_POINTER = struct_of(COUNT_64, 1)
 
 
 class _Parameters:
-    """The struct of parameters, then its address, which the driver reads, and its size."""
+    """The struct of parameters, then its address, which cuLaunchKernel reads."""
 
     __slots__ = ("address", "block")
 
     def __init__(self, content: ctypes.Array[ctypes.c_char]) -> None:
         self.block = type(content).from_buffer_copy(content)
-        start, size = ctypes.addressof(self.block), len(content) - _POINTERS.size
+        start, size = ctypes.addressof(self.block), len(content) - _POINTER.size
         self.address = start + size
-        _POINTERS.pack_into(self.block, size, start, size)
+        _POINTER.pack_into(self.block, size, start)
 
 
 class Launcher:
@@ -42,7 +38,7 @@ class Launcher:
     def __init__(
         self,
         cuda: Any,  # cupy.cuda
-        launch_kernel: Callable[..., None],  # cuLaunchKernel, or `public_launch`
+        launch_kernel: Callable[..., None],  # cuLaunchKernel
         translated: Callable[[Exception, int, str], DmlError],  # Driver's
         device: int,
         load: Callable[[], Kernel],  # loads it again after it was evicted
@@ -56,7 +52,7 @@ class Launcher:
         self._current_stream = cuda.get_current_stream
         self._is_capturing = cuda.runtime.streamIsCapturing
         self._pack = struct_of(COUNT_64, 1 + len(launch.outputs)).pack_into
-        content = launch.parameters(()) + bytes(_POINTERS.size)
+        content = launch.parameters(()) + bytes(_POINTER.size)
         # Copied for every binding, which a type of this length makes twice as fast.
         self._content = (ctypes.c_char * len(content)).from_buffer_copy(content)
         # Parameters that no call of `once` is using. Threads must not share them: the driver reads
@@ -104,18 +100,3 @@ class Launcher:
                 kernel.keep_loaded()
         except RuntimeError as error:
             raise self._translated(error, self._device, "the launch failed") from None
-
-
-def public_launch(cuda: Any) -> Callable[..., None]:
-    """A cuLaunchKernel from CuPy's documented API. Several times slower; takes a Function."""
-
-    def launch(function: Any, grid: int, _y: int, _z: int, block: int, *rest: int) -> None:
-        *_, stream, address, _extra = rest
-        start, size = _POINTERS.unpack(ctypes.string_at(address, _POINTERS.size))
-        # CuPy passes an array of one item by value.
-        packed = np.frombuffer(ctypes.string_at(start, size), f"V{size}")
-        external = SimpleNamespace(__cuda_stream__=lambda: (0, stream))
-        with cuda.Stream.from_external(external):
-            function((grid,), (block,), (packed,))
-
-    return launch
