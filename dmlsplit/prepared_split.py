@@ -15,7 +15,6 @@ from dmlsplit.arrays.slices import Slices
 from dmlsplit.arrays.torch import TORCH
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
-from dmlsplit.errors import InvalidArgumentError
 
 
 class PreparedSplit(NamedTuple):
@@ -32,14 +31,6 @@ class PreparedSplit(NamedTuple):
             return pieces if model is source.owner else give_back(pieces, model)
         packing = self.outputs
         arrays, addresses = library.empty(source, packing, stream)
-        # A library may allocate less for a type that packs several elements into a byte. If any
-        # array of the type gets too little, so does the largest.
-        least = packing.largest_bytes
-        if least and (size := library.allocated_bytes(arrays[packing.largest])) < least:
-            raise InvalidArgumentError(
-                f"an output of {least} bytes was given only {size}, because elements of "
-                f"type {source.type} are not whole bytes. Fix: split them as bytes"
-            )
         if packing.layouts is not None:
             pairs = zip(arrays, packing.layouts, strict=True)
             arrays = [library.strided(array, *layout) for array, layout in pairs]

@@ -117,10 +117,6 @@ class _Torch(Adapter):
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
         return partial(_private().current_stream(), tensor.get_device()) if tensor.is_cuda else None
 
-    def allocated_bytes(self, tensor: Any) -> int:
-        size: int = tensor.untyped_storage().nbytes()  # its own `nbytes` only multiplies sizes
-        return size
-
     def record_stream(self, tensor: Any, stream: Stream) -> None:
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
         if tensor.is_cuda:
