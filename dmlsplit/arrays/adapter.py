@@ -68,10 +68,6 @@ class Adapter(Protocol):
         """A callable that gives the library's current stream; None for CuPy's, or on the CPU."""
         return None
 
-    def count_writes(self, arrays: Sequence[Any]) -> None:
-        """Tell the library, if it counts writes, that its arrays among these were written."""
-        return
-
     def record_stream(self, array: Any, stream: Stream) -> None:
         """Tell the library to keep an array's memory until the work queued on a stream is done."""
         return

@@ -7,6 +7,7 @@ signal. A system call returns an error instead, which can name the file.
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import mul
 from pathlib import Path
 from weakref import finalize
 
@@ -55,10 +56,8 @@ class NpyFile(NpyHeader):
         shape, width = tuple(side.stop - side.start for side in sides), self.dtype.itemsize
         strides = packed_byte_strides(self.stored_shape, width)
         values = np.empty(reach(shape, strides, width)[1] // width, self.dtype)
-        self.read_into(
-            values,
-            sum(side.start * step for side, step in zip(sides, strides, strict=True)) // width,
-        )
+        starts = [side.start for side in sides]
+        self.read_into(values, sum(map(mul, starts, strides)) // width)
         box = np.ndarray(shape, self.dtype, values, 0, strides)
         return box.T if self.is_fortran else box
 
