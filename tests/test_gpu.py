@@ -279,24 +279,6 @@ def test_a_new_thread_may_dispatch() -> None:
     assert same(source, outs)
 
 
-def test_a_dispatch_allocates_nothing() -> None:
-    import cupy
-
-    split = bound(*problem())
-    split.dispatch()
-    seen: list[str] = []
-
-    class Watch(cupy.cuda.MemoryHook):
-        name = "watch"
-
-        def malloc_preprocess(self, **_: Any) -> None:
-            seen.append("malloc")
-
-    with Watch():
-        split.dispatch()
-    assert not seen
-
-
 # Other libraries.
 
 
@@ -305,19 +287,6 @@ def torch_with_cuda() -> Any:
     if not torch.cuda.is_available():
         pytest.skip("PyTorch sees no CUDA device")
     return torch
-
-
-@pytest.mark.parametrize("kind", ["float32", "bfloat16", "bool", "complex64", "float8_e4m3fn"])
-def test_torch_tensors_come_back_as_torch_tensors(kind: str) -> None:
-    torch = torch_with_cuda()
-    dtype = getattr(torch, kind)
-    raw = torch.randint(0, 2, (64, 30 * dtype.itemsize), dtype=torch.uint8, device="cuda")
-    source = raw.view(dtype)
-    found = dml.split(source, (7, 23), 1)
-    for piece, wanted in zip(found, torch.split(source, [7, 23], 1), strict=True):
-        assert piece.dtype == dtype
-        assert piece.device == source.device
-        assert torch.equal(piece.view(torch.uint8), wanted.contiguous().view(torch.uint8))
 
 
 def test_torchs_current_stream_is_used() -> None:
@@ -390,19 +359,3 @@ def test_jax_arrays_come_back_as_jax_arrays(kind: str) -> None:
         assert isinstance(piece, jax.Array)
         assert piece.dtype == source.dtype
         assert np.asarray(piece).tobytes() == np.asarray(wanted).tobytes()
-
-
-# Refusals.
-
-
-def test_an_error_for_too_large_an_output_has_the_needed_and_free_bytes() -> None:
-    import cupy
-
-    # One byte repeated by stride 0, so the input is small and its pieces are not.
-    source = cupy.broadcast_to(cupy.zeros(1, "u1"), (1 << 43,))
-    with pytest.raises(dml.OutOfMemoryError, match=r"4398046511104 bytes.*of \d+ bytes are free"):
-        dml.split(source, 2)
-
-
-def test_without_a_name_the_card_is_used() -> None:
-    assert dml.Device().name == "cuda:0"

@@ -8,7 +8,6 @@ import pytest
 
 import dmlsplit as dml
 from tests.support.command import ran
-from tests.support.gpu_arrays import operator
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 # Torch's own modules of derivatives and of its compiler.
@@ -185,16 +184,6 @@ def test_a_traced_graph_holds_the_split(mode: str) -> None:
     graph = make_fx(lambda x: dml.split(x, 2, 1), tracing_mode=mode)(torch.rand(3, 6))
     other = torch.rand(3, 6)
     assert all(map(torch.equal, graph(other), other.split(3, 1)))
-
-
-def test_tensors_without_memory_have_pieces_without_memory() -> None:
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-
-    op = operator((6,), (6,), 0, "cpu")
-    with FakeTensorMode():
-        assert all(isinstance(piece, FakeTensor) for piece in dml.split(torch.empty(6), 2))
-        with pytest.raises(dml.InvalidArgumentError, match="FakeTensor, which has no memory"):
-            op(torch.empty(6))
 
 
 def test_a_mode_that_sees_every_operator_sees_the_split() -> None:

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.storage import schedulers, stores
+from dmlsplit.storage import schedulers
 from dmlsplit.storage.stores import split_store
 from tests.support.command import refused
 from tests.support.stores import VALUES, assert_pieces, stop_after
@@ -35,20 +35,6 @@ def test_a_run_that_stops_leaves_the_old_pieces_and_starts_over(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.zarr", "in_0.zarr", "in_1.zarr"]
     split_store(store, (1, 6), 2, tmp_path, overwrite=True)
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
-
-
-def test_a_run_whose_pieces_cannot_be_created_leaves_nothing(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(draft: Path, target: Path, *rest: object) -> None:
-        if target.name == "in_1.zarr":
-            raise OSError(28, "No space left on device")
-        draft.mkdir()
-
-    monkeypatch.setattr(stores, "create_piece", full)
-    with pytest.raises(OSError, match="No space left"):
-        split_store(store, (1, 6), 2, tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize(

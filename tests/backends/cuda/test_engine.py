@@ -223,29 +223,6 @@ def test_nothing_is_launched_for_no_bytes(fake: FakeDriver) -> None:
 # Refusals. Nothing is launched.
 
 
-def test_bindings_that_break_rules_are_refused(fake: FakeDriver) -> None:
-    source = fake.array(noise((4, 96), "f2"))
-    outs = [fake.array(np.zeros((4, size), "f2")) for size in SIZES]
-    small = fake.array(np.zeros(64, "u1"))
-    op = dml.Device("cuda").compile(DESC)
-    wrong = {
-        "DML-BIND-SIZE": [dml.BufferBinding(small), *outs[1:]],
-        "DML-BIND-OFFSET-ALIGNMENT": [dml.BufferBinding(outs[0], 8), *outs[1:]],
-        "DML-BIND-OUTPUT-OVERLAP": [
-            dml.BufferBinding(outs[0]), dml.BufferBinding(outs[0], 0, 192), outs[2]],
-        "DML-BIND-IN-PLACE": [dml.BufferBinding(source, 0, 512), *outs[1:]],
-        "DML-BIND-COUNT": outs[1:],
-        "DML-BIND-KIND": [np.zeros((4, 64), "f2"), *outs[1:]],
-    }  # fmt: skip
-    for rule, targets in wrong.items():
-        with pytest.raises(dml.InvalidArgumentError) as caught:
-            op.bind(source, targets)
-        assert caught.value.report is not None
-        assert rule in caught.value.report.rule_ids
-        assert caught.value.hresult == 0x80070057
-    assert not fake.launched
-
-
 def test_host_arrays_do_not_go_to_a_cuda_device(fake: FakeDriver) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=r"an array on cpu.*on cuda:0"):
         dml.Device("cuda").compile(DESC)(noise((4, 96), "f2"))
