@@ -6,7 +6,6 @@ copies from the host, so that the tests run on the simulated card too, which has
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -179,21 +178,6 @@ def test_files_go_through_the_device(tmp_path: Path) -> None:
     assert [np.load(path).tobytes() for path in done.paths] == [
         piece.tobytes() for piece in np.split(array, [3], 1)
     ]
-
-
-def test_out_may_be_columns_of_one_array() -> None:
-    import cupy
-
-    array = noise((6, 5), "u2")
-    store = cupy.asarray(np.zeros((6, 12), "u2"))
-    widths, gap = (3, 2), 1
-    starts = accumulate((width + gap for width in widths[:-1]), initial=0)
-    views = [store[:, at : at + width] for at, width in zip(starts, widths, strict=True)]
-    dml.split(cupy.asarray(array), widths, 1, out=views)
-    found = store.get()
-    np.testing.assert_array_equal(found[:, :3], array[:, :3])
-    np.testing.assert_array_equal(found[:, 4:6], array[:, 3:])
-    assert not found[:, [3, *range(6, 12)]].any()
 
 
 def test_more_than_2_to_the_31_elements() -> None:

@@ -74,8 +74,6 @@ class FakeLauncher:
 
     def _start(self, launched: Launched, handle: int | None) -> None:
         self.driver.calls.append("launch")
-        if self.driver.failure:
-            raise self.driver.failure
         launched = launched if handle is None else replace(launched, stream=handle)
         self.driver.launched.append(launched)
 
@@ -112,9 +110,7 @@ class FakeDriver:
     calls: list[str] = field(default_factory=list)
     launched: list[Launched] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
-    failure: DmlError | None = None
     has_siblings: set[tuple[int, int]] = field(default_factory=set)
-    refuses: str | None = None  # the beginning of sources that do not compile
     loaded: dict[int, Callable[[str, str], FakeKernel]] = field(default_factory=dict)
 
     def array(self, value: np.ndarray, device: int = 0, **interface: Any) -> FakeArray:
@@ -144,10 +140,6 @@ class FakeDriver:
 
     def _compiled(self, device: int, source: str, name: str) -> FakeKernel:
         self.calls.append("compile")
-        if self.failure:
-            raise self.failure
-        if self.refuses is not None and source.startswith(self.refuses):
-            raise DmlError(f"kernel {name} does not compile for cuda:{device}")
         self.sources.append(source)
         return FakeKernel(source, name)
 
