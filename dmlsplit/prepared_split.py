@@ -66,7 +66,6 @@ class PreparedSplit(NamedTuple):
 
         def counted(stream: Any = None) -> None:
             copy(current() if current and stream is None else stream)
-            if tensors:
-                count_writes(tensors)
+            count_writes(tensors)
 
         return counted

@@ -243,21 +243,3 @@ def test_out_has_no_gradient_in_a_graph_either() -> None:
     with torch.no_grad():
         compiled(x)
     assert torch.equal(torch.cat(outs), x.detach())
-
-
-@pytest.mark.parametrize(("rows", "seen"), [(6, "split_with_sizes_copy"), (1 << 18, "empty")])
-def test_a_function_mode_sees_what_makes_the_pieces(rows: int, seen: str) -> None:
-    names = []
-
-    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            names.append(func.__name__)
-            return func(*args, **(kwargs or {}))
-
-    x = torch.zeros(rows, 4)
-    dml.split(x, 2)  # learns the type with one `empty`
-    with Mode():
-        dml.split(x, 2)
-    assert {"split_with_sizes_copy", "empty"}.intersection(names) == {seen}
