@@ -39,8 +39,10 @@ def computing(scheduler: str | None) -> Iterator[Compute]:
         _wait_for_answer(distributed, scheduler)
         client = distributed.Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError, OverflowError) as error:
+        form = "it must be an address such as tcp://host:8786"
+        why = form if isinstance(error, ValueError) else describe(error)
         raise UnsupportedError(
-            f"no Dask scheduler answers at {scheduler or repr(scheduler)}: {describe(error)}"
+            f"no Dask scheduler answers at {scheduler or repr(scheduler)}: {why}"
         ) from None
     with client, _named_errors():
         _check_cluster(client)
