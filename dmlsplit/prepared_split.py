@@ -3,19 +3,17 @@
 Here an array library is also told which stream uses its memory, and that its arrays are written.
 """
 
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dmlsplit.arrays import adapter_of, adapters_of
+from dmlsplit.arrays import adapter_of
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.packing import Packing
 from dmlsplit.arrays.slices import Slices
-from dmlsplit.arrays.torch import TORCH
+from dmlsplit.arrays.torch import count_writes, tensors_among
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
-from dmlsplit.errors import InvalidArgumentError
 
 
 class PreparedSplit(NamedTuple):
@@ -32,14 +30,6 @@ class PreparedSplit(NamedTuple):
             return pieces if model is source.owner else give_back(pieces, model)
         packing = self.outputs
         arrays, addresses = library.empty(source, packing, stream)
-        # A library may allocate less for a type that packs several elements into a byte. If any
-        # array of the type gets too little, so does the largest.
-        least = packing.largest_bytes
-        if least and (size := library.allocated_bytes(arrays[packing.largest])) < least:
-            raise InvalidArgumentError(
-                f"an output of {least} bytes was given only {size}, because elements of "
-                f"type {source.type} are not whole bytes. Fix: split them as bytes"
-            )
         if packing.layouts is not None:
             pairs = zip(arrays, packing.layouts, strict=True)
             arrays = [library.strided(array, *layout) for array, layout in pairs]
@@ -60,9 +50,8 @@ class PreparedSplit(NamedTuple):
         """Split an array into outputs that were accepted for this layout."""
         current = adapter_of(source.owner).current_stream(source.owner) if stream is None else None
         self.program.copy(source.address, addresses, current() if current else stream)
-        if "torch" in sys.modules:  # no other library counts writes
-            for library in adapters_of(owners):
-                library.count_writes(owners)
+        if tensors := tensors_among(owners):  # no other library counts writes
+            count_writes(tensors)
         if stream is not None:
             for owner in (source.owner, *owners):
                 adapter_of(owner).record_stream(owner, stream)
@@ -71,11 +60,12 @@ class PreparedSplit(NamedTuple):
         """A callable that repeats `split_into`. It does not keep the arrays alive."""
         copy = self.program.bind(source.address, addresses)
         current = adapter_of(source.owner).current_stream(source.owner)
-        if current is None and TORCH not in adapters_of(owners):
+        tensors = tensors_among(owners)
+        if current is None and not tensors:
             return copy
 
         def counted(stream: Any = None) -> None:
             copy(current() if current and stream is None else stream)
-            TORCH.count_writes(owners)
+            count_writes(tensors)
 
         return counted

@@ -58,12 +58,6 @@ def test_out_may_have_any_strides(cut: tuple[np.ndarray, int, list[int]]) -> Non
     assert not any(store[..., [0, 2]].tobytes())
 
 
-def test_sizes_from_an_iterator_work_with_out() -> None:
-    out = [np.zeros(2), np.zeros(4)]
-    dml.split(np.arange(6.0), (size for size in (2, 4)), out=out)
-    assert [piece.tolist() for piece in out] == [[0, 1], [2, 3, 4, 5]]
-
-
 @pytest.mark.parametrize("dim", [0, 1, -1, np.int64(1)])
 def test_the_axis_may_be_called_dim(dim: Any) -> None:
     array = np.arange(24).reshape(4, 6)

@@ -5,7 +5,7 @@ those of every other library as NumPy or CuPy arrays, and hands the pieces back 
 """
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -33,11 +33,6 @@ def view(array: Any, name: str) -> ArrayView:
 def adapter_of(owner: Any) -> Adapter:
     """The adapter that makes arrays like the owner of a view."""
     return _adapter(type(owner)) or CUPY
-
-
-def adapters_of(owners: Iterable[Any]) -> set[Adapter]:
-    """The adapters of the owners of many views, each once."""
-    return _adapters(frozenset(map(type, owners)))
 
 
 def is_native(array: Any) -> bool:
@@ -68,8 +63,3 @@ def _find_adapter(array_type: type) -> Adapter | None:
 
 
 _adapter: Callable[[type], Adapter | None] = lru_cache(maxsize=256)(_find_adapter)
-
-
-@lru_cache(maxsize=256)  # saves 0.15 us per call that writes to the caller's arrays
-def _adapters(types: frozenset[type]) -> set[Adapter]:
-    return {_adapter(array_type) or CUPY for array_type in types}

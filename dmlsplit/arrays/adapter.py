@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from dmlsplit.arrays.array_view import ArrayView, device_number
@@ -68,13 +67,6 @@ class Adapter(Protocol):
     def current_stream(self, array: Any) -> Callable[[], int] | None:
         """A callable that gives the library's current stream; None for CuPy's, or on the CPU."""
         return None
-
-    def count_writes(self, arrays: Sequence[Any]) -> None:
-        """Tell the library, if it counts writes, that its arrays among these were written."""
-        return
-
-    # Bytes of memory of a packed array.
-    allocated_bytes: Callable[[Any], int] = attrgetter("nbytes")
 
     def record_stream(self, array: Any, stream: Stream) -> None:
         """Tell the library to keep an array's memory until the work queued on a stream is done."""

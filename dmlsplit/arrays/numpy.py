@@ -50,7 +50,7 @@ class _Numpy(Adapter):
         if type(array) is not np.ndarray or not _is_whole(array.dtype):
             return None
         try:
-            return [array[index].copy() for index in slices.indices]
+            return [array[index].copy() for index in slices]
         except MemoryError:  # Fall through: the allocating path raises an error with the size.
             return None
 

@@ -28,8 +28,6 @@ class Packing(NamedTuple):
     layouts: Layouts | None  # shapes, and strides in bytes, of views to make of them
     offsets: tuple[int, ...]  # bytes; empty if each array has memory of its own
     size: int  # of the shared allocation
-    largest: int  # index of the largest; 0 if there are no arrays
-    largest_bytes: int  # bytes of the largest
 
 
 def packing(
@@ -45,7 +43,5 @@ def packing(
     if len(shapes) > 1 and sum(sizes) * step < SHARED_BYTES:
         parts = [ceil_div(length * step, ALIGNMENT) * ALIGNMENT for length in sizes]
         *offsets, size = accumulate(parts, initial=0)
-    largest_size = max(sizes) if sizes else 0
-    largest = sizes.index(largest_size) if sizes else 0
     shared = tuple(offsets) if size < SHARED_BYTES else ()
-    return Packing(shapes, dtype, layouts, shared, size, largest, largest_size * step)
+    return Packing(shapes, dtype, layouts, shared, size)

@@ -1,7 +1,7 @@
-"""Small arrays on the CPU, which NumPy and PyTorch cut faster than the engine does."""
+"""Small arrays on the CPU, which NumPy cuts faster than the engine does."""
 
 from itertools import accumulate
-from typing import NamedTuple
+from typing import TypeAlias
 
 from dmlsplit.geometry import SplitGeometry, trips
 
@@ -10,12 +10,7 @@ from dmlsplit.geometry import SplitGeometry, trips
 MOST_RUNS, MOST_BYTES = 256, 1 << 20
 
 
-class Slices(NamedTuple):
-    """The pieces of a small array along an axis."""
-
-    axis: int  # from the front
-    sizes: tuple[int, ...]
-    indices: tuple[tuple[slice, ...], ...]
+Slices: TypeAlias = tuple[tuple[slice, ...], ...]  # an index of each piece
 
 
 def small_slices(geometry: SplitGeometry, axis: int, sizes: tuple[int, ...]) -> Slices | None:
@@ -25,4 +20,4 @@ def small_slices(geometry: SplitGeometry, axis: int, sizes: tuple[int, ...]) -> 
         return None
     before = (slice(None),) * axis
     ends = zip(accumulate(sizes), sizes, strict=True)
-    return Slices(axis, sizes, tuple([(*before, slice(end - size, end)) for end, size in ends]))
+    return tuple([(*before, slice(end - size, end)) for end, size in ends])

@@ -109,17 +109,8 @@ class _Torch(Adapter):
             return None
         return None if 0 in addresses else addresses
 
-    def count_writes(self, arrays: Sequence[Any]) -> None:
-        # As with torch's own functions, autograd then rejects saved values that were overwritten.
-        tensor = _torch().Tensor
-        _private().increment_version([array for array in arrays if isinstance(array, tensor)])
-
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
-        return partial(_private().current_stream(), tensor.get_device()) if tensor.is_cuda else None
-
-    def allocated_bytes(self, tensor: Any) -> int:
-        size: int = tensor.untyped_storage().nbytes()  # its own `nbytes` only multiplies sizes
-        return size
+        return partial(_private().current_stream, tensor.get_device()) if tensor.is_cuda else None
 
     def record_stream(self, tensor: Any, stream: Stream) -> None:
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
@@ -278,6 +269,19 @@ def element_type(dtype: Any) -> str:
 
 def _dtype(name: str | np.dtype) -> Any:
     return getattr(_torch(), np.dtype(name).name)
+
+
+def tensors_among(arrays: Sequence[Any]) -> list[Any]:
+    """The tensors among arrays."""
+    torch = sys.modules.get("torch")  # imported if there is a tensor
+    if torch is None or set(map(type, arrays)) == {np.ndarray}:  # torch's isinstance takes longer
+        return []
+    return [array for array in arrays if isinstance(array, torch.Tensor)]
+
+
+def count_writes(tensors: Sequence[Any]) -> None:
+    """Tell torch that tensors were written: autograd then rejects them where it has saved them."""
+    _private().increment_version(tensors)
 
 
 TORCH = _Torch()

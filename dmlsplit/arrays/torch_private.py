@@ -3,8 +3,6 @@
 This module is imported with the first tensor. Its error names what a version of PyTorch lacks.
 """
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -24,6 +22,8 @@ try:
     has_transforms = torch._C._are_functorch_transforms_active
     is_transformed = torch._C._functorch.is_functorch_wrapped_tensor
     jit_trace = torch._C._get_tracing_state
+    # As in Triton. The public call makes a Stream, which takes several times as long.
+    current_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # None without CUDA
     forward_ad = torch.autograd.forward_ad
     _ = forward_ad._current_level, torch.UntypedStorage._cdata
 except (AttributeError, ImportError) as error:
@@ -34,17 +34,6 @@ except (AttributeError, ImportError) as error:
 
 
 PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
-
-
-@cache
-def current_stream() -> Callable[[int], int]:
-    """A callable that gives the handle of torch's current stream on a device."""
-    try:
-        # As in Triton. The public call makes a Stream, which takes several times as long.
-        handle_of: Callable[[int], int] = torch._C._cuda_getCurrentRawStream
-    except AttributeError:
-        return lambda device: int(torch.cuda.current_stream(device).cuda_stream)
-    return handle_of
 
 
 def is_forward() -> bool:

@@ -98,8 +98,6 @@ def run(arguments: argparse.Namespace) -> int:
     )
     lines = (head, *(f"  {path}  {done.dtype} {shape}" for path, shape in pieces))
     show("\n".join(map(printable, lines)))
-    for note in done.notes:
-        tell(f"note: {note}")
     return ACCEPTED
 
 

@@ -40,7 +40,6 @@ class SplitFiles:
     axis: int  # not negative
     paths: tuple[Path, ...]
     shapes: tuple[tuple[int, ...], ...]
-    notes: tuple[str, ...] = ()  # for the user
 
 
 def split_file(

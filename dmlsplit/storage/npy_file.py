@@ -5,18 +5,18 @@ signal. A system call returns an error instead, which can name the file.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import product
-from math import prod
 from operator import mul
 from pathlib import Path
 from weakref import finalize
 
 import numpy as np
 
+from dmlsplit.arrays.array_view import reach
 from dmlsplit.atomic import naming
 from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.geometry import packed_byte_strides
 from dmlsplit.storage.npy_header import NpyHeader, npy_header, read_npy_header
 from dmlsplit.system import OPEN_FLAGS, read_at, reserve, write_at
 
@@ -51,14 +51,15 @@ class NpyFile(NpyHeader):
         return self.shape[::-1] if self.is_fortran else self.shape
 
     def __getitem__(self, region: Region) -> np.ndarray:
-        """Read a box of the array."""
+        """Read a box of the array, and with it all that lies between its first and last element."""
         sides = region[::-1] if self.is_fortran else region
-        values = np.empty([side.stop - side.start for side in sides], self.dtype)
-        flat, done = values.reshape(-1), 0
-        for first, count in runs(self.stored_shape, sides):
-            self.read_into(flat[done : done + count], first)
-            done += count
-        return values.T if self.is_fortran else values
+        shape, width = tuple(side.stop - side.start for side in sides), self.dtype.itemsize
+        strides = packed_byte_strides(self.stored_shape, width)
+        values = np.empty(reach(shape, strides, width)[1] // width, self.dtype)
+        starts = [side.start for side in sides]
+        self.read_into(values, sum(map(mul, starts, strides)) // width)
+        box = np.ndarray(shape, self.dtype, values, 0, strides)
+        return box.T if self.is_fortran else box
 
     def read_into(self, values: np.ndarray, first: int) -> None:
         """Read into a contiguous array, beginning at element `first` in the order of the file."""
@@ -83,21 +84,6 @@ class NpyFile(NpyHeader):
     def _bytes(self, values: np.ndarray, first: int) -> tuple[memoryview, int]:
         """The bytes of a contiguous array, and their position in the file."""
         return values.reshape(-1).view(np.uint8).data, self.offset + first * self.dtype.itemsize
-
-
-def runs(shape: Sequence[int], region: Region) -> Iterator[tuple[int, int]]:
-    """The first element and the number of elements of each contiguous run of a box."""
-    sizes = [side.stop - side.start for side in region]
-    if not prod(sizes):
-        return
-    # A run covers the innermost dimensions that the box spans entirely, and the next outer one.
-    inner = len(shape) - 1
-    while inner > 0 and sizes[inner] == shape[inner]:
-        inner -= 1
-    strides = [prod(shape[dimension + 1 :]) for dimension in range(len(shape))]
-    begin, count = region[inner].start * strides[inner], prod(sizes[inner:])
-    for index in product(*(range(side.start, side.stop) for side in region[:inner])):
-        yield begin + sum(map(mul, index, strides)), count
 
 
 def open_npy(path: Path) -> NpyFile:

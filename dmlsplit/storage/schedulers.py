@@ -1,7 +1,6 @@
 """Computes dask collections on threads of this process or on a Dask cluster."""
 
 import logging
-import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dmlsplit import interrupts
-from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import DmlError, UnsupportedError
 from dmlsplit.storage.zarr_arrays import describe, needed, settle
 from dmlsplit.system import processors
 
@@ -30,39 +29,32 @@ def computing(scheduler: str | None) -> Iterator[Compute]:
     """
     needed("dask.array", "a zarr store")
     if scheduler is None:
-        yield _compute_on_threads
+        with _named_errors():
+            yield _compute_on_threads
         return
     distributed = needed("distributed", "scheduler")
     # It would print tracebacks when a cluster is lost.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
-    nobody = f"no Dask scheduler answers at {scheduler or repr(scheduler)}"
-    why = _connection_problem(scheduler)
-    if why:
-        raise InvalidArgumentError(f"{nobody}: {why}")
     try:
-        client = distributed.Client(scheduler, timeout="10s", set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        raise UnsupportedError(f"{nobody}: {describe(error)}") from None
-    with client:
+        _wait_for_answer(distributed, scheduler)
+        client = distributed.Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError, OverflowError) as error:
+        form = "it must be an address such as tcp://host:8786"
+        why = form if isinstance(error, ValueError) else describe(error)
+        raise UnsupportedError(
+            f"no Dask scheduler answers at {scheduler or repr(scheduler)}: {why}"
+        ) from None
+    with client, _named_errors():
         _check_cluster(client)
         yield partial(_compute_on_cluster, client)
 
 
-def _connection_problem(scheduler: str) -> str:
-    """Why no scheduler answers at an address, or ""; dask itself would hang or wait longer."""
-    match = re.fullmatch(r"(?:(tcp|tls|ucx|wss?)://)?([^/\s]+):(\d{1,5})|inproc://\S+", scheduler)
-    if not match:
-        return "it must be an address such as tcp://host:8786"
-    scheme, host, port = match.groups()
-    if not host or scheme not in (None, "tcp"):
-        return ""
-    why = ""
-    try:
-        with socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS) as connection:
-            why = "something else is listening there"  # because a scheduler speaks first
-            return "" if connection.recv(1) else why
-    except (OSError, OverflowError) as error:
-        return why or describe(error)
+def _wait_for_answer(distributed: Any, scheduler: str) -> None:
+    """Raise the error of an address where none speaks first; dask would hang, or wait longer."""
+    place = distributed.comm.get_address_host_port(scheduler)
+    if scheduler.partition("://")[0] in ("tcp", scheduler):  # of others, only dask can tell
+        with socket.create_connection(place, ANSWER_SECONDS) as connection:
+            connection.recv(1)
 
 
 def _check_cluster(client: Any) -> None:
@@ -90,10 +82,6 @@ def _compute_on_threads(collections: Sequence[Any], progress: Callable[[int, int
     try:
         with callbacks.Callback(posttask=count):
             dask.compute(*collections, scheduler="threads", pool=pool)
-    except (DmlError, OSError):
-        raise
-    except Exception as error:
-        raise _block_error(error) from error
     finally:
         # Nothing may write once the drafts are removed.
         pool.shutdown(cancel_futures=True)
@@ -115,16 +103,18 @@ def _compute_on_cluster(
             progress(len(futures) - len(pending), len(futures))
         for future in failed:
             future.result()
-    except (DmlError, OSError):
-        raise
-    except Exception as error:
-        raise _block_error(error) from error
     finally:
         client.cancel(futures)
 
 
-def _block_error(error: Exception) -> UnsupportedError:
-    """What a codec, the cluster or a worker raised, in one line."""
-    cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-    fix = f". {ON_A_CLUSTER}" if isinstance(cause, ImportError) else ""
-    return UnsupportedError(f"a block failed: {describe(cause)}{fix}")
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """Say in one line what a codec, the cluster or a worker raised."""
+    try:
+        yield
+    except (DmlError, OSError):
+        raise
+    except Exception as error:
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        fix = f". {ON_A_CLUSTER}" if isinstance(cause, ImportError) else ""
+        raise UnsupportedError(f"a block failed: {describe(cause)}{fix}") from error

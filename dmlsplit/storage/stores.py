@@ -19,7 +19,6 @@ from dmlsplit.storage.npy import Progress, SplitFiles
 from dmlsplit.storage.schedulers import computing
 from dmlsplit.storage.zarr_arrays import (
     NamedArray,
-    absent_chunks,
     box,
     chunk_of,
     create_piece,
@@ -70,8 +69,7 @@ def split_store(
         writes = _writes(NamedArray(path, stored), block, sizes, axis, arrays)
         compute(writes, lambda done, total: progress(size * done // total, size))
         check_unchanged(path, mark)
-    notes = absent_chunks(path, stored)
-    return SplitFiles(path, str(stored.dtype), shape, axis, targets, shapes, notes)
+    return SplitFiles(path, str(stored.dtype), shape, axis, targets, shapes)
 
 
 def _writes(

@@ -16,8 +16,6 @@ from dmlsplit.storage.inputs import ARRAY_FILES
 from dmlsplit.storage.npy_file import NpyFile, open_npy
 
 METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # all that zarr reads
-# In larger stores, missing chunks are not counted, because that would list all files.
-COUNTED_CHUNKS = 1_000_000
 CHUNK_BYTES = 4 << 20  # for the zarr pieces of a .npy file
 
 
@@ -89,7 +87,8 @@ def _fix_for_group(path: Path, group: Any) -> str:
 def chunk_of(stored: Any) -> tuple[int, ...]:
     """The chunk of an array that is read and written whole: its shard, if it has shards."""
     if isinstance(stored, NpyFile):
-        return box(stored.shape, stored.dtype.itemsize, CHUNK_BYTES)
+        sides = box(stored.stored_shape, stored.dtype.itemsize, CHUNK_BYTES)
+        return sides[::-1] if stored.is_fortran else sides
     return tuple(stored.shards or stored.chunks)
 
 
@@ -101,18 +100,6 @@ def box(shape: Sequence[int], item_bytes: int, most_bytes: int) -> tuple[int, ..
         sides = (max(1, min(size, budget)), *sides)
         budget //= sides[0]
     return sides
-
-
-def absent_chunks(path: Path, stored: Any) -> tuple[str, ...]:
-    """A note if chunks are missing, because the array is sparse or an incomplete copy."""
-    if isinstance(stored, NpyFile) or stored.nchunks > COUNTED_CHUNKS:
-        return ()
-    absent = stored.nchunks - stored.nchunks_initialized
-    note = (
-        f"{absent} of {stored.nchunks} chunks of {path} are not stored; zarr reads them as the "
-        f"fill value, {stored.fill_value}"
-    )
-    return (note,) if absent else ()
 
 
 def create_piece(

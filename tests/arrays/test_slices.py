@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dmlsplit.arrays import NUMPY
-from dmlsplit.arrays.slices import MOST_BYTES, MOST_RUNS, Slices, small_slices
+from dmlsplit.arrays.slices import MOST_BYTES, MOST_RUNS, small_slices
 from tests.support.descriptors import packed
 
 
@@ -17,18 +17,17 @@ def chosen(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> Any:
 
 def copies(array: Any, *sizes: int) -> Any:
     ends = zip(accumulate(sizes), sizes, strict=True)
-    slices = Slices(0, sizes, tuple((slice(end - size, end),) for end, size in ends))
-    return NUMPY.copies(array, slices)
+    return NUMPY.copies(array, tuple((slice(end - size, end),) for end, size in ends))
 
 
 def test_slices_select_the_pieces() -> None:
-    assert chosen((2, 6), 1, (2, 0, 4)).indices == (
+    assert chosen((2, 6), 1, (2, 0, 4)) == (
         (slice(None), slice(0, 2)),
         (slice(None), slice(2, 2)),
         (slice(None), slice(2, 6)),
     )
-    assert chosen((4, 6), 0, (3, 1)) == Slices(0, (3, 1), ((slice(0, 3),), (slice(3, 4),)))
-    assert chosen((0, 2), 1, ()).indices == ()
+    assert chosen((4, 6), 0, (3, 1)) == ((slice(0, 3),), (slice(3, 4),))
+    assert chosen((0, 2), 1, ()) == ()
 
 
 @pytest.mark.parametrize(

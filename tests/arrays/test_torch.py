@@ -120,16 +120,6 @@ def test_any_strides_are_read_and_pieces_are_packed(torch: Any, layout: str) -> 
         assert torch.equal(torch.cat(outs, axis), source)
 
 
-def test_deterministic_algorithms_stay_on(torch: Any) -> None:
-    torch.use_deterministic_algorithms(True)
-    try:
-        one, two = dml.split(torch.arange(6.0), 2)
-        assert torch.are_deterministic_algorithms_enabled()
-    finally:
-        torch.use_deterministic_algorithms(False)
-    assert torch.cat([one, two]).tolist() == list(range(6))
-
-
 @pytest.mark.parametrize("lazy", ["conj", "neg"])
 def test_lazy_tensors_are_resolved_before_they_are_split(torch: Any, lazy: str) -> None:
     whole = torch.arange(8.0)
@@ -329,42 +319,3 @@ def test_a_tensor_larger_than_its_storage_is_refused(
     for call in calls:
         with pytest.raises(dml.InvalidArgumentError, match=f"resized to {offset + size - 1} bytes"):
             call()
-
-
-def outputs_in(store: Any) -> list[Any]:
-    """Packed outputs of 2 x 2 and 2 x 4 elements, at the same addresses in every call."""
-    return [store[:4].view(2, 2), store[4:].view(2, 4)]
-
-
-def negated(tensor: Any) -> Any:
-    return sys.modules["torch"]._neg_view(tensor)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda x, outs: outs[0].requires_grad_(), r"out\[0\] requires grad"),
-        (lambda x, outs: x.requires_grad_(), "array requires grad"),
-        (lambda x, outs: outs.__setitem__(0, outs[0].view(4)), r"out\[0\]: shape is \(4,\)"),
-        (lambda x, outs: outs.__setitem__(0, outs[0].view(-1)[:1].expand(2, 2)), "strides are"),
-        (lambda x, outs: outs.__setitem__(0, negated(outs[0])), "lazily conjugated"),
-        (lambda x, outs: outs.__setitem__(0, outs[0].int()), r"out\[0\]: type is <i4"),
-        (lambda x, outs: outs.__setitem__(0, x.new_empty(2, 2, device="meta")), "meta device"),
-        (lambda x, outs: outs.__setitem__(1, outs[0].expand(1, 2, 2)), r"out\[1\]: shape is"),
-        (lambda x, outs: outs[0].set_(outs[1].untyped_storage(), 4, (2, 2)), "share memory"),
-        (lambda x, outs: outs[0].set_(x.untyped_storage(), 0, (2, 2)), "share memory"),
-        (lambda x, outs: outs.append(outs[0]), "a list of 2 arrays"),
-    ],
-)
-def test_outputs_that_changed_are_refused_after_any_number_of_calls(
-    torch: Any, change: Any, message: str
-) -> None:
-    source, store = torch.arange(12.0).view(2, 6), torch.zeros(12)
-    outs = outputs_in(store)
-    for _ in range(4):
-        dml.split(source, (2, 4), 1, out=outs)
-    change(source, outs)
-    written = store.clone()
-    with pytest.raises(dml.InvalidArgumentError, match=message):
-        dml.split(source, (2, 4), 1, out=outs)
-    assert torch.equal(store, written)

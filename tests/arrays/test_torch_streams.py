@@ -42,33 +42,24 @@ def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
     handles = iter([5, 6])
 
-    def current_stream(device: int) -> SimpleNamespace:
+    def current_stream(device: int) -> int:
         assert device == 1
-        return SimpleNamespace(cuda_stream=next(handles))
+        return next(handles)
 
     def external(handle: int, device: int) -> tuple[int, int]:
         return handle, device
 
-    cuda = SimpleNamespace(current_stream=current_stream, ExternalStream=external)
-    module = SimpleNamespace(Tensor=CudaTensor, cuda=cuda, _C=SimpleNamespace())
-    caches = arrays._adapter, torch_private.current_stream
+    module = SimpleNamespace(Tensor=CudaTensor, cuda=SimpleNamespace(ExternalStream=external))
     monkeypatch.setitem(sys.modules, "torch", module)
     monkeypatch.setattr(torch_private, "torch", module)
-    for each in caches:
-        each.cache_clear()
+    monkeypatch.setattr(torch_private, "current_stream", current_stream)
+    arrays._adapter.cache_clear()
     yield module
-    for each in caches:
-        each.cache_clear()
+    arrays._adapter.cache_clear()
 
 
-@pytest.mark.parametrize("is_raw", [True, False])
-def test_torchs_current_stream_is_asked_at_every_dispatch(
-    made_up_torch: SimpleNamespace, is_raw: bool
-) -> None:
-    if is_raw:  # The fast call, which torch does not document, is used if it is available.
-        handles = iter([5, 6])
-        made_up_torch._C._cuda_getCurrentRawStream = lambda device: next(handles)
-        del made_up_torch.cuda.current_stream
+@pytest.mark.usefixtures("made_up_torch")
+def test_torchs_current_stream_is_asked_at_every_dispatch() -> None:
     current = adapter_of(CudaTensor()).current_stream(CudaTensor())
     assert current is not None
     assert [current(), current()] == [5, 6]

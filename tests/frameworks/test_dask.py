@@ -119,30 +119,12 @@ def test_each_block_is_read_once_and_dispatched_once(dispatches: list[Any]) -> N
     assert sorted(dispatches) == 3 * [((20, 10), (3, 4, 3))] + 3 * [((20, 10), (5, 5))]
 
 
-def test_a_block_inside_one_piece_is_passed_on_unchanged(dispatches: list[Any]) -> None:
-    values = np.arange(40.0).reshape(10, 4)
-    lazy = da.from_array(values, chunks=(2, 4))
-    first, second = dml.split(lazy, (4, 6))
-    assert first.chunks[0] == (2, 2)
-    assert second.chunks[0] == (2, 2, 2)
-    with dask.config.set(scheduler="sync"):
-        np.testing.assert_array_equal(second.compute(), values[4:])
-    assert dispatches == []
-
-
 def test_the_same_split_has_the_same_names() -> None:
     """Dask therefore shares work between equal splits, and never mixes up different ones."""
     lazy = da.ones((8, 8), chunks=3)
     names = [[piece.name for piece in dml.split(lazy, cut, 1)] for cut in (2, (4, 4), (3, 5))]
     assert names[0] == names[1]
     assert not set(names[0]) & set(names[2])
-
-
-def test_structured_elements_and_times_keep_every_bit() -> None:
-    values = np.zeros(9, [("t", "M8[ns]"), ("v", "f2")])
-    values["t"] = np.arange(9)
-    pieces = dml.split(da.from_array(values, chunks=4), (2, 7))
-    np.testing.assert_array_equal(pieces[1].compute(scheduler="sync"), values[2:])
 
 
 def unknown_chunks() -> da.Array:

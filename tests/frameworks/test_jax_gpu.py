@@ -49,20 +49,6 @@ def test_work_before_and_after_the_split_is_in_order(jax: Any) -> None:
     assert float(array.min()) == float(array.max()) == 50
 
 
-def test_gradients_and_batches_are_those_of_slices(jax: Any) -> None:
-    array = jax.random.normal(jax.random.key(0), (5, 4, 6))
-
-    def loss(array: Any) -> Any:
-        one, two = dml.split(array, (2, 4), 1)
-        return (one**2).sum() + (two**3).sum()
-
-    def wanted(array: Any) -> Any:
-        return (array[:, :2] ** 2).sum() + (array[:, 2:] ** 3).sum()
-
-    found, own = (jax.jit(jax.vmap(jax.grad(one)))(array) for one in (loss, wanted))
-    np.testing.assert_allclose(found, own, rtol=1e-6)
-
-
 def test_a_compiled_split_allocates_only_the_pieces(jax: Any) -> None:
     array = jax.numpy.zeros((1024, 1024))
     compiled = jax.jit(lambda array: dml.split(array, 4, 1)).lower(array).compile()

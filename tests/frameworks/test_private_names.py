@@ -3,7 +3,7 @@
 import ast
 import importlib
 from collections.abc import Iterator
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,21 +13,6 @@ from dmlsplit.errors import UnsupportedError
 
 PACKAGE = Path(dmlsplit.__file__).parent
 HOMES = {"torch": PACKAGE / "arrays/torch_private.py", "jax": PACKAGE / "frameworks/jax.py"}
-# JAX documents these as experimental, or not at all.
-OF_JAX = (
-    "experimental.buffer_callback.buffer_callback",
-    "experimental.jet.deflinear",
-    "extend.core.Primitive",
-    "interpreters.ad.deflinear2",
-    "interpreters.ad.get_primitive_transpose",
-    "interpreters.batching.primitive_batchers",
-    "interpreters.mlir.lower_fun",
-    "interpreters.mlir.register_lowering",
-    "lax.split_p",
-    "core.Tracer",
-    "typeof",
-    "dtypes.extended",
-)
 
 
 def uses(node: ast.AST) -> Iterator[str]:
@@ -92,13 +77,3 @@ def test_an_error_names_a_version_of_torch_that_moved_a_name(
         with pytest.raises(UnsupportedError, match=said.replace("+", r"\+")):
             importlib.reload(torch_private)
     importlib.reload(torch_private)
-
-
-@pytest.mark.parametrize("name", OF_JAX)
-def test_the_names_of_jax_exist(name: str) -> None:
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    for module in ("experimental.buffer_callback", "experimental.jet", "extend.core"):
-        importlib.import_module(f"jax.{module}")
-    for module in ("ad", "batching", "mlir"):
-        importlib.import_module(f"jax.interpreters.{module}")
-    assert reduce(getattr, name.split("."), jax) is not None

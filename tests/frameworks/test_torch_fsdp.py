@@ -1,12 +1,9 @@
-"""FSDP2's copy-out: our operator instead of PyTorch's own, and the cases of the benchmark."""
+"""FSDP2's copy-out: our operator instead of PyTorch's own."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from benchmarks.peers_gpu import copy_twice
-from benchmarks.workloads import WORKLOADS
 from tests.support.command import ours, started
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -59,20 +56,3 @@ def test_fsdp2_trains_with_the_split_of_dmlsplit(tmp_path: Path) -> None:
     for process in processes:
         found, error = process.communicate(timeout=200)
         assert found == b"[True, True, True, True] [(2, 22), (2, 35)]\n", error
-
-
-def test_the_benchmark_has_the_cases_of_the_pull_request() -> None:
-    """pytorch/pytorch#197701: eight shards of 224 MiB of bf16 in 2, 128 and 8,192 outputs."""
-    found = [work for work in WORKLOADS if " FSDP2" in work.name]
-    assert [len(work.sizes) for work in found] == [2, 128, 8192]
-    for work in found:
-        assert work.total_bytes == 224 << 20
-        assert (work.shape[0], work.axis, work.element_bytes) == (8, 1, 2)
-        assert len(set(work.sizes)) == 1
-
-
-def test_the_peer_of_two_copies_makes_the_same_parameter() -> None:
-    x: Any = torch.arange(8 * 15).reshape(8, 15).bfloat16()
-    parameter = torch.empty(5, 8, 3, dtype=x.dtype)
-    copy_twice(x, torch.empty_like(x), parameter)
-    assert all(map(torch.equal, parameter, x.split(3, 1)))

@@ -42,13 +42,6 @@ def test_pieces_and_gradients_are_those_of_torch(torch: Any, kind: str, layout: 
     assert torch.equal(gradient(dml.split), gradient(torch.split))
 
 
-def test_gradients_are_those_of_finite_differences(torch: Any) -> None:
-    x = torch.randn(3, 6, dtype=torch.float64, device="cuda", requires_grad=True)
-    pieces = lambda x: tuple(dml.split(x, (1, 0, 5), 1))  # noqa: E731
-    assert torch.autograd.gradcheck(pieces, x, check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(pieces, x, check_fwd_over_rev=True)
-
-
 def test_gradients_of_another_stream_are_right(torch: Any) -> None:
     x = torch.ones((4096, 3000), device="cuda", requires_grad=True)
     stream = torch.cuda.Stream()
@@ -61,31 +54,6 @@ def test_gradients_of_another_stream_are_right(torch: Any) -> None:
     assert torch.equal(
         x.grad, torch.tensor([2.0, 3.0], device="cuda").repeat_interleave(1500).expand_as(x)
     )
-
-
-def test_five_shapes_are_one_graph(torch: Any) -> None:
-    from torch._dynamo.testing import CompileCounterWithBackend
-
-    counter = CompileCounterWithBackend("aot_eager")
-
-    def split(x: Any) -> Any:
-        return dml.split(x + 1, (2, x.shape[0] - 2))
-
-    compiled = torch.compile(split, fullgraph=True, dynamic=True, backend=counter)
-    for rows in (6, 12, 15, 21, 30):
-        x = torch.rand(rows, 7, device="cuda")
-        assert all(map(torch.equal, compiled(x), split(x)))
-    assert counter.frame_count == 1
-
-
-def test_the_operators_pass_torchs_own_checks(torch: Any) -> None:
-    pytest.importorskip("expecttest", reason="opcheck needs expecttest")
-    import dmlsplit.frameworks.torch  # noqa: F401  registers them
-
-    ops, x = torch.ops.dmlsplit, torch.rand(3, 6, device="cuda")
-    outs = [torch.zeros(3, n, device="cuda") for n in (2, 4)]
-    torch.library.opcheck(ops.split.default, (x.requires_grad_(), [2, 4], 1))
-    torch.library.opcheck(ops.split_out.default, (x.detach(), [2, 4], 1, outs))
 
 
 def test_writes_are_counted(torch: Any) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
-from tests.support.gpu_arrays import operator
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 # Torch's own modules of derivatives.
@@ -145,11 +144,6 @@ def test_vmap_leaves_the_batch_whole(axis: int) -> None:
     found = torch.func.vmap(lambda x: dml.split(x, (2, 4), axis), in_dims=2)(batch)
     for piece, wanted in zip(found, batch.movedim(2, 0).split((2, 4), 1), strict=True):
         assert torch.equal(piece, wanted)
-
-
-def test_an_operator_has_no_batches() -> None:
-    with pytest.raises(dml.InvalidArgumentError, match="inside a transform"):
-        torch.func.vmap(operator((6,), (2, 4), 0, "cpu"))(torch.ones(2, 6))
 
 
 def test_tangents_follow_the_pieces(x: Any) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 import dmlsplit as dml
 from tests.support.command import ran
-from tests.support.gpu_arrays import operator
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 # Torch's own modules of derivatives and of its compiler.
@@ -189,16 +188,6 @@ def test_a_traced_graph_holds_the_split(mode: str) -> None:
     assert all(map(torch.equal, graph(other), other.split(3, 1)))
 
 
-def test_tensors_without_memory_have_pieces_without_memory() -> None:
-    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-
-    op = operator((6,), (6,), 0, "cpu")
-    with FakeTensorMode():
-        assert all(isinstance(piece, FakeTensor) for piece in dml.split(torch.empty(6), 2))
-        with pytest.raises(dml.InvalidArgumentError, match="FakeTensor, which has no memory"):
-            op(torch.empty(6))
-
-
 def test_a_mode_that_sees_every_operator_sees_the_split() -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -256,21 +245,3 @@ def test_out_has_no_gradient_in_a_graph_either() -> None:
     with torch.no_grad():
         compiled(x)
     assert torch.equal(torch.cat(outs), x.detach())
-
-
-@pytest.mark.parametrize(("rows", "seen"), [(6, "split_with_sizes_copy"), (1 << 18, "empty")])
-def test_a_function_mode_sees_what_makes_the_pieces(rows: int, seen: str) -> None:
-    names = []
-
-    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            names.append(func.__name__)
-            return func(*args, **(kwargs or {}))
-
-    x = torch.zeros(rows, 4)
-    dml.split(x, 2)  # learns the type with one `empty`
-    with Mode():
-        dml.split(x, 2)
-    assert {"split_with_sizes_copy", "empty"}.intersection(names) == {seen}

@@ -55,21 +55,15 @@ def test_more_pieces_than_the_initial_limit_of_open_files(
     assert [int(np.load(path)[0]) for path in done.paths] == list(range(1500))
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
-def test_a_run_that_fails_leaves_old_pieces_and_nothing_else(
-    error: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: int) -> None:
-        raise error(28, "stopped here")
+def test_an_interrupted_run_leaves_old_pieces_and_nothing_else(tmp_path: Path) -> None:
+    def stop(*_: int) -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(npy, "BLOCK_BYTES", 16)
-    if error is OSError:
-        monkeypatch.setattr(os, "posix_fallocate", fail)
     np.save(tmp_path / "a.npy", np.zeros((64, 4), "f4"))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a_0.npy").write_bytes(b"old")
-    with pytest.raises(error, match="stopped here"):
-        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out", overwrite=True, progress=fail)
+    with pytest.raises(KeyboardInterrupt):
+        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out", overwrite=True, progress=stop)
     assert contents(tmp_path / "out") == {"a_0.npy": b"old"}
 
 
@@ -105,13 +99,6 @@ def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="is not a regular file") as error:
         npy.open_npy(tmp_path / "a.npy")
     assert error.value.path == str(tmp_path / "a.npy")
-
-
-def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros((4, 4)))
-    (tmp_path / "out").write_text("a file")
-    with pytest.raises(OSError, match="File exists"):
-        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out")
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.storage.npy_file import create_npy, open_npy, runs
+from dmlsplit.storage.npy_file import create_npy, open_npy
 
 DTYPES = ["u1", "<f4", ">i8", "c16", "M8[s]", "V3", "S5", [("a", "<i2"), ("b", "?")]]
 
@@ -29,7 +29,7 @@ def random_array(shape: tuple[int, ...], dtype: Any, order: Any) -> np.ndarray:
 
 
 @given(boxes(), st.sampled_from(DTYPES), st.sampled_from("CF"))
-def test_boxes_are_read_and_runs_are_written_as_numpy_does(
+def test_boxes_are_read_and_parts_are_written_as_numpy_does(
     tmp_path_factory: pytest.TempPathFactory,
     box: tuple[tuple[int, ...], tuple[slice, ...]],
     dtype: Any,
@@ -46,13 +46,6 @@ def test_boxes_are_read_and_runs_are_written_as_numpy_does(
     copy.write(values[middle:], middle)
     copy.write(values[:middle], 0)
     assert (folder / "b.npy").read_bytes() == (folder / "a.npy").read_bytes()
-
-
-def test_contiguous_bytes_are_one_run() -> None:
-    assert list(runs((4, 3, 2), (slice(1, 3), slice(0, 3), slice(0, 2)))) == [(6, 12)]
-    assert list(runs((4, 3, 2), (slice(1, 3), slice(1, 2), slice(0, 2)))) == [(8, 2), (14, 2)]
-    assert list(runs((4,), (slice(1, 3),))) == [(1, 2)]
-    assert list(runs((4, 3), (slice(1, 1), slice(0, 3)))) == []
 
 
 def test_a_call_that_moves_a_part_of_the_bytes_is_continued(

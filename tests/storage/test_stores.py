@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.storage import schedulers, stores
+from dmlsplit.storage import schedulers
 from dmlsplit.storage.stores import split_store
 from tests.support.command import refused
 from tests.support.stores import VALUES, assert_pieces, stop_after
@@ -35,20 +35,6 @@ def test_a_run_that_stops_leaves_the_old_pieces_and_starts_over(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.zarr", "in_0.zarr", "in_1.zarr"]
     split_store(store, (1, 6), 2, tmp_path, overwrite=True)
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
-
-
-def test_a_run_whose_pieces_cannot_be_created_leaves_nothing(
-    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(draft: Path, target: Path, *rest: object) -> None:
-        if target.name == "in_1.zarr":
-            raise OSError(28, "No space left on device")
-        draft.mkdir()
-
-    monkeypatch.setattr(stores, "create_piece", full)
-    with pytest.raises(OSError, match="No space left"):
-        split_store(store, (1, 6), 2, tmp_path / "out")
-    assert list((tmp_path / "out").iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -77,9 +63,7 @@ def test_a_server_that_is_not_a_scheduler_is_not_waited_for(
     monkeypatch.setattr(schedulers, "ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        tls = address.replace("tcp", "tls")
-        assert schedulers._connection_problem(tls) == ""  # only dask can tell
-        with pytest.raises(dml.InvalidArgumentError, match="something else is listening there"):
+        with pytest.raises(dml.UnsupportedError, match=f"{address}: TimeoutError: timed out"):
             split_store(store, (1, 6), 2, tmp_path / "out", scheduler=address)
     assert not (tmp_path / "out").exists()
 
@@ -108,6 +92,7 @@ def test_an_error_of_a_block_names_its_cause(cause: Exception, fix: bool) -> Non
     """A worker that joins later is not checked; its import error arrives with the block."""
     error = RuntimeError("Error during deserialization of the task graph")
     error.__cause__ = cause
-    message = schedulers._block_error(error).message
-    assert message.startswith(f"a block failed: {type(cause).__name__}")
-    assert ("where the scheduler and every worker run" in message) == fix
+    with pytest.raises(dml.UnsupportedError) as caught, schedulers._named_errors():
+        raise error
+    assert caught.value.message.startswith(f"a block failed: {type(cause).__name__}")
+    assert ("where the scheduler and every worker run" in caught.value.message) == fix

@@ -13,7 +13,6 @@ import pytest
 import zarr
 from zarr.core.sync import sync
 
-from dmlsplit.cli import main
 from dmlsplit.storage.stores import split_store
 from dmlsplit.storage.zarr_arrays import box, settle
 from tests.support.command import refused
@@ -72,17 +71,6 @@ def test_a_zip_store_can_be_read(tmp_path: Path) -> None:
     archive.close()
     split_store(tmp_path / "in.zarr.zip", (20, 40), 0, tmp_path)
     assert_pieces(tmp_path, VALUES, 0, (20, 40))
-
-
-def test_missing_chunks_are_counted_in_a_note(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Zarr reads a lost chunk as the fill value; only the user knows whether it should be there."""
-    (store / "c/3/0/0").unlink()
-    assert main(["run", str(store), "--axis", "0", "--count", "2", "-o", str(tmp_path)]) == 0
-    err = capsys.readouterr().err
-    assert err.startswith("dmlsplit: note: 1 of 15 chunks of ")
-    assert err.endswith("are not stored; zarr reads them as the fill value, 0\n")
 
 
 def cut(path: Path, keep: float) -> None:
