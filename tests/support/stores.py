@@ -1,5 +1,7 @@
 """Zarr stores to split, and checks of the results."""
 
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ def make_store(path: Path, values: np.ndarray = VALUES, **layout: Any) -> Path:
     store = zarr.create_array(str(path), **settings)
     store[:] = values
     store.attrs["unit"] = "K"
+    for each in path.rglob("*"):  # a run waits for the clock if its input was written just now
+        os.utime(each, (time.time() - 1,) * 2)
     return path
 
 
