@@ -65,6 +65,17 @@ def same(source: Any, outs: list[Any]) -> bool:
 
 
 @contextmanager
+def public_launch() -> Iterator[None]:
+    """Use a CuPy whose undocumented launchKernel has another signature."""
+    from cupy_backends.cuda.api import driver as api
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "launchKernel", lambda function, dimensions: None)
+        with another_driver():
+            yield
+
+
+@contextmanager
 def another_driver() -> Iterator[None]:
     """Use a new driver without modules, and unload its modules when their launches are done."""
     import cupy
