@@ -114,7 +114,7 @@ class Device:
     def warm(self, descs: Iterable[SplitOperatorDesc], alignment: int | None = None) -> None:
         """Compile what a process will need before it serves, for memory of every alignment.
 
-        No later call of these splits waits for a compiler: neither an operator's nor `dml.split`.
+        No later call of these splits waits for a compiler: neither an operator's nor ``dml.split``.
 
         Parameters
         ----------
