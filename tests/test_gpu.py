@@ -6,6 +6,7 @@ copies from the host, so that the tests run on the simulated card too, which has
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 
 import dmlsplit as dml
 from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
-from tests.support.gpu_arrays import bound, cuts, noise, operator, problem, same
+from tests.support.gpu_arrays import bound, cuts, noise, operator, problem, public_launch, same
 
 pytestmark = pytest.mark.gpu
 
@@ -180,6 +181,21 @@ def test_files_go_through_the_device(tmp_path: Path) -> None:
     ]
 
 
+def test_out_may_be_columns_of_one_array() -> None:
+    import cupy
+
+    array = noise((6, 5), "u2")
+    store = cupy.asarray(np.zeros((6, 12), "u2"))
+    widths, gap = (3, 2), 1
+    starts = accumulate((width + gap for width in widths[:-1]), initial=0)
+    views = [store[:, at : at + width] for at, width in zip(starts, widths, strict=True)]
+    dml.split(cupy.asarray(array), widths, 1, out=views)
+    found = store.get()
+    np.testing.assert_array_equal(found[:, :3], array[:, :3])
+    np.testing.assert_array_equal(found[:, 4:6], array[:, 3:])
+    assert not found[:, [3, *range(6, 12)]].any()
+
+
 def test_more_than_2_to_the_31_elements() -> None:
     import cupy
 
@@ -263,6 +279,32 @@ def test_a_new_thread_may_dispatch() -> None:
     assert same(source, outs)
 
 
+def test_a_dispatch_allocates_nothing() -> None:
+    import cupy
+
+    split = bound(*problem())
+    split.dispatch()
+    seen: list[str] = []
+
+    class Watch(cupy.cuda.MemoryHook):
+        name = "watch"
+
+        def malloc_preprocess(self, **_: Any) -> None:
+            seen.append("malloc")
+
+    with Watch():
+        split.dispatch()
+    assert not seen
+
+
+def test_sanitize_the_public_launch() -> None:
+    with public_launch():
+        source, outs = problem()
+        bound(source, outs).dispatch()
+        assert same(source, outs)
+        check(noise((3, 1200)), (1,) * 1200, 1)  # More than 4,096 bytes of parameters.
+
+
 # Other libraries.
 
 
@@ -271,6 +313,19 @@ def torch_with_cuda() -> Any:
     if not torch.cuda.is_available():
         pytest.skip("PyTorch sees no CUDA device")
     return torch
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "bool", "complex64", "float8_e4m3fn"])
+def test_torch_tensors_come_back_as_torch_tensors(kind: str) -> None:
+    torch = torch_with_cuda()
+    dtype = getattr(torch, kind)
+    raw = torch.randint(0, 2, (64, 30 * dtype.itemsize), dtype=torch.uint8, device="cuda")
+    source = raw.view(dtype)
+    found = dml.split(source, (7, 23), 1)
+    for piece, wanted in zip(found, torch.split(source, [7, 23], 1), strict=True):
+        assert piece.dtype == dtype
+        assert piece.device == source.device
+        assert torch.equal(piece.view(torch.uint8), wanted.contiguous().view(torch.uint8))
 
 
 def test_torchs_current_stream_is_used() -> None:
@@ -343,3 +398,19 @@ def test_jax_arrays_come_back_as_jax_arrays(kind: str) -> None:
         assert isinstance(piece, jax.Array)
         assert piece.dtype == source.dtype
         assert np.asarray(piece).tobytes() == np.asarray(wanted).tobytes()
+
+
+# Refusals.
+
+
+def test_an_error_for_too_large_an_output_has_the_needed_and_free_bytes() -> None:
+    import cupy
+
+    # One byte repeated by stride 0, so the input is small and its pieces are not.
+    source = cupy.broadcast_to(cupy.zeros(1, "u1"), (1 << 43,))
+    with pytest.raises(dml.OutOfMemoryError, match=r"4398046511104 bytes.*of \d+ bytes are free"):
+        dml.split(source, 2)
+
+
+def test_without_a_name_the_card_is_used() -> None:
+    assert dml.Device().name == "cuda:0"
