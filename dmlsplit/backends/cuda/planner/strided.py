@@ -51,10 +51,10 @@ FAR_RESIDENT = 3
 # own. Its items are then half lines of outputs; otherwise blocks would share more of those.
 REPEATING = 4
 # Vectors of a window of all outputs, if a thread stores one to each, and if shared memory puts them
-# in order. A thread of two blocks has registers for MOST_PAIRED, and for more if it neither shifts
-# them nor has 64-bit numbers, and items have these bytes. Otherwise a block is alone.
+# in order. A thread of two blocks has registers for MOST_PAIRED, and for MOST_EASY if it neither
+# shifts them nor has 64-bit numbers, and items have these bytes. Otherwise a block is alone.
 MOST_DIRECT, MOST_STAGED = 8, 22
-MOST_PAIRED, PAIRED_ITEMS = 13, (48, 80)
+MOST_PAIRED, MOST_EASY, PAIRED_ITEMS = 13, 20, (48, 80)
 
 # The loops of a nest over items; the innermost one is over those of a row.
 Walk = tuple[Loop, ...]
@@ -140,7 +140,7 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
     if items > 1 and (has_far_loops or has_far_edges):
         resident = FAR_RESIDENT
     is_easy = is_small and alignment == VECTOR and form.item in PAIRED_ITEMS
-    if in_flight > MOST_PAIRED * VECTOR and not is_easy:
+    if in_flight > (MOST_EASY if is_easy else MOST_PAIRED) * VECTOR:
         resident = 1
     how = "from vectors of the input" if has_window else "each by its own load"
     constants = (

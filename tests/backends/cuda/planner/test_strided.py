@@ -105,7 +105,15 @@ def test_far_loops_keep_their_registers() -> None:
 
 @pytest.mark.parametrize(
     ("width", "count", "alignment", "resident"),
-    [(4, 13, 1, 2), (3, 7, 16, 2), (3, 7, 1, 1), (40, 4, 16, 2), (7, 3, 16, 1), (7, 2, 1, 1)],
+    [
+        (4, 13, 1, 2),
+        (3, 7, 16, 1),
+        (3, 6, 16, 2),
+        (3, 7, 1, 1),
+        (40, 4, 16, 2),
+        (7, 3, 16, 1),
+        (7, 2, 1, 1),
+    ],
 )
 def test_large_windows_keep_their_registers(
     width: int, count: int, alignment: int, resident: int
