@@ -24,7 +24,6 @@ from dmlsplit.arrays.torch import (
     element_type,
     is_quantized,
 )
-from dmlsplit.backends.cpu.threads import thread_count
 from dmlsplit.checks import (
     are_ints,
     axis_from_front,
@@ -37,10 +36,9 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 from dmlsplit.in_memory import Sizes, requirements, split_view
 
-# Torch's own operator is as fast as the engine for up to ALONE_BYTES on one thread. On several, the
-# engine takes less time for SHARED_BYTES or more, unless outputs have less than OUTPUT_BYTES each.
-# Runs of LONG_RUN bytes cost torch as little as the engine.
-ALONE_BYTES, SHARED_BYTES, OUTPUT_BYTES, LONG_RUN = 8 << 20, 2 << 20, 64 << 10, 1 << 10
+# Up to SMALL_BYTES, torch's own operator takes less time than the engine, because it allocates its
+# outputs without Python, unless it copies many runs of less than LONG_RUN bytes.
+SMALL_BYTES, LONG_RUN = 8 << 20, 1 << 10
 
 _NO_GRADIENT = (
     "out is given, but array requires grad, has a tangent or is inside a transform of torch.func, "
@@ -102,10 +100,9 @@ def _small(
     """The sizes of pieces that torch copies faster than the engine, else none; and the axis."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     element_type(dtype)  # Refuses elements that are not whole bytes.
-    limit = ALONE_BYTES if thread_count() == 1 else max(SHARED_BYTES, OUTPUT_BYTES * len(sizes))
     run = min(sizes, default=0) * prod(shape[axis + 1 :]) * dtype.itemsize
     has_few_runs = prod(shape[:axis]) <= MOST_RUNS or run >= LONG_RUN
-    is_small = prod(shape) * dtype.itemsize < min(limit, ALONE_BYTES) and has_few_runs
+    is_small = prod(shape) * dtype.itemsize < SMALL_BYTES and has_few_runs
     return sizes if is_small and not is_quantized(dtype) else (), axis
 
 

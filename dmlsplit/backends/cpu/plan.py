@@ -9,8 +9,9 @@ from typing import NamedTuple
 from dmlsplit.geometry import ONE_TRIP, SplitGeometry, ceil_div
 
 # A task has about TASK_BYTES: enough that taking it costs nothing, and few enough for the cache and
-# for threads that end together. An item counts as ITEM_BYTES more, the cost of its loop.
-TASK_BYTES, ITEM_BYTES = 64 << 10, 8
+# for threads that end together. An item counts as ITEM_BYTES more, the cost of its loop. The kernel
+# EQUAL passes over its rows several times: tasks fit the first cache, or write long runs to memory.
+TASK_BYTES, ITEM_BYTES, EQUAL_BYTES = 64 << 10, 8, (32 << 10, 256 << 10)
 # A task of many outputs is larger: it writes PIECE_BYTES of each, not a line here and there.
 PIECE_BYTES, MOST_BYTES = 1 << 10, 512 << 10
 # Nests with longer runs share few cache lines of the input, so each is a group of its own.
@@ -43,7 +44,7 @@ def plan_of(geometry: SplitGeometry, kind: int, streams: bool) -> Plan:
     for group in groups:
         items = prod(size for size, _, _ in group[0][4])
         extra = ITEM_BYTES if kernel == NO_KERNEL else 0
-        task = TASK_BYTES // 2 if kernel == EQUAL else TASK_BYTES
+        task = EQUAL_BYTES[streams] if kernel == EQUAL else TASK_BYTES
         item = sum(run + extra for _, _, _, run, _ in group)
         step = max(1, task // item, min(PIECE_BYTES // group[-1][3], MOST_BYTES // item))
         words.extend((tasks, items, step, first, len(group), kernel))
