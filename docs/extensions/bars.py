@@ -21,7 +21,7 @@ def cpu() -> str:
     """The time of each library in the seven cases, over that of dmlsplit."""
     rows = [
         row
-        for row in load(RESULTS / "cpu-epyc-2.json")["rows"]
+        for row in load(RESULTS / "cpu-epyc-3.json")["rows"]
         if row["kind"] == cases.CASES and row["status"] == "ok" and row["peer"] not in _LEFT_OUT
     ]
     panels = (_panel(rows, threads) for threads in sorted({row["threads"] for row in rows}))

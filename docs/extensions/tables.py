@@ -128,7 +128,7 @@ def launches() -> str:
 
 def slower() -> str:
     """Every measured case in which another library took less time than dmlsplit."""
-    rows = load(RESULTS / "cpu-epyc-2.json")["rows"]
+    rows = load(RESULTS / "cpu-epyc-3.json")["rows"]
     times = {
         (row["case"], row["threads"], row["peer"]): row["seconds"]
         for row in rows
@@ -146,7 +146,7 @@ def slower() -> str:
 
 def cpu() -> str:
     """The peers' times over ours in the seven cases."""
-    return markdown(load(RESULTS / "cpu-epyc-2.json"), cases.CASES)
+    return markdown(load(RESULTS / "cpu-epyc-3.json"), cases.CASES)
 
 
 def predicted() -> str:
@@ -307,7 +307,7 @@ def _peak(run: dict[str, Any]) -> str:
 
 def machine() -> str:
     """The machine and the versions with which the CPU was measured."""
-    made = load(RESULTS / "cpu-epyc-2.json")["environment"]
+    made = load(RESULTS / "cpu-epyc-3.json")["environment"]
     return _made(made, "numpy torch onnxruntime openvino")
 
 
