@@ -69,11 +69,8 @@ class _Node(NamedTuple):
             return layer, constant_shape(layer)
 
     def values(self, layer: Layer, name: str) -> list[int]:
-        try:
-            with within(name):
-                return integers(layer, self.xml)
-        except NotKnownError as error:
-            raise NotKnownError(f"{name} is unknown: {error}", error.cause) from None
+        with within(name):
+            return integers(layer, self.xml)
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:

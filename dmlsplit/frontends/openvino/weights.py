@@ -13,8 +13,6 @@ from dmlsplit.messages import counted
 
 # The `struct` type for the attribute element_type of an integer Const.
 _INTEGERS = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64".split(), "bBhHiIqQ", strict=True))
-# Enough for one length per output, with more outputs than any model has.
-MAX_CONSTANT_BYTES = 8 << 20
 
 
 def constant_shape(layer: Layer) -> tuple[int, ...]:
@@ -30,7 +28,7 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
 
 
 def integers(layer: Layer, xml: Path) -> list[int]:
-    """The values of an integer Const, as a flat list.
+    """The values of an integer Const, as a flat list. Check its shape first: it may claim any.
 
     NotKnownError if the .bin file links out of its folder, OSError if it is not a file.
     """
@@ -48,10 +46,6 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         elements = f"{counted(count, 'element')} of type {element_type}"
         raise InvalidArgumentError(
             f"{name}: size is {size}; it must be {count * width}, for {elements}"
-        )
-    if size > MAX_CONSTANT_BYTES:
-        raise InvalidArgumentError(
-            f"{name}: size is {size}; at most {MAX_CONSTANT_BYTES} bytes of lengths are read"
         )
     path = _weights(xml)
     with path.open("rb") as file:
