@@ -51,12 +51,9 @@ def lower_sizes(
     """Lower a split whose axis and sizes have been checked; see `lower`."""
     descriptor = descriptor_of(data_type, shape, axis, sizes)
     return Lowering(
-        arguments.operator,
-        data_type,
         shape,
         axis,
         sizes,
-        CARRIERS.get(data_type, (None, 1))[0],
         descriptor,
         squeeze=not arguments.keepdims and arguments.split is None,
         assumed=arguments.assumed,

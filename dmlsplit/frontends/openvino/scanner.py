@@ -156,7 +156,7 @@ def _lowered(node: _Node) -> Lowering:
     if whole is None:
         raise _dynamic(f"dimension {axis}")
     smallest = tuple(map(abs, shape))  # a dynamic size, -1, becomes 1
-    return lower_sizes(node.operator, smallest, axis, sizes, data_type)
+    return lower_sizes(smallest, axis, sizes, data_type)
 
 
 def _data_type(node: _Node) -> TensorDataType:
@@ -215,9 +215,9 @@ def _check_outputs(node: _Node, pieces: int) -> None:
 
 
 def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:
-    if lowering.empty:
-        empty = shown(lowering.empty)
-        yield f"outputs {empty} are empty; DirectML accepts no empty tensor. Fix: drop them"
+    empty = [index for index, shape in enumerate(lowering.output_shapes) if 0 in shape]
+    if empty:
+        yield f"outputs {shown(empty)} are empty; DirectML accepts no empty tensor. Fix: drop them"
     if min(_shape(node)) < 0:
         return
     ports = zip(node.layer.outputs, lowering.output_shapes, strict=True)
