@@ -19,7 +19,6 @@ from dmlsplit.frontends.onnx.arguments import (
 from dmlsplit.frontends.onnx.elements import elements
 from dmlsplit.frontends.onnx.lowering import descriptor_of, lower_sizes, output_count, output_sizes
 from dmlsplit.frontends.onnx.messages import (
-    MAXIMUM_VALUES,
     Attribute,
     Node,
     Shape,
@@ -32,7 +31,7 @@ from dmlsplit.frontends.onnx.operators import (
     OperatorVersion,
     operator_version,
 )
-from dmlsplit.frontends.onnx.reader import Reader, WireError
+from dmlsplit.frontends.onnx.reader import MAXIMUM_VALUES, Reader, WireError
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
 from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
 from dmlsplit.geometry import piece_shapes

@@ -119,7 +119,7 @@ class Call(NamedTuple):
     def floats(self, name: str) -> tuple[float, ...]:
         """An attribute of one float, or of as many as a shape may have sizes."""
         attribute = self.node.attributes.get(name, Attribute())
-        stored = b"".join(attribute.f or attribute.floats)
+        stored = attribute.f or b"".join(attribute.floats)
         if len(stored) > 4 * MAXIMUM_RANK:
             raise ValueError("too large")
         return struct.unpack(f"<{len(stored) // 4}f", stored)

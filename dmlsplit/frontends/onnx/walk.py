@@ -146,7 +146,7 @@ class _Walk:
 
     def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
         declared = scope.declared
-        for index, span in enumerate(self._reader.entries(body.span, messages.NODES[type(body)])):
+        for index, span in enumerate(body.node):
             node = _resolved(self._reader.read(Node, span), scope.attributes)
             visit = _Visit(node, index, [_input_value(name, scope) for name in node.input], scope)
             self._used.update(node.input)

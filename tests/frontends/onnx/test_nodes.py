@@ -115,7 +115,11 @@ PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
     ("far axis", {"axis": 2**63 - 1}, "axis is 9223372036854775807; it must be from -1 to 0"),
     ("near axis", {"axis": -(2**63)}, "axis is -9223372036854775808; it must be from -1 to 0"),
     ("huge num_outputs", {"num_outputs": 2**63 - 1}, "num_outputs is 9223372036854775807 for"),
-    ("unpacked lengths", {"s": lengths_of(INT64, [2], int64_data=[0] * 70_000)}, "more than 65536"),
+    (
+        "more lengths than are read",
+        {"s": lengths_of(INT64, [2], int64_data=[0] * 70_000)},
+        "has byte length 524296; its sizes [2] need 16",
+    ),
     ("no output", {"outputs": "", "num_outputs": 1}, "num_outputs is 1 for 0 outputs"),
     ("no input", {"inputs": ""}, "the node has no input"),
 ]
