@@ -21,7 +21,7 @@ from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Gap, Pieces, Value, common, meetings
 from dmlsplit.frontends.site import Cause, Implied, Invalid, SplitSite, Unknown
 
-MAXIMUM_FIELDS = 1_600_000
+MAXIMUM_FIELDS = 1_500_000
 # Levels of nested bodies and functions; real models stay below 20.
 MAXIMUM_DEPTH = 64
 # Values that derive from more pieces are not followed any further.
