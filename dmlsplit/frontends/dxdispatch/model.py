@@ -216,9 +216,11 @@ def _command(
     match command.text().lower():
         case "dispatch":
             name, bindings = field.get("dispatchable").text(), field.get("bindings")
-            desc = _lookup(field, "dispatchable", name, dispatchables).desc
-            bound = _bindings(bindings, desc, resources, False) if desc else ()
-            return Dispatch(field.path, name, bound)
+            entry = _lookup(field, "dispatchable", name, dispatchables)
+            if entry.desc is None:
+                what = f"dispatches {name[:80]!r}, a {entry.type[:80]!r}"
+                raise field.wrong(f"{what}; only DML_OPERATOR_SPLIT is supported")
+            return Dispatch(field.path, name, _bindings(bindings, entry.desc, resources, False))
         case "print":
             resource = _lookup(field, "resource", field.get("resource").text(), resources)
             return Output(field.path, resource.name, resource.values.size_in_bytes)

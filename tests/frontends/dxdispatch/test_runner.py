@@ -75,7 +75,7 @@ def test_other_operators_may_be_defined_but_not_dispatched(
     join = {"join": {"type": "DML_OPERATOR_JOIN", "desc": {}}}
     assert len(ran(model(dispatchables=join))) == 3
     said = refused(model(dispatchables=join, commands=[dispatch("join")]))
-    assert "join is a 'DML_OPERATOR_JOIN'; only DML_OPERATOR_SPLIT is supported" in said
+    assert "dispatches 'join', a 'DML_OPERATOR_JOIN'; only DML_OPERATOR_SPLIT is" in said
 
 
 def test_an_input_owned_by_dml_keeps_its_values_at_initialization(ran: Run, refused: Any) -> None:
