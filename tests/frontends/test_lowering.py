@@ -1,12 +1,18 @@
 """The lowering that the front ends share."""
 
+from itertools import pairwise
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit import TensorDataType, TensorDesc, validate
-from dmlsplit.frontends import Known, SplitSite
+from dmlsplit import Device, TensorDataType, TensorDesc, validate
+from dmlsplit.frontends import Known, SplitSite, openvino
 from dmlsplit.frontends.lowering import Lowering, lowered_site, split_descriptor
 from dmlsplit.frontends.site import Cause, NotKnownError
+from tests.support.arrays import random_bits
+from tests.support.onnx_splits import lowered
 
 INT8 = TensorDataType.INT8
 
@@ -34,6 +40,30 @@ def test_outputs_are_dispatched_or_empty(shape: list[int], sizes: list[int], at:
         assert [tensor.sizes for tensor in found.descriptor.output_tensors] == filled
         assert found.descriptor.axis == axis
         assert validate(found.descriptor).ok
+
+
+ONNX_TYPES = {"FLOAT": "f4", "BOOL": "?", "COMPLEX64": "c8", "COMPLEX128": "c16"}
+
+
+@pytest.mark.parametrize("kind", ONNX_TYPES)
+@given(before=st.lists(st.integers(1, 3), max_size=8), sizes=st.lists(st.integers(1, 3), min_size=1))
+def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
+    kind: str, before: list[int], sizes: list[int]
+) -> None:
+    """Front ends check descriptors, and split arrays without them."""
+    axis, shape = len(before), (*before, sum(sizes), 2)
+    x = random_bits(shape, ONNX_TYPES[kind])
+    bounds = list(pairwise(np.cumsum([0, *sizes]).tolist()))
+    wanted = [np.take(x, range(low, high), axis).tobytes() for low, high in bounds]
+    descriptors = [lowered("Split", 18, shape, kind, axis=axis, split=sizes).descriptor]
+    if len(shape) < 8 and x.itemsize > 4:
+        own = TensorDataType.UINT64, x.itemsize // 8
+        descriptors.append(openvino.lower_variadic_split(shape, axis, sizes, *own).descriptor)
+    for desc in descriptors:
+        assert desc is not None
+        carrier = x.reshape(-1).view(desc.input_tensor.data_type.numpy_name)
+        pieces = Device("cpu").compile(desc)(carrier.reshape(desc.input_tensor.sizes))
+        assert [piece.tobytes() for piece in pieces] == wanted
 
 
 def test_squeezed_outputs_lose_the_axis() -> None:
