@@ -63,7 +63,7 @@ def run(
     ------
     InvalidArgumentError
         If the file is not such a model or dispatches another operator, if a descriptor or binding
-        breaks a rule, or if a file to write exists, is an input, or does not fit on the disk.
+        breaks a rule, or if a file to write exists, is an input, or cannot be written.
     OutOfMemoryError
         If what the commands use of a resource does not fit in memory.
     """
