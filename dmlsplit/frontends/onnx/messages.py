@@ -84,7 +84,8 @@ class Dimension:
         """The size, or the name of a dynamic one."""
         # Names that shape inference invents do not count; -1 is some exporters' dynamic size.
         name = "" if self.dim_param.startswith("unk__") else self.dim_param
-        return name or ("?" if self.dim_value in (None, -1) else self.dim_value)
+        size = -1 if self.dim_value is None else self.dim_value
+        return name or ("?" if size < 0 else size)
 
 
 @dataclass(frozen=True, slots=True)
