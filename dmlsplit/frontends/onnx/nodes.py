@@ -154,18 +154,18 @@ def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
             refuse(operator, f"attribute {key!r} has a value of another kind", allowed)
         values[key] = value
     lengths = [
-        _lengths(operator, value, name, call.reader) if name else None
+        _lengths(operator, value, call.reader) if name else None
         for name, value in zip(node.input[1:], call.inputs[1:], strict=True)
     ]
     return node_arguments(operator, values, lengths, len(node.output))
 
 
-def _lengths(operator: OperatorVersion, value: Value, name: str, reader: Reader) -> Any:
+def _lengths(operator: OperatorVersion, value: Value, reader: Reader) -> Any:
     constant = value.constant
     if constant is None or (
         isinstance(constant, tuple) and any(isinstance(size, str) for size in constant)
     ):
-        return Lengths.AS_INPUT if value.source == name else Lengths.AT_RUN_TIME
+        return Lengths.AT_RUN_TIME
     if isinstance(constant, Tensor) and constant.location is not None:
         path = PureWindowsPath(constant.location)  # knows both slashes, and drives
         if path.anchor or ".." in path.parts:

@@ -28,7 +28,6 @@ class Value:
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     pieces: Pieces = frozenset()  # it derives from these element by element
-    source: str = ""  # name of the model's input that it is
     is_default: bool = False  # a caller may override the constant
 
     @property

@@ -139,7 +139,7 @@ class _Walk:
         gap = (text, Cause.DYNAMIC) if shape is None else None
         if is_main and shape:  # so that splits of derived values ask for the same size
             shape = tuple(f"{entry.name}.{i}" if n == "?" else n for i, n in enumerate(shape))
-        return Value(entry.data_type, shape, gap=gap, source=entry.name if is_main else "")
+        return Value(entry.data_type, shape, gap=gap)
 
     def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Value]:
         return {e.name: Value(e.data_type, self._dimensions.declared(e)) for e in entries}

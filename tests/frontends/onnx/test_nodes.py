@@ -30,11 +30,7 @@ def test_a_dynamic_part_is_named(scanned: Scanned) -> None:
     assert unknown([2, None], initializers=lengths) == "dimension 1, the axis, is dynamic (x.1)"
     assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
     (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
-    assert found.state.reason == "split is dynamic: it is an input of the model"
-    copy = node("Identity", "s", "t")
-    cut = node("Split", "x t", "a b", axis=1)
-    (found,) = scanned(model([copy, cut], [value("x", [2, 6]), value("s", [2], INT64)]))
-    assert found.state.reason == "split is dynamic: it is computed when the model runs"
+    assert found.state.reason == "split is dynamic: it is known only when the model runs"
 
 
 def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
