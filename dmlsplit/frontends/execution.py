@@ -1,6 +1,5 @@
 """Splits an array as a front end's lowering says, on a device whose feature level accepts it."""
 
-import warnings
 from collections.abc import Callable, Hashable
 from functools import lru_cache
 from typing import Any
@@ -26,17 +25,15 @@ def run_split(
 ) -> list[Any]:
     """The pieces of an array, as new arrays of its library.
 
-    Each assumption of ``lower(*arguments)`` becomes a `UserWarning`. A descriptor without an
-    equivalent at the level of the device is refused. `source` is the view of the array, which
-    errors call `name`; None for strings, which are split on the host because a GPU cannot move
-    them. If `device` is None, the array's own device is used.
+    ``lower(*arguments)`` is cached; a descriptor without an equivalent at the level of the device
+    is refused. `source` is the view of the array, which errors call `name`; None for strings,
+    which are split on the host because a GPU cannot move them. If `device` is None, the array's
+    own device is used.
     """
     home = "cpu" if source is None else source.device
     if not isinstance(device, Device):
         device = Device(home if device is None else device)
     lowering = _accepted(device.feature_level, lower, arguments)
-    for message in lowering.assumed:
-        warnings.warn(message, stacklevel=4)
     if source is None:
         parts = np.split(array, np.cumsum(lowering.sizes)[:-1], lowering.axis)  # at least one
         pieces = [part.copy() for part in parts[: len(lowering.sizes)]]

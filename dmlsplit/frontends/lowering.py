@@ -29,8 +29,6 @@ class Lowering:
         strings, which are split on the host.
     squeeze : bool
         Whether the outputs lose the axis.
-    assumed : tuple of str
-        The choices made where the operator's specification leaves them open.
     warnings : tuple of str
         Valid settings on which implementations differ.
     """
@@ -40,7 +38,6 @@ class Lowering:
     sizes: tuple[int, ...]
     descriptor: SplitOperatorDesc | None
     squeeze: bool = False
-    assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @property

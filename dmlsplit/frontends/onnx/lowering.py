@@ -56,7 +56,6 @@ def lower_sizes(
         sizes,
         descriptor,
         squeeze=not arguments.keepdims and arguments.split is None,
-        assumed=arguments.assumed,
         warnings=tuple(_warnings(arguments, sizes, descriptor)),
     )
 

@@ -1,5 +1,6 @@
 """ONNX's Split and SplitToSequence, of every version, on arrays."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from dmlsplit.arrays import view
@@ -132,5 +133,7 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
         has = "that type in native byte order only" if swapped else "no such type"
         fix = "convert it to native byte order" if swapped else ""
         refuse(operator, f"{_NAME} has data type {dtype}", f"ONNX has {has}", fix)
+    for message in arguments.assumed:
+        warnings.warn(message, stacklevel=3)
     shape = array.shape if source is None else source.shape
     return run_split(lower, (arguments, element_type, shape), array, source, _NAME, device)
