@@ -9,7 +9,7 @@ from typing import Any
 from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.lowering import lowered_site
+from dmlsplit.frontends.lowering import Lowering, lowered_site
 from dmlsplit.frontends.onnx.arguments import (
     Arguments,
     Lengths,
@@ -18,7 +18,7 @@ from dmlsplit.frontends.onnx.arguments import (
     refuse,
 )
 from dmlsplit.frontends.onnx.elements import elements
-from dmlsplit.frontends.onnx.lowering import descriptor_of, lower_sizes, output_count, output_sizes
+from dmlsplit.frontends.onnx.lowering import descriptor_of, lower, output_count
 from dmlsplit.frontends.onnx.messages import Node, Shape, Tensor, shown_name
 from dmlsplit.frontends.onnx.operators import (
     CARRIERS,
@@ -63,9 +63,16 @@ def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite,
         warnings += tuple(_dynamic_num_outputs(arguments, data.shape[axis]))
         site = replace(site, axis=axis, warnings=warnings)
         values = _output_values(arguments, data, axis, ("?",) * len(node.output))
-        pieces = _sizes(arguments, data, axis, call.reader)
+        lowering = _lowered(arguments, data, axis, call.reader)
+        pieces = lowering.sizes
         values = _output_values(arguments, data, axis, pieces)
-        site = _lowered(site, arguments, data, pieces)
+        if data.element_type is None:
+            raise NotKnownError("the input's data type is not known", Cause.TYPE)
+        warnings += lowering.warnings
+        if data.element_type is ElementType.STRING:
+            warnings += ("DirectML has no strings; the host splits them",)
+        gap = None if data.is_static else data.gap_error(_dynamic(data.shape))
+        site = replace(lowered_site(site, lowering, warnings, gap), shape=data.shape)
     except InvalidArgumentError as error:
         return replace(site, state=Invalid(error.message)), ()
     except NotKnownError as reason:
@@ -76,22 +83,6 @@ def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite,
         missing = tuple(_missing(site.state, site, node.input[0], whole))
         site = replace(site, state=replace(site.state, missing=missing))
     return replace(site, value=node.input[0]), values
-
-
-def _lowered(
-    site: SplitSite, arguments: Arguments, data: Value, sizes: tuple[int, ...]
-) -> SplitSite:
-    """The site of a split whose sizes along the axis are known."""
-    if data.element_type is None:
-        raise NotKnownError("the input's data type is not known", Cause.TYPE)
-    shape = data.shape or ()
-    smallest = tuple(size if isinstance(size, int) else 1 for size in shape)
-    lowering = lower_sizes(arguments, data.element_type, smallest, site.axis, sizes)
-    warnings = (*site.warnings, *lowering.warnings)
-    if data.element_type is ElementType.STRING:
-        warnings += ("DirectML has no strings; the host splits them",)
-    gap = None if data.is_static else data.gap_error(_dynamic(shape))
-    return replace(lowered_site(site, lowering, warnings, gap), shape=shape)
 
 
 def _smallest(data: Value, axis: int, whole: int) -> SplitOperatorDesc | None:
@@ -118,7 +109,8 @@ def _missing(unknown: Unknown, site: SplitSite, value: str, whole: int) -> Itera
             yield size if is_plain else f"{value}.{index}", whole if is_axis else 1
 
 
-def _sizes(arguments: Arguments, data: Value, axis: int, reader: Reader) -> tuple[int, ...]:
+def _lowered(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lowering:
+    """The split with 1 for each dynamic size and FLOAT for an unknown type."""
     shape = data.shape or ()
     dimension = shape[axis]
     if isinstance(arguments.split, Lengths):
@@ -129,14 +121,15 @@ def _sizes(arguments: Arguments, data: Value, axis: int, reader: Reader) -> tupl
     if count > MOST_PIECES:
         what = f"it makes {counted(count, 'piece')}; a scan describes at most {MOST_PIECES:,}"
         raise NotKnownError(f"{what} of a node", Cause.COUNT)
-    sizes = output_sizes(arguments, dimension)
+    smallest = [1 if isinstance(size, str) else size for size in shape]
+    lowering = lower(arguments, data.element_type or ElementType.FLOAT, smallest)
     if arguments.operator.makes_sequence:
         # Their number does not depend on the size of the file, as that of outputs does.
         try:
             reader.compute(count)
         except ValueError as error:
             raise NotKnownError(f"with its pieces, the model has {error}", Cause.COUNT) from None
-    return sizes
+    return lowering
 
 
 def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
