@@ -12,14 +12,14 @@ from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx import messages
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
-from dmlsplit.frontends.onnx.implied import implied_splits
+from dmlsplit.frontends.onnx.implied import implied_split
 from dmlsplit.frontends.onnx.messages import Attribute, Function, Graph, Model, Node, shown_name
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Gap, Pieces, Value, common, meetings
-from dmlsplit.frontends.site import Cause, Implied, Invalid, SplitSite, Unknown
+from dmlsplit.frontends.site import Cause, Invalid, SplitSite, Unknown
 
 MAXIMUM_FIELDS = 1_500_000
 # Levels of nested bodies and functions; real models stay below 20.
@@ -192,8 +192,8 @@ class _Walk:
             return ()
         if node.op_type == "If" and len(results) == 2:
             return [common(*values) for values in zip(*results, strict=False)]
-        for desc, pieces, why in implied_splits(call):
-            self._sites.append(replace(visit.site(self._file), state=Implied(why, desc, pieces)))
+        if (implied := implied_split(call)) is not None:
+            self._sites.append(replace(visit.site(self._file), state=implied))
         return outputs(call)
 
     def _bodies(self, visit: _Visit) -> list[list[Value]]:
