@@ -30,9 +30,8 @@ from dmlsplit.frontends.dxdispatch.values import LITTLE_ENDIAN, InitialValues, p
 from dmlsplit.messages import shown
 from dmlsplit.storage.npy_header import MAX_DIMENSIONS
 
-# A D3D12 buffer has at most 4 GiB. All resources together must fit in an ordinary machine.
+# A D3D12 buffer has at most 4 GiB.
 MAX_RESOURCE_BYTES = 1 << 32
-MAX_MODEL_BYTES = 1 << 33
 # For all print commands together, before the bytes become text, which is several times as long.
 MAX_PRINTED_BYTES = 64 << 20
 
@@ -125,11 +124,8 @@ def load(path: str | PathLike[str]) -> Model:
 
 
 def _model(root: Field, folder: Path) -> Model:
-    fields = root.get("resources")
-    resources = {name: _resource(name, field, folder) for name, field in fields.members()}
-    total = sum(resource.size_in_bytes for resource in resources.values())
-    if total > MAX_MODEL_BYTES:
-        raise fields.wrong(f"take {total} bytes in total; at most {MAX_MODEL_BYTES} are allowed")
+    entries = root.get("resources").members()
+    resources = {name: _resource(name, field, folder) for name, field in entries}
     entries = root.get("dispatchables").members()
     dispatchables = {name: _dispatchable(name, field, resources) for name, field in entries}
     listed = root.get("commands")

@@ -88,8 +88,6 @@ def read_values(
         if data_type is TensorDataType.UNKNOWN:
             raise field.wrong("needs an initialValuesDataType, such as FLOAT32")
         return data_type, Numbers(data_type, encoded(field.items(), data_type))
-    if field.value == "deferred":
-        raise field.wrong("is 'deferred', which is for ONNX dispatchables only")
     forms = [form for form in ("value", "valueStart", "sourcePath") if field.find(form)]
     if len(forms) != 1:
         raise field.wrong("must be an array, or have one of 'value', 'valueStart', 'sourcePath'")

@@ -1,6 +1,5 @@
 """Reads integer constants of an IR from the .bin file next to the .xml."""
 
-import errno
 import os
 import struct
 from math import prod
@@ -64,7 +63,7 @@ def _weights(xml: Path) -> Path:
     if not path.is_file():
         exists = os.path.lexists(path)
         what = "is not a regular file" if exists else "is missing; it belongs next to the .xml"
-        raise OSError(errno.ENOENT, f"the weights file {path.name} {what}")
+        raise OSError(f"the weights file {path.name} {what}")
     if path.resolve().parent != path.parent.resolve():
         why = f"{path.name} links out of its folder and is not followed"
         raise NotKnownError(why, Cause.WEIGHTS)
