@@ -24,7 +24,6 @@ class FixedSizes:
         pairs = instance("sizes", sizes, Mapping).items()  # type: ignore[type-abstract]
         self.sizes = {name: integer(f"sizes[{name!r}]", size) for name, size in pairs}
         self._by_name = dict(sizes)
-        self._axes: set[str] = set()  # VALUE.AXIS of each dimension of an input
 
     def register(self, inputs: Iterable[ValueInfo]) -> None:
         """Register the dimension names of a model's inputs: once per model, before `applied`.
@@ -32,10 +31,8 @@ class FixedSizes:
         A dimension with two sizes, or a size other than the model's, is an InvalidArgumentError.
         """
         self._by_name = dict(self.sizes)
-        dims = {f"{e.name}.{i}": dim for e in inputs for i, dim in enumerate(e.shape or ())}
-        self._axes = set(dims)
-        for key, dim in dims.items():
-            self._size(key, dim)
+        for entry in inputs:
+            self.applied(entry.name, entry.shape)
 
     def _size(self, key: str, dim: int | str) -> int | str:
         """The size or name of a dimension, given its VALUE.AXIS and its size or name so far."""
@@ -46,7 +43,7 @@ class FixedSizes:
         if isinstance(dim, int) and dim != size:
             others = "at the other given sizes, " * (len(self.sizes) > 1)
             raise InvalidArgumentError(f"{key} is {size}; {others}the model fixes it to {dim}")
-        named = dim if isinstance(dim, str) and dim not in ("?", *self._axes) else key
+        named = dim if isinstance(dim, str) and dim != "?" else key
         if self._by_name.setdefault(named, size) != size:
             raise InvalidArgumentError(
                 f"dimension {named} is {self._by_name[named]}, but {key}, the same dimension, is "
@@ -68,12 +65,8 @@ class FixedSizes:
             )
 
     def declared(self, entry: ValueInfo) -> Shape | None:
-        """The declared shape of a value, with the sizes that are given by name.
-
-        A dimension whose name is VALUE.AXIS of an input counts as unnamed.
-        """
-        shape = entry.shape
-        return shape and tuple("?" if n in self._axes else self._named(n) for n in shape)
+        """The declared shape of a value, with the sizes that are given by name."""
+        return entry.shape and tuple(map(self._named, entry.shape))
 
     def applied(self, name: str, shape: Shape | None) -> Shape | None:
         """The shape of a value of a graph, with the given sizes.

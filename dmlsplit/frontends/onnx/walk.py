@@ -150,10 +150,11 @@ class _Walk:
             pieces = self._pieces(visit, inputs)
             for name, value in zip(node.output, results, strict=False):
                 if name:
-                    if value.contradicts(declared.get(name)):
+                    merged = value.merged(declared.get(name))
+                    if merged is None:
                         # Later declarations are wrong too: for other sizes, or inferred by onnx.
                         declared = {}
-                    value = self._sized(name, value.merged(declared.get(name)), scope)
+                    value = self._sized(name, merged or value, scope)
                     value = value.traced(inputs, visit.gap_after)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
 
@@ -247,7 +248,7 @@ class _Walk:
         declared = self._declared(function.value_info)
         self._used.update(function.output)
         values = {
-            name: value.merged(declared.get(name))
+            name: value.merged(declared.get(name)) or value
             for name, value in zip(function.input, inputs, strict=False)
         }
         inner = replace(
