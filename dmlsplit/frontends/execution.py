@@ -41,9 +41,7 @@ def run_split(
         raise InvalidArgumentError(f"{name} is on {home}; it must be on {device.name}")
     else:
         pieces = split_view(source, array, lowering.sizes, lowering.axis, None)
-    if not lowering.squeeze:
-        return pieces
-    return [piece.reshape(shape) for piece, shape in zip(pieces, lowering.output_shapes, strict=True)]
+    return [piece.squeeze(lowering.axis) for piece in pieces] if lowering.squeeze else pieces
 
 
 @lru_cache(maxsize=128)

@@ -46,7 +46,9 @@ ONNX_TYPES = {"FLOAT": "f4", "BOOL": "?", "COMPLEX64": "c8", "COMPLEX128": "c16"
 
 
 @pytest.mark.parametrize("kind", ONNX_TYPES)
-@given(before=st.lists(st.integers(1, 3), max_size=8), sizes=st.lists(st.integers(1, 3), min_size=1))
+@given(
+    before=st.lists(st.integers(1, 3), max_size=8), sizes=st.lists(st.integers(1, 3), min_size=1)
+)
 def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
     kind: str, before: list[int], sizes: list[int]
 ) -> None:

@@ -96,7 +96,9 @@ def _smallest(data: Value, axis: int, whole: int) -> SplitOperatorDesc | None:
     return descriptor_of(element_type, tuple(sizes), axis, (sizes[axis],))
 
 
-def _missing(unknown: Unknown, site: SplitSite, value: str, whole: int) -> Iterator[tuple[str, int]]:
+def _missing(
+    unknown: Unknown, site: SplitSite, value: str, whole: int
+) -> Iterator[tuple[str, int]]:
     """The sizes that would make a split of a value known, in the form of `FixedSizes`."""
     if unknown.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return

@@ -125,9 +125,7 @@ class Reader:
         text = self.copy(inside, MAXIMUM_NAME_BYTES)
         return value_type(text.decode("utf-8", "backslashreplace"))
 
-    def _fields(
-        self, span: Span, entries: Mapping[int, _Entry]
-    ) -> Iterator[tuple[_Entry, Span]]:
+    def _fields(self, span: Span, entries: Mapping[int, _Entry]) -> Iterator[tuple[_Entry, Span]]:
         """For each key in `entries`: its entry, and the bytes of the value."""
         data = self._data
         position, end = span

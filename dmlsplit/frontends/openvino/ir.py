@@ -30,7 +30,7 @@ _KEPT_TYPES = {"Const", "Parameter", *_SPLITS}
 _KEPT_PARTS = {"data", "input", "output"}
 _BODIES = {"body", "then_body", "else_body"}
 _CHILDREN = {
-    **dict.fromkeys(("net", *_BODIES), {"layers", "edges"}),
+    **{graph: {"layers", "edges"} for graph in ("net", *_BODIES)},
     "layers": {"layer"},
     "layer": _KEPT_PARTS | _BODIES,
     "input": {"port"},

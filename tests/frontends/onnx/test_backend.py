@@ -92,9 +92,7 @@ def test_official_vectors_are_reproduced_bit_by_bit(
 ) -> None:
     calls = []
     honest = execution.split_view
-    monkeypatch.setattr(
-        execution, "split_view", lambda *given: calls.append(1) or honest(*given)
-    )
+    monkeypatch.setattr(execution, "split_view", lambda *given: calls.append(1) or honest(*given))
     for name, (content, sets) in official.items():
         calls.clear()
         loaded = DmlSplitBackend.prepare(content, device)
