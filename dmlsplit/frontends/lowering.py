@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.frontends.site import Known, NotKnownError, SplitSite, State, Unknown
-from dmlsplit.geometry import piece_shapes
 
 # A model with more outputs than this must be wrong, and each output costs memory.
 MOST_OUTPUTS = 2**20
@@ -39,13 +38,6 @@ class Lowering:
     descriptor: SplitOperatorDesc | None
     squeeze: bool = False
     warnings: tuple[str, ...] = ()
-
-    @property
-    def output_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of each output."""
-        if self.squeeze:
-            return ((*self.shape[: self.axis], *self.shape[self.axis + 1 :]),) * len(self.sizes)
-        return piece_shapes(self.shape, self.axis, self.sizes)
 
 
 def split_descriptor(

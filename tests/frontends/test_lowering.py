@@ -17,9 +17,8 @@ from tests.support.onnx_splits import lowered
 INT8 = TensorDataType.INT8
 
 
-def lowering(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], **more: object) -> Lowering:
-    desc = split_descriptor(INT8, shape, axis, sizes)
-    return Lowering(shape, axis, sizes, desc, **more)  # type: ignore[arg-type]
+def lowering(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> Lowering:
+    return Lowering(shape, axis, sizes, split_descriptor(INT8, shape, axis, sizes))
 
 
 @given(
@@ -31,8 +30,8 @@ def test_outputs_are_dispatched_or_empty(shape: list[int], sizes: list[int], at:
     axis = at % len(shape)
     shape[axis] = sum(sizes)
     found = lowering(tuple(shape), axis, tuple(sizes))
-    filled = [shape for shape in found.output_shapes if 0 not in shape]
-    assert [shape[axis] for shape in found.output_shapes] == sizes
+    shapes = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
+    filled = [piece for piece in shapes if 0 not in piece]
     if found.descriptor is None:
         assert not filled
     else:
@@ -47,7 +46,8 @@ ONNX_TYPES = {"FLOAT": "f4", "BOOL": "?", "COMPLEX64": "c8", "COMPLEX128": "c16"
 
 @pytest.mark.parametrize("kind", ONNX_TYPES)
 @given(
-    before=st.lists(st.integers(1, 3), max_size=8), sizes=st.lists(st.integers(1, 3), min_size=1)
+    before=st.lists(st.integers(1, 2), max_size=8),
+    sizes=st.lists(st.integers(1, 3), min_size=1, max_size=4),
 )
 def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
     kind: str, before: list[int], sizes: list[int]
@@ -66,12 +66,6 @@ def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
         carrier = x.reshape(-1).view(desc.input_tensor.data_type.numpy_name)
         pieces = Device("cpu").compile(desc)(carrier.reshape(desc.input_tensor.sizes))
         assert [piece.tobytes() for piece in pieces] == wanted
-
-
-def test_squeezed_outputs_lose_the_axis() -> None:
-    found = lowering((2, 3, 4), 1, (1, 1, 1), squeeze=True)
-    assert found.output_shapes == ((2, 4),) * 3
-    assert not lowering((2,), 0, (2,)).squeeze
 
 
 def test_a_site_has_the_result_of_its_lowering() -> None:

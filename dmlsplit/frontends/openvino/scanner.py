@@ -22,6 +22,7 @@ from dmlsplit.frontends.openvino.lowering import (
 )
 from dmlsplit.frontends.openvino.weights import constant_shape, integers
 from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
+from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted, shown
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
@@ -211,12 +212,13 @@ def _check_outputs(node: _Node, pieces: int) -> None:
 
 
 def _warnings(node: _Node, lowering: Lowering, is_static: bool) -> Iterator[str]:
-    empty = [index for index, shape in enumerate(lowering.output_shapes) if 0 in shape]
+    shapes = piece_shapes(lowering.shape, lowering.axis, lowering.sizes)
+    empty = [index for index, shape in enumerate(shapes) if 0 in shape]
     if empty:
         yield f"outputs {shown(empty)} are empty; DirectML accepts no empty tensor. Fix: drop them"
     if not is_static:
         return
-    ports = zip(node.layer.outputs, lowering.output_shapes, strict=True)
+    ports = zip(node.layer.outputs, shapes, strict=True)
     for index, (port, shape) in enumerate(ports):
         if port.dims and -1 not in port.dims and port.dims != list(shape):
             yield f"output {index} is declared as {port.dims}; the split makes {list(shape)}"

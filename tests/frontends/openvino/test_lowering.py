@@ -21,7 +21,6 @@ VARIADIC, EQUAL = lower_variadic_split, lower_split
 def test_a_lowering_is_a_value() -> None:
     lowering = lower_variadic_split((6, 2), -2, [2, -1, 0], F32)
     assert lowering.sizes == (2, 4, 0)
-    assert lowering.output_shapes == ((2, 2), (4, 2), (0, 2))
     text = "SPLIT axis 0: FLOAT32[6,2] -> FLOAT32[2,2], FLOAT32[4,2]"
     assert str(lowering.descriptor) == text
     assert lowering == lower_variadic_split((6, 2), 0, [2, 4, 0], F32)
@@ -104,7 +103,6 @@ def test_lanes_are_an_innermost_dimension() -> None:
         assert found.shape == (6, 2)
         assert found.descriptor is not None
         assert found.descriptor.input_tensor.sizes == (6, 2, 2)
-        assert found.output_shapes[0] == (found.sizes[0], 2)
 
 
 def test_strings_have_no_descriptor() -> None:
