@@ -42,7 +42,6 @@ class _Scope:
     declared: Mapping[str, Value]
     opsets: Mapping[str, int]
     attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
-    calls: tuple[_FunctionKey, ...] = ()
     path: tuple[int | str, ...] = ()  # as in sites
 
 
@@ -96,7 +95,7 @@ class _Walk:
         self._graph(self._model.graph[0], scope, "")
         for key, function in self._functions.items():
             if key not in {called for called, _, _ in self._called}:
-                place = f"function {_function_name(function)}"
+                place = f"function {shown_name('.'.join(filter(None, key)))}"
                 inner = replace(scope, place=place, attributes=None, path=(place, "()"))
                 self._body(function, [UNKNOWN] * len(function.input), inner)
         for split, names in self._outputs.items():
@@ -242,8 +241,6 @@ class _Walk:
     def _body(
         self, function: Function, inputs: Sequence[Value], scope: _Scope
     ) -> tuple[Value, ...]:
-        if function.key in scope.calls:
-            raise WireError(f"function {_function_name(function)} calls itself")
         _check_depth(scope)
         declared = self._declared(function.value_info)
         self._used.update(function.output)
@@ -256,7 +253,6 @@ class _Walk:
             values=ChainMap(values),
             declared=declared,
             opsets={opset.domain: opset.version for opset in function.opset_import},
-            calls=(*scope.calls, function.key),
         )
         self._nodes(function, inner)
         results = (inner.values.get(name, UNKNOWN) for name in function.output)
@@ -298,10 +294,6 @@ def _unify_sizes(sites: list[SplitSite]) -> list[SplitSite]:
 def _check_depth(scope: _Scope) -> None:
     if sum(isinstance(step, str) for step in scope.path) > MAXIMUM_DEPTH:
         raise WireError(f"graphs and functions nest deeper than {MAXIMUM_DEPTH}")
-
-
-def _function_name(function: Function) -> str:
-    return shown_name(".".join(filter(None, function.key)))
 
 
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
