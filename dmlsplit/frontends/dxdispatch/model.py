@@ -15,13 +15,7 @@ import numpy as np
 
 from dmlsplit.checks import file_name
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import (
-    UINT64_MAX,
-    UINT_MAX,
-    TensorDataType,
-    TensorDesc,
-    TensorFlags,
-)
+from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDesc, TensorFlags
 from dmlsplit.errors import about
 from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, data_type_of, read_split
@@ -41,7 +35,6 @@ class Resource:
     """A buffer, and its initial values, which start at an offset."""
 
     name: str
-    data_type: TensorDataType
     values: InitialValues
     offset_in_bytes: int
     size_in_bytes: int
@@ -49,7 +42,7 @@ class Resource:
     @property
     def dtype(self) -> np.dtype:
         """The type of its elements."""
-        return LITTLE_ENDIAN[self.data_type]
+        return LITTLE_ENDIAN[self.values.data_type]
 
 
 class Binding(NamedTuple):
@@ -138,7 +131,7 @@ def _model(root: Field, folder: Path) -> Model:
 
 def _resource(name: str, field: Field, folder: Path) -> Resource:
     data_type = data_type_of(field.optional("initialValuesDataType", default="UNKNOWN"))
-    data_type, values = read_values(field.get("initialValues"), data_type, folder)
+    values = read_values(field.get("initialValues"), data_type, folder)
     if values.size_in_bytes == 0:
         raise field.get("initialValues").wrong("is empty")
     offset = field.optional("initialValuesOffsetInBytes", default=0).integer(0, UINT64_MAX)
@@ -149,7 +142,7 @@ def _resource(name: str, field: Field, folder: Path) -> Resource:
     if values.size_in_bytes + offset > size:
         filled = f"{values.size_in_bytes} bytes of initial values at offset {offset}"
         raise field.wrong(f"has {filled}; its size is {size}")
-    return Resource(name, data_type, values, offset, size)
+    return Resource(name, values, offset, size)
 
 
 def _dispatchable(name: str, field: Field, resources: _Resources) -> Dispatchable:
