@@ -24,6 +24,7 @@ class FixedSizes:
         pairs = instance("sizes", sizes, Mapping).items()  # type: ignore[type-abstract]
         self.sizes = {name: integer(f"sizes[{name!r}]", size) for name, size in pairs}
         self._by_name = dict(sizes)
+        self._axes: set[str] = set()  # VALUE.AXIS of each dimension of an input
 
     def register(self, inputs: Iterable[ValueInfo]) -> None:
         """Register the dimension names of a model's inputs: once per model, before `applied`.
@@ -31,8 +32,10 @@ class FixedSizes:
         A dimension with two sizes, or a size other than the model's, is an InvalidArgumentError.
         """
         self._by_name = dict(self.sizes)
-        for entry in inputs:
-            self.applied(entry.name, entry.shape)
+        dims = {f"{e.name}.{i}": dim for e in inputs for i, dim in enumerate(e.shape or ())}
+        self._axes = set(dims)
+        for key, dim in dims.items():
+            self._size(key, dim)
 
     def _size(self, key: str, dim: int | str) -> int | str:
         """The size or name of a dimension, given its VALUE.AXIS and its size or name so far."""
@@ -43,7 +46,7 @@ class FixedSizes:
         if isinstance(dim, int) and dim != size:
             others = "at the other given sizes, " * (len(self.sizes) > 1)
             raise InvalidArgumentError(f"{key} is {size}; {others}the model fixes it to {dim}")
-        named = dim if isinstance(dim, str) and dim != "?" else key
+        named = dim if isinstance(dim, str) and dim not in ("?", *self._axes) else key
         if self._by_name.setdefault(named, size) != size:
             raise InvalidArgumentError(
                 f"dimension {named} is {self._by_name[named]}, but {key}, the same dimension, is "
@@ -65,8 +68,12 @@ class FixedSizes:
             )
 
     def declared(self, entry: ValueInfo) -> Shape | None:
-        """The declared shape of a value, with the sizes that are given by name."""
-        return entry.shape and tuple(map(self._named, entry.shape))
+        """The declared shape of a value, with the sizes that are given by name.
+
+        A dimension whose name is VALUE.AXIS of an input counts as unnamed.
+        """
+        shape = entry.shape
+        return shape and tuple("?" if n in self._axes else self._named(n) for n in shape)
 
     def applied(self, name: str, shape: Shape | None) -> Shape | None:
         """The shape of a value of a graph, with the given sizes.
