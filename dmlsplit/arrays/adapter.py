@@ -72,14 +72,6 @@ class Adapter(Protocol):
         """Tell the library to keep an array's memory until the work queued on a stream is done."""
         return
 
-    def packed(self, array: Any, name: str) -> Any:
-        """The array itself if its elements are in row-major order, else a copy that is."""
-        return array if array.flags.c_contiguous else array.copy()
-
-    def reinterpret(self, packed: Any, dtype: Any, shape: Shape) -> Any:
-        """The array's bytes with another shape and type, by its name in NumPy or the library."""
-        return packed.reshape(-1).view(dtype).reshape(shape)
-
 
 def allocate(
     like: ArrayView, make: Callable[[Iterator[Shape], Any], list[Any]], shapes: Shapes, dtype: Any

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from dmlsplit.arrays.adapter import Adapter, Allocation, Shape, allocate, not_allocated, type_name
+from dmlsplit.arrays.adapter import Adapter, Allocation, Shape, allocate, not_allocated
 from dmlsplit.arrays.array_view import (
     ArrayView,
     device_name,
@@ -15,7 +15,6 @@ from dmlsplit.arrays.array_view import (
 from dmlsplit.arrays.packing import Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
-from dmlsplit.errors import InvalidArgumentError
 
 
 class _Cupy(Adapter):
@@ -39,14 +38,6 @@ class _Cupy(Adapter):
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
         return driver.load().strided(packed, shape, strides)
-
-    def packed(self, array: Any, name: str) -> Any:
-        if not type_name(array).startswith("cupy."):
-            raise InvalidArgumentError(
-                f"{name} is a {type_name(array)} on a CUDA device; there it must be a CuPy "
-                "or PyTorch array. Fix: cupy.asarray(...)"
-            )
-        return super().packed(array, name)
 
 
 CUPY = _Cupy()

@@ -62,10 +62,6 @@ class _Numpy(Adapter):
             required.native[self] = memories
         return list(map(_address, arrays)) if list(map(_MEMORY, arrays)) == memories else None
 
-    def packed(self, array: np.ndarray, name: str) -> Any:
-        # Subclasses may override `view`.
-        return super().packed(np.asarray(array), name)
-
 
 @lru_cache(maxsize=256)
 def _is_whole(dtype: np.dtype) -> bool:

@@ -117,14 +117,6 @@ class _Torch(Adapter):
         if tensor.is_cuda:
             tensor.record_stream(_external(stream, tensor.get_device()))
 
-    def packed(self, tensor: Any, name: str) -> Any:
-        _check_memory(tensor, name)
-        return tensor.detach().resolve_conj().resolve_neg().contiguous()
-
-    def reinterpret(self, tensor: Any, dtype: Any, shape: Shape) -> Any:
-        dtype = _dtype(dtype) if isinstance(dtype, str) else dtype
-        return super().reinterpret(tensor, dtype, shape)
-
 
 def _memory(
     shape: Shape, strides: Shape, name: str, item_bytes: int, device: str, read_only: bool

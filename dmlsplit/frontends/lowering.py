@@ -2,12 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.frontends.site import Known, NotKnownError, SplitSite, State, Unknown
-from dmlsplit.geometry import piece_shapes
 
 # A model with more outputs than this must be wrong, and each output costs memory.
 MOST_OUTPUTS = 2**20
@@ -19,50 +17,27 @@ class Lowering:
 
     Attributes
     ----------
-    operator : object
-        The operator with its version, which prints as ``Split-13``, for example.
-    data_type : IntEnum
-        The data type of the input and the outputs, in the front end's own enum.
     shape : tuple of int
         The shape of the input.
     axis : int
         The axis, counted from the front.
     sizes : tuple of int
         The size of each output along the axis, 0 for an empty one.
-    carrier : TensorDataType or None
-        The data type in DirectML; None for strings, which are split on the host.
     descriptor : SplitOperatorDesc or None
-        The packed split without its empty outputs; None if there is nothing to dispatch.
+        The packed split without its empty outputs; None if there is nothing to dispatch, or for
+        strings, which are split on the host.
     squeeze : bool
         Whether the outputs lose the axis.
-    assumed : tuple of str
-        The choices made where the operator's specification leaves them open.
     warnings : tuple of str
         Valid settings on which implementations differ.
     """
 
-    operator: object
-    data_type: IntEnum
     shape: tuple[int, ...]
     axis: int
     sizes: tuple[int, ...]
-    carrier: TensorDataType | None
     descriptor: SplitOperatorDesc | None
     squeeze: bool = False
-    assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-
-    @property
-    def output_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shape of each output."""
-        if self.squeeze:
-            return ((*self.shape[: self.axis], *self.shape[self.axis + 1 :]),) * len(self.sizes)
-        return piece_shapes(self.shape, self.axis, self.sizes)
-
-    @property
-    def empty(self) -> tuple[int, ...]:
-        """The indices of the outputs without elements, which are made without a dispatch."""
-        return tuple(i for i, shape in enumerate(self.output_shapes) if 0 in shape)
 
 
 def split_descriptor(

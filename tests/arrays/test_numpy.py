@@ -31,20 +31,6 @@ def test_a_view_agrees_with_the_array_interface(array: np.ndarray) -> None:
     assert (seen.type, seen.item_bytes, seen.device) == (array.dtype.str, array.itemsize, "cpu")
 
 
-def test_a_subclass_is_packed_into_a_plain_array() -> None:
-    class Wide(np.ndarray):
-        """A view of it always has two dimensions, as for NumPy's own matrix."""
-
-        def reshape(self, *shape: int) -> Any:
-            return np.asarray(self).reshape(-1, 2)
-
-    packed = NUMPY.packed(np.arange(4).reshape(2, 2).T.view(Wide), "array")
-    assert NUMPY.packed(packed, "array") is packed
-    assert type(packed) is np.ndarray
-    assert packed.flags.c_contiguous
-    assert NUMPY.reinterpret(packed, "u1", (4, 8)).tobytes() == packed.tobytes()
-
-
 def test_extension_types_are_kept() -> None:
     kind = pytest.importorskip("ml_dtypes", reason="NumPy's bfloat16").bfloat16
     array = np.arange(4).astype(kind)

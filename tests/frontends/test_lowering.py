@@ -1,19 +1,24 @@
 """The lowering that the front ends share."""
 
+from itertools import pairwise
+
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit import TensorDataType, TensorDesc, validate
-from dmlsplit.frontends import Known, SplitSite
+from dmlsplit import Device, TensorDataType, TensorDesc, validate
+from dmlsplit.frontends import Known, SplitSite, openvino
 from dmlsplit.frontends.lowering import Lowering, lowered_site, split_descriptor
 from dmlsplit.frontends.site import Cause, NotKnownError
+from tests.support.arrays import random_bits
+from tests.support.onnx_splits import lowered
 
 INT8 = TensorDataType.INT8
 
 
-def lowering(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], **more: object) -> Lowering:
-    desc = split_descriptor(INT8, shape, axis, sizes)
-    return Lowering("Cut-1", INT8, shape, axis, sizes, INT8, desc, **more)  # type: ignore[arg-type]
+def lowering(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> Lowering:
+    return Lowering(shape, axis, sizes, split_descriptor(INT8, shape, axis, sizes))
 
 
 @given(
@@ -25,9 +30,8 @@ def test_outputs_are_dispatched_or_empty(shape: list[int], sizes: list[int], at:
     axis = at % len(shape)
     shape[axis] = sum(sizes)
     found = lowering(tuple(shape), axis, tuple(sizes))
-    filled = [s for i, s in enumerate(found.output_shapes) if i not in found.empty]
-    assert all(0 in found.output_shapes[i] for i in found.empty)
-    assert [shape[axis] for shape in found.output_shapes] == sizes
+    shapes = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
+    filled = [piece for piece in shapes if 0 not in piece]
     if found.descriptor is None:
         assert not filled
     else:
@@ -37,10 +41,31 @@ def test_outputs_are_dispatched_or_empty(shape: list[int], sizes: list[int], at:
         assert validate(found.descriptor).ok
 
 
-def test_squeezed_outputs_lose_the_axis() -> None:
-    found = lowering((2, 3, 4), 1, (1, 1, 1), squeeze=True)
-    assert found.output_shapes == ((2, 4),) * 3
-    assert not lowering((2,), 0, (2,)).squeeze
+ONNX_TYPES = {"FLOAT": "f4", "BOOL": "?", "COMPLEX64": "c8", "COMPLEX128": "c16"}
+
+
+@pytest.mark.parametrize("kind", ONNX_TYPES)
+@given(
+    before=st.lists(st.integers(1, 2), max_size=8),
+    sizes=st.lists(st.integers(1, 3), min_size=1, max_size=4),
+)
+def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
+    kind: str, before: list[int], sizes: list[int]
+) -> None:
+    """Front ends check descriptors, and split arrays without them."""
+    axis, shape = len(before), (*before, sum(sizes), 2)
+    x = random_bits(shape, ONNX_TYPES[kind])
+    bounds = list(pairwise(np.cumsum([0, *sizes]).tolist()))
+    wanted = [np.take(x, range(low, high), axis).tobytes() for low, high in bounds]
+    descriptors = [lowered("Split", 18, shape, kind, axis=axis, split=sizes).descriptor]
+    if len(shape) < 8 and x.itemsize > 4:
+        own = TensorDataType.UINT64, x.itemsize // 8
+        descriptors.append(openvino.lower_variadic_split(shape, axis, sizes, *own).descriptor)
+    for desc in descriptors:
+        assert desc is not None
+        carrier = x.reshape(-1).view(desc.input_tensor.data_type.numpy_name)
+        pieces = Device("cpu").compile(desc)(carrier.reshape(desc.input_tensor.sizes))
+        assert [piece.tobytes() for piece in pieces] == wanted
 
 
 def test_a_site_has_the_result_of_its_lowering() -> None:

@@ -132,11 +132,14 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "deep": (nested(1500), f"nest deeper than {MAXIMUM_DEPTH}"),
     "huge name": (field(7, field(2, b"n" * 20_000)), "20000 bytes where at most 16384 are read"),
     "huge rank": (field(7, field(5, field(1, b"\1" * 1000))), "a rank above 64"),
-    "fields without end": (field(7, field(1, b"") * 60_000), "more than 100000 fields"),
-    "self-call": (chained([("f0", ["f0"])]).SerializeToString(), "own.f0 calls itself"),
+    "fields without end": (field(7, field(1, b"") * 110_000), "more than 93750 fields"),
+    "self-call": (
+        chained([("f0", ["f0", "f0"])]).SerializeToString(),
+        f"nest deeper than {MAXIMUM_DEPTH}",
+    ),
     "cycle": (
         chained([("f0", ["f1"]), ("f1", ["f2"]), ("f2", ["f0"])]).SerializeToString(),
-        "own.f0 calls itself",
+        f"nest deeper than {MAXIMUM_DEPTH}",
     ),
     "long chain": (
         chained([(f"f{i}", [f"f{i + 1}"]) for i in range(200)]).SerializeToString(),

@@ -15,13 +15,7 @@ import numpy as np
 
 from dmlsplit.checks import file_name
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import (
-    UINT64_MAX,
-    UINT_MAX,
-    TensorDataType,
-    TensorDesc,
-    TensorFlags,
-)
+from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDesc, TensorFlags
 from dmlsplit.errors import about
 from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, data_type_of, read_split
@@ -30,9 +24,8 @@ from dmlsplit.frontends.dxdispatch.values import LITTLE_ENDIAN, InitialValues, p
 from dmlsplit.messages import shown
 from dmlsplit.storage.npy_header import MAX_DIMENSIONS
 
-# A D3D12 buffer has at most 4 GiB. All resources together must fit in an ordinary machine.
+# A D3D12 buffer has at most 4 GiB.
 MAX_RESOURCE_BYTES = 1 << 32
-MAX_MODEL_BYTES = 1 << 33
 # For all print commands together, before the bytes become text, which is several times as long.
 MAX_PRINTED_BYTES = 64 << 20
 
@@ -42,7 +35,6 @@ class Resource:
     """A buffer, and its initial values, which start at an offset."""
 
     name: str
-    data_type: TensorDataType
     values: InitialValues
     offset_in_bytes: int
     size_in_bytes: int
@@ -50,7 +42,7 @@ class Resource:
     @property
     def dtype(self) -> np.dtype:
         """The type of its elements."""
-        return LITTLE_ENDIAN[self.data_type]
+        return LITTLE_ENDIAN[self.values.data_type]
 
 
 class Binding(NamedTuple):
@@ -125,11 +117,8 @@ def load(path: str | PathLike[str]) -> Model:
 
 
 def _model(root: Field, folder: Path) -> Model:
-    fields = root.get("resources")
-    resources = {name: _resource(name, field, folder) for name, field in fields.members()}
-    total = sum(resource.size_in_bytes for resource in resources.values())
-    if total > MAX_MODEL_BYTES:
-        raise fields.wrong(f"take {total} bytes in total; at most {MAX_MODEL_BYTES} are allowed")
+    entries = root.get("resources").members()
+    resources = {name: _resource(name, field, folder) for name, field in entries}
     entries = root.get("dispatchables").members()
     dispatchables = {name: _dispatchable(name, field, resources) for name, field in entries}
     listed = root.get("commands")
@@ -142,7 +131,7 @@ def _model(root: Field, folder: Path) -> Model:
 
 def _resource(name: str, field: Field, folder: Path) -> Resource:
     data_type = data_type_of(field.optional("initialValuesDataType", default="UNKNOWN"))
-    data_type, values = read_values(field.get("initialValues"), data_type, folder)
+    values = read_values(field.get("initialValues"), data_type, folder)
     if values.size_in_bytes == 0:
         raise field.get("initialValues").wrong("is empty")
     offset = field.optional("initialValuesOffsetInBytes", default=0).integer(0, UINT64_MAX)
@@ -153,7 +142,7 @@ def _resource(name: str, field: Field, folder: Path) -> Resource:
     if values.size_in_bytes + offset > size:
         filled = f"{values.size_in_bytes} bytes of initial values at offset {offset}"
         raise field.wrong(f"has {filled}; its size is {size}")
-    return Resource(name, data_type, values, offset, size)
+    return Resource(name, values, offset, size)
 
 
 def _dispatchable(name: str, field: Field, resources: _Resources) -> Dispatchable:
@@ -216,9 +205,11 @@ def _command(
     match command.text().lower():
         case "dispatch":
             name, bindings = field.get("dispatchable").text(), field.get("bindings")
-            desc = _lookup(field, "dispatchable", name, dispatchables).desc
-            bound = _bindings(bindings, desc, resources, False) if desc else ()
-            return Dispatch(field.path, name, bound)
+            entry = _lookup(field, "dispatchable", name, dispatchables)
+            if entry.desc is None:
+                what = f"dispatches {name[:80]!r}, a {entry.type[:80]!r}"
+                raise field.wrong(f"{what}; only DML_OPERATOR_SPLIT is supported")
+            return Dispatch(field.path, name, _bindings(bindings, entry.desc, resources, False))
         case "print":
             resource = _lookup(field, "resource", field.get("resource").text(), resources)
             return Output(field.path, resource.name, resource.values.size_in_bytes)

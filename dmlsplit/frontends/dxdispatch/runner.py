@@ -11,15 +11,8 @@ import numpy as np
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
-from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, OutOfMemoryError, about, within
-from dmlsplit.frontends.dxdispatch.model import (
-    Binding,
-    Dispatch,
-    Dispatchable,
-    Model,
-    Resource,
-    load,
-)
+from dmlsplit.errors import ArgumentTypeError, OutOfMemoryError, about, within
+from dmlsplit.frontends.dxdispatch.model import Binding, Dispatch, Model, Resource, load
 from dmlsplit.frontends.dxdispatch.output import check_targets, deliver
 from dmlsplit.geometry import ceil_div
 
@@ -70,7 +63,7 @@ def run(
     ------
     InvalidArgumentError
         If the file is not such a model or dispatches another operator, if a descriptor or binding
-        breaks a rule, or if a file to write exists, is an input, or does not fit on the disk.
+        breaks a rule, or if a file to write exists, is an input, or cannot be written.
     OutOfMemoryError
         If what the commands use of a resource does not fit in memory.
     """
@@ -84,19 +77,21 @@ def run(
 
 def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
     # Refuse what can be refused before anything is allocated or written.
-    used = {entry.dispatchable for entry in model.commands if isinstance(entry, Dispatch)}
-    splits = [entry for entry in model.dispatchables if entry.desc or entry.name in used]
-    operators = {entry.name: _compiled(entry, device) for entry in splits}
+    operators: dict[str, CompiledOperator] = {}
+    for entry in model.dispatchables:
+        if entry.desc is not None:
+            with within(f"dispatchables.{entry.name}"):
+                operators[entry.name] = device.compile(entry.desc)
     ends = _ends(model)
     resources = {entry.name: entry for entry in model.resources if entry.name in ends}
     memory = {
-        name: to_device(_memory(entry, ends[name]), device.name)
-        for name, entry in resources.items()
+        name: to_device(_memory(resource, ends[name]), device.name)
+        for name, resource in resources.items()
     }
     # Later commands do not change an input that DirectML owns.
     owned = {
         entry.name: BufferBinding(memory[part.resource].copy(), *part[1:])
-        for entry in splits
+        for entry in model.dispatchables
         for part in entry.bindings
     }
     lines: list[str] = []
@@ -111,22 +106,13 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
         lines.append(deliver(command, _elements(contents, resources[command.resource])))
         if output is not None:
             output(lines[-1])
-    final = {name: _elements(memory[name], entry) for name, entry in resources.items()}
+    final = {name: _elements(memory[name], resource) for name, resource in resources.items()}
     return Result(tuple(lines), final)
 
 
 def _elements(memory: Any, resource: Resource) -> np.ndarray:
     size = resource.dtype.itemsize
     return to_host(memory)[: len(memory) // size * size].view(resource.dtype)
-
-
-def _compiled(entry: Dispatchable, device: Device) -> CompiledOperator:
-    path = f"dispatchables.{entry.name}"
-    if entry.desc is None:
-        what = f"{path} is a {entry.type[:80]!r}"
-        raise InvalidArgumentError(f"{what}; only DML_OPERATOR_SPLIT is supported")
-    with within(path):
-        return device.compile(entry.desc)
 
 
 def _ends(model: Model) -> dict[str, int]:

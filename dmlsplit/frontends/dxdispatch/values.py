@@ -60,6 +60,7 @@ class Numbers:
 class SourceFile:
     """The bytes of a file, without its header if it has one."""
 
+    data_type: TensorDataType
     path: Path
     start: int
     size_in_bytes: int
@@ -80,16 +81,12 @@ class SourceFile:
 InitialValues = Numbers | SourceFile
 
 
-def read_values(
-    field: Field, data_type: TensorDataType, folder: Path
-) -> tuple[TensorDataType, InitialValues]:
-    """Read ``initialValues``, and the data type, which is the given one or that of a .npy file."""
+def read_values(field: Field, data_type: TensorDataType, folder: Path) -> InitialValues:
+    """Read ``initialValues``; they have the given data type, or that of a .npy file."""
     if isinstance(field.value, list):
         if data_type is TensorDataType.UNKNOWN:
             raise field.wrong("needs an initialValuesDataType, such as FLOAT32")
-        return data_type, Numbers(data_type, encoded(field.items(), data_type))
-    if field.value == "deferred":
-        raise field.wrong("is 'deferred', which is for ONNX dispatchables only")
+        return Numbers(data_type, encoded(field.items(), data_type))
     forms = [form for form in ("value", "valueStart", "sourcePath") if field.find(form)]
     if len(forms) != 1:
         raise field.wrong("must be an array, or have one of 'value', 'valueStart', 'sourcePath'")
@@ -99,11 +96,11 @@ def read_values(
         raise field.wrong("needs an initialValuesDataType, such as FLOAT32")
     count = field.get("valueCount").integer(1, UINT_MAX)
     if forms == ["value"]:
-        return data_type, Numbers(data_type, encoded([field.get("value")], data_type), count)
+        return Numbers(data_type, encoded([field.get("value")], data_type), count)
     if data_type is TensorDataType.FLOAT16:
         raise field.wrong("counts in FLOAT16, which is not supported. Fix: list the values")
     start, delta = (encoded([field.get(f)], data_type) for f in ("valueStart", "valueDelta"))
-    return data_type, Numbers(data_type, start, count, delta)
+    return Numbers(data_type, start, count, delta)
 
 
 def path_in(field: Field, folder: Path) -> Path:
@@ -123,19 +120,18 @@ def path_in(field: Field, folder: Path) -> Path:
     return path
 
 
-def _read_file(
-    field: Field, data_type: TensorDataType, folder: Path
-) -> tuple[TensorDataType, SourceFile]:
+def _read_file(field: Field, data_type: TensorDataType, folder: Path) -> SourceFile:
     path = path_in(field, folder)
     suffix = path.suffix.lower()
     try:
         if not path.is_file():
             raise field.error("a file that exists")
         if suffix == ".npy":
-            own_type, values = _npy(field, path)
-            if data_type not in (TensorDataType.UNKNOWN, own_type):
-                raise field.wrong(f"has {own_type.name}; initialValuesDataType is {data_type.name}")
-            return own_type, values
+            values = _npy(field, path)
+            if data_type not in (TensorDataType.UNKNOWN, values.data_type):
+                has = f"has {values.data_type.name}"
+                raise field.wrong(f"{has}; initialValuesDataType is {data_type.name}")
+            return values
         size = path.stat().st_size
     except OSError as error:
         raise field.error(f"a file that can be read ({type(error).__name__})") from None
@@ -143,10 +139,10 @@ def _read_file(
         raise field.wrong("is an image, which is not supported. Fix: save its pixels as .npy")
     if data_type is TensorDataType.UNKNOWN:
         raise field.wrong("needs an initialValuesDataType, because the file is raw bytes")
-    return data_type, SourceFile(path, 0, size)
+    return SourceFile(data_type, path, 0, size)
 
 
-def _npy(field: Field, path: Path) -> tuple[TensorDataType, SourceFile]:
+def _npy(field: Field, path: Path) -> SourceFile:
     with within(field.path), path.open("rb") as file:
         header = read_npy_header(file)
     data_type, declared = _DATA_TYPES.get(header.dtype), header.size_in_bytes
@@ -157,7 +153,7 @@ def _npy(field: Field, path: Path) -> tuple[TensorDataType, SourceFile]:
     size = path.stat().st_size - header.offset
     if declared != size:
         raise field.wrong(f"has {size} bytes of data; its header says {declared}")
-    return data_type, SourceFile(path, header.offset, declared)
+    return SourceFile(data_type, path, header.offset, declared)
 
 
 def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:

@@ -3,9 +3,8 @@
 `DmlSplitBackend` runs whole models and needs the package onnx; nothing else here does.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends.lowering import Lowering
 from dmlsplit.frontends.onnx.arguments import Arguments, Lengths, node_arguments, read_arguments
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
@@ -34,17 +33,6 @@ __all__ = [
     "split",
     "split_to_sequence",
 ]
-
-
-_find = imported_when_used(
+__getattr__ = imported_when_used(
     __name__, {"runner": "run split split_to_sequence", "backend": "DmlSplitBackend"}
 )
-
-
-def __getattr__(name: str) -> Any:
-    try:
-        return _find(name)
-    except ImportError as error:
-        raise UnsupportedError(
-            f'DmlSplitBackend needs the package onnx ({error}). Fix: pip install "dmlsplit[onnx]"'
-        ) from None

@@ -14,8 +14,7 @@ from dmlsplit.messages import counted
 class Lengths(Enum):
     """A placeholder for lengths that are known only at run time."""
 
-    AT_RUN_TIME = "computed when the model runs"
-    AS_INPUT = "an input of the model"
+    AT_RUN_TIME = "known only when the model runs"
 
 
 # The size of each output, or the chunk size of SplitToSequence.

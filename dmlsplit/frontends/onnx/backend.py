@@ -4,20 +4,26 @@ ONNX's reference evaluator runs all other nodes. Only this module needs the pack
 """
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-import onnx
-from onnx.backend.base import Backend, BackendRep
-from onnx.reference import ReferenceEvaluator
-from onnx.reference.op_run import OpRun
 
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.device import Device
-from dmlsplit.errors import DmlError, InvalidArgumentError
+from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.frontends.onnx.arguments import check_types, node_arguments, refuse
 from dmlsplit.frontends.onnx.operators import OPERATORS, ElementType, operator_version
 from dmlsplit.frontends.onnx.runner import run
+
+try:
+    import onnx
+    from onnx.backend.base import Backend, BackendRep
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+except ImportError as error:
+    raise UnsupportedError(
+        f'DmlSplitBackend needs the package onnx ({error}). Fix: pip install "dmlsplit[onnx]"'
+    ) from None
 
 
 class DmlSplitBackend(Backend):
@@ -72,9 +78,18 @@ class DmlSplitModel(BackendRep):
         self.device = device
         self.split_count = 0
         self._defaults = {tensor.name for tensor in model.graph.initializer}
-        evaluator = type("Evaluator", (_Evaluator,), {"model": self})
+        own = [_operator(self, name) for name in OPERATORS]
+
+        class Evaluator(ReferenceEvaluator):
+            """A reference evaluator whose splits, also in those that it makes, are ours."""
+
+            def __init__(self, proto: Any, **options: Any) -> None:
+                # The first class of a name wins, so ours come before the caller's.
+                options["new_ops"] = [*own, *(options.get("new_ops") or ())]
+                super().__init__(proto, **options)
+
         try:
-            self._evaluator = evaluator(model, **options)
+            self._evaluator = Evaluator(model, **options)
         except Exception as error:
             # A malformed model can make the evaluator raise any exception.
             raise InvalidArgumentError(f"the model cannot be loaded: {error}") from error
@@ -110,18 +125,6 @@ class DmlSplitModel(BackendRep):
         raw = x if x.dtype.kind in "biufc" else x.view(f"u{x.dtype.itemsize}")
         pieces = run(arguments, to_device(raw, self.device.name), self.device)
         return [to_host(piece).view(x.dtype) for piece in pieces]
-
-
-class _Evaluator(ReferenceEvaluator):
-    """A reference evaluator whose splits, also in evaluators that it makes itself, are ours."""
-
-    model: ClassVar[DmlSplitModel]
-
-    def __init__(self, proto: Any, **options: Any) -> None:
-        # The first class of a name wins, so ours come before the caller's.
-        own = [_operator(self.model, name) for name in OPERATORS]
-        options["new_ops"] = [*own, *(options.get("new_ops") or ())]
-        super().__init__(proto, **options)
 
 
 def _operator(model: DmlSplitModel, name: str) -> type[OpRun]:

@@ -35,11 +35,12 @@ class FixedSizes:
         dims = {f"{e.name}.{i}": dim for e in inputs for i, dim in enumerate(e.shape or ())}
         self._axes = set(dims)
         for key, dim in dims.items():
-            if key in self.sizes:
-                self._fix(key, dim)
+            self._size(key, dim)
 
-    def _fix(self, key: str, dim: int | str) -> None:
-        """Fix a dimension of an input; `dim` is its size or name in the model."""
+    def _size(self, key: str, dim: int | str) -> int | str:
+        """The size or name of a dimension, given its VALUE.AXIS and its size or name so far."""
+        if key not in self.sizes:
+            return self._named(dim)
         self.used.add(key)
         size = self.sizes[key]
         if isinstance(dim, int) and dim != size:
@@ -51,6 +52,7 @@ class FixedSizes:
                 f"dimension {named} is {self._by_name[named]}, but {key}, the same dimension, is "
                 f"{size}; the two must be equal"
             )
+        return size
 
     @property
     def unused(self) -> tuple[str, ...]:
@@ -84,14 +86,6 @@ class FixedSizes:
             keys = takewhile(self.sizes.__contains__, (f"{name}.{axis}" for axis in count()))
             shape = ("?",) * sum(1 for _ in keys) or None
         return shape and tuple(self._size(f"{name}.{axis}", dim) for axis, dim in enumerate(shape))
-
-    def _size(self, key: str, dim: int | str) -> int | str:
-        if key not in self.sizes:
-            return self._named(dim)
-        if isinstance(dim, int):
-            self._fix(key, dim)
-        self.used.add(key)
-        return self.sizes[key]
 
     def _named(self, dim: int | str) -> int | str:
         if not isinstance(dim, str) or dim not in self._by_name:

@@ -7,9 +7,9 @@ import struct
 from math import prod
 from typing import Any
 
-from dmlsplit.frontends.onnx.messages import MAXIMUM_VALUES, Tensor, TensorValues, shown_name
+from dmlsplit.frontends.onnx.messages import Tensor, shown_name
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.reader import Reader, WireError
+from dmlsplit.frontends.onnx.reader import MAXIMUM_VALUES, Reader, WireError
 
 # A number, or a dynamic size in a tensor of sizes: its name, or "?".
 Item = int | float | str
@@ -46,15 +46,15 @@ def elements(reader: Reader, constant: Constant) -> tuple[Any, ...]:
 
 def _stored(reader: Reader, tensor: Tensor, field: str, width: int) -> bytes:
     limit = MAXIMUM_VALUES * width
-    values = reader.read(TensorValues, tensor.span)
-    if values.raw_data is not None:
-        return reader.copy(values.raw_data, limit)
-    entries = getattr(values, field)
-    if len(entries) > MAXIMUM_VALUES:
-        raise WireError(f"byte {tensor.span.start}: more than {MAXIMUM_VALUES} values")
+    if tensor.raw_data is not None:
+        return reader.copy(tensor.raw_data, limit)
+    spans = getattr(tensor, field)
     if field in ("float_data", "double_data"):
-        return b"".join(reader.copy(inside, limit) for inside in entries)
-    return b"".join((value % (1 << 8 * width)).to_bytes(width, "little") for value in entries)
+        return b"".join(reader.copy(span, limit) for span in spans)
+    numbers: list[int] = []
+    for span in spans:
+        reader.add_numbers(numbers, span)
+    return b"".join((number % (1 << 8 * width)).to_bytes(width, "little") for number in numbers)
 
 
 # Type, as `struct` names it, and field of a tensor's values. The bits of a FLOAT16 are a number in

@@ -37,29 +37,14 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
     check_types(arguments.operator, data_type, arguments.split_type)
     dims = integers("shape", shape)
     axis = axis_from_front(arguments.axis, len(dims), arguments.operator)
-    sizes = output_sizes(arguments, dims[axis])
-    return lower_sizes(arguments, data_type, dims, axis, sizes)
-
-
-def lower_sizes(
-    arguments: Arguments,
-    data_type: ElementType,
-    shape: tuple[int, ...],
-    axis: int,
-    sizes: tuple[int, ...],
-) -> Lowering:
-    """Lower a split whose axis and sizes have been checked; see `lower`."""
-    descriptor = descriptor_of(data_type, shape, axis, sizes)
+    sizes = _output_sizes(arguments, dims[axis])
+    descriptor = descriptor_of(data_type, dims, axis, sizes)
     return Lowering(
-        arguments.operator,
-        data_type,
-        shape,
+        dims,
         axis,
         sizes,
-        CARRIERS.get(data_type, (None, 1))[0],
         descriptor,
         squeeze=not arguments.keepdims and arguments.split is None,
-        assumed=arguments.assumed,
         warnings=tuple(_warnings(arguments, sizes, descriptor)),
     )
 
@@ -104,7 +89,7 @@ def output_count(arguments: Arguments, dimension: int) -> int:
     return ceil_div(dimension, arguments.split if isinstance(arguments.split, int) else 1)
 
 
-def output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
+def _output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
     """The size of each output along an axis; arguments that do not fit its size are refused."""
     operator, split = arguments.operator, arguments.split
     count = output_count(arguments, dimension)

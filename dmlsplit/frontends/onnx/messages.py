@@ -4,11 +4,19 @@
 from dataclasses import dataclass
 from typing import Any
 
-from dmlsplit.frontends.onnx.reader import I32, I64, LEN, Located, Span, WireError, repeated, single
+from dmlsplit.frontends.onnx.reader import (
+    I32,
+    I64,
+    MAXIMUM_VALUES,
+    VARINT,
+    Span,
+    WireError,
+    repeated,
+    single,
+)
 from dmlsplit.messages import printable
 
 MAXIMUM_RANK = 64
-MAXIMUM_VALUES = 65_536
 
 # Sizes, or names of dynamic sizes; "?" for one without a name.
 Shape = tuple[int | str, ...]
@@ -37,12 +45,17 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor(Located):
-    """TensorProto without its values, which are in the model or in an external file."""
+class Tensor:
+    """TensorProto. Its values are not read, or in an external file."""
 
-    dims: tuple[int, ...] = repeated(1, int, MAXIMUM_RANK)
+    dims: tuple[int, ...] = repeated(1, int)
     data_type: int = single(2, int, 0)
+    float_data: tuple[Span, ...] = repeated(4, Span, I32)
+    int32_data: tuple[Span, ...] = repeated(5, Span, VARINT)
+    int64_data: tuple[Span, ...] = repeated(7, Span, VARINT)
     name: str = single(8, str, "")
+    raw_data: Span | None = single(9, Span)
+    double_data: tuple[Span, ...] = repeated(10, Span, I64)
     external_data: tuple[Entry, ...] = repeated(13, Entry)
     data_location: int = single(14, int, 0)
 
@@ -60,17 +73,6 @@ class Tensor(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class TensorValues:
-    """The values of TensorProto. Floats outside `raw_data` stay bytes."""
-
-    float_data: tuple[Span, ...] = repeated(4, Span, MAXIMUM_VALUES, (I32, LEN))
-    int32_data: tuple[int, ...] = repeated(5, int, MAXIMUM_VALUES)
-    int64_data: tuple[int, ...] = repeated(7, int, MAXIMUM_VALUES)
-    raw_data: Span | None = single(9, Span)
-    double_data: tuple[Span, ...] = repeated(10, Span, MAXIMUM_VALUES, (I64, LEN))
-
-
-@dataclass(frozen=True, slots=True)
 class Dimension:
     """TensorShapeProto.Dimension."""
 
@@ -82,14 +84,15 @@ class Dimension:
         """The size, or the name of a dynamic one."""
         # Names that shape inference invents do not count; -1 is some exporters' dynamic size.
         name = "" if self.dim_param.startswith("unk__") else self.dim_param
-        return name or ("?" if self.dim_value in (None, -1) else self.dim_value)
+        size = -1 if self.dim_value is None else self.dim_value
+        return name or ("?" if size < 0 else size)
 
 
 @dataclass(frozen=True, slots=True)
 class TensorShape:
     """TensorShapeProto."""
 
-    dim: tuple[Dimension, ...] = repeated(1, Dimension, MAXIMUM_RANK)
+    dim: tuple[Dimension, ...] = repeated(1, Dimension)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +136,13 @@ class Attribute:
     """AttributeProto."""
 
     name: str = single(1, str, "")
-    f: tuple[bytes, ...] = repeated(2, bytes, 1, (I32,))
+    f: bytes = single(2, bytes, b"", I32)
     i: int | None = single(3, int)
     s: bytes = single(4, bytes, b"")
     t: Tensor | None = single(5, Tensor)
     g: Span | None = single(6, Span)
-    floats: tuple[bytes, ...] = repeated(7, bytes, MAXIMUM_RANK, (I32, LEN))
-    ints: tuple[int, ...] = repeated(8, int, MAXIMUM_VALUES)
+    floats: tuple[bytes, ...] = repeated(7, bytes, I32)
+    ints: tuple[int, ...] = repeated(8, int)
     graphs: tuple[Span, ...] = repeated(11, Span)
     type: int = single(20, int, 0)
     ref_attr_name: str = single(21, str, "")
@@ -193,9 +196,10 @@ class Opset:
 
 
 @dataclass(frozen=True, slots=True)
-class Graph(Located):
-    """GraphProto, without its nodes: the main graph or a nested body."""
+class Graph:
+    """GraphProto: the main graph or a nested body."""
 
+    node: tuple[Span, ...] = repeated(1, Span)
     name: str = single(2, str, "")
     initializer: tuple[Tensor, ...] = repeated(5, Tensor)
     input: tuple[ValueInfo, ...] = repeated(11, ValueInfo)
@@ -204,12 +208,13 @@ class Graph(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class Function(Located):
-    """FunctionProto, without its nodes."""
+class Function:
+    """FunctionProto."""
 
     name: str = single(1, str, "")
     input: tuple[str, ...] = repeated(4, str)
     output: tuple[str, ...] = repeated(5, str)
+    node: tuple[Span, ...] = repeated(7, Span)
     opset_import: tuple[Opset, ...] = repeated(9, Opset)
     domain: str = single(10, domain, "")
     attribute_proto: tuple[Attribute, ...] = repeated(11, Attribute)
@@ -220,10 +225,6 @@ class Function(Located):
     def key(self) -> tuple[str, str, str]:
         """The domain, operator and overload of a node that calls it."""
         return self.domain, self.name, self.overload
-
-
-# Field numbers of the nodes, which are read one by one.
-NODES: dict[type[Located], int] = {Graph: 1, Function: 7}
 
 
 @dataclass(frozen=True, slots=True)

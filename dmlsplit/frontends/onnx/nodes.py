@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import PureWindowsPath
 from typing import Any
 
 from dmlsplit.checks import axis_from_front
+from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.lowering import lowered_site
+from dmlsplit.frontends.lowering import Lowering, lowered_site
 from dmlsplit.frontends.onnx.arguments import (
     Arguments,
     Lengths,
@@ -17,22 +17,15 @@ from dmlsplit.frontends.onnx.arguments import (
     refuse,
 )
 from dmlsplit.frontends.onnx.elements import elements
-from dmlsplit.frontends.onnx.lowering import descriptor_of, lower_sizes, output_count, output_sizes
-from dmlsplit.frontends.onnx.messages import (
-    MAXIMUM_VALUES,
-    Attribute,
-    Node,
-    Shape,
-    Tensor,
-    shown_name,
-)
+from dmlsplit.frontends.onnx.lowering import descriptor_of, lower, output_count
+from dmlsplit.frontends.onnx.messages import Node, Shape, Tensor, shown_name
 from dmlsplit.frontends.onnx.operators import (
     CARRIERS,
     ElementType,
     OperatorVersion,
     operator_version,
 )
-from dmlsplit.frontends.onnx.reader import Reader, WireError
+from dmlsplit.frontends.onnx.reader import MAXIMUM_VALUES, Reader, WireError
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
 from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
 from dmlsplit.geometry import piece_shapes
@@ -50,7 +43,7 @@ def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite,
     `opset` is None if the model imports no default domain.
     """
     node, (data, lengths) = call.node, (*call.inputs, UNKNOWN, UNKNOWN)[:2]
-    pieces, outputs, values = tuple[int, ...](), 1, tuple[Value, ...]()
+    pieces, values = tuple[int, ...](), tuple[Value, ...]()
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
@@ -63,81 +56,62 @@ def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite,
         warnings = (*arguments.assumed, *_portability(node, arguments))
         pieces = arguments.split if isinstance(arguments.split, tuple) else ()
         site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
-        axis, outputs = _axis(arguments, data), len(node.output)
-        warnings += tuple(_dynamic_num_outputs(arguments, (data.shape or ())[axis]))
+        if data.shape is None:
+            raise data.gap_error("the input's shape is dynamic")
+        axis = axis_from_front(arguments.axis, len(data.shape), operator)
+        warnings += tuple(_dynamic_num_outputs(arguments, data.shape[axis]))
         site = replace(site, axis=axis, warnings=warnings)
-        values = _output_values(arguments, data, axis, ("?",) * outputs)
-        pieces = _sizes(arguments, data, axis, call.reader)
+        values = _output_values(arguments, data, axis, ("?",) * len(node.output))
+        lowering = _lowered(arguments, data, axis, call.reader)
+        pieces = lowering.sizes
         values = _output_values(arguments, data, axis, pieces)
-        site = _lowered(site, arguments, data, pieces)
+        if data.element_type is None:
+            raise NotKnownError("the input's data type is not known", Cause.TYPE)
+        warnings += lowering.warnings
+        if data.element_type is ElementType.STRING:
+            warnings += ("DirectML has no strings; the host splits them",)
+        gap = None if data.is_static else data.gap_error(_dynamic(data.shape))
+        site = replace(lowered_site(site, lowering, warnings, gap), shape=data.shape)
     except InvalidArgumentError as error:
         return replace(site, state=Invalid(error.message)), ()
     except NotKnownError as reason:
-        site = replace(site, state=_unknown(reason, data, site.axis, pieces, outputs))
+        smallest = _smallest(data, site.axis, sum(pieces) or len(node.output))
+        site = replace(site, state=Unknown(str(reason), reason.cause, smallest, pieces))
     if isinstance(site.state, Unknown):
-        missing = tuple(_missing(site.state, data, node, "()" in site.path))
+        whole = sum(pieces) or len(node.output)
+        missing = tuple(_missing(site.state, site, node.input[0], whole))
         site = replace(site, state=replace(site.state, missing=missing))
     return replace(site, value=node.input[0]), values
 
 
-def _axis(arguments: Arguments, data: Value) -> int:
-    if data.shape is None:
-        raise data.gap_error("the input's shape is dynamic")
-    for index, size in enumerate(data.shape):
-        if isinstance(size, int) and size < 0:
-            problem = f"the input's dimension {index} is {size}"
-            refuse(arguments.operator, problem, "it must be at least 0")
-    return axis_from_front(arguments.axis, len(data.shape), arguments.operator)
-
-
-def _lowered(
-    site: SplitSite, arguments: Arguments, data: Value, sizes: tuple[int, ...]
-) -> SplitSite:
-    """The site of a split whose sizes along the axis are known."""
-    if data.element_type is None:
-        raise NotKnownError("the input's data type is not known", Cause.TYPE)
-    shape = data.shape or ()
-    smallest = tuple(size if isinstance(size, int) else 1 for size in shape)
-    lowering = lower_sizes(arguments, data.element_type, smallest, site.axis, sizes)
-    warnings = (*site.warnings, *lowering.warnings)
-    if lowering.carrier is None:
-        warnings += ("DirectML has no strings; the host splits them",)
-    gap = None if data.is_static else data.gap_error(_dynamic(shape))
-    return replace(lowered_site(site, lowering, warnings, gap), shape=shape)
-
-
-def _unknown(
-    reason: NotKnownError, data: Value, axis: int, pieces: tuple[int, ...], outputs: int
-) -> Unknown:
-    """The reason why a split has no descriptor, with the smallest possible one."""
+def _smallest(data: Value, axis: int, whole: int) -> SplitOperatorDesc | None:
+    """The descriptor of `Unknown` for an axis of the size `whole`; -1 if it is not known."""
     element_type = data.element_type or ElementType.FLOAT
     # Lanes add a dimension.
-    unknown_rank = (1,) * (5 - CARRIERS.get(element_type, (None, 1))[1])
-    shape = [max(0, size) if isinstance(size, int) else 1 for size in data.shape or unknown_rank]
+    shape = data.shape or (1,) * (5 - CARRIERS.get(element_type, (None, 1))[1])
+    sizes = [1 if isinstance(size, str) else size for size in shape]
+    if axis >= 0 and isinstance(shape[axis], str):
+        sizes[axis] = whole
     axis = max(axis, 0)
-    if shape and data.shape and isinstance(data.shape[axis], str):
-        shape[axis] = sum(pieces) or outputs
-    smallest = descriptor_of(element_type, tuple(shape), axis, (shape[axis],)) if shape else None
-    return Unknown(str(reason), reason.cause, smallest, pieces)
+    return descriptor_of(element_type, tuple(sizes), axis, (sizes[axis],))
 
 
 def _missing(
-    unknown: Unknown, data: Value, node: Node, in_function: bool
+    unknown: Unknown, site: SplitSite, value: str, whole: int
 ) -> Iterator[tuple[str, int]]:
-    """The sizes that would make a split known, in the form of `FixedSizes`."""
+    """The sizes that would make a split of a value known, in the form of `FixedSizes`."""
     if unknown.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return
-    shape, axis = data.shape or (), node.attributes.get("axis", Attribute()).i or 0
-    axis_size = shape[axis] if -len(shape) <= axis < len(shape) else "?"
+    shape, in_function = site.shape or (), "()" in site.path
     for index, size in enumerate(shape):
         if isinstance(size, str) and not (size == "?" and in_function):
             is_plain = in_function or _PLAIN_DIMENSION.fullmatch(size)
-            name = size if is_plain else f"{node.input[0]}.{index}"
-            is_axis = index == axis % len(shape) or size == axis_size != "?"
-            yield name, (sum(unknown.pieces) or len(node.output)) if is_axis else 1
+            is_axis = index == site.axis or size == shape[site.axis] != "?"
+            yield size if is_plain else f"{value}.{index}", whole if is_axis else 1
 
 
-def _sizes(arguments: Arguments, data: Value, axis: int, reader: Reader) -> tuple[int, ...]:
+def _lowered(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lowering:
+    """The split with 1 for each dynamic size and FLOAT for an unknown type."""
     shape = data.shape or ()
     dimension = shape[axis]
     if isinstance(arguments.split, Lengths):
@@ -148,14 +122,15 @@ def _sizes(arguments: Arguments, data: Value, axis: int, reader: Reader) -> tupl
     if count > MOST_PIECES:
         what = f"it makes {counted(count, 'piece')}; a scan describes at most {MOST_PIECES:,}"
         raise NotKnownError(f"{what} of a node", Cause.COUNT)
-    sizes = output_sizes(arguments, dimension)
+    smallest = [1 if isinstance(size, str) else size for size in shape]
+    lowering = lower(arguments, data.element_type or ElementType.FLOAT, smallest)
     if arguments.operator.makes_sequence:
         # Their number does not depend on the size of the file, as that of outputs does.
         try:
             reader.compute(count)
         except ValueError as error:
             raise NotKnownError(f"with its pieces, the model has {error}", Cause.COUNT) from None
-    return sizes
+    return lowering
 
 
 def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
@@ -173,23 +148,19 @@ def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
             refuse(operator, f"attribute {key!r} has a value of another kind", allowed)
         values[key] = value
     lengths = [
-        _lengths(operator, value, name, call.reader) if name else None
+        _lengths(operator, value, call.reader) if name else None
         for name, value in zip(node.input[1:], call.inputs[1:], strict=True)
     ]
     return node_arguments(operator, values, lengths, len(node.output))
 
 
-def _lengths(operator: OperatorVersion, value: Value, name: str, reader: Reader) -> Any:
+def _lengths(operator: OperatorVersion, value: Value, reader: Reader) -> Any:
     constant = value.constant
     if constant is None or (
         isinstance(constant, tuple) and any(isinstance(size, str) for size in constant)
     ):
-        return Lengths.AS_INPUT if value.source == name else Lengths.AT_RUN_TIME
+        return Lengths.AT_RUN_TIME
     if isinstance(constant, Tensor) and constant.location is not None:
-        path = PureWindowsPath(constant.location)  # knows both slashes, and drives
-        if path.anchor or ".." in path.parts:
-            problem = f"split is in external data at {shown_name(constant.location)!r}"
-            refuse(operator, problem, "the path must stay inside the model's folder")
         raise NotKnownError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
         numbers, rank = list(elements(reader, constant)), len(value.shape or ())

@@ -7,7 +7,6 @@ A message is declared as a frozen dataclass with fields by `single` and `repeate
 skipped.
 """
 
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -18,6 +17,8 @@ VARINT, I64, LEN, I32 = 0, 1, 2, 5
 _FIXED_BYTES = {I64: 8, I32: 4}
 _VARINT_BYTES = 10
 MAXIMUM_NAME_BYTES = 16_384
+# Numbers of a repeated field; one more is read, so that an excess shows.
+MAXIMUM_VALUES = 65_536
 # Elements of constants that are computed, and of their inputs, and tensors of sequences.
 MAXIMUM_COMPUTED = 262_144
 MAXIMUM_STRING_BYTES = 1_024  # of an attribute; more is cut off
@@ -34,7 +35,6 @@ class Span(NamedTuple):
     end: int
 
 
-NOWHERE = Span(0, 0)
 _Entry = TypeVar("_Entry")
 _Message = TypeVar("_Message")
 # The type that a field is read as: `int`; `bytes` for the first MAXIMUM_STRING_BYTES; `Span` for
@@ -48,32 +48,25 @@ class Encoding:
 
     number: int
     value_type: _Type
-    repeated: bool = False
-    limit: int = sys.maxsize  # entries; one more is read, so that an excess shows
-    wire_types: tuple[int, ...] = (LEN,)
+    repeated: bool
+    wire_types: tuple[int, ...]
 
 
-def single(number: int, value_type: _Type, default: Any = None) -> Any:
+def single(
+    number: int, value_type: _Type, default: Any = None, wire_type: int | None = None
+) -> Any:
     """Declare a field that occurs at most once."""
-    wire_types = (VARINT,) if value_type is int else (LEN,)
-    encoding = Encoding(number, value_type, wire_types=wire_types)
+    usual = VARINT if value_type is int else LEN
+    encoding = Encoding(number, value_type, False, (wire_type or usual,))
     return field(default=default, metadata={"encoding": encoding})
 
 
-def repeated(
-    number: int, value_type: _Type, limit: int = sys.maxsize, wire_types: tuple[int, ...] = ()
-) -> Any:
-    """Declare a repeated field; one of numbers may be packed or not."""
-    usual = (VARINT, LEN) if value_type is int else (LEN,)
-    encoding = Encoding(number, value_type, True, limit, wire_types or usual)
+def repeated(number: int, value_type: _Type, wire_type: int | None = None) -> Any:
+    """Declare a repeated field. One of numbers, of this wire type, may also be packed."""
+    unpacked = VARINT if value_type is int else wire_type
+    wire_types = (LEN,) if unpacked is None else (unpacked, LEN)
+    encoding = Encoding(number, value_type, True, wire_types)
     return field(default=(), metadata={"encoding": encoding})
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """A message with its place in the file."""
-
-    span: Span = NOWHERE
 
 
 class Reader:
@@ -95,23 +88,23 @@ class Reader:
         """Read the fields that a message declares."""
         members: dict[str, Any] = {}
         encodings = _encodings(message)  # type: ignore[arg-type]
-        for (name, encoding), wire_type, value, inside in self._fields(span, encodings):
+        for (name, encoding), inside in self._fields(span, encodings):
             if not encoding.repeated:
-                members[name] = self._value(encoding.value_type, value, inside)
+                members[name] = self._value(encoding.value_type, inside)
                 continue
             entries = members.setdefault(name, [])
-            left = encoding.limit + 1 - len(entries)
-            if encoding.value_type is int and wire_type == LEN:
-                entries += self._varints(inside, left)
-            elif left:
-                entries.append(self._value(encoding.value_type, value, inside))
-        if issubclass(message, Located):
-            members["span"] = span
+            if encoding.value_type is int:
+                self.add_numbers(entries, inside)
+            else:
+                entries.append(self._value(encoding.value_type, inside))
         return message(**{k: tuple(v) if isinstance(v, list) else v for k, v in members.items()})
 
-    def entries(self, span: Span, number: int) -> Iterator[Span]:
-        """The entries of one repeated field of a message."""
-        return (inside for *_, inside in self._fields(span, {number << 3 | LEN: None}))
+    def add_numbers(self, numbers: list[int], span: Span) -> None:
+        """Add the integers in a range to a list of at most MAXIMUM_VALUES + 1."""
+        position, end = span
+        while position < end and len(numbers) <= MAXIMUM_VALUES:
+            value, position = self._varint(position, end)
+            numbers.append(_signed(value))
 
     def copy(self, span: Span, limit: int) -> bytes:
         """A copy of a range of at most `limit` bytes."""
@@ -120,9 +113,9 @@ class Reader:
             raise WireError(f"byte {span.start}: {size} bytes where at most {limit} are read")
         return self._data[span.start : span.end]
 
-    def _value(self, value_type: _Type, value: int, inside: Span) -> Any:
+    def _value(self, value_type: _Type, inside: Span) -> Any:
         if value_type is int:
-            return _signed(value)
+            return _signed(self._varint(*inside)[0])
         if value_type is Span:
             return inside
         if value_type is bytes:
@@ -132,10 +125,8 @@ class Reader:
         text = self.copy(inside, MAXIMUM_NAME_BYTES)
         return value_type(text.decode("utf-8", "backslashreplace"))
 
-    def _fields(
-        self, span: Span, entries: Mapping[int, _Entry]
-    ) -> Iterator[tuple[_Entry, int, int, Span]]:
-        """For each key in `entries`: its entry, the wire type, the value (VARINT) or the bytes."""
+    def _fields(self, span: Span, entries: Mapping[int, _Entry]) -> Iterator[tuple[_Entry, Span]]:
+        """For each key in `entries`: its entry, and the bytes of the value."""
         data = self._data
         position, end = span
         while position < end:
@@ -150,9 +141,9 @@ class Reader:
             number, wire_type = key >> 3, key & 7
             if not 0 < number < 2**29:
                 raise WireError(f"byte {start}: field number {number} does not exist")
-            value, begin = 0, position
+            begin = position
             if wire_type == VARINT:
-                value, position = self._varint(position, end)
+                _, position = self._varint(position, end)
             elif wire_type == LEN:
                 size, begin = self._varint(position, end)
                 position = begin + size
@@ -166,17 +157,7 @@ class Reader:
                     f"message at byte {end}"
                 )
             if key in entries:
-                inside = NOWHERE if wire_type == VARINT else Span(begin, position)
-                yield entries[key], wire_type, value, inside
-
-    def _varints(self, span: Span, limit: int) -> list[int]:
-        """The first `limit` numbers of a packed field."""
-        position, end = span
-        values: list[int] = []
-        while position < end and len(values) < limit:
-            value, position = self._varint(position, end)
-            values.append(_signed(value))
-        return values
+                yield entries[key], Span(begin, position)
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
         if position < end and (value := self._data[position]) < 0x80:

@@ -1,13 +1,13 @@
 """ONNX's Split and SplitToSequence, of every version, on arrays."""
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from dmlsplit.arrays import adapter_of, is_native, view
+from dmlsplit.arrays import view
 from dmlsplit.arrays.types import A
 from dmlsplit.checks import instance
 from dmlsplit.device import Device
+from dmlsplit.errors import within
 from dmlsplit.frontends.execution import run_split
 from dmlsplit.frontends.onnx.arguments import Arguments, read_arguments, refuse
 from dmlsplit.frontends.onnx.lowering import lower
@@ -16,7 +16,7 @@ from dmlsplit.frontends.onnx.operators import ElementType, operator_version
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-NAME = "the input"  # in errors
+_NAME = "the input"  # in errors
 
 
 def split(
@@ -34,8 +34,8 @@ def split(
     Parameters
     ----------
     x
-        An array of NumPy, CuPy or PyTorch, of a type that the operator version accepts; this
-        can be boolean, bfloat16, complex or strings.
+        An array of any library, of a type that the operator version accepts; this can be
+        boolean, bfloat16, complex or strings.
     split
         Size of each piece along the axis. An array must be int64, for Split-1 of the type of `x`.
     axis
@@ -53,7 +53,7 @@ def split(
     Returns
     -------
     list
-        The pieces, of the library of `x`; plain arrays for a subclass of NumPy's.
+        The pieces, of the library of `x`.
 
     Raises
     ------
@@ -123,22 +123,17 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     A `UserWarning` announces each choice that the operator's specification leaves open.
     """
     array: Any = x
-    instance("arguments", arguments, Arguments)
-    if not is_native(array):
-        allowed = "it must be an array of NumPy, CuPy or PyTorch"
-        refuse(arguments.operator, f"the input is a {type(array).__name__}", allowed)
-    if isinstance(array, np.ma.MaskedArray):
-        why = "its pieces would lose the mask"
-        refuse(arguments.operator, f"{NAME} is masked", why, "split .data and .mask")
-    element_type = ElementType.of_dtype(array.dtype)
+    operator = instance("arguments", arguments, Arguments).operator
+    dtype = getattr(array, "dtype", None)
+    element_type = ElementType.of_dtype(dtype)
+    with within(str(operator)):
+        source = None if element_type is ElementType.STRING else view(array, _NAME)
     if element_type is ElementType.UNDEFINED:
-        swapped = str(array.dtype)[:1] in "<>"
+        swapped = str(dtype)[:1] in "<>"
         has = "that type in native byte order only" if swapped else "no such type"
         fix = "convert it to native byte order" if swapped else ""
-        problem = f"the input has data type {array.dtype}"
-        refuse(arguments.operator, problem, f"ONNX has {has}", fix)
-    # Pack before viewing: the memory of a lazily conjugated torch tensor does not hold its values.
-    is_text = element_type is ElementType.STRING
-    source = None if is_text else view(adapter_of(array).packed(array, NAME), NAME)
-    lowered = arguments, element_type, tuple(array.shape)
-    return run_split(lower, lowered, array, source, NAME, device)
+        refuse(operator, f"{_NAME} has data type {dtype}", f"ONNX has {has}", fix)
+    for message in arguments.assumed:
+        warnings.warn(message, stacklevel=3)
+    shape = array.shape if source is None else source.shape
+    return run_split(lower, (arguments, element_type, shape), array, source, _NAME, device)

@@ -28,7 +28,6 @@ class Value:
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     pieces: Pieces = frozenset()  # it derives from these element by element
-    source: str = ""  # name of the model's input that it is
     is_default: bool = False  # a caller may override the constant
 
     @property
@@ -45,23 +44,19 @@ class Value:
         """The error for a size that is unknown because of the gap or, without one, dynamic."""
         return NotKnownError(*(self.gap or (dynamic, Cause.DYNAMIC)))
 
-    def merged(self, declared: "Value | None") -> "Value":
-        """The value, completed from the declared one."""
+    def merged(self, declared: "Value | None") -> "Value | None":
+        """The value, completed from the declared one; None if that has another shape."""
         if declared is None:
             return self
         shape = declared.shape if self.shape is None else self.shape
-        if shape and declared.shape and len(declared.shape) == len(shape):
-            pairs = zip(shape, declared.shape, strict=True)
+        if shape is not None and declared.shape is not None:
+            if len(shape) != len(declared.shape):
+                return None
+            pairs = list(zip(shape, declared.shape, strict=True))
+            if any({type(n), type(also)} == {int} and n != also for n, also in pairs):
+                return None
             shape = tuple(n if isinstance(n, int) or also == "?" else also for n, also in pairs)
         return replace(self, data_type=self.data_type or declared.data_type, shape=shape)
-
-    def contradicts(self, declared: "Value | None") -> bool:
-        """Whether a declared shape is another one."""
-        if declared is None or self.shape is None or declared.shape is None:
-            return False
-        pairs = zip(self.shape, declared.shape, strict=False)
-        sizes = (pair for pair in pairs if all(isinstance(size, int) for size in pair))
-        return len(self.shape) != len(declared.shape) or any(n != also for n, also in sizes)
 
     def traced(self, inputs: Sequence["Value"], own_gap: Callable[[], Gap]) -> "Value":
         """The output of a node with the reason for its unknown shape: an input's, else its own."""
@@ -119,7 +114,7 @@ class Call(NamedTuple):
     def floats(self, name: str) -> tuple[float, ...]:
         """An attribute of one float, or of as many as a shape may have sizes."""
         attribute = self.node.attributes.get(name, Attribute())
-        stored = b"".join(attribute.f or attribute.floats)
+        stored = attribute.f or b"".join(attribute.floats)
         if len(stored) > 4 * MAXIMUM_RANK:
             raise ValueError("too large")
         return struct.unpack(f"<{len(stored) // 4}f", stored)

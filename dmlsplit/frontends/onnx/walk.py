@@ -3,7 +3,7 @@
 import mmap
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain, repeat
 from math import lcm
 from typing import NamedTuple
@@ -12,16 +12,16 @@ from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx import messages
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
-from dmlsplit.frontends.onnx.implied import implied_splits
+from dmlsplit.frontends.onnx.implied import implied_split
 from dmlsplit.frontends.onnx.messages import Attribute, Function, Graph, Model, Node, shown_name
 from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Gap, Pieces, Value, common, meetings
-from dmlsplit.frontends.site import Cause, Implied, Invalid, SplitSite, Unknown
+from dmlsplit.frontends.site import Cause, Invalid, SplitSite, Unknown
 
-MAXIMUM_FIELDS = 1_600_000
+MAXIMUM_FIELDS = 1_500_000
 # Levels of nested bodies and functions; real models stay below 20.
 MAXIMUM_DEPTH = 64
 # Values that derive from more pieces are not followed any further.
@@ -42,9 +42,7 @@ class _Scope:
     declared: Mapping[str, Value]
     opsets: Mapping[str, int]
     attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
-    calls: tuple[_FunctionKey, ...] = ()
     path: tuple[int | str, ...] = ()  # as in sites
-    labels: set[str] = field(default_factory=set)  # of nodes with bodies and calls so far
 
 
 class _Visit(NamedTuple):
@@ -63,13 +61,10 @@ class _Visit(NamedTuple):
         """The reason for an unknown shape if this node lost it."""
         return f"its shape is unknown after {self.named}", Cause.UNTRACKED
 
-    def own_label(self) -> str:
-        """A label that no earlier node with bodies or call in this graph has."""
-        label = shown_name(self.node.name) or f"{shown_name(self.node.op_type)}[{self.position}]"
-        if label in self.scope.labels:
-            label += f"[{self.position}]"
-        self.scope.labels.add(label)
-        return label
+    @property
+    def label(self) -> str:
+        """The node in the place of what is inside it."""
+        return shown_name(self.node.name) or f"{shown_name(self.node.op_type)}[{self.position}]"
 
     def site(self, file: str) -> SplitSite:
         """A site of the node, about which nothing else is known yet."""
@@ -100,7 +95,7 @@ class _Walk:
         self._graph(self._model.graph[0], scope, "")
         for key, function in self._functions.items():
             if key not in {called for called, _, _ in self._called}:
-                place = f"function {_function_name(function)}"
+                place = f"function {shown_name('.'.join(filter(None, key)))}"
                 inner = replace(scope, place=place, attributes=None, path=(place, "()"))
                 self._body(function, [UNKNOWN] * len(function.input), inner)
         for split, names in self._outputs.items():
@@ -128,7 +123,6 @@ class _Walk:
             place=place or shown_name(graph.name or "main graph"),
             values=scope.values.new_child(inputs | constants),
             declared=declared | inputs,
-            labels=set(),
         )
         self._nodes(graph, inner)
         return [inner.values.get(entry.name, UNKNOWN) for entry in graph.output]
@@ -139,14 +133,14 @@ class _Walk:
         gap = (text, Cause.DYNAMIC) if shape is None else None
         if is_main and shape:  # so that splits of derived values ask for the same size
             shape = tuple(f"{entry.name}.{i}" if n == "?" else n for i, n in enumerate(shape))
-        return Value(entry.data_type, shape, gap=gap, source=entry.name if is_main else "")
+        return Value(entry.data_type, shape, gap=gap)
 
     def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Value]:
         return {e.name: Value(e.data_type, self._dimensions.declared(e)) for e in entries}
 
     def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
         declared = scope.declared
-        for index, span in enumerate(self._reader.entries(body.span, messages.NODES[type(body)])):
+        for index, span in enumerate(body.node):
             node = _resolved(self._reader.read(Node, span), scope.attributes)
             visit = _Visit(node, index, [_input_value(name, scope) for name in node.input], scope)
             self._used.update(node.input)
@@ -155,10 +149,11 @@ class _Walk:
             pieces = self._pieces(visit, inputs)
             for name, value in zip(node.output, results, strict=False):
                 if name:
-                    if value.contradicts(declared.get(name)):
+                    merged = value.merged(declared.get(name))
+                    if merged is None:
                         # Later declarations are wrong too: for other sizes, or inferred by onnx.
                         declared = {}
-                    value = self._sized(name, value.merged(declared.get(name)), scope)
+                    value = self._sized(name, merged or value, scope)
                     value = value.traced(inputs, visit.gap_after)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
 
@@ -192,19 +187,18 @@ class _Walk:
             return ()
         if node.op_type == "If" and len(results) == 2:
             return [common(*values) for values in zip(*results, strict=False)]
-        for desc, pieces, why in implied_splits(call):
-            self._sites.append(replace(visit.site(self._file), state=Implied(why, desc, pieces)))
+        if (implied := implied_split(call)) is not None:
+            self._sites.append(replace(visit.site(self._file), state=implied))
         return outputs(call)
 
     def _bodies(self, visit: _Visit) -> list[list[Value]]:
         """The outputs of each body of a node."""
         bodies = {a.name: a.bodies for a in visit.node.attribute if a.bodies}
-        label = visit.own_label() if bodies else ""
         results = []
         for name, spans in bodies.items():
             for position, span in enumerate(spans):
                 which = f"[{position}]" if len(spans) > 1 else ""
-                place = f"{visit.scope.place}/{label}.{shown_name(name)}{which}"
+                place = f"{visit.scope.place}/{visit.label}.{shown_name(name)}{which}"
                 path = (*visit.scope.path, visit.position, name, position)
                 results.append(self._graph(span, replace(visit.scope, path=path), place))
         return results
@@ -237,7 +231,7 @@ class _Walk:
         if call not in self._called:
             inner = replace(
                 visit.scope,
-                place=f"{visit.scope.place}/{visit.own_label()}",
+                place=f"{visit.scope.place}/{visit.label}",
                 attributes=None if visit.node.has_references else attributes,
                 path=(*visit.scope.path, visit.position, "()"),
             )
@@ -247,13 +241,11 @@ class _Walk:
     def _body(
         self, function: Function, inputs: Sequence[Value], scope: _Scope
     ) -> tuple[Value, ...]:
-        if function.key in scope.calls:
-            raise WireError(f"function {_function_name(function)} calls itself")
         _check_depth(scope)
         declared = self._declared(function.value_info)
         self._used.update(function.output)
         values = {
-            name: value.merged(declared.get(name))
+            name: value.merged(declared.get(name)) or value
             for name, value in zip(function.input, inputs, strict=False)
         }
         inner = replace(
@@ -261,8 +253,6 @@ class _Walk:
             values=ChainMap(values),
             declared=declared,
             opsets={opset.domain: opset.version for opset in function.opset_import},
-            calls=(*scope.calls, function.key),
-            labels=set(),
         )
         self._nodes(function, inner)
         results = (inner.values.get(name, UNKNOWN) for name in function.output)
@@ -304,10 +294,6 @@ def _unify_sizes(sites: list[SplitSite]) -> list[SplitSite]:
 def _check_depth(scope: _Scope) -> None:
     if sum(isinstance(step, str) for step in scope.path) > MAXIMUM_DEPTH:
         raise WireError(f"graphs and functions nest deeper than {MAXIMUM_DEPTH}")
-
-
-def _function_name(function: Function) -> str:
-    return shown_name(".".join(filter(None, function.key)))
 
 
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:

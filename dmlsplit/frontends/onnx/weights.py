@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx.messages import NODES, Function, Graph, Model, Node, Tensor
+from dmlsplit.frontends.onnx.messages import Function, Graph, Model, Node, Tensor
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.scanner import mapped
 from dmlsplit.frontends.onnx.walk import MAXIMUM_FIELDS
@@ -32,7 +32,7 @@ def _tensors(reader: Reader, body: Graph | Function) -> Iterator[Tensor]:
     """The initializers and constants of a graph or function, and of the bodies in it."""
     if isinstance(body, Graph):
         yield from body.initializer
-    for span in reader.entries(body.span, NODES[type(body)]):
+    for span in body.node:
         for attribute in reader.read(Node, span).attribute:
             if attribute.t is not None:
                 yield attribute.t

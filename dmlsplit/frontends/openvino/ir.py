@@ -1,12 +1,12 @@
 """Reads the layers and edges of an OpenVINO IR (model.xml) that matter to splits.
 
-The file is not trusted, so the reader counts its events. It keeps only what describes a split.
-Format: OpenVINO documentation, "Intermediate Representation format", versions 10 and 11.
+The file is not trusted, so elements are counted as they are parsed, and only those that describe a
+split are kept. Format: OpenVINO documentation, "Intermediate Representation format", versions 10
+and 11.
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,28 +14,23 @@ from dmlsplit.errors import InvalidArgumentError
 
 NET_VERSIONS = ("10", "11")
 MAX_FILE_BYTES = 128 << 20
-# Opening tags, closing tags, and texts.
+# Opening tags, closing tags, and texts: what takes time.
 MAX_EVENTS = 3_000_000
-MAX_LAYERS = 100_000
-MAX_EDGES = 250_000
+# Elements that are kept: what takes memory.
+MAX_KEPT = 400_000
 MAX_DEPTH = 96
 MAX_RANK = 64
-_CHUNK_BYTES = 1 << 16
-# The most consecutive chunks without an event, which limits a tag to 4 MiB.
-_MAX_SILENT_CHUNKS = 64
+# Large, because expat before 2.6 reads the beginning of a long tag again with each chunk.
+_CHUNK_BYTES = 16 << 20
 _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
-_ENCODING = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml[^>]*encoding\s*=\s*[\"']([^\"'>]*)")
 
 _SPLITS = {"Split", "VariadicSplit"}
 _KEPT_TYPES = {"Const", "Parameter", *_SPLITS}
 _KEPT_PARTS = {"data", "input", "output"}
 _BODIES = {"body", "then_body", "else_body"}
-_ROOT, _SKIPPED = "", "skipped"
 _CHILDREN = {
-    _ROOT: {"net"},
-    "net": {"layers", "edges"},
-    **{body: {"layers", "edges"} for body in _BODIES},
+    **{graph: {"layers", "edges"} for graph in ("net", *_BODIES)},
     "layers": {"layer"},
     "layer": _KEPT_PARTS | _BODIES,
     "input": {"port"},
@@ -51,7 +46,7 @@ class Port:
 
     id: str
     precision: str
-    dims: list[int] = field(default_factory=list)
+    dims: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +58,15 @@ class Layer:
     name: str
     type: str
     version: str
-    data: dict[str, str] = field(default_factory=dict)
-    inputs: list[Port] = field(default_factory=list)
-    outputs: list[Port] = field(default_factory=list)
-    bodies: list["Graph"] = field(default_factory=list)
+    data: dict[str, str]
+    inputs: list[Port]
+    outputs: list[Port]
+    bodies: list["Graph"]
 
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """The layers of a model or body, by id, and the edges to its splits.
+    """The layers of a model or body, by id, and its edges.
 
     `edges` maps the (layer id, port id) of an input to that of the output that feeds it.
     """
@@ -83,24 +78,28 @@ class Graph:
 
 def read_ir(path: Path) -> Graph:
     """Read a model.xml, which must be UTF-8 without a DOCTYPE and within the limits above."""
-    reader = _Reader()
-    # This encoding overrides the declared one, so that no other alphabet can hide a DOCTYPE.
-    parser = ElementTree.XMLParser(target=reader, encoding="utf-8")  # noqa: S314 - no DOCTYPE
-    silent, events = 0, 0
+    # This encoding overrides the declared one: Python would look for a codec of that name.
+    parser = ElementTree.XMLParser(target=_Target(), encoding="utf-8")  # noqa: S314 - no DOCTYPE
     try:
-        for chunk in _chunks(path):
-            parser.feed(chunk)
-            silent = silent + 1 if reader.events == events else 0
-            events = reader.events
-            if silent > _MAX_SILENT_CHUNKS:
-                raise InvalidArgumentError("a single tag is longer than 4 MiB")
-        parser.close()
+        if not path.is_file():
+            raise InvalidArgumentError("is not a file")
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise InvalidArgumentError(f"is larger than {MAX_FILE_BYTES >> 20} MiB")
+        with path.open("rb") as file:
+            while chunk := file.read(_CHUNK_BYTES):
+                parser.feed(chunk)
+        net = parser.close()
     except ElementTree.ParseError as error:
-        raise InvalidArgumentError(f"is not well-formed XML: {error}") from None
+        raise InvalidArgumentError(f"is not well-formed XML in UTF-8: {error}") from None
     except (OSError, UnicodeError) as error:
         raise InvalidArgumentError(f"cannot be read: {error}") from None
-    assert reader.graph  # the end of <net>, the only root that `start` accepts, has set it
-    return reader.graph
+    version = _required(net, "version")
+    if version not in NET_VERSIONS:
+        raise InvalidArgumentError(
+            f"net version is {version[:20]!r}; it must be {' or '.join(NET_VERSIONS)}. "
+            "Fix: convert the model with OpenVINO 2021 or later"
+        )
+    return _graph(net, net.get("name", ""))
 
 
 def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
@@ -113,136 +112,97 @@ def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> i
     )
 
 
-def _chunks(path: Path) -> Iterator[bytes]:
-    if not path.is_file():
-        raise InvalidArgumentError("is not a file")
-    if path.stat().st_size > MAX_FILE_BYTES:
-        raise InvalidArgumentError(f"is larger than {MAX_FILE_BYTES >> 20} MiB")
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            declared = _ENCODING.match(chunk) if file.tell() == len(chunk) else None
-            if declared and declared[1].upper() not in (b"UTF-8", b"UTF8", b"US-ASCII", b"ASCII"):
-                name = declared[1][:20].decode("ascii", "replace")
-                raise InvalidArgumentError(f"declares encoding {name!r}; it must be UTF-8")
-            if b"\0" in chunk:
-                raise InvalidArgumentError("contains a zero byte; it must be UTF-8 text")
-            yield chunk
-
-
-class _Reader:
-    """The target of the XML parser, which counts events and makes layers of them."""
+class _Target:
+    """The target of the XML parser, which builds a tree of the elements that matter to splits."""
 
     def __init__(self) -> None:
-        self.events = 0
-        self._counts = {"layers": 0, "edges to splits": 0}
-        self._tags = [_ROOT]  # the open elements; _SKIPPED for an ignored one and its contents
-        self._graphs: list[Graph] = []
-        self._layers: list[Layer] = []
-        self._text = ""
-        self.graph: Graph | None = None
+        self._tree = ElementTree.TreeBuilder()
+        self._events = 0
+        self._kept = 0
+        self._open: list[ElementTree.Element | None] = []  # None for one that is not kept
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
         # The parser calls this before it defines any entity.
         raise InvalidArgumentError("declares a DOCTYPE, which no IR needs")
 
     def data(self, text: str) -> None:
-        self.events += 1
-        if self._tags[-1] == "dim":
-            self._text = (self._text + text)[:64]
+        self._events += 1
+        element = self._open[-1]
+        if element is not None and element.tag == "dim":
+            self._tree.data(text)
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        self.events += 1
-        if self.events > MAX_EVENTS:
+        self._events += 1
+        if self._events > MAX_EVENTS:
             raise InvalidArgumentError(f"contains more than {MAX_EVENTS} tags and texts")
-        if len(self._tags) > MAX_DEPTH:
+        if len(self._open) >= MAX_DEPTH:
             raise InvalidArgumentError(f"nests elements deeper than {MAX_DEPTH}")
-        parent = self._tags[-1]
-        matters = tag in _CHILDREN.get(parent, ())
-        if parent == _ROOT and not matters:
+        if not self._open and tag != "net":
             raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
-        if matters and tag in _KEPT_PARTS:  # most of them are parts of other layers
-            matters = self._layers[-1].type in _KEPT_TYPES
-        self._tags.append(tag if matters else _SKIPPED)
-        if matters:
-            self._open(tag, attributes)
-
-    def _open(self, tag: str, attributes: dict[str, str]) -> None:
-        if tag == "net":
-            version = _required("net", attributes, "version")
-            if version not in NET_VERSIONS:
-                raise InvalidArgumentError(
-                    f"net version is {version[:20]!r}; it must be {' or '.join(NET_VERSIONS)}. "
-                    "Fix: convert the model with OpenVINO 2021 or later"
-                )
-            self._graphs.append(Graph(attributes.get("name", ""), {}, {}))
-        elif tag in _BODIES:
-            self._graphs.append(Graph(tag, {}, {}))
-        elif tag == "layer":
-            self._layers.append(self._layer(attributes))
-        elif tag == "data":
-            self._layers[-1].data.update(attributes)
-        elif tag == "port":
-            key = _required("port", attributes, "id")
-            self._ports().append(Port(key, attributes.get("precision", "")))
-        elif tag == "dim":
-            self._text = ""
-        elif tag == "edge":
-            self._edge(attributes)
+        if self._open and not _matters(tag, self._open[-1]):
+            self._open.append(None)
+            return
+        self._kept += 1
+        if self._kept > MAX_KEPT:
+            raise InvalidArgumentError(f"contains more than {MAX_KEPT} layers, ports and edges")
+        self._open.append(self._tree.start(tag, attributes))
 
     def end(self, tag: str) -> None:
-        self.events += 1
-        if self._tags.pop() == _SKIPPED:
-            return
-        if tag == "net":
-            self.graph = self._graphs.pop()
-        elif tag in _BODIES:
-            self._layers[-1].bodies.append(self._graphs.pop())
-        elif tag == "layer":
-            self._layers.pop()
-        elif tag == "dim":
-            dims = self._ports()[-1].dims
-            dims.append(checked_integer("a port's <dim>", self._text, -1))
-            if len(dims) > MAX_RANK:
-                raise InvalidArgumentError(f"a port has more than {MAX_RANK} dimensions")
+        self._events += 1
+        if self._open.pop() is not None:
+            self._tree.end(tag)
 
-    def _ports(self) -> list[Port]:
-        """The list for the open <port>."""
-        layer = self._layers[-1]
-        return layer.inputs if self._tags[-2] == "input" else layer.outputs
+    def close(self) -> ElementTree.Element:
+        return self._tree.close()
 
-    def _count(self, what: str, limit: int) -> None:
-        self._counts[what] += 1
-        if self._counts[what] > limit:
-            raise InvalidArgumentError(f"contains more than {limit} {what}")
 
-    def _layer(self, attributes: dict[str, str]) -> Layer:
-        self._count("layers", MAX_LAYERS)
-        layers = self._graphs[-1].layers
-        key, operator = (_required("layer", attributes, name) for name in ("id", "type"))
-        if key in layers:
-            raise InvalidArgumentError(f"two layers have the id {key[:40]!r}")
-        name, version = attributes.get("name", ""), attributes.get("version", "opset1")
-        layers[key] = Layer(len(layers), key, name, operator, version)
-        return layers[key]
+def _matters(tag: str, parent: ElementTree.Element | None) -> bool:
+    if parent is None or tag not in _CHILDREN.get(parent.tag, ()):
+        return False
+    return tag not in _KEPT_PARTS or parent.get("type") in _KEPT_TYPES
 
-    def _edge(self, attributes: dict[str, str]) -> None:
-        names = ("to-layer", "to-port", "from-layer", "from-port")
-        to_layer, to_port, from_layer, from_port = (
-            _required("edge", attributes, name) for name in names
-        )
-        graph = self._graphs[-1]
-        fed = graph.layers.get(to_layer)
-        if fed is not None and fed.type not in _SPLITS:
-            return
-        self._count("edges to splits", MAX_EDGES)
-        if (to_layer, to_port) in graph.edges:
+
+def _graph(element: ElementTree.Element, name: str) -> Graph:
+    layers: dict[str, Layer] = {}
+    for index, entry in enumerate(element.iterfind("layers/layer")):
+        layer = _layer(entry, index)
+        if layer.id in layers:
+            raise InvalidArgumentError(f"two layers have the id {layer.id[:40]!r}")
+        layers[layer.id] = layer
+    edges: dict[tuple[str, str], tuple[str, str]] = {}
+    for entry in element.iterfind("edges/edge"):
+        end = layer_id, port_id = _required(entry, "to-layer"), _required(entry, "to-port")
+        if end in edges:
             raise InvalidArgumentError(
-                f"two edges lead to port {to_port[:40]!r} of layer {to_layer[:40]!r}"
+                f"two edges lead to port {port_id[:40]!r} of layer {layer_id[:40]!r}"
             )
-        graph.edges[to_layer, to_port] = from_layer, from_port
+        edges[end] = _required(entry, "from-layer"), _required(entry, "from-port")
+    return Graph(name, layers, edges)
 
 
-def _required(tag: str, attributes: Mapping[str, str], name: str) -> str:
-    if name not in attributes:
-        raise InvalidArgumentError(f"a <{tag}> lacks the attribute {name!r}")
-    return attributes[name]
+def _layer(element: ElementTree.Element, index: int) -> Layer:
+    return Layer(
+        index,
+        _required(element, "id"),
+        element.get("name", ""),
+        _required(element, "type"),
+        element.get("version", "opset1"),
+        {key: value for data in element.iterfind("data") for key, value in data.items()},
+        [_port(port) for port in element.iterfind("input/port")],
+        [_port(port) for port in element.iterfind("output/port")],
+        [_graph(body, body.tag) for body in element if body.tag in _BODIES],
+    )
+
+
+def _port(element: ElementTree.Element) -> Port:
+    if len(element) > MAX_RANK:
+        raise InvalidArgumentError(f"a port has more than {MAX_RANK} dimensions")
+    dims = [checked_integer("a port's <dim>", dim.text or "", -1) for dim in element]
+    return Port(_required(element, "id"), element.get("precision", ""), dims)
+
+
+def _required(element: ElementTree.Element, name: str) -> str:
+    value = element.get(name)
+    if value is None:
+        raise InvalidArgumentError(f"a <{element.tag}> lacks the attribute {name!r}")
+    return value

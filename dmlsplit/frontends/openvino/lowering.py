@@ -14,7 +14,6 @@ from dmlsplit.messages import shown
 
 VARIADIC_SPLIT = "VariadicSplit-1"
 SPLIT = "Split-1"
-_AXIS_SHAPES: dict[str, tuple[tuple[int, ...], ...]] = {VARIADIC_SPLIT: ((), (1,)), SPLIT: ((),)}
 
 
 def lower_variadic_split(
@@ -49,7 +48,7 @@ def lower_variadic_split(
         dims = integers("shape", shape)
         axis = axis_from_front(axis, len(dims))
         sizes = resolve_lengths(integers("split_lengths", split_lengths), axis, dims[axis])
-    return lower_sizes(VARIADIC_SPLIT, shape, axis, sizes, data_type, lanes)
+    return lower_sizes(shape, axis, sizes, data_type, lanes)
 
 
 def lower_split(
@@ -66,11 +65,10 @@ def lower_split(
         dims = integers("shape", shape)
         axis = axis_from_front(axis, len(dims))
         sizes = resolve_count(integer("num_splits", num_splits), axis, dims[axis])
-    return lower_sizes(SPLIT, shape, axis, sizes, data_type, lanes)
+    return lower_sizes(shape, axis, sizes, data_type, lanes)
 
 
 def lower_sizes(
-    operator: str,
     shape: Sequence[int],
     axis: int,
     sizes: tuple[int, ...],
@@ -78,18 +76,18 @@ def lower_sizes(
     lanes: int = 1,
 ) -> Lowering:
     """Lower a split whose axis and sizes have been checked."""
-    carrier = instance("data_type", data_type, TensorDataType) or None
+    is_text = instance("data_type", data_type, TensorDataType) is TensorDataType.UNKNOWN
     carried = (*shape, lanes) if integer("lanes", lanes) > 1 else shape
-    desc = None if carrier is None else split_descriptor(carrier, carried, axis, sizes)
-    return Lowering(operator, data_type, tuple(shape), axis, sizes, carrier, desc)
+    desc = None if is_text else split_descriptor(data_type, carried, axis, sizes)
+    return Lowering(tuple(shape), axis, sizes, desc)
 
 
 def check_axis_shape(operator: str, shape: tuple[int, ...]) -> None:
     """Refuse an axis tensor of a shape that the operator does not accept."""
-    allowed = _AXIS_SHAPES[operator]
-    if shape not in allowed:
-        words = " or ".join(f"of shape {list(sizes)}" if sizes else "a scalar" for sizes in allowed)
-        raise InvalidArgumentError(f"axis has shape {list(shape)}; it must be {words}")
+    is_variadic = operator == VARIADIC_SPLIT
+    if shape and not (is_variadic and shape == (1,)):
+        allowed = "a scalar or of shape [1]" if is_variadic else "a scalar"
+        raise InvalidArgumentError(f"axis has shape {list(shape)}; it must be {allowed}")
 
 
 def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tuple[int, ...]:

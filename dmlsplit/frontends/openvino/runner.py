@@ -6,7 +6,6 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.dlpack import give_back
 from dmlsplit.arrays.types import A
 from dmlsplit.checks import Integers, integer, integers, is_count
 from dmlsplit.device import Device
@@ -110,7 +109,7 @@ def _run(
         return run_split(lower, strings, data, None, "data", device)
     source = view(data, "data")
     arguments = source.shape, axis, pieces, *_carrier(source)
-    return give_back(run_split(lower, arguments, data, source, "data", device), data)
+    return run_split(lower, arguments, data, source, "data", device)
 
 
 def _carrier(source: ArrayView) -> tuple[TensorDataType, int]:

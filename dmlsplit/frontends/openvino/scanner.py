@@ -1,7 +1,6 @@
 """Finds every split of an OpenVINO IR, including the bodies of If, Loop and similar layers."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -23,6 +22,7 @@ from dmlsplit.frontends.openvino.lowering import (
 )
 from dmlsplit.frontends.openvino.weights import constant_shape, integers
 from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
+from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted, shown
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
@@ -69,11 +69,8 @@ class _Node(NamedTuple):
             return layer, constant_shape(layer)
 
     def values(self, layer: Layer, name: str) -> list[int]:
-        try:
-            with within(name):
-                return integers(layer, self.xml)
-        except NotKnownError as error:
-            raise NotKnownError(f"{name} is unknown: {error}", error.cause) from None
+        with within(name):
+            return integers(layer, self.xml)
 
 
 def scan(path: str | PathLike[str]) -> list[SplitSite]:
@@ -120,54 +117,51 @@ def _site(node: _Node, file: str, place: str) -> SplitSite:
         text = f"operation set is {layer.version[:40]!r}, not 'opset1'"
         return replace(blank, state=Unknown(text, Cause.OPERATION_SET))
     try:
-        lowering = _lowered(node)
-        warnings = list(_warnings(node, lowering))
+        with within(node.operator):
+            data_type, shape = _data_type(node), _shape(node)
+            lowering = _lowered(node, data_type, shape)
     except InvalidArgumentError as error:
         return replace(blank, state=Invalid(error.message))
     except NotKnownError as reason:
-        return replace(blank, state=_unknown(reason, node))
-    missing = tuple((f"dimension {i}", 1) for i, size in enumerate(_shape(node)) if size < 0)
+        sizes = [abs(size) for size in shape or (1,) * 4]  # a dynamic size, -1, becomes 1
+        smallest = split_descriptor(data_type or TensorDataType.FLOAT32, sizes, 0, sizes[:1])
+        return replace(blank, state=Unknown(str(reason), reason.cause, smallest))
+    missing = tuple((f"dimension {i}", 1) for i, size in enumerate(shape or ()) if size < 0)
     gap = _dynamic(missing[0][0]) if missing else None
+    warnings = list(_warnings(node, lowering, is_static=not missing))
     return lowered_site(blank, lowering, warnings, gap, missing)
 
 
-def _unknown(reason: NotKnownError, node: _Node) -> Unknown:
-    """The reason why a split has no descriptor, with the smallest possible one."""
-    data_type, sizes = TensorDataType.FLOAT32, [1] * 4
-    with suppress(NotKnownError):
-        data_type = _data_type(node)
-    with suppress(NotKnownError):
-        sizes = [abs(size) for size in _shape(node)]  # a dynamic size, -1, becomes 1
-    return Unknown(str(reason), reason.cause, split_descriptor(data_type, sizes, 0, sizes[:1]))
-
-
-def _lowered(node: _Node) -> Lowering:
-    with within(node.operator):
-        data_type = _data_type(node)
-        shape = _shape(node)
-        constant, axis_shape = node.constant(1, "axis")
-        check_axis_shape(node.operator, axis_shape)
-        axis = axis_from_front(node.values(constant, "axis")[0], len(shape))
-        whole = None if shape[axis] < 0 else shape[axis]
-        if node.operator == VARIADIC_SPLIT:
-            sizes = resolve_lengths(_lengths(node, axis), axis, whole)
-        else:
-            text = node.layer.data.get("num_splits", "")
-            count = checked_integer("num_splits", text, 1, MOST_OUTPUTS)
-            _check_outputs(node, count)
-            sizes = resolve_count(count, axis, whole)
+def _lowered(
+    node: _Node, data_type: TensorDataType | None, shape: tuple[int, ...] | None
+) -> Lowering:
+    """The split of data whose type and shape may be unknown; a dynamic size, -1, becomes 1."""
+    if data_type is None:
+        raise NotKnownError("the data type is not in the file", Cause.TYPE)
+    if shape is None:
+        raise _dynamic("the rank")
+    constant, axis_shape = node.constant(1, "axis")
+    check_axis_shape(node.operator, axis_shape)
+    axis = axis_from_front(node.values(constant, "axis")[0], len(shape))
+    whole = None if shape[axis] < 0 else shape[axis]
+    if node.operator == VARIADIC_SPLIT:
+        sizes = resolve_lengths(_lengths(node, axis), axis, whole)
+    else:
+        text = node.layer.data.get("num_splits", "")
+        count = checked_integer("num_splits", text, 1, MOST_OUTPUTS)
+        _check_outputs(node, count)
+        sizes = resolve_count(count, axis, whole)
     if whole is None:
         raise _dynamic(f"dimension {axis}")
-    smallest = tuple(map(abs, shape))  # a dynamic size, -1, becomes 1
-    return lower_sizes(node.operator, smallest, axis, sizes, data_type)
+    return lower_sizes(tuple(map(abs, shape)), axis, sizes, data_type)
 
 
-def _data_type(node: _Node) -> TensorDataType:
+def _data_type(node: _Node) -> TensorDataType | None:
     # Version 10 writes the precision of outputs only, but a split keeps the type.
     ports = [*node.layer.inputs[:1], *node.layer.outputs]
     precision = next((port.precision for port in ports if port.precision), "")
     if precision.upper() in ("", "UNSPECIFIED"):
-        raise NotKnownError("the data type is not in the file", Cause.TYPE)
+        return None
     if precision.upper() not in _CARRIERS:
         raise InvalidArgumentError(
             f"data has type {precision[:20]!r}, whose elements DirectML cannot carry"
@@ -175,7 +169,7 @@ def _data_type(node: _Node) -> TensorDataType:
     return _CARRIERS[precision.upper()]
 
 
-def _shape(node: _Node) -> tuple[int, ...]:
+def _shape(node: _Node) -> tuple[int, ...] | None:
     if not node.layer.inputs:
         raise InvalidArgumentError("has no inputs")
     dims = node.layer.inputs[0].dims
@@ -186,7 +180,7 @@ def _shape(node: _Node) -> tuple[int, ...]:
     declared = layer.data.get("shape") if layer else None
     if declared is not None and not declared.strip():
         raise InvalidArgumentError("data is a scalar; it must have a dimension")
-    raise _dynamic("the rank")
+    return None
 
 
 def _dynamic(what: str) -> NotKnownError:
@@ -217,13 +211,14 @@ def _check_outputs(node: _Node, pieces: int) -> None:
         )
 
 
-def _warnings(node: _Node, lowering: Lowering) -> Iterator[str]:
-    if lowering.empty:
-        empty = shown(lowering.empty)
-        yield f"outputs {empty} are empty; DirectML accepts no empty tensor. Fix: drop them"
-    if min(_shape(node)) < 0:
+def _warnings(node: _Node, lowering: Lowering, is_static: bool) -> Iterator[str]:
+    shapes = piece_shapes(lowering.shape, lowering.axis, lowering.sizes)
+    empty = [index for index, shape in enumerate(shapes) if 0 in shape]
+    if empty:
+        yield f"outputs {shown(empty)} are empty; DirectML accepts no empty tensor. Fix: drop them"
+    if not is_static:
         return
-    ports = zip(node.layer.outputs, lowering.output_shapes, strict=True)
+    ports = zip(node.layer.outputs, shapes, strict=True)
     for index, (port, shape) in enumerate(ports):
         if port.dims and -1 not in port.dims and port.dims != list(shape):
             yield f"output {index} is declared as {port.dims}; the split makes {list(shape)}"

@@ -1,6 +1,5 @@
 """Reads integer constants of an IR from the .bin file next to the .xml."""
 
-import errno
 import os
 import struct
 from math import prod
@@ -13,8 +12,6 @@ from dmlsplit.messages import counted
 
 # The `struct` type for the attribute element_type of an integer Const.
 _INTEGERS = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64".split(), "bBhHiIqQ", strict=True))
-# Enough for one length per output, with more outputs than any model has.
-MAX_CONSTANT_BYTES = 8 << 20
 
 
 def constant_shape(layer: Layer) -> tuple[int, ...]:
@@ -30,7 +27,7 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
 
 
 def integers(layer: Layer, xml: Path) -> list[int]:
-    """The values of an integer Const, as a flat list.
+    """The values of an integer Const, as a flat list. Check its shape first: it may claim any.
 
     NotKnownError if the .bin file links out of its folder, OSError if it is not a file.
     """
@@ -49,10 +46,6 @@ def integers(layer: Layer, xml: Path) -> list[int]:
         raise InvalidArgumentError(
             f"{name}: size is {size}; it must be {count * width}, for {elements}"
         )
-    if size > MAX_CONSTANT_BYTES:
-        raise InvalidArgumentError(
-            f"{name}: size is {size}; at most {MAX_CONSTANT_BYTES} bytes of lengths are read"
-        )
     path = _weights(xml)
     with path.open("rb") as file:
         length = file.seek(0, os.SEEK_END)
@@ -70,7 +63,7 @@ def _weights(xml: Path) -> Path:
     if not path.is_file():
         exists = os.path.lexists(path)
         what = "is not a regular file" if exists else "is missing; it belongs next to the .xml"
-        raise OSError(errno.ENOENT, f"the weights file {path.name} {what}")
+        raise OSError(f"the weights file {path.name} {what}")
     if path.resolve().parent != path.parent.resolve():
         why = f"{path.name} links out of its folder and is not followed"
         raise NotKnownError(why, Cause.WEIGHTS)

@@ -36,7 +36,7 @@ RESOURCES: Rows = [
     (values(F32, [1e39]), "is 1e+39; it must be a number that fits FLOAT32"),
     (values("FLOAT16", [0, 70000]), "[1] is 70000; it must be a number that fits FLOAT16"),
     (values(F32, 3), "is 3; it must be an object"),
-    (values(F32, "deferred"), "is 'deferred', which is for ONNX"),
+    (values(F32, "deferred"), "is 'deferred'; it must be an object"),
     (values(F32, {}), "must be an array, or have one of"),
     (values(F32, {"value": 1, "valueStart": 1, "valueCount": 1}), "one of"),
     (values(F32, {"value": 1}), "lacks 'valueCount'"),

@@ -1,9 +1,7 @@
 """The output that a model prints, and the files that it writes."""
 
 import json
-import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,7 +11,7 @@ import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.frontends.dxdispatch import run
 from tests.support.dxdispatch import BOUND, F32, Run, dispatch, model, prints, values, writes, zeros
-from tests.support.fixtures import Capsys, Patch
+from tests.support.fixtures import Capsys
 
 WRITE = writes("D", "d.npy")
 COMMANDS = [dispatch(**BOUND), WRITE]
@@ -54,16 +52,6 @@ def test_a_file_that_the_model_reads_is_never_replaced(link: Any, file: Path) ->
             run(file, overwrite=True)
         target.unlink()
     assert np.load(source).tolist() == [0, 0, 0]
-
-
-def test_files_that_do_not_fit_on_the_disk_are_refused_before_anything_runs(
-    file: Path, monkeypatch: Patch
-) -> None:
-    disk = SimpleNamespace(f_bavail=1, f_bfree=1, f_frsize=11, f_blocks=100)
-    monkeypatch.setattr(os, "statvfs", lambda folder: disk)
-    message = r"d.npy cannot be written: does not fit: 12 bytes are needed, 11 are free"
-    with pytest.raises(dml.InvalidArgumentError, match=message):
-        run(file)
 
 
 def test_names_reach_the_terminal_without_control_characters(ran: Run) -> None:

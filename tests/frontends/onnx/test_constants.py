@@ -52,13 +52,9 @@ def test_lengths_of_split_1_are_floats(scanned: Scanned) -> None:
             assert found.state.descriptor.split_sizes == (2, 4)
 
 
-@pytest.mark.parametrize(
-    ("location", "escapes"),
-    [("weights.bin", False), ("sub/weights.bin", False)]
-    + [(path, True) for path in ("/etc/passwd", "../w", "a/../../w", "C:\\w", "..\\w")],
-)
+@pytest.mark.parametrize("location", ["weights.bin", "/etc/passwd", "../w", "C:\\w", "..\\w"])
 def test_external_lengths_are_never_opened(
-    scanned: Scanned, monkeypatch: pytest.MonkeyPatch, location: str, escapes: bool
+    scanned: Scanned, monkeypatch: pytest.MonkeyPatch, location: str
 ) -> None:
     tensor = TensorProto(name="s", data_type=INT64, dims=[2], data_location=TensorProto.EXTERNAL)
     tensor.external_data.add(key="location", value=location)
@@ -72,10 +68,7 @@ def test_external_lengths_are_never_opened(
     content = model([node("Split", "x s", "a b")], [value("x", [6])], initializers=(tensor,))
     (found,) = scanned(content)
     assert [Path(path).name for path in opened if "pytest" in str(path)] == ["model.onnx"]
-    if escapes:
-        assert "the path must stay inside the model's folder" in found.state.problem
-    else:
-        assert found.state.reason == "split is in external data, which is not opened"
+    assert found.state.reason == "split is in external data, which is not opened"
 
 
 def test_a_list_of_absurdly_many_sizes_is_not_read(scanned: Scanned) -> None:

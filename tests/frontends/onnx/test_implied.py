@@ -1,12 +1,11 @@
-"""Splits without a Split node: Slices, and functions whose bodies split."""
+"""Slices that ONNX Runtime turns into splits."""
 
 from typing import Any
 
 import pytest
-from onnx import helper
 
 from dmlsplit.frontends import Implied, SplitSite
-from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
+from tests.support.onnx_graphs import Scanned, model, node, sizes, value
 
 
 def sliced(scanned: Scanned, shape: list[Any], *rows: tuple[int, ...]) -> list[SplitSite]:
@@ -46,17 +45,3 @@ def test_a_slice_that_cuts_off_the_front_is_a_split(scanned: Scanned, rows: Any,
 def test_other_slices_are_not_splits(scanned: Scanned, rows: Any) -> None:
     assert sliced(scanned, [3, 6], *rows) == []
     assert sliced(scanned, ["n", 6], *rows) == []
-
-
-def test_a_rotary_embedding_has_two_in_its_body(scanned: Scanned) -> None:
-    def pieces(shape: list[int], **attributes: int) -> list[tuple[int, ...]]:
-        names = ["x", "c", "s", "p"]
-        embed = helper.make_node("RotaryEmbedding", names, ["y"], **attributes)
-        inputs = [value("x", shape), value("c", [3, 4]), value("s", [3, 4])]
-        inputs.append(value("p", [1, 3], INT64))
-        return [f.state.pieces for f in scanned(model([embed], inputs, opsets={"": 23}))]
-
-    assert pieces([1, 2, 3, 8]) == [(8, 0), (4, 4)]
-    assert pieces([1, 2, 3, 8], interleaved=1) == [(8, 0)]
-    assert pieces([1, 3, 16], num_heads=2, rotary_embedding_dim=4) == [(4, 4), (2, 2)]
-    assert pieces([1, 3, 16]) == []
