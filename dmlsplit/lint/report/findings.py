@@ -97,9 +97,9 @@ def _defects(verdicts: Iterable[Verdict]) -> dict[tuple[str, str], _Meetings]:
 
 def fix_lines(verdict: Verdict) -> list[str]:
     """The fixes, one per line, and the notes."""
-    fixes = [f"fix: {fix}" for fix in verdict.alternatives]
+    fixes = [f"fix: {fix}" for fix in verdict.fixes]
     if len(fixes) > 1:
-        fixes = ["fix, any one of:", *(_INDENT + fix for fix in verdict.alternatives)]
+        fixes = ["fix, any one of:", *(_INDENT + fix for fix in verdict.fixes)]
     return [*fixes, *(f"note: {note}" for note in verdict.notes)]
 
 

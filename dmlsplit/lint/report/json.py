@@ -56,7 +56,7 @@ def _split(verdict: Verdict) -> dict[str, Any]:
         "equivalents": _descriptors(verdict.equivalent),
         "minimum": least and asdict(least) | {"level": str(least.level)},
         "fix": verdict.fix,
-        "fixes": verdict.alternatives,
+        "fixes": verdict.fixes,
         "notes": verdict.notes,
         "diagnostics": list(map(_diagnostic, verdict.diagnostics)),
     }
