@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell_lines
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.messages import shown
+from dmlsplit.messages import shown, wrapped
 
 if TYPE_CHECKING:
     from dmlsplit.frontends import SplitSite
@@ -79,7 +79,7 @@ def _is_rule(path: str) -> bool:
 def _explain_rules(arguments: argparse.Namespace) -> int:
     from difflib import get_close_matches
 
-    from dmlsplit.lint.rule_page import text_page
+    from dmlsplit.lint.rule_page import rule_page
     from dmlsplit.lint.rules import RULES
 
     ids = arguments.paths
@@ -91,7 +91,8 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
         raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
     if arguments != arguments.parser.parse_args([explain.__name__, *ids]):
         raise InvalidArgumentError("the id of a rule accepts no options; give it alone")
-    show("\n".join(text_page(RULES[rule]) for rule in ids).rstrip())
+    pages = "\n".join(rule_page(RULES[rule]) for rule in ids)
+    show("\n".join(wrapped(line, "") for line in pages.splitlines()))
     return ACCEPTED
 
 

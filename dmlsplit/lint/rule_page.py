@@ -1,11 +1,10 @@
-"""The page of a rule, in Markdown or plain text: a fault and its fix, the rule, and examples.
+"""The page of a rule, in Markdown: a fault and its fix, the rule, and examples.
 
 SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the manual includes it.
 """
 
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
@@ -16,10 +15,9 @@ from dmlsplit.directml.validation import validate
 from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
 from dmlsplit.lint.rules import HRESULTS, numbered
 from dmlsplit.lint.target import requirement
-from dmlsplit.messages import WIDTH
 
-_INDENT = "    "
 _WIDEST = 76  # of a program
+_OPTION = re.compile(r"(?<!\S)--[a-z-]+")  # outside code, its two hyphens would become a dash
 _BASES = {
     "documented": "documented",
     "source": "read in the source code of ONNX Runtime",
@@ -36,85 +34,37 @@ _RELEASES = (
 )
 
 
-class _Markdown:
-    def title(self, text: str, level: int) -> str:
-        return f"{'#' * level} {text}"
-
-    def paragraph(self, text: str) -> str:
-        if text.startswith("https://"):
-            return f"<{text}>"
-        # The two hyphens of an option would become a dash.
-        return re.sub(r"(?<!\S)--[a-z-]+", r"`\g<0>`", text)
-
-    def code(self, language: str, text: str) -> str:
-        return f"```{language}\n{text}\n```"
-
-    def quoted(self, text: str) -> str:
-        return f"`{text}`"  # one line, which a narrow screen may break
-
-    def fields(self, pairs: dict[str, str]) -> str:
-        return "\n".join(f"- **{name}**: {self.paragraph(text)}" for name, text in pairs.items())
-
-    def table(self, rows: Sequence[tuple[str, ...]]) -> str:
-        head, *body = (f"| {' | '.join(row)} |" for row in rows)
-        return "\n".join([head, "|---" * len(rows[0]) + "|", *body])
+def rule_page(rule: Rule) -> str:
+    """The page of a rule, with one first-level heading and a line for each paragraph."""
+    return "\n\n".join(_blocks(rule)) + "\n"
 
 
-class _Text:
-    def title(self, text: str, level: int) -> str:
-        return f"{text}\n{'=-'[level - 1] * len(text)}"
-
-    def paragraph(self, text: str, indent: str = "") -> str:
-        return textwrap.fill(
-            text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
-
-    def code(self, language: str, text: str) -> str:
-        return textwrap.indent(text, _INDENT)
-
-    def quoted(self, text: str) -> str:
-        return textwrap.fill(text, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
-
-    def fields(self, pairs: dict[str, str]) -> str:
-        lines = (self.paragraph(f"{name}: {text}", _INDENT) for name, text in pairs.items())
-        return "\n".join(lines)
-
-    def table(self, rows: Sequence[tuple[str, ...]]) -> str:
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = (map(str.ljust, row, widths) for row in rows)
-        return "\n".join("  ".join(line).rstrip() for line in lines)
-
-
-def markdown_page(rule: Rule) -> str:
-    """The page of a rule in Markdown, with one first-level heading."""
-    return "\n\n".join(_blocks(rule, _Markdown())) + "\n"
-
-
-def text_page(rule: Rule) -> str:
-    """The page of a rule as text, at most 80 columns wide except for links."""
-    return "\n\n".join(_blocks(rule, _Text())) + "\n"
-
-
-def _blocks(rule: Rule, form: _Markdown | _Text) -> Iterator[str]:
+def _blocks(rule: Rule) -> Iterator[str]:
     example = example_of(rule)
-    yield form.title(rule.id, 1)
-    yield form.paragraph("What dmlsplit reports, for the first example below:")
-    yield form.quoted(example.message)
+    yield f"# {rule.id}"
+    yield "What dmlsplit reports, for the first example below:"
+    yield f"`{example.message}`"
+    source = f"<{rule.source}>" if rule.source.startswith("https://") else rule.source
     told = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
-    yield form.fields({**told, "Basis": _BASES[rule.basis], "Source": rule.source})
+    told |= {"Basis": _BASES[rule.basis], "Source": source}
+    fields = "\n".join(f"- **{name}**: {text}" for name, text in told.items())
+    yield _OPTION.sub(r"`\g<0>`", fields)
     is_model, is_error = example.kind == "onnx", rule.severity == "error"
-    language = "text" if is_model else "python"
-    yield form.title("Refused" if is_error else "Reported", 2)
+    fence = "```text" if is_model else "```python"
+    yield f"## {'Refused' if is_error else 'Reported'}"
     if is_model:
-        yield form.paragraph(_TEXT_FORM)
-    yield form.code(language, example.broken)
-    yield form.title("Accepted" if is_error else "Not reported", 2)
-    yield form.code(language, example.kept)
+        yield _TEXT_FORM
+    yield f"{fence}\n{example.broken}\n```"
+    yield f"## {'Accepted' if is_error else 'Not reported'}"
+    yield f"{fence}\n{example.kept}\n```"
     if rule.id in _NEEDS:
-        yield form.title("Levels, DirectML and Windows", 2)
-        yield form.paragraph(_RELEASES)
-        rows = ((what, *requirement(level).cells) for what, level in _NEEDS[rule.id]())
-        yield form.table([("", "level", "DirectML", "Windows"), *rows])
+        yield "## Levels, DirectML and Windows"
+        yield _RELEASES
+        needs = ((what, *requirement(level).cells) for what, level in _NEEDS[rule.id]())
+        rows = [("", "level", "DirectML", "Windows"), *needs]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        head, *body = (f"| {' | '.join(map(str.ljust, row, widths))} |" for row in rows)
+        yield "\n".join([head, re.sub("[^|]", "-", head), *body])
 
 
 def _at_run_time(rule: Rule) -> str:
