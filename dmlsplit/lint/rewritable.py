@@ -56,9 +56,8 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
     if len(shape) > greatest:
         merger = merged(shape, site.axis, least, greatest)
         if merger is None:
-            return (
-                f"merging its dimensions into {greatest} needs sizes that are known only at run time"
-            )
+            sizes = "sizes that are known only at run time"
+            return f"merging its dimensions into {greatest} needs {sizes}"
     if isinstance(site.state, Unknown) and 0 in site.state.pieces and site.opset < 9:
         return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
     rows, axis = merger or (None, site.axis + len(ones))
