@@ -58,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of every command."""
     from dmlsplit import __version__
     from dmlsplit.cli import completion, devices, explain, levels, run, selftest, validate
-    from dmlsplit.cli.inputs import add_commands, epilog
+    from dmlsplit.cli.inputs import epilog
 
     parser = Parser(
         prog="dmlsplit",
@@ -67,8 +67,17 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = add_commands(parser, "COMMAND")
+    commands = parser.add_subparsers(metavar="COMMAND")
     for command in (validate, explain, levels, run, devices, selftest, completion):
         command.add_to(commands)
-    parser.set_defaults(parser=parser)  # for completion
+    parser.set_defaults(command=_help, parser=parser)
     return parser
+
+
+def _help(arguments: argparse.Namespace) -> int:
+    """Without a command, print the help to standard error and fail, as ruff does.
+
+    pip succeeds, and a script does not notice that its command is missing.
+    """
+    arguments.parser.print_help(sys.stderr)
+    return UNUSABLE

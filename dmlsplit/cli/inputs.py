@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,20 +26,6 @@ def epilog(statuses: Mapping[int, str], examples: str) -> str:
     known = sorted({**_STATUSES, **statuses}.items())
     lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
     return f"exit status:{lines}\n\nexamples:\n{examples}"
-
-
-def add_commands(parser: argparse.ArgumentParser, name: str) -> Commands:
-    """Add commands to a parser; without one, it prints its help to standard error and fails.
-
-    ruff does the same. pip succeeds, and a script does not notice that its command is missing.
-    """
-
-    def helped(arguments: argparse.Namespace) -> int:
-        parser.print_help(sys.stderr)
-        return UNUSABLE
-
-    parser.set_defaults(command=helped)
-    return parser.add_subparsers(metavar=name)
 
 
 def add_command(

@@ -15,7 +15,7 @@ from dmlsplit.cli.completion import parsers
 from tests.support.command import FLAGS, ROOT, ours, ran, save, sparse_model, started
 from tests.support.models import every_verdict
 
-# The command line, but its bars appear at once, because no short command takes as long on every machine.
+# The command line, but its bars appear at once: a short command ends before they usually would.
 WITHOUT_DELAY = """
 from dmlsplit.cli import main, terminal
 terminal.BAR_DELAY_SECONDS = 0
