@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,7 +44,6 @@ def devices(arguments: argparse.Namespace) -> int:
         show(device_json(listed))
     elif listed:
         show(device_table(listed))
-        show("\n".join(reasons(listed)))
     else:
         tell(unlisted())
     return ACCEPTED
@@ -107,17 +106,12 @@ def device_json(devices: Sequence[Listed]) -> str:
     return json.dumps({"schema": 1, "devices": records}, indent=2)
 
 
-def reasons(devices: Sequence[Listed]) -> Iterator[str]:
-    """Why dmlsplit cannot use devices."""
-    for device in devices:
-        if device.reason:
-            yield wrapped(f"{device.shown}: {device.reason}", "")
-
-
 def device_table(devices: Sequence[Listed]) -> str:
-    """The devices as text that fits 80 columns."""
+    """The devices as text that fits 80 columns, then why dmlsplit cannot use some of them."""
     header = ("device", "name", "memory", "SM clock", "bandwidth", "driver", "usable")
-    return "\n".join(_ROW.format(*cells) for cells in (header, *map(_cells, devices)))
+    lines = [_ROW.format(*cells) for cells in (header, *map(_cells, devices))]
+    lines += [wrapped(f"{one.shown}: {one.reason}", "") for one in devices if one.reason]
+    return "\n".join(lines)
 
 
 def _cells(listed: Listed) -> tuple[str, ...]:
