@@ -1,12 +1,11 @@
 """Every program of the self-test, compiled and loaded before it is used."""
 
-from collections.abc import Iterable
 from time import perf_counter
 from typing import NamedTuple
 
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.planner import plan
-from dmlsplit.self_test.cases import CASES, Case, alignments
+from dmlsplit.self_test.cases import CASES
 
 
 class Programs(NamedTuple):
@@ -18,14 +17,14 @@ class Programs(NamedTuple):
     spilled_bytes: int | None  # the most local memory, which kernels should not use
 
 
-def compile_programs(number: int, cases: Iterable[Case] = CASES) -> Programs:
-    """Compile the programs of splits for a CUDA device."""
+def compile_programs(number: int) -> Programs:
+    """Compile the programs of all splits for a CUDA device."""
     loaded, begin = driver.load(), perf_counter()
     limits, load = loaded.limits(number), loaded.kernels(number)
     names = {
         one.code.source: one.code.kernel
-        for case in cases
-        for launch in plan(case.geometry, *alignments(case), limits)
+        for case in CASES
+        for launch in plan(case.geometry, *case.alignments, limits)
         for one in (launch, *launch.siblings())
     }
     usages = [loaded.attributes(load(*item)) for item in names.items()]

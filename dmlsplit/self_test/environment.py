@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends.cuda import driver, images, installation, libcuda
 from dmlsplit.backends.cuda.gpus import gpu_of_device
 from dmlsplit.backends.cuda.installation import dotted
@@ -41,16 +40,16 @@ class Check(NamedTuple):
     text: str
 
 
-def checks(device: str, memory: Memory) -> Iterator[Check]:
+def checks(memory: Memory) -> Iterator[Check]:
     """What is known before a kernel is compiled."""
     yield Check("software", State.OK, _software())
     yield Check("system", State.OK, ", ".join(_system()))
     if isinstance(memory, CardMemory):
-        yield from _card(device_number(device))
+        yield from _card(memory.number)
     yield _cache()
     yield _alignment(memory)
     if isinstance(memory, CardMemory):
-        yield _owners(device_number(device))
+        yield _owners(memory.number)
 
 
 def missing_card(reason: str) -> Check:

@@ -1,6 +1,7 @@
 """The self-test, stage by stage."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import inf
 from time import monotonic
 from typing import TypeVar
@@ -10,6 +11,7 @@ from dmlsplit.backends import Backend
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.gpus import H200, gpu_of_device
 from dmlsplit.backends.cuda.nvml import device_at
+from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.checks import instance
 from dmlsplit.errors import (
@@ -20,7 +22,7 @@ from dmlsplit.errors import (
     one_line,
 )
 from dmlsplit.self_test import environment, report
-from dmlsplit.self_test.cases import CASES, FAR, NEAR, PITCH, Case
+from dmlsplit.self_test.cases import CASES, FAR, NEAR, Case
 from dmlsplit.self_test.comparison import Outcome, compare
 from dmlsplit.self_test.compilation import Programs, compile_programs
 from dmlsplit.self_test.environment import Check, State, missing_card
@@ -28,7 +30,7 @@ from dmlsplit.self_test.memory import CardMemory, Memory, memory_of, other_memor
 from dmlsplit.self_test.probe import probes
 from dmlsplit.self_test.report import SelfTest
 from dmlsplit.self_test.speed import Speed, speeds
-from dmlsplit.self_test.wrong_kernels import WrongKernel, one_of_each_kernel, wrong_bind
+from dmlsplit.self_test.wrong_kernels import WrongKernel, wrong_bind
 
 Show = Callable[[str], object]
 Count = Callable[[int, int], object]
@@ -129,9 +131,9 @@ class _Parts:
 
 def _stages(backend: Backend, until: float, strict: bool) -> Iterator[Item]:
     memory = memory_of(backend.device)
-    yield from environment.checks(backend.device, memory)
+    yield from environment.checks(memory)
     if isinstance(memory, CardMemory):
-        programs = compile_programs(device_number(backend.device))
+        programs = compile_programs(memory.number)
         yield from (programs, report.programs_check(programs))
     outcomes = []
     for item in _compared(backend, memory):
@@ -146,31 +148,29 @@ def _compared(backend: Backend, memory: Memory) -> Iterator[Check | Outcome]:
     """All splits; rows that are far apart; and one split of each kernel in other circumstances."""
     for case in CASES:
         yield compare(case, backend.compile(case.geometry).bind, memory)
-    if far := memory.spread(NEAR.data().reshape(NEAR.shape), PITCH):
+    if far := memory.spread(NEAR.data().reshape(NEAR.shape), FAR.source):
         yield compare(NEAR, backend.compile(FAR.geometry).bind, memory, far.address)
     else:
         text = f"there is no room for {FAR.source.size / 1e9:.1f} GB; not tested"
         yield Check("beyond 4 GiB", State.WARN, text)
     if isinstance(memory, CardMemory):
-        yield from _compared_elsewhere(backend, device_number(backend.device), memory)
+        yield from _compared_elsewhere(backend, memory)
 
 
-def _compared_elsewhere(
-    backend: Backend, number: int, memory: CardMemory
-) -> Iterator[Check | Outcome]:
-    yield from probes(number, memory)
-    for name, other in (("loaded again", memory), *other_memories(number)):
+def _compared_elsewhere(backend: Backend, memory: CardMemory) -> Iterator[Check | Outcome]:
+    yield from probes(memory)
+    for name, other in (("loaded again", memory), *other_memories(memory.number)):
         if other is None:
             yield Check("other memory", State.OK, f"the card has no {name}")
             continue
-        for case in _examples(backend).values():
-            named = Case(*case._replace(name=f"{case.name}, {name}"))
+        for case in _one_of_each_kernel(memory).values():
+            named = replace(case, name=f"{case.name}, {name}")
             yield compare(named, backend.compile(case.geometry).bind, other)
 
 
 def _made_wrong(backend: Backend, memory: Memory) -> Iterator[Item]:
     kernels = []
-    for kernel, case in _examples(backend).items():
+    for kernel, case in _one_of_each_kernel(memory).items():
         outcome = compare(case, wrong_bind(case, backend.compile(case.geometry)), memory)
         kernels.append(WrongKernel(kernel, outcome.difference is not None))
     yield from kernels
@@ -178,7 +178,7 @@ def _made_wrong(backend: Backend, memory: Memory) -> Iterator[Item]:
 
 
 def _measured(backend: Backend, memory: Memory, until: float, strict: bool) -> Iterator[Item]:
-    card = device_at(device_number(backend.device)) if isinstance(memory, CardMemory) else None
+    card = device_at(memory.number) if isinstance(memory, CardMemory) else None
     measured = []
     try:
         for speed in speeds(backend, memory, until, gpu_of_device(card) if card else None):
@@ -190,11 +190,16 @@ def _measured(backend: Backend, memory: Memory, until: float, strict: bool) -> I
         yield report.bars_check(measured)
 
 
-def _examples(backend: Backend) -> dict[str, Case]:
-    is_cpu = backend.device == "cpu"
-    return one_of_each_kernel(
-        H200.limits if is_cpu else driver.load().limits(device_number(backend.device))
-    )
+def _one_of_each_kernel(memory: Memory) -> dict[str, Case]:
+    """The first split of the table for each kernel; on the CPU, for those of an H200."""
+    is_card = isinstance(memory, CardMemory)
+    limits = driver.load().limits(memory.number) if is_card else H200.limits
+    first: dict[str, Case] = {}
+    for case in CASES:
+        launches = plan(case.geometry, *case.alignments, limits)
+        if len(launches) == 1:
+            first.setdefault(launches[0].code.kernel, case)
+    return first
 
 
 def _name(device: str) -> str:

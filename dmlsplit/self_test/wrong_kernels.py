@@ -8,11 +8,10 @@ from typing import Any, NamedTuple
 from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.engine import CudaProgram
-from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.errors import DmlError
 from dmlsplit.geometry import selector
-from dmlsplit.self_test.cases import CASES, Case, alignments
+from dmlsplit.self_test.cases import Case
 from dmlsplit.self_test.comparison import Bind
 
 # The one place of common.cuh that writes to outputs, and how it flips a bit of each store.
@@ -33,14 +32,14 @@ def wrong_bind(case: Case, program: Program) -> Bind:
         return partial(_flipping, program)
     device, count = program.device, program.geometry.output_count
     kernels, launches = driver.load().kernels(device), []
-    for launch in plan(program.geometry, *alignments(case), driver.load().limits(device)):
+    for launch in plan(program.geometry, *case.alignments, driver.load().limits(device)):
         source = launch.code.source.replace(STORE, WRONG)
         if source == launch.code.source:
             raise DmlError(f"kernel {launch.code.kernel} has no store that can be made wrong")
         load = partial(kernels, source, launch.code.kernel)
         launcher = driver.load().launcher(device, load, launch)
         launches.append((selector(launch.outputs, count), launcher))
-    return program._replace(variants={alignments(case): tuple(launches)}).bind
+    return program._replace(variants={case.alignments: tuple(launches)}).bind
 
 
 def _flipping(program: Program, src: int, dsts: Sequence[int]) -> BoundCopy:
@@ -51,13 +50,3 @@ def _flipping(program: Program, src: int, dsts: Sequence[int]) -> BoundCopy:
         ctypes.c_ubyte.from_address(dsts[0]).value ^= 1
 
     return wrong
-
-
-def one_of_each_kernel(limits: DeviceLimits) -> dict[str, Case]:
-    """The first split of the table for each kernel."""
-    first: dict[str, Case] = {}
-    for case in CASES:
-        launches = plan(case.geometry, *alignments(case), limits)
-        if len(launches) == 1:
-            first.setdefault(launches[0].code.kernel, case)
-    return first
