@@ -56,7 +56,8 @@ class SelfTest:
         failed = any(check.state is State.FAIL for check in self.checks)
         if self.error or failed or not self.outcomes:
             return NOT_RUN
-        return WRONG if self._is_slow else EXACT
+        is_slow = self.is_strict and any(speed.is_slow for speed in self.speeds)
+        return WRONG if is_slow else EXACT
 
     @property
     def ok(self) -> bool:
@@ -66,10 +67,6 @@ class SelfTest:
     @property
     def _is_wrong(self) -> bool:
         return any(outcome.difference for outcome in self.outcomes)
-
-    @property
-    def _is_slow(self) -> bool:
-        return self.is_strict and any(speed.is_slow for speed in self.speeds)
 
     def __str__(self) -> str:
         return "\n".join([*self.lines(), self.summary])
