@@ -93,7 +93,7 @@ def _replace_splits(
     """Edit a model in place: the splits that were replaced, and those that were not, and why."""
     refused = {v.site.path: v for v in assessment.verdicts if v.outcome in FAILING}
     opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    new_name = name_maker(_names(model))
+    new_name = name_maker(model.SerializeToString())
     replaced: list[Replacement] = []
     left: list[tuple[SplitSite, str]] = []
     for path, graph in graphs(model.graph):
@@ -120,12 +120,3 @@ def _replace_splits(
         graph.node.MergeFrom(kept.node)
     left += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
     return tuple(replaced), tuple(left)
-
-
-def _names(model: ModelProto) -> set[str]:
-    """The names of all values."""
-    names = set()
-    for _, graph in graphs(model.graph):
-        names |= {value.name for value in (*graph.input, *graph.initializer)}
-        names |= {name for node in graph.node for name in (*node.input, *node.output)}
-    return names

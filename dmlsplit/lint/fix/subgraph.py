@@ -27,10 +27,10 @@ _HALF = np.array(2**32, np.int64)
 _INT32, _UINT32, _INT64 = (int(getattr(onnx.TensorProto, t)) for t in ("INT32", "UINT32", "INT64"))
 
 
-def name_maker(used: set[str]) -> NewName:
-    """A function that makes a name that `used` lacks, ending in its argument."""
+def name_maker(model: bytes) -> NewName:
+    """A function that makes a name that a serialised model lacks, ending in its argument."""
     prefix = "dmlsplit_"
-    while any(name.startswith(prefix) for name in used):
+    while prefix.encode() in model:
         prefix += "_"
     numbers = count(1)
     return lambda what: f"{prefix}{next(numbers)}_{what}"

@@ -6,7 +6,6 @@ from typing import Any
 
 from dmlsplit import __version__
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import Unknown
@@ -22,8 +21,10 @@ def json_report(assessment: Assessment) -> str:
     about_splits = [
         violation for verdict in assessment.verdicts for violation in verdict.diagnostics
     ]
+    texts = ("sentence", "basis", "source", "hint")
     rules = {
-        violation.rule.id: violation.rule for violation in (*assessment.diagnostics, *about_splits)
+        rule.id: _fields(rule, *texts) | {"hresult": _hresult(rule.hresult)}
+        for rule in (violation.rule for violation in (*assessment.diagnostics, *about_splits))
     }
     return json.dumps(
         {
@@ -37,7 +38,7 @@ def json_report(assessment: Assessment) -> str:
                 "diagnostics": list(map(_diagnostic, assessment.diagnostics)),
             },
             "summary": {str(name): count for name, count in assessment.counts.items()},
-            "rules": {name: _rule(rule) for name, rule in rules.items()},
+            "rules": rules,
             "splits": list(map(_split, assessment.verdicts)),
             "unreadable": [{"file": file, "message": why} for file, why in assessment.unreadable],
         },
@@ -86,8 +87,3 @@ def _descriptors(desc: SplitOperatorDesc | None) -> list[dict[str, Any]]:
 def _tensor(tensor: TensorDesc) -> dict[str, Any]:
     keys = ("sizes", "strides", "total_tensor_size_in_bytes")
     return {"data_type": tensor.data_type.name} | _fields(tensor, *keys)
-
-
-def _rule(rule: Rule) -> dict[str, Any]:
-    texts = _fields(rule, "sentence", "basis", "source", "hint")
-    return texts | {"hresult": _hresult(rule.hresult)}
