@@ -14,10 +14,8 @@ from dmlsplit.messages import shown, wrapped
 if TYPE_CHECKING:
     from dmlsplit.frontends import SplitSite
 
-# A path of the first form is a rule's id; a file or folder of that name is ./NAME. One of the
-# second form is a mistyped id, unless such a file or folder exists.
-_RULE_ID = re.compile(r"(DML|SPLIT|ORT)(-[A-Z]+)+")
-_LIKE_AN_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")
+# A path of this form is the id of a rule, unless there is such a file or folder.
+_RULE_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")
 
 _DESCRIPTION = """\
 Show how a split runs: which bytes go to each output, which kernels copy them,
@@ -72,8 +70,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def _is_rule(path: str) -> bool:
-    mistyped = _LIKE_AN_ID.fullmatch(path) and not Path(path).exists()
-    return bool(_RULE_ID.fullmatch(path) or mistyped)
+    return _RULE_ID.fullmatch(path) is not None and not Path(path).exists()
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
