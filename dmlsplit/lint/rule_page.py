@@ -4,17 +4,14 @@ SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the manu
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 
-from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.descriptors import GOOD
 from dmlsplit.directml.rules.rule import Example, Rule, Sample
-from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.directml.validation import validate
-from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
 from dmlsplit.lint.rules import HRESULTS, numbered
-from dmlsplit.lint.target import requirement
 
 _WIDEST = 76  # of a program
 _OPTION = re.compile(r"(?<!\S)--[a-z-]+")  # outside code, its two hyphens would become a dash
@@ -27,10 +24,6 @@ _BASES = {
 _TEXT_FORM = (
     "After the command comes the model, in ONNX's text form. "
     '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` writes it to a file.'
-)
-_RELEASES = (
-    "The first releases that accept it: the first widely available DirectML with the level, and "
-    "the first Windows build whose own DirectML.dll is documented to have it."
 )
 
 
@@ -47,6 +40,8 @@ def _blocks(rule: Rule) -> Iterator[str]:
     source = f"<{rule.source}>" if rule.source.startswith("https://") else rule.source
     told = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
     told |= {"Basis": _BASES[rule.basis], "Source": source}
+    if "level" in rule.cured_by:
+        told["Releases"] = "`dmlsplit levels` has the DirectML and the Windows of each level"
     fields = "\n".join(f"- **{name}**: {text}" for name, text in told.items())
     yield _OPTION.sub(r"`\g<0>`", fields)
     is_model, is_error = example.kind == "onnx", rule.severity == "error"
@@ -57,14 +52,6 @@ def _blocks(rule: Rule) -> Iterator[str]:
     yield f"{fence}\n{example.broken}\n```"
     yield f"## {'Accepted' if is_error else 'Not reported'}"
     yield f"{fence}\n{example.kept}\n```"
-    if rule.id in _NEEDS:
-        yield "## Levels, DirectML and Windows"
-        yield _RELEASES
-        needs = ((what, *requirement(level).cells) for what, level in _NEEDS[rule.id]())
-        rows = [("", "level", "DirectML", "Windows"), *needs]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        head, *body = (f"| {' | '.join(map(str.ljust, row, widths))} |" for row in rows)
-        yield "\n".join([head, re.sub("[^|]", "-", head), *body])
 
 
 def _at_run_time(rule: Rule) -> str:
@@ -74,31 +61,6 @@ def _at_run_time(rule: Rule) -> str:
         why = rule.beyond_c or "DirectML's documents say nothing"
         return f"{numbered(rule.hresult)} from dmlsplit; {why}"
     return numbered(rule.hresult) + HRESULTS[rule.hresult][1]
-
-
-def _data_types() -> Iterator[tuple[str, FeatureLevel]]:
-    known: set[TensorDataType] = set()
-    for level, row in capability_table().items():
-        if added := row.input_tensor.data_types - known:
-            yield ", ".join(kind.name for kind in sorted(added)), level
-        known |= added
-
-
-def _dimension_counts() -> Iterator[tuple[str, FeatureLevel]]:
-    before = (0, 0)
-    for level, row in capability_table().items():
-        counts = row.input_tensor.minimum_dimensions, row.input_tensor.maximum_dimensions
-        if counts != before:
-            least, greatest = before = counts
-            yield f"{'' if least == greatest else f'{least} to '}{greatest} dimensions", level
-
-
-_Needs = Iterable[tuple[str, FeatureLevel]]  # what needs a level, and the lowest such level
-_NEEDS: dict[str, Callable[[], _Needs]] = {
-    "DML-LEVEL-DATA-TYPE": _data_types,
-    "DML-LEVEL-DIMENSION-COUNT": _dimension_counts,
-    "ORT-FEATURE-LEVEL": lambda: [("any split in ONNX Runtime", MINIMUM_LEVEL)],
-}
 
 
 def example_of(rule: Rule) -> Example:
