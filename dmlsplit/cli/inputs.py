@@ -59,14 +59,6 @@ def integers(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def integer(text: str) -> int:
-    """Parse ``-1``; argparse reports anything else."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"is {text!r}; it must be an integer") from None
-
-
 def dimension(text: str) -> tuple[str, int]:
     """Parse ``batch=1`` or ``images.0=1``; argparse reports anything else."""
     name, _, size = text.rpartition("=")
@@ -103,7 +95,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     flags = parser.add_argument_group("a descriptor given by flags, instead of PATHs")
     flags.add_argument("--data-type", metavar="TYPE", help="such as FLOAT32")
     flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
-    flags.add_argument("--axis", type=integer, metavar="A", help="counted from 0; never negative")
+    flags.add_argument("--axis", type=int, metavar="A", help="counted from 0; never negative")
     flags.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
 
 
