@@ -31,7 +31,7 @@ _STATUSES = {ACCEPTED: "explained", REFUSED: "a split is refused, so it is not e
 
 _EXAMPLES = """\
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
-  dmlsplit explain model.onnx --gpu H200 --format json
+  dmlsplit explain model.onnx --gpu H200
   dmlsplit explain model.onnx --node cut --svg picture.svg
   dmlsplit explain DML-SPLIT-AXIS-RANGE
 """
@@ -54,7 +54,6 @@ def add_to(commands: Commands) -> None:
         help="the GPU to compute the time for, such as H200 or RTX 4090 (default: the first CUDA "
         "device, or H200 if there is none)",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument(
         "--svg",
         metavar="FILE",
@@ -95,7 +94,7 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
 
 def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
-    from dmlsplit.explain import explanation
+    from dmlsplit.explain.explanation import explanation_text
     from dmlsplit.lint.check import assess
     from dmlsplit.lint.report.findings import location
     from dmlsplit.lint.report.text import paragraph
@@ -111,11 +110,9 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             tell_lines(paragraph(verdict))
         elif desc := verdict.equivalent or verdict.descriptor:
             sized = ", with dynamic sizes of 1" if verdict.sizes else ""
-            explained.append(explanation.explain(location(verdict.site) + sized, desc, gpu))
-    if arguments.svg != STDOUT and arguments.format == "json":
-        show(explanation.explanation_json(explained))
-    elif arguments.svg != STDOUT:
-        show("\n\n".join(map(explanation.explanation_text, explained)))
+            explained.append((location(verdict.site) + sized, desc))
+    if arguments.svg != STDOUT:
+        show("\n\n".join(explanation_text(place, desc, gpu) for place, desc in explained))
     if arguments.svg is not None:
         from dmlsplit.explain.picture import svg_picture
 
@@ -124,7 +121,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             raise InvalidArgumentError(
                 f"--svg draws one split, not {count}. Fix: choose one with --node"
             )
-        deliver(svg_picture(explained[0].desc).rstrip("\n"), arguments.svg, scan.inputs())
+        deliver(svg_picture(explained[0][1]).rstrip("\n"), arguments.svg, scan.inputs())
     # Not `fails`, which is lenient if an equivalent may exist: without one, nothing is explained.
     refused = any(verdict.outcome in WITHOUT_EQUIVALENT for verdict in assessment.verdicts)
     return max(status_of(assessment), REFUSED if refused else ACCEPTED)
