@@ -37,14 +37,14 @@ class Replacement(NamedTuple):
         return ", ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
 
 
-def compare(split: Replacement, opset: int) -> None:
+def compare(split: Replacement) -> None:
     """Compare the outputs of a split and its replacement on an input for each of the `SIZES`.
 
     InvalidArgumentError: a bit differs; UnsupportedError: one of them does not run.
     """
     for x in _inputs(split.site):
-        expected = _outputs(split, [split.node], opset, x)
-        if different := _difference(expected, _outputs(split, split.nodes, opset, x)):
+        expected = _outputs(split, [split.node], x)
+        if different := _difference(expected, _outputs(split, split.nodes, x)):
             raise InvalidArgumentError(
                 f"{address(split.site)}: its replacement computes something else: {different}"
             )
@@ -69,9 +69,7 @@ def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
         yield data.view(kind).reshape(shape)
 
 
-def _outputs(
-    split: Replacement, nodes: Iterable[NodeProto], opset: int, x: np.ndarray
-) -> list[Any]:
+def _outputs(split: Replacement, nodes: Iterable[NodeProto], x: np.ndarray) -> list[Any]:
     """The outputs of nodes that have the inputs and outputs of the split."""
     value, *lengths = filter(None, split.node.input)
     state = split.site.state
@@ -83,7 +81,8 @@ def _outputs(
         output=[ValueInfoProto(name=name) for name in split.node.output if name],
     )
     try:
-        return list(ReferenceEvaluator(graph, opsets={"": opset}).run(None, {value: x}))
+        evaluator = ReferenceEvaluator(graph, opsets={"": split.site.opset})
+        return list(evaluator.run(None, {value: x}))
     except Exception as error:  # the evaluator raises errors of many types
         what = "it cannot be compared with its replacement"
         raise UnsupportedError(f"{what}: {one_line(error)[:300]}") from None

@@ -37,7 +37,7 @@ def name_maker(model: bytes) -> NewName:
 
 
 def replacement(
-    node: NodeProto, verdict: Verdict, target: Target, opset: int, new_name: NewName
+    node: NodeProto, verdict: Verdict, target: Target, new_name: NewName
 ) -> list[NodeProto]:
     """The nodes that replace a refused split, with a Split of its name; else UnsupportedError."""
     form, state = form_of(verdict, target), verdict.site.state
@@ -49,7 +49,7 @@ def replacement(
         counted.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
         return [counted]
     assert isinstance(state, Known | Unknown)  # otherwise, there is no form
-    nodes = _Nodes(node, verdict.site, form, opset, new_name)
+    nodes = _Nodes(node, verdict.site, form, new_name)
     is_sequence = node.op_type == "SplitToSequence"
     pieces = [new_name("piece") for _ in state.pieces] if is_sequence else list(node.output)
     nodes.replace_split(list(zip(pieces, state.pieces, strict=True)))
@@ -64,11 +64,9 @@ class _Nodes(list[NodeProto]):
     A method adds nodes; if it returns a string, that is the name of their output.
     """
 
-    def __init__(
-        self, node: NodeProto, site: SplitSite, form: Form, opset: int, new_name: NewName
-    ) -> None:
-        self.node, self.form, self.opset, self.new_name = node, form, opset, new_name
-        self.shape, self.axis = site.shape or (), site.axis
+    def __init__(self, node: NodeProto, site: SplitSite, form: Form, new_name: NewName) -> None:
+        self.node, self.form, self.new_name = node, form, new_name
+        self.shape, self.axis, self.opset = site.shape or (), site.axis, site.opset
         self.kind = onnx.TensorProto.DataType.Value(site.element_type)
         self.drops_axis = node.op_type == "SplitToSequence" and _drops_axis(node)
         # The axes that a Squeeze removes from each piece.
