@@ -1,10 +1,11 @@
 """The self-test, stage by stage."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import inf
 from time import monotonic
-from typing import TypeVar
+from typing import Any
 
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import Backend
@@ -35,7 +36,6 @@ from dmlsplit.self_test.wrong_kernels import WrongKernel, wrong_bind
 Show = Callable[[str], object]
 Count = Callable[[int, int], object]
 Item = Check | Programs | Outcome | WrongKernel | Speed
-_Kind = TypeVar("_Kind", bound=Item)
 
 
 def selftest(
@@ -69,27 +69,34 @@ def selftest(
         ``str()`` of it is the report.
     """
     _check_arguments(seconds, show, progress, strict)
-    parts = _Parts(show, progress)
+    parts: dict[type, list[Any]] = defaultdict(list)  # of the report, as they become known
+
+    def keep(item: Item) -> None:
+        parts[type(item)].append(item)
+        if show and isinstance(item, Check):
+            show(report.check_text(item))
+
     until, error = monotonic() + seconds, None
+    tested = name = device or "cuda:0"
     try:
         backend, reason = default_backend() if device is None else (find_backend(device), None)
-        name = _name(backend.device)
-    except InvalidArgumentError:
-        raise
+        tested, name = backend.device, _name(backend.device)
+        if reason is not None:
+            keep(missing_card(reason))
+        for item in _stages(backend, until, strict, progress):
+            keep(item)
     except DmlError as failure:
-        parts.keep(Check("card", State.FAIL, str(failure)))
-        name = device or "cuda:0"
-        return parts.result(name, name, strict, f"{name} cannot be used")
-    if reason is not None:
-        parts.keep(missing_card(reason))
-    try:
-        for item in _stages(backend, until, strict):
-            parts.keep(item)
-    except DmlError as failure:
-        if not parts.of(WrongKernel) and (outcomes := parts.of(Outcome)):
-            parts.keep(report.bytes_check(outcomes))
-        error = one_line(failure)
-    return parts.result(backend.device, name, strict, error)
+        if not parts and isinstance(failure, InvalidArgumentError):
+            raise  # about the name of the device
+        error = one_line(failure) if parts else f"{name} cannot be used"
+        if not parts:
+            keep(Check("card", State.FAIL, str(failure)))
+        elif parts[Outcome] and not parts[WrongKernel]:
+            keep(report.bytes_check(parts[Outcome]))
+    kinds = Check, Outcome, WrongKernel, Speed
+    checks, outcomes, wrong, measured = (tuple(parts[kind]) for kind in kinds)
+    programs = next(iter(parts[Programs]), None)
+    return SelfTest(tested, name, checks, programs, outcomes, wrong, measured, strict, error)
 
 
 def _check_arguments(seconds: float, show: object, progress: object, strict: bool) -> None:
@@ -102,41 +109,14 @@ def _check_arguments(seconds: float, show: object, progress: object, strict: boo
     instance("strict", strict, bool)
 
 
-class _Parts:
-    """The parts of a report, as they become known."""
-
-    def __init__(self, show: Show | None, progress: Count | None) -> None:
-        self._show, self._progress = show, progress
-        self._items: list[Item] = []
-
-    def keep(self, item: Item) -> None:
-        """Keep a part, and show it."""
-        self._items.append(item)
-        if isinstance(item, Check) and self._show:
-            self._show(report.check_text(item))
-        count = len(self.of(Outcome))
-        if isinstance(item, Outcome) and self._progress and count <= len(CASES):
-            self._progress(count, len(CASES))
-
-    def of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
-        """All parts of a kind."""
-        return tuple(item for item in self._items if isinstance(item, kind))
-
-    def result(self, device: str, name: str, strict: bool, error: str | None) -> SelfTest:
-        """The report."""
-        programs = next(iter(self.of(Programs)), None)
-        parts = self.of(Outcome), self.of(WrongKernel), self.of(Speed)
-        return SelfTest(device, name, self.of(Check), programs, *parts, strict, error)
-
-
-def _stages(backend: Backend, until: float, strict: bool) -> Iterator[Item]:
+def _stages(backend: Backend, until: float, strict: bool, progress: Count | None) -> Iterator[Item]:
     memory = memory_of(backend.device)
     yield from environment.checks(memory)
     if isinstance(memory, CardMemory):
         programs = compile_programs(memory.number)
         yield from (programs, report.programs_check(programs))
     outcomes = []
-    for item in _compared(backend, memory):
+    for item in _compared(backend, memory, progress):
         outcomes += [item] if isinstance(item, Outcome) else []
         yield item
     yield report.bytes_check(outcomes)
@@ -144,10 +124,14 @@ def _stages(backend: Backend, until: float, strict: bool) -> Iterator[Item]:
     yield from _measured(backend, memory, until, strict)
 
 
-def _compared(backend: Backend, memory: Memory) -> Iterator[Check | Outcome]:
+def _compared(
+    backend: Backend, memory: Memory, progress: Count | None
+) -> Iterator[Check | Outcome]:
     """All splits; rows that are far apart; and one split of each kernel in other circumstances."""
-    for case in CASES:
+    for count, case in enumerate(CASES, 1):
         yield compare(case, backend.compile(case.geometry).bind, memory)
+        if progress:
+            progress(count, len(CASES))
     if far := memory.spread(NEAR.data().reshape(NEAR.shape), FAR.source):
         yield compare(NEAR, backend.compile(FAR.geometry).bind, memory, far.address)
     else:
