@@ -31,7 +31,10 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
     open_standard_streams()
     try:
         with interruptible(at_once):
-            arguments = build_parser().parse_args(_without_help(argv))
+            line = list(sys.argv[1:] if argv is None else argv)
+            if line[:1] == ["help"]:
+                line = [*line[1:], "--help"]
+            arguments = build_parser().parse_args(line)
             command: Callable[[argparse.Namespace], int] = arguments.command
             with wrapped_at(columns()):
                 return command(arguments)
@@ -46,12 +49,6 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
             error.filename = "the current folder"  # deleted; os.getcwd names no file
         tell(f"error: {one_line(error)}")
         return UNUSABLE
-
-
-def _without_help(argv: Sequence[str] | None) -> Sequence[str]:
-    """The arguments, with ``help validate`` as ``validate --help``."""
-    line = sys.argv[1:] if argv is None else argv
-    return [*line[1:], "--help"] if list(line[:1]) == ["help"] else line
 
 
 def build_parser() -> argparse.ArgumentParser:

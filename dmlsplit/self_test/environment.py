@@ -42,7 +42,9 @@ class Check(NamedTuple):
 
 def checks(memory: Memory) -> Iterator[Check]:
     """What is known before a kernel is compiled."""
-    yield Check("software", State.OK, _software())
+    python, packages = platform.python_version(), installation.packages() or ["no CuPy"]
+    text = f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {', '.join(packages)}"
+    yield Check("software", State.OK, text)
     yield Check("system", State.OK, ", ".join(_system()))
     if isinstance(memory, CardMemory):
         yield from _card(memory.number)
@@ -56,12 +58,6 @@ def missing_card(reason: str) -> Check:
     """Why the CPU is tested. It is a failure where there is a driver, which a card needs."""
     state = State.FAIL if libcuda.driver_version() else State.WARN
     return Check("card", state, reason)
-
-
-def _software() -> str:
-    python = ".".join(map(str, sys.version_info[:3]))
-    packages = ", ".join(installation.packages()) or "no CuPy"
-    return f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {packages}"
 
 
 def _system() -> Iterator[str]:

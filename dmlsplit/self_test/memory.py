@@ -82,10 +82,6 @@ class HostMemory:
         """A copy of contiguous bytes: NumPy's, of one thread."""
         return lambda: np.copyto(target.owner[:size], source.owner[:size])
 
-    def free_bytes(self) -> int | None:
-        """Memory that may be allocated: unknown, as a system lends more than it has."""
-        return None
-
 
 class CardMemory:
     """Memory of a CUDA device, of CuPy's current allocator or of the one that is named."""

@@ -87,8 +87,9 @@ def speeds(backend: Backend, memory: Memory, until: float, gpu: Gpu | None) -> I
 
 
 def _size(memory: Memory) -> int:
-    free = memory.free_bytes()
-    return MOST_BYTES if free is None else max(LEAST_BYTES, min(MOST_BYTES, free // MEMORY_SHARE))
+    if not isinstance(memory, CardMemory):
+        return MOST_BYTES  # a system lends more memory than it has
+    return max(LEAST_BYTES, min(MOST_BYTES, memory.free_bytes() // MEMORY_SHARE))
 
 
 def _noise(size: int) -> np.ndarray:

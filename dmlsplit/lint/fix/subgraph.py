@@ -68,7 +68,10 @@ class _Nodes(list[NodeProto]):
         self.node, self.form, self.new_name = node, form, new_name
         self.shape, self.axis, self.opset = site.shape or (), site.axis, site.opset
         self.kind = onnx.TensorProto.DataType.Value(site.element_type)
-        self.drops_axis = node.op_type == "SplitToSequence" and _drops_axis(node)
+        keepdims = next((each.i for each in node.attribute if each.name == "keepdims"), 1)
+        # Only a SplitToSequence without sizes can drop the axis of its pieces.
+        may_drop = node.op_type == "SplitToSequence" and not any(node.input[1:])
+        self.drops_axis = may_drop and not keepdims
         # The axes that a Squeeze removes from each piece.
         self.squeezed = [] if form.rows else [*form.ones, *[form.axis] * self.drops_axis]
 
@@ -184,11 +187,3 @@ class _Nodes(list[NodeProto]):
             self.add("Reshape", [part, shape], piece)
         elif self.squeezed:
             self.with_axes("Squeeze", part, self.squeezed, piece)
-
-
-def _drops_axis(node: NodeProto) -> bool:
-    """Whether a SplitToSequence drops the axis of its pieces, possible only without sizes."""
-    keepdims = next(
-        (attribute.i for attribute in node.attribute if attribute.name == "keepdims"), 1
-    )
-    return not any(node.input[1:]) and not keepdims
