@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import shake_128
-from itertools import accumulate
+from itertools import accumulate, cycle
 from math import gcd
 from typing import NamedTuple
 
@@ -162,14 +162,13 @@ _LAYOUTS = (
 )
 
 
-def _dispatched(number: int, case: Case) -> tuple[Case, Case]:
-    other = Mode.STREAM if number % 2 else Mode.GRAPH
-    return replace(case, mode=other), case
-
-
 # Each split is captured or runs on a second stream, and then is launched: so kernels are captured
 # before their first launch, which lazy loading could forbid.
-CASES = tuple(case for pair in enumerate(_LAYOUTS) for case in _dispatched(*pair))
+CASES = tuple(
+    dispatched
+    for case, mode in zip(_LAYOUTS, cycle((Mode.GRAPH, Mode.STREAM)), strict=False)
+    for dispatched in (replace(case, mode=mode), case)
+)
 
 # Three rows, which are also read where they span more than 4 GiB.
 NEAR = Case("rows beyond 4 GiB", (3, 4096), (1000, 3096))

@@ -173,7 +173,15 @@ def _record(test: SelfTest) -> dict[str, object]:
         ],
         "programs": test.programs and test.programs._asdict(),
         "digest": test.digest,
-        "splits": [_split(outcome) for outcome in test.outcomes],
+        "splits": [
+            {
+                "name": outcome.case.name,
+                "mode": outcome.case.mode,
+                "digest": outcome.digest,
+                "first_difference": outcome.difference and outcome.difference._asdict(),
+            }
+            for outcome in test.outcomes
+        ],
         "wrong_kernels": [one._asdict() for one in test.wrong_kernels],
         "strict": test.is_strict,
         "speeds": [speed._asdict() for speed in test.speeds],
@@ -182,13 +190,3 @@ def _record(test: SelfTest) -> dict[str, object]:
 
 def _without_paths(text: str) -> str:
     return _PATHS.sub("PATH", text)
-
-
-def _split(outcome: Outcome) -> dict[str, object]:
-    difference = outcome.difference
-    return {
-        "name": outcome.case.name,
-        "mode": outcome.case.mode,
-        "digest": outcome.digest,
-        "first_difference": difference and difference._asdict(),
-    }

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from dmlsplit import __version__
@@ -18,13 +19,11 @@ SCHEMA = 2
 def json_report(assessment: Assessment) -> str:
     """The assessment as JSON."""
     target = assessment.target
-    about_splits = [
-        violation for verdict in assessment.verdicts for violation in verdict.diagnostics
-    ]
-    texts = ("sentence", "basis", "source", "hint")
+    about_splits = (verdict.diagnostics for verdict in assessment.verdicts)
     rules = {
-        rule.id: _fields(rule, *texts) | {"hresult": _hresult(rule.hresult)}
-        for rule in (violation.rule for violation in (*assessment.diagnostics, *about_splits))
+        rule.id: _fields(rule, "sentence", "basis", "source", "hint")
+        | {"hresult": _hresult(rule.hresult)}
+        for rule in (each.rule for each in chain(assessment.diagnostics, *about_splits))
     }
     return json.dumps(
         {
