@@ -30,24 +30,19 @@ def test_a_split_agrees_with_itself(kind: str | None) -> None:
     compare(Replacement(site(kind), split(), [split()]))
 
 
-@pytest.mark.parametrize(
-    ("node", "message"),
-    [
-        (split(axis=1), r"outputs\[0\]: float32\(2, 4\) became float32\(4, 2\)"),
-        (split(outputs="b a"), r"outputs\[0\]: the values differ"),
-    ],
-)
-def test_another_output_is_an_error(node: NodeProto, message: str) -> None:
-    with pytest.raises(
-        dml.InvalidArgumentError, match=f"^net/cut: .* computes something else: {message}"
-    ):
+WRONG = r"^net/cut: its replacement computes something else for an input of \(4, 4\)$"
+
+
+@pytest.mark.parametrize("node", [split(axis=1), split(outputs="b a")], ids=["shape", "values"])
+def test_another_output_is_an_error(node: NodeProto) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match=WRONG):
         compare(Replacement(site(), split(), [node]))
 
 
 def test_sequences_of_other_lengths_differ() -> None:
     whole = helper.make_node("SplitToSequence", ["x"], ["s"], name="cut", axis=0)
     less = helper.make_node("SequenceConstruct", ["x"], ["s"])
-    with pytest.raises(dml.InvalidArgumentError, match=r"outputs\[0\]: length 4 became 1$"):
+    with pytest.raises(dml.InvalidArgumentError, match=WRONG):
         compare(Replacement(site(), whole, [less]))
 
 
