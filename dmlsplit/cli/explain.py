@@ -31,8 +31,7 @@ _STATUSES = {ACCEPTED: "explained", REFUSED: "a split is refused, so it is not e
 
 _EXAMPLES = """\
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
-  dmlsplit explain model.onnx --gpu H200
-  dmlsplit explain model.onnx --node cut --svg picture.svg
+  dmlsplit explain model.onnx --gpu H200 --node cut --svg picture.svg
   dmlsplit explain DML-SPLIT-AXIS-RANGE
 """
 
@@ -117,9 +116,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
         from dmlsplit.explain.picture import svg_picture
 
         if len(explained) != 1:
-            count = len(explained)
             raise InvalidArgumentError(
-                f"--svg draws one split, not {count}. Fix: choose one with --node"
+                f"--svg draws one split, not {len(explained)}. Fix: choose one with --node"
             )
         deliver(svg_picture(explained[0][1]).rstrip("\n"), arguments.svg, scan.inputs())
     # Not `fails`, which is lenient if an equivalent may exist: without one, nothing is explained.

@@ -16,7 +16,7 @@ import numpy as np
 from dmlsplit.backends.cuda import driver, images, installation, libcuda
 from dmlsplit.backends.cuda.gpus import gpu_of_device
 from dmlsplit.backends.cuda.installation import dotted
-from dmlsplit.backends.cuda.nvml import CudaDevice, device_at
+from dmlsplit.backends.cuda.nvml import device_at
 from dmlsplit.errors import DmlError, one_line
 from dmlsplit.self_test.memory import ALIGNMENT, CardMemory, Memory
 
@@ -91,7 +91,12 @@ def _card(number: int) -> Iterator[Check]:
         return
     address = ":".join(f"{part:02x}" for part in card.bus_id or ())
     yield Check("NVML", State.OK, f"index {card.index}, PCI {address}, driver {card.driver}")
-    yield from _disturbances(card)
+    if card.is_divided:
+        text = "this device is a part of a card; figures of SMs are CUDA's, bandwidth is the card's"
+        yield Check("MIG", State.WARN, text)
+    if card.processes:
+        text = f"{card.processes} other processes use the card; speeds may be too low"
+        yield Check("others", State.WARN, text)
     known = gpu_of_device(card)
     figures = limits.sm_count, limits.l2_bytes
     if not known.assumed and figures != (known.limits.sm_count, known.limits.l2_bytes):
@@ -114,15 +119,6 @@ def _owners(number: int) -> Check:
         return Check("owners", State.OK, text if owners[1:] else f"{text}; there is one device")
     text = f"CUDA says that memory of devices {numbers} is of {owners}. Fix: hide the other by "
     return Check("owners", State.FAIL, f"{text}CUDA_VISIBLE_DEVICES")
-
-
-def _disturbances(card: CudaDevice) -> Iterator[Check]:
-    if card.is_divided:
-        text = "this device is a part of a card; figures of SMs are CUDA's, bandwidth is the card's"
-        yield Check("MIG", State.WARN, text)
-    if card.processes:
-        text = f"{card.processes} other processes use the card; speeds may be too low"
-        yield Check("others", State.WARN, text)
 
 
 def _cache() -> Check:
