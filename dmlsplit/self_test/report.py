@@ -8,10 +8,9 @@ from hashlib import sha256
 
 from dmlsplit.messages import counted, printable, wrapped
 from dmlsplit.self_test.comparison import Outcome
-from dmlsplit.self_test.compilation import Programs
 from dmlsplit.self_test.environment import VERSION, Check, State
+from dmlsplit.self_test.kernels import Programs, WrongKernel
 from dmlsplit.self_test.speed import WORKLOADS, Speed
-from dmlsplit.self_test.wrong_kernels import WrongKernel
 
 EXACT, WRONG, NOT_RUN = 0, 1, 2
 # Paths, which may name a user: in quotes or brackets, where they may contain spaces, and alone.

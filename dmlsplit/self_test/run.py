@@ -25,13 +25,12 @@ from dmlsplit.errors import (
 from dmlsplit.self_test import environment, report
 from dmlsplit.self_test.cases import CASES, FAR, NEAR, Case
 from dmlsplit.self_test.comparison import Outcome, compare
-from dmlsplit.self_test.compilation import Programs, compile_programs
 from dmlsplit.self_test.environment import Check, State, missing_card
+from dmlsplit.self_test.kernels import Programs, WrongKernel, compile_programs, wrong_bind
 from dmlsplit.self_test.memory import CardMemory, Memory, memory_of, other_memories
 from dmlsplit.self_test.probe import probes
 from dmlsplit.self_test.report import SelfTest
 from dmlsplit.self_test.speed import Speed, speeds
-from dmlsplit.self_test.wrong_kernels import WrongKernel, wrong_bind
 
 Show = Callable[[str], object]
 Count = Callable[[int, int], object]

@@ -18,8 +18,8 @@ from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.find import find_backend
 from dmlsplit.self_test.cases import CASES, FAR, NEAR, Mode
 from dmlsplit.self_test.comparison import compare
+from dmlsplit.self_test.kernels import STORE
 from dmlsplit.self_test.memory import CardMemory, HostMemory
-from dmlsplit.self_test.wrong_kernels import STORE
 from tests.proofs import forms
 from tests.support.command import ROOT
 from tests.support.each import each

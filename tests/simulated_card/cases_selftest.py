@@ -98,7 +98,7 @@ def test_a_wrong_byte_is_caught(
 @pytest.mark.parametrize("kernel", ["rows", "tile", "strided", "transpose"])
 def test_one_wrong_kernel_is_caught(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from dmlsplit.backends.cuda.launch import Code
-    from dmlsplit.self_test.wrong_kernels import STORE, WRONG
+    from dmlsplit.self_test.kernels import STORE, WRONG
 
     right = Code.source.func
 
