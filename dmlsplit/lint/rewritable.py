@@ -27,7 +27,7 @@ class Form(NamedTuple):
     ones: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
     is_cast: bool = False
     in_halves: bool = False
-    lacks_only_count: bool = False  # The node itself serves, once num_outputs is set.
+    lacks_only_count: bool = False  # the node itself serves once num_outputs is set
 
 
 def form_of(verdict: Verdict, target: Target) -> Form | str:
