@@ -38,12 +38,12 @@ def _blocks(rule: Rule) -> Iterator[str]:
     yield "What dmlsplit reports, for the first example below:"
     yield f"`{example.message}`"
     source = f"<{rule.source}>" if rule.source.startswith("https://") else rule.source
-    told = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
-    told |= {"Basis": _BASES[rule.basis], "Source": source}
+    fields = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
+    fields |= {"Basis": _BASES[rule.basis], "Source": source}
     if "level" in rule.cured_by:
-        told["Releases"] = "`dmlsplit levels` has the DirectML and the Windows of each level"
-    fields = "\n".join(f"- **{name}**: {text}" for name, text in told.items())
-    yield _OPTION.sub(r"`\g<0>`", fields)
+        fields["Releases"] = "`dmlsplit levels` has the DirectML and the Windows of each level"
+    items = "\n".join(f"- **{name}**: {text}" for name, text in fields.items())
+    yield _OPTION.sub(r"`\g<0>`", items)
     is_model, is_error = example.kind == "onnx", rule.severity == "error"
     fence = "```text" if is_model else "```python"
     yield f"## {'Refused' if is_error else 'Reported'}"

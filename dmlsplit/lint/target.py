@@ -82,13 +82,14 @@ def resolve_target(
     A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
     """
     runtime = dll = None
-    asked: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = []  # name, version, the newest
+    # A version's name, its numbers, and those of the newest that is known.
+    versions: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = []
     rows = capability_table().values()
     if directml is not None:
         level, name = level_for_directml(directml), f"DirectML {directml.strip()}"
         dll = directml_version(directml)
         # The third part of a version does not change the level.
-        asked.append((name, dll[:2], max(directml_version(row.directml)[:2] for row in rows)))
+        versions.append((name, dll[:2], max(directml_version(row.directml)[:2] for row in rows)))
     elif windows is not None:
         build = _numbers("Windows build", windows, _BUILD, "22621 or 10.0.22621")
         if build in _FIRST_BUILDS:
@@ -98,7 +99,7 @@ def resolve_target(
             )
         level, name = level_for_windows(*build), f"Windows build {build[0]}"
         dll = directml_version(capability_table()[level].directml)
-        asked.append((name, build, max((row.windows.build,) for row in rows if row.windows)))
+        versions.append((name, build, max((row.windows.build,) for row in rows if row.windows)))
     else:
         level = max(FeatureLevel) if feature_level is None else FeatureLevel.parse(feature_level)
         name = f"feature level {level}"
@@ -106,11 +107,11 @@ def resolve_target(
         runtime = _numbers("ONNX Runtime version", ort_version, _RUNTIME, "1.14")
         if via != "ort":
             raise InvalidArgumentError("--ort-version needs --via ort")
-        asked.append((f"ONNX Runtime {ort_version}", runtime, LAST_RUNTIME))
+        versions.append((f"ONNX Runtime {ort_version}", runtime, LAST_RUNTIME))
     newer = "{} is newer than any that dmlsplit knows; it is checked as {}"
     notes = (
-        newer.format(one, ".".join(map(str, newest)))
-        for one, version, newest in asked
+        newer.format(name_of_version, ".".join(map(str, newest)))
+        for name_of_version, version, newest in versions
         if version > newest
     )
     return Target(level, name, via, runtime, "; ".join(notes), dll)

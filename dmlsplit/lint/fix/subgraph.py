@@ -68,7 +68,7 @@ class _Nodes(list[NodeProto]):
         self.node, self.form, self.new_name = node, form, new_name
         self.shape, self.axis, self.opset = site.shape or (), site.axis, site.opset
         self.kind = onnx.TensorProto.DataType.Value(site.element_type)
-        keepdims = next((each.i for each in node.attribute if each.name == "keepdims"), 1)
+        keepdims = next((a.i for a in node.attribute if a.name == "keepdims"), 1)
         # Only a SplitToSequence without sizes can drop the axis of its pieces.
         may_drop = node.op_type == "SplitToSequence" and not any(node.input[1:])
         self.drops_axis = may_drop and not keepdims

@@ -23,7 +23,7 @@ def json_report(assessment: Assessment) -> str:
     rules = {
         rule.id: _fields(rule, "sentence", "basis", "source", "hint")
         | {"hresult": _hresult(rule.hresult)}
-        for rule in (each.rule for each in chain(assessment.diagnostics, *about_splits))
+        for rule in (v.rule for v in chain(assessment.diagnostics, *about_splits))
     }
     return json.dumps(
         {
