@@ -175,9 +175,9 @@ def _measured(backend: Backend, memory: Memory, until: float, strict: bool) -> I
 
 def _one_of_each_kernel(memory: Memory) -> dict[str, Case]:
     """The first split of the table for each kernel; on the CPU, for those of an H200."""
-    is_card = isinstance(memory, CardMemory)
-    limits = driver.load().limits(memory.number) if is_card else H200.limits
-    first: dict[str, Case] = {}
+    limits, first = H200.limits, dict[str, Case]()
+    if isinstance(memory, CardMemory):
+        limits = driver.load().limits(memory.number)
     for case in CASES:
         launches = plan(case.geometry, *case.alignments, limits)
         if len(launches) == 1:
