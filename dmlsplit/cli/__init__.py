@@ -31,7 +31,10 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
     open_standard_streams()
     try:
         with interruptible(at_once):
-            arguments = build_parser().parse_args(_without_help(argv))
+            line = list(sys.argv[1:] if argv is None else argv)
+            if line[:1] == ["help"]:
+                line = [*line[1:], "--help"]
+            arguments = build_parser().parse_args(line)
             command: Callable[[argparse.Namespace], int] = arguments.command
             with wrapped_at(columns()):
                 return command(arguments)
@@ -48,17 +51,11 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
         return UNUSABLE
 
 
-def _without_help(argv: Sequence[str] | None) -> Sequence[str]:
-    """The arguments, with ``help validate`` as ``validate --help``."""
-    line = sys.argv[1:] if argv is None else argv
-    return [*line[1:], "--help"] if list(line[:1]) == ["help"] else line
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The parser of every command."""
     from dmlsplit import __version__
     from dmlsplit.cli import completion, devices, explain, levels, run, selftest, validate
-    from dmlsplit.cli.inputs import add_commands, epilog
+    from dmlsplit.cli.inputs import epilog
 
     parser = Parser(
         prog="dmlsplit",
@@ -67,8 +64,17 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = add_commands(parser, "COMMAND")
+    commands = parser.add_subparsers(metavar="COMMAND")
     for command in (validate, explain, levels, run, devices, selftest, completion):
         command.add_to(commands)
-    parser.set_defaults(parser=parser)  # for completion
+    parser.set_defaults(command=_help, parser=parser)
     return parser
+
+
+def _help(arguments: argparse.Namespace) -> int:
+    """Without a command, print the help to standard error and fail, as ruff does.
+
+    pip succeeds, and a script does not notice that its command is missing.
+    """
+    arguments.parser.print_help(sys.stderr)
+    return UNUSABLE

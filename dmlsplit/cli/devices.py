@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -44,7 +44,6 @@ def devices(arguments: argparse.Namespace) -> int:
         show(device_json(listed))
     elif listed:
         show(device_table(listed))
-        show("\n".join(reasons(listed)))
     else:
         tell(unlisted())
     return ACCEPTED
@@ -62,16 +61,11 @@ def unlisted() -> str:
 
 
 class Listed(NamedTuple):
-    """A device, CUDA's name of it, and why dmlsplit cannot use it."""
+    """A device, its name, and why dmlsplit cannot use it."""
 
     device: CudaDevice
-    name: str | None  # None if CUDA does not list it
+    name: str  # cuda:N, or nvml:N if CUDA does not list it
     reason: str | None
-
-    @property
-    def shown(self) -> str:
-        """The name in a table."""
-        return self.name or f"nvml:{self.device.index}"
 
 
 def usable(devices: Sequence[CudaDevice]) -> list[Listed]:
@@ -83,15 +77,16 @@ def usable(devices: Sequence[CudaDevice]) -> list[Listed]:
     listed = []
     for device in devices:
         number = ordinals.get(device.bus_id) if device.bus_id else None
-        name, reason = None if number is None else f"cuda:{number}", None
+        reason = None
         try:
-            find_backend(name or "cuda:0")
-            if name is None:
+            find_backend(f"cuda:{number or 0}")
+            if number is None:
                 reason = "CUDA does not list it. Fix: add it to CUDA_VISIBLE_DEVICES"
         except UnsupportedError as error:
             reason = str(error)
+        name = f"nvml:{device.index}" if number is None else f"cuda:{number}"
         listed.append(Listed(device, name, reason))
-    return sorted(listed, key=lambda one: (one.name is None, one.shown))
+    return sorted(listed, key=lambda one: one.name)
 
 
 def device_json(devices: Sequence[Listed]) -> str:
@@ -101,29 +96,25 @@ def device_json(devices: Sequence[Listed]) -> str:
     records = [
         asdict(device)
         | {"peak_bandwidth": device.peak_bandwidth, "assumed": gpu_of_device(device).assumed}
-        | {"device": name, "usable": reason is None, "reason": reason}
+        | {"device": name if name.startswith("cuda") else None}
+        | {"usable": reason is None, "reason": reason}
         for device, name, reason in devices
     ]
     return json.dumps({"schema": 1, "devices": records}, indent=2)
 
 
-def reasons(devices: Sequence[Listed]) -> Iterator[str]:
-    """Why dmlsplit cannot use devices."""
-    for device in devices:
-        if device.reason:
-            yield wrapped(f"{device.shown}: {device.reason}", "")
-
-
 def device_table(devices: Sequence[Listed]) -> str:
-    """The devices as text that fits 80 columns."""
+    """The devices as text that fits 80 columns, then why dmlsplit cannot use some of them."""
     header = ("device", "name", "memory", "SM clock", "bandwidth", "driver", "usable")
-    return "\n".join(_ROW.format(*cells) for cells in (header, *map(_cells, devices)))
+    lines = [_ROW.format(*cells) for cells in (header, *map(_cells, devices))]
+    lines += [wrapped(f"{one.name}: {one.reason}", "") for one in devices if one.reason]
+    return "\n".join(lines)
 
 
 def _cells(listed: Listed) -> tuple[str, ...]:
     device = listed.device
     return (
-        listed.shown,
+        listed.name,
         printable(device.name).removeprefix("NVIDIA ")[:18],
         _scaled(device.memory_bytes, 1 << 30, "GiB"),
         _scaled(device.sm_clock_mhz, 1, "MHz"),

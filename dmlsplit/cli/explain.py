@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING
 from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell_lines
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.messages import shown
+from dmlsplit.messages import shown, wrapped
 
 if TYPE_CHECKING:
     from dmlsplit.frontends import SplitSite
 
-# A path of the first form is a rule's id; a file or folder of that name is ./NAME. One of the
-# second form is a mistyped id, unless such a file or folder exists.
-_RULE_ID = re.compile(r"(DML|SPLIT|ORT)(-[A-Z]+)+")
-_LIKE_AN_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")
+# A path of this form is the id of a rule, unless there is such a file or folder.
+_RULE_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")
 
 _DESCRIPTION = """\
 Show how a split runs: which bytes go to each output, which kernels copy them,
@@ -33,8 +31,7 @@ _STATUSES = {ACCEPTED: "explained", REFUSED: "a split is refused, so it is not e
 
 _EXAMPLES = """\
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
-  dmlsplit explain model.onnx --gpu H200 --format json
-  dmlsplit explain model.onnx --node cut --svg picture.svg
+  dmlsplit explain model.onnx --gpu H200 --node cut --svg picture.svg
   dmlsplit explain DML-SPLIT-AXIS-RANGE
 """
 
@@ -56,7 +53,6 @@ def add_to(commands: Commands) -> None:
         help="the GPU to compute the time for, such as H200 or RTX 4090 (default: the first CUDA "
         "device, or H200 if there is none)",
     )
-    parser.add_argument("--format", choices=("text", "json"), default="text")
     parser.add_argument(
         "--svg",
         metavar="FILE",
@@ -72,14 +68,13 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def _is_rule(path: str) -> bool:
-    mistyped = _LIKE_AN_ID.fullmatch(path) and not Path(path).exists()
-    return bool(_RULE_ID.fullmatch(path) or mistyped)
+    return _RULE_ID.fullmatch(path) is not None and not Path(path).exists()
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
     from difflib import get_close_matches
 
-    from dmlsplit.lint.rule_page import text_page
+    from dmlsplit.lint.rule_page import rule_page
     from dmlsplit.lint.rules import RULES
 
     ids = arguments.paths
@@ -91,13 +86,14 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
         raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
     if arguments != arguments.parser.parse_args([explain.__name__, *ids]):
         raise InvalidArgumentError("the id of a rule accepts no options; give it alone")
-    show("\n".join(text_page(RULES[rule]) for rule in ids).rstrip())
+    pages = "\n".join(rule_page(RULES[rule]) for rule in ids)
+    show("\n".join(wrapped(line, "") for line in pages.splitlines()))
     return ACCEPTED
 
 
 def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
-    from dmlsplit.explain import explanation
+    from dmlsplit.explain.explanation import explanation_text
     from dmlsplit.lint.check import assess
     from dmlsplit.lint.report.findings import location
     from dmlsplit.lint.report.text import paragraph
@@ -113,20 +109,17 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             tell_lines(paragraph(verdict))
         elif desc := verdict.equivalent or verdict.descriptor:
             sized = ", with dynamic sizes of 1" if verdict.sizes else ""
-            explained.append(explanation.explain(location(verdict.site) + sized, desc, gpu))
-    if arguments.svg != STDOUT and arguments.format == "json":
-        show(explanation.explanation_json(explained))
-    elif arguments.svg != STDOUT:
-        show("\n\n".join(map(explanation.explanation_text, explained)))
+            explained.append((location(verdict.site) + sized, desc))
+    if arguments.svg != STDOUT:
+        show("\n\n".join(explanation_text(place, desc, gpu) for place, desc in explained))
     if arguments.svg is not None:
         from dmlsplit.explain.picture import svg_picture
 
         if len(explained) != 1:
-            count = len(explained)
             raise InvalidArgumentError(
-                f"--svg draws one split, not {count}. Fix: choose one with --node"
+                f"--svg draws one split, not {len(explained)}. Fix: choose one with --node"
             )
-        deliver(svg_picture(explained[0].desc).rstrip("\n"), arguments.svg, scan.inputs())
+        deliver(svg_picture(explained[0][1]).rstrip("\n"), arguments.svg, scan.inputs())
     # Not `fails`, which is lenient if an equivalent may exist: without one, nothing is explained.
     refused = any(verdict.outcome in WITHOUT_EQUIVALENT for verdict in assessment.verdicts)
     return max(status_of(assessment), REFUSED if refused else ACCEPTED)

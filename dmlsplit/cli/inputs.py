@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dmlsplit.cli.terminal import UNUSABLE, progress_bar, tell
+from dmlsplit.cli.terminal import UNUSABLE, tell
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
 
@@ -27,20 +26,6 @@ def epilog(statuses: Mapping[int, str], examples: str) -> str:
     known = sorted({**_STATUSES, **statuses}.items())
     lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
     return f"exit status:{lines}\n\nexamples:\n{examples}"
-
-
-def add_commands(parser: argparse.ArgumentParser, name: str) -> Commands:
-    """Add commands to a parser; without one, it prints its help to standard error and fails.
-
-    ruff does the same. pip succeeds, and a script does not notice that its command is missing.
-    """
-
-    def helped(arguments: argparse.Namespace) -> int:
-        parser.print_help(sys.stderr)
-        return UNUSABLE
-
-    parser.set_defaults(command=helped)
-    return parser.add_subparsers(metavar=name)
 
 
 def add_command(
@@ -72,14 +57,6 @@ def integers(text: str) -> tuple[int, ...]:
         raise argparse.ArgumentTypeError(
             f"is {text!r}; it must be integers separated by commas, such as 2,1,3"
         ) from None
-
-
-def integer(text: str) -> int:
-    """Parse ``-1``; argparse reports anything else."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"is {text!r}; it must be an integer") from None
 
 
 def dimension(text: str) -> tuple[str, int]:
@@ -118,7 +95,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     flags = parser.add_argument_group("a descriptor given by flags, instead of PATHs")
     flags.add_argument("--data-type", metavar="TYPE", help="such as FLOAT32")
     flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
-    flags.add_argument("--axis", type=integer, metavar="A", help="counted from 0; never negative")
+    flags.add_argument("--axis", type=int, metavar="A", help="counted from 0; never negative")
     flags.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
 
 
@@ -181,8 +158,7 @@ def scanned(arguments: argparse.Namespace) -> Scan:
         return Scan((flag_site(*values.values()),), ())
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS
     sizes = _fixed_sizes(arguments.dim)
-    with progress_bar("scan") as progress:
-        scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.hidden)
+    scan = scan_paths(arguments.paths, endings, sizes, arguments.hidden)
     for file, message in scan.unreadable:
         tell(f"error: {file}: {message}")
     if scan.left_out:

@@ -86,8 +86,7 @@ def tell_lines(text: str) -> None:
 class Parser(argparse.ArgumentParser):
     """A parser whose help is a result: failing to print it is an error.
 
-    An error is one line, without the usage, and the command that prints the help. If it is about a
-    mistyped choice, such as a command, it suggests the nearest one.
+    An error is one line, without the usage, and the command that prints the help.
     """
 
     def error(self, message: str) -> NoReturn:
@@ -101,16 +100,6 @@ class Parser(argparse.ArgumentParser):
             show(message.removesuffix("\n"))
         else:
             super()._print_message(message, file)
-
-    def _check_value(self, action: argparse.Action, value: object) -> None:
-        try:
-            super()._check_value(action, value)
-        except argparse.ArgumentError as error:
-            from difflib import get_close_matches
-
-            for near in get_close_matches(str(value), map(str, action.choices or ()), 1):
-                error.message += f"; did you mean {near}?"
-            raise
 
 
 @contextmanager

@@ -1,57 +1,32 @@
-"""How a split runs, as text and JSON: bytes, kernels, and the time at a GPU's bandwidth."""
+"""How a split runs, as text: bytes, kernels, and the time at a GPU's bandwidth."""
 
-import json
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
 from dmlsplit.backends.cuda.gpus import Gpu
+from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.occupancy import blocks_of, under_way
-from dmlsplit.backends.cuda.planner import KernelLaunch, plan
+from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 from dmlsplit.geometry import SplitGeometry, StridedCopy
 from dmlsplit.messages import counted, more, printable, wrapped
 
-_SHOWN = 8  # the most outputs or launches in a text
-# Printed wherever a time on a GPU is.
-UNMEASURED = "computed, not measured: no GPU has run dmlsplit yet"
+_SHOWN = 8  # the most outputs or launches
 
 
-class Explanation(NamedTuple):
-    """The geometry, kernels and expected time of one split."""
-
-    place: str
-    desc: SplitOperatorDesc  # valid
-    geometry: SplitGeometry
-    launches: tuple[KernelLaunch, ...]  # for buffers whose addresses are multiples of 16
-    gpu: Gpu
-
-    @property
-    def seconds(self) -> float | None:
-        """The seconds for all bytes at peak bandwidth, a lower bound; None if it is unknown."""
-        return self.gpu.seconds(self.geometry.total_bytes)
-
-
-def explain(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> Explanation:
-    """Explain a valid descriptor."""
+def explanation_text(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> str:
+    """The geometry, kernels and expected time of a valid split, at most 80 columns wide."""
     geometry = descriptor_geometry(desc)
-    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # every binding has at least this alignment
-    return Explanation(place, desc, geometry, plan(geometry, aligned, aligned, gpu.limits), gpu)
-
-
-def explanation_text(explanation: Explanation) -> str:
-    """An explanation as text, at most 80 columns wide."""
-    head = wrapped(f"{printable(explanation.place)}: {explanation.desc}", "")
-    lines = [*_geometry(explanation), *_launches(explanation), *_cost(explanation)]
+    lines = [*_geometry(desc, geometry), *_launches(geometry, gpu.limits), *_cost(geometry, gpu)]
+    head = wrapped(f"{printable(place)}: {desc}", "")
     return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
 
 
-def _geometry(explanation: Explanation) -> Iterator[str]:
-    geometry = explanation.geometry
+def _geometry(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterator[str]:
     rows = geometry.row_split
     sizes = [
         f"output {index}: {counted(tensor.element_count, 'element')}"
-        for index, tensor in enumerate(explanation.desc.output_tensors[:_SHOWN])
+        for index, tensor in enumerate(desc.output_tensors[:_SHOWN])
     ]
     if rows is None:
         yield "geometry: strided; each output is a loop nest over runs of bytes"
@@ -71,8 +46,9 @@ def _loops(piece: StridedCopy) -> str:
     return f"{start}, {nest}" if nest else start
 
 
-def _launches(explanation: Explanation) -> Iterator[str]:
-    launches, limits = explanation.launches, explanation.gpu.limits
+def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
+    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # every binding has at least this alignment
+    launches = plan(geometry, aligned, aligned, limits)
     for launch in launches[:_SHOWN]:
         yield f"kernel: {launch.code.kernel}, because {launch.reason}"
         yield (
@@ -87,16 +63,16 @@ def _launches(explanation: Explanation) -> Iterator[str]:
     yield from more(len(launches), _SHOWN, "launch")
 
 
-def _cost(explanation: Explanation) -> Iterator[str]:
-    total = explanation.geometry.total_bytes
-    gpu = explanation.gpu
+def _cost(geometry: SplitGeometry, gpu: Gpu) -> Iterator[str]:
+    total = geometry.total_bytes
+    seconds, bandwidth = gpu.seconds(total), gpu.bandwidth
     yield f"bytes: {total} read, {total} written"
-    if gpu.bandwidth is None or explanation.seconds is None:
+    if bandwidth is None or seconds is None:
         yield f"time: unknown, because the bandwidth of {printable(gpu.name)} is unknown"
     else:
         yield (
-            f"time: {_duration(explanation.seconds)} at {gpu.bandwidth / 1e9:.0f} GB/s "
-            f"({printable(gpu.name)}), plus the launch; {UNMEASURED}"
+            f"time: {_duration(seconds)} at {bandwidth / 1e9:.0f} GB/s ({printable(gpu.name)}), "
+            "plus the launch; computed, not measured: no GPU has run dmlsplit yet"
         )
     for assumption in gpu.assumed:
         yield f"assumed: {assumption}"
@@ -108,49 +84,3 @@ def _duration(seconds: float) -> str:
         if seconds >= size:
             return f"at least {seconds / size:.3g} {unit}"
     return "less than 1 us"
-
-
-def explanation_json(explanations: Iterable[Explanation]) -> str:
-    """Explanations as JSON."""
-    return json.dumps({"schema": 1, "splits": list(map(_record, explanations))}, indent=2)
-
-
-def _fields(value: object, names: str) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in names.split()}
-
-
-def _record(explanation: Explanation) -> dict[str, Any]:
-    """One entry of the JSON document, whose keys stay if a field is renamed."""
-    geometry, rows = explanation.geometry, explanation.geometry.row_split
-    return {
-        "place": explanation.place,
-        "descriptor": str(explanation.desc),
-        "row_split": rows and _fields(rows, "rows pitch offsets widths"),
-        "pieces": [
-            {
-                "shape": [loop.size for loop in piece.loops],
-                "input_strides": [loop.input_stride for loop in piece.loops],
-                "output_strides": [loop.output_stride for loop in piece.loops],
-                "input_offset": piece.input_offset,
-                "run_bytes": piece.run_bytes,
-            }
-            for piece in geometry.pieces
-        ],
-        "launches": [
-            {
-                "kernel": launch.code.kernel,
-                **_fields(launch, "reason outputs grid block shared_bytes"),
-                "resident_blocks": blocks_of(launch, explanation.gpu.limits),
-                "bytes_under_way": under_way(launch, explanation.gpu.limits),
-                **_fields(launch, "bytes_in_flight total_bytes"),
-            }
-            for launch in explanation.launches
-        ],
-        "bytes_read": geometry.total_bytes,
-        "bytes_written": geometry.total_bytes,
-        "gpu": explanation.gpu.name,
-        "bandwidth": explanation.gpu.bandwidth,
-        "assumed": explanation.gpu.assumed,
-        "seconds": explanation.seconds,
-        "seconds_note": UNMEASURED,
-    }

@@ -58,8 +58,7 @@ def svg_picture(desc: SplitOperatorDesc) -> str:
     """An SVG document of a valid split."""
     geometry = descriptor_geometry(desc)
     runs = list(_runs(geometry))
-    rows = _rows_to_a_line(desc, geometry)
-    line_bytes = rows * _row_bytes(geometry)
+    rows, line_bytes = _line(desc, geometry)
     # At the scale of the input, a few outputs of packed rows fit side by side below it.
     gaps = min(desc.output_count, _SIDE_BY_SIDE) - 1
     scale = (PAGE_WIDTH - 2 * _MARGIN - gaps * _GAP) / line_bytes
@@ -124,22 +123,20 @@ def _label(name: str, tensor: TensorDesc, drawn: int) -> tuple[str, str]:
     return shape, f"{elements}, {counted(size, 'byte')}{left_out}"
 
 
-def _rows_to_a_line(desc: SplitOperatorDesc, geometry: SplitGeometry) -> int:
-    """The rows of a packed input in a line of the picture: the pixels of an image's line, or 1."""
-    rows, tensor = geometry.row_split, desc.input_tensor
-    if rows is None or rows.pitch > _PIXEL_ELEMENTS * tensor.element_bytes:
-        return 1
+def _line(desc: SplitOperatorDesc, geometry: SplitGeometry) -> tuple[int, int]:
+    """The rows of a packed input in a line of the picture, and the bytes of a line.
+
+    A line has one row, or the pixels of an image's line.
+    """
+    packed, tensor = geometry.row_split, desc.input_tensor
+    if packed is None:
+        steps = [abs(loop.input_stride) for piece in geometry.pieces for loop in piece.loops]
+        return 1, max([*steps, *(piece.run_bytes for piece in geometry.pieces), 1])
     outer = next((size for size in reversed(tensor.sizes[: desc.axis]) if size > 1), 1)
-    fits = outer * rows.pitch <= _LINE_ELEMENTS * tensor.element_bytes
-    return outer if fits and outer < rows.rows else 1
-
-
-def _row_bytes(geometry: SplitGeometry) -> int:
-    rows = geometry.row_split
-    if rows is not None:
-        return max(1, rows.pitch)
-    steps = [abs(loop.input_stride) for piece in geometry.pieces for loop in piece.loops]
-    return max([*steps, *(piece.run_bytes for piece in geometry.pieces), 1])
+    is_pixel = packed.pitch <= _PIXEL_ELEMENTS * tensor.element_bytes
+    fits = outer * packed.pitch <= _LINE_ELEMENTS * tensor.element_bytes
+    rows = outer if is_pixel and fits and outer < packed.rows else 1
+    return rows, rows * max(1, packed.pitch)
 
 
 def _runs(geometry: SplitGeometry) -> Iterator[_Run]:

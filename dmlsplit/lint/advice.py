@@ -1,14 +1,14 @@
 """Advice: what makes an unknown split known, and the fixes of a refused one."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends.site import Cause, Implied, SplitSite, Unknown
-from dmlsplit.lint.rewritable import rewriting_obstacle
+from dmlsplit.lint.rewritable import form_of
 from dmlsplit.lint.target import Target
-from dmlsplit.lint.verdict import FAILING, Fix, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Outcome, Verdict
 from dmlsplit.messages import printable
 
 
@@ -50,12 +50,7 @@ class Advice(StrEnum):
     NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
     DISPATCH = "in DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
-    NO_EQUIVALENT = "{obstacle}"
     UNDECIDED = "an equivalent may exist; to find out, {remedy}"
-
-
-# They say why there is no such fix, or that there may be one.
-_NOTES = frozenset({Advice.NO_NODES, Advice.NO_EQUIVALENT, Advice.UNDECIDED})
 
 
 _OF_CAUSES = {
@@ -79,37 +74,42 @@ _LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 _IN_PYTHON = re.compile(_LITERAL.pattern.replace("'", ""))
 
 
-def fixes(verdict: Verdict, target: Target, alone: bool = True) -> Iterator[Fix]:
-    """The fixes, any one of which suffices, the most direct first; then notes.
+def advise(
+    verdict: Verdict, target: Target, alone: bool = True
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fixes, any one of which suffices, the most direct first; and the notes.
 
-    `alone`: the command names the file and no other.
+    A note says why there is no fix of some kind, or that there may be one. `alone`: the command
+    names the file and no other.
     """
-    site, minimum, unknown = verdict.site, verdict.minimum, verdict.site.state
-    if isinstance(site.state, Implied):
-        yield from _hint(
-            warning for warning in verdict.diagnostics if warning.severity == "warning"
-        )
-    if verdict.outcome is Outcome.UNKNOWN and isinstance(unknown, Unknown):
-        yield _remedy(site, unknown)
+    site, state = verdict.site, verdict.site.state
+    if isinstance(state, Implied):
+        return _hints(v for v in verdict.diagnostics if v.severity == "warning"), ()
+    if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
+        return (_remedy(site, state),), ()
     if verdict.outcome not in FAILING:
-        return
-    if minimum is None:
-        yield from _hint(verdict.errors)
-    is_onnx = site.format == "onnx" and all("model" in e.rule.cured_by for e in verdict.errors)
-    obstacle = rewriting_obstacle(verdict, target) if is_onnx else None
-    if is_onnx and not obstacle:
-        yield _fix(Advice.NODES if alone else Advice.NODES_ALONE, file=printable(site.file))
+        return (), ()
+    fixes: list[str] = []
+    notes: list[str] = []
+    if verdict.minimum is None:
+        fixes += _hints(verdict.errors)
+    if site.format == "onnx" and all("model" in e.rule.cured_by for e in verdict.errors):
+        form = form_of(verdict, target)
+        if not isinstance(form, str):
+            nodes = Advice.NODES if alone else Advice.NODES_ALONE
+            fixes.append(nodes.format(file=printable(site.file)))
+        elif not verdict.undecided:
+            notes.append(Advice.NO_NODES.format(obstacle=form))
     if verdict.equivalent:
-        yield _fix(Advice.DISPATCH, equivalent=verdict.equivalent)
-    if minimum:
-        windows = f", or require Windows build {minimum.windows.build}" if minimum.windows else ""
-        yield _fix(Advice.SHIP, version=minimum.directml, windows=windows)
-    if obstacle and not verdict.undecided:
-        yield _fix(Advice.NO_NODES, obstacle=obstacle)
+        fixes.append(Advice.DISPATCH.format(equivalent=verdict.equivalent))
+    if least := verdict.minimum:
+        windows = f", or require Windows build {least.windows.build}" if least.windows else ""
+        fixes.append(Advice.SHIP.format(version=least.directml, windows=windows))
     if verdict.obstacle:
-        yield _fix(Advice.NO_EQUIVALENT, obstacle=verdict.obstacle)
-    if verdict.undecided and isinstance(unknown, Unknown):
-        yield _fix(Advice.UNDECIDED, remedy=_remedy(site, unknown, every_size=True).text)
+        notes.append(verdict.obstacle)
+    if verdict.undecided and isinstance(state, Unknown):
+        notes.append(Advice.UNDECIDED.format(remedy=_remedy(site, state, every_size=True)))
+    return tuple(fixes), tuple(notes)
 
 
 def options(sizes: Iterable[tuple[str, int | str]]) -> str:
@@ -123,39 +123,32 @@ def options(sizes: Iterable[tuple[str, int | str]]) -> str:
     )
 
 
-def _fix(advice: Advice, **names: object) -> Fix:
-    return Fix(advice.name, advice.format(**names), advice in _NOTES)
-
-
-def _hint(broken: Iterable[Violation]) -> Iterator[Fix]:
+def _hints(broken: Iterable[Violation]) -> tuple[str, ...]:
     """The hints of broken rules, each once, as one fix: all of them are needed."""
-    hints = {violation.hint: violation.rule.id for violation in broken}
-    if hints:
-        yield Fix(next(iter(hints.values())), "; and ".join(hints))
+    hints = dict.fromkeys(violation.hint for violation in broken)
+    return ("; and ".join(hints),) if hints else ()
 
 
-def _remedy(site: SplitSite, unknown: Unknown, every_size: bool = False) -> Fix:
+def _remedy(site: SplitSite, unknown: Unknown, every_size: bool = False) -> str:
     """How to make an unknown split known; with `every_size`, not only ok for every size."""
     if site.format == "openvino":
-        return _fix(_IN_OPENVINO[unknown.cause])
-    cause = _lacking(site, unknown.cause)
-    if cause in _OF_CAUSES:
-        remedy = Fix(_OF_CAUSES[cause].name, _command(_OF_CAUSES[cause], site, unknown))
-    else:
-        remedy = _sizes(site, unknown, every_size)
+        return _IN_OPENVINO[unknown.cause]
+    advice = _OF_CAUSES.get(_lacking(site, unknown.cause))
+    remedy = _command(advice, site, unknown) if advice else _sizes(site, unknown, every_size)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
-        return _fix(Advice.COUNT_FIRST, remedy=remedy.text)
+        return Advice.COUNT_FIRST.format(remedy=remedy)
     return remedy
 
 
-def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> Fix:
+def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> str:
     if site.shape is None:
-        return _fix(Advice.RANK, options=options([(f"{site.value}.{axis}", "N") for axis in "01"]))
+        axes = options([(f"{site.value}.{axis}", "N") for axis in "01"])
+        return Advice.RANK.format(options=axes)
     dynamic = [isinstance(size, str) for size in site.shape[: max(site.axis, 0) + 1]]
     if dynamic[-1] and not every_size:
-        return _fix(Advice.AXIS, options=options([unknown.missing[sum(dynamic) - 1]]))
-    return _fix(Advice.SIZES, options=options(unknown.missing))
+        return Advice.AXIS.format(options=options([unknown.missing[sum(dynamic) - 1]]))
+    return Advice.SIZES.format(options=options(unknown.missing))
 
 
 def _command(advice: Advice, site: SplitSite, unknown: Unknown) -> str:

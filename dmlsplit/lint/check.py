@@ -14,7 +14,7 @@ from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import Implied, Invalid, Known, SplitSite, Unknown
 from dmlsplit.lint import onnxruntime
-from dmlsplit.lint.advice import fixes
+from dmlsplit.lint.advice import advise
 from dmlsplit.lint.rules import defect, violation
 from dmlsplit.lint.target import Requirement, Target, requirement
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
@@ -55,8 +55,8 @@ def check_site(site: SplitSite, target: Target, alone: bool = True) -> Verdict:
         case Implied() as implied:
             verdict = _check_implied(site, implied, target)
     diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
-    advice = tuple(fixes(verdict, target, alone))
-    return replace(verdict, diagnostics=tuple(diagnostics), fixes=advice)
+    fixes, notes = advise(verdict, target, alone)
+    return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)
 
 
 class _Examination(NamedTuple):

@@ -33,12 +33,12 @@ ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
 @lru_cache(maxsize=4096)
 def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
     """The descriptor that the provider makes: padded on the left to 4 dimensions."""
-    ones = (1,) * max(0, LEAST_DIMENSIONS - desc.input_tensor.dimension_count)
+    x = desc.input_tensor
+    ones = (1,) * max(0, LEAST_DIMENSIONS - x.dimension_count)
     if not ones:
         return desc
-    tensors = (desc.input_tensor, *desc.output_tensors)
-    padded, *outputs = (TensorDesc(tensor.data_type, (*ones, *tensor.sizes)) for tensor in tensors)
-    return SplitOperatorDesc(padded, outputs, desc.axis + len(ones))
+    padded = TensorDesc(x.data_type, (*ones, *x.sizes))
+    return SplitOperatorDesc.from_sizes(padded, axis=desc.axis + len(ones), sizes=desc.split_sizes)
 
 
 def target_violations(target: Target) -> Iterator[Violation]:

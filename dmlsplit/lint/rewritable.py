@@ -1,6 +1,7 @@
-"""Whether standard ONNX nodes that a target accepts can replace a refused split."""
+"""How standard ONNX nodes that a target accepts can replace a refused split, or why none can."""
 
 from math import prod
+from typing import NamedTuple
 
 from dmlsplit.directml.levels import capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
@@ -12,57 +13,70 @@ from dmlsplit.lint.verdict import Verdict
 
 IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
 # ONNX's Cast extracts the low bits of an integer, and standard arithmetic the high ones.
-IN_HALVES = frozenset({TensorDataType.INT64, TensorDataType.UINT64})
+_IN_HALVES = frozenset({TensorDataType.INT64, TensorDataType.UINT64})
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6;
 # arithmetic broadcasts by itself since 7.
 _LEAST_OPSET = 7
 
 
-def rewriting_obstacle(verdict: Verdict, target: Target) -> str | None:
-    """Why no rewriting of a refused split of an ONNX model is accepted; None if one is."""
+class Form(NamedTuple):
+    """How a target can split a value: what is done before the Split, and undone after it."""
+
+    axis: int = 0  # of the Split
+    rows: list[int | str] | None = None  # the shape with merged dimensions, if there are too many
+    ones: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
+    is_cast: bool = False
+    in_halves: bool = False
+    lacks_only_count: bool = False  # the node itself serves once num_outputs is set
+
+
+def form_of(verdict: Verdict, target: Target) -> Form | str:
+    """The form of a refused split of an ONNX model, or why no rewriting of it is accepted."""
     site, broken = verdict.site, verdict.errors
     for error in broken:
         if "model" not in error.rule.cured_by:
             return f"{error.rule.id}: {error.message}"
     if "()" in site.path:
         return IN_A_FUNCTION
-    if verdict.lacks_only_count:
-        return None
+    if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"}:
+        return Form(lacks_only_count=True)
     if site.opset < _LEAST_OPSET:
         return f"the opset is {site.opset}; rewriting needs {_LEAST_OPSET} or later"
-    desc = described(site)
+    desc = _descriptor(site)
     if desc is None:
         return "its sizes are known only when the model runs"
     if str(site.element_type).startswith("COMPLEX"):
         return "standard ONNX cannot reinterpret complex elements as another type"
-    least, greatest = dimension_counts(target)
-    if (
-        len(site.shape or ()) > greatest
-        and merged(site.shape or (), site.axis, least, greatest) is None
-    ):
-        return f"merging its dimensions into {greatest} needs sizes that are known only at run time"
+    return _form(site, desc.input_tensor.data_type, target)
+
+
+def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
+    shape, (least, greatest) = site.shape or (), _dimension_counts(target)
+    ones, merger = tuple(range(least - len(shape))), None
+    if len(shape) > greatest:
+        merger = merged(shape, site.axis, least, greatest)
+        if merger is None:
+            sizes = "sizes that are known only at run time"
+            return f"merging its dimensions into {greatest} needs {sizes}"
     if isinstance(site.state, Unknown) and 0 in site.state.pieces and site.opset < 9:
         return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
-    kind = desc.input_tensor.data_type
-    if (
-        kind in capability_table()[target.level].input_tensor.data_types | IN_HALVES
-        or kind.bits < 32
-    ):
-        return None
-    return f"Cast would round {kind.name}, and no operator before BitCast-26 exposes its bits"
+    rows, axis = merger or (None, site.axis + len(ones))
+    is_cast = kind not in capability_table()[target.level].input_tensor.data_types
+    in_halves = is_cast and kind in _IN_HALVES
+    if is_cast and not in_halves and kind.bits >= 32:
+        return f"Cast would round {kind.name}, and no operator before BitCast-26 exposes its bits"
+    return Form(axis, rows, ones, is_cast, in_halves)
 
 
-def described(site: SplitSite) -> SplitOperatorDesc | None:
+def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
     """The descriptor of a split, with dynamic sizes of 1 if they only multiply its elements."""
     match site.state:
-        case Known(descriptor):
+        case Known(descriptor) | Unknown(smallest=descriptor, scales=True):
             return descriptor
-        case Unknown(smallest=smallest, scales=True):
-            return smallest
     return None
 
 
-def dimension_counts(target: Target) -> tuple[int, int]:
+def _dimension_counts(target: Target) -> tuple[int, int]:
     """The least and the greatest rank that a target accepts."""
     if target.via == "ort":
         return 1, MOST_DIMENSIONS

@@ -1,25 +1,20 @@
-"""The page of a rule, in Markdown or plain text: a fault and its fix, the rule, and examples.
+"""The page of a rule, in Markdown: a fault and its fix, the rule, and examples.
 
 SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the manual includes it.
 """
 
 import re
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
-from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.descriptors import GOOD
 from dmlsplit.directml.rules.rule import Example, Rule, Sample
-from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.directml.validation import validate
-from dmlsplit.lint.onnxruntime import MINIMUM_LEVEL
 from dmlsplit.lint.rules import HRESULTS, numbered
-from dmlsplit.lint.target import requirement
-from dmlsplit.messages import WIDTH
 
-_INDENT = "    "
 _WIDEST = 76  # of a program
+_OPTION = re.compile(r"(?<!\S)--[a-z-]+")  # outside code, its two hyphens would become a dash
 _BASES = {
     "documented": "documented",
     "source": "read in the source code of ONNX Runtime",
@@ -30,91 +25,33 @@ _TEXT_FORM = (
     "After the command comes the model, in ONNX's text form. "
     '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` writes it to a file.'
 )
-_RELEASES = (
-    "The first releases that accept it: the first widely available DirectML with the level, and "
-    "the first Windows build whose own DirectML.dll is documented to have it."
-)
 
 
-class _Markdown:
-    def title(self, text: str, level: int) -> str:
-        return f"{'#' * level} {text}"
-
-    def paragraph(self, text: str) -> str:
-        if text.startswith("https://"):
-            return f"<{text}>"
-        # The two hyphens of an option would become a dash.
-        return re.sub(r"(?<!\S)--[a-z-]+", r"`\g<0>`", text)
-
-    def code(self, language: str, text: str) -> str:
-        return f"```{language}\n{text}\n```"
-
-    def quoted(self, text: str) -> str:
-        return f"`{text}`"  # one line, which a narrow screen may break
-
-    def fields(self, pairs: dict[str, str]) -> str:
-        return "\n".join(f"- **{name}**: {self.paragraph(text)}" for name, text in pairs.items())
-
-    def table(self, rows: Sequence[tuple[str, ...]]) -> str:
-        head, *body = (f"| {' | '.join(row)} |" for row in rows)
-        return "\n".join([head, "|---" * len(rows[0]) + "|", *body])
+def rule_page(rule: Rule) -> str:
+    """The page of a rule, with one first-level heading and a line for each paragraph."""
+    return "\n\n".join(_blocks(rule)) + "\n"
 
 
-class _Text:
-    def title(self, text: str, level: int) -> str:
-        return f"{text}\n{'=-'[level - 1] * len(text)}"
-
-    def paragraph(self, text: str, indent: str = "") -> str:
-        return textwrap.fill(
-            text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
-        )
-
-    def code(self, language: str, text: str) -> str:
-        return textwrap.indent(text, _INDENT)
-
-    def quoted(self, text: str) -> str:
-        return textwrap.fill(text, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
-
-    def fields(self, pairs: dict[str, str]) -> str:
-        lines = (self.paragraph(f"{name}: {text}", _INDENT) for name, text in pairs.items())
-        return "\n".join(lines)
-
-    def table(self, rows: Sequence[tuple[str, ...]]) -> str:
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = (map(str.ljust, row, widths) for row in rows)
-        return "\n".join("  ".join(line).rstrip() for line in lines)
-
-
-def markdown_page(rule: Rule) -> str:
-    """The page of a rule in Markdown, with one first-level heading."""
-    return "\n\n".join(_blocks(rule, _Markdown())) + "\n"
-
-
-def text_page(rule: Rule) -> str:
-    """The page of a rule as text, at most 80 columns wide except for links."""
-    return "\n\n".join(_blocks(rule, _Text())) + "\n"
-
-
-def _blocks(rule: Rule, form: _Markdown | _Text) -> Iterator[str]:
+def _blocks(rule: Rule) -> Iterator[str]:
     example = example_of(rule)
-    yield form.title(rule.id, 1)
-    yield form.paragraph("What dmlsplit reports, for the first example below:")
-    yield form.quoted(example.message)
-    told = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
-    yield form.fields({**told, "Basis": _BASES[rule.basis], "Source": rule.source})
+    yield f"# {rule.id}"
+    yield "What dmlsplit reports, for the first example below:"
+    yield f"`{example.message}`"
+    source = f"<{rule.source}>" if rule.source.startswith("https://") else rule.source
+    fields = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
+    fields |= {"Basis": _BASES[rule.basis], "Source": source}
+    if "level" in rule.cured_by:
+        fields["Releases"] = "`dmlsplit levels` has the DirectML and the Windows of each level"
+    items = "\n".join(f"- **{name}**: {text}" for name, text in fields.items())
+    yield _OPTION.sub(r"`\g<0>`", items)
     is_model, is_error = example.kind == "onnx", rule.severity == "error"
-    language = "text" if is_model else "python"
-    yield form.title("Refused" if is_error else "Reported", 2)
+    fence = "```text" if is_model else "```python"
+    yield f"## {'Refused' if is_error else 'Reported'}"
     if is_model:
-        yield form.paragraph(_TEXT_FORM)
-    yield form.code(language, example.broken)
-    yield form.title("Accepted" if is_error else "Not reported", 2)
-    yield form.code(language, example.kept)
-    if rule.id in _NEEDS:
-        yield form.title("Levels, DirectML and Windows", 2)
-        yield form.paragraph(_RELEASES)
-        rows = ((what, *requirement(level).cells) for what, level in _NEEDS[rule.id]())
-        yield form.table([("", "level", "DirectML", "Windows"), *rows])
+        yield _TEXT_FORM
+    yield f"{fence}\n{example.broken}\n```"
+    yield f"## {'Accepted' if is_error else 'Not reported'}"
+    yield f"{fence}\n{example.kept}\n```"
 
 
 def _at_run_time(rule: Rule) -> str:
@@ -124,31 +61,6 @@ def _at_run_time(rule: Rule) -> str:
         why = rule.beyond_c or "DirectML's documents say nothing"
         return f"{numbered(rule.hresult)} from dmlsplit; {why}"
     return numbered(rule.hresult) + HRESULTS[rule.hresult][1]
-
-
-def _data_types() -> Iterator[tuple[str, FeatureLevel]]:
-    known: set[TensorDataType] = set()
-    for level, row in capability_table().items():
-        if added := row.input_tensor.data_types - known:
-            yield ", ".join(kind.name for kind in sorted(added)), level
-        known |= added
-
-
-def _dimension_counts() -> Iterator[tuple[str, FeatureLevel]]:
-    before = (0, 0)
-    for level, row in capability_table().items():
-        counts = row.input_tensor.minimum_dimensions, row.input_tensor.maximum_dimensions
-        if counts != before:
-            least, greatest = before = counts
-            yield f"{'' if least == greatest else f'{least} to '}{greatest} dimensions", level
-
-
-_Needs = Iterable[tuple[str, FeatureLevel]]  # what needs a level, and the lowest such level
-_NEEDS: dict[str, Callable[[], _Needs]] = {
-    "DML-LEVEL-DATA-TYPE": _data_types,
-    "DML-LEVEL-DIMENSION-COUNT": _dimension_counts,
-    "ORT-FEATURE-LEVEL": lambda: [("any split in ONNX Runtime", MINIMUM_LEVEL)],
-}
 
 
 def example_of(rule: Rule) -> Example:

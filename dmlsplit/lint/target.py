@@ -81,41 +81,40 @@ def resolve_target(
 
     A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
     """
-    runtime, note = None, ""
+    runtime = dll = None
+    # A version's name, its numbers, and those of the newest that is known.
+    versions: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = []
+    rows = capability_table().values()
+    if directml is not None:
+        level, name = level_for_directml(directml), f"DirectML {directml.strip()}"
+        dll = directml_version(directml)
+        # The third part of a version does not change the level.
+        versions.append((name, dll[:2], max(directml_version(row.directml)[:2] for row in rows)))
+    elif windows is not None:
+        build = _numbers("Windows build", windows, _BUILD, "22621 or 10.0.22621")
+        if build in _FIRST_BUILDS:
+            raise InvalidArgumentError(
+                f"Windows build is {windows}, which is a version of Windows. Fix: give a build of "
+                f"it, such as {_FIRST_BUILDS[build]}, the first with DirectML"
+            )
+        level, name = level_for_windows(*build), f"Windows build {build[0]}"
+        dll = directml_version(capability_table()[level].directml)
+        versions.append((name, build, max((row.windows.build,) for row in rows if row.windows)))
+    else:
+        level = max(FeatureLevel) if feature_level is None else FeatureLevel.parse(feature_level)
+        name = f"feature level {level}"
     if ort_version is not None:
         runtime = _numbers("ONNX Runtime version", ort_version, _RUNTIME, "1.14")
         if via != "ort":
             raise InvalidArgumentError("--ort-version needs --via ort")
-        if runtime > LAST_RUNTIME:
-            note = _newer(f"ONNX Runtime {ort_version}", LAST_RUNTIME)
-    rows = capability_table().values()
-    if directml is not None:
-        level, name = level_for_directml(directml), f"DirectML {directml.strip()}"
-        # The third part of a version does not change the level.
-        dll = directml_version(directml)
-        version = dll[:2]
-        newest = max(directml_version(row.directml)[:2] for row in rows)
-    elif windows is not None:
-        version = _numbers("Windows build", windows, _BUILD, "22621 or 10.0.22621")
-        if version in _FIRST_BUILDS:
-            raise InvalidArgumentError(
-                f"Windows build is {windows}, which is a version of Windows. Fix: give a build of "
-                f"it, such as {_FIRST_BUILDS[version]}, the first with DirectML"
-            )
-        level, name = level_for_windows(*version), f"Windows build {version[0]}"
-        dll = directml_version(capability_table()[level].directml)
-        newest = max((row.windows.build,) for row in rows if row.windows)
-    else:
-        level = max(FeatureLevel) if feature_level is None else FeatureLevel.parse(feature_level)
-        return Target(level, f"feature level {level}", via, runtime, note)
-    if version > newest:
-        note = "; ".join(filter(None, (_newer(name, newest), note)))
-    return Target(level, name, via, runtime, note, dll)
-
-
-def _newer(name: str, newest: tuple[int, ...]) -> str:
-    newest_known = ".".join(map(str, newest))
-    return f"{name} is newer than any that dmlsplit knows; it is checked as {newest_known}"
+        versions.append((f"ONNX Runtime {ort_version}", runtime, LAST_RUNTIME))
+    newer = "{} is newer than any that dmlsplit knows; it is checked as {}"
+    notes = (
+        newer.format(name_of_version, ".".join(map(str, newest)))
+        for name_of_version, version, newest in versions
+        if version > newest
+    )
+    return Target(level, name, via, runtime, "; ".join(notes), dll)
 
 
 # The first build with DirectML of each version of Windows.

@@ -38,14 +38,6 @@ class SizeRange(NamedTuple):
         return f"{' * '.join(self.names)} 1 to {self.most:,}"
 
 
-class Fix(NamedTuple):
-    """A piece of advice."""
-
-    key: str  # the member of `Advice`, or the id of the rule whose hint it is
-    text: str
-    is_note: bool = False  # no fix, but the reason why there is none of some kind, or may be
-
-
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """Whether a target accepts one split."""
@@ -59,25 +51,16 @@ class Verdict:
     # The lowest level that accepts the split unchanged (for NEVER: at its smallest sizes); None
     # if no level does, or if the level is unknown.
     minimum: Requirement | None = None
-    fixes: tuple[Fix, ...] = ()  # what to change: any one suffices, the most direct is first
+    fixes: tuple[str, ...] = ()  # what to change: any one suffices, the most direct is first
+    notes: tuple[str, ...] = ()  # why there is no fix of some kind, or that there may be one
     undecided: bool = False  # NEVER, but an equivalent may exist once the sizes are known
     sizes: SizeRange | None = None  # for ALWAYS
     obstacle: str | None = None  # why a refused descriptor has no equivalent
 
     @property
-    def alternatives(self) -> list[str]:
-        """The texts of the fixes that are not notes."""
-        return [fix.text for fix in self.fixes if not fix.is_note]
-
-    @property
-    def notes(self) -> list[str]:
-        """The texts of the other fixes."""
-        return [fix.text for fix in self.fixes if fix.is_note]
-
-    @property
     def fix(self) -> str:
-        """The alternatives, in one line."""
-        return "; or ".join(self.alternatives)
+        """The fixes, in one line."""
+        return "; or ".join(self.fixes)
 
     @property
     def errors(self) -> tuple[Violation, ...]:
@@ -93,11 +76,6 @@ class Verdict:
     def is_plain(self) -> bool:
         """Whether it is accepted and there is nothing to say about it except for defects."""
         return self.outcome in ACCEPTED and self.diagnostics == self.defects
-
-    @property
-    def lacks_only_count(self) -> bool:
-        """Whether only num_outputs has to be set."""
-        return {violation.rule.id for violation in self.errors} == {"ORT-NUM-OUTPUTS"}
 
     @property
     def hresult(self) -> int | None:

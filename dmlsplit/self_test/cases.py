@@ -5,9 +5,11 @@ two machines can compare digests.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from hashlib import shake_128
-from itertools import accumulate
+from itertools import accumulate, cycle
+from math import gcd
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +54,10 @@ class Mode(StrEnum):
     GRAPH = "graph replay"  # of other data than those captured
 
 
-class _Fields(NamedTuple):
+@dataclass(frozen=True)
+class Case:
+    """One split."""
+
     name: str
     shape: tuple[int, ...]
     sizes: tuple[int, ...]
@@ -62,10 +67,6 @@ class _Fields(NamedTuple):
     strides: tuple[int, ...] | None = None  # of the input, in elements; None: packed
     output_strides: tuple[tuple[int, ...], ...] | None = None
     mode: Mode = Mode.LAUNCH
-
-
-class Case(_Fields):
-    """One split."""
 
     @property
     def source(self) -> Tensor:
@@ -86,6 +87,13 @@ class Case(_Fields):
         axis, strides = self.axis % len(self.shape), [tensor.strides for tensor in self.targets]
         packed = self.shape, axis, self.sizes, self.width, self.source.strides, strides
         return split_geometry(*packed)
+
+    @property
+    def alignments(self) -> tuple[int, int]:
+        """The powers of two, up to 16, that divide the addresses of the input and the outputs."""
+        source = self.phases[0] + self.source.origin
+        outputs = (self.phases[1] + tensor.origin for tensor in self.targets)
+        return gcd(VECTOR, source), gcd(VECTOR, *outputs)
 
     def data(self, version: int = 0) -> np.ndarray:
         """The bytes of the input; a graph is captured with version 0 and replayed with 1."""
@@ -154,23 +162,14 @@ _LAYOUTS = (
 )
 
 
-def _dispatched(number: int, case: Case) -> tuple[Case, Case]:
-    other = Mode.STREAM if number % 2 else Mode.GRAPH
-    return Case(*case._replace(mode=other)), case
-
-
 # Each split is captured or runs on a second stream, and then is launched: so kernels are captured
 # before their first launch, which lazy loading could forbid.
-CASES = tuple(case for pair in enumerate(_LAYOUTS) for case in _dispatched(*pair))
+CASES = tuple(
+    dispatched
+    for case, mode in zip(_LAYOUTS, cycle((Mode.GRAPH, Mode.STREAM)), strict=False)
+    for dispatched in (replace(case, mode=mode), case)
+)
 
 # Three rows, which are also read where they span more than 4 GiB.
 NEAR = Case("rows beyond 4 GiB", (3, 4096), (1000, 3096))
-PITCH = (1 << 31) + 4099
-FAR = Case(*NEAR._replace(strides=(PITCH, 1)))
-
-
-def alignments(case: Case) -> tuple[int, int]:
-    """The powers of two, up to 16, that divide the addresses of the input and of the outputs."""
-    source = case.phases[0] + case.source.origin
-    outputs = {case.phases[1] + tensor.origin for tensor in case.targets}
-    return int(np.gcd(VECTOR, source)), int(np.gcd.reduce([VECTOR, *outputs]))
+FAR = replace(NEAR, strides=((1 << 31) + 4099, 1))

@@ -1,6 +1,6 @@
 """One split on the device, and every byte of its memory compared with NumPy's."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -35,43 +35,44 @@ class Outcome(NamedTuple):
     digest: str  # of all bytes of the outputs
 
 
-class _Tensors(NamedTuple):
-    """Host images of the input and of each output, guards included, and the device's copies."""
-
-    images: list[np.ndarray]
-    buffers: list[Buffer]
-    starts: list[int]  # of the tensor in each image
-
-
 def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -> Outcome:
     """Run a split in its mode, and compare.
 
     If `source` is given, the input's first element is at that address, in memory of the caller.
     """
     data = case.data()
-    tensors = _upload(case, data, memory)
-    origins = [case.source.origin, *(tensor.origin for tensor in case.targets)]
+    buffers = [memory.upload(image) for image in _images(case, data)]
     first, *outputs = (
-        buffer.address + start + origin
-        for buffer, start, origin in zip(tensors.buffers, tensors.starts, origins, strict=True)
+        buffer.address + start + tensor.origin
+        for buffer, start, tensor in zip(
+            buffers, _starts(case), (case.source, *case.targets), strict=True
+        )
     )
     copy = bind(source or first, outputs)
     if case.mode is Mode.GRAPH:
+        replay = memory.capture(copy)
+        replay()
         data = case.data(1)
-        _replay(memory.capture(copy), tensors, data, memory)
+        for buffer, image in zip(buffers, _images(case, data), strict=True):
+            memory.write(buffer, image)
+        replay()
     elif case.mode is Mode.STREAM:
         memory.on_stream(copy)
     else:
         copy()
-    return _outcome(case, data, tensors, memory)
+    return _outcome(case, data, buffers, memory)
 
 
-def _upload(case: Case, data: np.ndarray, memory: Memory) -> _Tensors:
-    source, *targets = (GUARD + case.phases[0], *[GUARD + case.phases[1]] * len(case.sizes))
-    images = [_image(source, data)]
+def _starts(case: Case) -> list[int]:
+    """Where the input and each output begin in their buffers."""
+    source, target = (GUARD + phase for phase in case.phases)
+    return [source, *[target] * len(case.sizes)]
+
+
+def _images(case: Case, data: np.ndarray) -> Iterator[np.ndarray]:
+    """The input's buffer with its data, and the buffers of the outputs before the split."""
     empty = (np.full(tensor.size, SENTINEL, np.uint8) for tensor in case.targets)
-    images += [_image(start, content) for start, content in zip(targets, empty, strict=True)]
-    return _Tensors(images, list(map(memory.upload, images)), [source, *targets])
+    return map(_image, _starts(case), (data, *empty))
 
 
 def _image(start: int, content: np.ndarray) -> np.ndarray:
@@ -81,25 +82,11 @@ def _image(start: int, content: np.ndarray) -> np.ndarray:
     return image
 
 
-def _replay(
-    replay: Callable[[], object], tensors: _Tensors, data: np.ndarray, memory: Memory
-) -> None:
-    """Replay a graph once, then with other data and fresh outputs."""
-    replay()
-    begin = tensors.starts[0]
-    tensors.images[0][begin : begin + data.size] = data
-    for buffer, image in zip(tensors.buffers, tensors.images, strict=True):
-        memory.write(buffer, image)
-    replay()
-
-
-def _outcome(case: Case, data: np.ndarray, tensors: _Tensors, memory: Memory) -> Outcome:
+def _outcome(case: Case, data: np.ndarray, buffers: Sequence[Buffer], memory: Memory) -> Outcome:
     names = ["input", *(f"output {number}" for number in range(len(case.sizes)))]
     contents = [data, *case.expected(data)]
     digest, difference = sha256(), None
-    for name, content, buffer, start in zip(
-        names, contents, tensors.buffers, tensors.starts, strict=True
-    ):
+    for name, content, buffer, start in zip(names, contents, buffers, _starts(case), strict=True):
         actual, expected = memory.read(buffer), _image(start, content)
         digest.update(actual[start : start + content.size].tobytes())
         wrong = np.flatnonzero(actual != expected)

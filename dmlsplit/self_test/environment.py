@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends.cuda import driver, images, installation, libcuda
 from dmlsplit.backends.cuda.gpus import gpu_of_device
 from dmlsplit.backends.cuda.installation import dotted
-from dmlsplit.backends.cuda.nvml import CudaDevice, device_at
+from dmlsplit.backends.cuda.nvml import device_at
 from dmlsplit.errors import DmlError, one_line
 from dmlsplit.self_test.memory import ALIGNMENT, CardMemory, Memory
 
@@ -41,28 +40,24 @@ class Check(NamedTuple):
     text: str
 
 
-def checks(device: str, memory: Memory) -> Iterator[Check]:
+def checks(memory: Memory) -> Iterator[Check]:
     """What is known before a kernel is compiled."""
-    yield Check("software", State.OK, _software())
+    python, packages = platform.python_version(), installation.packages() or ["no CuPy"]
+    text = f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {', '.join(packages)}"
+    yield Check("software", State.OK, text)
     yield Check("system", State.OK, ", ".join(_system()))
     if isinstance(memory, CardMemory):
-        yield from _card(device_number(device))
+        yield from _card(memory.number)
     yield _cache()
     yield _alignment(memory)
     if isinstance(memory, CardMemory):
-        yield _owners(device_number(device))
+        yield _owners(memory.number)
 
 
 def missing_card(reason: str) -> Check:
     """Why the CPU is tested. It is a failure where there is a driver, which a card needs."""
     state = State.FAIL if libcuda.driver_version() else State.WARN
     return Check("card", state, reason)
-
-
-def _software() -> str:
-    python = ".".join(map(str, sys.version_info[:3]))
-    packages = ", ".join(installation.packages()) or "no CuPy"
-    return f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {packages}"
 
 
 def _system() -> Iterator[str]:
@@ -96,7 +91,12 @@ def _card(number: int) -> Iterator[Check]:
         return
     address = ":".join(f"{part:02x}" for part in card.bus_id or ())
     yield Check("NVML", State.OK, f"index {card.index}, PCI {address}, driver {card.driver}")
-    yield from _disturbances(card)
+    if card.is_divided:
+        text = "this device is a part of a card; figures of SMs are CUDA's, bandwidth is the card's"
+        yield Check("MIG", State.WARN, text)
+    if card.processes:
+        text = f"{card.processes} other processes use the card; speeds may be too low"
+        yield Check("others", State.WARN, text)
     known = gpu_of_device(card)
     figures = limits.sm_count, limits.l2_bytes
     if not known.assumed and figures != (known.limits.sm_count, known.limits.l2_bytes):
@@ -119,15 +119,6 @@ def _owners(number: int) -> Check:
         return Check("owners", State.OK, text if owners[1:] else f"{text}; there is one device")
     text = f"CUDA says that memory of devices {numbers} is of {owners}. Fix: hide the other by "
     return Check("owners", State.FAIL, f"{text}CUDA_VISIBLE_DEVICES")
-
-
-def _disturbances(card: CudaDevice) -> Iterator[Check]:
-    if card.is_divided:
-        text = "this device is a part of a card; figures of SMs are CUDA's, bandwidth is the card's"
-        yield Check("MIG", State.WARN, text)
-    if card.processes:
-        text = f"{card.processes} other processes use the card; speeds may be too low"
-        yield Check("others", State.WARN, text)
 
 
 def _cache() -> Check:

@@ -11,6 +11,7 @@ from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import DmlError
+from dmlsplit.self_test.cases import Tensor
 
 # CUDA aligns allocations to this, and CuPy's pool to 512 (CUDA C++ Programming Guide, "Size and
 # alignment requirement").
@@ -41,16 +42,16 @@ class HostMemory:
         memory[:] = host
         return Buffer(memory.ctypes.data, memory)
 
-    def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
-        """Rows that begin `pitch` bytes apart; None if there is no room.
+    def spread(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
+        """A tensor of rows that are far apart; None if there is no room.
 
         Pages between the rows are never touched, so the system need not have them.
         """
         try:
-            memory = np.empty(_span(rows, pitch), np.uint8)
+            memory = np.empty(tensor.size, np.uint8)
         except MemoryError:
             return None
-        np.ndarray(rows.shape, np.uint8, memory, strides=(pitch, 1))[...] = rows
+        tensor.view(memory)[...] = rows.view("V1")
         return Buffer(memory.ctypes.data, memory)
 
     def write(self, buffer: Buffer, host: np.ndarray) -> None:
@@ -81,16 +82,12 @@ class HostMemory:
         """A copy of contiguous bytes: NumPy's, of one thread."""
         return lambda: np.copyto(target.owner[:size], source.owner[:size])
 
-    def free_bytes(self) -> int | None:
-        """Memory that may be allocated: unknown, as a system lends more than it has."""
-        return None
-
 
 class CardMemory:
     """Memory of a CUDA device, of CuPy's current allocator or of the one that is named."""
 
     def __init__(self, number: int, allocator: str | None = None) -> None:
-        self._number, self._driver = number, driver.load()
+        self.number, self._driver = number, driver.load()
         self._cuda = self._driver.cupy.cuda
         self._allocator = (
             getattr(self._cuda, allocator) if allocator else self._cuda.get_allocator()
@@ -100,20 +97,19 @@ class CardMemory:
         """A copy on the card, which is there when this returns."""
         with self._device("a copy to the device", host.nbytes):
             with self._cuda.using_allocator(self._allocator):
-                array = self._driver.upload(self._number, host)
+                array = self._driver.upload(self.number, host)
             self._cuda.runtime.deviceSynchronize()
         return Buffer(array.data.ptr, array)
 
-    def spread(self, rows: np.ndarray, pitch: int) -> Buffer | None:
+    def spread(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
         """Memory of CUDA's own, which is freed with the result and not kept in a pool."""
-        size = _span(rows, pitch)
-        if self.free_bytes() < size + SPARE:
+        if self.free_bytes() < tensor.size + SPARE:
             return None
-        with self._device("a large allocation", size):
-            pointer = self._cuda.MemoryPointer(self._cuda.Memory(size), 0)
-            array = self._driver.cupy.ndarray(size, np.uint8, pointer)
+        with self._device("a large allocation", tensor.size):
+            pointer = self._cuda.MemoryPointer(self._cuda.Memory(tensor.size), 0)
+            array = self._driver.cupy.ndarray(tensor.size, np.uint8, pointer)
             for number, row in enumerate(rows):
-                array[number * pitch :][: row.size].set(row)
+                array[number * tensor.strides[0] :][: row.size].set(row)
             self._cuda.runtime.deviceSynchronize()
         return Buffer(array.data.ptr, array)
 
@@ -127,7 +123,7 @@ class CardMemory:
         """A copy on the host."""
         with self._device("the work on the device"):
             self._cuda.runtime.deviceSynchronize()
-        return self._driver.download(self._number, buffer.owner)
+        return self._driver.download(self.number, buffer.owner)
 
     def on_stream(self, copy: BoundCopy) -> None:
         """Copy on a stream that does not wait for the default one."""
@@ -186,7 +182,7 @@ class CardMemory:
 
     def _device(self, what: str, needed: int | None = None) -> AbstractContextManager[None]:
         """Make the device current, and turn CUDA's errors into the library's."""
-        return self._driver.on_device(self._number, f"{what} failed", needed)
+        return self._driver.on_device(self.number, f"{what} failed", needed)
 
 
 Memory: TypeAlias = HostMemory | CardMemory
@@ -203,9 +199,3 @@ def other_memories(number: int) -> Iterator[tuple[str, CardMemory | None]]:
     for name, allocator, attribute in _OTHERS:
         has = runtime.deviceGetAttribute(getattr(runtime, attribute), number)
         yield name, CardMemory(number, allocator) if has else None
-
-
-def _span(rows: np.ndarray, pitch: int) -> int:
-    count, width = rows.shape
-    span: int = (count - 1) * pitch + width
-    return span

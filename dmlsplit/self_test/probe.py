@@ -19,11 +19,11 @@ LOADS = 8
 BLOCKS_PER_SM = 4
 
 
-def probes(number: int, memory: CardMemory) -> Iterator[Check]:
+def probes(memory: CardMemory) -> Iterator[Check]:
     """Both checks. Later splits load their kernels again."""
-    reported = driver.load().limits(number).sm_count
+    reported = driver.load().limits(memory.number).sm_count
     try:
-        multiprocessors, kept = _repeated(number, memory, BLOCKS_PER_SM * reported)
+        multiprocessors, kept = _repeated(memory, BLOCKS_PER_SM * reported)
     except OutOfMemoryError:
         yield Check("SMs", State.WARN, "there is no room for a kernel that counts them; not tested")
         return
@@ -39,8 +39,9 @@ def probes(number: int, memory: CardMemory) -> Iterator[Check]:
         yield Check("unloading", State.WARN, text)
 
 
-def _repeated(number: int, memory: CardMemory, grid: int) -> tuple[int, int]:
+def _repeated(memory: CardMemory, grid: int) -> tuple[int, int]:
     """The multiprocessors that blocks ran on, and how many unloaded modules stayed in memory."""
+    number = memory.number
     kernels: Any = driver.load().kernels(number)
     load = partial(kernels, CODE.source, CODE.kernel)
     launch = KernelLaunch(CODE, ARGUMENTS, (0,), grid, False, grid, 1, "it marks multiprocessors")

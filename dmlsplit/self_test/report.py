@@ -8,10 +8,9 @@ from hashlib import sha256
 
 from dmlsplit.messages import counted, printable, wrapped
 from dmlsplit.self_test.comparison import Outcome
-from dmlsplit.self_test.compilation import Programs
 from dmlsplit.self_test.environment import VERSION, Check, State
+from dmlsplit.self_test.kernels import Programs, WrongKernel
 from dmlsplit.self_test.speed import WORKLOADS, Speed
-from dmlsplit.self_test.wrong_kernels import WrongKernel
 
 EXACT, WRONG, NOT_RUN = 0, 1, 2
 # Paths, which may name a user: in quotes or brackets, where they may contain spaces, and alone.
@@ -56,7 +55,8 @@ class SelfTest:
         failed = any(check.state is State.FAIL for check in self.checks)
         if self.error or failed or not self.outcomes:
             return NOT_RUN
-        return WRONG if self._is_slow else EXACT
+        is_slow = self.is_strict and any(speed.is_slow for speed in self.speeds)
+        return WRONG if is_slow else EXACT
 
     @property
     def ok(self) -> bool:
@@ -66,10 +66,6 @@ class SelfTest:
     @property
     def _is_wrong(self) -> bool:
         return any(outcome.difference for outcome in self.outcomes)
-
-    @property
-    def _is_slow(self) -> bool:
-        return self.is_strict and any(speed.is_slow for speed in self.speeds)
 
     def __str__(self) -> str:
         return "\n".join([*self.lines(), self.summary])
@@ -176,7 +172,15 @@ def _record(test: SelfTest) -> dict[str, object]:
         ],
         "programs": test.programs and test.programs._asdict(),
         "digest": test.digest,
-        "splits": [_split(outcome) for outcome in test.outcomes],
+        "splits": [
+            {
+                "name": outcome.case.name,
+                "mode": outcome.case.mode,
+                "digest": outcome.digest,
+                "first_difference": outcome.difference and outcome.difference._asdict(),
+            }
+            for outcome in test.outcomes
+        ],
         "wrong_kernels": [one._asdict() for one in test.wrong_kernels],
         "strict": test.is_strict,
         "speeds": [speed._asdict() for speed in test.speeds],
@@ -185,13 +189,3 @@ def _record(test: SelfTest) -> dict[str, object]:
 
 def _without_paths(text: str) -> str:
     return _PATHS.sub("PATH", text)
-
-
-def _split(outcome: Outcome) -> dict[str, object]:
-    difference = outcome.difference
-    return {
-        "name": outcome.case.name,
-        "mode": outcome.case.mode,
-        "digest": outcome.digest,
-        "first_difference": difference and difference._asdict(),
-    }

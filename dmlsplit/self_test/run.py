@@ -1,15 +1,18 @@
 """The self-test, stage by stage."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import inf
 from time import monotonic
-from typing import TypeVar
+from typing import Any
 
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import Backend
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.gpus import H200, gpu_of_device
 from dmlsplit.backends.cuda.nvml import device_at
+from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.checks import instance
 from dmlsplit.errors import (
@@ -20,20 +23,18 @@ from dmlsplit.errors import (
     one_line,
 )
 from dmlsplit.self_test import environment, report
-from dmlsplit.self_test.cases import CASES, FAR, NEAR, PITCH, Case
+from dmlsplit.self_test.cases import CASES, FAR, NEAR, Case
 from dmlsplit.self_test.comparison import Outcome, compare
-from dmlsplit.self_test.compilation import Programs, compile_programs
 from dmlsplit.self_test.environment import Check, State, missing_card
+from dmlsplit.self_test.kernels import Programs, WrongKernel, compile_programs, wrong_bind
 from dmlsplit.self_test.memory import CardMemory, Memory, memory_of, other_memories
 from dmlsplit.self_test.probe import probes
 from dmlsplit.self_test.report import SelfTest
 from dmlsplit.self_test.speed import Speed, speeds
-from dmlsplit.self_test.wrong_kernels import WrongKernel, one_of_each_kernel, wrong_bind
 
 Show = Callable[[str], object]
 Count = Callable[[int, int], object]
 Item = Check | Programs | Outcome | WrongKernel | Speed
-_Kind = TypeVar("_Kind", bound=Item)
 
 
 def selftest(
@@ -67,27 +68,34 @@ def selftest(
         ``str()`` of it is the report.
     """
     _check_arguments(seconds, show, progress, strict)
-    parts = _Parts(show, progress)
+    parts: dict[type, list[Any]] = defaultdict(list)  # of the report, as they become known
+
+    def keep(item: Item) -> None:
+        parts[type(item)].append(item)
+        if show and isinstance(item, Check):
+            show(report.check_text(item))
+
     until, error = monotonic() + seconds, None
+    tested = name = device or "cuda:0"
     try:
         backend, reason = default_backend() if device is None else (find_backend(device), None)
-        name = _name(backend.device)
-    except InvalidArgumentError:
-        raise
+        tested, name = backend.device, _name(backend.device)
+        if reason is not None:
+            keep(missing_card(reason))
+        for item in _stages(backend, until, strict, progress):
+            keep(item)
     except DmlError as failure:
-        parts.keep(Check("card", State.FAIL, str(failure)))
-        name = device or "cuda:0"
-        return parts.result(name, name, strict, f"{name} cannot be used")
-    if reason is not None:
-        parts.keep(missing_card(reason))
-    try:
-        for item in _stages(backend, until, strict):
-            parts.keep(item)
-    except DmlError as failure:
-        if not parts.of(WrongKernel) and (outcomes := parts.of(Outcome)):
-            parts.keep(report.bytes_check(outcomes))
-        error = one_line(failure)
-    return parts.result(backend.device, name, strict, error)
+        if not parts and isinstance(failure, InvalidArgumentError):
+            raise  # about the name of the device
+        error = one_line(failure) if parts else f"{name} cannot be used"
+        if not parts:
+            keep(Check("card", State.FAIL, str(failure)))
+        elif parts[Outcome] and not parts[WrongKernel]:
+            keep(report.bytes_check(parts[Outcome]))
+    kinds = Check, Outcome, WrongKernel, Speed
+    checks, outcomes, wrong, measured = (tuple(parts[kind]) for kind in kinds)
+    programs = next(iter(parts[Programs]), None)
+    return SelfTest(tested, name, checks, programs, outcomes, wrong, measured, strict, error)
 
 
 def _check_arguments(seconds: float, show: object, progress: object, strict: bool) -> None:
@@ -100,41 +108,14 @@ def _check_arguments(seconds: float, show: object, progress: object, strict: boo
     instance("strict", strict, bool)
 
 
-class _Parts:
-    """The parts of a report, as they become known."""
-
-    def __init__(self, show: Show | None, progress: Count | None) -> None:
-        self._show, self._progress = show, progress
-        self._items: list[Item] = []
-
-    def keep(self, item: Item) -> None:
-        """Keep a part, and show it."""
-        self._items.append(item)
-        if isinstance(item, Check) and self._show:
-            self._show(report.check_text(item))
-        count = len(self.of(Outcome))
-        if isinstance(item, Outcome) and self._progress and count <= len(CASES):
-            self._progress(count, len(CASES))
-
-    def of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
-        """All parts of a kind."""
-        return tuple(item for item in self._items if isinstance(item, kind))
-
-    def result(self, device: str, name: str, strict: bool, error: str | None) -> SelfTest:
-        """The report."""
-        programs = next(iter(self.of(Programs)), None)
-        parts = self.of(Outcome), self.of(WrongKernel), self.of(Speed)
-        return SelfTest(device, name, self.of(Check), programs, *parts, strict, error)
-
-
-def _stages(backend: Backend, until: float, strict: bool) -> Iterator[Item]:
+def _stages(backend: Backend, until: float, strict: bool, progress: Count | None) -> Iterator[Item]:
     memory = memory_of(backend.device)
-    yield from environment.checks(backend.device, memory)
+    yield from environment.checks(memory)
     if isinstance(memory, CardMemory):
-        programs = compile_programs(device_number(backend.device))
+        programs = compile_programs(memory.number)
         yield from (programs, report.programs_check(programs))
     outcomes = []
-    for item in _compared(backend, memory):
+    for item in _compared(backend, memory, progress):
         outcomes += [item] if isinstance(item, Outcome) else []
         yield item
     yield report.bytes_check(outcomes)
@@ -142,35 +123,37 @@ def _stages(backend: Backend, until: float, strict: bool) -> Iterator[Item]:
     yield from _measured(backend, memory, until, strict)
 
 
-def _compared(backend: Backend, memory: Memory) -> Iterator[Check | Outcome]:
+def _compared(
+    backend: Backend, memory: Memory, progress: Count | None
+) -> Iterator[Check | Outcome]:
     """All splits; rows that are far apart; and one split of each kernel in other circumstances."""
-    for case in CASES:
+    for count, case in enumerate(CASES, 1):
         yield compare(case, backend.compile(case.geometry).bind, memory)
-    if far := memory.spread(NEAR.data().reshape(NEAR.shape), PITCH):
+        if progress:
+            progress(count, len(CASES))
+    if far := memory.spread(NEAR.data().reshape(NEAR.shape), FAR.source):
         yield compare(NEAR, backend.compile(FAR.geometry).bind, memory, far.address)
     else:
         text = f"there is no room for {FAR.source.size / 1e9:.1f} GB; not tested"
         yield Check("beyond 4 GiB", State.WARN, text)
     if isinstance(memory, CardMemory):
-        yield from _compared_elsewhere(backend, device_number(backend.device), memory)
+        yield from _compared_elsewhere(backend, memory)
 
 
-def _compared_elsewhere(
-    backend: Backend, number: int, memory: CardMemory
-) -> Iterator[Check | Outcome]:
-    yield from probes(number, memory)
-    for name, other in (("loaded again", memory), *other_memories(number)):
+def _compared_elsewhere(backend: Backend, memory: CardMemory) -> Iterator[Check | Outcome]:
+    yield from probes(memory)
+    for name, other in (("loaded again", memory), *other_memories(memory.number)):
         if other is None:
             yield Check("other memory", State.OK, f"the card has no {name}")
             continue
-        for case in _examples(backend).values():
-            named = Case(*case._replace(name=f"{case.name}, {name}"))
+        for case in _one_of_each_kernel(memory).values():
+            named = replace(case, name=f"{case.name}, {name}")
             yield compare(named, backend.compile(case.geometry).bind, other)
 
 
 def _made_wrong(backend: Backend, memory: Memory) -> Iterator[Item]:
     kernels = []
-    for kernel, case in _examples(backend).items():
+    for kernel, case in _one_of_each_kernel(memory).items():
         outcome = compare(case, wrong_bind(case, backend.compile(case.geometry)), memory)
         kernels.append(WrongKernel(kernel, outcome.difference is not None))
     yield from kernels
@@ -178,7 +161,7 @@ def _made_wrong(backend: Backend, memory: Memory) -> Iterator[Item]:
 
 
 def _measured(backend: Backend, memory: Memory, until: float, strict: bool) -> Iterator[Item]:
-    card = device_at(device_number(backend.device)) if isinstance(memory, CardMemory) else None
+    card = device_at(memory.number) if isinstance(memory, CardMemory) else None
     measured = []
     try:
         for speed in speeds(backend, memory, until, gpu_of_device(card) if card else None):
@@ -190,11 +173,16 @@ def _measured(backend: Backend, memory: Memory, until: float, strict: bool) -> I
         yield report.bars_check(measured)
 
 
-def _examples(backend: Backend) -> dict[str, Case]:
-    is_cpu = backend.device == "cpu"
-    return one_of_each_kernel(
-        H200.limits if is_cpu else driver.load().limits(device_number(backend.device))
-    )
+def _one_of_each_kernel(memory: Memory) -> dict[str, Case]:
+    """The first split of the table for each kernel; on the CPU, for those of an H200."""
+    limits, first = H200.limits, dict[str, Case]()
+    if isinstance(memory, CardMemory):
+        limits = driver.load().limits(memory.number)
+    for case in CASES:
+        launches = plan(case.geometry, *case.alignments, limits)
+        if len(launches) == 1:
+            first.setdefault(launches[0].code.kernel, case)
+    return first
 
 
 def _name(device: str) -> str:

@@ -3,13 +3,15 @@
 from collections.abc import Callable, Iterator
 from statistics import median
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from dmlsplit.backends import Backend
 from dmlsplit.backends.cuda.gpus import Gpu
 from dmlsplit.backends.cuda.launch import VECTOR
-from dmlsplit.geometry import ceil_div, packed_byte_strides, split_geometry
+from dmlsplit.geometry import ceil_div
+from dmlsplit.self_test.cases import Case
 from dmlsplit.self_test.memory import Buffer, CardMemory, Memory
 
 MOST_BYTES, LEAST_BYTES = 256 << 20, 1 << 20
@@ -61,7 +63,7 @@ class Speed(NamedTuple):
         return self.share is not None and self.bar is not None and self.share < self.bar
 
 
-def speeds(backend: Any, memory: Memory, until: float, gpu: Gpu | None) -> Iterator[Speed]:
+def speeds(backend: Backend, memory: Memory, until: float, gpu: Gpu | None) -> Iterator[Speed]:
     """The copy and the splits that can be measured `until` a time of `monotonic`."""
     size = _size(memory)
     source, target = (memory.upload(_noise(size + SPARE)) for _ in range(2))
@@ -85,8 +87,9 @@ def speeds(backend: Any, memory: Memory, until: float, gpu: Gpu | None) -> Itera
 
 
 def _size(memory: Memory) -> int:
-    free = memory.free_bytes()
-    return MOST_BYTES if free is None else max(LEAST_BYTES, min(MOST_BYTES, free // MEMORY_SHARE))
+    if not isinstance(memory, CardMemory):
+        return MOST_BYTES  # a system lends more memory than it has
+    return max(LEAST_BYTES, min(MOST_BYTES, memory.free_bytes() // MEMORY_SHARE))
 
 
 def _noise(size: int) -> np.ndarray:
@@ -96,16 +99,13 @@ def _noise(size: int) -> np.ndarray:
 
 
 def _bound(
-    backend: Any, source: Buffer, target: Buffer, rows: int, load: Workload
+    backend: Backend, source: Buffer, target: Buffer, rows: int, load: Workload
 ) -> Callable[[], object]:
-    strides = [packed_byte_strides((rows, width), 1) for width in load.widths]
-    geometry = split_geometry((rows, load.row), 1, load.widths, 1, (load.row, 1), strides)
+    case = Case(load.name, (rows, load.row), load.widths)
     outputs = [target.address]
     for width in load.widths[:-1]:
         outputs.append(outputs[-1] + ceil_div(rows * width, VECTOR) * VECTOR)
-    program = backend.compile(geometry)
-    bound: Callable[[], object] = program.bind(source.address + load.phase, outputs)
-    return bound
+    return backend.compile(case.geometry).bind(source.address + load.phase, outputs)
 
 
 def _median(memory: Memory, copy: Callable[[], object]) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.directml.rules.rule import Rule
-from dmlsplit.lint.rule_page import markdown_page
+from dmlsplit.lint.rule_page import rule_page
 from dmlsplit.lint.rules import RULES
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
 
 def write_pages(folder: Path) -> None:
     """Write the page of every rule and the index, and remove pages of rules that are gone."""
-    pages = {f"{rule.id}.md": markdown_page(rule) for rule in RULES.values()}
+    pages = {f"{rule.id}.md": rule_page(rule) for rule in RULES.values()}
     pages["index.md"] = index()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()

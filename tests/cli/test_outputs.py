@@ -34,7 +34,7 @@ WRITES = {
 }
 NEITHER = {
     "validate": f"{TARGET} --ort-version --format --fail-on --allow",
-    "explain": f"{TARGET} --ort-version --format --node --gpu",
+    "explain": f"{TARGET} --ort-version --node --gpu",
     "levels": "--format",
     "selftest": "--device --seconds --format",
     "run": "--axis --split --count --device --format --scheduler --block-bytes",

@@ -14,7 +14,7 @@ from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import Invalid, SplitSite
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.report.sarif import sarif_report
-from dmlsplit.lint.rule_page import markdown_page, text_page
+from dmlsplit.lint.rule_page import rule_page
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment
@@ -112,6 +112,6 @@ def test_every_rule_carries_its_page() -> None:
     assert len(json.dumps(driver)) < 200_000  # GitHub accepts 10 MB after gzip
     shown = {rule["id"]: rule["help"] for rule in driver["rules"]}
     assert shown == {
-        name: {"text": text_page(rule), "markdown": markdown_page(rule)}
+        name: {"text": f"{rule.sentence} Fix: {rule.hint}", "markdown": rule_page(rule)}
         for name, rule in RULES.items()
     }

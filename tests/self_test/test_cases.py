@@ -16,10 +16,10 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import KernelLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.find import find_backend
-from dmlsplit.self_test.cases import CASES, FAR, NEAR, PITCH, Mode, alignments
+from dmlsplit.self_test.cases import CASES, FAR, NEAR, Mode
 from dmlsplit.self_test.comparison import compare
+from dmlsplit.self_test.kernels import STORE
 from dmlsplit.self_test.memory import CardMemory, HostMemory
-from dmlsplit.self_test.wrong_kernels import STORE
 from tests.proofs import forms
 from tests.support.command import ROOT
 from tests.support.each import each
@@ -42,7 +42,7 @@ def modes(launch: KernelLaunch) -> set[tuple[Any, ...]]:
 
 
 def launches(case: Any) -> tuple[planner.KernelLaunch, ...]:
-    return plan(case.geometry, *alignments(case), H200.limits)
+    return plan(case.geometry, *case.alignments, H200.limits)
 
 
 def test_the_table_reaches_every_kernel_and_mode_that_the_planner_can_choose() -> None:
@@ -135,7 +135,7 @@ def test_the_expected_bytes_are_those_of_numpy_split() -> None:
 def test_rows_beyond_4_gib_are_read() -> None:
     assert FAR.source.size > 1 << 32
     memory = HostMemory()
-    far = memory.spread(NEAR.data().reshape(NEAR.shape), PITCH)
+    far = memory.spread(NEAR.data().reshape(NEAR.shape), FAR.source)
     if far is None:
         pytest.skip("the system lends no 4.3 GB")
     program = find_backend("cpu").compile(FAR.geometry)

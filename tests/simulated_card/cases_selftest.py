@@ -20,7 +20,7 @@ from dmlsplit.backends.cuda import driver, modules
 from dmlsplit.backends.cuda.engine import CudaProgram
 from dmlsplit.backends.cuda.gpus import this_gpu
 from dmlsplit.backends.cuda.nvml import device_at
-from dmlsplit.explain.explanation import explain
+from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.self_test import environment, memory, speed
 from dmlsplit.self_test.cases import CASES
 from tests.simulated_card import card
@@ -98,7 +98,7 @@ def test_a_wrong_byte_is_caught(
 @pytest.mark.parametrize("kernel", ["rows", "tile", "strided", "transpose"])
 def test_one_wrong_kernel_is_caught(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from dmlsplit.backends.cuda.launch import Code
-    from dmlsplit.self_test.wrong_kernels import STORE, WRONG
+    from dmlsplit.self_test.kernels import STORE, WRONG
 
     right = Code.source.func
 
@@ -287,7 +287,8 @@ def test_the_prediction_is_that_of_explain(small_speeds: None) -> None:
     copy, qkv, *_ = test.speeds
     x = dml.TensorDesc("UINT8", (1, 1, qkv.bytes // 12288, 12288))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=3, sizes=(8192, 2048, 2048))
-    assert qkv.predicted_seconds == explain("", desc, this_gpu()).seconds
+    total = descriptor_geometry(desc).total_bytes
+    assert qkv.predicted_seconds == this_gpu().seconds(total)
     assert copy.predicted_seconds == this_gpu().seconds(copy.bytes)
     assert qkv.share == qkv.rate / copy.rate
     assert " of the copy, " in str(test)

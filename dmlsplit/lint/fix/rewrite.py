@@ -1,12 +1,12 @@
 """Writes ONNX models whose refused splits are replaced, if their outputs stay the same."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from dmlsplit.atomic import atomic_write, naming, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
@@ -15,7 +15,6 @@ from dmlsplit.frontends.onnx import scan
 from dmlsplit.frontends.onnx.weights import weight_files
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.comparison import Replacement, compare
-from dmlsplit.lint.fix.graphs import fix_dimensions, graphs
 from dmlsplit.lint.fix.subgraph import name_maker, replacement
 from dmlsplit.lint.rewritable import IN_A_FUNCTION
 from dmlsplit.lint.verdict import FAILING, Assessment
@@ -44,7 +43,7 @@ def write_fixed(
     """
     model = _load(source)
     _check_output(source, output, overwrite)
-    fix_dimensions(model, sizes or {})
+    _fix_dimensions(model, sizes or {})
     replaced, left = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), left)
@@ -92,8 +91,7 @@ def _replace_splits(
 ) -> tuple[tuple[Replacement, ...], tuple[tuple[SplitSite, str], ...]]:
     """Edit a model in place: the splits that were replaced, and those that were not, and why."""
     refused = {v.site.path: v for v in assessment.verdicts if v.outcome in FAILING}
-    opset = max((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    new_name = name_maker(_names(model))
+    new_name = name_maker(model.SerializeToString())
     replaced: list[Replacement] = []
     left: list[tuple[SplitSite, str]] = []
     for path, graph in graphs(model.graph):
@@ -106,9 +104,9 @@ def _replace_splits(
             # A copy: clearing the field frees its nodes.
             copy = NodeProto.FromString(node.SerializeToString())
             try:
-                own = replacement(copy, verdict, assessment.target, opset, new_name)
+                own = replacement(copy, verdict, assessment.target, new_name)
                 split = Replacement(verdict.site, copy, own)
-                compare(split, opset)
+                compare(split)
             except UnsupportedError as error:
                 nodes.append(node)
                 left.append((verdict.site, error.message))
@@ -122,10 +120,30 @@ def _replace_splits(
     return tuple(replaced), tuple(left)
 
 
-def _names(model: ModelProto) -> set[str]:
-    """The names of all values."""
-    names = set()
+def _fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
+    """Set the dynamic dimensions of a model to sizes as in `FixedSizes`, in place."""
+    by_name = dict(sizes)
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            size = sizes.get(f"{value.name}.{axis}", by_name.get(dim.dim_param))
+            if size is not None:
+                if dim.dim_param:
+                    by_name[dim.dim_param] = size
+                dim.dim_value = size
     for _, graph in graphs(model.graph):
-        names |= {value.name for value in (*graph.input, *graph.initializer)}
-        names |= {name for node in graph.node for name in (*node.input, *node.output)}
-    return names
+        for value in (*graph.input, *graph.output, *graph.value_info):
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param in by_name:
+                    dim.dim_value = by_name[dim.dim_param]
+
+
+def graphs(
+    top: GraphProto | FunctionProto, path: tuple[int | str, ...] = ()
+) -> Iterator[tuple[tuple[int | str, ...], Any]]:
+    """A graph or function and all bodies in it, innermost first, with their paths as in sites."""
+    for index, node in enumerate(top.node):
+        for attribute in node.attribute:
+            bodies = [*([attribute.g] * attribute.HasField("g")), *attribute.graphs]
+            for position, body in enumerate(bodies):
+                yield from graphs(body, (*path, index, attribute.name, position))
+    yield path, top

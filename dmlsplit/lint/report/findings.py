@@ -1,7 +1,8 @@
 """What an assessment says, as one stream for every report, in texts that are safe to print."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import PureWindowsPath
 from typing import Literal, NamedTuple
 
@@ -34,15 +35,22 @@ class Finding(NamedTuple):
     sites: Sequence[SplitSite] = ()
 
 
+_Meetings = list[tuple[SplitSite, Violation]]  # the splits that may meet a defect
+
+
 def findings(assessment: Assessment) -> Iterator[Finding]:
     """Faults of the target, the splits in the order of files and nodes, defects, other files."""
     target = str(assessment.target)
     for fault in assessment.diagnostics:
         head = f"{fault.rule.id}: {fault.message}"
         yield Finding("failed", TARGET, "", target, head, [f"fix: {fault.hint}"], fault.hint)
+    defects: dict[tuple[str, str], _Meetings] = defaultdict(list)
     for verdict in assessment.verdicts:
         yield _of_split(assessment, verdict)
-    for (file, _), meetings in _defects(assessment.verdicts).items():
+        for violation in verdict.defects:
+            key = verdict.site.file, violation.rule.id
+            defects[key].append((verdict.site, violation))
+    for (file, _), meetings in defects.items():
         yield _of_defect(assessment, file, meetings)
     for file, why in assessment.unreadable:
         yield Finding("failed", "unreadable", file, "", printable(why))
@@ -70,9 +78,6 @@ def _status(assessment: Assessment, verdict: Verdict) -> Status:
     return "note" if all(e.severity == "note" for e, _ in grouped(verdict)) else "remark"
 
 
-_Meetings = list[tuple[SplitSite, Violation]]
-
-
 def _of_defect(assessment: Assessment, file: str, meetings: _Meetings) -> Finding:
     """A defect with a line for each split; the last one counts those that are left out."""
     defect, sites = meetings[0][1], list(dict.fromkeys(site for site, _ in meetings))
@@ -85,21 +90,11 @@ def _of_defect(assessment: Assessment, file: str, meetings: _Meetings) -> Findin
     return Finding(status, DEFECT, file, name, head, details, defect.hint, reasons, sites)
 
 
-def _defects(verdicts: Iterable[Verdict]) -> dict[tuple[str, str], _Meetings]:
-    """The splits that may meet a defect, by file and rule."""
-    by_rule: dict[tuple[str, str], _Meetings] = {}
-    for verdict in verdicts:
-        for violation in verdict.defects:
-            key = verdict.site.file, violation.rule.id
-            by_rule.setdefault(key, []).append((verdict.site, violation))
-    return by_rule
-
-
 def fix_lines(verdict: Verdict) -> list[str]:
     """The fixes, one per line, and the notes."""
-    fixes = [f"fix: {fix}" for fix in verdict.alternatives]
+    fixes = [f"fix: {fix}" for fix in verdict.fixes]
     if len(fixes) > 1:
-        fixes = ["fix, any one of:", *(_INDENT + fix for fix in verdict.alternatives)]
+        fixes = ["fix, any one of:", *(_INDENT + fix for fix in verdict.fixes)]
     return [*fixes, *(f"note: {note}" for note in verdict.notes)]
 
 

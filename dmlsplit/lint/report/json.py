@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 from dmlsplit import __version__
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import Unknown
@@ -19,11 +19,11 @@ SCHEMA = 2
 def json_report(assessment: Assessment) -> str:
     """The assessment as JSON."""
     target = assessment.target
-    about_splits = [
-        violation for verdict in assessment.verdicts for violation in verdict.diagnostics
-    ]
+    about_splits = (verdict.diagnostics for verdict in assessment.verdicts)
     rules = {
-        violation.rule.id: violation.rule for violation in (*assessment.diagnostics, *about_splits)
+        rule.id: _fields(rule, "sentence", "basis", "source", "hint")
+        | {"hresult": _hresult(rule.hresult)}
+        for rule in (v.rule for v in chain(assessment.diagnostics, *about_splits))
     }
     return json.dumps(
         {
@@ -37,7 +37,7 @@ def json_report(assessment: Assessment) -> str:
                 "diagnostics": list(map(_diagnostic, assessment.diagnostics)),
             },
             "summary": {str(name): count for name, count in assessment.counts.items()},
-            "rules": {name: _rule(rule) for name, rule in rules.items()},
+            "rules": rules,
             "splits": list(map(_split, assessment.verdicts)),
             "unreadable": [{"file": file, "message": why} for file, why in assessment.unreadable],
         },
@@ -56,7 +56,7 @@ def _split(verdict: Verdict) -> dict[str, Any]:
         "equivalents": _descriptors(verdict.equivalent),
         "minimum": least and asdict(least) | {"level": str(least.level)},
         "fix": verdict.fix,
-        "fixes": verdict.alternatives,
+        "fixes": verdict.fixes,
         "notes": verdict.notes,
         "diagnostics": list(map(_diagnostic, verdict.diagnostics)),
     }
@@ -86,8 +86,3 @@ def _descriptors(desc: SplitOperatorDesc | None) -> list[dict[str, Any]]:
 def _tensor(tensor: TensorDesc) -> dict[str, Any]:
     keys = ("sizes", "strides", "total_tensor_size_in_bytes")
     return {"data_type": tensor.data_type.name} | _fields(tensor, *keys)
-
-
-def _rule(rule: Rule) -> dict[str, Any]:
-    texts = _fields(rule, "sentence", "basis", "source", "hint")
-    return texts | {"hresult": _hresult(rule.hresult)}

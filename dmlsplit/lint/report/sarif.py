@@ -113,14 +113,14 @@ def _physical(file: str) -> dict[str, Any]:
 
 def _reporting_descriptor(rule: Rule) -> dict[str, Any]:
     # Imported late, so that no other report loads the examples.
-    from dmlsplit.lint.rule_page import markdown_page, text_page
+    from dmlsplit.lint.rule_page import rule_page
 
     described: dict[str, Any] = {
         "id": rule.id,
         "name": "".join(part.capitalize() for part in rule.id.split("-")),
         "shortDescription": {"text": rule.sentence},
         "fullDescription": {"text": f"{rule.sentence} ({rule.basis}; source: {rule.source})"},
-        "help": {"text": text_page(rule), "markdown": markdown_page(rule)},
+        "help": {"text": f"{rule.sentence} Fix: {rule.hint}", "markdown": rule_page(rule)},
         "properties": {"tags": ["directml"], "basis": rule.basis},
     }
     if rule.source.startswith("https://"):

@@ -7,9 +7,8 @@ import math
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.report.findings import (
     DEFECT,
     TARGET,
@@ -63,7 +62,10 @@ def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> s
     if verdict.descriptor is not None:
         sized = ", with dynamic sizes of 1" if verdict.sizes else ""
         lines.append(_line(f"{verdict.descriptor}{sized}"))
-    lines += (_line(f"{_reason(reason)}{others}") for reason, others in grouped(verdict))
+    for reason, others in grouped(verdict):
+        severity = "" if reason.severity == "error" else f" ({reason.severity})"
+        message = f"{printable(reason.message)}{others}"
+        lines.append(_line(f"{reason.rule.id}{severity}: {message}"))
     if verdict.minimum is not None:
         lines.append(_line(f"first accepted at {verdict.minimum}"))
     return "\n".join([*lines, *map(_line, fix_lines(verdict))])
@@ -83,11 +85,6 @@ def _line(text: str) -> str:
     return wrapped(line, "  " + " " * (len(text) - len(line)))
 
 
-def _reason(reason: Violation) -> str:
-    severity = "" if reason.severity == "error" else f" ({reason.severity})"
-    return f"{reason.rule.id}{severity}: {printable(reason.message)}"
-
-
 def _summary(assessment: Assessment, is_long: bool, paint: _Paint) -> Iterator[str]:
     total = len(assessment.verdicts)
     if total:
@@ -101,9 +98,7 @@ def _summary(assessment: Assessment, is_long: bool, paint: _Paint) -> Iterator[s
         yield f"{counted(len(assessment.unreadable), 'file')} could not be read"
 
 
-class _Row(NamedTuple):
-    name: str  # of a split, after a colon, or the number of splits
-    verdict: Verdict
+_Row = tuple[str, Verdict]  # with the address of a split, or the number of splits
 
 
 def _rows(verdicts: Sequence[Verdict], is_long: bool) -> dict[str, list[_Row]]:
@@ -115,11 +110,11 @@ def _rows(verdicts: Sequence[Verdict], is_long: bool) -> dict[str, list[_Row]]:
         if is_long and verdict.is_plain:
             groups.setdefault((verdict.site.file, verdict.outcome), []).append(verdict)
         else:
-            rows.append(_Row(address(verdict.site), verdict))
+            rows.append((address(verdict.site), verdict))
     for (file, _), group in reversed(groups.items()):
         # The row shows the level that accepts all of its splits.
         highest = max(group, key=lambda v: v.minimum is not None and v.minimum.level)
-        files[file].insert(0, _Row(counted(len(group), "split"), highest))
+        files[file].insert(0, (counted(len(group), "split"), highest))
     return files
 
 
@@ -136,9 +131,10 @@ def _table(files: dict[str, list[_Row]], paint: _Paint) -> Iterator[str]:
         return f"{name:<{columns}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
 
     for file, rows in files.items():
-        whole = f"{printable(file)}: {rows[0].name}"
+        first, verdict = rows[0]
+        whole = f"{printable(file)}: {first}"
         if len(rows) == 1 and len(whole) <= columns:
-            yield row(whole, rows[0].verdict)
+            yield row(whole, verdict)
             continue
         yield from textwrap.wrap(printable(file), width())
         # The front of a long name is cut, because places differ at the end, if it stays unique.

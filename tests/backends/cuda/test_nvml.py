@@ -10,7 +10,7 @@ from dmlsplit.backends import find
 from dmlsplit.backends.cuda import libcuda
 from dmlsplit.backends.cuda.nvml import CudaDevice, by_ordinal, cuda_devices
 from dmlsplit.backends.find import find_backend
-from dmlsplit.cli.devices import Listed, device_json, device_table, reasons, unlisted, usable
+from dmlsplit.cli.devices import Listed, device_json, device_table, unlisted, usable
 from tests.support.fake_nvml import FakeNvml
 
 
@@ -39,7 +39,7 @@ def test_a_failing_driver_is_an_error(fake_nvml: FakeNvml) -> None:
 def listed() -> list[Listed]:
     """CUDA knows only NVML's first device, and dmlsplit cannot use it."""
     first, second = cuda_devices()
-    return [Listed(first, "cuda:0", None), Listed(second, None, "why. Fix: this")]
+    return [Listed(first, "cuda:0", None), Listed(second, "nvml:1", "why. Fix: this")]
 
 
 def test_the_table_fits_80_columns(fake_nvml: FakeNvml) -> None:
@@ -47,7 +47,7 @@ def test_the_table_fits_80_columns(fake_nvml: FakeNvml) -> None:
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == "cuda:0 H200 139 GiB 1980 MHz 4917 GB/s 580.95.05 yes".split()
     assert lines[2].split() == "nvml:1 unknown - - - 580.95.05 no".split()
-    assert list(reasons(listed())) == ["nvml:1: why. Fix: this"]
+    assert lines[3:] == ["nvml:1: why. Fix: this"]
     first, second = json.loads(device_json(listed()))["devices"]
     assert (first["peak_bandwidth"], first["assumed"]) == (4_916_736_000_000, [])
     assert (first["device"], first["usable"], second["reason"]) == (
@@ -62,7 +62,7 @@ def test_ordinals_are_mapped_by_the_pci_address(
 ) -> None:
     monkeypatch.setattr(libcuda, "bus_ids", lambda: [(0, 9, 0), (0, 1, 0)])
     assert [one and one.index for one in by_ordinal()] == [None, 0]
-    names = [(one.shown, one.reason is None) for one in usable(cuda_devices())]
+    names = [(one.name, one.reason is None) for one in usable(cuda_devices())]
     assert names == [("cuda:1", False), ("nvml:1", False)]
     assert libcuda.parsed_bus_id("00000000:A1:00.0") == libcuda.parsed_bus_id("0000:a1:00.0")
 

@@ -18,7 +18,7 @@ from onnx.backend.test.loader import load_model_tests
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends import Implied, Invalid, execution
 from dmlsplit.frontends.onnx import DmlSplitBackend, scan
-from dmlsplit.lint.fix.graphs import graphs
+from dmlsplit.lint.fix.rewrite import graphs
 from tests.support import onnx_suite
 from tests.support.arrays import assert_same
 from tests.support.onnx_graphs import INT64, halve, model, node, value

@@ -1,5 +1,7 @@
 """A split and its replacement, on the same random inputs."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from onnx import NodeProto, helper
@@ -15,9 +17,8 @@ DESC = SplitOperatorDesc.from_sizes(TensorDesc("FLOAT32", (4, 4)), axis=0, sizes
 
 def site(kind: str | None = "FLOAT", shape: tuple[int | str, ...] = (4, 4)) -> SplitSite:
     state = Known(DESC, (2, 2))
-    return SplitSite(
-        "m.onnx", "net", "cut", 0, "Split-18", state, element_type=kind, shape=shape, axis=0
-    )
+    known: Any = {"element_type": kind, "shape": shape, "axis": 0, "opset": 18}
+    return SplitSite("m.onnx", "net", "cut", 0, "Split-18", state, **known)
 
 
 def split(axis: int = 0, outputs: str = "a b") -> NodeProto:
@@ -26,37 +27,32 @@ def split(axis: int = 0, outputs: str = "a b") -> NodeProto:
 
 @pytest.mark.parametrize("kind", ["FLOAT", "INT8", "BOOL", "BFLOAT16", "DOUBLE", None])
 def test_a_split_agrees_with_itself(kind: str | None) -> None:
-    compare(Replacement(site(kind), split(), [split()]), 18)
+    compare(Replacement(site(kind), split(), [split()]))
 
 
-@pytest.mark.parametrize(
-    ("node", "message"),
-    [
-        (split(axis=1), r"outputs\[0\]: float32\(2, 4\) became float32\(4, 2\)"),
-        (split(outputs="b a"), r"outputs\[0\]: the values differ"),
-    ],
-)
-def test_another_output_is_an_error(node: NodeProto, message: str) -> None:
-    with pytest.raises(
-        dml.InvalidArgumentError, match=f"^net/cut: .* computes something else: {message}"
-    ):
-        compare(Replacement(site(), split(), [node]), 18)
+WRONG = r"^net/cut: its replacement computes something else for an input of \(4, 4\)$"
+
+
+@pytest.mark.parametrize("node", [split(axis=1), split(outputs="b a")], ids=["shape", "values"])
+def test_another_output_is_an_error(node: NodeProto) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match=WRONG):
+        compare(Replacement(site(), split(), [node]))
 
 
 def test_sequences_of_other_lengths_differ() -> None:
     whole = helper.make_node("SplitToSequence", ["x"], ["s"], name="cut", axis=0)
     less = helper.make_node("SequenceConstruct", ["x"], ["s"])
-    with pytest.raises(dml.InvalidArgumentError, match=r"outputs\[0\]: length 4 became 1$"):
-        compare(Replacement(site(), whole, [less]), 18)
+    with pytest.raises(dml.InvalidArgumentError, match=WRONG):
+        compare(Replacement(site(), whole, [less]))
 
 
 def test_what_does_not_run_is_not_compared() -> None:
     with pytest.raises(
         dml.UnsupportedError, match=r"^it cannot be compared with its replacement: \w+ \w+"
     ):
-        compare(Replacement(site(), split(axis=7), [split(axis=7)]), 18)
+        compare(Replacement(site(), split(axis=7), [split(axis=7)]))
     with pytest.raises(dml.UnsupportedError, match="has 1073741824 elements; at most 67108864"):
-        compare(Replacement(site("BOOL", (2**30,)), split(), [split()]), 18)
+        compare(Replacement(site("BOOL", (2**30,)), split(), [split()]))
 
 
 @pytest.mark.parametrize("names", ["nm", "??"])

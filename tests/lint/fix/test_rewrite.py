@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import FixedSizes
+from dmlsplit.lint import rewritable
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.fix import rewrite, subgraph
@@ -148,7 +149,7 @@ def values(declared: onnx.ValueInfoProto, size: int) -> np.ndarray:
 def test_a_model_that_is_right_at_one_size_only_is_not_written(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(subgraph, "merged", lambda *_: ([1, 1, 6, 8], 2))
+    monkeypatch.setattr(rewritable, "merged", lambda *_: ([1, 1, 6, 8], 2))
     done, output = fixed(single(FLOAT, ("b", 1, 6, 2, 4), (2, 4), 2), tmp_path, **LEVEL_2)
     assert "it cannot be compared with its replacement" in done.left[0][1]
     assert not output.exists()

@@ -1,23 +1,52 @@
-"""Kernels that are wrong on purpose. If the comparison does not notice, it has proved nothing."""
+"""The kernels of the self-test: compiled before they are used, and made wrong on purpose.
+
+If the comparison does not notice a wrong kernel, it has proved nothing.
+"""
 
 import ctypes
 from collections.abc import Sequence
 from functools import partial
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.engine import CudaProgram
-from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.errors import DmlError
 from dmlsplit.geometry import selector
-from dmlsplit.self_test.cases import CASES, Case, alignments
+from dmlsplit.self_test.cases import CASES, Case
 from dmlsplit.self_test.comparison import Bind
 
 # The one place of common.cuh that writes to outputs, and how it flips a bit of each store.
 STORE = "    store_with(reinterpret_cast<T*>(pointer), value, policy);"
 WRONG = f"    *reinterpret_cast<Byte*>(&value) ^= 1;\n{STORE}"
+
+
+class Programs(NamedTuple):
+    """The programs of a device. Registers and bytes are of a thread; None if CuPy hides them."""
+
+    kernels: tuple[str, ...]  # their names, one for each program
+    seconds: float  # to compile, or to read from disk, and to load
+    registers: int | None  # the most
+    spilled_bytes: int | None  # the most local memory, which kernels should not use
+
+
+def compile_programs(number: int) -> Programs:
+    """Compile the programs of all splits for a CUDA device."""
+    loaded, begin = driver.load(), perf_counter()
+    limits, load = loaded.limits(number), loaded.kernels(number)
+    names = {
+        one.code.source: one.code.kernel
+        for case in CASES
+        for launch in plan(case.geometry, *case.alignments, limits)
+        for one in (launch, *launch.siblings())
+    }
+    usages = [loaded.attributes(load(*item)) for item in names.items()]
+    seconds = perf_counter() - begin
+    known = [usage for usage in usages if usage is not None]
+    registers, spilled = map(max, zip(*known, strict=True)) if known else (None, None)
+    return Programs(tuple(names.values()), seconds, registers, spilled)
 
 
 class WrongKernel(NamedTuple):
@@ -33,14 +62,14 @@ def wrong_bind(case: Case, program: Program) -> Bind:
         return partial(_flipping, program)
     device, count = program.device, program.geometry.output_count
     kernels, launches = driver.load().kernels(device), []
-    for launch in plan(program.geometry, *alignments(case), driver.load().limits(device)):
+    for launch in plan(program.geometry, *case.alignments, driver.load().limits(device)):
         source = launch.code.source.replace(STORE, WRONG)
         if source == launch.code.source:
             raise DmlError(f"kernel {launch.code.kernel} has no store that can be made wrong")
         load = partial(kernels, source, launch.code.kernel)
         launcher = driver.load().launcher(device, load, launch)
         launches.append((selector(launch.outputs, count), launcher))
-    return program._replace(variants={alignments(case): tuple(launches)}).bind
+    return program._replace(variants={case.alignments: tuple(launches)}).bind
 
 
 def _flipping(program: Program, src: int, dsts: Sequence[int]) -> BoundCopy:
@@ -51,13 +80,3 @@ def _flipping(program: Program, src: int, dsts: Sequence[int]) -> BoundCopy:
         ctypes.c_ubyte.from_address(dsts[0]).value ^= 1
 
     return wrong
-
-
-def one_of_each_kernel(limits: DeviceLimits) -> dict[str, Case]:
-    """The first split of the table for each kernel."""
-    first: dict[str, Case] = {}
-    for case in CASES:
-        launches = plan(case.geometry, *alignments(case), limits)
-        if len(launches) == 1:
-            first.setdefault(launches[0].code.kernel, case)
-    return first
