@@ -65,7 +65,7 @@ def write(name: str, image: bytes) -> None:
         return
     with suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True)
-        with atomic_write(directory / name) as (temporary,):
+        with atomic_write(directory / name) as temporary:
             temporary.write_bytes(sha256(image).digest() + image)
         _prune(directory)
 

@@ -28,7 +28,7 @@ def deliver(command: Output, values: np.ndarray) -> str:
         header = npy_header(command.shape or (len(values),), False, values.dtype)
     with within(command.path), _refusing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(target) as (draft,), draft.open("wb") as file:
+        with atomic_write(target) as draft, draft.open("wb") as file:
             file.write(header)
             file.write(values.data)
     return f"Resource '{name}' written to '{printable(str(target))}'"
