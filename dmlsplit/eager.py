@@ -67,8 +67,7 @@ def split(
     -------
     list
         The arrays of `out`, or new ones from the library of `array` (and of its class, if that is a
-        subclass of numpy.ndarray). New CuPy arrays of less than 1 MiB in total share one block of
-        memory, which each of them keeps alive.
+        subclass of numpy.ndarray).
 
     Raises
     ------

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, adapter_of
-from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.device import CompiledOperator, Device
 from dmlsplit.directml.legalization import equivalent
 from dmlsplit.frontends.lowering import Lowering
@@ -46,9 +46,7 @@ def run_split(
         carrier = library.reinterpret(packed, tensor.data_type.numpy_name, tensor.sizes)
         outputs = iter(operator(carrier))
     empty_shapes = tuple(shape for shape in shapes if 0 in shape)
-    empty = iter(
-        library.empty(source, packing(empty_shapes, source.item_bytes))[0] if empty_shapes else ()
-    )
+    empty = iter(library.empty(source, NewArrays(empty_shapes))[0] if empty_shapes else ())
     dtype = source.owner.dtype
     return [
         next(empty) if 0 in shape else library.reinterpret(next(outputs), dtype, shape)
