@@ -33,8 +33,8 @@ def split(
     """`dml.split` of an array with memory that can be described."""
     is_small = type(array) is np.ndarray and array.nbytes <= SLICED_BYTES and out is None
     if is_small and array.dtype.kind in "biufc" and are_ints(axis, sizes_or_count):
-        slices = _slices(array.shape, axis, sizes_or_count)
-        if slices:
+        key: Any = array.shape, axis, sizes_or_count
+        if slices := _slices(*key):
             return [array[index].copy() for index in slices]
     return split_view(view(array, "array"), array, sizes_or_count, axis, out)
 

@@ -5,6 +5,7 @@ those of every other library as NumPy or CuPy arrays, and hands the pieces back 
 """
 
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -51,8 +52,7 @@ def to_host(array: Any) -> np.ndarray:
     return driver.load().download(array.data.device_id, array)
 
 
-@lru_cache(maxsize=256)
-def _adapter(array_type: type) -> Adapter | None:
+def _find_adapter(array_type: type) -> Adapter | None:
     if issubclass(array_type, np.ndarray):
         return NUMPY
     torch = sys.modules.get("torch")  # imported if `array_type` is a tensor type
@@ -60,3 +60,6 @@ def _adapter(array_type: type) -> Adapter | None:
         return TORCH
     is_cupy = array_type.__module__.partition(".")[0] == "cupy"
     return CUPY if is_cupy and hasattr(array_type, "__cuda_array_interface__") else None
+
+
+_adapter: Callable[[type], Adapter | None] = lru_cache(maxsize=256)(_find_adapter)

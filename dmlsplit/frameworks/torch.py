@@ -208,6 +208,10 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
         parts = [first.new_zeros(()).expand(shape) if g is None else g for g, shape in pairs]
         return torch.cat(parts, ctx.dim), None, None
 
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, ...]:
+        return tuple(torch.split_with_sizes_copy(tangent, ctx.sizes, ctx.dim))
+
 
 def _tracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     """Split with derivatives. torch calls this before the kernel of the operator."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from io import FileIO
 from operator import mul
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -81,7 +82,7 @@ def open_npy(path: Path) -> NpyFile:
     return npy
 
 
-def write(file: FileIO, path: Path, data: np.ndarray | bytes) -> None:
+def write(file: FileIO, path: Path, data: Any) -> None:
     """Write contiguous bytes to the draft of a file; errors name `path`."""
     rest = memoryview(data).cast("B")
     with naming(path):
