@@ -10,7 +10,7 @@ from functools import lru_cache
 from operator import add
 from typing import Any, NamedTuple
 
-from dmlsplit.arrays import ArrayView, adapter_of, view
+from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.adapter import Requirement, Requirements
 from dmlsplit.arrays.overlap import are_apart, sharing
 from dmlsplit.directml.overlap import may_overlap_itself
@@ -26,20 +26,20 @@ class Mismatch(NamedTuple):
 
 
 def fits(array: ArrayView, required: Requirement) -> bool:
-    """Whether an input is exactly as required; it may be read-only."""
-    return array[2:-1] == required[:-1]
+    """Whether an array is exactly as required."""
+    return array[2:-1] == required[:-1] and array.read_only <= required.read_only
 
 
 def exact_addresses(
-    outputs: Sequence[Any], owner: Any, span: tuple[int, int], required: Requirements
+    outputs: Sequence[ArrayView], span: tuple[int, int], required: Requirements
 ) -> list[int] | None:
-    """The addresses of outputs that are exactly as required and share no memory; None in doubt.
+    """Fast path: the addresses of outputs that are exactly as required, and apart; None in doubt.
 
-    `owner` is the input, `span` its addresses. Outputs of its library and type take least time.
+    `span` has the addresses of the input.
     """
-    addresses = adapter_of(owner).exact_addresses(outputs, required)
-    if addresses is None:
+    if [output[2:] for output in outputs] != required.outputs:
         return None
+    addresses = [output.address for output in outputs]
     starts, ends = [span[0], *addresses], [span[1], *map(add, addresses, required.sizes)]
     return addresses if are_apart(starts, ends) else None
 
@@ -75,10 +75,10 @@ def accept_outputs(
     An InvalidArgumentError names the first that does not fit, or shares memory with another.
     """
     check_list(out, len(required.sizes))
-    addresses = exact_addresses(out, source.owner, source.span, required)
+    outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
+    addresses = exact_addresses(outputs, source.span, required)
     if addresses is not None:
         return addresses, None
-    outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
     check_outputs(outputs, source, required.outputs)
     return [output.address for output in outputs], tuple([output.strides for output in outputs])
 

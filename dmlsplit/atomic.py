@@ -7,7 +7,7 @@ left. No output replaces a file that the same command reads.
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from errno import EINVAL, ELOOP, ENOENT, ENOSPC, EWOULDBLOCK
 from pathlib import Path
 from shutil import disk_usage
@@ -17,34 +17,19 @@ from dmlsplit.file_kinds import beginning, is_text
 from dmlsplit.system import OPEN_FLAGS, closing, lock_file
 
 
-@contextmanager
-def atomic_write(*paths: Path, inputs: Sequence[Path] = ()) -> Iterator[list[Path]]:
-    """A draft for each path, renamed to the path if the block succeeds.
-
-    Inputs are refused (`refuse_inputs`). An OSError is raised for a path that is not a regular
-    file, cannot be written, or is being written by another process. Errors name the path, never the
-    draft.
-    """
-    for path in paths:
-        refuse_inputs(path, inputs)
-    targets = [target_of(path) for path in paths]
-    with ExitStack() as stack:
-        yield [stack.enter_context(_draft(*pair)) for pair in zip(targets, paths, strict=True)]
-
-
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
     """Write a text file atomically; write directly to a device or pipe, such as /dev/stdout.
 
     Inputs are refused, and so are binary files, such as models and their weights.
     """
+    refuse_inputs(path, inputs)
     # A device, a pipe, or a link in /dev or /proc to an open file.
     is_stream = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")
     if is_stream or (path.exists() and not path.is_file() and not path.is_dir()):
-        refuse_inputs(path, inputs)
         with naming(path), path.open("a", encoding="utf-8") as file:
             file.write(text)
         return
-    with atomic_write(path, inputs=inputs) as (draft,), naming(path):
+    with atomic_write(path) as draft, naming(path):
         if not is_text(beginning(target_of(path))):
             raise InvalidArgumentError(
                 f"{path} holds binary data; text must not replace it. Fix: name another file"
@@ -132,8 +117,13 @@ def target_of(path: Path) -> Path:
 
 
 @contextmanager
-def _draft(final: Path, path: Path) -> Iterator[Path]:
-    """An empty hidden file next to `final`, which it becomes, or is removed; errors name `path`."""
+def atomic_write(path: Path) -> Iterator[Path]:
+    """An empty hidden file beside the final one, which it becomes if the block succeeds.
+
+    An OSError is raised for a path that is not a regular file, cannot be written, or is being
+    written by another process. Errors name the path, never the draft.
+    """
+    final = target_of(path)
     draft = final.with_name(f".{final.stem}-dmlsplit{final.suffix}")
     with naming(path):
         handle = lock(draft)

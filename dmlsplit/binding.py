@@ -72,6 +72,8 @@ class _Bindable:
         """The memory of a binding, which must be an array; broken rules go to `violations`."""
         is_buffer = isinstance(binding, BufferBinding)
         array = view(binding.buffer if is_buffer else binding, self.name)
+        if not is_buffer and fits(array, self.required):
+            return array
         broken = [_broken(mismatch, self.tensor) for mismatch in mismatches(array, self.required)]
         if not is_buffer:
             violations += violations_of(self.name, broken)
@@ -106,10 +108,6 @@ class BindingTable:
 
     def bind_input(self, binding: Any) -> ArrayView:
         """Check the input alone; its outputs will be allocated to match."""
-        if not isinstance(binding, BufferBinding):
-            binding = view(binding, self._input.name)
-            if fits(binding, self._input.required):  # fast path
-                return binding  # type: ignore[no-any-return]
         violations: list[Violation] = []
         array = self._input.bound(binding, violations)
         if violations:
@@ -133,7 +131,8 @@ class BindingTable:
             array = view(source, self._input.name)
             if fits(array, self._input.required):
                 span = array.address, array.address + self._input_bytes
-                addresses = exact_addresses(outputs, array.owner, span, self._required)
+                written = [view(output, "") for output in outputs]
+                addresses = exact_addresses(written, span, self._required)
                 return None if addresses is None else (array, outputs, addresses)
         return None
 

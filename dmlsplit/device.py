@@ -12,9 +12,8 @@ from typing import Any, NoReturn, TypeAlias, overload
 import numpy as np
 
 from dmlsplit.arrays import is_native
-from dmlsplit.arrays.adapter import package_of
+from dmlsplit.arrays.adapter import NewArrays, package_of
 from dmlsplit.arrays.array_view import device_number
-from dmlsplit.arrays.packing import Packing, packing
 from dmlsplit.arrays.types import A, Array, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import driver
@@ -264,15 +263,15 @@ def _stream_context(device: str, stream: Stream) -> AbstractContextManager[objec
     return driver.load().on_stream(number, stream_handle(stream, number), own)
 
 
-def _outputs(desc: SplitOperatorDesc) -> Packing:
+def _outputs(desc: SplitOperatorDesc) -> NewArrays:
     """The outputs that a call allocates."""
     tensors = desc.output_tensors
     width, dtype = tensors[0].element_bytes, np.dtype(tensors[0].data_type.numpy_name)
     if all(tensor.strides is None for tensor in tensors):
-        return packing(tuple(tensor.sizes for tensor in tensors), width, dtype)
+        return NewArrays(tuple(tensor.sizes for tensor in tensors), dtype)
     stores = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
     layouts = tuple((t.sizes, tuple(n * width for n in t.effective_strides)) for t in tensors)
-    return packing(stores, width, dtype, layouts)
+    return NewArrays(stores, dtype, layouts)
 
 
 @lru_cache(maxsize=1024)

@@ -20,7 +20,6 @@ from dmlsplit.forks import fork_lock
 from dmlsplit.in_memory import Sizes
 
 T = TypeVar("T", bound=Array | DaskArray)
-_ALWAYS_IN_MEMORY = frozenset(("numpy", "cupy"))  # modules of arrays that always have memory
 
 
 class _First(int):
@@ -67,8 +66,7 @@ def split(
     -------
     list
         The arrays of `out`, or new ones from the library of `array` (and of its class, if that is a
-        subclass of numpy.ndarray). New CuPy arrays of less than 1 MiB in total share one block of
-        memory, which each of them keeps alive.
+        subclass of numpy.ndarray).
 
     Raises
     ------
@@ -88,10 +86,8 @@ def split(
             # torch.jit.script stops here and shows this line: call torch.ops.dmlsplit.split.
             f"axis is {axis!r} and dim is {dim!r}, two names for one argument; give only one"
         )
-    module = array.__class__.__module__  # torch.compile cannot give type() of a Parameter
-    if module in _ALWAYS_IN_MEMORY:
-        return in_memory.split(array, sizes_or_count, axis, out)
-    return _split_of(module)(array, sizes_or_count, axis, out)
+    # torch.compile cannot give type() of a Parameter.
+    return _split_of(array.__class__.__module__)(array, sizes_or_count, axis, out)
 
 
 def _split_of(module: str) -> Callable[..., list[Any]]:

@@ -75,12 +75,6 @@ class Field:
             raise self.error("a string")
         return self.value
 
-    def truth(self) -> bool:
-        """A boolean."""
-        if not isinstance(self.value, bool):
-            raise self.error("true or false")
-        return self.value
-
     def integer(self, low: int | None = None, high: int | None = None) -> int:
         """An integer, within the bounds if they are given."""
         value = self.value

@@ -44,12 +44,6 @@ def more(count: int, limit: int, noun: str = "") -> list[str]:
     return [f"... and {counted(left, f'more {noun}') if noun else f'{left} more'}"] * (left > 0)
 
 
-def listed(names: Sequence[str], limit: int) -> str:
-    """The first names of a list, for a sentence: ``a, b and 2 more``."""
-    left = len(names) - limit
-    return ", ".join(names[:limit]) + (f" and {left} more" if left > 0 else "")
-
-
 @contextmanager
 def wrapped_at(columns: int) -> Iterator[None]:
     """Wrap the text of the block at `columns` instead of `WIDTH`."""

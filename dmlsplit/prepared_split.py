@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dmlsplit.arrays import adapter_of
+from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import give_back
-from dmlsplit.arrays.packing import Packing
-from dmlsplit.arrays.slices import Slices
 from dmlsplit.arrays.torch import count_writes, tensors_among
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
@@ -20,18 +19,14 @@ class PreparedSplit(NamedTuple):
     """How arrays of one layout are split. A tuple, because new sizes make one at every call."""
 
     program: Program
-    outputs: Packing  # to allocate
-    slices: Slices | None = None  # of an array on the CPU, if copies of them are faster
+    outputs: NewArrays
 
     def split(self, source: ArrayView, model: Any, stream: Stream | None = None) -> list[Any]:
         """Split an array into new ones of the library of `model`."""
         library = adapter_of(source.owner)
-        if self.slices is not None and (pieces := library.copies(source.owner, self.slices)):
-            return pieces if model is source.owner else give_back(pieces, model)
-        packing = self.outputs
-        arrays, addresses = library.empty(source, packing, stream)
-        if packing.layouts is not None:
-            pairs = zip(arrays, packing.layouts, strict=True)
+        arrays, addresses = library.empty(source, self.outputs, stream)
+        if self.outputs.layouts is not None:
+            pairs = zip(arrays, self.outputs.layouts, strict=True)
             arrays = [library.strided(array, *layout) for array, layout in pairs]
         # As in `split_into`; a function for both would be one more call for each split.
         current = library.current_stream(source.owner) if stream is None else None

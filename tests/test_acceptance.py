@@ -5,10 +5,25 @@ import time
 
 import numpy as np
 
-from dmlsplit.acceptance import check_outputs
+from dmlsplit.acceptance import check_outputs, exact_addresses
 from dmlsplit.arrays import view
 from dmlsplit.arrays.adapter import Requirement
 from dmlsplit.arrays.array_view import share_memory
+from dmlsplit.in_memory import requirements
+
+
+def test_packed_outputs_take_the_fast_path() -> None:
+    source, first, second = np.zeros(6), np.zeros(2), np.zeros(4)
+    required = requirements((6,), ("<f8", 8, "cpu"), 0, (2, 4))
+
+    def addresses(*outputs: np.ndarray) -> list[int] | None:
+        views = [view(output, "out") for output in outputs]
+        return exact_addresses(views, view(source, "array").span, required)
+
+    assert addresses(first, second) == [first.ctypes.data, second.ctypes.data]
+    frozen = np.frombuffer(bytes(32))
+    others = np.zeros(3), np.zeros(4, "f4"), np.zeros(8)[::2], frozen, source[:4]
+    assert not any(addresses(first, other) for other in others)
 
 
 def test_outputs_that_are_apart_are_checked_in_linear_time() -> None:

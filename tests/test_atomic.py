@@ -17,7 +17,7 @@ from tests.support.command import ran
 def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "out.onnx"
     path.write_text("old")
-    with atomic_write(path) as (temporary,):
+    with atomic_write(path) as temporary:
         assert temporary.parent == tmp_path
         assert temporary.name.startswith(".out-")
         assert temporary.suffix == ".onnx"
@@ -32,7 +32,7 @@ def test_a_file_that_fails_leaves_nothing(tmp_path: Path) -> None:
     path.write_text("old")
 
     def interrupted() -> None:
-        with atomic_write(path) as (temporary,):
+        with atomic_write(path) as temporary:
             temporary.write_text("half")
             raise KeyboardInterrupt
 
@@ -63,21 +63,11 @@ def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_several_files_appear_together(tmp_path: Path) -> None:
-    paths = [tmp_path / "a", tmp_path / "b"]
-    with atomic_write(*paths) as temporaries:
-        for temporary in temporaries:
-            temporary.write_text(temporary.name[1])
-        assert not any(path.exists() for path in paths)
-    assert [path.read_text() for path in paths] == ["a", "b"]
-    assert sorted(tmp_path.iterdir()) == paths
-
-
-def test_all_paths_are_checked_before_the_block_begins(tmp_path: Path) -> None:
+def test_a_path_is_checked_before_the_block_begins(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     with (
         pytest.raises(OSError, match="is not a regular file") as error,
-        atomic_write(tmp_path / "a", tmp_path / "folder"),
+        atomic_write(tmp_path / "folder"),
     ):
         pytest.fail("the block must not begin")
     assert error.value.args == (errno.EINVAL, "is not a regular file")
@@ -98,14 +88,14 @@ def test_the_draft_of_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
 import os, signal
 from pathlib import Path
 from dmlsplit.atomic import atomic_write
-with atomic_write(Path("out.npy")) as (draft,):
+with atomic_write(Path("out.npy")) as draft:
     draft.write_bytes(bytes(1000))
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert ran(sys.executable, "-c", program, cwd=tmp_path).returncode == -9
     (left,) = tmp_path.iterdir()
     assert left.name.startswith(".out-")
-    with atomic_write(path) as (draft,):
+    with atomic_write(path) as draft:
         assert draft.read_bytes() == b""
         draft.write_bytes(b"new")
     assert path.read_bytes() == b"new"
@@ -114,7 +104,7 @@ with atomic_write(Path("out.npy")) as (draft,):
 
 def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    with atomic_write(path) as (draft,):
+    with atomic_write(path) as draft:
         draft.write_text("first")
         with pytest.raises(BlockingIOError, match="another process is writing it") as error:
             write_text(path, "second")
@@ -128,9 +118,9 @@ def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> No
 def test_a_draft_of_the_next_writer_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "out"
     writer = atomic_write(path)
-    (draft,) = writer.__enter__()
+    draft = writer.__enter__()
     draft.replace(path)  # As at the end: the draft's name is free, and the next writer takes it.
-    with atomic_write(path) as (following,):
+    with atomic_write(path) as following:
         assert following == draft
         writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
         assert following.exists()

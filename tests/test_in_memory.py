@@ -122,8 +122,9 @@ def test_every_array_after_every_other() -> None:
         assert [outcome(call) for call in reversed(calls)] == wanted[::-1]
 
 
-def test_a_plan_is_made_once_for_each_form_of_a_call() -> None:
+def test_a_plan_is_made_once_for_each_form_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """A count or sizes along an axis from the front or the end, whatever the type is called."""
+    monkeypatch.setattr(in_memory, "SLICED_BYTES", 0)
     forget_programs()
     for sizes in (lambda: 3, lambda: (2, 2, 2), lambda: [2, 2, 2], lambda: iter([2, 2, 2])):
         for axis in (1, -1, np.int64(1)):
@@ -152,16 +153,35 @@ def test_padding_between_fields_is_copied() -> None:
         assert [piece.tobytes() for piece in found] == wanted
 
 
-@pytest.mark.parametrize("columns", [8, 4096, 1 << 17])
-def test_small_and_large_splits_give_the_same_result(columns: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "shape", "axis", "are_sliced"),
+    [
+        ("f8", (3, 8), 1, True),
+        ("u1", (2, 1 << 15), 1, True),
+        ("u1", (2, (1 << 15) + 2), 1, False),
+        ("u1", (128, 4), 1, True),
+        ("u1", (129, 4), 1, False),  # many rows
+        ("?", (4, 6), 0, True),
+        (">c8", (2, 6), -1, True),
+        ("f8", (0, 4), 1, True),
+        ("S3", (4, 6), 0, False),
+        (PADDED, (4, 6), 0, False),
+    ],
+)
+def test_small_and_large_splits_give_the_same_result(
+    kind: Any, shape: tuple[int, int], axis: int, are_sliced: bool
+) -> None:
     """Up to a size slices are copied; larger splits use the engine."""
-    source = np.random.default_rng(0).random((3, columns))
-    layout = "cpu", source.shape, source.strides, 8
-    prepared = in_memory.prepared_split(layout, 1, (columns // 2,) * 2)
-    assert (prepared.slices is None) == (source.nbytes > 1 << 20)
-    for found, wanted in zip(dml.split(source, 2, 1), np.split(source, 2, 1), strict=True):
-        assert found.tobytes() == wanted.tobytes()
-        assert found.flags.c_contiguous
+    source = np.zeros(shape, kind)
+    source.reshape(-1).view("u1")[:] = np.resize(BYTES, source.nbytes)
+    forget_programs()
+    found = dml.split(source, 2, axis)
+    assert in_memory._few.cache_info().misses == (not are_sliced)
+    for piece, wanted in zip(found, np.split(source, 2, axis), strict=True):
+        assert piece.tobytes() == wanted.tobytes()
+        assert piece.dtype == source.dtype
+        assert piece.flags.c_contiguous
+        assert piece.flags.writeable
 
 
 def test_plans_of_many_pieces_do_not_fill_the_memory() -> None:

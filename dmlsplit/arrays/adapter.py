@@ -1,19 +1,28 @@
 """The interface to an array library, and the errors that all adapters share."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+import numpy as np
+
 from dmlsplit.arrays.array_view import ArrayView, device_number
-from dmlsplit.arrays.packing import Packing, Shapes
-from dmlsplit.arrays.slices import Slices
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
 
 Shape: TypeAlias = tuple[int, ...]
+Shapes: TypeAlias = tuple[Shape, ...]
 Allocation: TypeAlias = tuple[list[Any], list[int]]  # arrays, and their addresses
+
+
+class NewArrays(NamedTuple):
+    """Arrays of one type to allocate."""
+
+    shapes: Shapes
+    dtype: np.dtype | None = None  # None for the type of the input
+    # Shapes, and strides in bytes, of views to make of them; None if they stay as they are.
+    layouts: tuple[tuple[Shape, Shape], ...] | None = None
 
 
 class Requirement(NamedTuple):
@@ -27,14 +36,11 @@ class Requirement(NamedTuple):
     read_only: bool = False  # True: it may be read-only
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Requirements:
+class Requirements(NamedTuple):
     """The memory that the outputs of a split must have."""
 
     outputs: list[Requirement]
     sizes: list[int]  # bytes
-    # What libraries compare their arrays with, if they have a faster way than views.
-    native: dict[Any, Any] = field(default_factory=dict)
 
 
 class Adapter(Protocol):
@@ -43,7 +49,7 @@ class Adapter(Protocol):
     def view(self, array: Any, name: str) -> ArrayView:
         """Describe the memory of an array; see `dmlsplit.arrays.view`."""
 
-    def empty(self, like: ArrayView, packing: Packing, stream: Stream | None = None) -> Allocation:
+    def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         """Packed arrays on the device of `like`, and the address of the first element of each.
 
         They are for work on the stream; None is the current one.
@@ -52,17 +58,6 @@ class Adapter(Protocol):
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
         """A view of a packed array's memory, with strides in bytes."""
-
-    def copies(self, array: Any, slices: Slices) -> list[Any] | None:
-        """Packed copies of the pieces of a small array; None if the engine must make them."""
-        return None
-
-    def exact_addresses(self, arrays: Sequence[Any], required: Requirements) -> list[int] | None:
-        """The addresses of arrays of this library that are exactly as required; None in doubt.
-
-        No other check of outputs is faster. A new field of `Requirement` must be compared here too.
-        """
-        return None
 
     def current_stream(self, array: Any) -> Callable[[], int] | None:
         """A callable that gives the library's current stream; None for CuPy's, or on the CPU."""
@@ -73,24 +68,16 @@ class Adapter(Protocol):
         return
 
 
-def allocate(
-    like: ArrayView, make: Callable[[Iterator[Shape], Any], list[Any]], shapes: Shapes, dtype: Any
-) -> list[Any]:
-    """``make(shapes, dtype)``; an error gives the size of the array that did not fit."""
-    rest = iter(shapes)
-    try:
-        return make(rest, dtype)
-    except (MemoryError, RuntimeError) as error:
-        size = prod(shapes[-1 - len(list(rest))]) * int(dtype.itemsize)
-        raise not_allocated(like, size, error) from None
-
-
-def not_allocated(like: ArrayView, size: int, error: Exception) -> DmlError:
-    """The error for an output of `size` bytes that does not fit in memory."""
+def not_allocated(
+    like: ArrayView, shapes: Shapes, rest: Iterator[Shape], dtype: Any, error: Exception
+) -> DmlError:
+    """The error for an array that did not fit in memory; the shapes after it are left in `rest`."""
+    failed = max(0, len(shapes) - len(list(rest)) - 1)
+    size = prod(shapes[failed]) * int(dtype.itemsize)
     if like.device == "cpu":
         return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
-    what = "an output cannot be allocated"
-    return driver.load().translated(error, device_number(like.device), what, size)
+    what, device = "an output cannot be allocated", device_number(like.device)
+    return driver.load().translated(error, device, what, size)
 
 
 def package_of(value: object) -> str:

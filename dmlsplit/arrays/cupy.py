@@ -1,9 +1,8 @@
 """CuPy's arrays, and memory of CUDA devices in general. Only the driver imports CuPy."""
 
-from functools import partial
 from typing import Any
 
-from dmlsplit.arrays.adapter import Adapter, Allocation, Shape, allocate, not_allocated
+from dmlsplit.arrays.adapter import Adapter, Allocation, NewArrays, Shape, not_allocated
 from dmlsplit.arrays.array_view import (
     ArrayView,
     device_name,
@@ -12,7 +11,6 @@ from dmlsplit.arrays.array_view import (
     type_string,
     view_of,
 )
-from dmlsplit.arrays.packing import Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
 
@@ -25,15 +23,13 @@ class _Cupy(Adapter):
         address, shape, strides, width = memory.ptr, array.shape, array.strides, dtype.itemsize
         return view_of(ArrayView, (array, address, shape, strides, typestr, width, device, False))
 
-    def empty(self, like: ArrayView, packing: Packing, stream: Stream | None = None) -> Allocation:
-        cuda, number = driver.load(), device_number(like.device)
-        dtype = dtype_of(like.owner, like.type) if packing.dtype is None else packing.dtype
-        if packing.offsets:
-            try:
-                return cuda.parts(number, packing.shapes, dtype, packing.offsets, packing.size)
-            except (MemoryError, RuntimeError) as error:
-                raise not_allocated(like, packing.size, error) from None
-        arrays = allocate(like, partial(cuda.empty, number), packing.shapes, dtype)
+    def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
+        dtype = dtype_of(like.owner, like.type) if new.dtype is None else new.dtype
+        rest = iter(new.shapes)
+        try:
+            arrays = driver.load().empty(device_number(like.device), rest, dtype)
+        except (MemoryError, RuntimeError) as error:
+            raise not_allocated(like, new.shapes, rest, dtype, error) from None
         return arrays, [array.data.ptr for array in arrays]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:

@@ -1,7 +1,7 @@
 """PyTorch's tensors, on the CPU and on CUDA devices."""
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache, partial
 from typing import Any
 
@@ -10,9 +10,9 @@ import numpy as np
 from dmlsplit.arrays.adapter import (
     Adapter,
     Allocation,
-    Requirements,
+    NewArrays,
     Shape,
-    allocate,
+    not_allocated,
     not_shared,
     type_name,
 )
@@ -24,7 +24,6 @@ from dmlsplit.arrays.array_view import (
     type_string,
     view_of,
 )
-from dmlsplit.arrays.packing import Packing
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError
@@ -63,51 +62,21 @@ class _Torch(Adapter):
         device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
         return view_of(ArrayView, (tensor, address, shape, strides, typestr, width, device, False))
 
-    def empty(self, like: ArrayView, packing: Packing, stream: Stream | None = None) -> Allocation:
+    def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         if stream is not None and like.device != "cpu":
             with _torch().cuda.stream(_external(stream, device_number(like.device))):
-                return self.empty(like, packing)
-        # Each has memory of its own, because torch makes a tensor faster than a view of a block.
-        dtype = like.owner.dtype if packing.dtype is None else _dtype(packing.dtype)
-        empty, device = _torch().empty, like.owner.device
-
-        def make(shapes: Iterable[Shape], dtype: Any) -> list[Any]:
-            return [empty(shape, dtype=dtype, device=device) for shape in shapes]
-
-        tensors = allocate(like, make, packing.shapes, dtype)
+                return self.empty(like, new)
+        dtype = like.owner.dtype if new.dtype is None else _dtype(new.dtype)
+        empty, device, rest = _torch().empty, like.owner.device, iter(new.shapes)
+        try:
+            tensors = [empty(shape, dtype=dtype, device=device) for shape in rest]
+        except RuntimeError as error:
+            raise not_allocated(like, new.shapes, rest, dtype, error) from None
         return tensors, [tensor.data_ptr() for tensor in tensors]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
         width = packed.element_size()
         return packed.as_strided(shape, [step // width for step in strides])
-
-    def exact_addresses(self, arrays: Sequence[Any], required: Requirements) -> list[int] | None:
-        private = _private()
-        if private.is_forward() or private.dispatch_modes() or private.jit_trace():
-            return None
-        if (memories := required.native.get(self)) is None:
-            memories = required.native[self] = [_memory(*entry) for entry in required.outputs]
-        plain, is_tracked, addresses = private.PLAIN, private.torch.is_grad_enabled(), []
-        try:
-            # strict=True would take as long as one of the comparisons.
-            for array, (shape, steps, needed, width, end) in zip(arrays, memories):  # noqa: B905
-                dtype = array.dtype
-                if (
-                    type(array) not in plain
-                    or dtype is not needed
-                    or array.shape != shape
-                    or array.stride() != steps
-                    or not array.is_cpu
-                    or array.untyped_storage().nbytes() < array.storage_offset() * width + end
-                    or array.is_neg()
-                    or (is_tracked and array.requires_grad)
-                    or (dtype.is_complex and array.is_conj())
-                ):
-                    return None
-                addresses.append(array.data_ptr())
-        except (AttributeError, RuntimeError):  # no tensor, or one without memory or strides
-            return None
-        return None if 0 in addresses else addresses
 
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
         return partial(_private().current_stream, tensor.get_device()) if tensor.is_cuda else None
@@ -116,26 +85,6 @@ class _Torch(Adapter):
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
         if tensor.is_cuda:
             tensor.record_stream(_external(stream, tensor.get_device()))
-
-
-def _memory(
-    shape: Shape, strides: Shape, name: str, item_bytes: int, device: str, read_only: bool
-) -> tuple[Shape, Shape, Any, int, int]:
-    """Shape, strides, type (None if no tensor can be as required), an element's bytes, and all."""
-    try:
-        dtype = getattr(_torch(), name if name.isidentifier() else np.dtype(name).name)
-    except (TypeError, AttributeError):  # no type of torch
-        dtype = None
-    is_exact = dtype and device == "cpu" and element_type(dtype) == name and not read_only
-    steps = tuple(step // item_bytes for step in strides)
-    end = reach(shape, strides, item_bytes)[1]
-    return shape, steps, dtype if is_exact else None, item_bytes, end
-
-
-@cache
-def is_quantized(dtype: Any) -> bool:
-    """Whether a tensor's scale and zero point give its elements their meaning."""
-    return bool(_torch().empty(0, dtype=dtype, device="cpu").is_quantized)
 
 
 def _check_memory(tensor: Any, name: str) -> None:

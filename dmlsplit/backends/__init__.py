@@ -34,7 +34,7 @@ class Program(Protocol):
 
 
 class Backend(Protocol):
-    """One engine on one device."""
+    """One engine on one device: a frozen value, as devices with equal ones share operators."""
 
     @property
     def device(self) -> str:
@@ -42,6 +42,3 @@ class Backend(Protocol):
 
     def compile(self, geometry: SplitGeometry) -> Program:
         """The program of a geometry. This is the expensive step."""
-
-    def __hash__(self) -> int:
-        """Backends are frozen values: devices with equal ones share compiled operators."""

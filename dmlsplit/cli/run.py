@@ -77,10 +77,6 @@ def run(arguments: argparse.Namespace) -> int:
             f"{arguments.input} is a model; run splits arrays. Fix: dmlsplit validate "
             f"{arguments.input}, or dmlsplit explain {arguments.input}"
         )
-    import logging
-
-    # If one read of a block fails, zarr leaves the others unfinished. At exit, asyncio complains.
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     if arguments.input.suffix == ".json":
         return _run_model(arguments)
     cut = arguments.count if arguments.split is None else arguments.split

@@ -150,16 +150,12 @@ def _gathered(dims: list[_Dimension], lanes: int) -> list[_Dimension] | None:
     for index, run in enumerate(dims):
         # This dimension must be a run of whole groups, and all others must step over whole groups.
         adjacent = all(size % lanes == 0 and stride == 1 for size, stride in run.steps)
-        if adjacent and all(_steps_over(dim, lanes) for dim in dims if dim is not run):
+        others = [step for dim in dims if dim is not run for step in dim.steps]
+        if adjacent and all(size == 1 or stride % lanes == 0 for size, stride in others):
             scaled = [dim.with_strides(lambda stride: stride // lanes) for dim in dims]
             scaled[index] = run._replace(steps=tuple((n // lanes, 1) for n, _ in run.steps))
             return scaled
     return None
-
-
-def _steps_over(dim: _Dimension, lanes: int) -> bool:
-    """Whether every step of a dimension passes over a multiple of `lanes` elements."""
-    return all(size == 1 or stride % lanes == 0 for size, stride in dim.steps)
 
 
 def _widening_problem(desc: SplitOperatorDesc, data_type: TensorDataType) -> str:

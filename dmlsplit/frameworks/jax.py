@@ -14,14 +14,14 @@ from typing import Any, SupportsIndex
 from dmlsplit import in_memory
 from dmlsplit.arrays.array_view import device_name
 from dmlsplit.arrays.dlpack import CPU
-from dmlsplit.arrays.slices import MOST_BYTES
 from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 from dmlsplit.in_memory import Sizes, prepared_split
 
 # XLA compiles each piece of its own split: 16 take ten times as long as a callback, 512 a hundred.
-FEW_PIECES = 16
+# Its split of small arrays takes less time than a callback.
+FEW_PIECES, MOST_BYTES = 16, 1 << 20
 
 Shape = tuple[int, ...]
 
@@ -44,12 +44,8 @@ def split(
     Derivatives of any order and batches are those of `jax.lax.split`. Outside `jax.jit` JAX
     compiles the split once per shape; inside, errors are raised during tracing.
     """
-    if _is_for_jax(array, out):
-        return _split(array, sizes_or_count, axis, out)
-    return in_memory.split(array, sizes_or_count, axis, out)
-
-
-def _split(array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: object) -> list[Any]:
+    if not _is_for_jax(array, out):
+        return in_memory.split(array, sizes_or_count, axis, out)
     if out is not None:
         raise InvalidArgumentError(
             "out is given, but JAX arrays are immutable; out must be None. "
@@ -113,7 +109,9 @@ def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:
     import jax
     from jax.interpreters import mlir
 
-    own = _is_local(context.module_context) and _is_large(context.avals_in[0], sizes)
+    shaped = context.avals_in[0]
+    is_large = len(sizes) > FEW_PIECES or shaped.size * shaped.dtype.itemsize >= MOST_BYTES
+    own = is_large and _is_local(context.module_context)
     rule = mlir.lower_fun(_called_back if own else jax.lax.split)
     return rule(context, array, axis=axis, sizes=sizes)
 
@@ -129,10 +127,6 @@ def _is_local(module: Any) -> bool:
     )
     is_kept = not module.lowering_parameters.for_export
     return is_alone and is_kept and tuple(module.platforms) in (("cpu",), ("cuda",))
-
-
-def _is_large(array: Any, sizes: Shape) -> bool:
-    return len(sizes) > FEW_PIECES or array.size * array.dtype.itemsize >= MOST_BYTES
 
 
 def _called_back(array: Any, axis: int, sizes: Shape) -> Any:

@@ -15,14 +15,12 @@ from torch import Tensor
 
 from dmlsplit.acceptance import check_list, check_outputs
 from dmlsplit.arrays import ArrayView, torch_private, view
-from dmlsplit.arrays.slices import MOST_RUNS
 from dmlsplit.arrays.torch import (
     DISTRIBUTED,
     TORCH_MODULES,
     TrackedError,
     check_layout,
     element_type,
-    is_quantized,
 )
 from dmlsplit.checks import (
     are_ints,
@@ -37,8 +35,8 @@ from dmlsplit.geometry import packed_byte_strides, piece_shapes
 from dmlsplit.in_memory import Sizes, requirements, split_view
 
 # Up to SMALL_BYTES, torch's own operator takes less time than the engine, because it allocates its
-# outputs without Python, unless it copies many runs of less than LONG_RUN bytes.
-SMALL_BYTES, LONG_RUN = 8 << 20, 1 << 10
+# outputs without Python, unless it copies more than FEW_ROWS runs of less than LONG_RUN bytes.
+SMALL_BYTES, FEW_ROWS, LONG_RUN = 8 << 20, 256, 1 << 10
 
 _NO_GRADIENT = (
     "out is given, but array requires grad, has a tangent or is inside a transform of torch.func, "
@@ -77,19 +75,19 @@ def _split_small(array: Tensor, sizes_or_count: Any, axis: Any) -> list[Tensor] 
 
     None for any other tensor, and where a compiler or a mode must see the split.
     """
-    if type(array) not in torch_private.PLAIN or not array.is_cpu or array.is_nested:
+    if type(array) not in torch_private.PLAIN or not array.is_cpu:
+        return None
+    if array.is_nested or array.is_quantized:
         return None
     try:
         if not array.data_ptr() or torch_private.dispatch_modes() or torch_private.jit_trace():
             return None
-    except RuntimeError:  # sparse, or inside a transform
-        return None
-    if not are_ints(axis, sizes_or_count):
-        axis, sizes_or_count = piece_sizes(tuple(array.shape), sizes_or_count, axis)
-    sizes, axis = _small(array.shape, array.dtype, axis, sizes_or_count)
-    try:  # This operator supports gradients.
+        if not are_ints(axis, sizes_or_count):
+            axis, sizes_or_count = piece_sizes(tuple(array.shape), sizes_or_count, axis)
+        sizes, axis = _small(array.shape, array.dtype, axis, sizes_or_count)
+        # This operator supports gradients.
         return list(torch.split_with_sizes_copy(array, sizes, axis)) if sizes else None
-    except RuntimeError:  # Fall through: the allocating path raises an error with the size.
+    except RuntimeError:  # Sparse, inside a transform, or no memory: the engine's path says what.
         return None
 
 
@@ -101,9 +99,9 @@ def _small(
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     element_type(dtype)  # Refuses elements that are not whole bytes.
     run = min(sizes, default=0) * prod(shape[axis + 1 :]) * dtype.itemsize
-    has_few_runs = prod(shape[:axis]) <= MOST_RUNS or run >= LONG_RUN
+    has_few_runs = prod(shape[:axis]) <= FEW_ROWS or run >= LONG_RUN
     is_small = prod(shape) * dtype.itemsize < SMALL_BYTES and has_few_runs
-    return sizes if is_small and not is_quantized(dtype) else (), axis
+    return sizes if is_small else (), axis
 
 
 def _split_tracked(
@@ -131,9 +129,7 @@ def _split_tracked(
         # It knows only torch's operators. A decomposition of ours, which it would use too, makes
         # torch.compile fail where the variable CI is set.
         return list(torch.split_with_sizes_copy(array, sizes, _checked_axis(array, sizes, dim)))
-    if is_traced or _is_transformed():
-        return list(_SPLIT(array, sizes, dim))
-    return list(_Split.apply(array, sizes, dim, split))
+    return list(_SPLIT(array, sizes, dim))
 
 
 def _split_distributed(
@@ -188,26 +184,25 @@ def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[
 
 
 class _Split(torch.autograd.Function):  # type: ignore[misc]
-    """A split with gradients of any order; ``split_function(array, sizes, dim)`` makes pieces."""
+    """A split with gradients of any order."""
 
     @staticmethod
-    def forward(
-        ctx: Any, array: Tensor, sizes: Sequence[int], dim: int, split_function: Any
-    ) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, array: Tensor, sizes: Sequence[int], dim: int) -> tuple[Tensor, ...]:
         # No tensor is kept, because a split is linear.
         ctx.sizes, ctx.shape, ctx.dim = sizes, array.shape, axis_from_front(dim, array.dim())
         ctx.set_materialize_grads(False)
-        return tuple(split_function(array, sizes, dim))
+        with torch_private.below_autograd():
+            return tuple(_SPLIT(array, sizes, dim))
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:
         # The gradients of the pieces, joined, with zeros for those that were not used.
         first = next((gradient for gradient in gradients if gradient is not None), None)
         if first is None:
-            return None, None, None, None
+            return None, None, None
         pairs = zip(gradients, piece_shapes(ctx.shape, ctx.dim, ctx.sizes), strict=True)
         parts = [first.new_zeros(()).expand(shape) if g is None else g for g, shape in pairs]
-        return torch.cat(parts, ctx.dim), None, None, None
+        return torch.cat(parts, ctx.dim), None, None
 
     @staticmethod
     def jvp(ctx: Any, tangent: Tensor, *_: None) -> tuple[Tensor, ...]:
@@ -219,12 +214,7 @@ def _tracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     if _is_transformed():
         # Every transform, even a nested one, supports torch's own operator.
         return list(torch.split_with_sizes_copy(array, sizes, dim))
-    return list(_Split.apply(array, sizes, dim, _untracked))
-
-
-def _untracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    with torch_private.below_autograd():
-        return list(_SPLIT(array, sizes, dim))
+    return list(_Split.apply(array, sizes, dim))
 
 
 def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:

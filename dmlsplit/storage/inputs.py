@@ -1,15 +1,12 @@
 """Whether an input changed while it was split, as far as the metadata of its files show it."""
 
 import stat
-import time
 from pathlib import Path
 
 from dmlsplit.errors import InvalidArgumentError, about
 
 # A folder with one of these files is a zarr array.
 ARRAY_FILES = ("zarr.json", ".zarray")
-# Two changes within one tick of the file system's clock, up to 10 ms, leave the same time.
-TICK_NS = 20_000_000
 
 Mark = tuple[tuple[int, int, int], ...]
 
@@ -22,7 +19,7 @@ def array_files(store: Path) -> list[Path]:
 def input_mark(path: Path) -> Mark:
     """The inodes, sizes and times of an input file, or of the metadata of a zarr array.
 
-    Changes through a memory map, or of a chunk, do not show in it.
+    Changes through a memory map, of a chunk, or within a tick of the clock do not show in it.
     """
     files = array_files(path) if stat.S_ISDIR(path.stat().st_mode) else [path]
     return tuple(map(_seen, files))
@@ -38,13 +35,9 @@ def check_unchanged(path: Path, mark: Mark) -> None:
 
 
 def _seen(file: Path) -> tuple[int, int, int]:
-    """The inode, size and time of a file. For a file just written, wait for a clock tick."""
-    with about(file):
-        status = file.stat()
-        age = time.time_ns() - status.st_mtime_ns
-        if 0 <= age < TICK_NS:
-            time.sleep((TICK_NS - age) / 1e9)
-            status = file.stat()
-        if not stat.S_ISREG(status.st_mode):
+    """The inode, size and time of a regular file."""
+    status = file.stat()
+    if not stat.S_ISREG(status.st_mode):
+        with about(file):
             raise InvalidArgumentError("is not a regular file")
     return status.st_ino, status.st_size, status.st_mtime_ns

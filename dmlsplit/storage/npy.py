@@ -1,7 +1,10 @@
 """Splits .npy files of any size, block by block, into pieces that appear together."""
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from io import FileIO
 from itertools import accumulate, product
 from math import prod
 from pathlib import Path
@@ -9,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from dmlsplit.arrays import to_device, to_host
-from dmlsplit.atomic import check_space
+from dmlsplit.atomic import check_space, naming
 from dmlsplit.checks import piece_sizes
-from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import piece_shapes, pieces_in
 from dmlsplit.in_memory import split
 from dmlsplit.storage.drafts import drafts
 from dmlsplit.storage.inputs import check_unchanged, input_mark
-from dmlsplit.storage.npy_file import NpyFile, create_npy, open_npy
+from dmlsplit.storage.npy_file import NpyFile, open_npy, write
+from dmlsplit.storage.npy_header import npy_header
 from dmlsplit.system import allow_open_files
 
 # On the CPU, a block and its parts should stay in the second-level cache: blocks of 1 MiB were a
@@ -25,9 +28,11 @@ from dmlsplit.system import allow_open_files
 BLOCK_BYTES = 1 << 20
 PIECES_PER_BLOCK = 32
 MOST_BLOCKS = 32
+OTHER_FILES = 128  # that a process may have open beside the pieces
 
 Progress = Callable[[int, int], None]
 Shape = tuple[int, ...]
+Pieces = Sequence[tuple[FileIO, Path]]  # the draft of each, and the file that it becomes
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,94 +71,72 @@ def split_file(
     targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
     hidden = folder.absolute() / f".{path.stem}.unfinished"
     with drafts(hidden, path, targets, overwrite) as paths:
-        pieces = _create_pieces(source, paths, targets, shapes)
-        _write_pieces(source, pieces, axis, sizes, device, progress)
-        del pieces  # closed, because Windows cannot rename open files
+        with ExitStack() as files:  # Windows cannot rename open files
+            pieces = _begin_pieces(source, paths, targets, shapes, files)
+            _write_pieces(source, pieces, axis, sizes, device, progress)
         check_unchanged(path, mark)
     return SplitFiles(path, str(source.dtype), source.shape, axis, targets, shapes)
 
 
-def _create_pieces(
-    source: NpyFile, paths: Sequence[Path], targets: Sequence[Path], shapes: Sequence[Shape]
-) -> list[NpyFile]:
-    """Empty drafts of the pieces, if they fit on the disk and can all be open at the same time."""
+def _begin_pieces(
+    source: NpyFile,
+    paths: Sequence[Path],
+    targets: Sequence[Path],
+    shapes: Sequence[Shape],
+    files: ExitStack,
+) -> Pieces:
+    """Drafts of the pieces with their headers, if all fit on the disk; `files` closes them."""
     ends = accumulate(prod(shape) * source.dtype.itemsize for shape in shapes)
     for path, target, end in zip(paths, targets, ends, strict=True):
         check_space(path.parent, end, target)
-    count = len(shapes) + 128
-    limit = allow_open_files(count)
-    if limit is not None:
-        raise UnsupportedError(
-            f"{len(shapes)} pieces need {count} open files; the limit is {limit}. "
-            "Fix: raise it with ulimit -n, or split in two steps"
-        )
-    return [
-        create_npy(path, target, source, shape)
-        for path, target, shape in zip(paths, targets, shapes, strict=True)
-    ]
+    allow_open_files(len(paths) + OTHER_FILES)
+    pieces = []
+    for path, target, shape in zip(paths, targets, shapes, strict=True):
+        with naming(target):
+            file = files.enter_context(FileIO(path, "x"))
+        write(file, target, npy_header(shape, source.is_fortran, source.dtype))
+        pieces.append((file, target))
+    return pieces
 
 
 def _write_pieces(
     source: NpyFile,
-    pieces: Sequence[NpyFile],
+    pieces: Pieces,
     axis: int,
     sizes: Sequence[int],
     device: str,
     progress: Progress,
 ) -> None:
-    """Split the rows of the file, in whose order the last dimension is contiguous."""
-    shape, width = source.stored_shape, source.dtype.itemsize
+    """Split the rows of the file as bytes; in its order, the last dimension is contiguous."""
+    shape = source.stored_shape
     axis = len(shape) - 1 - axis if source.is_fortran else axis
-    step = prod(shape[axis + 1 :])
-    starts = [0, *accumulate(size * step for size in sizes)]  # elements of a row
+    step = prod(shape[axis + 1 :]) * source.dtype.itemsize
+    starts = [0, *accumulate(size * step for size in sizes)]
     for_pieces = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
-    block_bytes = BLOCK_BYTES * (for_pieces if device == "cpu" else MOST_BLOCKS)
-    limit = min(max(1, block_bytes // width), prod(shape))
-    whole, arena = (np.empty(limit, source.dtype) for _ in range(2))
-    done = 0
-    for row, rows, low, high in row_blocks(prod(shape[:axis]), starts[-1], limit):
-        values = whole[: rows * (high - low)].reshape(rows, -1)
-        source.read_into(values, row * starts[-1] + low)
-        parts = list(pieces_in(starts, low, high))
-        split_values = _split_block(
-            values, arena, tuple(end - begin for _, begin, end in parts), device
-        )
-        for (piece, begin, _), part in zip(parts, split_values, strict=True):
-            pieces[piece].write(part, row * (starts[piece + 1] - starts[piece]) + begin)
-        done += values.nbytes
-        progress(done, source.size_in_bytes)
-    for file in pieces:
-        file.sync()
+    limit = BLOCK_BYTES * (for_pieces if device == "cpu" else MOST_BLOCKS)
+    block, done = np.empty(min(limit, source.size_in_bytes), np.uint8), 0
+    with source.open() as file:
+        for rows, low, high in row_blocks(prod(shape[:axis]), starts[-1], limit):
+            values = block[: rows * (high - low)].reshape(rows, -1)
+            source.read_into(values, file)
+            parts = list(pieces_in(starts, low, high))
+            widths = tuple(end - begin for _, begin, end in parts)
+            split_values = split(to_device(values, device), widths, 1)
+            for (piece, _, _), part in zip(parts, split_values, strict=True):
+                write(*pieces[piece], to_host(part))
+            done += values.nbytes
+            progress(done, source.size_in_bytes)
+    for written, target in pieces:
+        with naming(target):
+            os.fsync(written.fileno())
 
 
-def row_blocks(rows: int, pitch: int, limit: int) -> Iterator[tuple[int, int, int, int]]:
-    """Blocks of at most `limit` elements: the first row, the number of rows, and their columns.
+def row_blocks(rows: int, pitch: int, limit: int) -> Iterator[tuple[int, int, int]]:
+    """Blocks of at most `limit` bytes, in order: the number of rows, and their columns.
 
     A block has whole rows, or a part of one row, so it is one run of the file and of each piece.
     """
     if pitch:
         height, length = max(1, limit // pitch), min(pitch, limit)
         for row, low in product(range(0, rows, height), range(0, pitch, length)):
-            yield row, min(height, rows - row), low, min(low + length, pitch)
-
-
-def _split_block(
-    values: np.ndarray, arena: np.ndarray, widths: tuple[int, ...], device: str
-) -> Sequence[np.ndarray]:
-    """Split the columns of a block; on the CPU, into the memory of `arena`."""
-    if len(widths) == 1:
-        return [values]
-    if device != "cpu":
-        return _split_on(device, values, widths)
-    rows = len(values)
-    ends = zip(widths, accumulate(widths), strict=True)
-    parts = [arena[rows * (end - n) : rows * end].reshape(rows, n) for n, end in ends]
-    return split(values, widths, 1, out=parts)
-
-
-def _split_on(device: str, array: np.ndarray, widths: Sequence[int]) -> list[np.ndarray]:
-    """Split the columns of a host array on a GPU into new host arrays."""
-    # As bytes, because CuPy lacks some of NumPy's data types.
-    flat = np.ascontiguousarray(array).view(np.uint8).reshape(*array.shape, array.itemsize)
-    parts = [to_host(part) for part in split(to_device(flat, device), widths, 1)]
-    return [part.reshape(-1).view(array.dtype).reshape(part.shape[:-1]) for part in parts]
+            yield min(height, rows - row), low, min(low + length, pitch)

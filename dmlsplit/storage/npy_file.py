@@ -1,15 +1,15 @@
-"""Reads and writes .npy files, with system calls and never through a memory map.
+""".npy files, read in order or in boxes and written in order; never through a memory map.
 
 Through a memory map, a disk error, a full disk or a file that shrinks kills the process with a
 signal. A system call returns an error instead, which can name the file.
 """
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from operator import mul
 from pathlib import Path
-from weakref import finalize
+from typing import Any
 
 import numpy as np
 
@@ -17,28 +17,17 @@ from dmlsplit.arrays.array_view import reach
 from dmlsplit.atomic import naming
 from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.geometry import packed_byte_strides
-from dmlsplit.storage.npy_header import NpyHeader, npy_header, read_npy_header
-from dmlsplit.system import OPEN_FLAGS, read_at, reserve, write_at
-
-Region = tuple[slice, ...]
+from dmlsplit.storage.npy_header import NpyHeader, read_npy_header
 
 
 @dataclass(frozen=True)
 class NpyFile(NpyHeader):
-    """An open .npy file. Errors name `path`; for a draft, that is the file that it will become.
+    """A .npy file, of which any thread or machine can read boxes. Errors name `path`.
 
     `stored_shape` is the order of the file, where the last dimension is contiguous.
     """
 
     path: Path
-    handle: int  # closed with the object
-
-    def __post_init__(self) -> None:
-        finalize(self, os.close, self.handle)
-
-    def __reduce__(self) -> tuple[Callable[[Path], "NpyFile"], tuple[Path]]:
-        """Workers of a cluster open the file themselves."""
-        return open_npy, (self.path.absolute(),)
 
     @property
     def is_fortran(self) -> bool:
@@ -50,52 +39,42 @@ class NpyFile(NpyHeader):
         """The elements per dimension; the contiguous dimension is the last."""
         return self.shape[::-1] if self.is_fortran else self.shape
 
-    def __getitem__(self, region: Region) -> np.ndarray:
+    def __getitem__(self, region: tuple[slice, ...]) -> np.ndarray:
         """Read a box of the array, and with it all that lies between its first and last element."""
         sides = region[::-1] if self.is_fortran else region
         shape, width = tuple(side.stop - side.start for side in sides), self.dtype.itemsize
         strides = packed_byte_strides(self.stored_shape, width)
-        values = np.empty(reach(shape, strides, width)[1] // width, self.dtype)
+        values = np.empty(reach(shape, strides, width)[1], np.uint8)
         starts = [side.start for side in sides]
-        self.read_into(values, sum(map(mul, starts, strides)) // width)
+        with self.open(sum(map(mul, starts, strides))) as file:
+            self.read_into(values, file)
         box = np.ndarray(shape, self.dtype, values, 0, strides)
         return box.T if self.is_fortran else box
 
-    def read_into(self, values: np.ndarray, first: int) -> None:
-        """Read into a contiguous array, beginning at element `first` in the order of the file."""
-        part, position = self._bytes(values, first)
+    def open(self, first: int = 0) -> FileIO:
+        """The file, open at a byte of its elements."""
         with naming(self.path):
-            while part:
-                count = read_at(self.handle, part, position)
+            file = FileIO(self.path)
+        file.seek(self.offset + first)
+        return file
+
+    def read_into(self, values: np.ndarray, file: FileIO) -> None:
+        """Fill a contiguous array of bytes with the next ones of the file."""
+        rest = values.reshape(-1).data
+        with naming(self.path):
+            while rest:
+                count = file.readinto(rest)
                 if not count:
                     raise InvalidArgumentError(f"{self.path} became shorter while it was read")
-                part, position = part[count:], position + count
-
-    def write(self, values: np.ndarray, first: int) -> None:
-        """Write a contiguous array, beginning at element `first` in the order of the file."""
-        with naming(self.path):
-            _write(self.handle, *self._bytes(values, first))
-
-    def sync(self) -> None:
-        """Wait until the bytes are on disk."""
-        with naming(self.path):
-            os.fsync(self.handle)
-
-    def _bytes(self, values: np.ndarray, first: int) -> tuple[memoryview, int]:
-        """The bytes of a contiguous array, and their position in the file."""
-        return values.reshape(-1).view(np.uint8).data, self.offset + first * self.dtype.itemsize
+                rest = rest[count:]
 
 
 def open_npy(path: Path) -> NpyFile:
-    """Open a .npy file. InvalidArgumentError if it is damaged or holds Python objects."""
-    with about(path), naming(path):
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise InvalidArgumentError("is not a regular file; it must be a .npy file")
-        with path.open("rb") as file:
-            header = read_npy_header(file)
-            fields = header.shape, header.fortran_order, header.dtype, header.offset
-            npy = NpyFile(*fields, path, os.dup(file.fileno()))
-        size, needed = os.fstat(npy.handle).st_size, npy.offset + npy.size_in_bytes
+    """Read the header of a .npy file. InvalidArgumentError if it is damaged or holds objects."""
+    with about(path), naming(path), path.open("rb") as file:
+        header = read_npy_header(file)
+        npy = NpyFile(header.shape, header.fortran_order, header.dtype, header.offset, path)
+        size, needed = os.fstat(file.fileno()).st_size, npy.offset + npy.size_in_bytes
         if size < needed:
             raise InvalidArgumentError(
                 f"has {size} bytes; its header says {needed}. Fix: copy the file again"
@@ -103,19 +82,9 @@ def open_npy(path: Path) -> NpyFile:
     return npy
 
 
-def create_npy(draft: Path, path: Path, like: NpyFile, shape: tuple[int, ...]) -> NpyFile:
-    """Create a .npy file with the data type and order of `like`, for boxes to be written to."""
-    header = npy_header(shape, like.is_fortran, like.dtype)
+def write(file: FileIO, path: Path, data: Any) -> None:
+    """Write contiguous bytes to the draft of a file; errors name `path`."""
+    rest = memoryview(data).cast("B")
     with naming(path):
-        handle = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o666)
-        piece = NpyFile(shape, like.is_fortran, like.dtype, len(header), path, handle)
-        # Reserve the bytes now, so that a full disk causes an error before any work is done.
-        reserve(handle, piece.offset + piece.size_in_bytes)
-        _write(handle, memoryview(header), 0)
-    return piece
-
-
-def _write(handle: int, data: memoryview, position: int) -> None:
-    while data:
-        count = write_at(handle, data, position)
-        data, position = data[count:], position + count
+        while rest:
+            rest = rest[file.write(rest) :]

@@ -1,6 +1,7 @@
 """Splits arrays on disk into zarr arrays through dask, on threads or on a cluster."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from operator import mul
 from pathlib import Path
@@ -10,20 +11,22 @@ from uuid import uuid4
 import numpy as np
 
 from dmlsplit.checks import piece_sizes
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, about
 from dmlsplit.geometry import ceil_div, piece_shapes
 from dmlsplit.interrupts import held
 from dmlsplit.storage.drafts import drafts
 from dmlsplit.storage.inputs import check_unchanged, input_mark
 from dmlsplit.storage.npy import Progress, SplitFiles
+from dmlsplit.storage.npy_file import open_npy
 from dmlsplit.storage.schedulers import computing
 from dmlsplit.storage.zarr_arrays import (
     NamedArray,
     box,
     chunk_of,
     create_piece,
+    is_store,
     needed,
-    open_stored,
+    open_store,
 )
 
 # Small enough for a dozen blocks per thread, large enough that a block costs more than its task.
@@ -52,7 +55,10 @@ def split_store(
     UnsupportedError: zarr or dask is missing.
     """
     mark = input_mark(path)
-    stored = open_stored(path)
+    with about(path):
+        # Workers of a cluster open a .npy file themselves, from other current folders.
+        absolute = path.absolute()
+        stored = open_store(path) if is_store(path) else replace(open_npy(path), path=absolute)
     shape = tuple(stored.shape)
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
     shapes = piece_shapes(shape, axis, sizes)
@@ -66,7 +72,7 @@ def split_store(
             create_piece(draft, target, stored, piece_shape, axis)
             for draft, target, piece_shape in zip(paths, targets, shapes, strict=True)
         ]
-        writes = _writes(NamedArray(path, stored), block, sizes, axis, arrays)
+        writes = _writes(NamedArray(path, stored, shape, stored.dtype), block, sizes, axis, arrays)
         compute(writes, lambda done, total: progress(size * done // total, size))
         check_unchanged(path, mark)
     return SplitFiles(path, str(stored.dtype), shape, axis, targets, shapes)

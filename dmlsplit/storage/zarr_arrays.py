@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.atomic import naming
-from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError, about
+from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import ceil_div
-from dmlsplit.messages import listed
-from dmlsplit.storage.inputs import ARRAY_FILES
-from dmlsplit.storage.npy_file import NpyFile, open_npy
+from dmlsplit.messages import MOST_SHOWN, more
+from dmlsplit.storage.npy_file import NpyFile
 
-METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # all that zarr reads
 CHUNK_BYTES = 4 << 20  # for the zarr pieces of a .npy file
 
 
@@ -34,17 +32,9 @@ def is_store(path: Path) -> bool:
     return path.is_dir() or path.name.endswith((".zarr", ".zarr.zip"))
 
 
-def open_stored(path: Path) -> Any:
-    """Open a zarr array or a .npy file. InvalidArgumentError for groups and Python objects."""
-    with about(path):
-        return _open_store(path) if is_store(path) else open_npy(path)
-
-
-def _open_store(path: Path) -> Any:
+def open_store(path: Path) -> Any:
+    """Open a zarr array. InvalidArgumentError for groups and Python objects."""
     zarr = needed("zarr", "a zarr store")
-    for file in (path / name for name in METADATA_FILES):
-        if file.exists() and not file.is_file():  # zarr would wait forever for a pipe
-            raise InvalidArgumentError(f"its {file.name} is not a regular file")
     try:
         store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path.absolute())
         node = zarr.open(store, mode="r")
@@ -80,7 +70,7 @@ def _fix_for_group(path: Path, group: Any) -> str:
         return f"its members cannot be read: {describe(error)}"
     if not names:
         return "it holds no array"
-    shown = listed(sorted(names), 16)
+    shown = ", ".join(sorted(names)[:MOST_SHOWN] + more(len(names), MOST_SHOWN))
     return f"it must be one array. It holds {shown}. Fix: give {path / min(names)}"
 
 
@@ -130,7 +120,8 @@ def create_piece(
     # Zarr does not store chunks that equal the fill value. For it, all NaNs are equal, and so are
     # complex zeros.
     has_one_form = stored.dtype.kind in "biuf" and piece.fill_value == piece.fill_value
-    return NamedArray(target, piece.with_config({"write_empty_chunks": not has_one_form}))
+    written = piece.with_config({"write_empty_chunks": not has_one_form})
+    return NamedArray(target, written, shape, stored.dtype)
 
 
 @dataclass(frozen=True)
@@ -139,6 +130,8 @@ class NamedArray:
 
     path: Path
     array: Any
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
     def __getitem__(self, region: tuple[slice, ...]) -> np.ndarray:
         try:
@@ -158,17 +151,6 @@ class NamedArray:
     def __setitem__(self, region: tuple[slice, ...], values: np.ndarray) -> None:
         with naming(self.path):
             self.array[region] = values
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The elements per dimension."""
-        return tuple(self.array.shape)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """The type of the elements."""
-        dtype: np.dtype = self.array.dtype
-        return dtype
 
 
 def _kept(stored: Any) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays import CUPY, to_device, to_host, view
+from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.arrays.dlpack import cuda_view
-from dmlsplit.arrays.packing import packing
 from tests.support.fake_cuda import FakeArray, FakeDriver
 
 
@@ -36,15 +36,13 @@ def test_describing_an_array_does_not_call_the_driver(fake: FakeDriver) -> None:
 
 def test_new_arrays_are_on_the_device_of_the_other(fake: FakeDriver) -> None:
     like = view(Array(fake.array(np.zeros(3, "f4")), 1), "array")
-    (packed,), (address,) = CUPY.empty(like, packing(((2, 3),), 4))
-    (store,), _ = CUPY.empty(like, packing(((6,),), 2, np.dtype("i2")))
-    shared, _ = CUPY.empty(like, packing(((3,), (2,)), 4))
-    assert [array.data.device_id for array in shared] == [1, 1]
+    (packed,), (address,) = CUPY.empty(like, NewArrays(((2, 3),)))
+    (store,), _ = CUPY.empty(like, NewArrays(((6,),), np.dtype("i2")))
     strided = CUPY.strided(store, (2, 3), (2, 4))
     seen = cuda_view(packed, "packed", 1)
     assert (seen.address, seen.shape, seen.strides, seen.type) == (address, (2, 3), (12, 4), "<f4")
     assert (strided.shape, strided.strides, strided.dtype) == ((2, 3), (2, 4), np.int16)
-    assert fake.calls == ["allocate"] * 3
+    assert fake.calls == ["allocate"] * 2
 
 
 def test_an_array_is_copied_to_a_device_and_back(fake: FakeDriver) -> None:
@@ -58,16 +56,14 @@ def test_an_array_is_copied_to_a_device_and_back(fake: FakeDriver) -> None:
 def test_too_little_device_memory_is_reported(fake: FakeDriver) -> None:
     fake.memory_bytes = 11
     like = view(Array(fake.array(np.zeros(3, "f4")), 1), "array")
-    for shapes, size in ((((3,),), 12), (((3,), (3,)), 1024)):
-        said = f"^an output cannot be allocated on cuda:1: {size} bytes are needed, 11 are free$"
-        with pytest.raises(dml.OutOfMemoryError, match=said):
-            CUPY.empty(like, packing(shapes, 4))
+    said = "^an output cannot be allocated on cuda:1: 12 bytes are needed, 11 are free$"
+    with pytest.raises(dml.OutOfMemoryError, match=said):
+        CUPY.empty(like, NewArrays(((2,), (3,))))
 
 
 def test_a_type_without_a_type_string_is_that_of_the_array(fake: FakeDriver) -> None:
     kind = np.dtype([("a", "u1"), ("b", "<f4")])
     seen = cuda_view(fake.array(np.zeros(3, kind)), "array", 0)
     assert seen.type == str(kind)
-    for shapes in (((3,),), ((3,), (2,))):  # apart, and in one block
-        made, _ = CUPY.empty(seen, packing(shapes, 5))
-        assert {each.dtype for each in made} == {kind}
+    made, _ = CUPY.empty(seen, NewArrays(((3,), (2,))))
+    assert {each.dtype for each in made} == {kind}

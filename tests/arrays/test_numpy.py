@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.arrays import NUMPY, adapter_of, view
-from dmlsplit.arrays.packing import packing
-from dmlsplit.in_memory import requirements
+from dmlsplit.arrays import adapter_of, view
+from dmlsplit.arrays.adapter import NewArrays
 from tests.support.gpu_arrays import operator
 
 
@@ -34,7 +33,7 @@ def test_a_view_agrees_with_the_array_interface(array: np.ndarray) -> None:
 def test_extension_types_are_kept() -> None:
     kind = pytest.importorskip("ml_dtypes", reason="NumPy's bfloat16").bfloat16
     array = np.arange(4).astype(kind)
-    (made,), _ = adapter_of(array).empty(view(array, "array"), packing(((2, 3),), 2))
+    (made,), _ = adapter_of(array).empty(view(array, "array"), NewArrays(((2, 3),)))
     assert (made.dtype, made.shape) == (array.dtype, (2, 3))
 
 
@@ -68,16 +67,6 @@ def test_pieces_of_a_subclass_are_those_of_numpy(rows: int, tmp_path: Any) -> No
     table = np.rec.fromarrays([[1, 2], [3.0, 4.0]], names="a, b")
     (one, _) = dml.split(table, 2)
     assert (type(one), one.b.tolist()) == (np.recarray, [3.0])
-
-
-def test_packed_outputs_take_the_fast_path() -> None:
-    outs = [np.zeros(2), np.zeros(4)]
-    required = requirements((6,), ("<f8", 8, "cpu"), 0, (2, 4))
-    addresses = [out.__array_interface__["data"][0] for out in outs]
-    assert NUMPY.exact_addresses(outs, required) == addresses
-    frozen = np.frombuffer(bytes(32))
-    for wrong in (np.zeros(3), np.zeros(4, "f4"), np.zeros(8)[::2], frozen):
-        assert NUMPY.exact_addresses([outs[0], wrong], required) is None
 
 
 def test_raw_memory_has_no_class() -> None:

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.arrays.torch import TORCH
-from dmlsplit.in_memory import requirements
 from tests.support.command import ran
 from tests.support.gpu_arrays import operator
 
@@ -237,15 +236,7 @@ def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
         assert found.stride() == (1, 4)
         assert torch.equal(found, source)
     with pytest.raises(dml.OutOfMemoryError, match=r"an output of 4503599627370496 bytes"):
-        TORCH.empty(TORCH.view(source, "data"), packing(((1 << 51,),), 2))
-
-
-@pytest.mark.parametrize("kind", ["float32", "complex64"])
-def test_packed_outputs_take_the_fast_path(torch: Any, kind: str) -> None:
-    source, *outs = (torch.zeros(size, dtype=getattr(torch, kind)) for size in (6, 2, 4))
-    view = TORCH.view(source, "array")
-    required = requirements((6,), view[4:7], 0, (2, 4))
-    assert TORCH.exact_addresses(outs, required) == [out.data_ptr() for out in outs]
+        TORCH.empty(TORCH.view(source, "data"), NewArrays(((1 << 51,),)))
 
 
 @pytest.mark.parametrize("count", [3, 64])

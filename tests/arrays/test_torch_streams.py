@@ -12,7 +12,7 @@ import pytest
 
 from dmlsplit import arrays
 from dmlsplit.arrays import ArrayView, adapter_of
-from dmlsplit.arrays.packing import packing
+from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.arrays.torch import TORCH
 from dmlsplit.prepared_split import PreparedSplit
 
@@ -83,13 +83,13 @@ def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
         return SimpleNamespace(data_ptr=lambda: 8, untyped_storage=lambda: storage)
 
     made_up_torch.cuda.stream, made_up_torch.empty = on, empty
-    owner, pair = CudaTensor(), packing(((2,),), 4)
+    owner, pair = CudaTensor(), NewArrays(((2,),))
     like = ArrayView(owner, 0, (), (), "<f4", 4, "cuda:1", False)
     for stream, there in ((77, like), (None, like), (77, like._replace(device="cpu"))):
         assert TORCH.empty(there, pair, stream)[1] == [8]
     assert used == [(77, 1), (2,), None, (2,), (2,)]
     copied: list[object] = []
-    PreparedSplit(Recording(copied), pair, None).split(like, owner, 77)
+    PreparedSplit(Recording(copied), pair).split(like, owner, 77)
     assert used[5:] == [(77, 1), (2,), None]
     assert copied == [(0, [8], 77)]
     assert owner.recorded == [(77, 1)]
@@ -116,7 +116,7 @@ def test_a_copy_is_on_the_stream_that_is_current_at_that_moment(
     writes: list[object] = []
     monkeypatch.setattr(torch_private, "increment_version", writes.append)
     copied: list[object] = []
-    prepared = PreparedSplit(Recording(copied), packing(((2,),), 4), None)
+    prepared = PreparedSplit(Recording(copied), NewArrays(((2,),)))
     source = ArrayView(CudaTensor(), 8, (2,), (4,), "<f4", 4, "cuda:1", False)
     out = source._replace(owner=CudaTensor(), address=16)
     prepared.split_into(source, [out.owner], [16])

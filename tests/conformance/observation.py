@@ -71,11 +71,11 @@ def read_observation(path: str | PathLike[str]) -> Observation:
             root.get("date").text(),
             version.text() if version.value is not None else "of unknown version",
             library.get("sha256").text(),
-            library.get("stand_in").truth(),
+            _truth(library.get("stand_in")),
             _level(root.get("level")),
             root.get("adapter").get("name").text(),
             f"{system.get('name').text()} {system.get('build').text()}",
-            root.get("debug").truth(),
+            _truth(root.get("debug")),
             _lacking(root.get("data_types")),
             tuple(map(_level_answer, root.get("minimum_levels").items())),
             tuple(map(_answer, root.get("cases").items())),
@@ -85,6 +85,12 @@ def read_observation(path: str | PathLike[str]) -> Observation:
 def _choice(field: Field, *names: str) -> Any:
     if field.value not in names:
         raise field.error(f"one of {', '.join(names)}")
+    return field.value
+
+
+def _truth(field: Field) -> bool:
+    if not isinstance(field.value, bool):
+        raise field.error("true or false")
     return field.value
 
 
@@ -98,7 +104,7 @@ def _lacking(field: Field) -> frozenset[TensorDataType]:
     for name, _ in field.members():
         if name not in TensorDataType.__members__:
             raise field.wrong(f"has {name[:40]!r}, which is not a data type")
-    return frozenset(TensorDataType[name] for name, value in field.members() if not value.truth())
+    return frozenset(TensorDataType[name] for name, value in field.members() if not _truth(value))
 
 
 def _verdict(answer: Field) -> str:
@@ -175,4 +181,4 @@ def _dispatched(field: Field, case: Case) -> Dispatched:
 def _output(field: Field) -> tuple[str, bool] | None:
     if field.value is None:
         return None
-    return field.get("sha256").text(), field.get("kept_behind").truth()
+    return field.get("sha256").text(), _truth(field.get("kept_behind"))

@@ -1,9 +1,9 @@
 """A comparison as text."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from dmlsplit.messages import counted, listed, printable, wrapped
+from dmlsplit.messages import counted, more, printable, wrapped
 from tests.conformance.cases import QUESTIONS, Question
 from tests.conformance.check import APART, KINDS, Comparison, Difference
 from tests.conformance.observation import Observation
@@ -70,8 +70,12 @@ def _answers(seen: Observation) -> Iterator[tuple[Question, str]]:
         names = defaultdict(list)
         for case in question.cases:
             names[outcomes.get(case, "not observed")].append(case)
-        found = [f"{outcome}: {listed(cases, _MOST_NAMED)}" for outcome, cases in names.items()]
+        found = [f"{outcome}: {_shown(cases)}" for outcome, cases in names.items()]
         yield question, "; ".join(found) if question.patterns else _level_answer(seen)
+
+
+def _shown(cases: Sequence[str]) -> str:
+    return ", ".join([*cases[:_MOST_NAMED], *more(len(cases), _MOST_NAMED)])
 
 
 def _level_answer(seen: Observation) -> str:

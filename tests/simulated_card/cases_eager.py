@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import in_memory
 from tests.simulated_card import card
-from tests.support.gpu_arrays import forget_programs, noise, same
+from tests.support.gpu_arrays import noise, same
 
 ROWS, COLUMNS = 8, 12
 STORE = noise((4096,))
@@ -72,19 +72,6 @@ def test_elements_at_any_address_are_split_into_pairs() -> None:
     for kind, start, rows in product(("u1", "f2", "f4"), (0, 1, 3), (255, 256, 257)):
         source = cupy.asarray(noise((4 * rows + start,), kind))[start:].reshape(rows, 4)
         assert same(source, dml.split(source, (2, 2), 1)), (kind, start, rows)
-
-
-def test_small_outputs_share_memory_and_keep_it() -> None:
-    forget_programs()
-    source = cupy.asarray(noise((16, 12), "f4"))
-    one, two, three = dml.split(source, 3, 1)
-    assert one.data.mem is two.data.mem is three.data.mem
-    wanted = three.get()
-    del one, two
-    cupy.zeros((16, 12), "f4")  # Reuses the memory if it is free.
-    assert three.get().tobytes() == wanted.tobytes()
-    large = dml.split(cupy.zeros((1 << 10, 1 << 9), "f4"), 2, 1)
-    assert large[0].data.mem is not large[1].data.mem
 
 
 def test_a_hit_is_an_allocation_and_a_launch() -> None:

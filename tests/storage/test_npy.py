@@ -1,6 +1,7 @@
 """`dmlsplit run` on .npy files of any layout, in blocks; pieces appear complete or not at all."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -76,28 +77,26 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_more_pieces_than_open_files_can_be_allowed_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_pieces_than_open_files_can_be_allowed_are_refused(tmp_path: Path) -> None:
     resource = pytest.importorskip("resource", reason="Windows has no such limit")
     np.save(tmp_path / "a.npy", np.zeros(100, "u1"))
-
-    def refuse(kind: int, limits: tuple[int, int]) -> None:
-        assert limits == (228, 99)
-        raise ValueError("current limit exceeds maximum limit")
-
-    monkeypatch.setattr(resource, "getrlimit", lambda kind: (64, 99))
-    monkeypatch.setattr(resource, "setrlimit", refuse)
-    message = "100 pieces need 228 open files; the limit is 99"
-    with pytest.raises(dml.UnsupportedError, match=message):
-        split_file(tmp_path / "a.npy", 100, 0, tmp_path / "out")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    code = (
+        "import resource, sys; from dmlsplit.cli import main\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 99))\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    line = f"run {tmp_path / 'a.npy'} --axis 0 --count 100 -o {tmp_path / 'out'}".split()
+    done = ran(sys.executable, "-c", code, *line)
+    assert re.search(r"error: .*out/a_\d+\.npy: Too many open files$", done.stderr.strip())
     assert list((tmp_path / "out").iterdir()) == []
+    assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
 
 
 def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.npy")
     with pytest.raises(dml.InvalidArgumentError, match="is not a regular file") as error:
-        npy.open_npy(tmp_path / "a.npy")
+        split_file(tmp_path / "a.npy", 2, 0, tmp_path / "out")
     assert error.value.path == str(tmp_path / "a.npy")
 
 

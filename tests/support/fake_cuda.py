@@ -164,19 +164,6 @@ class FakeDriver:
         view = np.ndarray(shape, array.dtype, array.host, 0, strides)
         return FakeArray(view, array.data.device_id)
 
-    def parts(
-        self,
-        device: int,
-        shapes: Sequence[Sequence[int]],
-        dtype: np.dtype,
-        offsets: Sequence[int],
-        size_in_bytes: int,
-    ) -> tuple[list[FakeArray], list[int]]:
-        store = self._taken(size_in_bytes)
-        places = zip(shapes, offsets, strict=True)
-        made = [FakeArray(np.ndarray(shape, dtype, store, at), device) for shape, at in places]
-        return made, [array.data.ptr for array in made]
-
     def _taken(self, size: int) -> np.ndarray:
         self.calls.append("allocate")
         if size > self.memory_bytes:

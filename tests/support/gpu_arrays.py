@@ -97,4 +97,5 @@ def forget_programs() -> None:
     device._compile.cache_clear()
     in_memory._backend.cache_clear()
     in_memory._few.cache_clear()
+    in_memory._slices.cache_clear()
     in_memory._many.cache_clear()

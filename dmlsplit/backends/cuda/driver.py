@@ -111,14 +111,12 @@ class Driver:
         self.device_count = device_count
         self._cupy = cupy
         # Looked up once, because a whole call of `split` takes about 10 microseconds.
-        self._array, self._alloc = cupy.ndarray, cupy.cuda.alloc
+        self._array = cupy.ndarray
         self._current_device = cupy.cuda.runtime.getDevice
         self._api = _driver_api()
-        # By device: its limits, a loader of kernels by source and name, the architecture that these
-        # are compiled for, and why it cannot run them.
+        # By device: its limits, a loader of kernels by source and name, and why it cannot run them.
         self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
         self.kernels: Callable[[int], Callable[[str, str], Kernel]] = cache(self._kernels)
-        self.architecture: Callable[[int], str] = cache(self._architecture)
         self.unusable: Callable[[int], str | None] = cache(self._unusable)
         launch_kernel = self._api.launchKernel or public_launch(cupy.cuda)
         # Makes the launcher of a planned launch on a device, with a loader of its kernel.
@@ -161,7 +159,7 @@ class Driver:
         name, architectures = f"cuda:{device}", self._architectures(device)
         return installation.wrong_card(name, *architectures, installation.packages())
 
-    def _architecture(self, device: int) -> str:
+    def architecture(self, device: int) -> str:
         """What kernels are compiled for, in NVRTC's words."""
         return installation.architecture(*self._architectures(device))
 
@@ -206,23 +204,6 @@ class Driver:
     def strided(self, array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
         """A view of a CuPy array's memory, with strides in bytes."""
         return self._array(shape, array.dtype, array.data, strides)
-
-    def parts(
-        self,
-        device: int,
-        shapes: Sequence[Sequence[int]],
-        dtype: np.dtype,
-        offsets: Sequence[int],
-        size_in_bytes: int,
-    ) -> tuple[list[Any], list[int]]:
-        """Packed CuPy arrays at offsets in one new allocation, and their addresses."""
-        if self._current_device() != device:
-            with self._cupy.cuda.Device(device):
-                return self.parts(device, shapes, dtype, offsets, size_in_bytes)
-        memory = self._alloc(size_in_bytes)
-        made = list(map(self._array, shapes, repeat(dtype), map(memory.__add__, offsets)))
-        start = memory.ptr
-        return made, [start + offset for offset in offsets]
 
     def upload(self, device: int, array: np.ndarray) -> Any:
         """Copy a host array to a device."""

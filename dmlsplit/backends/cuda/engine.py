@@ -18,7 +18,6 @@ from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import Selector, SplitGeometry, selector
 
 Variant = tuple[tuple[Selector, Launcher], ...]
-MOST_MARKS = 1024  # of `Driver.has_siblings`
 
 
 class CudaProgram(NamedTuple):
@@ -44,8 +43,6 @@ class CudaProgram(NamedTuple):
             if (mark := (device, hash(source))) not in driver.has_siblings:
                 for sibling in (launch, *launch.siblings()):
                     kernels(sibling.code.source, sibling.code.kernel)
-                if len(driver.has_siblings) >= MOST_MARKS:
-                    driver.has_siblings.clear()  # they are looked up again, as loaded kernels
                 driver.has_siblings.add(mark)
             load = partial(kernels, source, launch.code.kernel)
             launcher = driver.launcher(device, load, launch)

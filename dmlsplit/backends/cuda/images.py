@@ -1,7 +1,8 @@
-"""Compiled kernels on disk: one file each, shared by processes, up to a limit.
+"""Compiled kernels on disk: one file each, shared by processes.
 
-A file's name is a digest of all that its content depends on. If a file is missing, damaged, no
-regular file or cannot be written, the kernel is compiled again.
+A file's name is a digest of all that its content depends on. If a file is missing, damaged or
+cannot be written, the kernel is compiled again. Sizes of splits are arguments of kernels, so the
+number of files does not grow with them.
 """
 
 import os
@@ -12,9 +13,6 @@ from pathlib import Path
 
 from dmlsplit.atomic import atomic_write
 
-# The most recently read files are kept; a kernel takes 5 to 40 KB.
-MOST_FILES = 512
-MOST_BYTES = 16 << 20  # of a file
 _DIGEST_BYTES = sha256().digest_size
 
 
@@ -40,43 +38,19 @@ def read(name: str) -> bytes | None:
     if directory is None:
         return None
     with suppress(OSError):
-        content = _content(directory / name)
+        content = (directory / name).read_bytes()
         digest, image = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if sha256(image).digest() == digest:
-            with suppress(OSError):  # readable, but not writable
-                os.utime(directory / name)
             return image
     return None
 
 
-def _content(path: Path) -> bytes:
-    """The content of a regular file that is not too long, else nothing: a FIFO would block."""
-    if not path.is_file():
-        return b""
-    with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    return content if len(content) <= MOST_BYTES else b""
-
-
 def write(name: str, image: bytes) -> None:
-    """Keep a compiled kernel, if possible, and remove the least recently used ones."""
+    """Keep a compiled kernel, if possible."""
     directory = folder()
     if directory is None:
         return
     with suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True)
-        with atomic_write(directory / name) as (temporary,):
+        with atomic_write(directory / name) as temporary:
             temporary.write_bytes(sha256(image).digest() + image)
-        _prune(directory)
-
-
-def _prune(directory: Path) -> None:
-    """Remove the oldest files, also those of killed processes, beyond MOST_FILES."""
-    # Another process may remove files at the same time.
-    with os.scandir(directory) as entries:
-        files = []
-        for entry in entries:
-            with suppress(FileNotFoundError):
-                files.append((entry.stat().st_mtime_ns, entry.path))
-    for _, path in sorted(files)[: max(0, len(files) - MOST_FILES)]:
-        Path(path).unlink(missing_ok=True)

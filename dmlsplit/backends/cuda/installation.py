@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 # CuPy's distributions, all of which install the same package.
 PACKAGES = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
-# The driver of CUDA 13.0 (its release notes, table 3), and the oldest card that it compiles for.
-DRIVER_13, VERSION_13, CAPABILITY_13 = 580, 13000, 75
+# The driver of CUDA 13.0 (its release notes, table 3).
+DRIVER_13, VERSION_13 = 580, 13000
 # `__grid_constant__` parameters need it (CUDA C++ Programming Guide).
 LEAST_CAPABILITY = 70
 EXTRAS = {12: "cuda12", 13: "cuda13"}
@@ -35,10 +35,9 @@ def packages() -> list[str]:
     return installed
 
 
-def fitting_extra(driver: int | None, capability: int | None = None) -> str:
-    """The extra for a driver and a card; the newer one if they are unknown."""
-    is_old = bool(driver and driver < VERSION_13) or bool(capability and capability < CAPABILITY_13)
-    return EXTRAS[12 if is_old else 13]
+def fitting_extra(driver: int | None) -> str:
+    """The extra for a driver; the newer one if it is unknown."""
+    return EXTRAS[12 if driver and driver < VERSION_13 else 13]
 
 
 def wrong_packages(names: Sequence[str], driver: int | None) -> str | None:

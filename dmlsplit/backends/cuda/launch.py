@@ -246,7 +246,7 @@ class KernelLaunch(NamedTuple):
     def parameters(self, addresses: Sequence[int]) -> bytes:
         """The struct for the addresses of the input and of each output, or without addresses."""
         unused = bytes((1 + self.code.slots - len(addresses)) * POINTER_BYTES)
-        return (table(COUNT_64, *addresses) if addresses else b"") + unused + self.argument_bytes
+        return pointers(len(addresses)).pack(*addresses) + unused + self.argument_bytes
 
 
 def fitting(
@@ -275,15 +275,10 @@ def resident_for(bytes_in_flight: int) -> int:
     return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
 
 
-def table(cpp_type: str, *numbers: int) -> bytes:
-    """Numbers of a C++ type in memory; a `Divisor` is two."""
-    return struct_of(cpp_type, len(numbers)).pack(*numbers)
-
-
 @lru_cache
-def struct_of(cpp_type: str, count: int) -> struct.Struct:
-    """Packs `count` numbers of a C++ type."""
-    return struct.Struct(f"<{count}{_FORMATS[cpp_type][0]}")
+def pointers(count: int) -> struct.Struct:
+    """Packs addresses."""
+    return struct.Struct(f"<{count}Q")
 
 
 @lru_cache(maxsize=4096)

@@ -66,7 +66,8 @@ def kernels(
         with on_device(f"kernel {name} cannot be loaded"):
             if unused and not _is_capturing(cupy):
                 _unload(cupy, unused)
-            file = _file_name(cupy, source, architecture())
+            version = map(str, cupy.cuda.nvrtc.getVersion())
+            file = images.file_name(source, (*OPTIONS, architecture(), *version))
             stored = images.read(file)
             with suppress(RuntimeError):  # a bad image is replaced
                 if stored is not None:
@@ -100,12 +101,6 @@ def _unload(cupy: Any, unused: deque[Any]) -> None:
     except RuntimeError:
         unused.extend(modules)
         raise
-
-
-def _file_name(cupy: Any, source: str, architecture: str) -> str:
-    """The name of the file of a source that is compiled for an architecture."""
-    version = map(str, cupy.cuda.nvrtc.getVersion())
-    return images.file_name(source, (*OPTIONS, architecture, *version))
 
 
 def _compile(cupy: Any, source: str, name: str, architecture: str) -> bytes:

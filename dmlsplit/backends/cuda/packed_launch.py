@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.backends.cuda.launch import COUNT_64, KernelLaunch, struct_of
+from dmlsplit.backends.cuda.launch import KernelLaunch, pointers
 from dmlsplit.backends.cuda.modules import Kernel
 from dmlsplit.errors import DmlError
 
@@ -21,7 +21,7 @@ from dmlsplit.errors import DmlError
 BoundLaunch = Callable[[int | None], None]
 INVALID_CONTEXT = 201  # of CUresult, in cuda.h
 # cuLaunchKernel reads one address per parameter; the size follows for `public_launch`.
-_POINTERS = struct_of(COUNT_64, 2)
+_POINTERS = pointers(2)
 
 
 class _Parameters:
@@ -55,7 +55,7 @@ class Launcher:
         self._current_device = cuda.runtime.getDevice
         self._current_stream = cuda.get_current_stream
         self._is_capturing = cuda.runtime.streamIsCapturing
-        self._pack = struct_of(COUNT_64, 1 + len(launch.outputs)).pack_into
+        self._pack = pointers(1 + len(launch.outputs)).pack_into
         content = launch.parameters(()) + bytes(_POINTERS.size)
         # Copied for every binding, which a type of this length makes twice as fast.
         self._content = (ctypes.c_char * len(content)).from_buffer_copy(content)

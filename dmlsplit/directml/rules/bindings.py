@@ -45,7 +45,6 @@ BINDINGS = {
     "DML-BIND-COUNT": _outputs(
         "One buffer is bound for each tensor of the operator.",
         hint="bind exactly one buffer per tensor",
-        beyond_dxdispatch="DxDispatch refuses it before DirectML sees it",
         example=_bound("op.bind(a, outs[:1])", "Outputs.BindingCount is 1; it must be 2"),
     ),
     "DML-BIND-KIND": Rule(
@@ -81,7 +80,6 @@ BINDINGS = {
         "The bound range is inside the buffer.",
         hint="use a larger buffer, a lower offset or a smaller range",
         wording="selects {found}; the range must be {allowed}",
-        beyond_dxdispatch="DxDispatch always binds the rest of the buffer",
         example=_buffer(
             "offset=32, size_in_bytes=48",
             "offset=16, size_in_bytes=48",
@@ -103,7 +101,6 @@ BINDINGS = {
         basis="policy",
         source="dmlsplit; a D3D12 buffer needs unordered access",
         hint="pass a writable array",
-        beyond_dxdispatch="the D3D12 buffers of DxDispatch are always writable",
         example=_bound(
             "outs[0].flags.writeable = False\nop.bind(a, outs)",
             "OutputTensors[0] is read-only; it must be writable",

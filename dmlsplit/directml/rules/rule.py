@@ -60,10 +60,7 @@ class Rule:
     broken: tuple[Sample, ...] = ()
     kept: tuple[Sample, ...] = ()
     example: Example | None = None  # for a rule that no descriptor can show
-    # Why DirectML itself cannot be tested with it: C, or DxDispatch, which runs the cases, rules
-    # it out.
-    beyond_c: str = ""
-    beyond_dxdispatch: str = ""
+    beyond_c: str = ""  # why no C program can break it, so that DirectML itself cannot be asked
 
 
 def by_id(rules: dict[str, Rule]) -> dict[str, Rule]:

@@ -27,7 +27,7 @@ def deliver(command: Output, values: np.ndarray) -> str:
     with within(command.path):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with atomic_write(target) as (draft,), draft.open("wb") as file:
+            with atomic_write(target) as draft, draft.open("wb") as file:
                 file.write(header)
                 file.write(values.data)
         except OSError as error:

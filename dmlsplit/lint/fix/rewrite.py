@@ -47,7 +47,7 @@ def write_fixed(
     replaced, left = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), left)
-    with atomic_write(output) as (draft,):
+    with atomic_write(output) as draft:
         with naming(output):
             draft.write_bytes(model.SerializeToString())
         written = _assessed(draft, output, assessment, len(left))

