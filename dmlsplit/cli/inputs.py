@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dmlsplit.cli.terminal import UNUSABLE, tell
+from dmlsplit.cli.terminal import UNUSABLE, progress_bar, tell
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
 
@@ -158,7 +158,8 @@ def scanned(arguments: argparse.Namespace) -> Scan:
         return Scan((flag_site(*values.values()),), ())
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS
     sizes = _fixed_sizes(arguments.dim)
-    scan = scan_paths(arguments.paths, endings, sizes, arguments.hidden)
+    with progress_bar("scan") as progress:
+        scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.hidden)
     for file, message in scan.unreadable:
         tell(f"error: {file}: {message}")
     if scan.left_out:

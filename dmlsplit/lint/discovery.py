@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,35 +59,40 @@ def _data_files(model: Path) -> Iterable[Path]:
 def scan_paths(
     paths: Sequence[str],
     endings: Sequence[str] = ENDINGS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
     dimensions: "FixedSizes | None" = None,
     hidden: bool = False,
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
     Unless `hidden` is set, models in a folder that are hidden, in a virtual environment or ignored
-    by git are skipped: they are rarely the user's own. `dimensions` apply to ONNX models; a name in
-    them that no model has is an error, unless there are several models.
+    by git are skipped: they are rarely the user's own. `progress` gets the bytes done and the total
+    after each file. `dimensions` apply to ONNX models; a name in them that no model has is an
+    error, unless there are several models.
     """
     unreadable: list[tuple[str, str]] = []
-    files: dict[str, None] = {}
+    files: dict[str, int] = {}
     left_out: set[str] = set()
     for path in paths:
         try:
             named, others = _files(path, endings, hidden)
-            files |= dict.fromkeys(named)
+            files |= {file: _size(file) for file in named}
             left_out.update(others)
         except (DmlError, OSError) as error:
             unreadable.append((path, one_line(error, with_path=False)))
+    models = [file for file in files if file.lower().endswith(".onnx")]
     sites: list[SplitSite] = []
-    for file in files:
+    done, total = 0, sum(files.values())
+    for file, size in files.items():
         try:
             sites += scan_file(file, endings, dimensions)
         except (DmlError, OSError, RecursionError, MemoryError) as error:
             unreadable.append((file, one_line(error, with_path=False)))
+        done += size
+        progress(done, total)
     unused = dimensions.unused if dimensions and not unreadable else ()
-    models = sum(file.lower().endswith(".onnx") for file in files)
     # CI may pass many models, or only changed ones, so there an unused name is not a mistake.
-    if dimensions and unused and models < 2:
+    if dimensions and unused and len(models) < 2:
         dimensions.check_all_used()
     skipped = len(left_out.difference(files))
     return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, unused)
@@ -121,6 +126,12 @@ def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[i
     """The site of a descriptor given by command-line flags."""
     desc = SplitOperatorDesc.from_sizes(TensorDesc(data_type, sizes), axis=axis, sizes=split)
     return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
+
+
+def _size(file: str) -> int:
+    with suppress(OSError):
+        return Path(file).stat().st_size
+    return 0
 
 
 def _files(path: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from onnx import TensorProto
 
 import dmlsplit as dml
 from dmlsplit.cli import main
-from dmlsplit.lint.discovery import flag_site, scan_paths
+from dmlsplit.lint.discovery import ENDINGS, flag_site, scan_paths
 from tests.support.command import ROOT, save
 from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
@@ -22,12 +22,15 @@ def test_the_models_of_this_project_are_accepted() -> None:
     assert main(["validate", str(ROOT)]) == 0
 
 
-def test_each_file_is_scanned_once(tmp_path: Path) -> None:
+def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
     for name in ("a.onnx", "b.onnx"):
         onnx.save(single(TensorProto.FLOAT, (6,), (2, 4), 0), tmp_path / name)
+    seen: list[tuple[int, int]] = []
     paths = [str(tmp_path), str(tmp_path / "*.onnx"), str(tmp_path / "b.onnx")]
-    found = scan_paths(paths)
+    found = scan_paths(paths, ENDINGS, lambda done, total: seen.append((done, total)))
     assert [Path(f.file).name for f in found.sites] == ["a.onnx", "b.onnx"]
+    assert len(seen) == 2
+    assert seen[-1][0] == seen[-1][1] > 0
 
 
 def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
