@@ -5,8 +5,24 @@ from typing import Any
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.frontends.onnx import ElementType, Lowering, operator_version
-from tests.support.onnx_splits import lowered, refused
+from dmlsplit.frontends.onnx import ElementType, Lowering, lower, operator_version, read_arguments
+
+
+def lowered(
+    operator: str, opset: int, shape: tuple[int, ...], data_type: str = "FLOAT", **given: Any
+) -> Lowering:
+    arguments = read_arguments(operator_version(operator, opset), **given)
+    return lower(arguments, ElementType[data_type], shape)
+
+
+def refused(operator: str, opset: int, shape: tuple[int, ...], **given: Any) -> str:
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        lowered(operator, opset, shape, **given)
+    text = str(error.value)
+    assert text.startswith(f"{operator_version(operator, opset)}: ")
+    assert "\n" not in text
+    return text
+
 
 # --- the size rule of num_outputs -------------------------------------------------------------
 
