@@ -5,12 +5,11 @@ import os
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dmlsplit.atomic import atomic_write, check_space, write_text
+from dmlsplit.atomic import atomic_write, write_text
 from tests.support.command import ran
 
 
@@ -149,19 +148,6 @@ def test_errors_name_the_file_and_not_its_draft(
                 write_text(tmp_path / "out", "text")
         assert error.value.filename == str(tmp_path / "out")
         assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_does_not_fit_is_refused_with_the_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = SimpleNamespace(f_bavail=3, f_bfree=3, f_frsize=4096, f_blocks=100)
-    monkeypatch.setattr(os, "statvfs", lambda folder: found)
-    check_space(tmp_path, 12288, tmp_path / "a")
-    with pytest.raises(OSError, match="12289 bytes are needed, 12288 are free") as error:
-        check_space(tmp_path, 12289, tmp_path / "a")
-    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(tmp_path / "a"))
-    found.f_blocks = 0  # a file system that does not know its size
-    check_space(tmp_path, 12289, tmp_path / "a")
 
 
 def test_text_is_utf_8_and_umask_stays(tmp_path: Path) -> None:

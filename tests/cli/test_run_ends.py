@@ -3,7 +3,6 @@
 import re
 import shlex
 import signal
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,7 @@ import zarr
 from dmlsplit.backends.find import find_backend
 from dmlsplit.cli import main
 from dmlsplit.cli.terminal import STOPS
-from tests.support.command import ran, refused, shell, started
+from tests.support.command import refused, shell, started
 from tests.support.fixtures import Capsys
 from tests.support.forked import forked
 
@@ -139,15 +138,6 @@ def test_control_characters_do_not_reach_the_terminal(npy: Path, capsys: Capsys)
     assert shown.count("\n") == 3
     said = refused(capsys, f"run {shlex.quote(name)} --axis 0 --count 2")
     assert r"\x1b[31mred _0.npy exists" in said
-
-
-def test_a_wrong_number_of_threads_is_refused_at_the_first_split(npy: Path) -> None:
-    done = shell("DMLSPLIT_NUM_THREADS=abc dmlsplit run a.npy --axis 0 --count 2")
-    assert done.returncode == 2
-    assert "DMLSPLIT_NUM_THREADS is 'abc'; it must be a whole number from 1 to 1024" in done.stderr
-    program = "import numpy, dmlsplit; dmlsplit.split(numpy.zeros(4), 2)"
-    done = ran(sys.executable, "-c", program, env={"DMLSPLIT_NUM_THREADS": "0"})
-    assert "InvalidArgumentError: DMLSPLIT_NUM_THREADS is '0'" in done.stderr
 
 
 # The device.

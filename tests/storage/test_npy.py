@@ -12,7 +12,6 @@ from dmlsplit.storage import npy
 from dmlsplit.storage.npy import split_file
 from dmlsplit.storage.npy_header import npy_header
 from tests.support.command import ran
-from tests.support.stores import contents
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
@@ -53,18 +52,6 @@ def test_more_pieces_than_the_initial_limit_of_open_files(
     np.save(tmp_path / "a.npy", np.arange(1500, dtype="u2"))
     done = split_file(tmp_path / "a.npy", 1500, 0, tmp_path / "out")
     assert [int(np.load(path)[0]) for path in done.paths] == list(range(1500))
-
-
-def test_an_interrupted_run_leaves_old_pieces_and_nothing_else(tmp_path: Path) -> None:
-    def stop(*_: int) -> None:
-        raise KeyboardInterrupt
-
-    np.save(tmp_path / "a.npy", np.zeros((64, 4), "f4"))
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "a_0.npy").write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt):
-        split_file(tmp_path / "a.npy", 2, 1, tmp_path / "out", overwrite=True, progress=stop)
-    assert contents(tmp_path / "out") == {"a_0.npy": b"old"}
 
 
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:

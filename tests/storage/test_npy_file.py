@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import dmlsplit as dml
 from dmlsplit.storage.npy_file import create_npy, open_npy
 
 DTYPES = ["u1", "<f4", ">i8", "c16", "M8[s]", "V3", "S5", [("a", "<i2"), ("b", "?")]]
@@ -61,14 +60,6 @@ def test_a_call_that_moves_a_part_of_the_bytes_is_continued(
     np.testing.assert_array_equal(values, array)
     create_npy(tmp_path / "b.npy", tmp_path / "b.npy", file, (10, 10)).write(values, 0)
     assert (tmp_path / "b.npy").read_bytes() == (tmp_path / "a.npy").read_bytes()
-
-
-def test_a_file_that_becomes_shorter_is_an_error_and_not_a_signal(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", np.zeros(1000))
-    found = open_npy(tmp_path / "a.npy")
-    os.truncate(tmp_path / "a.npy", 200)
-    with pytest.raises(dml.InvalidArgumentError, match=r"a.npy became shorter while it was read"):
-        found[slice(0, 1000),]
 
 
 def test_files_are_closed_with_their_objects(tmp_path: Path) -> None:
