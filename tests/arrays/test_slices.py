@@ -9,6 +9,7 @@ import pytest
 from dmlsplit.arrays import NUMPY
 from dmlsplit.arrays.slices import MOST_BYTES, MOST_RUNS, small_slices
 from tests.support.descriptors import packed
+from tests.support.fixtures import Patch
 
 
 def chosen(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> Any:
@@ -85,12 +86,7 @@ def test_without_memory_there_are_no_copies() -> None:
     ],
 )
 def test_torch_copies_itself_what_it_copies_as_fast(
-    threads: int,
-    shape: tuple[int, ...],
-    axis: int,
-    count: int,
-    is_small: bool,
-    monkeypatch: pytest.MonkeyPatch,
+    threads: int, shape: tuple[int, ...], axis: int, count: int, is_small: bool, monkeypatch: Patch
 ) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     from dmlsplit.frameworks.torch import _small

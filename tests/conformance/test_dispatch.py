@@ -19,6 +19,7 @@ from tests.conformance.check import compare
 from tests.conformance.observation import read_observation
 from tests.conformance.stand_in import build as stand_in
 from tests.support import command
+from tests.support.fixtures import Patch
 
 ROOT = Path(__file__).parents[2]
 CASES = {case.id: case for case in all_cases()}
@@ -74,7 +75,7 @@ SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("1_0", 
 
 @pytest.mark.parametrize("level", ["6_4", *SLOW_LEVELS])
 def test_our_front_end_gives_the_expected_result_for_every_model(
-    kit: Path, monkeypatch: pytest.MonkeyPatch, level: str
+    kit: Path, monkeypatch: Patch, level: str
 ) -> None:
     device = Device("cpu", feature_level=level)
 
@@ -130,7 +131,7 @@ def test_a_program_is_run_on_each_model(kit: Path, program: Path) -> None:
     ("fault", "first"), [("flip", (False, True)), ("behind", (True, False)), ("unwritten", None)]
 )
 def test_a_fault_in_an_output_is_noticed(
-    kit: Path, program: Path, monkeypatch: pytest.MonkeyPatch, fault: str, first: Any
+    kit: Path, program: Path, monkeypatch: Patch, fault: str, first: Any
 ) -> None:
     monkeypatch.setenv("DXDISPATCH_FAULT", fault)
     name = "bytes-type-INT64"
@@ -144,12 +145,7 @@ def test_a_fault_in_an_output_is_noticed(
     ("fault", "seconds", "outcome"), [("hang", 0.5, "hung"), ("crash", 60, "crashed")]
 )
 def test_a_program_that_hangs_or_crashes_is_told_apart(
-    kit: Path,
-    program: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    fault: str,
-    seconds: float,
-    outcome: str,
+    kit: Path, program: Path, monkeypatch: Patch, fault: str, seconds: float, outcome: str
 ) -> None:
     monkeypatch.setenv("DXDISPATCH_FAULT", fault)
     found = dispatched(kit, program, "bind-swapped", timeout=seconds)
