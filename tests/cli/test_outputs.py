@@ -46,6 +46,7 @@ VALIDATE = "validate --windows 19041"
 # A command that reads a file, with the option that writes last, and that file.
 CASES = {
     "report on the model": (f"{VALIDATE} m.onnx --output", "m.onnx"),
+    "report beside a fixed model": (f"{VALIDATE} m.onnx --write-fixed f.onnx --output", "m.onnx"),
     "report on a folder": ("validate sub --output", "sub/m.onnx"),
     "report on a pattern": ("validate s*/* --output", "sub/m.onnx"),
     "report on what is broken": ("validate b.onnx --output", "b.onnx"),

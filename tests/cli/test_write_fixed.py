@@ -6,7 +6,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
-from tests.support.command import judged, refused, save
+from tests.support.command import judged, save
 from tests.support.fixtures import Capsys
 from tests.support.models import model, nested, single
 
@@ -61,14 +61,3 @@ def test_two_nodes_of_one_name_are_told_apart(here: Path, capsys: Capsys) -> Non
     first, second = (node for node in onnx.load("fixed.onnx").graph.node if node.op_type == "If")
     assert all("Unsqueeze" in str(attribute.g.node) for attribute in first.attribute)
     assert not any("Unsqueeze" in str(attribute.g.node) for attribute in second.attribute)
-
-
-def test_a_report_over_the_model_is_refused_before_anything_is_written(
-    here: Path, capsys: Capsys
-) -> None:
-    save("m.onnx", nested())
-    before = Path("m.onnx").read_bytes()
-    line = "validate m.onnx --windows 19041 -o m.onnx --write-fixed fixed.onnx"
-    assert "is the input m.onnx" in refused(capsys, line)
-    assert not Path("fixed.onnx").exists()
-    assert Path("m.onnx").read_bytes() == before
