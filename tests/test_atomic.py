@@ -72,25 +72,6 @@ def test_several_files_appear_together(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == paths
 
 
-def test_all_paths_are_checked_before_the_block_begins(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    with (
-        pytest.raises(OSError, match="is not a regular file") as error,
-        atomic_write(tmp_path / "a", tmp_path / "folder"),
-    ):
-        pytest.fail("the block must not begin")
-    assert error.value.args == (errno.EINVAL, "is not a regular file")
-    assert error.value.filename == str(tmp_path / "folder")
-    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
-
-
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no such folder") as error:
-        write_text(tmp_path / "no" / "file", "text")
-    assert error.value.args == (errno.ENOENT, "there is no such folder")
-    assert error.value.filename == str(tmp_path / "no")
-
-
 def test_the_draft_of_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "out.npy"
     program = """

@@ -3,7 +3,6 @@
 import ctypes
 from typing import Any
 
-import numpy as np
 import pytest
 
 import dmlsplit as dml
@@ -111,14 +110,6 @@ def test_a_byte_that_is_wrong_inside_or_outside_is_the_first_difference(offset: 
     assert difference is not None
     assert (difference.tensor, difference.byte) == ("output 1", offset)
     assert difference.expected ^ difference.actual == 0xFF
-
-
-def test_the_expected_bytes_are_those_of_numpy_split() -> None:
-    case = next(case for case in CASES if case.name == "colours")
-    data = case.data().reshape(case.shape)
-    assert [bytes(one) for one in case.expected(case.data())] == [
-        part.tobytes() for part in np.split(data, 3, -1)
-    ]
 
 
 def test_rows_beyond_4_gib_are_read() -> None:

@@ -210,12 +210,6 @@ def test_num_outputs_is_accepted_if_every_onnx_runtime_accepts_it(count: int) ->
         assert found is not None or wanted is None or not all(map(len, wanted))
 
 
-def test_subclasses_of_numpy_s_array_are_arrays(tmp_path: Any) -> None:
-    x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(6,))
-    x[:] = range(6)
-    assert_same(split(x, [2, 4]), reference(np.asarray(x), [2, 4], 0))
-
-
 TORCH_TYPES = [*DTYPES, "bfloat16"]
 
 
