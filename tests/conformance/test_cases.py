@@ -9,7 +9,6 @@ import pytest
 
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.rules import RULES
-from dmlsplit.directml.tensor import TensorDataType
 from tests.conformance.case import Case, expected, input_bytes
 from tests.conformance.cases import NOT_ASKED, PAGE, QUESTIONS, Question, all_cases
 from tests.conformance.check import APART, KINDS
@@ -40,26 +39,10 @@ def test_a_value_at_its_limit_is_accepted_at_every_level(case: Case) -> None:
     assert {expected(case, level).verdict for level in FeatureLevel} == {"accepted"}
 
 
-def test_the_table_has_every_type_at_every_dimension_count() -> None:
-    inputs = [case.desc.input_tensor for case in of("table")]
-    found = {(tensor.data_type, tensor.dimension_count) for tensor in inputs}
-    assert found == {(kind, rank) for kind in TensorDataType for rank in range(10)}
-
-
 def test_a_bad_binding_removes_the_device() -> None:
     """test_dispatch.py compares the rules of every binding with those of a real binding."""
     now = expected(CASES["bind-in-place"], NEWEST)
     assert (now.rules, now.stage, now.hresult) == (("DML-BIND-IN-PLACE",), "bind", 0x887A0005)
-
-
-def test_bytes_cover_types_ranks_axes_and_layouts() -> None:
-    cases = of("bytes-")
-    assert {case.desc.input_tensor.data_type for case in cases} == set(TensorDataType) - {
-        TensorDataType.UNKNOWN, TensorDataType.UINT4, TensorDataType.INT4
-    }  # fmt: skip
-    places = {(case.desc.input_tensor.dimension_count, case.desc.axis) for case in cases}
-    assert {(rank, axis) for rank in range(1, 9) for axis in range(rank)} <= places
-    assert all(expected(case, NEWEST).verdict == "accepted" for case in cases)
 
 
 def elements(case: Case) -> np.ndarray:
@@ -69,6 +52,7 @@ def elements(case: Case) -> np.ndarray:
 
 @pytest.mark.parametrize("case", of("bytes-"), ids=lambda case: case.id)
 def test_an_input_fills_its_buffer_with_values_that_differ(case: Case) -> None:
+    assert expected(case, NEWEST).verdict == "accepted"
     assert len(input_bytes(case)) == case.desc.input_tensor.total_tensor_size_in_bytes
     values = elements(case)
     if values.itemsize > 1:
