@@ -8,14 +8,12 @@ from onnx import TensorProto, helper
 from dmlsplit.cli import main
 from tests.support.command import judged, save
 from tests.support.fixtures import Capsys
-from tests.support.models import model, nested, single
+from tests.support.models import bare_split, nested, single
 
 
 def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
-    cut = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1)
-    outputs = {"a": TensorProto.FLOAT, "b": TensorProto.FLOAT}
     for shape in ((2, 6), ("n", 6)):
-        save("m.onnx", model([cut], {"x": (TensorProto.FLOAT, shape)}, outputs))
+        save("m.onnx", bare_split(shape))
         assert main("validate m.onnx --via ort --write-fixed fixed.onnx --overwrite".split()) == 0
         # ONNX Runtime does not load the model itself.
         said = " ".join(capsys.readouterr().out.split())
