@@ -12,7 +12,7 @@ from dmlsplit.lint.check import assess
 from dmlsplit.lint.discovery import scan_paths
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
-from tests.support.models import sequence, single
+from tests.support.models import bare_split, sequence, single
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
