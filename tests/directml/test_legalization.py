@@ -13,7 +13,7 @@ from dmlsplit.directml import legalization
 from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport, capability_table
 from dmlsplit.directml.operator import descriptor_geometry, named_tensors
 from dmlsplit.errors import NoEquivalentError
-from tests.support.descriptors import Memory, expected_buffers, split_descriptors
+from tests.support.descriptors import Memory, expected_buffers
 from tests.support.each import each
 
 TYPES = [kind for kind in dml.TensorDataType if kind.bits >= 8]
@@ -256,27 +256,43 @@ def test_limits_of_outputs_count_too() -> None:
 
 
 @st.composite
-def promising(draw: st.DrawFn) -> SplitOperatorDesc:
-    """Descriptors whose tensors promise more bytes than they need, and aligned buffers."""
+def layouts(draw: st.DrawFn, sizes: tuple[int, ...], may_repeat: bool) -> tuple[int, ...] | None:
+    """Strides of a tensor: packed, or in any order of the dimensions with padding between them."""
+    if draw(st.booleans()):
+        return None
+    strides = [0] * len(sizes)
+    step = draw(st.sampled_from([1, 1, 2]))
+    for dim in draw(st.permutations(range(len(sizes)))):
+        strides[dim] = step
+        step = step * sizes[dim] + draw(st.sampled_from([0, 0, 0, 1, 2]))
+    if may_repeat and draw(st.booleans()):
+        strides[draw(st.integers(0, len(sizes) - 1))] = 0
+    return tuple(strides)
 
-    def promised(tensor: TensorDesc) -> TensorDesc:
-        total = tensor.total_tensor_size_in_bytes + draw(st.sampled_from([0, 0, 4, 16]))
+
+@st.composite
+def descriptors(draw: st.DrawFn) -> SplitOperatorDesc:
+    kind = draw(st.sampled_from(TYPES))
+    sizes = draw(st.lists(st.sampled_from([1, 1, 2, 2, 3, 4]), min_size=1, max_size=9))
+    axis = draw(st.integers(0, len(sizes) - 1))
+    pieces = draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+    sizes[axis] = sum(pieces)
+
+    def tensor(shape: list[int], may_repeat: bool) -> TensorDesc:
+        strides = draw(layouts(tuple(shape), may_repeat))
+        least = TensorDesc(kind, shape, strides=strides)
+        total = least.total_tensor_size_in_bytes + draw(st.sampled_from([0, 0, 4, 16]))
         alignment = draw(st.sampled_from([0, 0, 8, 64]))
-        return TensorDesc(
-            tensor.data_type,
-            tensor.sizes,
-            strides=tensor.strides,
-            total_tensor_size_in_bytes=total,
-            guaranteed_base_offset_alignment=alignment,
-        )
+        promises = {"total_tensor_size_in_bytes": total}
+        promises["guaranteed_base_offset_alignment"] = alignment
+        return TensorDesc(kind, shape, strides=strides, **promises)
 
-    desc = draw(split_descriptors(max_rank=9))
-    outputs = list(map(promised, desc.output_tensors))
-    return SplitOperatorDesc(promised(desc.input_tensor), outputs, desc.axis)
+    outputs = [tensor([*sizes[:axis], n, *sizes[axis + 1 :]], may_repeat=False) for n in pieces]
+    return SplitOperatorDesc(tensor(sizes, may_repeat=True), outputs, axis)
 
 
 @settings(settings.get_profile("many"))
-@given(desc=promising(), level=st.sampled_from(LEVELS))
+@given(desc=descriptors(), level=st.sampled_from(LEVELS))
 def test_any_layout_keeps_its_bytes_or_is_refused_with_a_reason(
     desc: SplitOperatorDesc, level: FeatureLevel
 ) -> None:
