@@ -16,6 +16,7 @@ from onnx import TensorProto
 from dmlsplit.cli import build_parser, main
 from tests.support.command import ROOT, program, ran
 from tests.support.dxdispatch import split_desc, tensor
+from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
 from tests.support.openvino_files import variadic, weights
 
@@ -193,9 +194,7 @@ def test_a_hook_matches_only_the_files_of_its_tool(hook: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
-def test_a_hook_judges_its_files(
-    hook: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hook_judges_its_files(hook: dict[str, Any], tmp_path: Path, capsys: Capsys) -> None:
     """The command is the entry, the arguments and the files, joined as pre-commit does."""
     good, bad = samples(hook["id"], tmp_path)
     command, *line = [*shlex.split(hook["entry"]), *hook.get("args", ())]
@@ -277,9 +276,7 @@ SHELL_LINES = [
 
 
 @pytest.mark.parametrize("line", SHELL_LINES)
-def test_a_command_of_the_page_passes(
-    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_of_the_page_passes(line: str, tmp_path: Path, monkeypatch: Patch) -> None:
     fill(tmp_path)
     monkeypatch.chdir(tmp_path)
     words = shlex.split(line)

@@ -5,12 +5,11 @@ import os
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dmlsplit.atomic import atomic_write, check_space, write_text
+from dmlsplit.atomic import atomic_write, write_text
 from tests.support.command import ran
 
 
@@ -61,25 +60,6 @@ def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
     reader.join()
     assert received == ["text"]
     assert pipe.is_fifo()
-
-
-def test_a_path_is_checked_before_the_block_begins(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    with (
-        pytest.raises(OSError, match="is not a regular file") as error,
-        atomic_write(tmp_path / "folder"),
-    ):
-        pytest.fail("the block must not begin")
-    assert error.value.args == (errno.EINVAL, "is not a regular file")
-    assert error.value.filename == str(tmp_path / "folder")
-    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
-
-
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="there is no such folder") as error:
-        write_text(tmp_path / "no" / "file", "text")
-    assert error.value.args == (errno.ENOENT, "there is no such folder")
-    assert error.value.filename == str(tmp_path / "no")
 
 
 def test_the_draft_of_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
@@ -139,19 +119,6 @@ def test_errors_name_the_file_and_not_its_draft(
                 write_text(tmp_path / "out", "text")
         assert error.value.filename == str(tmp_path / "out")
         assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_that_does_not_fit_is_refused_with_the_figures(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = SimpleNamespace(f_bavail=3, f_bfree=3, f_frsize=4096, f_blocks=100)
-    monkeypatch.setattr(os, "statvfs", lambda folder: found)
-    check_space(tmp_path, 12288, tmp_path / "a")
-    with pytest.raises(OSError, match="12289 bytes are needed, 12288 are free") as error:
-        check_space(tmp_path, 12289, tmp_path / "a")
-    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(tmp_path / "a"))
-    found.f_blocks = 0  # a file system that does not know its size
-    check_space(tmp_path, 12289, tmp_path / "a")
 
 
 def test_text_is_utf_8_and_umask_stays(tmp_path: Path) -> None:

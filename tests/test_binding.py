@@ -84,15 +84,6 @@ def test_strides_of_dimensions_of_one_do_not_matter() -> None:
     assert entry.span == (entry.address, entry.address + 48)
 
 
-@pytest.mark.parametrize("number", [1.0, "16", None, True])
-def test_numbers_of_a_binding_are_integers(number: Any) -> None:
-    with pytest.raises(TypeError, match=r"^offset is .*; it must be an integer$"):
-        BufferBinding(ramp(4), number)
-    if number is not None:
-        with pytest.raises(TypeError, match=r"^size_in_bytes is .*; it must be an integer$"):
-            BufferBinding(ramp(4), 0, number)
-
-
 @pytest.mark.parametrize("given_outputs", [np.zeros(3), "abc", None, iter([])])
 def test_outputs_are_a_list(given_outputs: Any) -> None:
     kind = type(given_outputs).__name__

@@ -146,6 +146,7 @@ CUTS = ". Fix: if these are positions of cuts, give"
         ((4, 3), rf"^sizes \[4, 3\] add up to 7; {SIZES}"),
         ((7, -1), rf"^sizes \[7, -1\] add up to 6; {SIZES}"),
         ((), rf"^sizes \[\] add up to 0; {SIZES}"),
+        ([1] * 16, rf"^sizes \[1(, 1){{15}}\] add up to 16; {SIZES}"),
         ([1] * 17, rf"^sizes \[1(, 1){{15}}, \.\.\.\] \(17 values\) add up to 17; {SIZES}"),
         # Positions of cuts, which NumPy would accept.
         ((3, 4), rf"^sizes \[3, 4\] add up to 7; {SIZES[:-1]}{CUTS} \[3, 1, 2\]$"),

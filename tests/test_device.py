@@ -43,25 +43,6 @@ def test_every_byte_is_right_and_no_other_byte_changes(desc: dml.SplitOperatorDe
     np.testing.assert_array_equal(memory.source, before)
 
 
-@pytest.mark.parametrize("stream", ["junk", -5, 0, 7, ramp(1), object()])
-@pytest.mark.parametrize("count", [12, 1 << 21])
-def test_the_cpu_accepts_no_stream(stream: object, count: int) -> None:
-    x = dml.TensorDesc("FLOAT32", (2, count // 2))
-    op = CPU.compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, count // 2 - 2)))
-    array = np.ones(x.sizes, np.float32)
-    outs = [np.zeros(tensor.sizes, np.float32) for tensor in op.desc.output_tensors]
-    given: Any = stream
-    calls = [
-        lambda: op(array, given),
-        lambda: op.dispatch(array, outs, given),
-        lambda: op.bind(array, outs).dispatch(given),
-    ]
-    for call in calls:
-        with pytest.raises(dml.InvalidArgumentError, match=r"^stream is .*must be None"):
-            call()
-    assert not any(out.any() for out in outs)
-
-
 def test_an_operator_can_be_copied_and_pickled() -> None:
     op = CPU.compile(DESC)
     for again in (copy.copy(op), copy.deepcopy(op), pickle.loads(pickle.dumps(op))):
@@ -72,7 +53,8 @@ def test_an_operator_can_be_copied_and_pickled() -> None:
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_bound_operator_belongs_to_its_memory(duplicate: Callable[[object], object]) -> None:
-    bound = CPU.compile(DESC).bind(A, outputs_of())
+    op, array = CPU.compile(DESC), ramp(1, 1, 6, 2)
+    bound = op.bind(array, op(array))
     with pytest.raises(dml.UnsupportedError, match=r"neither copied nor pickled\. Fix: bind"):
         duplicate(bound)
 
@@ -128,44 +110,6 @@ def test_arrays_are_described_on_the_stream_that_will_use_them(
     assert entered == [(1, 7, stream if home == "cupy.cuda" else None)] * 2
 
 
-# Refusals: each bad binding, with the rules that it breaks.
-def outputs_of() -> list[np.ndarray]:
-    return [np.full(tensor.sizes, -1, np.float32) for tensor in DESC.output_tensors]
-
-
-A = ramp(1, 1, 6, 2)
-SHARED = np.full((1, 1, 6, 2), -1, np.float32)
-INPUT = ramp(1, 1, 6, 2)
-# test_binding.py tests the rules; the tests here show that nothing is written.
-REFUSED = {
-    "objects": (A.astype(object), outputs_of(), {"DML-BIND-KIND"}),
-    "output twice": (
-        A,
-        [SHARED[:, :, :2], SHARED[:, :, 2:3], SHARED[:, :, 1:4]],
-        {"DML-BIND-OUTPUT-OVERLAP"},
-    ),
-    "input as output": (INPUT, [INPUT[:, :, :2], *outputs_of()[1:]], {"DML-BIND-IN-PLACE"}),
-    "read-only buffer": (
-        A,
-        [dml.BufferBinding(np.frombuffer(bytes(64), np.uint8)), *outputs_of()[1:]],
-        {"DML-BIND-READ-ONLY"},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_bad_binding_is_refused_before_a_byte_is_written(name: str) -> None:
-    source, targets, rules = REFUSED[name]
-    arrays = [t.buffer if isinstance(t, dml.BufferBinding) else t for t in targets]
-    before = [array.tobytes() for array in arrays]
-    with pytest.raises(dml.InvalidArgumentError) as error:
-        CPU.compile(DESC).dispatch(source, targets)
-    assert error.value.hresult == 0x80070057
-    assert error.value.report is not None
-    assert set(error.value.report.rule_ids) == rules
-    assert [array.tobytes() for array in arrays] == before
-
-
 def test_a_device_refuses_what_its_level_refuses_with_the_report() -> None:
     old = dml.Device("cpu", feature_level="1_0")
     x = dml.TensorDesc("FLOAT64", (1, 1, 2, 2))
@@ -190,14 +134,6 @@ def test_the_query_for_levels_returns_the_highest_supported_one() -> None:
         device.check_feature_levels([])
     with pytest.raises(dml.InvalidArgumentError, match="feature level is 'x'"):
         device.check_feature_levels(["x"])
-
-
-@pytest.mark.parametrize(
-    "name", ["gpu", "cpu:0", "", "cuda:", "cuda:-1", "cuda:x", 0, "CUDA", "cuda:0 "]
-)
-def test_an_unknown_device_is_refused(name: object) -> None:
-    with pytest.raises(dml.InvalidArgumentError, match="it must be 'cpu', 'cuda' or 'cuda:N'"):
-        dml.Device(name)  # type: ignore[arg-type]
 
 
 def test_equal_devices_share_compiled_operators() -> None:

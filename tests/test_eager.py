@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit.arrays import view
 from dmlsplit.arrays.overlap import columns, overlaps
+from tests.support.arrays import assert_same
 
 
 @st.composite
@@ -38,12 +39,9 @@ def cuts(draw: st.DrawFn) -> tuple[np.ndarray, int, list[int]]:
 def test_pieces_are_those_of_numpy(cut: tuple[np.ndarray, int, list[int]]) -> None:
     array, axis, sizes = cut
     pieces = dml.split(array, sizes, axis)
-    for found, wanted in zip(pieces, np.split(array, np.cumsum(sizes)[:-1], axis), strict=True):
-        assert found.dtype == wanted.dtype
-        assert found.shape == wanted.shape
-        assert found.tobytes() == wanted.tobytes()
-        assert found.flags.c_contiguous
-        assert not np.shares_memory(found, array)
+    assert_same(pieces, np.split(array, np.cumsum(sizes)[:-1], axis))
+    assert all(piece.flags.c_contiguous for piece in pieces)
+    assert not any(np.shares_memory(piece, array) for piece in pieces)
 
 
 @given(cuts())
@@ -53,8 +51,7 @@ def test_out_may_have_any_strides(cut: tuple[np.ndarray, int, list[int]]) -> Non
     out = np.split(store[..., 1].transpose()[::-1], np.cumsum(sizes)[:-1], axis)
     returned = dml.split(array, sizes, axis, out=out)
     assert all(one is two for one, two in zip(returned, out, strict=True))
-    for found, wanted in zip(out, np.split(array, np.cumsum(sizes)[:-1], axis), strict=True):
-        assert found.tobytes() == wanted.tobytes()
+    assert_same(out, np.split(array, np.cumsum(sizes)[:-1], axis))
     assert not any(store[..., [0, 2]].tobytes())
 
 

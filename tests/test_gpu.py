@@ -1,8 +1,12 @@
-"""The CUDA engine on a card, compared with NumPy bit by bit, with guard bytes around every output.
+"""The CUDA engine on a card, compared with NumPy bit by bit.
 
-Run ``pytest -m gpu``. The tests named sanitize are also for
-``compute-sanitizer --tool memcheck python -m pytest -m gpu -k sanitize``. Memory is filled by
-copies from the host, so that the tests run on the simulated card too, which has only our kernels.
+tests/self_test/test_cases.py has splits that reach every kernel at any alignment, with guard bytes
+around their outputs; here, any layout has them.
+
+Run ``pytest -m gpu``. The tests named sanitize, and the splits of the self-test, are also for
+``compute-sanitizer --tool memcheck python -m pytest -m gpu -k "sanitize or exact_on_the_card"``.
+Memory is filled by copies from the host, so that the tests run on the simulated card too, which has
+only our kernels.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -20,69 +24,14 @@ from tests.support.gpu_arrays import bound, cuts, noise, operator, problem, publ
 
 pytestmark = pytest.mark.gpu
 
-GUARD, POISON = 64, 0xEE
 
-
-class Guarded:
-    """An output in the middle of poisoned device memory."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: str, shift: int = 0) -> None:
-        import cupy
-
-        count = int(np.prod(shape)) * np.dtype(dtype).itemsize
-        self.store = cupy.asarray(np.full(count + 2 * GUARD + shift, POISON, "u1"))
-        self.first, self.count = GUARD + shift, count
-        inner = self.store[self.first : self.first + count]
-        self.array = inner.view(dtype).reshape(shape) if count else cupy.empty(shape, dtype)
-
-    def check(self, wanted: np.ndarray) -> None:
-        found = self.store.get()
-        inside = found[self.first : self.first + self.count]
-        assert inside.tobytes() == wanted.tobytes()
-        assert (found[: self.first] == POISON).all()
-        assert (found[self.first + self.count :] == POISON).all()
-
-
-def check(array: np.ndarray, sizes: tuple[int, ...], axis: int, shift: int = 0) -> None:
-    """Split on the card into guarded outputs, each `shift` bytes after an aligned address."""
+def check(array: np.ndarray, sizes: tuple[int, ...], axis: int) -> None:
+    """Split an array on the card."""
     import cupy
 
-    flat = np.ascontiguousarray(array).reshape(-1).view("u1")
-    store = cupy.asarray(np.concatenate([np.zeros(shift, "u1"), flat]))
-    source = store[shift:].view(array.dtype).reshape(array.shape)
     wanted = np.split(array, cuts(sizes), axis)
-    outs = [Guarded(piece.shape, array.dtype.str, shift) for piece in wanted]
-    dml.split(source, sizes, axis, out=[out.array for out in outs])
-    for out, piece in zip(outs, wanted, strict=True):
-        out.check(piece)
-
-
-SHAPES = {
-    "aligned": ((64, 1024), "u2", 1, (512, 384, 128)),
-    "odd offset": ((37, 5027), "u2", 1, (2515, 2512)),
-    "misaligned bytes": ((129, 4099), "u1", 1, (1000, 3099)),
-    "rgb": ((211, 97, 3), "u1", 2, (1, 1, 1)),
-    "complex": ((4097, 2), "f4", 1, (1, 1)),
-    "heads of 85": ((1001, 85), "u2", 1, (2, 2, 1, 80)),
-    "32 narrow": ((999, 32), "f4", 1, (1,) * 32),
-    "64 narrow bytes": ((301, 64), "u1", 1, (1,) * 64),
-    "1000 narrow": ((33, 8000), "u4", 1, (8,) * 1000),
-    "axis 0": ((64, 333), "u1", 0, (1, 30, 0, 33)),
-    "rank 8": ((2, 3, 2, 5, 3, 2, 4, 3), "u2", 4, (1, 2)),
-    "one output": ((999,), "u1", 0, (999,)),
-}
-
-
-@pytest.mark.parametrize("case", SHAPES)
-def test_sanitize_pieces_and_guard_bytes(case: str) -> None:
-    shape, dtype, axis, sizes = SHAPES[case]
-    check(noise(shape, dtype), sizes, axis)
-
-
-@pytest.mark.parametrize("shift", [1, 2, 4, 8])
-def test_sanitize_misaligned_memory(shift: int) -> None:
-    check(noise((61, 4100)), (1000, 100, 3000), 1, shift)
-    check(noise((61, 40)), (3, 1, 36), 1, shift)
+    for found, piece in zip(dml.split(cupy.asarray(array), sizes, axis), wanted, strict=True):
+        assert found.get().tobytes() == piece.tobytes()
 
 
 def test_sanitize_4097_outputs() -> None:

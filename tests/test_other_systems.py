@@ -5,6 +5,7 @@ They run in a child process from which `other_systems` has removed these.
 
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -28,14 +29,13 @@ LINES = {
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def here(here: Path) -> Path:
     save("m.onnx", every_verdict())
     save("nested.onnx", nested())
     save("dynamic.onnx", single(TensorProto.FLOAT, ("n", 6), (2, 4), 1))
-    (tmp_path / "dispatch.json").write_bytes((ROOT / "tests/data/dispatch.json").read_bytes())
+    shutil.copy(ROOT / "tests/data/dispatch.json", here)
     np.save("x.npy", np.arange(12).reshape(3, 4))
-    return tmp_path
+    return here
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="removes functions of Linux")

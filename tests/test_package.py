@@ -1,6 +1,7 @@
 """The published package: sdist -> wheel -> an installation elsewhere, and imports of commands."""
 
 import email
+import json
 import re
 import shutil
 import sys
@@ -22,6 +23,7 @@ from tests.support.models import single
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 HOME = PROJECT["urls"]["Repository"]
 
 
@@ -115,7 +117,7 @@ def test_the_metadata_of_the_wheel_agrees_with_the_project(wheel: Path) -> None:
     # `test` is for README's command, which must work with any version of pip.
     extras = "cuda12 cuda13 onnx openvino jax torch dask completion test"
     assert sorted(metadata.get_all("Provides-Extra")) == sorted(extras.split())
-    assert not {"docs", "bench", "mutants", "frameworks"} & set(PROJECT["optional-dependencies"])
+    assert not {"docs", "bench", "mutants", "frameworks"} & set(EXTRAS)
 
 
 def test_an_installation_elsewhere_runs(wheel: Path, tmp_path: Path) -> None:
@@ -194,13 +196,11 @@ PACKAGES = {
 
 
 def test_the_page_about_compatibility_agrees_with_pyproject() -> None:
-    extras = PROJECT["optional-dependencies"]
     declared = [*PROJECT["dependencies"]]
-    declared += (one for name, given in extras.items() if name != "test" for one in given)
+    declared += (one for name, given in EXTRAS.items() if name != "test" for one in given)
     needed = {found.name: found.specifier for found in map(Requirement, declared)}
-    del needed[
-        "cuda-toolkit"
-    ]  # of the same major version as CuPy; tests/test_extras.py resolves it
+    # Of the same major version as CuPy; test_an_extra_is_small resolves it.
+    del needed["cuda-toolkit"]
     named = {PACKAGES.get(name, name): text for name, text in COMPATIBILITY.items()}
     assert set(named) - {"Python"} == set(needed) - {"distributed"}  # listed as Dask
     for name, specifier in needed.items():
@@ -213,6 +213,39 @@ def test_the_page_about_compatibility_agrees_with_pyproject() -> None:
     assert named["Python"] == f"{oldest} to {newest}"
     for page in ("README.md", "CONTRIBUTING.md", "docs/first-steps.md"):
         assert f"Python {oldest} " in (ROOT / page).read_text("utf-8")
+
+
+# ---- the extras `cuda12` and `cuda13` install what is called of CUDA, and no more ---------------
+
+# Without NumPy. CUDA 12's CuPy has code for twice as many cards, and its NVRTC is larger.
+MOST_BYTES = {"cuda12": 240 * 10**6, "cuda13": 150 * 10**6}
+# In processes of their own, because a test must not connect.
+OPEN = "import sys, urllib.request as web\n"
+REACH = OPEN + "web.urlopen('https://pypi.org/simple/cuda-toolkit/', timeout=20)"
+SIZES = OPEN + (
+    "for url in sys.argv[1:]:\n"
+    "    print(web.urlopen(web.Request(url, method='HEAD'), timeout=60).headers['Content-Length'])"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", MOST_BYTES)
+def test_an_extra_is_small(extra: str, tmp_path: Path) -> None:
+    reached = ran(sys.executable, "-c", REACH)
+    if reached.returncode:
+        pytest.skip(f"the package index cannot be reached: {reached.stderr.splitlines()[-1]}")
+    assert ran(sys.executable, "-m", "venv", str(tmp_path / "venv")).returncode == 0
+    python, report = tmp_path / "venv" / "bin" / "python", tmp_path / "report.json"
+    line = "-m pip install -q --dry-run --ignore-installed --only-binary :all: --report".split()
+    done = ran(str(python), *line, str(report), *EXTRAS[extra], timeout=300)
+    assert done.returncode == 0, done.stderr
+    installed = json.loads(report.read_text())["install"]
+    urls = {one["metadata"]["name"]: one["download_info"]["url"] for one in installed}
+    urls.pop("numpy")
+    assert len(urls) == 5, urls
+    sizes = [int(size) for size in ran(sys.executable, "-c", SIZES, *urls.values()).stdout.split()]
+    assert len(sizes) == len(urls)
+    assert 50 * 10**6 < sum(sizes) <= MOST_BYTES[extra], dict(zip(urls, sizes, strict=True))
 
 
 # ---- light -------------------------------------------------------------------------------------

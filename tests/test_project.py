@@ -68,33 +68,6 @@ def test_a_command_starts_in_little_more_than_numpy_takes(line: str) -> None:
     assert command < 2 * numpy
 
 
-# The names that other programs may use. Names may be added but not removed.
-PUBLIC = {
-    "dmlsplit": """
-        BoundOperator BufferBinding CompiledOperator Device DeviceRemovedError DmlError FeatureLevel
-        InvalidArgumentError OutOfMemoryError SelfTest SplitOperatorDesc TensorDataType TensorDesc
-        TensorFlags UnsupportedError ValidationReport Violation legalize minimum_feature_level
-        selftest split validate
-    """,
-    "dmlsplit.frontends.dxdispatch": "Model Result load read_descriptor run scan",
-    "dmlsplit.frontends.onnx": """
-        Arguments DmlSplitBackend ElementType Lengths Lowering OperatorVersion lower node_arguments
-        operator_version read_arguments run scan split split_to_sequence
-    """,
-    "dmlsplit.frontends.openvino": """
-        Lowering lower_split lower_variadic_split scan split variadic_split
-    """,
-}
-
-
-@pytest.mark.parametrize("module", PUBLIC)
-def test_every_public_name_still_exists(module: str) -> None:
-    found = importlib.import_module(module)
-    names = set(PUBLIC[module].split())
-    assert names <= set(found.__all__)
-    assert not [name for name in names if not hasattr(found, name)]
-
-
 @each(module=MODULES)
 def test_no_module_has_the_name_of_something_beside_it(module: str) -> None:
     """`import a.b as c` gives the attribute b of a, which must be the module."""

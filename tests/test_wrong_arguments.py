@@ -34,7 +34,10 @@ NO_ARRAYS: list[Any] = [
     iter([1]), len,
 ]  # fmt: skip
 ARRAYS = [*NO_ARRAYS, np.zeros(4, object)]
-DEVICES = ["gpu", "cuda:x", "", 3, THING, b"cpu", ["cpu"], True, 1.5, "cuda:99999"]
+DEVICES: list[Any] = [
+    "gpu", "CUDA", "cpu:0", "cuda:", "cuda:x", "cuda:-1", "cuda:0 ", "cuda:99999", "", 0, 3, THING,
+    b"cpu", ["cpu"], True, 1.5,
+]  # fmt: skip
 LEVELS = ["7_9", "", 1.0, None, True, [], THING, 0x9999, -1, b"6_4", HUGE, {}, float("nan")]
 TYPES = [
     None, 1.5, "FLOAT33", "", True, 99, -1, THING, [], {}, b"FLOAT32", np.dtype("U3"), int, HUGE,
@@ -46,11 +49,13 @@ X = dml.TensorDesc("FLOAT32", (1, 6))
 DESC = dml.SplitOperatorDesc.from_sizes(X, axis=1, sizes=(2, 4))
 CPU = dml.Device("cpu")
 OP = CPU.compile(DESC)
-A = np.ones((1, 6), np.float32)
+A = np.arange(6, dtype=np.float32)[None]
 OUTS = [np.zeros((1, 2), np.float32), np.zeros((1, 4), np.float32)]
 DESCRIPTORS = [None, 3, "x", X, A, [DESC], THING, dml.TensorDesc, {}]
 TENSORS = [None, 3, "x", DESC, A, [X], THING, dml.TensorDesc, {}]
+FROZEN = np.frombuffer(bytes(8), np.float32).reshape(1, 2)
 OUTPUTS: list[Any] = [
+    [A[:, 4:], OUTS[1]], [OUTS[1][:, :2], OUTS[1]], [FROZEN, OUTS[1]],
     3, THING, A, [1, 2], [None, None], [A], [], "ab", {}, [A, A], (1, 2), [OUTS[0], OUTS[0]],
     iter(OUTS), [np.zeros(3), np.zeros(4)],
 ]  # fmt: skip
@@ -258,4 +263,5 @@ def test_every_argument_has_wrong_values(name: str) -> None:
 )
 def test_a_wrong_value_is_refused_with_the_name_of_the_argument(name: str, argument: str) -> None:
     assert list(NAMED[name].failures(argument)) == []
-    assert not any(out.any() for out in OUTS)
+    assert not any(out.any() for out in (*OUTS, FROZEN))
+    assert A.tolist() == [[0, 1, 2, 3, 4, 5]]

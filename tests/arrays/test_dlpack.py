@@ -97,14 +97,6 @@ def test_a_reference_of_jax_is_not_an_array() -> None:
         dml.split(reference, 2)
 
 
-def test_pieces_are_on_the_device_of_the_array() -> None:
-    """A library may have several devices that are all the CPU for DLPack."""
-    xp = pytest.importorskip("array_api_strict", reason="array_api_strict is not installed")
-    for device in xp.__array_namespace_info__().devices():
-        array = xp.arange(6, dtype=xp.float32, device=device)
-        assert {piece.device for piece in dml.split(array, 2)} == {device}
-
-
 def test_a_masked_array_is_refused(fake: FakeDriver) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="array is masked"):
         view(bare(fake.array(np.zeros(4)), mask=object()), "array")

@@ -16,6 +16,7 @@ from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
 from tests.simulated_card import build
+from tests.support.fixtures import Capsys, Patch
 
 
 def test_a_run_says_where_it_was_made() -> None:
@@ -26,7 +27,7 @@ def test_a_run_says_where_it_was_made() -> None:
     json.dumps([found, gpu_state()])
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(tmp_path: Path, capsys: Capsys) -> None:
     path = tmp_path / "run.json"
     words = ["cpu", "--quick", "--only", "g: tiny", "--rounds", "1", "-o", str(path)]
     assert command.main(words) == 0
@@ -42,9 +43,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.fixture
-def timed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, int], list[dict[str, Any]]]:
+def timed(tmp_path: Path, monkeypatch: Patch) -> Callable[[str, int], list[dict[str, Any]]]:
     """The rows of the cases of `host` that have a text in their names, and the exit status."""
     monkeypatch.setattr(timing, "WARM_SECONDS", 0)
     # proofs/test_simulated_card.py tests the calls of CUDA.
@@ -75,9 +74,7 @@ def test_split_instead_of_the_libraries_own(timed: Callable[..., list[dict[str, 
 
 
 def test_a_missed_bar_fails_the_run(
-    timed: Callable[..., list[dict[str, Any]]],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    timed: Callable[..., list[dict[str, Any]]], monkeypatch: Patch, capsys: Capsys
 ) -> None:
     for most, status, word in ((1e9, 0, "met"), (0, 1, "missed")):
         monkeypatch.setattr(host_on_card, "BARS", [("numpy split", 3, most)])
@@ -86,9 +83,7 @@ def test_a_missed_bar_fails_the_run(
 
 
 @pytest.mark.skipif(host.has_gpu(), reason="this machine has a GPU")
-def test_without_a_gpu_the_gpu_command_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu_the_gpu_command_says_so(tmp_path: Path, capsys: Capsys) -> None:
     path = tmp_path / "run.json"
     assert command.main(["gpu", "-o", str(path)]) == 2
     assert "error: " in capsys.readouterr().err
@@ -107,9 +102,7 @@ def test_the_gpu_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-def test_a_name_that_matches_no_case_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_that_matches_no_case_is_refused(tmp_path: Path, capsys: Capsys) -> None:
     path = tmp_path / "run.json"
     assert command.main(["gpu", "--quick", "--only", "no such case", "-o", str(path)]) == 2
     assert "no case's name contains 'no such case'" in capsys.readouterr().err

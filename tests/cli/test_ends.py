@@ -12,7 +12,6 @@ from onnx import TensorProto
 
 from tests.support.command import FLAGS, ran, save, shell, started
 from tests.support.fixtures import Patch
-from tests.support.forked import forked
 from tests.support.models import single
 
 # Commands that succeed, one of each kind of output.
@@ -32,9 +31,6 @@ OUTPUT = "dmlsplit: error: standard output"
 
 
 def ended(line: str, streams: str) -> tuple[int, str, str]:
-    """A run of the first command in a shell, of the others in a child of this process."""
-    if line != LINES[0]:
-        return forked(line, streams)
     done = shell(f"dmlsplit {line} {streams}")
     return done.returncode, done.stdout, done.stderr
 

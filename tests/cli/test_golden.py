@@ -15,24 +15,9 @@ GOLDEN = commands.golden()
 REFUSED = "validate verdicts.onnx --windows 19041"
 
 
-def times(folder: Path) -> dict[Path, int]:
-    """When each file of a folder was written."""
-    return {path: path.lstat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
-
-
-@pytest.fixture(scope="module")
-def written() -> dict[Path, dict[Path, int]]:
-    """Folders with the files that the commands read, and their times."""
-    return {}
-
-
 @pytest.fixture(autouse=True)
-def here(
-    written: dict[Path, dict[Path, int]],
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: Patch,
-) -> None:
-    """A folder in which no command has written anything yet, on a machine without a GPU."""
+def here(here: Path, monkeypatch: Patch) -> None:
+    """A folder with the files that the commands read, on a machine without a GPU."""
 
     def absent() -> None:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
@@ -40,13 +25,7 @@ def here(
     monkeypatch.setattr(pynvml, "nvmlInit", absent)
     for name, value in commands.ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    folder = next((each for each in written if times(each) == written[each]), None)
-    if folder is None:
-        written.clear()
-        folder = tmp_path_factory.mktemp("golden") / "here"
-        commands.write_inputs(folder)
-        written[folder] = times(folder)
-    monkeypatch.chdir(folder)
+    commands.write_inputs(here)
 
 
 @pytest.mark.parametrize("line", GOLDEN)

@@ -1,6 +1,5 @@
 """No option that names an output overwrites a file that the command reads, whatever its path."""
 
-import argparse
 import errno
 import json
 import os
@@ -16,36 +15,24 @@ import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import build_parser, main
-from tests.support.command import leaves, ran, refused, save
+from dmlsplit.cli.completion import parsers
+from tests.support.command import ran, refused, save
 from tests.support.dxdispatch import model as dispatched
 from tests.support.dxdispatch import values
 from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
 from tests.support.openvino_files import variadic, weights
 
-TARGET = "--data-type --sizes --axis --split --dim --feature-level --directml --windows --via"
-# Options with a value, by command: those that name files to read, files to write, or no files.
-READS = {"validate": "PATH", "explain": "PATH", "run": "INPUT"}
-WRITES = {
-    "validate": "--output --write-fixed",
-    "explain": "--svg",
-    "run": "--output",
-    "selftest": "--output",
-}
-NEITHER = {
-    "validate": f"{TARGET} --ort-version --format --fail-on --allow",
-    "explain": f"{TARGET} --ort-version --node --gpu",
-    "levels": "--format",
-    "selftest": "--device --seconds --format",
-    "run": "--axis --split --count --device --format --scheduler --block-bytes",
-    "devices": "--format",
-    "completion": "shell",
-}
+# The words that the help has for values: names of files to write, and those of no file to write.
+WRITES = {"FILE", "OUT.onnx", "DIR"}
+NEITHER = {*"PATH INPUT L N S A TYPE BUILD VERSION NAME NAME=N ADDRESS 1,1,6,2 2,1,3".split()}
+NEITHER |= {"axis", "device"}
 
 VALIDATE = "validate --windows 19041"
 # A command that reads a file, with the option that writes last, and that file.
 CASES = {
     "report on the model": (f"{VALIDATE} m.onnx --output", "m.onnx"),
+    "report beside a fixed model": (f"{VALIDATE} m.onnx --write-fixed f.onnx --output", "m.onnx"),
     "report on a folder": ("validate sub --output", "sub/m.onnx"),
     "report on a pattern": ("validate s*/* --output", "sub/m.onnx"),
     "report on what is broken": ("validate b.onnx --output", "b.onnx"),
@@ -67,29 +54,18 @@ CASES = {
 }
 
 
-def taking(parser: argparse.ArgumentParser) -> set[tuple[str, str]]:
-    """A command with each of its options and arguments that take a value."""
-    return {
-        (
-            parser.prog.removeprefix("dmlsplit "),
-            a.option_strings[-1] if a.option_strings else str(a.metavar or a.dest),
-        )
-        for a in parser._actions
-        if a.nargs != 0
-    }
-
-
-def named(table: dict[str, str]) -> set[tuple[str, str]]:
-    return {(command, option) for command, options in table.items() for option in options.split()}
-
-
-def test_every_option_says_whether_it_names_a_file() -> None:
-    """Add a new option to one of the tables; if it writes, also to the cases below."""
-    found = set.union(*map(taking, leaves(build_parser())))
-    assert found == named(READS) | named(WRITES) | named(NEITHER)
+def test_every_option_that_names_a_file_to_write_is_tried() -> None:
+    """Add a new word for values to one of the sets; if it names a file, also to the cases above."""
+    taking = [
+        (action.metavar or action.dest, parser.prog.removeprefix("dmlsplit "), action)
+        for parser in parsers(build_parser())
+        for action in parser._actions
+        if action.nargs != 0 and not action.choices
+    ]
+    assert {word for word, *_ in taking} == WRITES | NEITHER
+    writing = {(name, action.option_strings[-1]) for word, name, action in taking if word in WRITES}
     others = {("run", "--output"), ("selftest", "--output")}  # own tests; it reads no file
-    tried = {(line.split()[0], line.split()[-1]) for line, _ in CASES.values()}
-    assert tried == named(WRITES) - others
+    assert {(line.split()[0], line.split()[-1]) for line, _ in CASES.values()} == writing - others
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from onnx import TensorProto
 from dmlsplit.cli import main
 from tests.support.command import judged, save
 from tests.support.fixtures import Capsys
-from tests.support.models import parsed, single
+from tests.support.models import single
 
 # Files.
 
@@ -44,26 +44,3 @@ def test_dim_is_read_strictly(text: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit):
         main(["validate", "m.onnx", "--dim", text])
     assert "it must be NAME=N or VALUE.AXIS=N" in " ".join(capsys.readouterr().err.split())
-
-
-def test_a_known_defect_fails_only_when_asked(here: Path, capsys: Capsys) -> None:
-    text = """(float[1,4,5] x) => (float[] y) {
-        a, b = Split <axis = 1, num_outputs = 2> (x)
-        g = Sigmoid (b)
-        y = Mul (a, g)
-    }"""
-    save("glu.onnx", parsed(text))
-    for via in ("directml", "ort"):
-        assert main(["validate", "glu.onnx", "--via", via]) == 0
-        assert "known defect of DirectML: SPLIT-DEFECT-MEET in 1 split" in capsys.readouterr().out
-        assert main(["validate", "glu.onnx", "--via", via, "--fail-on", "defect"]) == 1
-
-
-def test_names_from_a_model_cannot_drive_the_terminal(here: Path, capsys: Capsys) -> None:
-    content = single(TensorProto.FLOAT, (6,), (2, 5), 0)
-    content.graph.node[1].name = "\x1b]0;owned\x07"
-    save("m.onnx", content)
-    main(["validate", "m.onnx", "bad\x1b[2J.onnx"])
-    captured = capsys.readouterr()
-    assert "\x1b" not in captured.out + captured.err
-    assert "\\x1b" in captured.out

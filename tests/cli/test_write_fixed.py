@@ -6,16 +6,14 @@ import onnx
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
-from tests.support.command import judged, refused, save
+from tests.support.command import judged, save
 from tests.support.fixtures import Capsys
-from tests.support.models import model, nested, single
+from tests.support.models import bare_split, nested, single
 
 
 def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
-    cut = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1)
-    outputs = {"a": TensorProto.FLOAT, "b": TensorProto.FLOAT}
     for shape in ((2, 6), ("n", 6)):
-        save("m.onnx", model([cut], {"x": (TensorProto.FLOAT, shape)}, outputs))
+        save("m.onnx", bare_split(shape))
         assert main("validate m.onnx --via ort --write-fixed fixed.onnx --overwrite".split()) == 0
         # ONNX Runtime does not load the model itself.
         said = " ".join(capsys.readouterr().out.split())
@@ -61,14 +59,3 @@ def test_two_nodes_of_one_name_are_told_apart(here: Path, capsys: Capsys) -> Non
     first, second = (node for node in onnx.load("fixed.onnx").graph.node if node.op_type == "If")
     assert all("Unsqueeze" in str(attribute.g.node) for attribute in first.attribute)
     assert not any("Unsqueeze" in str(attribute.g.node) for attribute in second.attribute)
-
-
-def test_a_report_over_the_model_is_refused_before_anything_is_written(
-    here: Path, capsys: Capsys
-) -> None:
-    save("m.onnx", nested())
-    before = Path("m.onnx").read_bytes()
-    line = "validate m.onnx --windows 19041 -o m.onnx --write-fixed fixed.onnx"
-    assert "is the input m.onnx" in refused(capsys, line)
-    assert not Path("fixed.onnx").exists()
-    assert Path("m.onnx").read_bytes() == before

@@ -1,9 +1,11 @@
-"""All cases, and the open questions about DirectML that they answer."""
+"""All cases, and the open questions of docs/conformance.md that they answer."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dmlsplit.directml.levels import capability_table
@@ -146,46 +148,9 @@ class Question:
                 yield case.id
 
 
-QUESTIONS = (
-    Question(
-        "Does a DirectML of level 1_0 or 2_0 accept ranks other than 4? The operator's page says "
-        "no; the release notes of 1.4.0 say that the limit was 5.",
-        ("table-FLOAT32-[1-8]", "table-UINT16-[1-8]"),
-    ),
-    Question(
-        "Are outputs that overlap themselves refused, accepted, or reported by the debug layer "
-        "only?",
-        ("rule-TENSOR-OUTPUT-OVERLAP-*",),
-    ),
-    Question(
-        "When are these checked, at create, later or never: a total that is not a multiple of 4, "
-        "the alignment, and OWNED_BY_DML on an output?",
-        ("rule-TENSOR-SIZE-DWORD-*", "rule-TENSOR-ALIGNMENT-*", "rule-TENSOR-OWNED-OUTPUT"),
-    ),
-    Question(
-        "Are 2^32 elements, and an index past 2^32, refused?",
-        ("rule-TENSOR-ELEMENT-COUNT", "rule-TENSOR-SIZE-WRAP", "limit-elements", "limit-index"),
-    ),
-    Question(
-        "Is every refusal E_INVALIDARG, or are some DXGI_ERROR_UNSUPPORTED?",
-        ("rule-*", "table-*-0", "table-*-9", "table-UNKNOWN-4", "table-*INT4-4"),
-    ),
-    Question(
-        "Does any descriptor crash or hang DirectML instead of being refused?",
-        ("rule-*", "table-*-0", "table-*-9"),
-    ),
-    Question(
-        "Does binding the input's memory as an output always remove the device, or only with the "
-        "debug layer? Is the same buffer accepted if the ranges do not overlap?",
-        ("bind-in-place", "bind-same-buffer"),
-    ),
-    Question(
-        "Do overlapping outputs always remove the device, or only with the debug layer?",
-        ("bind-overlap", "bind-overlap-half"),
-    ),
-    Question(
-        "Does Split accept FLOAT64 on WARP?",
-        ("table-FLOAT64-[1-8]", "bytes-type-FLOAT64", "bytes-bits-FLOAT64"),
-    ),
-    Question("Does a device with a low minimumFeatureLevel still have the DLL's own level?", ()),
+# The page has the questions in a table; the last one has no cases.
+PAGE = Path(__file__).parents[2].joinpath("docs", "conformance.md").read_text("utf-8")
+QUESTIONS = tuple(
+    Question(text, tuple(re.findall(r"`(.*?)`", cases)))
+    for text, cases in re.findall(r"^\| \d+ \| (.*) \| (.*) \|$", PAGE, re.MULTILINE)
 )

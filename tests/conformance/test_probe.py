@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import TensorDataType
 from tests.conformance import probe
 from tests.conformance.check import compare
@@ -75,15 +74,6 @@ def test_an_observation_says_what_was_observed(observe: Observe, library: Path) 
     assert len(seen["data_types"]) == 13
     assert seen["system"]["build"]
     assert str(library.parent) not in json.dumps(seen)
-
-
-def test_a_minimum_does_not_cap_and_may_be_too_high(observe: Observe) -> None:
-    levels = observed(observe(level=0x5000))["minimum_levels"]
-    assert [each["asked"] for each in levels] == list(FeatureLevel)
-    for each in levels:
-        fits = each["asked"] <= 0x5000
-        wanted = ("0x00000000", 0x5000) if fits else ("0x887A0004", None)
-        assert (each["hresult"], each["level"]) == wanted
 
 
 def by_id(path: Path) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from tests.conformance.conftest import Observe
 from tests.conformance.observation import read_observation
 from tests.conformance.report import text_report
 from tests.conformance.stand_in.build import edited, observed
+from tests.support.fixtures import Capsys
 
 
 def reported(path: Path) -> str:
@@ -52,9 +53,7 @@ def test_names_from_another_machine_cannot_add_lines_or_control_characters(
     assert "\n| y |" not in text
 
 
-def test_a_difference_is_the_status_of_a_check(
-    observe: Observe, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_difference_is_the_status_of_a_check(observe: Observe, capsys: Capsys) -> None:
     for switch, status in (("take-overlap", 0), ("any-sum", 1)):
         path = observe(switch)
         assert main(["check", str(path)]) == status
@@ -69,9 +68,7 @@ def test_a_difference_is_the_status_of_a_check(
         ("write other.json", "other.json: File exists"),
     ],
 )
-def test_an_error_is_one_line(
-    here: Path, capsys: pytest.CaptureFixture[str], line: str, message: str
-) -> None:
+def test_an_error_is_one_line(here: Path, capsys: Capsys, line: str, message: str) -> None:
     (here / "other.json").write_text("{}")
     assert main(line.split()) == 2
     assert capsys.readouterr() == ("", f"error: {message}\n")

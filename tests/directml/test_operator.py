@@ -1,8 +1,6 @@
 """DML_SPLIT_OPERATOR_DESC as a value."""
 
 import dmlsplit as dml
-from dmlsplit.directml.operator import descriptor_geometry
-from dmlsplit.geometry import Loop, StridedCopy
 
 X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
 
@@ -25,13 +23,6 @@ def test_a_bad_axis_can_be_built_and_printed() -> None:
         assert (desc.axis, desc.split_sizes, desc.output_tensors) == (axis, (), (X,))
     assert dml.SplitOperatorDesc.from_sizes(X, axis=3, sizes=(1, 1)).split_sizes == (1, 1)
     assert dml.SplitOperatorDesc.from_sizes(X, axis=0, sizes=(1,)).split_sizes == (1,)
-
-
-def test_the_geometry_is_in_bytes() -> None:
-    source = dml.TensorDesc("INT16", (4, 6), strides=(8, 1))
-    outputs = [dml.TensorDesc("INT16", (4, 2), strides=(5, 1)), dml.TensorDesc("INT16", (4, 4))]
-    pieces = descriptor_geometry(dml.SplitOperatorDesc(source, outputs, 1)).pieces
-    assert pieces == (StridedCopy((Loop(4, 16, 10),), 0, 4), StridedCopy((Loop(4, 16, 8),), 4, 8))
 
 
 def test_many_outputs_are_abbreviated() -> None:

@@ -36,14 +36,6 @@ def test_a_time_has_a_sensible_unit_and_is_marked_as_computed(
     assert text.count("no GPU has run dmlsplit yet") == 1
 
 
-def test_a_strided_split_shows_its_loops() -> None:
-    x = dml.TensorDesc("UINT8", (4, 6), strides=(1, 4))
-    desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
-    text = explanation_text("here", desc, GPUS[0])
-    assert "geometry: strided" in text
-    assert "output 1: 16 elements, 1 byte from byte 8, 4 times (read +1, write +4)" in text
-
-
 def test_assumptions_about_an_unknown_gpu_are_listed() -> None:
     unknown = gpu_of_device(CudaDevice(0, "Voodoo 2", None, "9.0", None, None, None, None, 128))
     x = dml.TensorDesc("UINT8", (4, 6))

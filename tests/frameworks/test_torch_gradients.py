@@ -8,6 +8,8 @@ import pytest
 import dmlsplit as dml
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+import dmlsplit.frameworks.torch  # noqa: E402  registers the operator
+
 # Torch's own modules of derivatives.
 pytestmark = pytest.mark.filterwarnings(
     "ignore:`torch.jit:DeprecationWarning",
@@ -16,8 +18,18 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def pieces(x: Any) -> tuple[Any, ...]:
-    return tuple(dml.split(x, (1, 0, 3, 2), 1))
+SPLITS: dict[str, Callable[[Any], Any]] = {
+    "dml.split": lambda x: tuple(dml.split(x, (1, 0, 3), -2)),
+    "operator": lambda x: tuple(torch.ops.dmlsplit.split(x, [1, 0, 3], -2)),
+}
+
+
+def peer(x: Any) -> tuple[Any, ...]:
+    return tuple(piece.contiguous() for piece in x.split([1, 0, 3], -2))
+
+
+def tensor(kind: str = "float64", **options: Any) -> Any:
+    return torch.randn(2, 4, 2, dtype=getattr(torch, kind), **options)
 
 
 def cubes(split: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -25,24 +37,13 @@ def cubes(split: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda x: sum((n * piece**3).sum() for n, piece in enumerate(split(x)))
 
 
-@pytest.fixture
-def x() -> Any:
-    return torch.randn(3, 6, 2, dtype=torch.float64)
-
-
-def operator_pieces(x: Any) -> tuple[Any, ...]:
-    import dmlsplit.frameworks.torch  # noqa: F401  registers the operator
-
-    return tuple(torch.ops.dmlsplit.split(x, [1, 0, 3, 2], 1))
-
-
 @pytest.mark.parametrize("kind", ["float64", "complex128"])
-@pytest.mark.parametrize("split", [pieces, operator_pieces])
-def test_gradients_are_those_of_finite_differences(split: Callable[[Any], Any], kind: str) -> None:
-    x = torch.randn(3, 6, 2, dtype=getattr(torch, kind), requires_grad=True)
+@pytest.mark.parametrize("split", SPLITS)
+def test_gradients_are_those_of_finite_differences(split: str, kind: str) -> None:
+    x = tensor(kind, requires_grad=True)
     every = {"check_forward_ad": True, "check_batched_forward_grad": True}
-    assert torch.autograd.gradcheck(split, x, check_batched_grad=True, **every)
-    assert torch.autograd.gradgradcheck(split, x, check_fwd_over_rev=True)
+    assert torch.autograd.gradcheck(SPLITS[split], x, check_batched_grad=True, **every)
+    assert torch.autograd.gradgradcheck(SPLITS[split], x, check_fwd_over_rev=True)
 
 
 def dual(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -74,14 +75,6 @@ TRANSFORMS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = 
     ),
     "dual_level": dual,
 }
-SPLITS: dict[str, Callable[[Any], Any]] = {
-    "dml.split": lambda x: tuple(dml.split(x, (1, 0, 3), -1)),
-    "operator": lambda x: tuple(torch.ops.dmlsplit.split(x, [1, 0, 3], -1)),
-}
-
-
-def peer(x: Any) -> tuple[Any, ...]:
-    return tuple(piece.contiguous() for piece in x.split([1, 0, 3], -1))
 
 
 def equal(one: Any, other: Any) -> bool:
@@ -93,9 +86,7 @@ def equal(one: Any, other: Any) -> bool:
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", TRANSFORMS)
 def test_a_transform_is_that_of_torchs_split(name: str, split: str) -> None:
-    import dmlsplit.frameworks.torch  # noqa: F401  registers the operator
-
-    x = torch.randn(2, 4, dtype=torch.float64)
+    x = tensor()
     transform = TRANSFORMS[name]
     assert equal(transform(SPLITS[split])(x), transform(peer)(x))
 
@@ -124,9 +115,7 @@ def test_a_compiled_transform_is_that_of_torchs_split(name: str) -> None:
 
 
 def check_compiled(name: str, backend: Any) -> None:
-    import dmlsplit.frameworks.torch  # noqa: F401  registers the operator
-
-    x = torch.randn(2, 4, dtype=torch.float64)
+    x = tensor()
     transform = TRANSFORMS[name]
     for split in SPLITS.values():
         torch.compiler.reset()
@@ -146,18 +135,14 @@ def test_vmap_leaves_the_batch_whole(axis: int) -> None:
         assert torch.equal(piece, wanted)
 
 
-def test_tangents_follow_the_pieces(x: Any) -> None:
-    forward = torch.autograd.forward_ad
-    tangent = torch.randn_like(x)
+def test_only_what_has_a_tangent_is_treated_so() -> None:
+    forward, x = torch.autograd.forward_ad, tensor()
     with forward.dual_level():
-        dual = forward.make_dual(x, tangent)
-        found = [forward.unpack_dual(piece) for piece in dml.split(dual, 3, 1)]
+        dual = forward.make_dual(x, torch.randn_like(x))
         # A tensor without a tangent takes the fast path, and one with a tangent is not written.
-        assert forward.unpack_dual(dml.split(x, 3, 1)[0]).tangent is None
+        assert forward.unpack_dual(dml.split(x, 2, 1)[0]).tangent is None
         with pytest.raises(dml.InvalidArgumentError, match="has a forward-mode tangent"):
             dml.split(torch.zeros_like(x), 1, 1, out=[dual])
-    assert torch.equal(torch.cat([piece.primal for piece in found], 1), x)
-    assert torch.equal(torch.cat([piece.tangent for piece in found], 1), tangent)
 
 
 def test_no_sizes_give_no_pieces() -> None:

@@ -19,7 +19,6 @@ from dmlsplit.frontends.onnx import walk
 from tests.support import dxdispatch as dispatched
 from tests.support import onnx_graphs, openvino_files
 from tests.support.fixtures import Patch
-from tests.support.mutated import mutated
 from tests.support.onnx_graphs import (
     branch,
     chained,
@@ -67,7 +66,17 @@ def test_what_is_not_a_model_is_one_clear_error(read: Read, kind: str, tmp_path:
     refusal(read, path)
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+MISTAKEN = [
+    (POINTER, "is a Git LFS pointer. Fix: git lfs pull; in GitHub Actions, set lfs: true"),
+    (b"PK\x03\x04" + bytes(60), "is a zip archive. Fix: unpack it"),
+    (b"\x1f\x8b\x08" + bytes(60), "is gzip data. Fix: unpack it"),
+    (b"\xef\xbb\xbf\n<!DOCTYPE html>\n<title>Sign in</title>", "is a web page. Fix: downl"),
+]
+TEXTS = ["ir_version: 8\ngraph {\n", '{"irVersion": 8}', "<net/>", "\ufeffimport torch", "é" * 3000]
 HOSTILE: list[tuple[Read, bytes, str]] = [
+    *((read, *file) for read in (onnx.scan, openvino.scan, dxdispatch.scan) for file in MISTAKEN),
+    *((onnx.scan, text.encode(), "is text, not an ONNX model") for text in TEXTS),
     *((onnx.scan, content, message) for content, message in onnx_graphs.REFUSED.values()),
     *((openvino.scan, content, message) for content, message in openvino_files.HOSTILE),
     *((dxdispatch.run, text.encode(), message) for text, message in dispatched.NOT_MODELS),
@@ -102,6 +111,19 @@ MODELS = [
         functions=(halve(),),
     ).SerializeToString(),
 ]
+
+
+@st.composite
+def mutated(draw: st.DrawFn, valid: bytes, tokens: list[bytes]) -> bytes:
+    """The content with one to four places replaced by noise or by one of the tokens."""
+    content = valid
+    new = st.binary(max_size=6) | st.sampled_from(tokens)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(valid) - 1))
+        content = content[:at] + draw(new) + content[at + draw(st.integers(0, 12)) :]
+    return content
+
+
 NUMBERS = [b"\xff" * 10, varint(2**63), b"\x80" * 9, *(m[:40] * 99 for m in MODELS)]
 TAGS = [b"-1", b"9" * 25, b"<", b'"', b"</net>", b"<dim>", b"Split"]
 TOKENS = [b"-1", b"9" * 25, b"{", b"]", b'"', b"null", b"1e5", b"//", b"[]"]

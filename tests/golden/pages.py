@@ -52,7 +52,7 @@ def with_output(block: str, main: Run) -> str:
     for line in re.findall(r"^\$ dmlsplit (.*)$", block, re.MULTILINE):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
-            main(shlex.split(line))
+            assert main(shlex.split(line)) in (0, 1), line
     command, end, output = shown.partition("\n")
     return head + mark + command + end + (printed.getvalue() if output else "")
 

@@ -16,7 +16,15 @@ from dmlsplit.lint import check
 from dmlsplit.lint.advice import Advice
 from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from tests.support.fixtures import Capsys, Patch
-from tests.support.models import attribute_split, model, parsed, sequence, single, split_nodes
+from tests.support.models import (
+    attribute_split,
+    bare_split,
+    model,
+    parsed,
+    sequence,
+    single,
+    split_nodes,
+)
 from tests.support.networks import super_resolution
 from tests.support.openvino_files import edge, layer, port, variadic, weights
 
@@ -104,12 +112,6 @@ def custom() -> onnx.ModelProto:
     return content
 
 
-def counted(shape: Any, outputs: int) -> onnx.ModelProto:
-    names = [f"p{index}" for index in range(outputs)]
-    node = helper.make_node("Split", ["x"], names, name="cut", axis=-1, num_outputs=outputs)
-    return model([node], {"x": (FLOAT, shape)}, dict.fromkeys(names, FLOAT))
-
-
 # A split of a value without a shape in the body of a Loop.
 IN_LOOP = """(bool on0, float[1,6] x) => (float[] all) {
     last, all = Loop <body = body (int64 i, bool on, float[] state)
@@ -155,16 +157,12 @@ SUPER_RESOLUTION = """(float[1, 4, h, w] x) => (float[] a) {
 DYNAMIC = single(FLOAT, (2, "n"), (2, 4), 1)
 KNOWN = single(FLOAT, (2, 6), (2, 4), 1)
 OF_INPUT = "(float[2,6] x, int64[2] s) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }"
+BACKWARDS = "(float[2,n] x) => (float[] a) { a, b, c = Split <axis = -1, num_outputs = 3> (x) }"
 CYCLIC = "(float[6] x) => (float[] b) { a, b = Split <num_outputs = 2> (y) y = Add (a, x) }"
 SORTED = "(float[6] x) => (float[] b) { y = Add (x, x) a, b = Split <num_outputs = 2> (y) }"
 COMPUTED = layer(2, "ShapeOf", outputs=port(0, (2,), "I64"))
 CIRCLE = [edge((0, 0), (3, 0)), edge((3, 3), (3, 1)), edge((3, 4), (3, 2))]
 OLD = ("--windows", "19041")
-
-
-def unsized(**attributes: int) -> onnx.ModelProto:
-    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1, **attributes)
-    return model([node], {"x": (FLOAT, (2, "n"))}, {"a": FLOAT, "b": FLOAT})
 
 
 def beside_a_value() -> onnx.ModelProto:
@@ -200,7 +198,7 @@ CASES = {
     "a name like that of an axis": Case("AXIS", beside_a_value()),
     "two dynamic sizes": Case("AXIS", single(FLOAT, ("batch", "n"), (2, 4), 1)),
     "a dynamic axis without a name": Case("AXIS", single(FLOAT, (2, None), (2, 4), 1)),
-    "a negative axis": Case("AXIS", counted((2, "n"), 3)),
+    "a negative axis": Case("AXIS", parsed(BACKWARDS)),
     "a value in the middle": Case("AXIS", after("NonZero")),
     "a sequence": Case("AXIS", sequence(FLOAT, ("n", "m"))),
     "an empty axis": Case("SIZES", single(FLOAT, ("n", 0, 6), (0, 0), 1)),
@@ -212,7 +210,10 @@ CASES = {
     "an attribute of a caller": Case("CALLER", parsed(NOT_CALLED, FUNCTION + OF_CALLER)),
     "a value in a function": Case("CALLER", CALLS_OWN),
     "no number of outputs": Case(
-        "COUNT_FIRST", unsized(), ("--via", "ort"), cured=unsized(num_outputs=2)
+        "COUNT_FIRST",
+        bare_split((2, "n")),
+        ("--via", "ort"),
+        cured=bare_split((2, "n"), num_outputs=2),
     ),
     "lengths that are an input": Case("LENGTHS", parsed(OF_INPUT), cured=KNOWN),
     "lengths outside": Case("WEIGHTS", external()),
@@ -291,15 +292,11 @@ def test_the_printed_options_run_together(here: Path, reported: Reported) -> Non
         z = Relu (x)
         g, h = Split <axis = 1, num_outputs = 2> (z)
     }""")
-    unnamed = model(
-        [
-            helper.make_node("Split", ["x"], ["a", "b"], axis=0, num_outputs=2),
-            helper.make_node("Relu", ["x"], ["y"]),
-            helper.make_node("Split", ["y"], ["c", "d", "e"], axis=0, num_outputs=3),
-        ],
-        {"x": (FLOAT, (None, 6))},
-        {"a": FLOAT, "c": FLOAT},
-    )
+    unnamed = parsed("""(float[?,6] x) => (float[] a, float[] c) {
+        a, b = Split <axis = 0, num_outputs = 2> (x)
+        y = Relu (x)
+        c, d, e = Split <axis = 0, num_outputs = 3> (y)
+    }""")
     for content, known in ((shared, ""), (unnamed, ""), (super_resolution(), "0=4 1=4 2=3")):
         name = saved(content)
         fixes = " ".join(each.fix for each in reported(name))

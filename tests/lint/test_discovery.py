@@ -1,8 +1,6 @@
 """Paths of a command line: which files are read, and the report if one cannot be read."""
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import onnx
@@ -12,7 +10,7 @@ from onnx import TensorProto
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.lint.discovery import ENDINGS, flag_site, scan_paths
-from tests.support.command import ROOT, save
+from tests.support.command import NO_SETTINGS, ROOT, git, save
 from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
 
@@ -126,27 +124,19 @@ def work_tree(here: Path, monkeypatch: Patch) -> Path:
     """A work tree with models that git's rules ignore, some of them tracked nevertheless."""
     if shutil.which("git") is None:
         pytest.skip("git is not installed")
-    # Ignore the settings of the machine.
-    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
-        monkeypatch.setenv(name, os.devnull)
+    for name, value in NO_SETTINGS.items():
+        monkeypatch.setenv(name, value)
     for name in (
         "own.onnx", "sub/own.onnx", "sub/old \n.onnx", "build/a.onnx", "build/deep/b.onnx",
         "models/tracked.onnx", "models/other.onnx", "module/own.onnx", "module/old.onnx",
     ):  # fmt: skip
         save(name, single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
     Path(".gitignore").write_text("build/\n/models/*\nold*.onnx\n")
-    git("init", "-q")
-    git("-C", "module", "init", "-q")
-    git("-C", "module", *AUTHOR, "commit", "-q", "--allow-empty", "-m", "first")
-    git("-c", "advice.addEmbeddedRepo=false", "add", "-f", "models/tracked.onnx", "module")
+    git(here, "init", "-q")
+    git(here / "module", "init", "-q")
+    git(here / "module", "commit", "-q", "--allow-empty", "-m", "first")
+    git(here, "add", "-f", "models/tracked.onnx", "module")
     return here
-
-
-AUTHOR = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-
-
-def git(*words: str) -> None:
-    subprocess.run(["git", *words], check=True)
 
 
 OWN = ["models/tracked.onnx", "module/old.onnx", "module/own.onnx", "own.onnx", "sub/own.onnx"]
@@ -175,7 +165,7 @@ def test_a_hook_of_git_searches_as_a_shell_does(work_tree: Path, monkeypatch: Pa
 
 
 def test_no_command_of_a_repository_is_run(work_tree: Path) -> None:
-    git("config", "core.fsmonitor", "touch pwned; false")
+    git(work_tree, "config", "core.fsmonitor", "touch pwned; false")
     assert names(".") == (OWN, 4)
     assert not Path("pwned").exists()
 

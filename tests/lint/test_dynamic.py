@@ -5,14 +5,14 @@ from typing import Any
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.discovery import scan_paths
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
-from tests.support.models import model, sequence, single
+from tests.support.models import bare_split, sequence, single
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -104,11 +104,6 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
 # not know the size of the axis while loading.
 
 
-def unsized(*shape: int | str) -> onnx.ModelProto:
-    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1)
-    return model([node], {"x": (FLOAT, shape)}, {"a": FLOAT, "b": FLOAT})
-
-
 @pytest.mark.parametrize(
     ("shape", "outcome"),
     [((2, 6), Outcome.REFUSED), (("n", 6), Outcome.NEVER), ((2, "n"), Outcome.UNKNOWN)],
@@ -116,13 +111,13 @@ def unsized(*shape: int | str) -> onnx.ModelProto:
 def test_a_missing_count_is_refused_if_the_axis_is_known(
     shape: tuple[int | str, ...], outcome: Outcome, tmp_path: Path
 ) -> None:
-    verdict = judged(unsized(*shape), tmp_path, via="ort")
+    verdict = judged(bare_split(shape), tmp_path, via="ort")
     assert verdict.outcome is outcome
     assert verdict.fix.startswith("set num_outputs")
     assert ("ORT-NUM-OUTPUTS" in rules(verdict)) == (outcome is not Outcome.UNKNOWN)
     # ONNX Runtime fails to load it, but that is not a failure of DirectML.
     assert verdict.hresult is None
-    assert judged(unsized(*shape), tmp_path).outcome is not Outcome.REFUSED
+    assert judged(bare_split(shape), tmp_path).outcome is not Outcome.REFUSED
 
 
 # Sizes that only multiply the elements: the verdict holds for every size, up to the most elements.

@@ -35,12 +35,3 @@ def test_counts_and_positions_agree_with_array_split(
         array = jnp.stack([array, -array])
     found = transform(lambda array: dml.split(array, sizes, cut.axis))(array)
     assert_equal(found, transform(lambda array: jnp.array_split(array, cut.at, cut.axis))(array))
-
-
-def test_traced_sizes_are_refused() -> None:
-    array = jnp.zeros((12, 2))
-    for sizes in (lambda at: at, lambda at: (2, at)):
-        with pytest.raises(dml.InvalidArgumentError, match="must be an integer"):
-            jax.jit(lambda at, sizes=sizes: dml.split(array, sizes(at)))(2)
-    # The values of this array of sizes are known.
-    assert len(dml.split(array, jnp.array([2, 10]))) == 2

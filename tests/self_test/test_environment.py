@@ -1,5 +1,6 @@
 """What surrounds the kernels, and what a report tells of it."""
 
+import getpass
 import json
 import platform
 import socket
@@ -14,6 +15,7 @@ from dmlsplit.self_test import environment, run
 from dmlsplit.self_test.environment import Check, State
 from dmlsplit.self_test.memory import HostMemory
 from dmlsplit.self_test.report import check_text
+from tests.support.command import ROOT
 
 
 def lines(name: str) -> str:
@@ -86,7 +88,8 @@ def test_other_words_of_a_report_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     record = json.loads(test.to_json())
     assert "PATH" not in test.to_json()
     assert [check["text"] for check in record["checks"]] == [check.text for check in test.checks]
-    assert socket.gethostname() not in test.to_json()
+    for secret in (str(Path.home()), str(ROOT), socket.gethostname(), f'"{getpass.getuser()}'):
+        assert secret not in test.to_json()
 
 
 def test_a_run_that_ends_early_after_wrong_bytes_says_both(

@@ -174,9 +174,15 @@ def test_a_piece_that_does_not_fit_is_refused_before_the_disk_is_full(
         f_bavail, f_bfree, f_frsize, f_blocks = 1, 1, 90, 100
 
     monkeypatch.setattr(os, "statvfs", lambda folder: Full)
-    said = refused(capsys, f"run {path} --axis 0 --count 2 -o {tmp_path / 'out'}")
+    line = f"run {path} --axis 0 --count 2 -o {tmp_path / 'out'}"
+    said = refused(capsys, line)
     assert f"{tmp_path}/out/q_1.npy: does not fit: 96 bytes are needed, 90 are free" in said
     assert list((tmp_path / "out").iterdir()) == []
+    # It just fits; and a file system that does not know its size.
+    for name, value in (("f_frsize", 96), ("f_blocks", 0)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Full, name, value)
+            assert main([*line.split(), "--overwrite"]) == 0
 
 
 def test_the_next_run_removes_what_killed_runs_left_behind(path: Path, tmp_path: Path) -> None:

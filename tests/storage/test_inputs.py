@@ -46,7 +46,8 @@ def test_a_npy_file_that_changes_during_a_run_gives_no_pieces(
                 with path.open("r+b") as file:
                     file.truncate(1000)
 
-    with pytest.raises(dml.InvalidArgumentError, match=r"changed while|became shorter") as error:
+    said = "became shorter while it was read" if change == "cut short" else "changed while"
+    with pytest.raises(dml.InvalidArgumentError, match=said) as error:
         split_file(path, (1, 6), 2, tmp_path / "out", progress=change_once)
     assert "a.npy" in str(error.value)
     assert list((tmp_path / "out").iterdir()) == []

@@ -16,6 +16,7 @@ from zarr.core.sync import sync
 from dmlsplit.storage.stores import split_store
 from dmlsplit.storage.zarr_arrays import box, settle
 from tests.support.command import refused
+from tests.support.fixtures import Capsys, Patch
 from tests.support.stores import VALUES, assert_pieces, contents, make_store
 
 pytestmark = pytest.mark.usefixtures("small_blocks")
@@ -97,7 +98,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     [*((name, {}) for name in DAMAGES), *((name, RAW) for name in DAMAGES if "chunk" in name)],
 )
 def test_a_damaged_store_is_one_line_and_touches_nothing(
-    name: str, layout: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, layout: dict[str, Any], tmp_path: Path, capsys: Capsys
 ) -> None:
     damage, message = DAMAGES[name]
     store = make_store(tmp_path / "in.zarr", chunks=(4, 33, 7), **layout)
@@ -153,11 +154,7 @@ def strings(path: Path) -> None:
     ],
 )
 def test_what_cannot_be_run_is_one_line_at_once_and_writes_nothing(
-    make: Callable[[Path], Any],
-    arguments: str,
-    message: str,
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
+    make: Callable[[Path], Any], arguments: str, message: str, here: Path, capsys: Capsys
 ) -> None:
     make(Path("in.zarr"))
     begun = time.monotonic()
@@ -176,7 +173,7 @@ def test_what_cannot_be_run_is_one_line_at_once_and_writes_nothing(
     ],
 )
 def test_a_damaged_zip_store_is_one_line(
-    make: Callable[[Path], Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    make: Callable[[Path], Any], message: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     make(tmp_path / "in.zarr.zip")
     said = refused(capsys, f"run {tmp_path / 'in.zarr.zip'} --axis 0 --count 2")
@@ -185,11 +182,7 @@ def test_a_damaged_zip_store_is_one_line(
 
 @pytest.mark.parametrize("module", ["zarr", "distributed"])
 def test_without_the_extra_the_error_names_it(
-    module: str,
-    store: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    module: str, store: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     line = f"run {store} --axis 0 --count 2 -o {tmp_path / 'out'} --scheduler tcp://127.0.0.1:1"

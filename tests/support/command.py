@@ -1,13 +1,11 @@
 """The command line in a child process, the verdicts that it prints, and models to give it."""
 
-import argparse
 import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +90,6 @@ def refused(capsys: pytest.CaptureFixture[str], line: str, lines: int | None = 1
     assert said.startswith("dmlsplit: error: ")
     assert lines is None or said.count("\n") == lines
     return said
-
-
-def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """The parsers of commands without subcommands."""
-    inner = [a for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
-    if not inner:
-        yield parser
-    for action in inner:
-        for below in action.choices.values():
-            yield from leaves(below)
 
 
 def save(name: str, content: onnx.ModelProto) -> None:

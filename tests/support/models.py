@@ -52,7 +52,13 @@ def attribute_split(opset: int, axis: int, shape: Sequence[int]) -> onnx.ModelPr
     return model([node], {"x": (float_, shape)}, {"a": float_}, opset=opset)
 
 
-def session(content: onnx.ModelProto) -> Any:
+def bare_split(shape: Sequence[int | str], **attributes: int) -> onnx.ModelProto:
+    """A Split-18 called ``cut`` along axis 1, without sizes: halves, if `num_outputs` is 2."""
+    node = helper.make_node("Split", ["x"], ["a", "b"], name="cut", axis=1, **attributes)
+    return model([node], {"x": (TensorProto.FLOAT, shape)}, dict.fromkeys("ab", TensorProto.FLOAT))
+
+
+def session(content: onnx.ModelProto, is_optimized: bool = True) -> Any:
     """A session of ONNX Runtime on the CPU, without its messages."""
     # Imported here, because it takes a while and most models are not run.
     import onnxruntime
@@ -60,6 +66,8 @@ def session(content: onnx.ModelProto) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
+    if not is_optimized:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     provider = ["CPUExecutionProvider"]
     return onnxruntime.InferenceSession(content.SerializeToString(), options, provider)
 

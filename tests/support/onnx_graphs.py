@@ -118,7 +118,7 @@ GOOD = model(
 ).SerializeToString()
 
 
-# tests/test_file_kinds.py has files of other kinds.
+# tests/frontends/test_files.py has files of other kinds.
 REFUSED: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty; it must be an ONNX model"),
     "zeros": (bytes(1000), "field number 0 does not exist"),

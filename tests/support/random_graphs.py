@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.support.onnx_graphs import model
+
 Shape = tuple[int, ...]
 
 
@@ -380,11 +382,6 @@ def dynamic_names(content: onnx.ModelProto) -> list[str]:
 
 
 def _model(nodes: list[Any], inputs: list[Any]) -> onnx.ModelProto:
-    outputs = [
-        helper.make_tensor_value_info(name, TensorProto.FLOAT, None)
-        for node in nodes
-        if node.op_type == "Split"
-        for name in node.output
-    ]
-    graph = helper.make_graph(nodes, "net", inputs, outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    splits = [node for node in nodes if node.op_type == "Split"]
+    outputs = " ".join(name for split in splits for name in split.output)
+    return model(nodes, inputs, outputs=outputs, opsets={"": 18})

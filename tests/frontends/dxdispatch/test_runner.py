@@ -140,4 +140,6 @@ def test_nothing_is_written_when_a_later_command_is_refused(
     refused(model(commands=[write, prints("Z")]))
     refused(model(commands=[write, {**write, "dimensions": [100]}]))
     refused(model(commands=[write], dispatchables=wrong))
+    (tmp_path / "folder").mkdir()
+    refused(model(commands=[write, writes("A", "folder")]))
     assert not (tmp_path / "a.npy").exists()

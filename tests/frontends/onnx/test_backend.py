@@ -1,6 +1,8 @@
 """The ONNX backend runs ONNX's own suite, counted and compared exactly, and whole models."""
 
+import pickle
 import unittest
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,8 +12,9 @@ import numpy as np
 import onnx
 import onnx.backend.test
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test import runner
+from onnx.backend.test.case.node import collect_testcases
 from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import load_model_tests
 
@@ -19,16 +22,58 @@ from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends import Implied, Invalid, execution
 from dmlsplit.frontends.onnx import DmlSplitBackend, scan
 from dmlsplit.lint.fix.rewrite import graphs
-from tests.support import onnx_suite
+from tests.support import builds as kept
 from tests.support.arrays import assert_same
 from tests.support.onnx_graphs import INT64, halve, model, node, value
 
 Official = dict[str, tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]]
+ON_DISK = ("simple", "pytorch-converted", "pytorch-operator")
+
+
+def node_cases(builds: Path) -> list[TestCase]:
+    """The cases of single nodes, for which ONNX ships no model files.
+
+    ONNX computes them on request, which takes seconds. They depend only on the installed packages,
+    so they are kept with the compiled files.
+    """
+
+    def make(path: Path) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # ONNX's own data overflows casts on purpose.
+            path.write_bytes(pickle.dumps(collect_testcases(None)))
+
+    name = kept.key("onnx cases", onnx.__version__, np.__version__)
+    found: list[TestCase] = pickle.loads(kept.made(builds / name, make).read_bytes())
+    return found
+
+
+def model_of(case: TestCase) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]:
+    """The model of a case, and its inputs and expected outputs."""
+    if case.model is not None:
+        return case.model, [(list(given), list(wanted)) for given, wanted in case.data_sets or ()]
+    folder = Path(case.model_dir or "")
+    model = onnx.load(folder / "model.onnx")
+    sets = []
+    for data in sorted(folder.glob("test_data_set_*")):
+        # An input that has an initializer has no file.
+        inputs = [_load(data / f"input_{i}.pb", v) for i, v in enumerate(model.graph.input)]
+        outputs = [_load(data / f"output_{i}.pb", v) for i, v in enumerate(model.graph.output)]
+        sets.append((inputs, outputs))
+    return model, sets
+
+
+def _load(path: Path, declared: onnx.ValueInfoProto) -> Any:
+    if not path.exists():
+        return None
+    if declared.type.HasField("sequence_type"):
+        return numpy_helper.to_list(onnx.SequenceProto.FromString(path.read_bytes()))
+    return numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
 
 
 @pytest.fixture(scope="module")
 def cases(kept_files: Path) -> dict[str, TestCase]:
-    return onnx_suite.all_cases(kept_files)
+    on_disk = [case for kind in ON_DISK for case in load_model_tests(kind=kind)]
+    return {case.name: case for case in [*node_cases(kept_files), *on_disk]}
 
 
 def splits_of(model: onnx.ModelProto) -> int:
@@ -40,7 +85,7 @@ def splits_of(model: onnx.ModelProto) -> int:
 @pytest.fixture(scope="module")
 def official(cases: dict[str, TestCase]) -> Official:
     """The models with splits, their inputs and expected outputs: 37 since onnx 1.23."""
-    models = {name: onnx_suite.model_of(case) for name, case in cases.items()}
+    models = {name: model_of(case) for name, case in cases.items()}
     with_splits = {name: pair for name, pair in models.items() if splits_of(pair[0])}
     assert len(with_splits) == 37
     return with_splits
@@ -51,7 +96,7 @@ def test_every_official_model_is_scanned_and_its_shapes_are_those_of_onnx(
 ) -> None:
     path, shapes = tmp_path / "model.onnx", Counter[bool]()
     for name, case in cases.items():
-        content, sets = onnx_suite.model_of(case)
+        content, sets = model_of(case)
         probed = onnx.ModelProto.FromString(content.SerializeToString())
         pairs = zip(content.graph.output, sets[0][1] if sets else (), strict=False)
         wanted = {out.name: x.shape for out, x in pairs if getattr(x, "shape", ())}
@@ -75,7 +120,7 @@ def test_every_official_model_is_scanned_and_its_shapes_are_those_of_onnx(
 
 def test_every_official_backend_test_passes(kept_files: Path, official: Official) -> None:
     def load(kind: str) -> list[TestCase]:
-        return onnx_suite.node_cases(kept_files) if kind == "node" else load_model_tests(kind=kind)
+        return node_cases(kept_files) if kind == "node" else load_model_tests(kind=kind)
 
     with patch.object(runner, "load_model_tests", load):
         suite = onnx.backend.test.BackendTest(DmlSplitBackend, __name__)

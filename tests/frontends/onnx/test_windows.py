@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from onnx import numpy_helper
 
 from dmlsplit.frontends import Known
+from tests.support.models import session
 from tests.support.onnx_graphs import Scanned, model, node, value
 
 Shape = tuple[int, ...]
@@ -43,13 +43,10 @@ def run(case: Case, opset: int) -> Shape | None:
     tensors = tuple(tensors)
     content = model([made], [given], initializers=tensors, opsets={"": opset}, outputs="y0")
     content.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    # An optimized graph would use sizes from onnx's inference.
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = ort.InferenceSession(content.SerializeToString(), options)
-        (found,) = session.run(None, {"x0": np.zeros(case.shape, np.float32)})
+        # An optimized graph would use sizes from onnx's inference.
+        loaded = session(content, is_optimized=False)
+        (found,) = loaded.run(None, {"x0": np.zeros(case.shape, np.float32)})
     except Exception:
         return None
     return tuple(found.shape)

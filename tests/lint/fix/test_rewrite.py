@@ -155,13 +155,6 @@ def test_a_model_that_is_right_at_one_size_only_is_not_written(
     assert not output.exists()
 
 
-def test_a_dynamic_split_that_needs_its_sizes_is_left(tmp_path: Path) -> None:
-    for shape, axis in ((("b", "s", "t", 6, "h"), 3), (("b", 6, "n"), 2)):
-        done, output = fixed(single(FLOAT, shape, (2, 4), axis), tmp_path, **LEVEL_2)
-        assert "known only" in done.left[0][1]
-        assert not output.exists()
-
-
 def test_old_opsets_give_sizes_as_an_attribute(tmp_path: Path) -> None:
     _, output = fixed(attribute_split(11, 1, (3, 6)), tmp_path, feature_level="1_0")
     (split,) = [node for node in onnx.load(output).graph.node if node.op_type == "Split"]
@@ -187,6 +180,8 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
         (attribute_split(2, 0, (6,)), LEVEL_1, "opset is 2; rewriting needs 7"),
         (single(FLOAT, (2**20, 2**13), (2**19, 2**19), 0), LEVEL_1, "8589934592 elements"),
         (sequence(FLOAT, ("n", "m")), {"via": "ort"}, "only when the model runs"),
+        (single(FLOAT, ("b", "s", "t", 6, "h"), (2, 4), 3), LEVEL_2, "known only"),
+        (single(FLOAT, ("b", 6, "n"), (2, 4), 2), LEVEL_2, "known only"),
     ],
 )
 def test_nothing_is_written_if_nothing_can_be_rewritten(
