@@ -40,7 +40,7 @@ from dmlsplit.backends.cuda.launch import VECTOR
 BARS: tuple[tuple[str, int, float | str], ...] = (
     ("dispatch", 3, 3.0),
     ("split", 3, 10.0),
-    ("split", 64, 70.0),
+    ("split", 64, 115.0),
     ("call", 3, "split"),
     ("bind", 3, 15.0),
     ("bind", 64, 76.0),

@@ -71,6 +71,7 @@ def split_file(
     targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
     hidden = folder.absolute() / f".{path.stem}.unfinished"
     with drafts(hidden, path, targets, overwrite) as paths:
+        check_space(hidden, source.size_in_bytes, folder)
         with ExitStack() as files:  # Windows cannot rename open files
             pieces = _begin_pieces(source, paths, targets, shapes, files)
             _write_pieces(source, pieces, axis, sizes, device, progress)
@@ -85,10 +86,7 @@ def _begin_pieces(
     shapes: Sequence[Shape],
     files: ExitStack,
 ) -> Pieces:
-    """Drafts of the pieces with their headers, if all fit on the disk; `files` closes them."""
-    ends = accumulate(prod(shape) * source.dtype.itemsize for shape in shapes)
-    for path, target, end in zip(paths, targets, ends, strict=True):
-        check_space(path.parent, end, target)
+    """Drafts of the pieces, with their headers; `files` closes them."""
     allow_open_files(len(paths) + OTHER_FILES)
     pieces = []
     for path, target, shape in zip(paths, targets, shapes, strict=True):
@@ -112,8 +110,8 @@ def _write_pieces(
     axis = len(shape) - 1 - axis if source.is_fortran else axis
     step = prod(shape[axis + 1 :]) * source.dtype.itemsize
     starts = [0, *accumulate(size * step for size in sizes)]
-    for_pieces = min(max(1, len(sizes) // PIECES_PER_BLOCK), MOST_BLOCKS)
-    limit = BLOCK_BYTES * (for_pieces if device == "cpu" else MOST_BLOCKS)
+    blocks = 1 + len(sizes) // PIECES_PER_BLOCK if device == "cpu" else MOST_BLOCKS
+    limit = BLOCK_BYTES * min(blocks, MOST_BLOCKS)
     block, done = np.empty(min(limit, source.size_in_bytes), np.uint8), 0
     with source.open() as file:
         for rows, low, high in row_blocks(prod(shape[:axis]), starts[-1], limit):
