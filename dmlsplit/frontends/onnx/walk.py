@@ -3,7 +3,7 @@
 import mmap
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from math import lcm
 from typing import NamedTuple
@@ -43,6 +43,7 @@ class _Scope:
     opsets: Mapping[str, int]
     attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
     path: tuple[int | str, ...] = ()  # as in sites
+    labels: set[str] = field(default_factory=set)  # of nodes with bodies and calls so far
 
 
 class _Visit(NamedTuple):
@@ -61,10 +62,13 @@ class _Visit(NamedTuple):
         """The reason for an unknown shape if this node lost it."""
         return f"its shape is unknown after {self.named}", Cause.UNTRACKED
 
-    @property
-    def label(self) -> str:
-        """The node in the place of what is inside it."""
-        return shown_name(self.node.name) or f"{shown_name(self.node.op_type)}[{self.position}]"
+    def own_label(self) -> str:
+        """A label that no earlier node with bodies or call in this graph has."""
+        label = shown_name(self.node.name) or f"{shown_name(self.node.op_type)}[{self.position}]"
+        if label in self.scope.labels:
+            label += f"[{self.position}]"
+        self.scope.labels.add(label)
+        return label
 
     def site(self, file: str) -> SplitSite:
         """A site of the node, about which nothing else is known yet."""
@@ -123,6 +127,7 @@ class _Walk:
             place=place or shown_name(graph.name or "main graph"),
             values=scope.values.new_child(inputs | constants),
             declared=declared | inputs,
+            labels=set(),
         )
         self._nodes(graph, inner)
         return [inner.values.get(entry.name, UNKNOWN) for entry in graph.output]
@@ -194,11 +199,12 @@ class _Walk:
     def _bodies(self, visit: _Visit) -> list[list[Value]]:
         """The outputs of each body of a node."""
         bodies = {a.name: a.bodies for a in visit.node.attribute if a.bodies}
+        label = visit.own_label() if bodies else ""
         results = []
         for name, spans in bodies.items():
             for position, span in enumerate(spans):
                 which = f"[{position}]" if len(spans) > 1 else ""
-                place = f"{visit.scope.place}/{visit.label}.{shown_name(name)}{which}"
+                place = f"{visit.scope.place}/{label}.{shown_name(name)}{which}"
                 path = (*visit.scope.path, visit.position, name, position)
                 results.append(self._graph(span, replace(visit.scope, path=path), place))
         return results
@@ -231,7 +237,7 @@ class _Walk:
         if call not in self._called:
             inner = replace(
                 visit.scope,
-                place=f"{visit.scope.place}/{visit.label}",
+                place=f"{visit.scope.place}/{visit.own_label()}",
                 attributes=None if visit.node.has_references else attributes,
                 path=(*visit.scope.path, visit.position, "()"),
             )
@@ -253,6 +259,7 @@ class _Walk:
             values=ChainMap(values),
             declared=declared,
             opsets={opset.domain: opset.version for opset in function.opset_import},
+            labels=set(),
         )
         self._nodes(function, inner)
         results = (inner.values.get(name, UNKNOWN) for name in function.output)
