@@ -267,7 +267,7 @@ def test_a_belief_that_is_refuted_is_seen(belief: str, monkeypatch: pytest.Monke
 
 def test_the_checks_of_the_documented_beliefs_exist() -> None:
     page = (ROOT / "docs" / "reliability.md").read_text()
-    table = page.partition("| belief | check |")[2].partition("\n\n")[0].splitlines()[2:]
+    table = page.partition("| assumption | check in `selftest` |")[2].partition("\n\n")[0].splitlines()[2:]
     checks = [re.findall("`([^`]+)`", row.split("|")[2]) for row in table]
     assert len(checks) > 14
     assert all(checks), "a belief has no check"
