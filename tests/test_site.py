@@ -78,7 +78,7 @@ def test_the_table_of_launches_is_the_planners() -> None:
 
 def test_received_reports_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = extension("tables")
-    assert tables.selftest_reports() == "There are none yet."
+    assert tables.selftest_reports() == "No report has arrived yet."
     report = dml.selftest("cpu", seconds=0)
     speeds = (*report.speeds[:1], report.speeds[0]._replace(share=0.5, bar=0.9))
     slow = replace(report, speeds=speeds, is_strict=True, name="a GPU")

@@ -97,7 +97,7 @@ def selftest_reports() -> str:
     """The received reports of `dmlsplit selftest`."""
     reports = [json.loads(path.read_text()) for path in sorted(REPORTS.glob("*.json"))]
     if not reports:
-        return "There are none yet."
+        return "No report has arrived yet."
     heading = ("GPU", "dmlsplit", "result", "splits", "GB/s of a copy", "shares of it")
     return _table(heading, map(_report, reports), "lllrrr")
 
