@@ -138,6 +138,14 @@ def test_a_search_leads_to_the_page_that_answers() -> None:
     ) == ("80070057 887A0005 0x10 FP0x80070057")
 
 
+def test_a_rule_is_described_by_its_sentence() -> None:
+    """Its page begins with a message, which says little in a list of pages."""
+    summaries = extension("summaries")
+    sentence = RULES["DML-SPLIT-AXIS-RANGE"].sentence
+    assert summaries.description("rules/DML-SPLIT-AXIS-RANGE", None) == sentence
+    assert all(len(summaries.description(f"rules/{name}", None)) <= 200 for name in RULES)
+
+
 def test_bars_show_the_measured_times_of_every_library() -> None:
     chart = extension("bars").cpu()
     rows = load(ROOT / "benchmarks" / "results" / "cpu-epyc-2.json")["rows"]
