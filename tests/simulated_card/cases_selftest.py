@@ -169,8 +169,8 @@ def test_little_free_memory_leaves_out_only_what_is_not_about_bytes() -> None:
     assert "bytes are free" in test.summary
 
 
-# What refutes an assumption of docs/reliability.md: the check that sees it, and the status. The tests
-# above refute the others: wrong bytes, a byte outside, a stale graph, a wrong device.
+# What refutes an assumption of docs/reliability.md: the check that sees it, and the status. The
+# tests above refute the others: wrong bytes, a byte outside, a stale graph, a wrong device.
 
 
 def other_launch_kernel(patch: pytest.MonkeyPatch) -> None:
