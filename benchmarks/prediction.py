@@ -206,7 +206,7 @@ class Clocks:
 
 # In words.
 CAUSES = {
-    "latency": "too few bytes under way",
+    "latency": "too few bytes in flight",
     "executed": "instructions",
     "units": "a busy unit of the SM",
     "tail": "the last blocks",

@@ -147,11 +147,12 @@ def test_a_tag_beside_main_is_refused(tmp_path: Path) -> None:
 
 @posix
 def test_pages_that_know_of_no_release_are_refused(tmp_path: Path) -> None:
-    step = script("release.yml", "tag", "No page says that there is no release")
+    step = script("release.yml", "tag", 'The pages no longer say "not released yet"')
     (tmp_path / "docs").mkdir()
     readme = (ROOT / "README.md").read_text("utf-8")
-    for page in ("", "README.md", "docs/ci.md"):
-        for name in ("README.md", "docs/ci.md"):
+    pages = "README.md", "CHANGELOG.md", "docs/ci.md"
+    for page in ("", *pages):
+        for name in pages:
             text = readme if name == page else readme.replace("<!-- unreleased", "<!-- gone")
             (tmp_path / name).write_text(text, "utf-8")
         assert ran("bash", "-ec", step, cwd=tmp_path).returncode == bool(page), page

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from html import escape
+from pathlib import Path
 from typing import Any, ClassVar
 
 from bars import BARS
@@ -48,7 +50,7 @@ class CommandHelp(SphinxDirective):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Show it as it is, so that its columns stay."""
+        """Show it unchanged, so that its columns stay."""
         os.environ["COLUMNS"] = "80"
         (commands,) = (
             one.choices for one in build_parser()._actions if isinstance(one.choices, dict)
@@ -80,6 +82,12 @@ def _site_links(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = source[0].replace("../../benchmarks/README.md", "../benchmarks.md")
 
 
+def _page_links(app: Sphinx, path: Path, page: str, included: list[str]) -> None:
+    """Where a page includes a part of README, link to pages instead of to the published site."""
+    site = re.escape(app.config.html_baseurl)
+    included[0] = re.sub(rf"\({site}([\w-]+)\.html", r"(\1.md", included[0])
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("bars", Bars)
@@ -87,4 +95,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("from-code", FromCode)
     app.add_directive("split-picture", SplitPicture)
     app.connect("source-read", _site_links)
+    app.connect("include-read", _page_links)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

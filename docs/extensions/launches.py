@@ -33,7 +33,7 @@ LAYOUTS: dict[str, Callable[[int], SplitOperatorDesc]] = {
     "narrow, 16 bytes": partial(_packed, lambda _: 16),
     "narrow, 4 to 8 bytes": partial(_packed, lambda at: 4 + at % 5),
     "narrow, 100 bytes": partial(_packed, lambda _: 100),
-    "wide and narrow by turns": partial(_packed, lambda at: (4096, 5)[at % 2]),
+    "wide and narrow, alternating": partial(_packed, lambda at: (4096, 5)[at % 2]),
     "every second element of the input": lambda count: _split(
         [16] * count, "FLOAT32", (32 * count, 2)
     ),
@@ -57,7 +57,7 @@ def launches(layout: str, count: int) -> int:
 def most_in_one_launch(layout: str) -> int:
     """The most outputs that fit one launch; 0 if two outputs already take more launches.
 
-    The search begins at the room of a launch of a larger split, which is nearly the answer.
+    The search begins with the outputs that fit a launch of a larger split, nearly the answer.
     """
     if launches(layout, 2) > 1:
         return 0

@@ -1,7 +1,7 @@
 """What search engines and language models read: a description of each page, and llms.txt.
 
-The description is the beginning of the page's first paragraph. llms.txt (https://llmstxt.org) lists
-all pages with their descriptions, in the order of the site.
+The description is the beginning of the page's first paragraph, and of a rule its sentence. llms.txt
+(https://llmstxt.org) lists all pages with their descriptions, in the order of the site.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from dmlsplit.lint.rules import RULES
 
 if TYPE_CHECKING:
     from docutils.nodes import document
@@ -28,9 +30,9 @@ def shortened(text: str) -> str:
 
 
 def summary(page: document) -> str:
-    """The description of a page: its first paragraph outside of tables and lists.
+    """The first paragraph of a page outside of tables and lists.
 
-    A sentence that only announces what follows is skipped, as on the pages of rules.
+    A sentence that only announces what follows is skipped.
     """
     from docutils import nodes
 
@@ -40,8 +42,14 @@ def summary(page: document) -> str:
     return shortened(next((text for text in texts if "." in text or text[-1:] != ":"), ""))
 
 
+def description(name: str, page: document) -> str:
+    """The description of a page by its name, such as ``rules/DML-SPLIT-AXIS-SUM``."""
+    rule = RULES.get(name.removeprefix("rules/"))
+    return shortened(rule.sentence) if rule else summary(page)
+
+
 def _describe(app: Sphinx, page: str, _: str, context: dict[str, Any], tree: document) -> None:
-    if tree and (text := summary(tree)):
+    if tree and (text := description(page, tree)):
         context["metatags"] += f'<meta name="description" content="{escape(text)}">'
 
 
@@ -57,7 +65,8 @@ def _lines(app: Sphinx) -> Iterator[str]:
     for part in app.env.toctree_includes[root]:
         yield from ("", f"## {app.env.titles[part].astext()}", "")
         for page in _pages(app, part):
-            title, text = app.env.titles[page].astext(), summary(app.env.get_doctree(page))
+            title = app.env.titles[page].astext()
+            text = description(page, app.env.get_doctree(page))
             yield f"- [{title}]({app.config.html_baseurl}{page}.html)" + (text and f": {text}")
 
 

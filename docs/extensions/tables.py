@@ -23,7 +23,7 @@ from dmlsplit.lint.target import requirement
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-CARDS = ROOT / "tests" / "cards"
+REPORTS = ROOT / "tests" / "selftest_reports"
 
 
 def levels() -> str:
@@ -56,7 +56,7 @@ def windows() -> str:
     groups = list(dict.fromkeys(row.input_tensor.data_types for row in levels))
     added = [group - (groups[i - 1] if i else set()) for i, group in enumerate(groups)]
     builds = [row for row in levels if row.windows and row.windows.is_documented]
-    heading = "Windows", "DirectML", "dimensions", *(_names(kinds) for kinds in added)
+    heading = "Windows", "level", "dimensions", *(_names(kinds) for kinds in added)
     return _table(heading, (_accepted(row, added) for row in builds), "llr" + "c" * len(added))
 
 
@@ -64,7 +64,7 @@ def _accepted(row: LevelSupport, added: Sequence[Set[TensorDataType]]) -> Sequen
     assert row.windows
     build = f"{row.windows.name.removeprefix('Windows ')} ({row.windows.build})"
     marks = ("yes" if kinds <= row.input_tensor.data_types else "**no**" for kinds in added)
-    return (build, row.directml, _ranks(row), *marks)
+    return (build, str(row.level), _ranks(row), *marks)
 
 
 def _names(kinds: Set[TensorDataType]) -> str:
@@ -84,7 +84,7 @@ def gpus() -> str:
             gpu.name,
             gpu.compute_capability,
             gpu.limits.sm_count,
-            f"{gpu.bandwidth / 1e9:g}",
+            f"{gpu.bandwidth / 1e9:.0f}",
             gpu.source,
         )
         for gpu in GPUS
@@ -93,16 +93,16 @@ def gpus() -> str:
     return _table(heading, rows, "lrrrl")
 
 
-def cards() -> str:
+def selftest_reports() -> str:
     """The received reports of `dmlsplit selftest`."""
-    reports = [json.loads(path.read_text()) for path in sorted(CARDS.glob("*.json"))]
+    reports = [json.loads(path.read_text()) for path in sorted(REPORTS.glob("*.json"))]
     if not reports:
-        return "There are none yet."
-    heading = ("card", "dmlsplit", "result", "splits", "GB/s of a copy", "shares of it")
-    return _table(heading, map(_card, reports), "lllrrr")
+        return "No report has arrived yet."
+    heading = ("GPU", "dmlsplit", "result", "splits", "GB/s of a copy", "shares of it")
+    return _table(heading, map(_report, reports), "lllrrr")
 
 
-def _card(report: dict[str, Any]) -> Sequence[object]:
+def _report(report: dict[str, Any]) -> Sequence[object]:
     is_wrong = any(split["first_difference"] for split in report["splits"])
     result = ("exact", "wrong bytes" if is_wrong else "too slow", "not run")[report["status"]]
     copy, *others = report["speeds"] or [None]
@@ -118,7 +118,7 @@ def launches() -> str:
     rows = (
         (
             layout,
-            f"{most:,}" if (most := planned.most_in_one_launch(layout)) else "-",
+            f"{most:,}" if (most := planned.most_in_one_launch(layout)) else "never one",
             *(planned.launches(layout, count) for count in planned.SHOWN),
         )
         for layout in planned.LAYOUTS
@@ -140,7 +140,7 @@ def slower() -> str:
         if key[2] not in ("dmlsplit", "dmlsplit, NumPy", "plain copy")
     }
     lost = sorted((pair, key) for key, pair in ratios.items() if max(pair) < 1)
-    heading = ("case", "threads", "library", "its time", "its fastest sample")
+    heading = ("case", "threads", "library", "its median time", "its fastest sample")
     return _table(heading, ((*key, *(f"{one:.2f}" for one in pair)) for pair, key in lost), "lrlrr")
 
 
@@ -199,7 +199,7 @@ def predicted_ranges() -> str:
 
 
 def sweep() -> str:
-    """The cells of the sweep that miss the bar: where, how far, and the cause."""
+    """The cells of the sweep that miss the goal: where, how far, and the cause."""
     run = load(RESULTS / "sweep.json")
     missed: dict[tuple[str, str, str], list[tuple[float, int, str]]] = {}
     for row in run["rows"]:
@@ -210,7 +210,7 @@ def sweep() -> str:
     heading = ("split", "addresses", "GPU", "sizes", "least", "at", "cause")
     table = _table(heading, (_missed(*item) for item in missed.items()), "lllrrrl")
     count, total = sum(map(len, missed.values())), len(run["sizes"]) * len(run["rows"])
-    return f"{count} of {total} cells miss the bar:\n\n{table}"
+    return f"{count} of {total} cells miss the goal:\n\n{table}"
 
 
 def _missed(where: tuple[str, str, str], low: list[tuple[float, int, str]]) -> Sequence[object]:
@@ -278,19 +278,19 @@ def files() -> str:
     speedups = " raw, ".join(f"{part['speedup_of_two_workers']:.2f}" for part in (raw, zstd))
     rows = (
         ("read, split and write, one core, not compressed", rate(raw)),
-        ("the same, zstd on noise (its worst case)", rate(zstd)),
+        ("read, split and write, one core, zstd on noise (its worst case)", rate(zstd)),
         (
             "the split alone, one thread, in memory",
             f"{run['split_bytes_per_second'] / 1e9:.0f} GB/s",
         ),
         ("peak memory of a worker", _peak(run)),
         (
-            f"the same if zarr imports CuPy, array of {with_cupy['source_bytes'] / 1e9:g} GB",
+            f"peak memory if zarr imports CuPy, array of {with_cupy['source_bytes'] / 1e9:g} GB",
             _peak(with_cupy),
         ),
         ("two workers instead of one, one core each", f"{speedups} with zstd times as fast"),
         (
-            "blocks that the scheduler hands out",
+            "blocks that the scheduler assigns",
             f"{run['scheduler_tasks_per_second']:.0f} per second",
         ),
     )
@@ -336,7 +336,7 @@ def tests() -> str:
     sources = [path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("*.py"))]
     functions, drawn = (
         sum(len(re.findall(pattern, source, re.MULTILINE)) for source in sources)
-        for pattern in (r"^def test_", r"^@given\(")
+        for pattern in (r"^ *def test_", r"^ *@given\(")
     )
     return (
         f"{functions} test functions in {sum('def test_' in text for text in sources)} files; "
@@ -357,7 +357,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        levels, windows, gpus, cards, launches, slower, cpu, instead,
+        levels, windows, gpus, selftest_reports, launches, slower, cpu, instead,
         predicted, predicted_ranges, sweep, host, files, machine, runs, tests,
     )
 }  # fmt: skip

@@ -169,8 +169,8 @@ def test_little_free_memory_leaves_out_only_what_is_not_about_bytes() -> None:
     assert "bytes are free" in test.summary
 
 
-# What refutes a belief of docs/reliability.md: the check that sees it, and the status. The tests
-# above refute the others: wrong bytes, a byte outside, a stale graph, a wrong device.
+# What refutes an assumption of docs/reliability.md: the check that sees it, and the status. The
+# tests above refute the others: wrong bytes, a byte outside, a stale graph, a wrong device.
 
 
 def other_launch_kernel(patch: pytest.MonkeyPatch) -> None:
@@ -267,10 +267,10 @@ def test_a_belief_that_is_refuted_is_seen(belief: str, monkeypatch: pytest.Monke
 
 def test_the_checks_of_the_documented_beliefs_exist() -> None:
     page = (ROOT / "docs" / "reliability.md").read_text()
-    table = page.partition("| belief | check |")[2].partition("\n\n")[0].splitlines()[2:]
-    checks = [re.findall("`([^`]+)`", row.split("|")[2]) for row in table]
+    table = page.partition("| assumption | check in `selftest` |")[2].partition("\n\n")[0]
+    checks = [re.findall("`([^`]+)`", row.split("|")[2]) for row in table.splitlines()[2:]]
     assert len(checks) > 14
-    assert all(checks), "a belief has no check"
+    assert all(checks), "an assumption has no check"
     test = dml.selftest("cuda:0", seconds=1)
     lines = {check.name for check in test.checks} | {*REFUTED, "speed"}
     assert {name for row in checks for name in row} <= lines
