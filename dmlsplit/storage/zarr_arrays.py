@@ -12,8 +12,10 @@ from dmlsplit.atomic import naming
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import MOST_SHOWN, more
+from dmlsplit.storage.inputs import ARRAY_FILES
 from dmlsplit.storage.npy_file import NpyFile
 
+METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # all that zarr reads
 CHUNK_BYTES = 4 << 20  # for the zarr pieces of a .npy file
 
 
@@ -35,6 +37,9 @@ def is_store(path: Path) -> bool:
 def open_store(path: Path) -> Any:
     """Open a zarr array. InvalidArgumentError for groups and Python objects."""
     zarr = needed("zarr", "a zarr store")
+    for file in (path / name for name in METADATA_FILES):
+        if file.exists() and not file.is_file():  # zarr would wait forever for a pipe
+            raise InvalidArgumentError(f"its {file.name} is not a regular file")
     try:
         store = zarr.storage.ZipStore(path, mode="r") if path.is_file() else str(path.absolute())
         node = zarr.open(store, mode="r")

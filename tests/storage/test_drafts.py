@@ -176,7 +176,7 @@ def test_a_piece_that_does_not_fit_is_refused_before_the_disk_is_full(
     monkeypatch.setattr(os, "statvfs", lambda folder: Full)
     line = f"run {path} --axis 0 --count 2 -o {tmp_path / 'out'}"
     said = refused(capsys, line)
-    assert f"{tmp_path}/out/q_1.npy: does not fit: 96 bytes are needed, 90 are free" in said
+    assert f"{tmp_path}/out: does not fit: 96 bytes are needed, 90 are free" in said
     assert list((tmp_path / "out").iterdir()) == []
     # It just fits; and a file system that does not know its size.
     for name, value in (("f_frsize", 96), ("f_blocks", 0)):

@@ -53,8 +53,14 @@ def test_a_npy_file_that_changes_during_a_run_gives_no_pieces(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_pipes_and_devices_are_refused_and_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path / "pipe", Path("/dev/zero")):
+@pytest.mark.parametrize("name", ["zarr.json", ".zattrs"])
+def test_pipes_and_devices_are_refused_and_not_waited_for(
+    store: Path, tmp_path: Path, name: str
+) -> None:
+    (store / name).unlink(missing_ok=True)
+    os.mkfifo(store / name)
+    with pytest.raises(dml.InvalidArgumentError, match=f"its {name} is not a regular file"):
+        split_store(store, (1, 6), 2, tmp_path / "out")
+    for path in (store / name, Path("/dev/zero")):
         with pytest.raises(dml.InvalidArgumentError, match="is not a regular file"):
             input_mark(path)

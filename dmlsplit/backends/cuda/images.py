@@ -1,8 +1,8 @@
 """Compiled kernels on disk: one file each, shared by processes.
 
-A file's name is a digest of all that its content depends on. If a file is missing, damaged or
-cannot be written, the kernel is compiled again. Sizes of splits are arguments of kernels, so the
-number of files does not grow with them.
+A file's name is a digest of all that its content depends on. If a file is missing, damaged, no
+regular file or cannot be written, the kernel is compiled again. Sizes of splits are arguments of
+kernels, so the number of files does not grow with them.
 """
 
 import os
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dmlsplit.atomic import atomic_write
 
+MOST_BYTES = 16 << 20  # of a file
 _DIGEST_BYTES = sha256().digest_size
 
 
@@ -38,11 +39,20 @@ def read(name: str) -> bytes | None:
     if directory is None:
         return None
     with suppress(OSError):
-        content = (directory / name).read_bytes()
+        content = _content(directory / name)
         digest, image = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
         if sha256(image).digest() == digest:
             return image
     return None
+
+
+def _content(path: Path) -> bytes:
+    """The content of a regular file that is not too long, else nothing: a FIFO would block."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    return content if len(content) <= MOST_BYTES else b""
 
 
 def write(name: str, image: bytes) -> None:

@@ -1,5 +1,6 @@
 """Compiled kernels on disk: they are checked, and processes share them."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -47,6 +48,34 @@ def test_a_damaged_file_is_not_read_and_is_written_again(folder: Path, damage: s
     assert images.read("a.image") is None
     images.write("a.image", b"code of a kernel")
     assert images.read("a.image") == (None if damage == "no file" else b"code of a kernel")
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "long"])
+def test_only_regular_files_of_a_bounded_size_are_read(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind != "long" and not hasattr(os, "mkfifo"):
+        pytest.skip("this system has no FIFOs and devices")
+    monkeypatch.setattr(images, "MOST_BYTES", 36)
+    images.write("a.image", b"1234")
+    assert images.read("a.image") == b"1234"
+    path = folder / "a.image"
+    path.unlink()
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        images.write("a.image", b"12345")
+    # In a process that can be ended.
+    code = (
+        "from dmlsplit.backends.cuda import images; images.MOST_BYTES = 36; "
+        "print(images.read('a.image'))"
+    )
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30,) * 2); "
+    line = [sys.executable, "-c", (limit if kind == "device" else "") + code]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30, check=False)
+    assert (done.stdout, done.stderr) == ("None\n", "")
 
 
 def test_no_files_are_written_if_cupy_writes_none(
