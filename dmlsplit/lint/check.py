@@ -123,8 +123,8 @@ def _of_the_node(site: SplitSite) -> Iterator[Violation]:
         yield violation("SPLIT-NODE-TEXT", text=text)
     for warning in site.warnings:
         yield violation("SPLIT-NODE-SURPRISE", text=warning)
-    for node in site.meets:
-        yield defect("SPLIT-DEFECT-MEET", f"its pieces meet again in {node}")
+    for node in site.recombined_by:
+        yield defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined again by {node}")
 
 
 @_remembered

@@ -110,7 +110,7 @@ RULES = rules.RULES | by_id(
                 " pieces, one per output. Fix: set num_outputs",
             ),
         ),
-        "SPLIT-DEFECT-MEET": _no_hresult(
+        "SPLIT-DEFECT-RECOMBINED": _no_hresult(
             "Pieces of one split do not meet again in an element-wise operator. If it fuses such"
             " a graph, DirectML is known to compute it wrongly, without an error: it uses one piece"
             " instead of the other.",

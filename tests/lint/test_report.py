@@ -39,9 +39,9 @@ def test_an_accepted_split_is_shown_only_if_there_is_a_remark() -> None:
 def test_a_defect_is_one_finding_of_its_file_and_fails_only_if_asked(form: str) -> None:
     known = Known(described("FLOAT32"))
     sites = [
-        SplitSite(file, "net", f"n{index}", index, "Split-13", known, meets=(f"Mul[{index}]",))
+        SplitSite(file, "net", f"n{i}", i, "Split-13", known, recombined_by=(f"Mul[{i}]",))
         for file in ("a.onnx", "b.onnx")
-        for index in range(10)
+        for i in range(10)
     ]
     for defects_fail in (False, True):
         found = assess(sites, resolve_target(), defects_fail=defects_fail)
@@ -50,7 +50,7 @@ def test_a_defect_is_one_finding_of_its_file_and_fails_only_if_asked(form: str) 
         text = " ".join(text.split()) if form == "text" else text
         if form != "junit":  # a case has its file and rule instead
             assert text.count("in 10 splits: in fused") == 2
-        assert "net/n7: its pieces meet again in Mul[7]" in text
+        assert "net/n7: its pieces are combined again by Mul[7]" in text
         assert "... and 2 more" in text
         pattern = {"github": "^::error", "sarif": '"level": "error"', "junit": "<failure"}
         fails = re.findall(pattern.get(form, "$^"), text, re.MULTILINE)

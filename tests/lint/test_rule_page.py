@@ -79,7 +79,7 @@ def test_a_page_says_what_happens_at_run_time(name: str) -> None:
 
 def test_a_rule_that_only_warns_is_not_called_refused() -> None:
     assert "## Refused" in markdown_page(RULES["ORT-OPERATOR"])
-    assert "## Not reported" in markdown_page(RULES["SPLIT-DEFECT-MEET"])
+    assert "## Not reported" in markdown_page(RULES["SPLIT-DEFECT-RECOMBINED"])
 
 
 def test_a_rule_about_levels_names_the_releases() -> None:

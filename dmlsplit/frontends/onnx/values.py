@@ -183,12 +183,12 @@ class Call(NamedTuple):
             yield axis, slice(start, end, step)
 
 
-def meetings(inputs: Sequence[Pieces]) -> set[int]:
-    """The splits whose pieces arrive at different inputs, as in GLU.
+def recombinations(inputs: Sequence[Pieces]) -> set[int]:
+    """The splits of which a node combines two pieces, which are at different inputs, as in GLU.
 
-    DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-MEET.
+    DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-RECOMBINED.
     """
-    # Pieces of one split in the same input have met before.
+    # Two pieces of one split at the same input were combined before, by another node.
     first: dict[int, int] = {}
     pieces = chain.from_iterable(inputs)
     return {split for split, output in pieces if first.setdefault(split, output) != output}
