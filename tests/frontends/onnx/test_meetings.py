@@ -47,7 +47,9 @@ def test_many_recombinations_of_one_split_are_noted_without_copies(
     assert copied <= 2 * 500
 
 
-def combining(scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)) -> list[str]:
+def combining(
+    scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)
+) -> list[str]:
     inputs = [value("x", list(shape)), value("other", [1, 2, 5])]
     (found,) = scanned(model([split, *nodes], inputs, initializers=(sizes("s", 2, 2),)))
     return list(found.recombined_by)
