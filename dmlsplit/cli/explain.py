@@ -112,7 +112,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
         if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:
             tell_lines(paragraph(verdict))
         elif desc := verdict.equivalent or verdict.descriptor:
-            sized = ", with dynamic sizes of 1" if verdict.sizes else ""
+            sized = " (with dynamic sizes = 1)" if verdict.sizes else ""
             explained.append(explanation.explain(location(verdict.site) + sized, desc, gpu))
     if arguments.svg != STDOUT and arguments.format == "json":
         show(explanation.explanation_json(explained))

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends.site import Cause, Implied, SplitSite, Unknown
 from dmlsplit.lint.rewritable import rewriting_obstacle
 from dmlsplit.lint.target import Target
-from dmlsplit.lint.verdict import FAILING, Fix, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment, Fix, Outcome, Verdict
 from dmlsplit.messages import printable
 
 
@@ -16,10 +17,10 @@ class Advice(StrEnum):
     """The advice that is not a rule's hint. Names in braces are filled in from the split."""
 
     # Double quotes serve every shell. MODEL, VALUE and SHAPE stand for names and sizes of the
-    # split, and stay as they are if a shell could change those, or if the sizes are unknown.
-    AXIS = "give the size of its axis, such as {options}"
-    SIZES = "give its sizes, such as {options}"
-    RANK = "give the size of every axis of its input, whose rank is unknown: {options} and so on"
+    # split; they are left in place if a shell could change those, or if the sizes are unknown.
+    AXIS = "give the size of the axis, for example {options}"
+    SIZES = "give the dynamic sizes, for example {options}"
+    RANK = "give the size of every axis of the input, whose rank is unknown: {options} and so on"
     COUNT_FIRST = "set num_outputs first, then {remedy}"
     TYPE = (
         'declare its type and sizes in the model, for example: python -c "import onnx;'
@@ -51,10 +52,10 @@ class Advice(StrEnum):
     DISPATCH = "in DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
     NO_EQUIVALENT = "{obstacle}"
-    UNDECIDED = "an equivalent may exist; to find out, {remedy}"
+    UNDECIDED = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"
 
 
-# They say why there is no such fix, or that there may be one.
+# Notes: they explain why a fix is missing or uncertain.
 _NOTES = frozenset({Advice.NO_NODES, Advice.NO_EQUIVALENT, Advice.UNDECIDED})
 
 
@@ -110,6 +111,15 @@ def fixes(verdict: Verdict, target: Target, alone: bool = True) -> Iterator[Fix]
         yield _fix(Advice.NO_EQUIVALENT, obstacle=verdict.obstacle)
     if verdict.undecided and isinstance(unknown, Unknown):
         yield _fix(Advice.UNDECIDED, remedy=_remedy(site, unknown, every_size=True).text)
+
+
+def without_rewriting(assessment: Assessment) -> Assessment:
+    """The assessment without the advice to rewrite the model, for a run that has just done so."""
+
+    def shorter(verdict: Verdict) -> Verdict:
+        return replace(verdict, fixes=tuple(fix for fix in verdict.fixes if fix.key != "NODES"))
+
+    return replace(assessment, verdicts=tuple(map(shorter, assessment.verdicts)))
 
 
 def options(sizes: Iterable[tuple[str, int | str]]) -> str:

@@ -35,7 +35,7 @@ class SizeRange(NamedTuple):
     most: int
 
     def __str__(self) -> str:
-        return f"{' * '.join(self.names)} 1 to {self.most:,}"
+        return f"{' * '.join(self.names)} from 1 to {self.most:,}"
 
 
 class Fix(NamedTuple):
@@ -43,7 +43,7 @@ class Fix(NamedTuple):
 
     key: str  # the member of `Advice`, or the id of the rule whose hint it is
     text: str
-    is_note: bool = False  # no fix, but the reason why there is none of some kind, or may be
+    is_note: bool = False  # instead of a fix: why a kind of fix does not exist, or when it might
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,10 @@ def test_a_known_defect_fails_only_when_asked(here: Path, capsys: Capsys) -> Non
     save("glu.onnx", parsed(text))
     for via in ("directml", "ort"):
         assert main(["validate", "glu.onnx", "--via", via]) == 0
-        assert "known defect of DirectML: SPLIT-DEFECT-RECOMBINED in 1 split" in capsys.readouterr().out
+        assert (
+            "known defect of DirectML: SPLIT-DEFECT-RECOMBINED in 1 split"
+            in capsys.readouterr().out
+        )
         assert main(["validate", "glu.onnx", "--via", via, "--fail-on", "defect"]) == 1
 
 

@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
+from dmlsplit.lint.report import FORMATS
 from tests.support.command import judged, refused, save
 from tests.support.fixtures import Capsys
 from tests.support.models import model, nested, single
@@ -23,6 +25,36 @@ def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
         (node,) = onnx.load("fixed.onnx").graph.node
         found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         assert (node.name, found) == ("cut", {"axis": 1, "num_outputs": 2})
+
+
+WRITE = "validate m.onnx --windows 19041 --write-fixed fixed.onnx --overwrite".split()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_every_format_reports_the_written_model(form: str, here: Path, capsys: Capsys) -> None:
+    save("m.onnx", nested())
+    assert main([*WRITE, "--format", form]) == 0
+    written, told = capsys.readouterr()
+    assert main(["validate", "fixed.onnx", "--windows", "19041", "--format", form]) == 0
+    assert written.endswith(capsys.readouterr().out)
+    changes = written if form == "text" else told
+    assert "fixed.onnx: written with 2 splits replaced" in changes
+    assert "net/choose.then_branch/left: now Unsqueeze, Cast, Split" in changes
+
+
+def test_the_old_report_is_verbose_and_nothing_advises_to_rewrite_again(
+    here: Path, capsys: Capsys
+) -> None:
+    save("m.onnx", nested())
+    assert main([*WRITE, "--verbose"]) == 0
+    text = capsys.readouterr().out
+    before, after = (
+        text.index("\n\nBefore:\n\nm.onnx:net/"),
+        text.index("\n\nAfter:\n\nfixed.onnx:net/"),
+    )
+    assert text.index("now Unsqueeze") < before < text.index("refused") < after
+    assert "refused" not in text[after:]
+    assert "--write-fixed" not in text
 
 
 def test_write_fixed_makes_given_sizes_static(here: Path) -> None:

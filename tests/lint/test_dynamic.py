@@ -87,7 +87,8 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
     found = assessed(content, tmp_path, feature_level="1_0")
     (verdict,) = found.verdicts
     assert verdict.notes == [
-        "an equivalent may exist; to find out, give its sizes, such as --dim batch=1"
+        "an equivalent descriptor may exist for fixed sizes; to check, give the dynamic sizes, for "
+        "example --dim batch=1"
     ]
     assert verdict.minimum is not None
     assert str(verdict.minimum.level) == "4_1"

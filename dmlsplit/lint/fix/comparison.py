@@ -40,13 +40,19 @@ class Replacement(NamedTuple):
 def compare(split: Replacement, opset: int) -> None:
     """Compare the outputs of a split and its replacement on an input for each of the `SIZES`.
 
-    InvalidArgumentError: a bit differs; UnsupportedError: one of them does not run.
+    Raises
+    ------
+    InvalidArgumentError
+        If a bit differs.
+    UnsupportedError
+        If one of them does not run.
     """
     for x in _inputs(split.site):
         expected = _outputs(split, [split.node], opset, x)
         if different := _difference(expected, _outputs(split, split.nodes, opset, x)):
             raise InvalidArgumentError(
-                f"{address(split.site)}: its replacement computes something else: {different}"
+                f"{address(split.site)}: its replacement gives another result: {different}. This is "
+                "a bug of dmlsplit; please report it"
             )
 
 

@@ -61,7 +61,7 @@ def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> s
     before, _, after = head.rpartition(outcome)
     lines = [before + paint(outcome, verdict.outcome) + after if before else head]
     if verdict.descriptor is not None:
-        sized = ", with dynamic sizes of 1" if verdict.sizes else ""
+        sized = " (shown with dynamic sizes = 1)" if verdict.sizes else ""
         lines.append(_line(f"{verdict.descriptor}{sized}"))
     lines += (_line(f"{_reason(reason)}{others}") for reason, others in grouped(verdict))
     if verdict.minimum is not None:

@@ -38,7 +38,7 @@ def test_a_split_agrees_with_itself(kind: str | None) -> None:
 )
 def test_another_output_is_an_error(node: NodeProto, message: str) -> None:
     with pytest.raises(
-        dml.InvalidArgumentError, match=f"^net/cut: .* computes something else: {message}"
+        dml.InvalidArgumentError, match=f"^net/cut: .* gives another result: {message}"
     ):
         compare(Replacement(site(), split(), [node]), 18)
 
@@ -46,7 +46,9 @@ def test_another_output_is_an_error(node: NodeProto, message: str) -> None:
 def test_sequences_of_other_lengths_differ() -> None:
     whole = helper.make_node("SplitToSequence", ["x"], ["s"], name="cut", axis=0)
     less = helper.make_node("SequenceConstruct", ["x"], ["s"])
-    with pytest.raises(dml.InvalidArgumentError, match=r"outputs\[0\]: length 4 became 1$"):
+    with pytest.raises(
+        dml.InvalidArgumentError, match=r"outputs\[0\]: length 4 became 1\. This is"
+    ):
         compare(Replacement(site(), whole, [less]), 18)
 
 
