@@ -56,7 +56,7 @@ def test_every_table_names_the_directml_that_has_a_level() -> None:
     assert "\n2_1    1.2.0*  " in level_table()
     assert level_table().count("*") == 1
     page = markdown_page(RULES["DML-LEVEL-DATA-TYPE"])
-    assert "first widely available DirectML" in page
+    assert "first DirectML that was widely available" in page
     assert f"| UINT8, INT8 | 2_1 | {first} | 22000 |" in page
     assert f"DirectML {hidden.directml}" in TEXTS["levels"]
 

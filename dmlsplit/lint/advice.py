@@ -52,14 +52,15 @@ class Advice(StrEnum):
     DISPATCH = "in DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
     NO_EQUIVALENT = "{obstacle}"
+    ON_CPU = "until then, ONNX Runtime runs the node on the CPU"
     UNDECIDED = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"
 
 
 # Notes: they explain why a fix is missing or uncertain.
-_NOTES = frozenset({Advice.NO_NODES, Advice.NO_EQUIVALENT, Advice.UNDECIDED})
-
-
-_OF_CAUSES = {
+_NOTES = frozenset({Advice.NO_NODES, Advice.NO_EQUIVALENT, Advice.ON_CPU, Advice.UNDECIDED})
+# A node that breaks one of these rules does not get to DirectML.
+_RUN_ON_CPU = frozenset({"ORT-DATA-TYPE", "ORT-OPERATOR", "ORT-SEQUENCE", "ORT-VERSION"})
+_ONNX_REMEDIES = {
     Cause.LENGTHS: Advice.LENGTHS,
     Cause.WEIGHTS: Advice.WEIGHTS,
     Cause.COUNT: Advice.PIECES,
@@ -67,7 +68,7 @@ _OF_CAUSES = {
     Cause.CALLER: Advice.CALLER,
     Cause.TYPE: Advice.TYPE,
 }
-_IN_OPENVINO = {
+_OPENVINO_REMEDIES = {
     Cause.DYNAMIC: Advice.RESHAPE,
     Cause.LENGTHS: Advice.LENGTHS,
     Cause.WEIGHTS: Advice.BIN_FILE,
@@ -109,6 +110,9 @@ def fixes(verdict: Verdict, target: Target, alone: bool = True) -> Iterator[Fix]
         yield _fix(Advice.NO_NODES, obstacle=obstacle)
     if verdict.obstacle:
         yield _fix(Advice.NO_EQUIVALENT, obstacle=verdict.obstacle)
+    broken = {violation.rule.id for violation in verdict.errors}
+    if broken & _RUN_ON_CPU and "ORT-FEATURE-LEVEL" not in broken:
+        yield _fix(Advice.ON_CPU)
     if verdict.undecided and isinstance(unknown, Unknown):
         yield _fix(Advice.UNDECIDED, remedy=_remedy(site, unknown, every_size=True).text)
 
@@ -147,10 +151,10 @@ def _hint(broken: Iterable[Violation]) -> Iterator[Fix]:
 def _remedy(site: SplitSite, unknown: Unknown, every_size: bool = False) -> Fix:
     """How to make an unknown split known; with `every_size`, not only ok for every size."""
     if site.format == "openvino":
-        return _fix(_IN_OPENVINO[unknown.cause])
-    cause = _lacking(site, unknown.cause)
-    if cause in _OF_CAUSES:
-        remedy = Fix(_OF_CAUSES[cause].name, _command(_OF_CAUSES[cause], site, unknown))
+        return _fix(_OPENVINO_REMEDIES[unknown.cause])
+    cause = _first_cause(site, unknown.cause)
+    if cause in _ONNX_REMEDIES:
+        remedy = Fix(_ONNX_REMEDIES[cause].name, _command(_ONNX_REMEDIES[cause], site, unknown))
     else:
         remedy = _sizes(site, unknown, every_size)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
@@ -177,7 +181,7 @@ def _command(advice: Advice, site: SplitSite, unknown: Unknown) -> str:
     return re.sub("MODEL|VALUE|SHAPE", lambda word: plain.get(word[0], word[0]), advice)
 
 
-def _lacking(site: SplitSite, cause: Cause) -> Cause:
+def _first_cause(site: SplitSite, cause: Cause) -> Cause:
     """The cause to cure first at a site of an ONNX model."""
     if cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return cause

@@ -1,4 +1,4 @@
-"""The page of a rule, in Markdown or plain text: a fault and its fix, the rule, and examples.
+"""The page of a rule, in Markdown or plain text: the rule, why, an example, and the fix.
 
 SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the manual includes it.
 """
@@ -24,15 +24,14 @@ _BASES = {
     "documented": "documented",
     "source": "read in the source code of ONNX Runtime",
     "reported": "reported by users",
-    "policy": "policy, a choice of dmlsplit",
 }
 _TEXT_FORM = (
-    "After the command comes the model, in ONNX's text form. "
-    '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` writes it to a file.'
+    "The first line is the command; the rest is the model in ONNX's text syntax, which "
+    '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` writes to a file.'
 )
 _RELEASES = (
-    "The first releases that accept it: the first widely available DirectML with the level, and "
-    "the first Windows build whose own DirectML.dll is documented to have it."
+    "The first DirectML that was widely available with this level, and the first Windows build "
+    "whose own DirectML.dll is documented to have it:"
 )
 
 
@@ -41,8 +40,6 @@ class _Markdown:
         return f"{'#' * level} {text}"
 
     def paragraph(self, text: str) -> str:
-        if text.startswith("https://"):
-            return f"<{text}>"
         # The two hyphens of an option would become a dash.
         return re.sub(r"(?<!\S)--[a-z-]+", r"`\g<0>`", text)
 
@@ -52,8 +49,8 @@ class _Markdown:
     def quoted(self, text: str) -> str:
         return f"`{text}`"  # one line, which a narrow screen may break
 
-    def fields(self, pairs: dict[str, str]) -> str:
-        return "\n".join(f"- **{name}**: {self.paragraph(text)}" for name, text in pairs.items())
+    def link(self, text: str, address: str) -> str:
+        return f"[{text}]({address})"
 
     def table(self, rows: Sequence[tuple[str, ...]]) -> str:
         head, *body = (f"| {' | '.join(row)} |" for row in rows)
@@ -75,9 +72,8 @@ class _Text:
     def quoted(self, text: str) -> str:
         return textwrap.fill(text, WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT)
 
-    def fields(self, pairs: dict[str, str]) -> str:
-        lines = (self.paragraph(f"{name}: {text}", _INDENT) for name, text in pairs.items())
-        return "\n".join(lines)
+    def link(self, text: str, address: str) -> str:
+        return f"{text}, {address}"
 
     def table(self, rows: Sequence[tuple[str, ...]]) -> str:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -98,17 +94,21 @@ def text_page(rule: Rule) -> str:
 def _blocks(rule: Rule, form: _Markdown | _Text) -> Iterator[str]:
     example = example_of(rule)
     yield form.title(rule.id, 1)
-    yield form.paragraph("What dmlsplit reports, for the first example below:")
-    yield form.quoted(example.message)
-    told = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
-    yield form.fields({**told, "Basis": _BASES[rule.basis], "Source": rule.source})
+    yield form.paragraph(rule.sentence)
+    yield form.title("Why", 2)
+    yield form.paragraph(_at_run_time(rule))
+    yield form.paragraph(f"Basis: {_basis(rule, form)}")
     is_model, is_error = example.kind == "onnx", rule.severity == "error"
     language = "text" if is_model else "python"
-    yield form.title("Refused" if is_error else "Reported", 2)
+    yield form.title(f"Example: {'refused' if is_error else 'reported'}", 2)
     if is_model:
         yield form.paragraph(_TEXT_FORM)
     yield form.code(language, example.broken)
-    yield form.title("Accepted" if is_error else "Not reported", 2)
+    yield form.paragraph("dmlsplit reports:")
+    yield form.quoted(example.message)
+    yield form.title("Fix", 2)
+    yield form.paragraph(f"{rule.hint[0].upper()}{rule.hint[1:]}.")
+    yield form.title(f"Example: {'accepted' if is_error else 'not reported'}", 2)
     yield form.code(language, example.kept)
     if rule.id in _NEEDS:
         yield form.title("Levels, DirectML and Windows", 2)
@@ -118,12 +118,20 @@ def _blocks(rule: Rule, form: _Markdown | _Text) -> Iterator[str]:
 
 
 def _at_run_time(rule: Rule) -> str:
+    """What happens if a program breaks the rule."""
     if rule.hresult is None:
-        return "no call of DirectML fails"
+        return rule.consequence
     if rule.basis == "policy" or rule.beyond_c:
-        why = rule.beyond_c or "DirectML's documents say nothing"
-        return f"{numbered(rule.hresult)} from dmlsplit; {why}"
-    return numbered(rule.hresult) + HRESULTS[rule.hresult][1]
+        why = rule.beyond_c or "DirectML's documents do not say what happens"
+        return f"dmlsplit refuses it with {numbered(rule.hresult)}; {why}."
+    return HRESULTS[rule.hresult][1].format(numbered(rule.hresult))
+
+
+def _basis(rule: Rule, form: _Markdown | _Text) -> str:
+    """How the rule is known, with its source."""
+    if rule.basis == "policy":
+        return f"policy, a choice of {rule.source}."
+    return form.link(_BASES[rule.basis], rule.source)
 
 
 def _data_types() -> Iterator[tuple[str, FeatureLevel]]:

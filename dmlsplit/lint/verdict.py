@@ -86,7 +86,7 @@ class Verdict:
 
     @property
     def defects(self) -> tuple[Violation, ...]:
-        """The known defects of DirectML that the split may meet."""
+        """The known defects of DirectML that may affect the split."""
         return tuple(violation for violation in self.diagnostics if violation.severity == "defect")
 
     @property

@@ -25,7 +25,7 @@ _HEAD = """\
 # Rules
 
 Every rule that dmlsplit checks, by its id. `dmlsplit explain ID` prints the same pages. The tests
-run the examples of every page. *Basis* is how a rule is known, and links to its source:
+run the examples of every page. The basis says how dmlsplit knows a rule, and links to its source:
 
 - `documented`: in the documents of DirectML, ONNX or ONNX Runtime
 - `source`: read in the source code of ONNX Runtime

@@ -49,10 +49,10 @@ BINDINGS = {
         example=_bound("op.bind(a, outs[:1])", "Outputs.BindingCount is 1; it must be 2"),
     ),
     "DML-BIND-KIND": Rule(
-        "A binding is an array on the operator's device, or a BufferBinding of such an array.",
+        "A binding is an array on the operator's device, or a BufferBinding of a contiguous one.",
         basis="documented",
         source=API + "nf-directml-idmlbindingtable-bindinputs",
-        hint="pass an array on the operator's device",
+        hint="pass a contiguous array on the operator's device",
         beyond_c="a C binding is always a whole D3D12 buffer",
         example=_bound(
             'buffer = np.zeros(64, "u1")[::2]\nop.bind(dml.BufferBinding(buffer), outs)',

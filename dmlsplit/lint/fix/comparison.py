@@ -51,8 +51,8 @@ def compare(split: Replacement, opset: int) -> None:
         expected = _outputs(split, [split.node], opset, x)
         if different := _difference(expected, _outputs(split, split.nodes, opset, x)):
             raise InvalidArgumentError(
-                f"{address(split.site)}: its replacement gives another result: {different}. This is "
-                "a bug of dmlsplit; please report it"
+                f"{address(split.site)}: its replacement gives another result: {different}. "
+                "This is a bug of dmlsplit; please report it"
             )
 
 

@@ -1,4 +1,4 @@
-"""What an assessment says, as one stream for every report, in texts that are safe to print."""
+"""Turns an assessment into findings, which all formats share; their texts are safe to print."""
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ DEFECT = "known defect of DirectML"
 
 
 class Finding(NamedTuple):
-    """A split, a defect of DirectML that splits of a file may meet, a faulty target or file."""
+    """A split, a defect of DirectML that may affect splits of a file, a faulty target or file."""
 
     status: Status
     title: str  # the verdict, or the kind of finding
@@ -41,14 +41,14 @@ def findings(assessment: Assessment) -> Iterator[Finding]:
         head = f"{fault.rule.id}: {fault.message}"
         yield Finding("failed", TARGET, "", target, head, [f"fix: {fault.hint}"], fault.hint)
     for verdict in assessment.verdicts:
-        yield _of_split(assessment, verdict)
-    for (file, _), meetings in _defects(assessment.verdicts).items():
-        yield _of_defect(assessment, file, meetings)
+        yield _split_finding(assessment, verdict)
+    for (file, _), splits in _defects(assessment.verdicts).items():
+        yield _defect_finding(assessment, file, splits)
     for file, why in assessment.unreadable:
         yield Finding("failed", "unreadable", file, "", printable(why))
 
 
-def _of_split(assessment: Assessment, verdict: Verdict) -> Finding:
+def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     site, reasons = verdict.site, grouped(verdict)
     status, title = _status(assessment, verdict), str(verdict.outcome)
     if status in ("remark", "note"):
@@ -70,14 +70,14 @@ def _status(assessment: Assessment, verdict: Verdict) -> Status:
     return "note" if all(e.severity == "note" for e, _ in grouped(verdict)) else "remark"
 
 
-_Meetings = list[tuple[SplitSite, Violation]]
+_Affected = list[tuple[SplitSite, Violation]]
 
 
-def _of_defect(assessment: Assessment, file: str, meetings: _Meetings) -> Finding:
+def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Finding:
     """A defect with a line for each split; the last one counts those that are left out."""
-    defect, sites = meetings[0][1], list(dict.fromkeys(site for site, _ in meetings))
-    head = f"in {counted(len(sites), 'split')}: {defect.rule.wording}"
-    lines = [f"{address(site)}: {printable(violation.found)}" for site, violation in meetings]
+    defect, sites = splits[0][1], [site for site, _ in splits]
+    head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
+    lines = [f"{address(site)}: {printable(violation.found)}" for site, violation in splits]
     lines[_MOST_SPLITS:] = more(len(lines), _MOST_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"
@@ -85,9 +85,9 @@ def _of_defect(assessment: Assessment, file: str, meetings: _Meetings) -> Findin
     return Finding(status, DEFECT, file, name, head, details, defect.hint, reasons, sites)
 
 
-def _defects(verdicts: Iterable[Verdict]) -> dict[tuple[str, str], _Meetings]:
-    """The splits that may meet a defect, by file and rule."""
-    by_rule: dict[tuple[str, str], _Meetings] = {}
+def _defects(verdicts: Iterable[Verdict]) -> dict[tuple[str, str], _Affected]:
+    """The splits that a defect may affect, by file and rule."""
+    by_rule: dict[tuple[str, str], _Affected] = {}
     for verdict in verdicts:
         for violation in verdict.defects:
             key = verdict.site.file, violation.rule.id

@@ -73,7 +73,7 @@ def _block(finding: Finding) -> str:
     head = f"{finding.place}: {finding.headline}"
     if finding.title == DEFECT:
         rule = finding.diagnostics[0][0].rule.id
-        head = f"{printable(finding.file)}: {DEFECT}: {rule} {finding.headline}"
+        head = f"{printable(finding.file)}: {DEFECT} ({rule}), {finding.headline}"
     return "\n".join([wrapped(head, ""), *map(_line, finding.details)])
 
 
