@@ -32,7 +32,7 @@ def epilog(statuses: Mapping[int, str], examples: str) -> str:
 def add_commands(parser: argparse.ArgumentParser, name: str) -> Commands:
     """Add commands to a parser; without one, it prints its help to standard error and fails.
 
-    ruff does the same. pip succeeds, and a script does not notice that its command is missing.
+    Like ruff, and unlike pip, so that a script notices a missing command.
     """
 
     def helped(arguments: argparse.Namespace) -> int:
@@ -116,9 +116,16 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         "name of a value and an axis (images.0=1, /head/Reshape.1=64); may be repeated",
     )
     flags = parser.add_argument_group("a descriptor given by flags, instead of PATHs")
-    flags.add_argument("--data-type", metavar="TYPE", help="such as FLOAT32")
+    flags.add_argument(
+        "--data-type", metavar="TYPE", help="data type of the input, such as FLOAT32"
+    )
     flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
-    flags.add_argument("--axis", type=integer, metavar="A", help="counted from 0; never negative")
+    flags.add_argument(
+        "--axis",
+        type=integer,
+        metavar="A",
+        help="the axis, counted from 0 (DirectML has no negative axes)",
+    )
     flags.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
 
 
@@ -137,8 +144,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         choices=("directml", "ort"),
         default="directml",
         help="check against DirectML itself (default), or against ONNX Runtime's DirectML "
-        "provider, which has its own operators and types, pads ranks to 4, and needs level 5_0 or "
-        "above and pieces that are not empty",
+        "provider, which supports fewer operators and types, pads tensors to 4 dimensions, refuses "
+        "empty pieces, and needs feature level 5_0 or above",
     )
     parser.add_argument(
         "--ort-version",
@@ -159,7 +166,7 @@ def target_of(arguments: argparse.Namespace) -> Target:
     return target
 
 
-def scanned(arguments: argparse.Namespace) -> Scan:
+def scan_inputs(arguments: argparse.Namespace) -> Scan:
     """The splits of the paths or the flags; unreadable files are reported."""
     from dmlsplit.lint.discovery import ENDINGS, LEFT_OUT, Scan, flag_site, scan_paths
 

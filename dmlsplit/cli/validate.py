@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli import terminal
-from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
+from dmlsplit.cli.inputs import (
+    Commands,
+    add_command,
+    add_inputs,
+    add_target,
+    scan_inputs,
+    target_of,
+)
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, UNUSABLE, deliver, status_of, tell
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import MOST_SHOWN, WIDTH, counted, more, wrapped, wrapped_at
@@ -122,7 +129,7 @@ def validate(arguments: argparse.Namespace) -> int:
 
     _check_files(arguments)
     target = target_of(arguments)
-    scan = scanned(arguments)
+    scan = scan_inputs(arguments)
     failing = WITHOUT_EQUIVALENT if "equivalent" in arguments.allow else FAILING
     if "unknown" in arguments.fail_on:
         failing |= {Outcome.UNKNOWN}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dmlsplit.backends.cuda.gpus import Gpu
-from dmlsplit.backends.cuda.occupancy import blocks_of, under_way
+from dmlsplit.backends.cuda.occupancy import blocks_of, in_flight_per_sm
 from dmlsplit.backends.cuda.planner import KernelLaunch, plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
@@ -13,12 +13,12 @@ from dmlsplit.geometry import SplitGeometry, StridedCopy
 from dmlsplit.messages import counted, more, printable, wrapped
 
 _SHOWN = 8  # the most outputs or launches in a text
-# Printed wherever a time on a GPU is.
+# What a reader of a time must know.
 UNMEASURED = "computed, not measured: no GPU has run dmlsplit yet"
 
 
 class Explanation(NamedTuple):
-    """The geometry, kernels and expected time of one split."""
+    """The geometry, the kernels and the computed time of one split."""
 
     place: str
     desc: SplitOperatorDesc  # valid
@@ -46,6 +46,12 @@ def explanation_text(explanation: Explanation) -> str:
     return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
 
 
+def explanations_text(explanations: Iterable[Explanation]) -> str:
+    """Explanations as text, and what a reader of their times must know; empty if there is none."""
+    texts = list(map(explanation_text, explanations))
+    return "\n\n".join([*texts, wrapped(f"Times are {UNMEASURED}.", "")]) if texts else ""
+
+
 def _geometry(explanation: Explanation) -> Iterator[str]:
     geometry = explanation.geometry
     rows = geometry.row_split
@@ -58,10 +64,13 @@ def _geometry(explanation: Explanation) -> Iterator[str]:
         for size, piece in zip(sizes, geometry.pieces, strict=False):
             yield f"{size}, {_loops(piece)}"
     else:
-        yield f"geometry: {rows.rows} x {rows.pitch} bytes, each row cut at the same columns"
+        is_one = rows.rows == 1
+        cut = "" if is_one else ", all cut at the same columns"
+        yield f"geometry: {counted(rows.rows, 'row')} of {counted(rows.pitch, 'byte')}{cut}"
         for size, start, width in zip(sizes, rows.offsets, rows.widths, strict=False):
             end = f" to {start + width - 1}" if width > 1 else ""
-            yield f"{size}, {'bytes' if end else 'byte'} {start}{end} of every row"
+            of_rows = "" if is_one else " of every row"
+            yield f"{size}, {'bytes' if end else 'byte'} {start}{end}{of_rows}"
     yield from more(len(geometry.pieces), _SHOWN, "output")
 
 
@@ -74,15 +83,16 @@ def _loops(piece: StridedCopy) -> str:
 def _launches(explanation: Explanation) -> Iterator[str]:
     launches, limits = explanation.launches, explanation.gpu.limits
     for launch in launches[:_SHOWN]:
-        yield f"kernel: {launch.code.kernel}, because {launch.reason}"
+        yield f"kernel: {launch.code.kernel} ({launch.reason})"
         yield (
             f"launch: {counted(launch.grid, 'block')} of {launch.block} threads, "
             f"{launch.shared_bytes} bytes of shared memory; at least "
             f"{counted(blocks_of(launch, limits), 'block')} fit an SM"
         )
+        own = in_flight_per_sm(launch, limits)
         yield (
-            f"under way: {counted(under_way(launch, limits), 'byte')} on each SM; "
-            f"{limits.in_flight_bytes} keep its memory busy"
+            f"in flight: {counted(own, 'byte') if own else 'less than 1 byte'} per SM; "
+            f"{limits.in_flight_bytes} would saturate the memory"
         )
     yield from more(len(launches), _SHOWN, "launch")
 
@@ -96,7 +106,7 @@ def _cost(explanation: Explanation) -> Iterator[str]:
     else:
         yield (
             f"time: {_duration(explanation.seconds)} at {gpu.bandwidth / 1e9:.0f} GB/s "
-            f"({printable(gpu.name)}), plus the launch; {UNMEASURED}"
+            f"({printable(gpu.name)}), plus the launch"
         )
     for assumption in gpu.assumed:
         yield f"assumed: {assumption}"
@@ -141,8 +151,9 @@ def _record(explanation: Explanation) -> dict[str, Any]:
                 "kernel": launch.code.kernel,
                 **_fields(launch, "reason outputs grid block shared_bytes"),
                 "resident_blocks": blocks_of(launch, explanation.gpu.limits),
-                "bytes_under_way": under_way(launch, explanation.gpu.limits),
-                **_fields(launch, "bytes_in_flight total_bytes"),
+                "bytes_in_flight_per_sm": in_flight_per_sm(launch, explanation.gpu.limits),
+                "bytes_in_flight_per_thread": launch.bytes_in_flight,
+                "total_bytes": launch.total_bytes,
             }
             for launch in explanation.launches
         ],
