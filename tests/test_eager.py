@@ -109,7 +109,10 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
         ((A, (2, 4), 1, [ONE]), "out is a list of 1; it must be a list of 2 arrays"),
         ((A, (2, 4), 1, ONE), "out is a ndarray; it must be a list"),
         ((A, (2, 4), 1, [ONE, ONE]), r"out\[1\]: shape is \(2, 2\); it must be \(2, 4\)"),
-        ((A, (2, 4), 1, [ONE, TWO.view("i8")]), r"out\[1\]: type is <i8; it must be <f8"),
+        (
+            (A, (2, 4), 1, [ONE, TWO.view("i8")]),
+            r"out\[1\]: data type is int64; it must be float64",
+        ),
         ((A, (2, 4), 1, [FROZEN, TWO]), r"out\[0\]: read_only is True"),
         ((A, (2, 4), 1, [A[:, :2], TWO]), r"^array and out\[0\] share memory"),
         ((A, (2, 4), 1, [TWO[:, 1:3], TWO]), r"^out\[0\] and out\[1\] share memory"),

@@ -55,8 +55,8 @@ _DETAILS = {
 
 _STATUSES = {
     ACCEPTED: "every split is accepted (with --write-fixed, of the written model)",
-    REFUSED: "a split is refused (see --allow), or unknown with --fail-on unknown, or a\n"
-    "       known defect may affect it with --fail-on defect; or the target is unusable",
+    REFUSED: "a split is refused (see --allow), or is unknown or may be affected by a\n"
+    "       known defect (see --fail-on); or the target is unusable",
     UNUSABLE: "wrong usage, or a file could not be read; the others are still reported",
 }
 
@@ -114,9 +114,9 @@ def add_to(commands: Commands) -> None:
         help="write the model with each refused split replaced by standard ONNX nodes that the "
         "target accepts. Dynamic sizes stay dynamic; sizes given with --dim become fixed. Before, "
         "each split and its replacement run on random inputs, in ONNX's reference evaluator; if "
-        "any bit of their outputs differs, nothing is written. The changes, the report and the "
-        "exit status are those of the written model; --verbose also reports the old one. Only "
-        "splits are checked, not other nodes",
+        "any bit of their outputs differs, nothing is written. The report, which begins with the "
+        "changes, and the exit status are those of the written model; --verbose also reports the "
+        "old one. Only splits are checked, not other nodes",
     )
     fixing.add_argument("--overwrite", action="store_true", help="replace OUT.onnx if it exists")
 

@@ -58,13 +58,13 @@ def selftest(
     progress
         Called with the splits that were compared, and their total.
     strict
-        Whether a speed below the documented share of a copy's is a failure. If False, speed is
-        measured and not judged.
+        Whether a speed below the documented share of a copy's is a failure. Without it, speeds are
+        measured but never fail the test.
 
     Returns
     -------
     SelfTest
-        ``str()`` of it is the report.
+        Its ``str()`` is the report.
     """
     _check_arguments(seconds, show, progress, strict)
     parts = _Parts(show, progress)
@@ -77,7 +77,7 @@ def selftest(
     except DmlError as failure:
         parts.keep(Check("card", State.FAIL, str(failure)))
         name = device or "cuda:0"
-        return parts.result(name, name, strict, f"{name} cannot be used")
+        return parts.result(name, name, strict, "the check of the card failed")
     if reason is not None:
         parts.keep(missing_card(reason))
     try:

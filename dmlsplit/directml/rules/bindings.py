@@ -132,7 +132,8 @@ BINDINGS = {
         "A bound array has the tensor's data type, in native byte order.",
         hint="convert the array, or view the same bytes as the tensor's type",
         example=_bound(
-            'op.bind(a.view("i4"), outs)', "InputTensor.DataType is <i4; it must be <f4 (FLOAT32)"
+            'op.bind(a.view("i4"), outs)',
+            "InputTensor.DataType is int32; it must be float32 (FLOAT32)",
         ),
     ),
     "DML-ARRAY-SHAPE": _array(
