@@ -39,7 +39,7 @@ from dmlsplit.in_memory import Sizes, requirements, split_view
 
 # Torch's own operator is as fast as the engine for up to ALONE_BYTES on one thread. On several, the
 # engine takes less time for SHARED_BYTES or more, unless outputs have less than OUTPUT_BYTES each.
-# Runs of LONG_RUN bytes cost torch as little as the engine.
+# Runs of LONG_RUN bytes are as fast in torch.
 ALONE_BYTES, SHARED_BYTES, OUTPUT_BYTES, LONG_RUN = 8 << 20, 2 << 20, 64 << 10, 1 << 10
 
 _NO_GRADIENT = (
@@ -99,7 +99,7 @@ def _split_small(array: Tensor, sizes_or_count: Any, axis: Any) -> list[Tensor] 
 def _small(
     shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
 ) -> tuple[tuple[int, ...], int]:
-    """The sizes of pieces that torch copies faster than the engine, else none; and the axis."""
+    """The piece sizes if torch copies them faster than the engine, else (); and the axis."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     element_type(dtype)  # Refuses elements that are not whole bytes.
     limit = ALONE_BYTES if thread_count() == 1 else max(SHARED_BYTES, OUTPUT_BYTES * len(sizes))
@@ -131,8 +131,8 @@ def _split_tracked(
         _SPLIT_OUT(array, sizes, dim, list(out))
         return list(out)
     if torch.onnx.is_in_onnx_export():
-        # It knows only torch's operators. A decomposition of ours, which it would use too, makes
-        # torch.compile fail where the variable CI is set.
+        # torch.onnx knows only torch's operators. To register a decomposition would help it, but
+        # makes torch.compile fail if the variable CI is set.
         return list(torch.split_with_sizes_copy(array, sizes, _checked_axis(array, sizes, dim)))
     if is_traced or _is_transformed():
         return list(_SPLIT(array, sizes, dim))

@@ -19,7 +19,7 @@ _LEAST_OPSET = 7
 
 
 def rewriting_obstacle(verdict: Verdict, target: Target) -> str | None:
-    """Why no rewriting of a refused split of an ONNX model is accepted; None if one is."""
+    """Why standard ONNX nodes cannot replace a refused split; None if they can."""
     site, broken = verdict.site, verdict.errors
     for error in broken:
         if "model" not in error.rule.cured_by:

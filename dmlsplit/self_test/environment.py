@@ -1,6 +1,6 @@
 """What surrounds the kernels: versions, the card, and what may disturb it.
 
-It tells no path, and no name of a host or user.
+It contains no path, host name or user name.
 """
 
 import os
@@ -42,7 +42,7 @@ class Check(NamedTuple):
 
 
 def checks(device: str, memory: Memory) -> Iterator[Check]:
-    """What is known before a kernel is compiled."""
+    """The checks that run before any kernel is compiled."""
     yield Check("software", State.OK, _software())
     yield Check("system", State.OK, ", ".join(_system()))
     if isinstance(memory, CardMemory):

@@ -52,7 +52,7 @@ def selftest(
     device
         ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None is what ``Device()`` takes.
     seconds
-        After these, no further speed is measured. All bytes are compared in any case.
+        The time after which no further speed is measured. All bytes are compared in any case.
     show
         Called with each line of the report as soon as it is known.
     progress

@@ -27,7 +27,7 @@ SOURCE = Path(__file__).with_name("copy.c")
 # Threads share a split of SHARED_COST or more if they are awake. Waking one takes up to 50 us,
 # which pays at WAKING_COST. Python raises interrupts between parts.
 SHARED_COST, WAKING_COST, PART_BYTES = 512 << 10, 2 << 20, 64 << 20
-# Some virtual machines name the cache of a whole package, of which they get a part, hence the most.
+# Some virtual machines report the cache of a whole package, but get a part of it; hence the limit.
 MOST_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 
 

@@ -56,7 +56,7 @@ class Value:
         return replace(self, data_type=self.data_type or declared.data_type, shape=shape)
 
     def contradicts(self, declared: "Value | None") -> bool:
-        """Whether a declared shape is another one."""
+        """Whether a declared shape contradicts this one."""
         if declared is None or self.shape is None or declared.shape is None:
             return False
         pairs = zip(self.shape, declared.shape, strict=False)
@@ -79,7 +79,7 @@ _Number = TypeVar("_Number", int, tuple[int, ...])
 
 
 def common(left: Value, right: Value) -> Value:
-    """What holds for both values."""
+    """The common knowledge about two values: what both agree on."""
     shape = None
     if left.shape is not None and right.shape is not None and len(left.shape) == len(right.shape):
         pairs = zip(left.shape, right.shape, strict=True)

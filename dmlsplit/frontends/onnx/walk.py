@@ -156,7 +156,7 @@ class _Walk:
             for name, value in zip(node.output, results, strict=False):
                 if name:
                     if value.contradicts(declared.get(name)):
-                        # Later declarations are wrong too: for other sizes, or inferred by onnx.
+                        # Later ones are ignored: they were made for other sizes, or inferred.
                         declared = {}
                     value = self._sized(name, value.merged(declared.get(name)), scope)
                     value = value.traced(inputs, visit.gap_after)
