@@ -181,7 +181,7 @@ def test_outputs_that_share_memory_are_found_among_others(
         dml.split(np.zeros(20), 4, out=[store[part] for part in parts])
 
 
-def test_no_hidden_copy_of_the_input() -> None:
+def test_a_strided_input_is_not_copied() -> None:
     import tracemalloc
 
     array = np.zeros((64, 1 << 14, 4), np.float32)[:, ::-1]

@@ -35,7 +35,7 @@ def test_describing_an_array_does_not_call_the_driver(fake: FakeDriver) -> None:
     assert fake.calls == []
 
 
-def test_new_arrays_are_on_the_device_of_the_other(fake: FakeDriver) -> None:
+def test_new_arrays_are_on_the_device_of_the_model(fake: FakeDriver) -> None:
     like = view(Array(fake.array(np.zeros(3, "f4")), 1), "array")
     (packed,), (address,) = CUPY.empty(like, packing(((2, 3),), 4))
     (store,), _ = CUPY.empty(like, packing(((6,),), 2, np.dtype("i2")))

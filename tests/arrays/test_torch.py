@@ -163,7 +163,7 @@ PLAIN = "it must be a torch.Tensor or a Parameter. Fix: "
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-def test_a_refused_tensor_is_told_what_it_is_and_the_way_out(torch: Any) -> None:
+def test_the_error_for_a_refused_tensor_names_its_kind_and_the_fix(torch: Any) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.testing._internal.two_tensor import TwoTensor
     from torch.utils._python_dispatch import TorchDispatchMode

@@ -26,7 +26,9 @@ def test_a_run_says_where_it_was_made() -> None:
     json.dumps([found, gpu_state()])
 
 
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_run_and_a_finished_run_is_not_overwritten(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "run.json"
     words = ["cpu", "--quick", "--only", "g: tiny", "--rounds", "1", "-o", str(path)]
     assert command.main(words) == 0
@@ -96,7 +98,7 @@ def test_without_a_gpu_the_gpu_command_says_so(
 
 
 @pytest.mark.gpu
-def test_the_gpu_command(tmp_path: Path) -> None:
+def test_a_gpu_run_has_a_row_for_every_peer(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     assert command.main(["gpu", "--quick", "--only", "2 QKV, decode", "-o", str(path)]) == 0
     found = load(path)

@@ -65,7 +65,9 @@ def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [3, 6]
 
 
-def test_two_nodes_of_one_name_are_told_apart(here: Path, capsys: Capsys) -> None:
+def test_only_the_refused_of_two_nodes_with_one_name_is_replaced(
+    here: Path, capsys: Capsys
+) -> None:
     content = nested()
     again = type(content.graph.node[0])()
     again.CopyFrom(content.graph.node[0])

@@ -160,7 +160,7 @@ def test_tangents_follow_the_pieces(x: Any) -> None:
     assert torch.equal(torch.cat([piece.tangent for piece in found], 1), tangent)
 
 
-def test_no_sizes_give_no_pieces() -> None:
+def test_an_empty_list_of_sizes_gives_no_pieces() -> None:
     assert dml.split(torch.zeros(0, 3, requires_grad=True), ()) == []
 
 

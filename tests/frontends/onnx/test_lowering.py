@@ -50,7 +50,7 @@ class TestSplitToSequence:
         assert found.output_shapes == tuple((size, 2) for size in sizes)
         assert "keepdims=0 is ignored" in found.warnings[0]
 
-    def test_ones_as_a_list_keep_the_axis(self, opset: int) -> None:
+    def test_keepdims_0_is_ignored_for_a_list_of_ones(self, opset: int) -> None:
         found = lowered("SplitToSequence", opset, (2, 2), split=[1, 1], keepdims=0)
         assert found.output_shapes == ((1, 2), (1, 2))
 
