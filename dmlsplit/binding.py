@@ -114,7 +114,7 @@ class BindingTable:
         violations: list[Violation] = []
         array = self._input.bound(binding, violations)
         if violations:
-            raise self._refused(violations)
+            raise self._refusal(violations)
         return array
 
     def bind(self, source: Any, outputs: Sequence[Any]) -> Bindings:
@@ -149,14 +149,14 @@ class BindingTable:
         for index, rule in _overlaps(array, written):
             violations += violations_of(f"OutputTensors[{index}]", [rule])
         if violations:
-            raise self._refused(violations)
+            raise self._refusal(violations)
         memory: Any = written  # no violations, so none is None
         input_memory: Any = array
         return input_memory, [out.owner for out in memory], [out.address for out in memory]
 
-    def _refused(self, violations: Sequence[Violation]) -> InvalidArgumentError:
-        refused = ValidationReport(f"binding of {self.desc}", "", tuple(violations))
-        return InvalidArgumentError(str(refused), refused)
+    def _refusal(self, violations: Sequence[Violation]) -> InvalidArgumentError:
+        report = ValidationReport(f"binding of {self.desc}", "", tuple(violations))
+        return InvalidArgumentError(str(report), report)
 
 
 def _broken(mismatch: Mismatch, tensor: TensorDesc) -> Broken:
