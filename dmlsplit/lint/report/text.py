@@ -21,7 +21,7 @@ from dmlsplit.lint.report.findings import (
     location,
     outcome_of,
 )
-from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
 from dmlsplit.messages import counted, printable, width, wrapped
 
 Detail = Literal["quiet", "usual", "verbose"]
@@ -132,7 +132,8 @@ def _table(files: dict[str, list[_Row]], paint: _Paint) -> Iterator[str]:
 
     def row(name: str, verdict: Verdict) -> str:
         outcome = paint(f"{verdict.outcome:<{_OUTCOME_WIDTH}}", verdict.outcome)
-        level, directml, windows = verdict.minimum.cells if verdict.minimum else ("-", "-", "-")
+        other = ("none" if verdict.outcome in FAILING else "-", "-", "-")
+        level, directml, windows = verdict.minimum.cells if verdict.minimum else other
         return f"{name:<{columns}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
 
     for file, rows in files.items():
