@@ -34,10 +34,9 @@ def fits(array: ArrayView, required: Requirement) -> bool:
 def exact_addresses(
     outputs: Sequence[Any], owner: Any, span: tuple[int, int], required: Requirements
 ) -> list[int] | None:
-    """The addresses of outputs that are exactly as required and share no memory.
+    """The addresses of outputs that are exactly as required and share no memory; None in doubt.
 
-    None if they must be checked one by one. `owner` is the input, `span` its addresses. This is
-    fastest for outputs of the input's own library and type.
+    `owner` is the input, `span` its addresses. Outputs of its library and type take least time.
     """
     addresses = adapter_of(owner).exact_addresses(outputs, required)
     if addresses is None:

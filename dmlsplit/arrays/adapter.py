@@ -60,7 +60,7 @@ class Adapter(Protocol):
     def exact_addresses(self, arrays: Sequence[Any], required: Requirements) -> list[int] | None:
         """The addresses of arrays of this library that are exactly as required; None in doubt.
 
-        This is the fast path for outputs. Compare every new field of `Requirement` here too.
+        No other check of outputs is faster. A new field of `Requirement` must be compared here too.
         """
         return None
 

@@ -17,7 +17,7 @@ from dmlsplit.arrays.types import Stream
 from dmlsplit.errors import InvalidArgumentError
 
 _WHOLE_KINDS = "?biufcmMSU"
-_signature = attrgetter("shape", "strides", "dtype", "flags.writeable")
+_MEMORY = attrgetter("shape", "strides", "dtype", "flags.writeable")
 
 
 class _Numpy(Adapter):
@@ -57,11 +57,10 @@ class _Numpy(Adapter):
     def exact_addresses(self, arrays: Sequence[Any], required: Requirements) -> list[int] | None:
         if set(map(type, arrays)) != {np.ndarray}:
             return None
-        if (signatures := required.native.get(self)) is None:
-            signatures = [_required_signature(*entry) for entry in required.outputs]
-            required.native[self] = signatures
-        is_exact = list(map(_signature, arrays)) == signatures
-        return list(map(_address, arrays)) if is_exact else None
+        if (memories := required.native.get(self)) is None:
+            memories = [_memory(*entry) for entry in required.outputs]
+            required.native[self] = memories
+        return list(map(_address, arrays)) if list(map(_MEMORY, arrays)) == memories else None
 
     def packed(self, array: np.ndarray, name: str) -> Any:
         # Subclasses may override `view`.
@@ -74,10 +73,10 @@ def _is_whole(dtype: np.dtype) -> bool:
     return dtype.kind in _WHOLE_KINDS and dtype.isbuiltin != EXTENSION
 
 
-def _required_signature(
+def _memory(
     shape: Shape, strides: Shape, name: str, item_bytes: int, device: str, read_only: bool
 ) -> tuple[Any, ...] | None:
-    """The `_signature` of an array that is as required; None if the type has no unique name."""
+    """The `_MEMORY` of an array that is as required; None if its type's name is not the type."""
     is_exact = name[0] in "<>|" and device == "cpu" and not read_only
     return (shape, strides, np.dtype(name), True) if is_exact else None
 

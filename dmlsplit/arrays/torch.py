@@ -129,11 +129,7 @@ class _Torch(Adapter):
 def _memory(
     shape: Shape, strides: Shape, name: str, item_bytes: int, device: str, read_only: bool
 ) -> tuple[Shape, Shape, Any, int, int]:
-    """What a tensor must have to be as required: shape, strides in elements, type, bytes.
-
-    The type is None if no tensor can be as required. The bytes are an element's, and those from the
-    first element to the end of the last one.
-    """
+    """Shape, strides, type (None if no tensor can be as required), an element's bytes, and all."""
     try:
         dtype = getattr(_torch(), name if name.isidentifier() else np.dtype(name).name)
     except (TypeError, AttributeError):  # no type of torch

@@ -39,7 +39,7 @@ from dmlsplit.in_memory import Sizes, requirements, split_view
 
 # Torch's own operator is as fast as the engine for up to ALONE_BYTES on one thread. On several, the
 # engine takes less time for SHARED_BYTES or more, unless outputs have less than OUTPUT_BYTES each.
-# Runs of LONG_RUN bytes are as fast in torch.
+# Runs of LONG_RUN bytes cost torch as little as the engine.
 ALONE_BYTES, SHARED_BYTES, OUTPUT_BYTES, LONG_RUN = 8 << 20, 2 << 20, 64 << 10, 1 << 10
 
 _NO_GRADIENT = (

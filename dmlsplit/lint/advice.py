@@ -121,7 +121,9 @@ def without_rewriting(assessment: Assessment) -> Assessment:
     """The assessment without the advice to rewrite the model, for a run that has just done so."""
 
     def shorter(verdict: Verdict) -> Verdict:
-        return replace(verdict, fixes=tuple(fix for fix in verdict.fixes if fix.key != "NODES"))
+        return replace(
+            verdict, fixes=tuple(fix for fix in verdict.fixes if fix.text != Advice.NODES)
+        )
 
     return replace(assessment, verdicts=tuple(map(shorter, assessment.verdicts)))
 

@@ -126,8 +126,9 @@ def _node_diagnostics(site: SplitSite) -> Iterator[Violation]:
     if site.element_type == "STRING":
         text = "InputTensor.DataType is STRING; DirectML has no strings"
         yield violation("SPLIT-NODE-TEXT", text=text)
-    for warning in site.warnings:
-        yield violation("SPLIT-NODE-SURPRISE", text=warning)
+    else:  # what a warning says is of no use for a node that DirectML never gets
+        for warning in site.warnings:
+            yield violation("SPLIT-NODE-SURPRISE", text=warning)
     if site.recombined_by:
         nodes = listed(site.recombined_by, _MOST_NODES)
         yield defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined again by {nodes}")

@@ -94,7 +94,7 @@ def test_packed_outputs_take_the_fast_path() -> None:
         assert NUMPY.exact_addresses([outs[0], wrong], required) is None
 
 
-def test_pieces_of_a_buffer_binding_are_plain_arrays() -> None:
+def test_raw_memory_has_no_class() -> None:
     buffer = np.zeros((1, 64), np.uint8).view(np.matrix)
     op = operator((1, 1, 4, 4), (1, 3), 2, "cpu")
     assert [type(piece) for piece in op(dml.BufferBinding(buffer))] == [np.ndarray] * 2

@@ -84,7 +84,7 @@ def test_without_memory_there_are_no_copies() -> None:
         (1, (257, 2048), 1, 2, True),
     ],
 )
-def test_small_tensors_are_split_by_torchs_own_operator(
+def test_torch_copies_itself_what_it_copies_as_fast(
     threads: int,
     shape: tuple[int, ...],
     axis: int,

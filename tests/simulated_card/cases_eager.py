@@ -87,7 +87,7 @@ def test_small_outputs_share_memory_and_keep_it() -> None:
     assert large[0].data.mem is not large[1].data.mem
 
 
-def test_a_call_with_a_cached_plan_only_allocates_and_launches() -> None:
+def test_a_hit_is_an_allocation_and_a_launch() -> None:
     source = cupy.asarray(noise((16, 12), "f4"))
     dml.split(source, 3, 1)
     with card.calls() as recorded:

@@ -18,7 +18,7 @@ from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import Selector, SplitGeometry, selector
 
 Variant = tuple[tuple[Selector, Launcher], ...]
-MOST_MARKS = 1024  # the entries of Driver.has_siblings before it is cleared
+MOST_MARKS = 1024  # of `Driver.has_siblings`
 
 
 class CudaProgram(NamedTuple):

@@ -100,6 +100,8 @@ def _lowered(
     smallest = tuple(size if isinstance(size, int) else 1 for size in shape)
     lowering = lower_sizes(arguments, data.element_type, smallest, site.axis, sizes)
     warnings = (*site.warnings, *lowering.warnings)
+    if lowering.carrier is None:
+        warnings += ("DirectML has no strings; the host splits them",)
     gap = None if data.is_static else data.gap_error(_dynamic(shape))
     return replace(lowered_site(site, lowering, warnings, gap), shape=shape)
 

@@ -56,7 +56,7 @@ class Value:
         return replace(self, data_type=self.data_type or declared.data_type, shape=shape)
 
     def contradicts(self, declared: "Value | None") -> bool:
-        """Whether a declared shape contradicts this one."""
+        """Whether a declared shape is another one."""
         if declared is None or self.shape is None or declared.shape is None:
             return False
         pairs = zip(self.shape, declared.shape, strict=False)
@@ -183,7 +183,7 @@ class Call(NamedTuple):
             yield axis, slice(start, end, step)
 
 
-def recombinations(inputs: Sequence[Pieces]) -> set[int]:
+def meetings(inputs: Sequence[Pieces]) -> set[int]:
     """The splits of which a node combines two pieces, which are at different inputs, as in GLU.
 
     DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-RECOMBINED.

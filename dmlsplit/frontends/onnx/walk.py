@@ -18,7 +18,7 @@ from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
-from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Gap, Pieces, Value, common, recombinations
+from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Gap, Pieces, Value, common, meetings
 from dmlsplit.frontends.site import Cause, Implied, Invalid, SplitSite, Unknown
 
 MAXIMUM_FIELDS = 1_600_000
@@ -156,7 +156,7 @@ class _Walk:
             for name, value in zip(node.output, results, strict=False):
                 if name:
                     if value.contradicts(declared.get(name)):
-                        # Later ones are ignored: they were made for other sizes, or inferred.
+                        # Later declarations are wrong too: for other sizes, or inferred by onnx.
                         declared = {}
                     value = self._sized(name, value.merged(declared.get(name)), scope)
                     value = value.traced(inputs, visit.gap_after)
@@ -174,7 +174,7 @@ class _Walk:
         pieces = [value.pieces for value in inputs if value.pieces]
         if not pieces or visit.node.domain or visit.node.op_type not in ELEMENT_WISE:
             return frozenset()
-        splits = recombinations(pieces)
+        splits = meetings(pieces)
         for split in splits:
             self._recombined.setdefault(split, []).append(visit.named)
         derived = frozenset().union(*pieces)

@@ -114,8 +114,6 @@ def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> i
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
-    if not path.exists():
-        raise InvalidArgumentError("cannot be read: No such file or directory")
     if not path.is_file():
         raise InvalidArgumentError("is not a file")
     if path.stat().st_size > MAX_FILE_BYTES:
