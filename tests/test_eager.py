@@ -136,7 +136,7 @@ def test_a_bad_argument_is_refused_before_a_byte_is_written(
 def test_an_output_with_other_fields_is_refused(wanted: Any, given_type: Any) -> None:
     wanted, given_type = np.dtype(wanted), np.dtype(given_type)
     dml.split(np.zeros(2, wanted), 1, out=[np.ones(2, wanted)])
-    with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\]: type is"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\]: data type is"):
         dml.split(np.zeros(2, wanted), 1, out=[np.zeros(2, given_type)])
 
 

@@ -120,7 +120,7 @@ def test_many_accepted_splits_are_one_row_per_file() -> None:
     text = text_report(many(24, BAD))
     assert re.findall(r"^( *\S.*?)  +(.*?)  +(\S+)  .*$", text, re.MULTILINE)[1:] == [
         ("  24 splits", "ok", "1_0"),
-        ("  net/bad", "refused", "-"),
+        ("  net/bad", "refused", "none"),
         ("b.onnx: 24 splits", "ok", "4_1"),
     ]
     assert text.startswith("a.onnx:net/bad: Split-13: refused: 80070057")
