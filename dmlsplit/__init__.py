@@ -74,9 +74,10 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> "Any":
-    """Import a public name when it is first used, so that the command starts before NumPy loads.
+    """Import a public name when it is first used.
 
-    By the time of the slow imports, the command can then end quietly at an interrupt.
+    NumPy is then not loaded yet when the command installs its signal handlers, so an interrupt
+    during the slow imports ends the command with one line.
     """
     for module, names in _MODULES.items():
         if name in names.split():

@@ -1,8 +1,8 @@
 """The command ``dmlsplit``, also as ``python -m dmlsplit``.
 
 The signal handlers are installed before anything else is imported, because imports take most of the
-time of a short command. An interrupt then ends the command with one line. While Python itself
-starts, nothing can be done.
+time of a short command. An interrupt then ends the command with one line; while Python itself
+starts, it still prints a traceback.
 """
 
 # The C core of `signal`, because `signal` itself imports a dozen modules.

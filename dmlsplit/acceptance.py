@@ -1,7 +1,7 @@
 """Accepts the arrays of a split: whether they fit it, and share no memory.
 
-`dml.split`, `op()`, `dispatch`, `bind` and the front ends all ask here, so a rule about arrays that
-is added to `mismatches` holds for each of them. A rule about the arrays of one library, such as
+`dml.split`, `op()`, `dispatch`, `bind` and the front ends all use this module; a rule added to
+`mismatches` therefore applies to every one of them. A rule about the arrays of one library, such as
 tensors that PyTorch tracks, belongs in the `view` of its adapter.
 """
 
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.adapter import Requirement, Requirements
+from dmlsplit.arrays.array_view import type_name
 from dmlsplit.arrays.overlap import are_apart, sharing
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
@@ -102,6 +103,8 @@ def check_outputs(
             text = f"{field} is {actual}; it must be {expected}"
             if field == "strides":
                 text = f"strides are {actual}; its elements must not overlap"
+            if field == "type":
+                text = f"data type is {type_name(actual)}; it must be {type_name(expected)}"
             raise InvalidArgumentError(f"out[{index}]: {text}")
     if pair := sharing([source, *outputs]):
         first, second = (f"out[{index - 1}]" if index else "array" for index in pair)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 from dmlsplit.acceptance import Mismatch, exact_addresses, fits, mismatches
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.adapter import Requirement, Requirements
+from dmlsplit.arrays.array_view import type_name
 from dmlsplit.arrays.overlap import overlaps
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
@@ -26,7 +27,7 @@ from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 
 _NATIVE = "<" if sys.byteorder == "little" else ">"
-# The rules of arrays that a buffer must obey too: its type and its shape are its own.
+# A buffer must obey only these rules of arrays; its type and its shape are free.
 _OF_BUFFERS = ("DML-BIND-KIND", "DML-BIND-READ-ONLY")
 
 
@@ -54,7 +55,7 @@ class BufferBinding:
             integer("size_in_bytes", self.size_in_bytes)
 
 
-# The input; what keeps the memory of the outputs alive; and their addresses.
+# The input, the owners of the outputs' memory, and the outputs' addresses.
 Bindings: TypeAlias = tuple[ArrayView, Sequence[Any], list[int]]
 
 
@@ -111,7 +112,7 @@ class BindingTable:
         violations: list[Violation] = []
         array = self._input.bound(binding, violations)
         if violations:
-            raise self._refused(violations)
+            raise self._refusal(violations)
         return array
 
     def bind(self, source: Any, outputs: Sequence[Any]) -> Bindings:
@@ -147,14 +148,14 @@ class BindingTable:
         for index, rule in _overlaps(array, written):
             violations += violations_of(f"OutputTensors[{index}]", [rule])
         if violations:
-            raise self._refused(violations)
+            raise self._refusal(violations)
         memory: Any = written  # no violations, so none is None
         input_memory: Any = array
         return input_memory, [out.owner for out in memory], [out.address for out in memory]
 
-    def _refused(self, violations: Sequence[Violation]) -> InvalidArgumentError:
-        refused = ValidationReport(f"binding of {self.desc}", "", tuple(violations))
-        return InvalidArgumentError(str(refused), refused)
+    def _refusal(self, violations: Sequence[Violation]) -> InvalidArgumentError:
+        report = ValidationReport(f"binding of {self.desc}", "", tuple(violations))
+        return InvalidArgumentError(str(report), report)
 
 
 def _broken(mismatch: Mismatch, tensor: TensorDesc) -> Broken:
@@ -166,8 +167,8 @@ def _broken(mismatch: Mismatch, tensor: TensorDesc) -> Broken:
         case "read_only":
             return "DML-BIND-READ-ONLY", "", "read-only", "writable"
         case "type":
-            allowed = f"{required} ({tensor.data_type.name})"
-            return "DML-ARRAY-DATA-TYPE", "DataType", actual, allowed
+            allowed = f"{type_name(required)} ({tensor.data_type.name})"
+            return "DML-ARRAY-DATA-TYPE", "DataType", type_name(actual), allowed
         case "shape":
             return "DML-ARRAY-SHAPE", "Sizes", list(actual), list(required)
     return "DML-ARRAY-STRIDES", "Strides", f"{list(actual)} bytes", f"{list(required)} bytes"

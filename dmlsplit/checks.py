@@ -116,7 +116,7 @@ def piece_sizes(
         if count < 1 or whole % count:
             raise InvalidArgumentError(
                 f"count is {count}; it must be at least 1 and divide axis {axis}, of size {whole}."
-                " Fix: give the sizes"
+                " Fix: give the size of each piece"
             )
         return axis, (whole // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))

@@ -111,9 +111,9 @@ class Device:
         return _compile(self, instance("desc", desc, SplitOperatorDesc))
 
     def warm(self, descs: Iterable[SplitOperatorDesc], alignment: int | None = None) -> None:
-        """Compile what a process will need before it serves, for memory of every alignment.
+        """Compile these splits in advance, for memory of any alignment.
 
-        No later call of these splits waits for a compiler: neither an operator's nor ``dml.split``.
+        No later call then waits for the compiler, neither an operator's nor ``dml.split``.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class CompiledOperator:
     Attributes
     ----------
     device : Device
-        The device that it runs on.
+        The device for which it was compiled.
     desc : SplitOperatorDesc
         The descriptor.
     """
@@ -175,7 +175,7 @@ class CompiledOperator:
     def _split(self, array: Any, stream: Stream | None) -> list[Any]:
         source, model = self._table.bind_input(array), array
         if isinstance(array, BufferBinding):
-            # A subclass of NumPy's arrays describes the buffer, not the tensor in it.
+            # The buffer's own ndarray class, such as numpy.matrix, must not become the outputs'.
             model = None if is_native(array.buffer) else array.buffer
         # Still on the stream: DLPack makes the receiving library wait for the current one.
         return self._prepared.split(source, model, stream)
@@ -226,9 +226,10 @@ class CompiledOperator:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BoundOperator:
-    """A compiled operator with its buffers (IDMLBindingTable). It keeps them and its kernels alive.
+    """A compiled operator with its buffers (IDMLBindingTable).
 
-    A CUDA graph that captured its dispatch can be replayed only while it exists.
+    Keep the object as long as a CUDA graph that has captured its dispatch: it owns the buffers and
+    the loaded kernels.
     """
 
     _operator: CompiledOperator
@@ -254,8 +255,8 @@ class BoundOperator:
 
 def _stream_context(device: str, stream: Stream) -> AbstractContextManager[object]:
     """A context in which views and CuPy's new arrays are for work on a stream."""
-    # Pending work on a foreign array is awaited on that stream. Memory pools reuse memory as soon
-    # as its last use is queued, so new memory is ready on the stream that was current and no other.
+    # New memory may be used only on the stream that was current when it was allocated: pools reuse
+    # memory whose last use is queued there. Pending work on a foreign array is awaited there too.
     if device == "cpu":
         return nullcontext()
     number = device_number(device)

@@ -85,7 +85,7 @@ def test_strides_of_dimensions_of_one_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("given_outputs", [np.zeros(3), "abc", None, iter([])])
-def test_outputs_are_a_list(given_outputs: Any) -> None:
+def test_outputs_that_are_not_a_list_are_refused(given_outputs: Any) -> None:
     kind = type(given_outputs).__name__
     message = f"^outputs is a {kind}; it must be a list with one array per output$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
@@ -103,11 +103,11 @@ INPUTS: dict[str, tuple[Any, list[str]]] = {
     "a list": ([1, 2], [f"BIND-KIND InputTensor: {NOT_AN_ARRAY} | an array on cpu"]),
     "data type": (
         A.view("i4"),
-        [f"ARRAY-DATA-TYPE InputTensor.DataType: {NATIVE}i4 | {NATIVE}f4 (FLOAT32)"],
+        ["ARRAY-DATA-TYPE InputTensor.DataType: int32 | float32 (FLOAT32)"],
     ),
     "byte order": (
         A.astype(f"{OTHER}f4"),
-        [f"ARRAY-DATA-TYPE InputTensor.DataType: {OTHER}f4 | {NATIVE}f4 (FLOAT32)"],
+        [f"ARRAY-DATA-TYPE InputTensor.DataType: {OTHER}f4 | float32 (FLOAT32)"],
     ),
     "shape": (ramp(6, 2), ["ARRAY-SHAPE InputTensor.Sizes: [6, 2] | [1, 1, 6, 2]"]),
     "strides": (
@@ -117,7 +117,7 @@ INPUTS: dict[str, tuple[Any, list[str]]] = {
     "type and strides": (
         A.view("i4")[:, :, ::-1],
         [
-            f"ARRAY-DATA-TYPE InputTensor.DataType: {NATIVE}i4 | {NATIVE}f4 (FLOAT32)",
+            "ARRAY-DATA-TYPE InputTensor.DataType: int32 | float32 (FLOAT32)",
             "ARRAY-STRIDES InputTensor.Strides: [48, 48, -8, 4] bytes | [48, 48, 8, 4] bytes",
         ],
     ),
@@ -180,12 +180,12 @@ def test_a_range_may_fill_the_buffer(size: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 2, 4])
-def test_the_number_of_outputs_is_exact(count: int) -> None:
+def test_a_wrong_number_of_outputs_is_refused(count: int) -> None:
     given_outputs = [*outputs(), np.zeros(1)][:count]
     assert broken(TABLE, A, given_outputs) == [f"BIND-COUNT Outputs.BindingCount: {count} | 3"]
 
 
-def test_an_output_is_writable() -> None:
+def test_a_read_only_output_is_refused() -> None:
     wanted = "BIND-READ-ONLY OutputTensors[0]: read-only | writable"
     assert broken(TABLE, A, [FROZEN, *outputs()[1:]]) == [wanted]
     # An input may be read-only, and an output may be a writable buffer.
@@ -195,7 +195,7 @@ def test_an_output_is_writable() -> None:
     table.bind(frozen, [BufferBinding(np.zeros(16, np.uint8)), *outputs()[1:]])
 
 
-def test_arrays_are_on_the_device() -> None:
+def test_arrays_on_another_device_are_refused() -> None:
     table = BindingTable(DESC, "cuda:1")
     wanted = [
         f"BIND-KIND {name}: an array on cpu | on cuda:1"
@@ -224,7 +224,7 @@ def test_bytes_have_no_byte_order() -> None:
     table = BindingTable(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(4,)), "cpu")
     table.bind(np.zeros(4, np.uint8), [np.zeros(4, np.uint8)])
     found = broken(table, np.zeros(4, np.int8), [np.zeros(4, np.uint8)])
-    assert found == ["ARRAY-DATA-TYPE InputTensor.DataType: |i1 | |u1 (UINT8)"]
+    assert found == ["ARRAY-DATA-TYPE InputTensor.DataType: int8 | uint8 (UINT8)"]
 
 
 def test_the_size_of_a_broadcast_input_follows_from_its_strides() -> None:
@@ -310,12 +310,12 @@ def test_everything_is_reported_at_once() -> None:
         "BIND-READ-ONLY OutputTensors[0]: read-only | writable",
         "BIND-OFFSET-ALIGNMENT OutputTensors[1].Offset: 250 | a multiple of 16",
         "BIND-RANGE OutputTensors[1].SizeInBytes: bytes 250 to 266 | inside the buffer's 256 bytes",
-        f"ARRAY-DATA-TYPE OutputTensors[2].DataType: {NATIVE}i4 | {NATIVE}f4 (FLOAT32)",
+        "ARRAY-DATA-TYPE OutputTensors[2].DataType: int32 | float32 (FLOAT32)",
         "ARRAY-SHAPE OutputTensors[2].Sizes: [1, 1, 6, 2] | [1, 1, 3, 2]",
     ]
 
 
-def test_a_read_only_output_is_checked_further() -> None:
+def test_a_read_only_output_also_reports_its_other_faults() -> None:
     buffer = BufferBinding(np.frombuffer(bytes(64), np.uint8), offset=4)
     assert broken(TABLE, A, [FROZEN.reshape(4), buffer, outputs()[2]]) == [
         "BIND-READ-ONLY OutputTensors[0]: read-only | writable",

@@ -53,12 +53,12 @@ def test_sanitize_outputs_of_many_sizes() -> None:
 
 
 @pytest.mark.parametrize("width", [*range(1, 34), 48, 63, 64, 65, 127, 128, 255, 256, 511, 513])
-def test_every_row_width(width: int) -> None:
+def test_any_row_width_is_split_exactly(width: int) -> None:
     check(noise((301, width * 3 + 1)), (width, width * 2, 1), 1)
 
 
 @pytest.mark.parametrize("kind", DATA_TYPES)
-def test_every_data_type(kind: str) -> None:
+def test_every_data_type_is_split_exactly(kind: str) -> None:
     import cupy
 
     width = dml.TensorDesc(kind, (1,)).element_bytes

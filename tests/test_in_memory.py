@@ -112,7 +112,7 @@ def test_every_call_does_the_same_as_a_first_call(calls: list[Call]) -> None:
     assert [outcome(call) for call in calls] == wanted
 
 
-def test_every_array_after_every_other() -> None:
+def test_the_order_of_calls_does_not_change_results() -> None:
     """All pairs are tried, so that nothing depends on chance: the same call for both arrays."""
     calls = [(which, 6, 1, False) for which in range(len(ARRAYS))]
     wanted = [without_plans(call) for call in calls]
@@ -138,7 +138,7 @@ def test_a_plan_is_made_once_for_each_form_of_a_call(monkeypatch: pytest.MonkeyP
     ("sizes", "axis"),
     [(True, 0), (1.0, 0), ((4.0, 2.0), 0), ((4, True, 1), 0), (1, False), (1, 0.0), ("1", 0)],
 )
-def test_values_that_only_equal_an_integer_find_no_plan(sizes: Any, axis: Any) -> None:
+def test_true_and_floats_do_not_hit_the_cache_of_integers(sizes: Any, axis: Any) -> None:
     for known in (1, (4, 2), (4, 1, 1)):
         dml.split(array("f4", (6, 2)), known, 0)
     with pytest.raises(dml.InvalidArgumentError):

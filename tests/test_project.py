@@ -121,7 +121,7 @@ SEARCHED_ERROR = re.compile(
 )
 
 
-def test_no_text_is_a_protocol() -> None:
+def test_code_never_reads_the_text_of_an_error() -> None:
     """Code reads an error's fields, never its text."""
     assert all(map(SEARCHED_ERROR.search, ("'b' in str(error)", "error.args[0].find('b')")))
     found = {path.name: SEARCHED_ERROR.findall(path.read_text()) for path in LIBRARY}
@@ -134,7 +134,7 @@ def test_no_test_file_is_long() -> None:
     assert long == {"probe.py"}  # one file, so that Windows needs nothing else
 
 
-def test_a_test_of_many_cases_names_those_that_fail() -> None:
+def test_each_names_the_cases_that_fail() -> None:
     @each(number=range(4), word=["a", "b"])
     def check(number: int, word: str, limit: int) -> None:
         assert number < limit or word == "a"

@@ -56,7 +56,7 @@ def reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> 
 
 
 def share_memory(first: ArrayView, second: ArrayView) -> bool:
-    """Whether arrays with overlapping spans share a byte; two columns of an array do not."""
+    """Whether two arrays share a byte, and not only an address range as two columns do."""
     try:
         return np.shares_memory(first.window, second.window, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
@@ -87,6 +87,15 @@ def type_string(dtype: np.dtype) -> str:
     """
     is_vague = dtype.isbuiltin == EXTENSION or dtype.names is not None
     return str(dtype) if is_vague else dtype.str
+
+
+def type_name(typestr: str) -> str:
+    """A type string for people, such as ``int32``; unchanged if that would hide a difference."""
+    try:
+        dtype = np.dtype(typestr)
+    except TypeError:  # the name of an extension type
+        return typestr
+    return dtype.name if dtype.isnative and dtype.kind in "biufc" else typestr
 
 
 def dtype_of(array: Any, typestr: str) -> np.dtype:

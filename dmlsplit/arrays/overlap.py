@@ -23,7 +23,7 @@ def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
-    """The range of columns of each view in rows that all share; None if there are no such rows.
+    """The columns that each view covers if all are cut from rows of one pitch; None if not.
 
     Views whose columns do not overlap share no byte. This is how thousands of columns of one array
     are distinguished, whose spans all overlap. No view may be wider than a row or cross its end.

@@ -24,7 +24,7 @@ class Program(Protocol):
     """A compiled geometry."""
 
     def prepare(self, alignment: int = 16) -> None:
-        """Do in advance the work that the first copy at multiples of this would wait for."""
+        """Compile in advance what copies need at addresses that are multiples of `alignment`."""
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input (`src`) and of each output."""

@@ -59,7 +59,8 @@ def build_parser() -> argparse.ArgumentParser:
 
     parser = Parser(
         prog="dmlsplit",
-        description="Find, explain and fix Splits that DirectML refuses (80070057), or run one.",
+        description="Find, explain and fix Splits that DirectML refuses (80070057), or run a "
+        "split.",
         epilog=epilog({ACCEPTED: "done", REFUSED: "at least one split is refused"}, _EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,7 @@
-"""``dmlsplit completion``: the script that completes commands and options in a shell."""
+"""``dmlsplit completion``: the script with which a shell completes our commands.
+
+It completes commands, options, file names, levels, versions, builds and rule ids.
+"""
 
 import argparse
 from collections.abc import Iterator
@@ -10,8 +13,9 @@ from dmlsplit.directml.levels import capability_table
 from dmlsplit.errors import UnsupportedError
 
 _DESCRIPTION = """\
-Print a script that lets a shell complete dmlsplit's commands, options, file names,
-levels, versions, builds and rules. The package shtab makes the script: pip install shtab"""
+Print a script that completes commands, options, file names, levels, versions,
+builds and rule ids. It needs the extra completion, which is the package shtab:
+pip install shtab"""
 
 _EXAMPLES = """\
   dmlsplit completion bash > ~/.local/share/bash-completion/completions/dmlsplit

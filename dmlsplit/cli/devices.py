@@ -26,10 +26,13 @@ _EXAMPLES = "  dmlsplit devices\n  dmlsplit devices --format json"
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "list CUDA devices: name, memory, clocks, driver, bandwidth, and what to fix"
-    description = "List NVML's devices by CUDA's ordinals, and say why one is not usable."
+    summary = "list the GPUs of this machine, and say why one cannot be used"
+    description = (
+        "List the NVIDIA GPUs of this machine under CUDA's numbers, with memory, clocks,\n"
+        "driver and bandwidth. For one that dmlsplit cannot use, say why, and the fix."
+    )
     parser = add_command(commands, devices, summary, description, _EXAMPLES, _STATUSES)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 
 def devices(arguments: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""``dmlsplit explain``: the geometry, kernels and expected time of a split; or a rule."""
+"""``dmlsplit explain``: the geometry, kernels and computed time of a split; or a rule."""
 
 import argparse
 import re
@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
+from dmlsplit.cli.inputs import (
+    Commands,
+    add_command,
+    add_inputs,
+    add_target,
+    scan_inputs,
+    target_of,
+)
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell_lines
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import shown, wrapped
@@ -19,9 +26,9 @@ _RULE_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")
 
 _DESCRIPTION = """\
 Show how a split runs: which bytes go to each output, which kernels copy them,
-the shapes of the launches, the bytes moved, and the least time that the memory
-bandwidth of a GPU allows. That time is computed, not measured: no GPU has run
-dmlsplit yet.
+with how many blocks and threads, and the least time that the memory bandwidth
+of a GPU allows. That time is computed, not measured: no GPU has run dmlsplit
+yet.
 
 Given the id of a rule, such as DML-SPLIT-AXIS-RANGE, show the rule, how it is
 known, examples, and the fix.
@@ -38,7 +45,7 @@ _EXAMPLES = """\
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "show the geometry, kernel, launch shape and expected time of a split; or a rule"
+    summary = "show which bytes a split copies, with which kernel, in what time; or explain a rule"
     parser = add_command(commands, explain, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
     add_inputs(parser)
     add_target(parser)
@@ -80,10 +87,12 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
     ids = arguments.paths
     for unknown in (rule for rule in ids if rule not in RULES):
         near = ", ".join(get_close_matches(unknown, RULES))
-        fix = f"similar: {near}" if near else "validate prints ids, such as DML-SPLIT-AXIS-RANGE"
         if not _is_rule(unknown):
             fix = "give only ids of rules, or only PATHs"
-        raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
+            raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
+        known = "ids look like DML-SPLIT-AXIS-RANGE; dmlsplit validate prints them"
+        fix = f"similar rules: {near}" if near else known
+        raise InvalidArgumentError(f"{unknown!r} is neither a rule nor a file; {fix}")
     if arguments != arguments.parser.parse_args([explain.__name__, *ids]):
         raise InvalidArgumentError("the id of a rule accepts no options; give it alone")
     pages = "\n".join(rule_page(RULES[rule]) for rule in ids)
@@ -93,25 +102,25 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
 
 def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
-    from dmlsplit.explain.explanation import explanation_text
+    from dmlsplit.explain.explanation import explanations_text
     from dmlsplit.lint.check import assess
     from dmlsplit.lint.report.findings import location
     from dmlsplit.lint.report.text import paragraph
     from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT, Outcome
 
     gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
-    target, scan = target_of(arguments), scanned(arguments)
-    sites = _named(scan.sites, arguments.node)
+    target, scan = target_of(arguments), scan_inputs(arguments)
+    sites = _sites_named(scan.sites, arguments.node)
     assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT, alone=False)
     explained = []
     for verdict in assessment.verdicts:
         if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:
             tell_lines(paragraph(verdict))
         elif desc := verdict.equivalent or verdict.descriptor:
-            sized = ", with dynamic sizes of 1" if verdict.sizes else ""
+            sized = " (with dynamic sizes = 1)" if verdict.sizes else ""
             explained.append((location(verdict.site) + sized, desc))
     if arguments.svg != STDOUT:
-        show("\n\n".join(explanation_text(place, desc, gpu) for place, desc in explained))
+        show(explanations_text(explained, gpu))
     if arguments.svg is not None:
         from dmlsplit.explain.picture import svg_picture
 
@@ -120,12 +129,12 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
                 f"--svg draws one split, not {len(explained)}. Fix: choose one with --node"
             )
         deliver(svg_picture(explained[0][1]).rstrip("\n"), arguments.svg, scan.inputs())
-    # Not `fails`, which is lenient if an equivalent may exist: without one, nothing is explained.
+    # `Assessment.fails` counts "an equivalent may exist" as unknown; it was not explained either.
     refused = any(verdict.outcome in WITHOUT_EQUIVALENT for verdict in assessment.verdicts)
     return max(status_of(assessment), REFUSED if refused else ACCEPTED)
 
 
-def _named(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSite"]:
+def _sites_named(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSite"]:
     """The sites with a name or an address; all sites for None."""
     from dmlsplit.lint.report.findings import address
 

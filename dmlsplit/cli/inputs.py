@@ -93,9 +93,16 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         "name of a value and an axis (images.0=1, /head/Reshape.1=64); may be repeated",
     )
     flags = parser.add_argument_group("a descriptor given by flags, instead of PATHs")
-    flags.add_argument("--data-type", metavar="TYPE", help="such as FLOAT32")
+    flags.add_argument(
+        "--data-type", metavar="TYPE", help="data type of the input, such as FLOAT32"
+    )
     flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
-    flags.add_argument("--axis", type=int, metavar="A", help="counted from 0; never negative")
+    flags.add_argument(
+        "--axis",
+        type=int,
+        metavar="A",
+        help="the axis, counted from 0 (DirectML has no negative axes)",
+    )
     flags.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
 
 
@@ -114,8 +121,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         choices=("directml", "ort"),
         default="directml",
         help="check against DirectML itself (default), or against ONNX Runtime's DirectML "
-        "provider, which has its own operators and types, pads ranks to 4, and needs level 5_0 or "
-        "above and pieces that are not empty",
+        "provider, which supports fewer operators and types, pads tensors to 4 dimensions, refuses "
+        "empty pieces, and needs feature level 5_0 or above",
     )
     parser.add_argument(
         "--ort-version",
@@ -136,7 +143,7 @@ def target_of(arguments: argparse.Namespace) -> Target:
     return target
 
 
-def scanned(arguments: argparse.Namespace) -> Scan:
+def scan_inputs(arguments: argparse.Namespace) -> Scan:
     """The splits of the paths or the flags; unreadable files are reported."""
     from dmlsplit.lint.discovery import ENDINGS, LEFT_OUT, Scan, flag_site, scan_paths
 

@@ -1,4 +1,4 @@
-"""``dmlsplit levels``: the capability table of Split."""
+"""``dmlsplit levels``: what each feature level accepts."""
 
 import argparse
 import json
@@ -10,11 +10,12 @@ from dmlsplit.directml.levels import LevelSupport, TensorSupport, capability_tab
 from dmlsplit.directml.tensor import TensorDataType
 
 _DESCRIPTION = """\
-Show the capability table of Split. Each row adds to the row before. The Windows
-build is the first whose own DirectML.dll has the level; a ? means that this is
-only inferred from the build's SDK. A DirectML with a * was not made widely
-available; the next one in the table also has the level. f32 is FLOAT32, u16 is
-UINT16."""
+Show what Split accepts at each feature level, and the first DirectML and the
+first Windows build, of those whose own DirectML.dll is known, with the level."""
+
+_LEGEND = """+ added to the types of the level before; same: no others; f32 is FLOAT32
+* not widely available; the next DirectML in the table has the level too
+? inferred from the SDK of the build, not documented"""
 
 _EXAMPLES = "  dmlsplit levels\n  dmlsplit levels --format json"
 
@@ -24,14 +25,15 @@ def add_to(commands: Commands) -> None:
     summary = "show what each feature level accepts, and which DirectML and Windows have it"
     statuses = {ACCEPTED: "printed"}
     parser = add_command(commands, levels, summary, _DESCRIPTION, _EXAMPLES, statuses)
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 
 def levels(arguments: argparse.Namespace) -> int:
     """Print the capability table."""
     records = list(map(_record, capability_table().values()))
     is_json = arguments.format == "json"
-    show(json.dumps({"schema": 1, "levels": records}, indent=2) if is_json else level_table())
+    text = f"{level_table()}\n\n{_LEGEND}"
+    show(json.dumps({"schema": 1, "levels": records}, indent=2) if is_json else text)
     return ACCEPTED
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = """\
 Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, ...
-INPUT may be larger than memory. The pieces appear when all are complete. zarr is
-split through dask, on the processors of this machine or on a Dask cluster.
+INPUT may be larger than memory. The pieces get their names when all of them are
+complete. Dask splits zarr arrays, on this machine or on a cluster.
 A .json file is a DxDispatch model, whose commands are run, including print and
 writeFile."""
 
@@ -42,8 +42,8 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--device",
         default="cpu",
-        help="cpu (default), cuda, cuda:N, or auto: cuda:0 if it is usable, else cpu, and the "
-        "reason; for zarr, cpu only",
+        help="cpu (default), cuda, cuda:N, or auto (cuda:0 if it can be used, otherwise cpu with a "
+        "note that says why); zarr arrays are split on the CPU",
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the folder of the pieces; default: the current one"
@@ -112,8 +112,9 @@ def _split(
     if arguments.format == "zarr" or (stored and arguments.format is None):
         if device != "cpu":
             raise InvalidArgumentError(
-                f"--device is {device}; zarr is split where it is decoded. Fix: leave it out, or "
-                "split dask.array.from_zarr(...).map_blocks(cupy.asarray) in a program"
+                f"--device is {device}; zarr arrays are split on the CPU, where they are decoded. "
+                "Fix: leave out --device, or split "
+                "dask.array.from_zarr(...).map_blocks(cupy.asarray) in a program"
             )
         return split_store(path, cut, axis, folder, **common, **zarr_only)
     if stored:

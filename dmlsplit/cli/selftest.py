@@ -6,15 +6,16 @@ from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, UNUSABLE, deliver, progress_bar, show, tell
 
 _DESCRIPTION = """\
-Prove on this machine that splits are right. Every kernel is compiled, and some
-70 splits run: launched, on a second stream, and replayed from a CUDA graph. Some
-run again in other kinds of memory, and one on rows that span more than 4 GiB.
-Every byte is compared with NumPy's, and so are the bytes around the outputs. Then
-kernels that are wrong on purpose must be noticed. Last, a few splits are timed
-beside a plain copy and what explain predicts; a speed fails only with --strict.
+Check on this machine's GPU that every byte of a split is right. The test
+compiles every kernel and runs some 70 splits: as a launch, on a second stream,
+and from a CUDA graph. Some run again in other kinds of memory, and one on rows
+that span more than 4 GiB. Every byte is compared with NumPy's, also those
+around the outputs. Then the test must detect kernels that are wrong on purpose.
+Last, it times a few splits and compares each with a plain copy and with what
+explain computes; a slow split fails only with --strict.
 
-Without a usable card, the CPU is tested in the same way. The report has no path,
-and no name of a host or user."""
+Without a usable GPU, the CPU is tested in the same way. The report contains no
+path, host name or user name."""
 _STATUSES = {
     ACCEPTED: "every byte is right",
     REFUSED: "a byte is wrong, or with --strict a split is too slow",
@@ -28,22 +29,22 @@ def add_to(commands: Commands) -> None:
     summary = "prove on this machine's GPU that every kernel gives the right bytes"
     parser = add_command(commands, selftest, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
     parser.add_argument(
-        "--device", help="cpu, cuda or cuda:N (default: cuda:0 if it is usable, else cpu)"
+        "--device", help="cpu, cuda or cuda:N (default: cuda:0 if it can be used, otherwise cpu)"
     )
     parser.add_argument(
         "--seconds",
         type=float,
         default=60,
         metavar="S",
-        help="after these, measure no further speed (default: 60)",
+        help="stop measuring speeds after this many seconds (default: 60)",
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="fail if a split reaches less of a copy's speed than is promised for a GPU",
+        help="fail if a split is slower than 0.95 (wide rows) or 0.9 (narrow rows) of a copy",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="also write the report as JSON")
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 
 def selftest(arguments: argparse.Namespace) -> int:

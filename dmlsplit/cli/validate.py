@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli import terminal
-from dmlsplit.cli.inputs import Commands, add_command, add_inputs, add_target, scanned, target_of
+from dmlsplit.cli.inputs import (
+    Commands,
+    add_command,
+    add_inputs,
+    add_target,
+    scan_inputs,
+    target_of,
+)
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, UNUSABLE, deliver, status_of, tell
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import MOST_SHOWN, WIDTH, counted, more, wrapped, wrapped_at
@@ -27,15 +34,15 @@ The verdicts:
   ok
       the target accepts it
   ok for every size
-      some sizes are dynamic, and the target accepts every value of them, up to
-      the limit that is shown
+      some sizes are dynamic; the target accepts all of their values up to the
+      limit that is shown
   refused, an equivalent exists
       the target refuses it but accepts the descriptor that is shown, which
       moves the same bytes between the same buffers
   refused
       the target refuses it and every equivalent descriptor
   refused for every size
-      some sizes are dynamic, and the target refuses every value of them
+      some sizes are dynamic; the target refuses all of their values
   unknown
       the verdict depends on sizes that are known only when the model runs, or
       that could not be inferred; the report shows the --dim that decides it
@@ -48,8 +55,8 @@ _DETAILS = {
 
 _STATUSES = {
     ACCEPTED: "every split is accepted (with --write-fixed, of the written model)",
-    REFUSED: "a split is refused (see --allow), is unknown with --fail-on unknown, or\n"
-    "       meets a known defect with --fail-on defect; or the target is unusable",
+    REFUSED: "a split is refused (see --allow), or is unknown or may be affected by a\n"
+    "       known defect (see --fail-on); or the target is unusable",
     UNUSABLE: "wrong usage, or a file could not be read; the others are still reported",
 }
 
@@ -89,86 +96,101 @@ def add_to(commands: Commands) -> None:
         action="append",
         choices=("unknown", "defect"),
         default=[],
-        help="also exit with 1 for splits of unknown size, or for splits that meet a known defect "
-        "of DirectML; may be repeated",
+        help="also exit with 1 if a verdict is unknown, or if a known defect of DirectML may "
+        "affect a split; may be repeated",
     )
     report.add_argument(
         "--allow",
         action="append",
         choices=("equivalent",),
         default=[],
-        help="count a split as accepted if an equivalent exists, for a runtime that dispatches it",
+        help="count a split as accepted if an equivalent descriptor exists, because your program "
+        "dispatches that one",
     )
     fixing = parser.add_argument_group("a rewritten model")
     fixing.add_argument(
         "--write-fixed",
         metavar="OUT.onnx",
-        help="write the model with each refused split replaced by an equivalent subgraph of "
-        "standard ONNX nodes that the target accepts, for every size if its other dimensions are "
-        "dynamic. First, ONNX's reference evaluator runs each split and its replacement on random "
-        "inputs, at three sizes of each dynamic dimension; if any bit of their outputs differs, "
-        "nothing is written. Sizes given with --dim are fixed in the written model. The report "
-        "begins with the changes. The exit status is that of the written model. Only splits are "
-        "checked, not other nodes",
+        help="write the model with each refused split replaced by standard ONNX nodes that the "
+        "target accepts. Dynamic sizes stay dynamic; sizes given with --dim become fixed. Before, "
+        "each split and its replacement run on random inputs, in ONNX's reference evaluator; if "
+        "any bit of their outputs differs, nothing is written. The report, which begins with the "
+        "changes, and the exit status are those of the written model; --verbose also reports the "
+        "old one. Only splits are checked, not other nodes",
     )
     fixing.add_argument("--overwrite", action="store_true", help="replace OUT.onnx if it exists")
 
 
 def validate(arguments: argparse.Namespace) -> int:
     """Check every split of the paths."""
+    from dmlsplit.lint.advice import without_rewriting
     from dmlsplit.lint.check import assess
     from dmlsplit.lint.verdict import FAILING, WITHOUT_EQUIVALENT, Outcome
 
     _check_files(arguments)
     target = target_of(arguments)
-    scan = scanned(arguments)
+    scan = scan_inputs(arguments)
     failing = WITHOUT_EQUIVALENT if "equivalent" in arguments.allow else FAILING
     if "unknown" in arguments.fail_on:
         failing |= {Outcome.UNKNOWN}
     defects_fail = "defect" in arguments.fail_on
-    # Not for a folder or a pattern, even if it is that of one model.
+    # True only for one named file: --write-fixed accepts neither a folder nor a pattern.
     alone = len(arguments.paths) == 1 and scan.files == (*arguments.paths,)
+    if arguments.write_fixed is not None and not (alone and _is_onnx(arguments.paths[0])):
+        raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")
     assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail, alone)
     is_printed = arguments.output in (None, STDOUT)
     inputs = [] if is_printed else list(scan.inputs())
-    changes: list[str] = []
-    result = assessment
+    rewriting: Rewriting | None = None
     failure: DmlError | OSError | None = None
     if arguments.write_fixed is not None:
         if not is_printed:
             from dmlsplit.atomic import refuse_inputs
 
-            # Before the model is written, and again before the report is.
+            # Here before the model is written; `write_text` checks it again.
             refuse_inputs(Path(arguments.output), list(map(Path, inputs)))
         try:
-            changes, result = _write_fixed(arguments, assessment, alone)
+            rewriting = _write_fixed(arguments, assessment)
         except (DmlError, OSError) as error:
             failure = error
+    changes: list[str] = []
+    reported: Sequence[Assessment] = (assessment,)
+    if rewriting is not None:
+        changes = _changes(rewriting, arguments.write_fixed)
+        reported = tuple(map(without_rewriting, filter(None, (rewriting.written, assessment))))
     if not is_printed or arguments.format != "text":
-        for line in changes[:-1]:  # without that about the report
+        for line in changes:
             tell(line)
-    deliver(_report(arguments, assessment, is_printed, changes), arguments.output, inputs)
+    deliver(_report(arguments, reported, is_printed, changes), arguments.output, inputs)
     if failure is not None:
         raise failure
-    return status_of(result)
+    return status_of(reported[0])
 
 
 def _report(
     arguments: argparse.Namespace,
-    assessment: "Assessment",
+    assessments: "Sequence[Assessment]",
     is_printed: bool,
     changes: Sequence[str],
 ) -> str:
-    """The report, as wide as the terminal if it is for that; text begins with the changes."""
+    """The report, as wide as the terminal if it is for that; text begins with the changes.
+
+    It is about the first assessment, of the written model if there is one. The verbose text is also
+    about the second one, of the model before.
+    """
     from dmlsplit.lint.report import rendered
     from dmlsplit.lint.report.text import text_report
 
     with wrapped_at(terminal.columns() if is_printed else WIDTH):
-        if arguments.format == "text":
-            colour = is_printed and terminal.wants_colour()
-            lines = [wrapped(line, "  " if index else "") for index, line in enumerate(changes)]
-            return text_report(assessment, colour, arguments.detail, "\n".join(lines))
-        return rendered(assessment, arguments.format)
+        if arguments.format != "text":
+            return rendered(assessments[0], arguments.format)
+        colour, detail = is_printed and terminal.wants_colour(), arguments.detail
+        lines = [wrapped(line, "  " if index else "") for index, line in enumerate(changes)]
+        heading = "\n".join(lines)
+        for before in assessments[1:] if detail == "verbose" else ():
+            old = text_report(before, colour, detail, "Before:")
+            heading = "\n\n".join([heading, old, "After:"])
+        return text_report(assessments[0], colour, detail, heading)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -178,7 +200,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
         if arguments.overwrite:
             raise InvalidArgumentError("--overwrite needs --write-fixed; a report replaces a file")
         return
-    if not fixed.lower().endswith(".onnx"):
+    if not _is_onnx(fixed):
         raise InvalidArgumentError(
             f"--write-fixed is {fixed!r}; it must be a file whose name ends in .onnx"
         )
@@ -186,24 +208,22 @@ def _check_files(arguments: argparse.Namespace) -> None:
         raise InvalidArgumentError("-o and --write-fixed name the same file; name different files")
 
 
-def _write_fixed(
-    arguments: argparse.Namespace, assessment: "Assessment", alone: bool
-) -> tuple[list[str], "Assessment"]:
-    """Write the rewritten model; the changes in lines, and the assessment of what is left."""
+def _is_onnx(path: str) -> bool:
+    return path.lower().endswith(".onnx")
+
+
+def _write_fixed(arguments: argparse.Namespace, assessment: "Assessment") -> "Rewriting | None":
+    """Write the rewritten model; None if the model cannot be read."""
     try:
         from dmlsplit.lint.fix.rewrite import write_fixed
     except ModuleNotFoundError as error:
         raise UnsupportedError(
             f"--write-fixed needs the package {error.name}. Fix: pip install 'dmlsplit[onnx]'"
         ) from None
-    if not alone or not arguments.paths[0].lower().endswith(".onnx"):
-        raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")
     if assessment.unreadable:
-        return [], assessment
+        return None
     source, output = Path(arguments.paths[0]), Path(arguments.write_fixed)
-    rewriting = write_fixed(source, output, assessment, dict(arguments.dim), arguments.overwrite)
-    changes = _changes(rewriting, arguments.write_fixed)
-    return [*changes, f"below: {source}, unchanged"], rewriting.written or assessment
+    return write_fixed(source, output, assessment, dict(arguments.dim), arguments.overwrite)
 
 
 def _changes(rewriting: "Rewriting", output: str) -> list[str]:

@@ -125,7 +125,7 @@ def _rewritten(
 
 
 def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | None:
-    """The dimensions in elements of `bits` bits; None if a run is not a multiple of that."""
+    """The dimensions in elements of `bits` bits; None if a run is not a multiple of `bits` bits."""
     if bits == own:
         return dims
     if bits < own:
@@ -170,11 +170,10 @@ def _widening_problem(desc: SplitOperatorDesc, data_type: TensorDataType) -> str
     # `max` finds the first odd piece, because it returns the first maximum.
     pieces = enumerate(descriptor_geometry(desc).pieces)
     index, piece = max(pieces, key=lambda pair: is_odd(pair[1]))
-    return (
-        f"OutputTensors[{index}] is copied in runs of {counted(piece.run_bytes, 'byte')} that "
-        f"start at byte {piece.input_offset}, but {data_type.name} needs runs, offsets and strides "
-        f"in multiples of {width} bytes"
-    )
+    runs = f"OutputTensors[{index}] has runs of {counted(piece.run_bytes, 'byte')}"
+    if piece.run_bytes % width == 0:
+        runs += f" at offsets or strides that are not multiples of {width}"
+    return f"{runs}, and {data_type.name} is the smallest type of the level"
 
 
 def _fewer(dims: list[_Dimension], limit: int) -> list[_Dimension]:

@@ -69,7 +69,7 @@ class SplitOperatorDesc:
 
     @property
     def output_count(self) -> int:
-        """OutputCount."""
+        """The number of outputs (OutputCount)."""
         return len(self.output_tensors)
 
     @property

@@ -38,6 +38,13 @@ class TensorDataType(IntEnum):
     """DML_TENSOR_DATA_TYPE, with the values of DirectML.h.
 
     `UINT4` and `INT4` exist since DML_TARGET_VERSION 0x6300; no Split accepts them.
+
+    Attributes
+    ----------
+    bits : int
+        Bits of one element; 0 for UNKNOWN.
+    numpy_name : str
+        NumPy's name of the type, such as ``f4``, without byte order; empty if NumPy has none.
     """
 
     _value_: int
@@ -180,7 +187,7 @@ class TensorDesc:
 
     @property
     def dimension_count(self) -> int:
-        """DimensionCount."""
+        """The number of dimensions (DimensionCount)."""
         return len(self.sizes)
 
     @property

@@ -71,10 +71,17 @@ def _general_violations(desc: SplitOperatorDesc) -> Iterator[Violation]:
     for name, tensor in outputs:
         yield from violations_of(name, _tensor(tensor))
         yield from violations_of(name, _output(tensor))
-    yield from violations_of("", _operator(desc))
+    yield from map(_with_axis_hint, violations_of("", _operator(desc)))
     for name, tensor in outputs:
         yield from violations_of(name, _mismatches(tensor, desc))
     yield from violations_of("OutputTensors", _axis_sum(desc))
+
+
+def _with_axis_hint(violation: Violation) -> Violation:
+    """A violation of the operator; an axis is out of range mostly because it is negative."""
+    if violation.rule.id != "DML-UINT-RANGE":
+        return violation
+    return replace(violation, fix=f"{violation.rule.hint}; count the axis from the front")
 
 
 def _level_violations(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]:

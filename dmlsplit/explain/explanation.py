@@ -1,10 +1,10 @@
 """How a split runs, as text: bytes, kernels, and the time at a GPU's bandwidth."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dmlsplit.backends.cuda.gpus import Gpu
 from dmlsplit.backends.cuda.launch import DeviceLimits
-from dmlsplit.backends.cuda.occupancy import blocks_of, under_way
+from dmlsplit.backends.cuda.occupancy import blocks_of, in_flight_per_sm
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
@@ -12,6 +12,14 @@ from dmlsplit.geometry import SplitGeometry, StridedCopy
 from dmlsplit.messages import counted, more, printable, wrapped
 
 _SHOWN = 8  # the most outputs or launches
+# What a reader of a time must know.
+UNMEASURED = "computed, not measured: no GPU has run dmlsplit yet"
+
+
+def explanations_text(splits: Iterable[tuple[str, SplitOperatorDesc]], gpu: Gpu) -> str:
+    """Explanations as text, and what a reader of their times must know; empty if there is none."""
+    texts = [explanation_text(place, desc, gpu) for place, desc in splits]
+    return "\n\n".join([*texts, wrapped(f"Times are {UNMEASURED}.", "")]) if texts else ""
 
 
 def explanation_text(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> str:
@@ -33,10 +41,13 @@ def _geometry(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterator[str]
         for size, piece in zip(sizes, geometry.pieces, strict=False):
             yield f"{size}, {_loops(piece)}"
     else:
-        yield f"geometry: {rows.rows} x {rows.pitch} bytes, each row cut at the same columns"
+        is_one = rows.rows == 1
+        cut = "" if is_one else ", all cut at the same columns"
+        yield f"geometry: {counted(rows.rows, 'row')} of {counted(rows.pitch, 'byte')}{cut}"
         for size, start, width in zip(sizes, rows.offsets, rows.widths, strict=False):
             end = f" to {start + width - 1}" if width > 1 else ""
-            yield f"{size}, {'bytes' if end else 'byte'} {start}{end} of every row"
+            of_rows = "" if is_one else " of every row"
+            yield f"{size}, {'bytes' if end else 'byte'} {start}{end}{of_rows}"
     yield from more(len(geometry.pieces), _SHOWN, "output")
 
 
@@ -50,15 +61,16 @@ def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
     aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # every binding has at least this alignment
     launches = plan(geometry, aligned, aligned, limits)
     for launch in launches[:_SHOWN]:
-        yield f"kernel: {launch.code.kernel}, because {launch.reason}"
+        yield f"kernel: {launch.code.kernel} ({launch.reason})"
         yield (
             f"launch: {counted(launch.grid, 'block')} of {launch.block} threads, "
             f"{launch.shared_bytes} bytes of shared memory; at least "
             f"{counted(blocks_of(launch, limits), 'block')} fit an SM"
         )
+        own = in_flight_per_sm(launch, limits)
         yield (
-            f"under way: {counted(under_way(launch, limits), 'byte')} on each SM; "
-            f"{limits.in_flight_bytes} keep its memory busy"
+            f"in flight: {counted(own, 'byte') if own else 'less than 1 byte'} per SM; "
+            f"{limits.in_flight_bytes} would saturate the memory"
         )
     yield from more(len(launches), _SHOWN, "launch")
 
@@ -72,7 +84,7 @@ def _cost(geometry: SplitGeometry, gpu: Gpu) -> Iterator[str]:
     else:
         yield (
             f"time: {_duration(seconds)} at {bandwidth / 1e9:.0f} GB/s ({printable(gpu.name)}), "
-            "plus the launch; computed, not measured: no GPU has run dmlsplit yet"
+            "plus the launch"
         )
     for assumption in gpu.assumed:
         yield f"assumed: {assumption}"

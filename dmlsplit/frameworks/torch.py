@@ -95,7 +95,7 @@ def _split_small(array: Tensor, sizes_or_count: Any, axis: Any) -> list[Tensor] 
 def _small(
     shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
 ) -> tuple[tuple[int, ...], int]:
-    """The sizes of pieces that torch copies faster than the engine, else none; and the axis."""
+    """The piece sizes if torch copies them faster than the engine, else (); and the axis."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     element_type(dtype)  # Refuses elements that are not whole bytes.
     run = min(sizes, default=0) * prod(shape[axis + 1 :]) * dtype.itemsize
@@ -126,8 +126,8 @@ def _split_tracked(
         _SPLIT_OUT(array, sizes, dim, list(out))
         return list(out)
     if torch.onnx.is_in_onnx_export():
-        # It knows only torch's operators. A decomposition of ours, which it would use too, makes
-        # torch.compile fail where the variable CI is set.
+        # torch.onnx knows only torch's operators. To register a decomposition would help it, but
+        # makes torch.compile fail if the variable CI is set.
         return list(torch.split_with_sizes_copy(array, sizes, _checked_axis(array, sizes, dim)))
     return list(_SPLIT(array, sizes, dim))
 

@@ -119,7 +119,7 @@ class SplitSite:
         The indices of the outputs that no node and no graph output of the model uses.
     value : str
         The name of the value that is split, in ONNX.
-    meets : tuple of str
+    recombined_by : tuple of str
         The element-wise nodes that combine pieces of the split again, as in GLU.
     sized_by : str
         The source of the number of pieces in ONNX: ``split``, ``num_outputs``, or ``outputs`` if
@@ -145,7 +145,7 @@ class SplitSite:
     axis: int = -1
     unused: tuple[int, ...] = ()
     value: str = ""
-    meets: tuple[str, ...] = ()
+    recombined_by: tuple[str, ...] = ()
     sized_by: str = ""
     path: tuple[int | str, ...] = ()
     format: str = ""

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends.site import Cause, Implied, SplitSite, Unknown
 from dmlsplit.lint.rewritable import form_of
 from dmlsplit.lint.target import Target
-from dmlsplit.lint.verdict import FAILING, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
 from dmlsplit.messages import printable
 
 
@@ -16,10 +17,10 @@ class Advice(StrEnum):
     """The advice that is not a rule's hint. Names in braces are filled in from the split."""
 
     # Double quotes serve every shell. MODEL, VALUE and SHAPE stand for names and sizes of the
-    # split, and stay as they are if a shell could change those, or if the sizes are unknown.
-    AXIS = "give the size of its axis, such as {options}"
-    SIZES = "give its sizes, such as {options}"
-    RANK = "give the size of every axis of its input, whose rank is unknown: {options} and so on"
+    # split; they are left in place if a shell could change those, or if the sizes are unknown.
+    AXIS = "give the size of the axis, for example {options}"
+    SIZES = "give the dynamic sizes, for example {options}"
+    RANK = "give the size of every axis of the input, whose rank is unknown: {options} and so on"
     COUNT_FIRST = "set num_outputs first, then {remedy}"
     TYPE = (
         'declare its type and sizes in the model, for example: python -c "import onnx;'
@@ -50,10 +51,13 @@ class Advice(StrEnum):
     NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
     DISPATCH = "in DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
-    UNDECIDED = "an equivalent may exist; to find out, {remedy}"
+    ON_CPU = "until then, ONNX Runtime runs the node on the CPU"
+    UNDECIDED = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"
 
 
-_OF_CAUSES = {
+# A node that breaks one of these rules does not get to DirectML.
+_RUN_ON_CPU = frozenset({"ORT-DATA-TYPE", "ORT-OPERATOR", "ORT-SEQUENCE", "ORT-VERSION"})
+_ONNX_REMEDIES = {
     Cause.LENGTHS: Advice.LENGTHS,
     Cause.WEIGHTS: Advice.WEIGHTS,
     Cause.COUNT: Advice.PIECES,
@@ -61,7 +65,7 @@ _OF_CAUSES = {
     Cause.CALLER: Advice.CALLER,
     Cause.TYPE: Advice.TYPE,
 }
-_IN_OPENVINO = {
+_OPENVINO_REMEDIES = {
     Cause.DYNAMIC: Advice.RESHAPE,
     Cause.LENGTHS: Advice.LENGTHS,
     Cause.WEIGHTS: Advice.BIN_FILE,
@@ -107,9 +111,21 @@ def advise(
         fixes.append(Advice.SHIP.format(version=least.directml, windows=windows))
     if verdict.obstacle:
         notes.append(verdict.obstacle)
+    broken = {violation.rule.id for violation in verdict.errors}
+    if broken & _RUN_ON_CPU and "ORT-FEATURE-LEVEL" not in broken:
+        notes.append(Advice.ON_CPU)
     if verdict.undecided and isinstance(state, Unknown):
         notes.append(Advice.UNDECIDED.format(remedy=_remedy(site, state, every_size=True)))
     return tuple(fixes), tuple(notes)
+
+
+def without_rewriting(assessment: Assessment) -> Assessment:
+    """The assessment without the advice to rewrite the model, for a run that has just done so."""
+
+    def shorter(verdict: Verdict) -> Verdict:
+        return replace(verdict, fixes=tuple(fix for fix in verdict.fixes if fix != Advice.NODES))
+
+    return replace(assessment, verdicts=tuple(map(shorter, assessment.verdicts)))
 
 
 def options(sizes: Iterable[tuple[str, int | str]]) -> str:
@@ -132,8 +148,8 @@ def _hints(broken: Iterable[Violation]) -> tuple[str, ...]:
 def _remedy(site: SplitSite, unknown: Unknown, every_size: bool = False) -> str:
     """How to make an unknown split known; with `every_size`, not only ok for every size."""
     if site.format == "openvino":
-        return _IN_OPENVINO[unknown.cause]
-    advice = _OF_CAUSES.get(_lacking(site, unknown.cause))
+        return _OPENVINO_REMEDIES[unknown.cause]
+    advice = _ONNX_REMEDIES.get(_first_cause(site, unknown.cause))
     remedy = _command(advice, site, unknown) if advice else _sizes(site, unknown, every_size)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
@@ -160,7 +176,7 @@ def _command(advice: Advice, site: SplitSite, unknown: Unknown) -> str:
     return re.sub("MODEL|VALUE|SHAPE", lambda word: plain.get(word[0], word[0]), advice)
 
 
-def _lacking(site: SplitSite, cause: Cause) -> Cause:
+def _first_cause(site: SplitSite, cause: Cause) -> Cause:
     """The cause to cure first at a site of an ONNX model."""
     if cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return cause

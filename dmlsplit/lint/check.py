@@ -18,10 +18,13 @@ from dmlsplit.lint.advice import advise
 from dmlsplit.lint.rules import defect, violation
 from dmlsplit.lint.target import Requirement, Target, requirement
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
+from dmlsplit.messages import more
 
 # A model has many splits, but few different descriptors.
 _remembered = lru_cache(maxsize=4096)
 _minimum_level = _remembered(minimum_feature_level)
+# The most nodes that are named as combining the pieces of a split.
+_MOST_NODES = 4
 
 
 def assess(
@@ -49,7 +52,9 @@ def check_site(site: SplitSite, target: Target, alone: bool = True) -> Verdict:
         case Unknown() as unknown:
             verdict = _check_unknown(site, unknown, target)
         case Invalid(problem):
-            invalid = violation("SPLIT-NODE-INVALID", text=problem)
+            # Reports name the operator before.
+            text = problem.removeprefix(f"{site.operator}: ")
+            invalid = violation("SPLIT-NODE-INVALID", text=text)
             remarks = _examination(site, None, target).remarks
             verdict = Verdict(site, None, Outcome.REFUSED, (invalid, *remarks))
         case Implied() as implied:
@@ -70,7 +75,7 @@ class _Examination(NamedTuple):
 
 
 def _examination(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> _Examination:
-    remarks = list(_of_the_node(site))
+    remarks = list(_node_diagnostics(site))
     if target.via == "ort":
         remarks += onnxruntime.violations(site, target)
         desc = desc and onnxruntime.lowered(desc)
@@ -117,14 +122,17 @@ def _check_implied(site: SplitSite, implied: Implied, target: Target) -> Verdict
     return Verdict(site, desc, Outcome.OK, diagnostics, None, _minimum(desc, target))
 
 
-def _of_the_node(site: SplitSite) -> Iterator[Violation]:
+def _node_diagnostics(site: SplitSite) -> Iterator[Violation]:
     if site.element_type == "STRING":
         text = "InputTensor.DataType is STRING; DirectML has no strings"
         yield violation("SPLIT-NODE-TEXT", text=text)
-    for warning in site.warnings:
-        yield violation("SPLIT-NODE-SURPRISE", text=warning)
-    for node in site.meets:
-        yield defect("SPLIT-DEFECT-MEET", f"its pieces meet again in {node}")
+    else:  # what a warning says is of no use for a node that DirectML never gets
+        for warning in site.warnings:
+            yield violation("SPLIT-NODE-SURPRISE", text=warning)
+    if site.recombined_by:
+        names = site.recombined_by
+        nodes = ", ".join([*names[:_MOST_NODES], *more(len(names), _MOST_NODES)])
+        yield defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined again by {nodes}")
 
 
 @_remembered

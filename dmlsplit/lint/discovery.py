@@ -104,9 +104,13 @@ def scan_file(
     """Scan one model or descriptor file, of the type that its suffix names."""
     ending = Path(file).suffix.lower()
     if ending not in endings:
-        only = "ONNX Runtime reads ONNX models only; " if ending in ENDINGS else ""
-        allowed = f"{only}it must be {' or '.join(endings)}"
-        raise InvalidArgumentError(f"its suffix is {ending!r}; {allowed}")
+        if file == "-":
+            raise InvalidArgumentError("standard input cannot be read. Fix: give a file")
+        if ending in ENDINGS:
+            raise InvalidArgumentError(
+                f"--via ort checks {' and '.join(endings)} files only. Fix: leave out --via ort"
+            )
+        raise InvalidArgumentError(f"the name must end in {' or '.join(endings)}")
     if Path(file).exists() and not Path(file).is_file():
         raise InvalidArgumentError("is not a regular file")
     if ending == ".onnx":

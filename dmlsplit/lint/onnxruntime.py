@@ -5,6 +5,7 @@ core/providers/dml: OperatorRegistration.cpp, DmlOperatorSplit.cpp, dml_provider
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 
 from dmlsplit.directml.levels import FeatureLevel
@@ -51,10 +52,8 @@ def target_violations(target: Target) -> Iterator[Violation]:
 def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     """The provider's rules that a split breaks; DirectML's own are checked elsewhere."""
     yield from target_violations(target)
-    yield from _of_the_operator(site, target)
-    if site.element_type is not None and site.element_type not in ELEMENT_TYPES:
-        allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
-        yield violation("ORT-DATA-TYPE", "InputTensor", "DataType", site.element_type, allowed)
+    yield from _operator_violations(site, target)
+    yield from _type_violations(site.element_type)
     count = len(site.shape or ())
     if count > MOST_DIMENSIONS:
         allowed = f"at most {MOST_DIMENSIONS}"
@@ -70,10 +69,23 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
     """A violation for each empty piece."""
     for index, size in enumerate(pieces):
         if size == 0:
-            yield violation("ORT-EMPTY-PIECE", f"OutputTensors[{index}]", "Sizes", "0", "above 0")
+            tensor = f"OutputTensors[{index}]"
+            text = f"{tensor} is empty; every piece needs at least one element"
+            yield violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
 
 
-def _of_the_operator(site: SplitSite, target: Target) -> Iterator[Violation]:
+def _type_violations(element_type: str | None) -> Iterator[Violation]:
+    # SPLIT-NODE-TEXT is about strings.
+    if element_type is None or element_type in ELEMENT_TYPES or element_type == "STRING":
+        return
+    allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
+    found = violation("ORT-DATA-TYPE", "InputTensor", "DataType", element_type, allowed)
+    # ONNX has no Cast of complex numbers.
+    is_complex = element_type.startswith("COMPLEX")
+    yield replace(found, fix="keep the node on the CPU") if is_complex else found
+
+
+def _operator_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     if site.operator not in OPERATORS:
         rule = "ORT-SEQUENCE" if site.operator.startswith("SplitTo") else "ORT-OPERATOR"
         allowed = f"one of {', '.join(OPERATORS)}"

@@ -1,4 +1,4 @@
-"""The page of a rule, in Markdown: a fault and its fix, the rule, and examples.
+"""The page of a rule, in Markdown: the rule, why, an example, and the fix.
 
 SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the manual includes it.
 """
@@ -19,11 +19,10 @@ _BASES = {
     "documented": "documented",
     "source": "read in the source code of ONNX Runtime",
     "reported": "reported by users",
-    "policy": "policy, a choice of dmlsplit",
 }
 _TEXT_FORM = (
-    "After the command comes the model, in ONNX's text form. "
-    '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` writes it to a file.'
+    "The first line is the command; the rest is the model in ONNX's text syntax, which "
+    '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` writes to a file.'
 )
 
 
@@ -34,33 +33,47 @@ def rule_page(rule: Rule) -> str:
 
 def _blocks(rule: Rule) -> Iterator[str]:
     example = example_of(rule)
-    yield f"# {rule.id}"
-    yield "What dmlsplit reports, for the first example below:"
-    yield f"`{example.message}`"
-    source = f"<{rule.source}>" if rule.source.startswith("https://") else rule.source
-    fields = {"Fix": rule.hint, "Rule": rule.sentence, "At run time": _at_run_time(rule)}
-    fields |= {"Basis": _BASES[rule.basis], "Source": source}
-    if "level" in rule.cured_by:
-        fields["Releases"] = "`dmlsplit levels` has the DirectML and the Windows of each level"
-    items = "\n".join(f"- **{name}**: {text}" for name, text in fields.items())
-    yield _OPTION.sub(r"`\g<0>`", items)
     is_model, is_error = example.kind == "onnx", rule.severity == "error"
     fence = "```text" if is_model else "```python"
-    yield f"## {'Refused' if is_error else 'Reported'}"
+    yield f"# {rule.id}"
+    yield _with_code(rule.sentence)
+    yield "## Why"
+    yield _with_code(_at_run_time(rule))
+    yield f"Basis: {_basis(rule)}"
+    if "level" in rule.cured_by:
+        yield "`dmlsplit levels` has the DirectML and the Windows of each level."
+    yield f"## Example: {'refused' if is_error else 'reported'}"
     if is_model:
         yield _TEXT_FORM
     yield f"{fence}\n{example.broken}\n```"
-    yield f"## {'Accepted' if is_error else 'Not reported'}"
+    yield "dmlsplit reports:"
+    yield f"`{example.message}`"
+    yield "## Fix"
+    yield _with_code(f"{rule.hint[0].upper()}{rule.hint[1:]}.")
+    yield f"## Example: {'accepted' if is_error else 'not reported'}"
     yield f"{fence}\n{example.kept}\n```"
 
 
+def _with_code(text: str) -> str:
+    """A sentence whose options are code: their two hyphens would become a dash."""
+    return _OPTION.sub(r"`\g<0>`", text)
+
+
 def _at_run_time(rule: Rule) -> str:
+    """What happens if a program breaks the rule."""
     if rule.hresult is None:
-        return "no call of DirectML fails"
+        return rule.consequence
     if rule.basis == "policy" or rule.beyond_c:
-        why = rule.beyond_c or "DirectML's documents say nothing"
-        return f"{numbered(rule.hresult)} from dmlsplit; {why}"
-    return numbered(rule.hresult) + HRESULTS[rule.hresult][1]
+        why = rule.beyond_c or "DirectML's documents do not say what happens"
+        return f"dmlsplit refuses it with {numbered(rule.hresult)}; {why}."
+    return HRESULTS[rule.hresult][1].format(numbered(rule.hresult))
+
+
+def _basis(rule: Rule) -> str:
+    """How the rule is known, with its source."""
+    if rule.basis == "policy":
+        return f"policy, a choice of {rule.source}."
+    return f"[{_BASES[rule.basis]}]({rule.source})"
 
 
 def example_of(rule: Rule) -> Example:

@@ -9,18 +9,23 @@ from dmlsplit.directml.rules.violation import Violation
 _SOURCES = "https://github.com/microsoft/onnxruntime/"
 _models = partial(Example, "onnx")
 _no_hresult = partial(Rule, hresult=None)  # no call of DirectML fails
-# A node without a kernel does not fail: it runs on the CPU.
+_MAY_BE_WRONG = "There is no error; results may be wrong."
+_RUNS_ON_CPU = "ONNX Runtime runs the node on the CPU, without an error."
 _KERNELS = _SOURCES + "blob/main/docs/OperatorKernels.md"
-_kernels = partial(_no_hresult, basis="documented", source=_KERNELS)
+_kernels = partial(_no_hresult, basis="documented", source=_KERNELS, consequence=_RUNS_ON_CPU)
 _PROVIDER = _SOURCES + "blob/main/onnxruntime/core/providers/dml/"
 _WIDEST = 76
 # The name of each HRESULT, and how a call fails with it.
 HRESULTS = {
-    0x80070057: ("E_INVALIDARG", ', "The parameter is incorrect"'),
-    0x887A0004: ("DXGI_ERROR_UNSUPPORTED", ": no device is created"),
+    0x80070057: (
+        "E_INVALIDARG",
+        'Creating the operator fails with {}, "The parameter is incorrect".',
+    ),
+    0x887A0004: ("DXGI_ERROR_UNSUPPORTED", "Creating the device fails with {}."),
     DEVICE_REMOVED: (
         "DXGI_ERROR_DEVICE_REMOVED",
-        ", at the next call; dmlsplit raises InvalidArgumentError before that",
+        "DirectML removes the device: the next call fails with {}. dmlsplit raises"
+        " InvalidArgumentError before that.",
     ),
 }
 
@@ -66,18 +71,20 @@ RULES = rules.RULES | by_id(
             "A node obeys the rules of its own operator.",
             basis="documented",
             source="https://onnx.ai/onnx/operators/onnx__Split.html",
+            consequence="A runtime does not load the model, or fails when it runs the node.",
             hint="correct the node; do not rely on any runtime to accept it",
             example=_models(
                 _model(_UNSIZED, "float[5] x", "float a, float b", opset=13),
                 _model(_UNSIZED, "float[6] x", _HALVES, opset=13),
-                "Split-13: the axis has size 5; without sizes, the number of outputs, 2, must"
-                " divide it. Fix: give the size of each piece",
+                "the axis has size 5; without sizes, the number of outputs, 2, must divide it. Fix:"
+                " give the size of each piece",
             ),
         ),
         "SPLIT-NODE-TEXT": _no_hresult(
-            "The elements of a tensor have a fixed number of bytes.",
+            "The type of the tensor is not STRING: DirectML has no strings.",
             basis="documented",
             source=rules.RULES["DML-TENSOR-DATA-TYPE"].source,
+            consequence=_RUNS_ON_CPU,
             hint="keep the node on the CPU",
             example=_models(
                 _model(_CUT, "string[6] x", "string[2] a, string[4] b"),
@@ -89,6 +96,7 @@ RULES = rules.RULES | by_id(
             "The sizes of a split are known before the model runs.",
             basis="policy",
             source="dmlsplit; DirectML compiles an operator for fixed sizes",
+            consequence="Whether DirectML refuses the split depends on its sizes.",
             hint="fix the dynamic dimensions, then validate again",
             severity="note",
             example=_models(
@@ -98,9 +106,10 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "SPLIT-NODE-SURPRISE": _no_hresult(
-            "A node means the same to every runtime.",
+            "ONNX Runtime, OpenVINO and the ONNX specification agree about what the node computes.",
             basis="policy",
             source="dmlsplit; runtimes disagree about some legal nodes",
+            consequence="One runtime refuses the node or gives other pieces than another one.",
             hint="write the node so that every runtime reads it the same way",
             severity="warning",
             example=_models(
@@ -110,12 +119,13 @@ RULES = rules.RULES | by_id(
                 " pieces, one per output. Fix: set num_outputs",
             ),
         ),
-        "SPLIT-DEFECT-MEET": _no_hresult(
-            "Pieces of one split do not meet again in an element-wise operator. If it fuses such"
-            " a graph, DirectML is known to compute it wrongly, without an error: it uses one piece"
-            " instead of the other.",
+        "SPLIT-DEFECT-RECOMBINED": _no_hresult(
+            "No element-wise operator combines pieces of one split again, as in GLU (Split,"
+            " Sigmoid, Mul). In graphs that it fuses, DirectML is known to use one piece in place"
+            " of the other.",
             basis="reported",
             source=_SOURCES + "issues/32146",
+            consequence=_MAY_BE_WRONG,
             hint="compare the results with the CPU's, or disable graph fusion in ONNX Runtime"
             " (session option ep.dml.disable_graph_fusion=1, which the reporter of 21007"
             " verified). A Slice does not help: it becomes a DirectML Split too (onnxruntime pull"
@@ -126,17 +136,18 @@ RULES = rules.RULES | by_id(
             example=_models(
                 _model(f"{_COUNTED}\ns = Sigmoid (b)\ny = Mul (a, s)", outputs="float[3] y"),
                 _model(f"{_COUNTED}\ns = Sigmoid (b)", outputs="float[3] a, float[3] s"),
-                "its pieces meet again in Mul[2] of net; in fused graphs, such as GLU, DirectML is"
-                " known to use one piece instead of the other (onnxruntime issues 32146, 24311,"
-                " 21007)",
+                "its pieces are combined again by Mul[2] of net; in fused graphs, such as GLU,"
+                " DirectML is known to use one piece instead of the other (onnxruntime issues"
+                " 32146, 24311, 21007)",
             ),
         ),
         "SPLIT-DEFECT-UNCONNECTED": _no_hresult(
-            "Every output of a split is used by a node or is an output of the model. Before 1.9.1,"
-            " DirectML has a bug with unconnected split nodes in the graphs that ONNX Runtime"
-            " fuses; its release notes do not say what goes wrong.",
+            "Every output of a split is used by a node or is an output of the model. Versions of"
+            " DirectML before 1.9.1 have a bug with unconnected split nodes in the graphs that ONNX"
+            " Runtime fuses; the release notes do not say which results are wrong.",
             basis="documented",
             source="https://github.com/microsoft/DirectML/blob/master/Releases.md#directml-191",
+            consequence=_MAY_BE_WRONG,
             hint="ship DirectML 1.9.1 or later, or make every piece an output of the model",
             wording="DirectML before 1.9.1 has a bug with unused outputs in fused graphs",
             severity="defect",
@@ -148,10 +159,12 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "SPLIT-IMPLIED": _no_hresult(
-            "ONNX Runtime turns nodes of some other operators into DirectML Splits.",
+            "A Slice or RotaryEmbedding that ONNX Runtime turns into DirectML Splits is reported as"
+            " a note.",
             basis="source",
             source=_SOURCES + "pull/18289",
-            hint="nothing to do",
+            consequence="Nothing fails; the node runs as a DirectML Split.",
+            hint="none is needed",
             severity="note",
             example=_models(
                 _ort(_ENDS.format(start=2, end=6), outputs="float[4] y"),
@@ -174,10 +187,10 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "ORT-NUM-OUTPUTS": _no_hresult(
-            "A Split-18 has split or num_outputs. If it has neither and the size of its axis is"
-            " known, ONNX Runtime 1.32 does not load the model.",
+            "A Split-18 has split or num_outputs, at least if the size of its axis is known.",
             basis="source",
             source=_SOURCES + "blob/main/onnxruntime/core/providers/cpu/tensor/split.h",
+            consequence="ONNX Runtime 1.32 does not load the model.",
             hint="set num_outputs",
             cured_by=("model",),
             example=_models(
@@ -187,11 +200,11 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "ORT-VERSION": _no_hresult(
-            "A Split-18 with num_outputs needs ONNX Runtime 1.16. Earlier ones run it on the CPU.",
+            "A Split-18 with num_outputs needs ONNX Runtime 1.16 or later.",
             basis="reported",
             source=_SOURCES + "issues/14523",
-            hint="ship ONNX Runtime 1.16 or later, or give the sizes as split. Otherwise, the"
-            " node runs on the CPU",
+            consequence=_RUNS_ON_CPU,
+            hint="ship ONNX Runtime 1.16 or later, or give the sizes as split",
             cured_by=("model",),
             example=_models(
                 _model(_COUNTED, outputs=_HALVES, arguments="--via ort --ort-version 1.15"),
@@ -201,7 +214,7 @@ RULES = rules.RULES | by_id(
         ),
         "ORT-OPERATOR": _kernels(
             "The DirectML provider has a kernel for this version of the operator.",
-            hint="export the model at opset 13 or later. Otherwise, the node runs on the CPU",
+            hint="export the model at opset 13 or later",
             example=_models(
                 _ort("a, b = Split <axis = 0, split = [2, 4]> (x)", opset=1),
                 _ort(_CUT, opset=13),
@@ -210,8 +223,7 @@ RULES = rules.RULES | by_id(
         ),
         "ORT-SEQUENCE": _kernels(
             "The DirectML provider has no SplitToSequence.",
-            hint="use Split and SequenceConstruct, as --write-fixed does if the sizes are known."
-            " Otherwise, the node runs on the CPU",
+            hint="use Split and SequenceConstruct",
             cured_by=("model",),
             example=_models(
                 _ort(
@@ -226,8 +238,7 @@ RULES = rules.RULES | by_id(
         ),
         "ORT-DATA-TYPE": _kernels(
             "The DirectML provider's Split supports the element type.",
-            hint="cast the tensor to a listed type around the split. Otherwise, the node runs on"
-            " the CPU",
+            hint="cast the tensor to a listed type around the split",
             example=_models(
                 _ort(_CUT, "bfloat16[6] x", "bfloat16[2] a, bfloat16[4] b"),
                 _ort(_CUT, "float16[6] x", "float16[2] a, float16[4] b"),
@@ -249,10 +260,11 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "ORT-EMPTY-PIECE": _no_hresult(
-            "No piece is empty. According to its source code, the provider skips the whole node if"
-            " an output is empty, and leaves the other outputs unwritten, without an error.",
+            "No piece is empty.",
             basis="source",
             source=_PROVIDER + "DmlExecutionProvider/src/ExecutionProvider.cpp",
+            consequence="According to its source code, the provider skips the whole node: the other"
+            " outputs are not written, and there is no error.",
             hint="leave the empty pieces out of the node and make them constants",
             cured_by=("model",),
             example=_models(
@@ -262,7 +274,7 @@ RULES = rules.RULES | by_id(
                     outputs="float[2] a, float[0] none, float[4] b",
                 ),
                 _ort(_CUT),
-                "OutputTensors[1].Sizes is 0; it must be above 0",
+                "OutputTensors[1] is empty; every piece needs at least one element",
             ),
         ),
     }
@@ -275,11 +287,14 @@ def numbered(hresult: int) -> str:
 
 
 def defect(rule_id: str, fault: str) -> Violation:
-    """A known defect of DirectML that a node may meet because of a fault, such as a use."""
+    """The violation for a known defect of DirectML; `fault` says how it may affect the node."""
     rule = RULES[rule_id]
     return Violation(rule, found=fault, text=f"{fault}; {rule.wording}")
 
 
 def violation(rule_id: str, *fields: str, text: str = "") -> Violation:
-    """What a rule says: tensor (empty for a node or a target), field, found, allowed; or `text`."""
+    """The violation of a rule, from tensor, field, value and allowed values, or a whole `text`.
+
+    The tensor is empty for a node or a target.
+    """
     return Violation(RULES[rule_id], *fields, text=text)

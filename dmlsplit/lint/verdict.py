@@ -29,13 +29,13 @@ ACCEPTED = frozenset({Outcome.OK, Outcome.ALWAYS})
 
 
 class SizeRange(NamedTuple):
-    """The dynamic sizes for which a verdict holds: all from 1 whose product is at most `most`."""
+    """The dynamic sizes for which a verdict holds: all from 1 up to a product."""
 
     names: tuple[str, ...]
-    most: int
+    maximum_product: int
 
     def __str__(self) -> str:
-        return f"{' * '.join(self.names)} 1 to {self.most:,}"
+        return f"{' * '.join(self.names)} from 1 to {self.maximum_product:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Verdict:
 
     @property
     def defects(self) -> tuple[Violation, ...]:
-        """The known defects of DirectML that the split may meet."""
+        """The known defects of DirectML that may affect the split."""
         return tuple(violation for violation in self.diagnostics if violation.severity == "defect")
 
     @property

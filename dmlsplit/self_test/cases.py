@@ -18,7 +18,8 @@ from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.forks import cached_property
 from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
 
-# Fills outputs before a split; bytes around and between their elements must keep it.
+# The value of every output byte before a split. Bytes around and between the elements must still
+# have it afterwards.
 SENTINEL = 0xA5
 
 
@@ -119,7 +120,7 @@ def _tensor(shape: tuple[int, ...], strides: tuple[int, ...] | None, width: int)
 _ODD = (1, 3)
 _TO_AND_FRO = (1200, -30, 1), (-1600, 40, 1)
 _LAYOUTS = (
-    # Wide rows.
+    # `rows`: wide outputs.
     Case("experts", (12, 4096), (3, 8, 1), axis=0),
     Case("experts at odd addresses", (10, 1021), (3, 5, 2), axis=0, phases=_ODD),
     Case("equal columns of one row", (1, 17408), (1024,) * 17),
@@ -130,7 +131,7 @@ _LAYOUTS = (
     Case("seventeen columns of odd length", (3, 8721), (513,) * 17, phases=(7, 7)),
     Case("short columns", (300, 800), (100, 398, 17, 285), phases=(0, 3)),
     Case("equal short columns", (67, 986), (493,) * 2, phases=(1, 1)),
-    # Narrow rows, through shared memory.
+    # `tile`: narrow outputs, through shared memory.
     Case("a byte each", (301, 64), (1,) * 64),
     Case("a byte each, to odd addresses", (301, 64), (1,) * 64, phases=(3, 0)),
     Case("a byte each, at odd addresses", (301, 64), (1,) * 64, phases=(4, 5)),
@@ -141,7 +142,7 @@ _LAYOUTS = (
     Case("narrow columns beside wide ones", (70, 3200), (5, 1400, 90, 1500, 205), phases=(3, 1)),
     Case("narrow and wide halves", (1, 1524), (494, 1030), phases=(2, 0)),
     Case("columns of a padded input", (67, 60), (20, 40), 4, (4, 4), strides=(64, 1)),
-    # Squares.
+    # `transpose`: squares.
     Case("an element each", (127, 24), (1,) * 24, 8),
     Case("transposed", (70, 90), (30, 60), 4, (4, 4), strides=(1, 70)),
     Case("transposed bytes", (40, 492), tuple(range(9, 33)), 1, (4, 4), strides=(1, 40)),

@@ -1,6 +1,6 @@
 """What surrounds the kernels: versions, the card, and what may disturb it.
 
-It tells no path, and no name of a host or user.
+It contains no path, host name or user name.
 """
 
 import os
@@ -41,7 +41,7 @@ class Check(NamedTuple):
 
 
 def checks(memory: Memory) -> Iterator[Check]:
-    """What is known before a kernel is compiled."""
+    """The checks that run before any kernel is compiled."""
     python, packages = platform.python_version(), installation.packages() or ["no CuPy"]
     text = f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {', '.join(packages)}"
     yield Check("software", State.OK, text)

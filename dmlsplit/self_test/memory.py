@@ -64,7 +64,7 @@ class HostMemory:
         return memory
 
     def on_stream(self, copy: BoundCopy) -> None:
-        """Copy."""
+        """An ordinary call, because the CPU has no streams."""
         copy()
 
     def capture(self, copy: BoundCopy) -> Callable[[], object]:

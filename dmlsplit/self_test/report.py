@@ -21,14 +21,14 @@ _PATHS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """What a device did.
+    """The result of a self-test.
 
     Attributes
     ----------
     device : str
         ``cpu`` or ``cuda:N``.
     name : str
-        The product, and what kernels are compiled for.
+        The product name and the architecture, such as ``NVIDIA H200 (sm_90)``.
     error : str or None
         Why the test ended before it was complete.
     """
@@ -71,12 +71,12 @@ class SelfTest:
         return "\n".join([*self.lines(), self.summary])
 
     def lines(self) -> Iterator[str]:
-        """The report without its last line."""
+        """The lines of the report, one per check, without the verdict."""
         return map(check_text, self.checks)
 
     @property
     def summary(self) -> str:
-        """The last line."""
+        """The verdict in one line, the last of the report."""
         on = f"on {printable(self.name)}"
         if self.error and not self._is_wrong:
             return wrapped(f"could not run {on}: {self.error}", "")
@@ -96,7 +96,7 @@ class SelfTest:
         return sha256(digests.encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        """The report as JSON, without a path, or the name of a host or user."""
+        """The report as JSON, which contains no path, host name or user name."""
         return json.dumps(_record(self), indent=2)
 
 
@@ -147,7 +147,7 @@ def speed_check(speed: Speed) -> Check:
 
 
 def bars_check(speeds: Sequence[Speed]) -> Check:
-    """Whether all speeds reach what is promised, which only a strict test asks."""
+    """Whether all speeds reach their bars; only checked by a strict test."""
     judged = [speed for speed in speeds if speed.bar is not None]
     if len(judged) < len(WORKLOADS):
         text = (

@@ -53,19 +53,19 @@ def selftest(
     device
         ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None is what ``Device()`` takes.
     seconds
-        After these, no further speed is measured. All bytes are compared in any case.
+        The time after which no further speed is measured. All bytes are compared in any case.
     show
         Called with each line of the report as soon as it is known.
     progress
         Called with the splits that were compared, and their total.
     strict
-        Whether a speed below the documented share of a copy's is a failure. If False, speed is
-        measured and not judged.
+        Whether a speed below the documented share of a copy's is a failure. Without it, speeds are
+        measured but never fail the test.
 
     Returns
     -------
     SelfTest
-        ``str()`` of it is the report.
+        Its ``str()`` is the report.
     """
     _check_arguments(seconds, show, progress, strict)
     parts: dict[type, list[Any]] = defaultdict(list)  # of the report, as they become known
@@ -87,7 +87,7 @@ def selftest(
     except DmlError as failure:
         if not parts and isinstance(failure, InvalidArgumentError):
             raise  # about the name of the device
-        error = one_line(failure) if parts else f"{name} cannot be used"
+        error = one_line(failure) if parts else "the check of the card failed"
         if not parts:
             keep(Check("card", State.FAIL, str(failure)))
         elif parts[Outcome] and not parts[WrongKernel]:

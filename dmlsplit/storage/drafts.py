@@ -36,8 +36,11 @@ def drafts(
 ) -> Iterator[list[Path]]:
     """A path in a hidden folder for each piece; if the block succeeds, the pieces get their names.
 
-    InvalidArgumentError: another run uses the folder, or a target exists and may not be replaced,
-    or is the `source`.
+    Raises
+    ------
+    InvalidArgumentError
+        If another run uses the folder, or a target exists and may not be replaced, or is the
+        `source`.
     """
     handle = _lock(folder)
     # A worker of a cluster may still write after its run was stopped, so each run has own names.

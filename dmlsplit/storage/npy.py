@@ -59,10 +59,17 @@ def split_file(
 ) -> SplitFiles:
     """Split ``NAME.npy`` into ``NAME_0.npy``, ``NAME_1.npy``, ... in a folder.
 
-    The pieces appear when all are complete; the folder is created if needed. `device` is ``"cpu"``
-    or ``"cuda:N"``. After each block, `progress` is called with the bytes done and the total.
-    InvalidArgumentError: the file is not a .npy file, the sizes do not fit, a piece exists (unless
-    `overwrite`) or is the input, or the input changes during the run. An OSError names the file.
+    The pieces get their names when all are complete; the folder is created if needed. `device` is
+    ``"cpu"`` or ``"cuda:N"``. After each block, `progress` is called with the bytes done and the
+    total.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file is not a .npy file, the sizes do not fit, a piece exists (unless `overwrite`) or
+        is the input, or the input changes during the run.
+    OSError
+        With the name of the file.
     """
     mark = input_mark(path)
     source = open_npy(path)

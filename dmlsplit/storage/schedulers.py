@@ -50,9 +50,15 @@ def computing(scheduler: str | None) -> Iterator[Compute]:
 
 
 def _wait_for_answer(distributed: Any, scheduler: str) -> None:
-    """Raise the error of an address where none speaks first; dask would hang, or wait longer."""
+    """Raise an OSError if no scheduler answers at a TCP address; dask would hang, or wait longer.
+
+    A scheduler sends the first bytes.
+    """
     place = distributed.comm.get_address_host_port(scheduler)
-    if scheduler.partition("://")[0] in ("tcp", scheduler):  # of others, only dask can tell
+    if scheduler.partition("://")[0] in (
+        "tcp",
+        scheduler,
+    ):  # for other protocols, only dask can tell
         with socket.create_connection(place, ANSWER_SECONDS) as connection:
             connection.recv(1)
 

@@ -150,7 +150,7 @@ def test_an_operator_waits_once_for_the_stream_of_its_input(
     assert [piece.shape for piece in found] == [(1,), (3,)]
 
 
-def test_pieces_go_back_through_the_library_s_own_from_dlpack(
+def test_pieces_are_converted_by_the_librarys_from_dlpack(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Array:
@@ -223,7 +223,7 @@ def test_a_lost_device_is_reported_with_cuda_s_error(fake: FakeDriver) -> None:
         dml.split(Array(), 1)
 
 
-def test_no_bits_are_lost_if_jax_would_make_32_of_64() -> None:
+def test_64_bit_arrays_are_refused_if_jax_would_truncate_them() -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     with jax.enable_x64(True):
         array = jax.numpy.arange(6) + (1 << 40)
@@ -241,7 +241,7 @@ def test_no_bits_are_lost_if_jax_would_make_32_of_64() -> None:
     )
 
 
-def test_what_wraps_an_array_is_told_the_way_that_loads_no_more_than_the_pieces() -> None:
+def test_the_error_for_a_lazy_array_advises_a_call_that_loads_only_the_pieces() -> None:
     da = pytest.importorskip("dask.array", reason="Dask is not installed")
     zarr = pytest.importorskip("zarr", reason="zarr is not installed")
     stored = zarr.array(np.arange(12.0).reshape(3, 4), chunks=(2, 2))

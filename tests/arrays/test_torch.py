@@ -159,7 +159,7 @@ PLAIN = "it must be a torch.Tensor or a Parameter. Fix: "
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
-def test_a_refused_tensor_is_told_what_it_is_and_the_way_out(torch: Any) -> None:
+def test_the_error_for_a_refused_tensor_names_its_kind_and_the_fix(torch: Any) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.testing._internal.two_tensor import TwoTensor
     from torch.utils._python_dispatch import TorchDispatchMode
@@ -255,7 +255,7 @@ def test_small_outputs_are_checked_like_large_ones(torch: Any, count: int) -> No
     shared = torch.zeros(2, 2)
     for wrong, message in (
         (torch.zeros(2, 3), r"out\[1\]: shape is \(2, 3\)"),
-        (torch.zeros(2, 2, dtype=torch.int32), r"out\[1\]: type is <i4"),
+        (torch.zeros(2, 2, dtype=torch.int32), r"out\[1\]: data type is int32"),
         (torch.zeros(2, 2, requires_grad=True), r"out\[1\] requires grad"),
         (source[:, :2], r"must not overlap"),
         (torch.zeros(2, 1).expand(2, 2), r"out\[1\]: strides are .*must not overlap"),

@@ -91,7 +91,7 @@ def test_without_a_gpu_the_gpu_command_says_so(tmp_path: Path, capsys: Capsys) -
 
 
 @pytest.mark.gpu
-def test_the_gpu_command(tmp_path: Path) -> None:
+def test_a_gpu_run_has_a_row_for_every_peer(tmp_path: Path) -> None:
     path = tmp_path / "run.json"
     assert command.main(["gpu", "--quick", "--only", "2 QKV, decode", "-o", str(path)]) == 0
     found = load(path)

@@ -57,7 +57,7 @@ def check(case: Case, peer: GpuPeer) -> None:
 
 @each_split
 @pytest.mark.parametrize("peer", INTO_GIVEN + INTO_ONE + ALLOCATING)
-def test_peers_of_other_libraries(peer: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_peer_splits_exactly(peer: str, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     if peer == "JAX":
         pytest.importorskip("jax", reason="JAX is not installed")
     else:

@@ -16,7 +16,7 @@ def steady(gpu: Gpu, issue: float, work: float = 1, **busy: float) -> float:
     return prediction.steady(gpu, replace(COPY, issue=issue, **busy), work)
 
 
-def test_clocks_of_a_copy() -> None:
+def test_a_copy_takes_the_predicted_clocks() -> None:
     """512 bytes are read and written, at 3.0, 4.3 and 6.9 TB/s in total, on 132 or 148 SMs."""
     found = [round(gpu.copy_clocks, 1) for gpu in GPUS]
     assert found == [76.6, 53.4, 40.6, 364.1, 448.7, 226.1]
@@ -39,7 +39,7 @@ def test_a_sector_costs_as_much_as_an_instruction() -> None:
     assert steady(H200, 16, sectors=15) == 1, "and what is not read saves nothing"
 
 
-def test_what_has_to_be_read_is_part_of_the_copy() -> None:
+def test_unavoidable_reads_count_as_part_of_the_copy() -> None:
     """Every second element: a copy of one and a half times the bytes does as much."""
     assert steady(H200, 24, 1.5, sectors=24) == 1
     extra = 0.114 * (4 + 40)
@@ -74,7 +74,7 @@ def test_the_same_blocks_take_the_same_time(gpu: Gpu, total_bytes: int) -> None:
     assert launched(gpu, total_bytes) == 1
 
 
-def test_too_few_bytes_under_way_leave_the_latency_open() -> None:
+def test_too_few_bytes_in_flight_lower_the_prediction() -> None:
     """An H200 needs 48 KiB on each SM, a B200 64: three of these blocks, or four."""
     assert launched(H200, 1024 * MIB, resident=3) > 0.99
     assert launched(H200, 1024 * MIB, resident=2) == pytest.approx(2 / 3, abs=0.01)

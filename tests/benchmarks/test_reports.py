@@ -74,7 +74,7 @@ def test_every_kind_of_figure_is_drawn(tmp_path: Path) -> None:
         plot({**data, "rows": []}, tmp_path, "run")
 
 
-def test_lines_of_the_table() -> None:
+def test_a_table_line_shows_the_ratio_or_the_failure() -> None:
     row = timed("x", "p", 2e-3)
     assert "1.00" in line(row, 2e-3)
     assert "failed: no card" in line({**row, **failed(RuntimeError("no card"))}, None)

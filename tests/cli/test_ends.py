@@ -65,7 +65,7 @@ def test_a_report_in_a_file_needs_no_standard_output(files: Path) -> None:
 
 
 @pytest.mark.parametrize("streams", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
-def test_wrong_usage_is_wrong_usage_whatever_is_closed(streams: str, files: Path) -> None:
+def test_wrong_usage_exits_with_2_even_with_closed_streams(streams: str, files: Path) -> None:
     assert shell(f"dmlsplit levels --format xml {streams}").returncode == 2
 
 

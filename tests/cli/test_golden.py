@@ -29,7 +29,7 @@ def here(here: Path, monkeypatch: Patch) -> None:
 
 
 @pytest.mark.parametrize("line", GOLDEN)
-def test_the_output_is_golden(line: str) -> None:
+def test_each_command_prints_its_transcript(line: str) -> None:
     found, expected = commands.transcript(line, main), GOLDEN[line].rstrip("\n")
     if "usage: " in expected:  # argparse breaks lines differently from version to version.
         assert re.sub(r"\n[>!]", "", found).split() == re.sub(r"\n[>!]", "", expected).split()

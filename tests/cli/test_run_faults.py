@@ -194,13 +194,17 @@ def sample(name: str, count: int, runs: harness.Runs, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if " over " not in name])
-def test_a_sample_of_faults(name: str, runs: harness.Runs, tmp_path: Path) -> None:
+def test_files_are_old_or_new_after_a_sample_of_faults(
+    name: str, runs: harness.Runs, tmp_path: Path
+) -> None:
     sample(name, len(FAULTS), runs, tmp_path / "here")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_a_larger_sample_of_faults(name: str, runs: harness.Runs, tmp_path: Path) -> None:
+def test_files_are_old_or_new_after_a_larger_sample_of_faults(
+    name: str, runs: harness.Runs, tmp_path: Path
+) -> None:
     """Every call of a run that is short."""
     sample(name, 8 if "zarr" in name else 100, runs, tmp_path / "here")
 
@@ -208,7 +212,9 @@ def test_a_larger_sample_of_faults(name: str, runs: harness.Runs, tmp_path: Path
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", CASES)
-def test_every_fault(name: str, fault: str, runs: harness.Runs, tmp_path: Path) -> None:
+def test_files_are_old_or_new_after_every_fault(
+    name: str, fault: str, runs: harness.Runs, tmp_path: Path
+) -> None:
     right = expected(runs, CASES[name], tmp_path / "here")
     for at in range(1, right.calls + 1):
         check(runs, CASES[name], tmp_path / "here", right, at, fault)

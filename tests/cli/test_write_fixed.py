@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import main
@@ -23,6 +24,36 @@ def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
         assert (node.name, found) == ("cut", {"axis": 1, "num_outputs": 2})
 
 
+WRITE = "validate m.onnx --windows 19041 --write-fixed fixed.onnx --overwrite".split()
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github", "sarif", "junit"])
+def test_every_format_reports_the_written_model(form: str, here: Path, capsys: Capsys) -> None:
+    save("m.onnx", nested())
+    assert main([*WRITE, "--format", form]) == 0
+    written, told = capsys.readouterr()
+    assert main(["validate", "fixed.onnx", "--windows", "19041", "--format", form]) == 0
+    assert written.endswith(capsys.readouterr().out)
+    changes = written if form == "text" else told
+    assert "fixed.onnx: written with 2 splits replaced" in changes
+    assert "net/choose.then_branch/left: now Unsqueeze, Cast, Split" in changes
+
+
+def test_the_old_report_is_verbose_and_nothing_advises_to_rewrite_again(
+    here: Path, capsys: Capsys
+) -> None:
+    save("m.onnx", nested())
+    assert main([*WRITE, "--verbose"]) == 0
+    text = capsys.readouterr().out
+    before, after = (
+        text.index("\n\nBefore:\n\nm.onnx:net/"),
+        text.index("\n\nAfter:\n\nfixed.onnx:net/"),
+    )
+    assert text.index("now Unsqueeze") < before < text.index("refused") < after
+    assert "refused" not in text[after:]
+    assert "--write-fixed" not in text
+
+
 def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     save("m.onnx", single(TensorProto.FLOAT, ("n", 6), (2, 4), 1))
     line = ["validate", "m.onnx", "--windows", "19041", "--dim", "n=3"]
@@ -31,7 +62,9 @@ def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [3, 6]
 
 
-def test_two_nodes_of_one_name_are_told_apart(here: Path, capsys: Capsys) -> None:
+def test_only_the_refused_of_two_nodes_with_one_name_is_replaced(
+    here: Path, capsys: Capsys
+) -> None:
     content = nested()
     again = type(content.graph.node[0])()
     again.CopyFrom(content.graph.node[0])

@@ -63,7 +63,7 @@ def test_a_difference_is_the_status_of_a_check(observe: Observe, capsys: Capsys)
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("check missing.json", "missing.json: is not a file"),
+        ("check missing.json", "missing.json: cannot be read: No such file or directory"),
         ("check other.json", "other.json: lacks 'schema'"),
         ("write other.json", "other.json: File exists"),
     ],

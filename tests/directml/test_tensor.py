@@ -76,7 +76,7 @@ def test_the_buffer_size_is_exact_even_if_the_original_wraps() -> None:
     assert tensor.wrapped_size_in_bytes == 4
 
 
-def test_a_tensor_without_elements_reaches_none() -> None:
+def test_the_last_index_of_an_empty_tensor_is_minus_one() -> None:
     assert dml.TensorDesc("FLOAT32", (2, 0), strides=(9, 9)).last_element_index == -1
     assert dml.TensorDesc("FLOAT32", (2, -1)).last_element_index == -1
     assert dml.TensorDesc("FLOAT32", (2, 3)).last_element_index == 5

@@ -11,7 +11,7 @@ from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.rules.descriptors import GOOD, with_input, with_output
 from dmlsplit.directml.rules.rule import Sample
 from dmlsplit.directml.validation import violations
-from tests.golden.broken_rules import said
+from tests.golden.broken_rules import messages
 from tests.support.descriptors import DATA_TYPES
 from tests.support.each import each
 
@@ -58,7 +58,7 @@ def test_a_rule_broken_alone_is_reported_alone(rule: str, sample: Sample) -> Non
 
 def test_a_violation_names_place_value_and_what_is_allowed() -> None:
     golden = Path(__file__).parents[1] / "golden" / "rules.txt"
-    assert said() == golden.read_text("utf-8")
+    assert messages() == golden.read_text("utf-8")
 
 
 U32 = 2**32 - 1

@@ -30,7 +30,7 @@ def said(root: ET.Element) -> set[str]:
     return {title.text or "" for title in root.iter(f"{SVG}title")}
 
 
-def test_golden() -> None:
+def test_the_picture_of_rgb_pixels_is_the_committed_one() -> None:
     assert svg_picture(PIXELS) == PICTURE.read_text("utf-8")
 
 

@@ -41,14 +41,14 @@ def call(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> list[Buff
     return [array, *pieces]
 
 
-def test_it_is_one_launch_on_the_stream_of_xla(fake: FakeDriver) -> None:
+def test_the_callback_is_one_launch_on_xlas_stream(fake: FakeDriver) -> None:
     buffers = call((64, 30), 1, (7, 23))
     (launched,) = fake.launched
     assert (launched.device, launched.stream) == (1, STREAM)
     assert launched.addresses == tuple(buffer.address for buffer in buffers)
 
 
-def test_cuda_is_called_for_nothing_else(fake: FakeDriver) -> None:
+def test_a_repeated_callback_makes_no_other_cuda_call(fake: FakeDriver) -> None:
     call((64, 30), 1, (7, 23))
     fake.calls.clear()
     call((64, 30), 1, (7, 23))

@@ -88,7 +88,9 @@ def test_64_bits_stay_even_if_jax_makes_no_new_64_bit_arrays(kind: str) -> None:
         ((1200,), 0, (1,) * 1200),
     ],
 )
-def test_large_arrays_and_many_pieces(shape: Any, axis: int, sizes: Any) -> None:
+def test_large_arrays_and_many_pieces_are_split_like_numpy(
+    shape: Any, axis: int, sizes: Any
+) -> None:
     array = random(shape, "bfloat16")
     found = jax.jit(lambda array: dml.split(array, sizes, axis))(array)
     ends = list(np.cumsum(sizes)[:-1])
@@ -101,7 +103,7 @@ def assert_equal_inside(function: Any, *arrays: Any) -> None:
     assert_equal(found, wanted)
 
 
-def test_a_split_inside_a_computation() -> None:
+def test_a_split_inside_a_computation_agrees_with_jax() -> None:
     """XLA knows when its buffers are ready, even for pieces of pieces and results it waits for."""
 
     def chain(split: Any) -> Any:
@@ -115,7 +117,7 @@ def test_a_split_inside_a_computation() -> None:
     assert_equal_inside(chain, jnp.arange(24.0).reshape(3, 8))
 
 
-def test_a_split_inside_control_flow() -> None:
+def test_a_split_inside_control_flow_agrees_with_jax() -> None:
     def flow(split: Any) -> Any:
         def step(carry: Any, row: Any) -> Any:
             one, two = split(row, (4, 4))
@@ -133,7 +135,7 @@ def test_a_split_inside_control_flow() -> None:
     assert_equal_inside(flow, jnp.arange(24.0).reshape(3, 8))
 
 
-def test_an_array_that_is_known_while_jax_traces() -> None:
+def test_a_constant_array_is_split_while_jax_traces() -> None:
     known = jnp.arange(6.0)
     found = jax.jit(lambda x: [x + piece for piece in dml.split(known, (2, 4))])(1.0)
     assert [piece.tolist() for piece in found] == [[1, 2], [3, 4, 5, 6]]

@@ -91,7 +91,7 @@ def test_integers_have_no_tangents() -> None:
     ],
     ids="hessian checkpoint jvp_of_grad linearize vmap_of_grad grad_of_vmap vmap_of_vmap".split(),
 )
-def test_transforms_of_transforms(transform: Function) -> None:
+def test_nested_transforms_agree_with_jax(transform: Function) -> None:
     array = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3, 8)).astype("f4"))
     found, wanted = (
         jax.jit(transform(loss(split, (1, 2, 5), -1)))(array) for split in (dml.split, own)
@@ -151,7 +151,7 @@ def test_transforms_that_need_the_rules_of_a_primitive(function: Function) -> No
         np.testing.assert_array_equal(one, two)
 
 
-def test_several_devices() -> None:
+def test_splits_on_two_devices_pass_in_their_own_process() -> None:
     """The test runs in a process of its own, because JAX counts the devices when it starts."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     cases = Path(__file__).with_name("jax_two_devices.py")

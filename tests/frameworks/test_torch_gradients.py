@@ -145,7 +145,7 @@ def test_only_what_has_a_tangent_is_treated_so() -> None:
             dml.split(torch.zeros_like(x), 1, 1, out=[dual])
 
 
-def test_no_sizes_give_no_pieces() -> None:
+def test_an_empty_list_of_sizes_gives_no_pieces() -> None:
     assert dml.split(torch.zeros(0, 3, requires_grad=True), ()) == []
 
 

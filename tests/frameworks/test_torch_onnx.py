@@ -35,7 +35,9 @@ class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
     ],
     ids=["uneven", "count", "computed"],
 )
-def test_a_split_becomes_one_split(split: Splits, is_dynamic: bool, opset: int) -> None:
+def test_dml_split_is_exported_as_one_onnx_split(
+    split: Splits, is_dynamic: bool, opset: int
+) -> None:
     import onnxruntime
 
     shapes = ({0: torch.export.Dim("rows", min=3)},) if is_dynamic else None

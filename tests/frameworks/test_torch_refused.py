@@ -66,7 +66,7 @@ CALLS = {
 ELSEWHERE = {"`DTensor`", "not on"}
 
 
-def test_every_row_is_tried() -> None:
+def test_every_row_of_the_pages_table_has_a_case() -> None:
     rest = [row for row in ROWS if not row.startswith(tuple({*CALLS, *ELSEWHERE}))]
     assert ROWS
     assert not rest

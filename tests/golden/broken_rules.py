@@ -4,7 +4,7 @@ import dmlsplit as dml
 from dmlsplit.directml.rules import RULES
 
 
-def said() -> str:
+def messages() -> str:
     """A line for each sample: its rule and name, then place, value and allowed values."""
     lines = [
         f"{rule.id} {each.name}".rstrip()

@@ -31,9 +31,9 @@ ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1", "DMLSPLIT_NATIVE": "0"}
 def descriptor(split: tuple[int, ...], strides: list[int] | None = None) -> str:
     """A descriptor file that splits INT64[6, 2] along axis 0."""
     outputs = [{"DataType": "INT64", "Sizes": [size, 2]} for size in split]
-    given = {"DataType": "INT64", "Sizes": [6, 2]} | ({"Strides": strides} if strides else {})
+    tensor = {"DataType": "INT64", "Sizes": [6, 2]} | ({"Strides": strides} if strides else {})
     return json.dumps(
-        {"InputTensor": given, "OutputCount": len(split), "OutputTensors": outputs, "Axis": 0}
+        {"InputTensor": tensor, "OutputCount": len(split), "OutputTensors": outputs, "Axis": 0}
     )
 
 
@@ -98,15 +98,15 @@ def options(script: str) -> str:
 
 def transcript(line: str, main: Callable[[list[str]], int]) -> str:
     """Run a command in the current folder and return what a shell would show."""
-    given, _, then = line.partition(" && cat ")
+    command, _, shown_file = line.partition(" && cat ")
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            status = main(shlex.split(given))
+            status = main(shlex.split(command))
         except SystemExit as exit_:
             status = int(exit_.code or 0)
-    shown = out.getvalue() + (Path(then).read_text("utf-8") if then else "")
-    if given.startswith("completion"):
+    shown = out.getvalue() + (Path(shown_file).read_text("utf-8") if shown_file else "")
+    if command.startswith("completion"):
         shown = options(shown)
     lines = [f"$ dmlsplit {line}".rstrip()]
     lines += [f"> {each}".rstrip() for each in stable(shown).splitlines()]

@@ -8,7 +8,7 @@ import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.explain.picture import svg_picture
 from tests.golden import commands, pages
-from tests.golden.broken_rules import said
+from tests.golden.broken_rules import messages
 from tests.support.command import ROOT
 
 # README and the start page of the site show it.
@@ -20,7 +20,7 @@ PIXELS = dml.SplitOperatorDesc.from_sizes(_RGB, axis=3, sizes=(1, 1, 1))
 def write() -> None:
     """Write every golden file."""
     PICTURE.write_text(svg_picture(PIXELS), encoding="utf-8")
-    Path(__file__).with_name("rules.txt").write_text(said(), encoding="utf-8")
+    Path(__file__).with_name("rules.txt").write_text(messages(), encoding="utf-8")
 
     os.environ |= commands.ENVIRONMENT
     with tempfile.TemporaryDirectory() as folder:

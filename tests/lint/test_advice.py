@@ -236,7 +236,7 @@ CASES = {
     "OpenVINO: operation set": Case("OPSET1", variadic(split_version="new"), cured=variadic()),
 }
 # Followed in tests of their own.
-ELSEWHERE = {"BIN_FILE", "NO_NODES", "NODES_ALONE"}
+ELSEWHERE = {"BIN_FILE", "NO_NODES", "NODES_ALONE", "ON_CPU"}
 
 
 def test_every_piece_of_advice_is_followed() -> None:
@@ -367,6 +367,21 @@ def test_a_refused_split_that_no_nodes_replace_says_so(
     main(["validate", name, *OLD, "--write-fixed", "fixed.onnx"])
     assert f"not replaced: {why}" in " ".join(capsys.readouterr().out.split())
     assert not Path("fixed.onnx").exists()
+
+
+def test_a_note_says_which_nodes_run_on_the_cpu(here: Path, reported: Reported) -> None:
+    name = saved(sequence(FLOAT, (2, 3)))
+    (verdict,) = reported(name, "--via", "ort")
+    assert "NODES" in advised(verdict)
+    assert verdict.notes == ("until then, ONNX Runtime runs the node on the CPU",)
+    (verdict,) = reported(name, "--via", "ort", "--feature-level", "4_1")  # no session at all
+    assert "ON_CPU" not in advised(verdict)
+
+
+def test_a_string_has_one_fix_and_a_complex_number_no_cast(here: Path, reported: Reported) -> None:
+    for kind in (TensorProto.STRING, TensorProto.COMPLEX64):
+        (verdict,) = reported(saved(single(kind, (6,), (2, 4), 0)), "--via", "ort")
+        assert verdict.fix == "keep the node on the CPU"
 
 
 @pytest.mark.parametrize("paths", [["m/a.onnx", "m/b.onnx"], ["m"], ["[m]/a.*"], ["m/a.onnx"]])

@@ -87,7 +87,8 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
     found = assessed(content, tmp_path, feature_level="1_0")
     (verdict,) = found.verdicts
     assert verdict.notes == (
-        "an equivalent may exist; to find out, give its sizes, such as --dim batch=1",
+        "an equivalent descriptor may exist for fixed sizes; to check, give the dynamic sizes, for "
+        "example --dim batch=1",
     )
     assert verdict.minimum is not None
     assert str(verdict.minimum.level) == "4_1"
@@ -142,15 +143,15 @@ def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
     assert verdict.outcome is Outcome.ALWAYS
     assert verdict.sizes
     assert (verdict.sizes.names, verdict.hresult) == (names, None)
-    assert verdict.sizes.most == (most or (2**32 - 1) // 6)
+    assert verdict.sizes.maximum_product == (most or (2**32 - 1) // 6)
     assert verdict.minimum
     found = assessed(content, tmp_path, **asked)
     failing = FAILING | {Outcome.UNKNOWN}
     assert Assessment(found.target, found.verdicts, (), failing).accepted
     # The range ends exactly there.
     first, *rest = dict.fromkeys(names)
-    for size in (verdict.sizes.most, verdict.sizes.most + 1):
+    for size in (verdict.sizes.maximum_product, verdict.sizes.maximum_product + 1):
         if len(set(names)) == len(names):
             sizes = {first: size, **dict.fromkeys(rest, 1)}
             (known,) = assessed(content, tmp_path, sizes, **asked).verdicts
-            assert (known.outcome is Outcome.OK) == (size == verdict.sizes.most)
+            assert (known.outcome is Outcome.OK) == (size == verdict.sizes.maximum_product)

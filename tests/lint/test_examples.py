@@ -24,7 +24,7 @@ EXAMPLES = {name: example_of(rule) for name, rule in RULES.items()}
 PROGRAMS = [name for name, example in EXAMPLES.items() if example.kind == "python"]
 MODELS = [name for name, example in EXAMPLES.items() if example.kind == "onnx"]
 # The front end also warns about these, whatever the target is.
-WARNED = {"SPLIT-NODE-TEXT", "ORT-NUM-OUTPUTS", "ORT-SEQUENCE", "ORT-EMPTY-PIECE"}
+WARNED = {"ORT-NUM-OUTPUTS", "ORT-SEQUENCE", "ORT-EMPTY-PIECE"}
 
 
 class Found(NamedTuple):

@@ -84,11 +84,13 @@ def test_a_log_follows_the_standard_and_has_what_github_needs(name: str) -> None
     assert len(set(found)) == len(found)
 
 
-def test_findings_are_told_apart() -> None:
+def test_each_finding_has_its_own_fingerprint() -> None:
     """GitHub uses only primaryLocationLineHash, and derives it from the line if it is absent."""
     nodes = [SplitSite("f", "net", name, 0, "Split-13", Invalid("wrong")) for name in "ab"]
-    meets = [SplitSite("f", "net", name, 0, "Split-13", meets=("Mul of net",)) for name in "ab"]
-    for sites, count in ((nodes, 2), (meets, 1)):
+    glus = [
+        SplitSite("f", "net", name, 0, "Split-13", recombined_by=("Mul of net",)) for name in "ab"
+    ]
+    for sites, count in ((nodes, 2), (glus, 1)):
         found = assess(sites, resolve_target())
         assert len({each["primaryLocationLineHash"] for each in prints(found)}) == count
         assert all(len(set(each.values())) == 1 for each in prints(found))

@@ -99,7 +99,7 @@ def test_no_size_contradicts_a_verdict_on_a_dynamic_graph(tmp_path: Path, graphs
             found = verdict_on(dynamic_chain(seed, sizes), tmp_path, target)
             assert verdict_on(content, tmp_path, target, sizes).outcome is found.outcome
             if said.sizes is not None:
-                holds = elements(found) <= elements(said) * said.sizes.most
+                holds = elements(found) <= elements(said) * said.sizes.maximum_product
                 beyond += not holds
                 assert (found.outcome is Outcome.OK) == holds
             elif said.outcome is Outcome.NEVER:

@@ -84,7 +84,7 @@ def test_memory_is_read_and_written_in_whole_sectors_and_lines(
 
 
 @each
-def test_an_sm_keeps_up_with_its_memory(row: model.Figures) -> None:
+def test_shared_memory_and_tables_do_not_limit_the_speed(row: model.Figures) -> None:
     wavefronts = row.mean("wavefronts")
     assert wavefronts <= MOST_WAVEFRONTS
     assert (wavefronts > 0) == (row.number in STAGED | SHORT_ROWS) | any(
@@ -111,7 +111,9 @@ def test_a_dispatch_is_one_launch(workload: Case, row: model.Figures) -> None:
     assert sum(by_kernel.values()) <= most
 
 
-def test_the_narrowest_rows_keep_up(builds: Path, compilers: None) -> None:
+def test_the_narrowest_rows_stay_within_the_limits_of_memory_accesses(
+    builds: Path, compilers: None
+) -> None:
     for row in model.rows(NARROWEST, builds):
         assert row.mean("write_ratio") <= MOST_SECTORS, row.name
         assert row.mean("write_line_ratio") <= 2, row.name
@@ -140,7 +142,9 @@ def test_no_gpu_is_far_behind_an_h200(row: model.Figures) -> None:
         assert row.predicted[name] >= least * row.predicted["H200"]
 
 
-def test_how_many_rows_of_memory_blocks_write_to(figures: dict[int, model.Figures]) -> None:
+def test_blocks_write_to_the_expected_number_of_dram_rows(
+    figures: dict[int, model.Figures],
+) -> None:
     """Blocks of workload 1 write 16 KiB to one output, those of 26 lines of 256 bytes."""
     found = {number: row.executed("stored_rows") for number, row in figures.items()}
     assert found[1] == pytest.approx(1, rel=0.01)
@@ -149,7 +153,7 @@ def test_how_many_rows_of_memory_blocks_write_to(figures: dict[int, model.Figure
 
 
 @each
-def test_the_source_and_the_machine_code_ask_for_the_same(row: model.Figures) -> None:
+def test_both_counts_of_memory_accesses_agree(row: model.Figures) -> None:
     """Two counts of newly drawn blocks: host_cuda's and the interpreter's."""
     by_source = row.mean("wavefronts") * 512 / model.LINE
     # host_cuda takes the n-th accesses of a warp's threads together, even if some skip vectors.

@@ -43,7 +43,9 @@ def test_every_form_runs_at_every_address(
     kernel_cases.check_all(few, builds, harness.PLAIN)
 
 
-def test_other_splits_have_no_other_form(scope: tuple[Reached, list[Case], Reached]) -> None:
+def test_no_split_needs_a_form_that_is_not_listed(
+    scope: tuple[Reached, list[Case], Reached],
+) -> None:
     """Those that were chosen by hand, and random ones."""
     others = [*SMALL.values(), *LARGE.values()]
     others += map(adversary.case, range(60))

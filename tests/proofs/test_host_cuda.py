@@ -192,7 +192,7 @@ def test_a_right_kernel_passes(kind: str, name: str, programs: Programs, data: n
 
 
 @pytest.mark.parametrize(("kind", "source", "message"), EACH_FAULT)
-def test_a_fault_is_refused(
+def test_a_kernel_with_a_fault_is_rejected(
     kind: str, source: str, message: str, programs: Programs, data: np.ndarray
 ) -> None:
     with pytest.raises(harness.KernelFaultError, match=message):

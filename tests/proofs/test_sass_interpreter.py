@@ -31,7 +31,7 @@ LANES = np.arange(64) % 32
 DRAWN = np.random.default_rng(9).integers(0, 2**32, 64, np.uint32)
 
 
-def test_threads_that_part_meet_again(builds: Path) -> None:
+def test_diverged_threads_reconverge(builds: Path) -> None:
     """Each thread takes its own number of Collatz steps to reach 1."""
     body = """
     u32 x = in[i], steps = 0;
@@ -55,7 +55,7 @@ def test_threads_that_part_meet_again(builds: Path) -> None:
     assert np.array_equal(out, wanted)
 
 
-def test_threads_may_end_before_others_meet_at_a_barrier(builds: Path) -> None:
+def test_threads_may_exit_before_others_reach_a_barrier(builds: Path) -> None:
     body = """
     __shared__ u32 kept[64];
     if (lane >= 24) return;
@@ -188,7 +188,7 @@ def test_the_first_lane_and_the_votes_of_a_warp_are_uniform() -> None:
     assert [int(threads.uniform_registers[n, 0, 0]) for n in (1, 2, 3)] == [5, 0xFFFFFFE0, 2]
 
 
-def test_threads_that_break_are_not_waited_for() -> None:
+def test_reconvergence_does_not_wait_for_threads_that_left_the_loop() -> None:
     threads = run_code(
         "S2R R1, SR_LANEID",
         "ISETP.GE.U32.AND P0, PT, R1, 0x8, PT",

@@ -55,7 +55,7 @@ def test_other_launches_store_every_byte_once(names: list[str], builds: Path) ->
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_origins_are_numpys(name: str) -> None:
+def test_the_expected_source_of_each_output_byte_is_that_of_numpy_split(name: str) -> None:
     """`Places` inverts strides: each element of an output comes from the right input element."""
     case = WHOLE[name]
     count, width = int(np.prod(case.shape)), case.element_bytes
@@ -190,7 +190,7 @@ def test_conflicts_of_banks_are_counted(addresses: np.ndarray, size: int, expect
     assert wavefronts(addresses, ~everyone, size) == 0
 
 
-def test_only_threads_that_take_part_conflict() -> None:
+def test_inactive_threads_cause_no_bank_conflicts() -> None:
     assert wavefronts(LANES * 128, LANES < 3, 4) == 3
     assert wavefronts(LANES * 128, LANES < 3, 16) == 3
     assert wavefronts(LANES * 16, LANES >= 24, 16) == 1

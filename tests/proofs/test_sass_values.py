@@ -129,7 +129,9 @@ def values(inputs: tuple[Numbers, Numbers], builds: Path) -> Numbers:
 
 
 @pytest.mark.parametrize("text", VALUES)
-def test_values_are_right(text: str, values: Numbers, inputs: tuple[Numbers, Numbers]) -> None:
+def test_the_interpreter_computes_what_cuda_defines(
+    text: str, values: Numbers, inputs: tuple[Numbers, Numbers]
+) -> None:
     found = values[list(VALUES).index(text)]
     pairs = [(int(a), int(b)) for a, b in zip(*inputs, strict=True)]
     wanted = np.array([u64(int(VALUES[text](a, b))) for a, b in pairs], np.uint64)

@@ -135,7 +135,7 @@ def _functions(path: Path) -> list[str]:
 @pytest.mark.parametrize(
     "name", [name for path in CASES for name in _functions(path)], ids=lambda name: name[15:]
 )
-def test_on_the_card(name: str, runs: Runs) -> None:
+def test_a_case_passes_on_the_simulated_card(name: str, runs: Runs) -> None:
     results = [one for one in runs("cases") if one.name.partition("[")[0] == name]
     assert results
     for one in results:

@@ -73,7 +73,7 @@ def test_every_kernel_has_the_store_that_is_made_wrong() -> None:
     assert (ROOT / "cuda" / "common.cuh").read_text().count(STORE) == 1
 
 
-def test_without_a_card_the_cpu_is_tested_and_the_reason_is_told(
+def test_without_a_card_the_cpu_is_tested_and_the_report_has_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse() -> None:
@@ -123,7 +123,9 @@ def test_rows_beyond_4_gib_are_read() -> None:
     assert compare(NEAR, program.bind, memory, far.address + 1).difference is not None
 
 
-def test_no_room_for_rows_beyond_4_gib_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_says_that_memory_is_too_small_for_rows_beyond_4_gib(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(HostMemory, "spread", lambda *_: None)
     test = dml.selftest("cpu", seconds=0)
     assert test.ok

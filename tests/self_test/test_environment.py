@@ -31,7 +31,7 @@ def lines(name: str) -> str:
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID", "CUDA_DEVICE_ORDER=PCI_BUS_ID"),
     ],
 )
-def test_what_changes_the_devices_is_told(
+def test_the_report_names_variables_that_hide_devices(
     variable: str, value: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(variable, raising=False)
@@ -40,13 +40,13 @@ def test_what_changes_the_devices_is_told(
     assert word in lines("system")
 
 
-def test_wsl_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_names_wsl(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "WSL" not in lines("system")
     monkeypatch.setattr(platform, "release", lambda: "6.6.87.2-microsoft-standard-WSL2")
     assert "WSL" in lines("system")
 
 
-def test_a_cache_that_cannot_be_written_or_is_off_is_told(
+def test_the_report_says_that_the_kernel_cache_is_off_or_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(images, "folder", lambda: tmp_path / "a" / "b")

@@ -86,7 +86,7 @@ def test_a_missing_dependency_gives_wrong_bytes(first: str, message: str) -> Non
     assert found == message
 
 
-def test_events_and_the_legacy_stream_order_work() -> None:
+def test_events_and_the_legacy_stream_define_the_order_of_work() -> None:
     source, target = ones()
     one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     source.data.memset_async(7, SIZE, one)
@@ -135,7 +135,7 @@ def test_an_unloaded_module_is_not_taken_for_the_next() -> None:
         api.moduleUnload(module)
 
 
-def test_a_launch_fails_whose_module_is_unloaded_before_it_runs(
+def test_a_launch_fails_if_its_module_is_unloaded_before_it_runs(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     source, target = ones()
@@ -204,7 +204,7 @@ def test_a_device_can_run_out_of_memory() -> None:
 
 
 class TestCapture:
-    def test_synchronising_ends_it(self) -> None:
+    def test_synchronising_invalidates_a_capture(self) -> None:
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:
             stream.begin_capture()
@@ -231,7 +231,7 @@ class TestCapture:
         with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
             stream.end_capture()
 
-    def test_a_second_stream_joins_by_events(self) -> None:
+    def test_a_capture_includes_a_second_stream_joined_by_events(self) -> None:
         source, target = ones()
         one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         one.begin_capture()
@@ -245,7 +245,7 @@ class TestCapture:
         one.synchronize()
         assert set(target.get().tolist()) == {7}
 
-    def test_a_stream_that_did_not_join_again_is_noticed(self) -> None:
+    def test_ending_a_capture_with_an_unjoined_stream_fails(self) -> None:
         source, _ = ones()
         one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
         one.begin_capture()

@@ -52,4 +52,4 @@ def test_a_file_that_does_not_fit_is_refused_in_one_line(
 
 def test_a_device_beyond_the_last_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("run", PICTURE, "--axis", 2, "--count", 3, "--device", "cuda:2") == 2
-    assert "there are 2, from cuda:0 to cuda:1" in capsys.readouterr().err
+    assert "this machine has cuda:0 to cuda:1" in capsys.readouterr().err

@@ -149,7 +149,9 @@ def test_a_wrong_device_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (first.tensor, first.byte, first.actual) == ("output 0", 0, 0xA5)
 
 
-def test_little_free_memory_leaves_out_only_what_is_not_about_bytes() -> None:
+def test_with_little_free_memory_every_split_is_tested_and_only_speeds_and_sms_are_skipped() -> (
+    None
+):
     kernels: Any = driver.load().kernels(0)
     kernels.cache_clear()
     dml.split(cupy.zeros((64, 3), "f4"), 3, axis=1)  # unloads the rest
@@ -252,7 +254,9 @@ REFUTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = {
 
 
 @pytest.mark.parametrize("belief", REFUTED)
-def test_a_belief_that_is_refuted_is_seen(belief: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_self_test_detects_each_wrong_assumption(
+    belief: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refute, words, status = REFUTED[belief]
     gc.collect()
     refute(monkeypatch)
@@ -377,7 +381,7 @@ def transcript(row: str, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_failure_of_the_table_has_its_fix(row: str, tmp_path: Path) -> None:
+def test_every_installation_failure_has_a_fix(row: str, tmp_path: Path) -> None:
     text = transcript(row, tmp_path)
     assert text in GOLDEN.read_text()
     assert "Fix: " in " ".join(text.split())

@@ -29,7 +29,7 @@ _MEMORY = memoryview((ctypes.c_ubyte * sys.maxsize).from_address(1))
 _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
 WIDEST_ITEM = 2048
 # Outputs are copied a block of rows at a time, so that the rows are still in the second-level cache
-# for the last of them. A block is long enough that its cost does not matter.
+# for the last of them. Blocks are long enough that Python's time for a block is negligible.
 BLOCK_BYTES, BLOCK_ROWS = 128 << 10, 32
 PART_BYTES = 64 << 20  # Python raises interrupts between assignments
 

@@ -1,9 +1,9 @@
 // The copies of a split, on the caller's thread and on helpers that share its work.
 //
-// native.py writes a plan, which says what is copied but not where: in 64-bit integers, whose products
-// Python has checked. A *nest* is a loop nest over runs of contiguous bytes, from the input to one
-// output. Nests of neighbouring outputs that read the same rows are a *group*. A *task* is `step`
-// items (runs) of each nest of a group: some 64 KiB, which one thread copies.
+// plan.py makes a plan, which says what is copied but not where, as 64-bit integers whose products
+// Python has checked; native.py passes it here. A *nest* is a loop nest over runs of contiguous bytes, from
+// the input to one output. Nests of neighbouring outputs that read the same rows are a *group*. A *task*
+// is `step` items (runs) of each nest of a group: some 64 KiB, which one thread copies.
 
 #define _GNU_SOURCE  // pthread_sigmask and clock_gettime under -std=c11
 #include <pthread.h>
@@ -25,8 +25,8 @@ enum {
     NO_KERNEL = -1, EQUAL = -2,  // as in plan.py; others are places in `kernels`
     SPINS = 1 << 13,      // 120 to 400 us; a call from Python spends 20 us
     STACK = 1 << 20,      // its pages are touched only when used; the C library keeps TLS in it too
-    SERIES_NS = 250000,   // after a split so recent, more may follow: helpers may still spin
-    YIELD_RATIO = 100,    // of the time between yields to that of one
+    SERIES_NS = 250000,   // if the last split ended this recently, helpers are probably still spinning
+    YIELD_RATIO = 100,    // minimum time between yields, in multiples of the last one's duration
 };
 
 struct loop { int64_t size, src, dst; };  // iterations, and bytes from one to the next
@@ -89,7 +89,8 @@ typedef void kernel(const void *in, char *const *outs, int64_t rows);
     EACH_KIND(KERNEL, NAME, u8, BODY) EACH_KIND(KERNEL, NAME, u16, BODY) \
     EACH_KIND(KERNEL, NAME, u32, BODY) EACH_KIND(KERNEL, NAME, u64, BODY) \
     EACH_KIND(KERNEL, NAME, u128, BODY)
-// Elements of output OUT, from element I of rows of PITCH elements.
+// Elements of output OUT, from element I of rows of PITCH elements. The digits of a name are the elements
+// of each output in a row: k13 has one for output 0 and three for output 1; k8 and k16 have one for each.
 #define ONE(OUT, PITCH, I) o[OUT][r] = in[PITCH * r + I];
 #define TWO(OUT, PITCH, I) o[OUT][2 * r] = in[PITCH * r + I]; o[OUT][2 * r + 1] = in[PITCH * r + I + 1];
 #define THREE(OUT, PITCH, I) \
@@ -115,10 +116,9 @@ static kernel *const kernels[][5][3] = {  // in the order of FORMS in plan.py
 
 // -- Runs --------------------------------------------------------------------------------------------
 
-// Runs with non-temporal stores, which do not read the output first, as stores into the cache do, but
-// leave it in memory: for outputs that do not fit the cache. They fill whole lines, because each part of
-// a line would be a write of its own: those of a long run, or those of runs that follow one another and
-// that, like the address, are multiples of a word.
+// Runs with non-temporal stores, for outputs that do not fit the cache. They must fill whole cache lines,
+// because each partial line costs a write to memory. That is possible for long runs, and for short runs
+// that are contiguous in the output and whose size and address are multiples of a word.
 #if defined(__x86_64__)
 VBMI static void stream_512(char *dst, const char *src, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += LINE)
@@ -147,7 +147,8 @@ INLINE void copy_run(char *dst, const char *src, int64_t run) {
 }
 
 // Runs of up to a word that follow one another in the output: each store has as many as fill a word.
-// What is loaded or stored too much belongs to later runs, so the last are left. How many were copied.
+// What is loaded or stored too much belongs to later runs, so the last ones are not copied. Returns the
+// number of runs copied.
 INLINE int64_t copy_packed(char *dst, const char *src, int64_t run, int64_t count, int64_t step) {
     typedef u8 bytes __attribute__((vector_size(WORD)));
     typedef uint16_t shorts __attribute__((vector_size(WORD)));
@@ -181,8 +182,8 @@ INLINE int64_t copy_packed(char *dst, const char *src, int64_t run, int64_t coun
     return i;
 }
 
-// `count` runs of `run` bytes, which are `src_step` and `dst_step` bytes apart. Words whose size is
-// a constant take a fraction of a call of memcpy.
+// `count` runs of `run` bytes, which are `src_step` and `dst_step` bytes apart. Copies of constant size
+// are much cheaper than a call to memcpy.
 INLINE void copy_runs(
     char *dst, const char *src, int64_t run, int64_t count, int64_t dst_step, int64_t src_step,
     const struct plan *plan
@@ -212,7 +213,7 @@ INLINE void copy_runs(
 
 // Rows of `count` pieces of `run` bytes, up to 8. Each store has the pieces of several rows, permuted
 // from two vectors: of whole rows, or of a word of each of eight rows. Loads and stores reach into later
-// rows, so the last ones are left. The number of rows that were copied.
+// rows, so the last ones are not copied. Returns the number of rows copied.
 #if defined(__x86_64__)
 VBMI static int64_t copy_equal(
     const char *src, char *const *outs, int64_t count, int64_t run, int64_t rows
@@ -308,18 +309,21 @@ static void copy_task(const struct call *call, int64_t task) {
 
 // -- Threads -----------------------------------------------------------------------------------------
 
-// The one split at a time that is shared. Its caller takes the first task that is left and helpers
-// take the last, so that repeated splits find their rows in the cache of the same processor.
+// The shared state of the thread pool: at most one split at a time is shared with helpers. Its caller
+// takes the first task that remains and helpers take the last, so that repeated splits find their rows
+// in the cache of the same processor.
 static struct {
     atomic_bool is_owned;  // by a caller that shares its split; others copy alone
     _Atomic(const struct call *) call;
-    atomic_llong threads, left, last;  // of this split; tasks that nobody has taken; the helpers' next
-    atomic_llong inside;               // helpers that may still copy
+    atomic_llong threads;              // of this split
+    atomic_llong remaining_tasks;      // tasks that nobody has taken
+    atomic_llong last;                 // the helpers' next task
+    atomic_llong active_helpers;       // those that may still copy
     int64_t ended_ns, yield_ns;        // when the last owner ended, and when one may yield again
     pthread_mutex_t lock;              // of what follows
     pthread_cond_t work;
     int64_t started, sleeping;
-} board = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
 
 static void pause_spin(void) {
 #if defined(__x86_64__)
@@ -330,27 +334,27 @@ static void pause_spin(void) {
 }
 
 static bool has_work(int64_t number) {
-    return atomic_load(&board.left) > 0 && number < atomic_load(&board.threads);
+    return atomic_load(&pool.remaining_tasks) > 0 && number < atomic_load(&pool.threads);
 }
 
-// A helper, whose number is 1 or more. It counts itself in before it takes a task, because the owner
-// returns when no task is left and nobody is inside. After some time without work it sleeps.
+// A helper, whose number is 1 or more. It counts itself as active before it takes a task, because the
+// owner returns when no task remains and no helper is active. After some time without work it sleeps.
 static void *help(void *number) {
     for (int64_t spins = 0;; spins++) {
         if (has_work((intptr_t)number)) {
-            atomic_fetch_add(&board.inside, 1);
-            while (atomic_fetch_sub(&board.left, 1) > 0)
-                copy_task(atomic_load(&board.call), atomic_fetch_sub(&board.last, 1));
-            atomic_fetch_sub(&board.inside, 1);
+            atomic_fetch_add(&pool.active_helpers, 1);
+            while (atomic_fetch_sub(&pool.remaining_tasks, 1) > 0)
+                copy_task(atomic_load(&pool.call), atomic_fetch_sub(&pool.last, 1));
+            atomic_fetch_sub(&pool.active_helpers, 1);
             spins = 0;
         }
         pause_spin();
         if (spins < SPINS) continue;
-        pthread_mutex_lock(&board.lock);
-        board.sleeping++;
-        while (!has_work((intptr_t)number)) pthread_cond_wait(&board.work, &board.lock);
-        board.sleeping--;
-        pthread_mutex_unlock(&board.lock);
+        pthread_mutex_lock(&pool.lock);
+        pool.sleeping++;
+        while (!has_work((intptr_t)number)) pthread_cond_wait(&pool.work, &pool.lock);
+        pool.sleeping--;
+        pthread_mutex_unlock(&pool.lock);
         spins = 0;
     }
     return NULL;
@@ -362,29 +366,29 @@ static void start(int64_t count) {
     pthread_attr_t attributes;
     sigset_t all, before;
     pthread_t thread;
-    if (board.started >= count || pthread_attr_init(&attributes) != 0) return;
+    if (pool.started >= count || pthread_attr_init(&attributes) != 0) return;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     pthread_attr_setstacksize(&attributes, STACK);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    while (board.started < count
-           && pthread_create(&thread, &attributes, help, (void *)(intptr_t)(board.started + 1)) == 0)
-        board.started++;
+    while (pool.started < count
+           && pthread_create(&thread, &attributes, help, (void *)(intptr_t)(pool.started + 1)) == 0)
+        pool.started++;
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-// A child of a fork has no helper, and perhaps not the owner, so its board is new. The thread that
-// forks holds the lock meanwhile, so that no other one does.
-static void before_fork(void) { pthread_mutex_lock(&board.lock); }
-static void in_parent(void) { pthread_mutex_unlock(&board.lock); }
+// After a fork, the child has no helper threads and perhaps not the owner, so the state is reset. The
+// thread that forks holds the lock meanwhile, so that no other one does.
+static void before_fork(void) { pthread_mutex_lock(&pool.lock); }
+static void in_parent(void) { pthread_mutex_unlock(&pool.lock); }
 static void in_child(void) {
-    atomic_store(&board.left, 0);
-    atomic_store(&board.inside, 0);
-    atomic_store(&board.is_owned, false);
-    board.started = board.sleeping = 0;
-    pthread_cond_init(&board.work, NULL);
-    pthread_mutex_unlock(&board.lock);
+    atomic_store(&pool.remaining_tasks, 0);
+    atomic_store(&pool.active_helpers, 0);
+    atomic_store(&pool.is_owned, false);
+    pool.started = pool.sleeping = 0;
+    pthread_cond_init(&pool.work, NULL);
+    pthread_mutex_unlock(&pool.lock);
 }
 __attribute__((constructor)) static void watch_forks(void) {
     pthread_atfork(before_fork, in_parent, in_child);
@@ -396,37 +400,37 @@ static int64_t now_ns(void) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-// Shows helpers a split, and wakes those that sleep if that pays: for a large split, or in a series
-// of splits. A helper that wakes on this processor can only leave it when it runs, hence the yield. It
-// loses milliseconds beside other programs, so yields may take a hundredth of the time.
+// Publishes a split to the helpers, and wakes those that sleep if that pays: for a large split, or in a
+// series of splits. A helper that wakes on this processor can only leave it when it runs, hence the
+// yield. It loses milliseconds beside other programs, so yields may take a hundredth of the time.
 static void share(const struct call *call) {
-    atomic_store(&board.call, call);
-    atomic_store(&board.last, call->end - 1);
-    atomic_store(&board.threads, call->threads);
-    atomic_store(&board.left, call->end - call->first);
+    atomic_store(&pool.call, call);
+    atomic_store(&pool.last, call->end - 1);
+    atomic_store(&pool.threads, call->threads);
+    atomic_store(&pool.remaining_tasks, call->end - call->first);
     int64_t now = now_ns();
-    if (!call->wakes && now - board.ended_ns > SERIES_NS) return;
-    pthread_mutex_lock(&board.lock);
+    if (!call->wakes && now - pool.ended_ns > SERIES_NS) return;
+    pthread_mutex_lock(&pool.lock);
     start(call->threads - 1);
-    bool is_asleep = board.sleeping > 0;
-    if (is_asleep) pthread_cond_broadcast(&board.work);
-    pthread_mutex_unlock(&board.lock);
-    if (!is_asleep || now < board.yield_ns) return;
+    bool is_asleep = pool.sleeping > 0;
+    if (is_asleep) pthread_cond_broadcast(&pool.work);
+    pthread_mutex_unlock(&pool.lock);
+    if (!is_asleep || now < pool.yield_ns) return;
     sched_yield();
-    board.yield_ns = now_ns() + YIELD_RATIO * (now_ns() - now);
+    pool.yield_ns = now_ns() + YIELD_RATIO * (now_ns() - now);
 }
 
 // Carries out tasks `first` to `end` of a plan, and returns when all of them are done.
 void dmlsplit_copy(const struct call *call) {
-    if (call->threads < 2 || call->end - call->first < 2 || atomic_exchange(&board.is_owned, true)) {
+    if (call->threads < 2 || call->end - call->first < 2 || atomic_exchange(&pool.is_owned, true)) {
         for (int64_t task = call->first; task < call->end; task++) copy_task(call, task);
         return;
     }
     share(call);
-    for (int64_t task = call->first; atomic_fetch_sub(&board.left, 1) > 0; task++)
+    for (int64_t task = call->first; atomic_fetch_sub(&pool.remaining_tasks, 1) > 0; task++)
         copy_task(call, task);
-    for (int64_t spins = 0; atomic_load(&board.inside) > 0; spins++)
+    for (int64_t spins = 0; atomic_load(&pool.active_helpers) > 0; spins++)
         spins < SPINS ? pause_spin() : (void)sched_yield();
-    board.ended_ns = now_ns();
-    atomic_store(&board.is_owned, false);
+    pool.ended_ns = now_ns();
+    atomic_store(&pool.is_owned, false);
 }

@@ -27,7 +27,7 @@ SOURCE = Path(__file__).with_name("copy.c")
 # Threads share a split of SHARED_COST or more if they are awake. Waking one takes up to 50 us,
 # which pays at WAKING_COST. Python raises interrupts between parts.
 SHARED_COST, WAKING_COST, PART_BYTES = 512 << 10, 2 << 20, 64 << 20
-# Some virtual machines name the cache of a whole package, of which they get a part, hence the most.
+# Some virtual machines report the cache of a whole package, but get a part of it; hence the limit.
 MOST_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 
 
@@ -105,7 +105,10 @@ def missing() -> str | None:
 
 
 def path_of(source: Path) -> Path:
-    """Where the library of a source file belongs. A name that ends in .so is one of a module."""
+    """The path of the library of a source file, such as copy.so.1234abcd.
+
+    The name does not end in .so, so that Python does not take it for a module.
+    """
     return source.with_name(f"{source.stem}.so.{crc32(source.read_bytes()):08x}")
 
 
@@ -114,14 +117,14 @@ def _load() -> Library | str:
     """The library, or why it cannot be loaded."""
     if sys.platform == "win32":
         return "splits on the CPU use NumPy, on one thread: the C engine does not run on Windows"
-    slow = "splits on the CPU use NumPy, on one thread, which is slower than the C engine"
+    slow = "splits on the CPU use NumPy, on one thread, which is slower than the C engine: "
     path = path_of(SOURCE)
     if not path.exists():
-        return f"{slow}: it was not built. Fix: install a C compiler, then dmlsplit again"
+        return f"{slow}the engine was not built. Fix: install a C compiler, then reinstall dmlsplit"
     try:
         return load(path)
     except OSError as error:
-        return f"{slow}: {error}. Fix: install dmlsplit again on this machine"
+        return f"{slow}{error}. Fix: reinstall dmlsplit on this machine"
 
 
 def load(path: Path) -> Library:

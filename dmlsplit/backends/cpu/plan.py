@@ -35,7 +35,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(geometry: SplitGeometry, kind: int, streams: bool) -> Plan:
-    """The plan of a geometry; `streams` is whether outputs are written past the cache."""
+    """The plan of a geometry; `streams` is whether outputs are stored without the cache."""
     nests = list(_nests(geometry))
     kernel = _kernel(geometry, nests, kind, streams)
     groups = [nests] if kernel != NO_KERNEL else _groups(nests)

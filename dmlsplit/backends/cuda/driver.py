@@ -66,8 +66,8 @@ def load() -> "Driver":
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise UnsupportedError(
-            f"there is no usable CUDA device: {error}. Fix: nvidia-smi must list a device; "
-            "CUDA_VISIBLE_DEVICES may hide it"
+            f"there is no usable CUDA device: {error}. Fix: check that nvidia-smi lists a device, "
+            "and that CUDA_VISIBLE_DEVICES does not hide it"
         ) from None
     if not count:
         raise UnsupportedError(

@@ -90,10 +90,8 @@ class CudaBackend:
         loaded = driver.load()
         count = loaded.device_count
         if self.number >= count:
-            raise UnsupportedError(
-                f"device is 'cuda:{self.number}'; there are {count}, from cuda:0 to "
-                f"cuda:{count - 1}"
-            )
+            known = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+            raise UnsupportedError(f"device is 'cuda:{self.number}'; this machine has {known}")
         if wrong := loaded.unusable(self.number):
             raise UnsupportedError(wrong)
 

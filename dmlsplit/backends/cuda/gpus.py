@@ -58,7 +58,7 @@ MULTIPROCESSORS = {
     "12.0": Multiprocessor(128, 1536, 24, 100),
     "12.1": Multiprocessor(128, 1536, 24, 100),
 }
-# For other compute capabilities: no SM has less of anything.
+# Used for unknown compute capabilities: no SM since 7.0 has smaller limits.
 LEAST = MULTIPROCESSORS["7.5"]
 _GB, _MIB = 10**9, 1 << 20
 
@@ -103,7 +103,7 @@ def _limits(capability: str | None, sm_count: int, l2_bytes: int) -> DeviceLimit
 
 
 # Name, compute capability, SMs, MiB of L2, decimal gigabytes per second. The bandwidth is the
-# highest that is documented, so times are lower bounds.
+# documented peak, or CUDA's own, lower figure for B200, GB200 and B300.
 H200 = _gpu("H200", "9.0", 132, 60, 4800)
 GPUS = (
     H200,

@@ -41,7 +41,7 @@ def fitting_extra(driver: int | None) -> str:
 
 
 def wrong_packages(names: Sequence[str], driver: int | None) -> str | None:
-    """Several distributions of CuPy overwrite each other's files."""
+    """The error if several distributions of CuPy are installed; None if not."""
     if len(names) < 2:
         return None
     return (
@@ -51,7 +51,7 @@ def wrong_packages(names: Sequence[str], driver: int | None) -> str | None:
 
 
 def missing_cupy(error: ImportError, driver: int | None) -> str:
-    """CuPy cannot be imported."""
+    """The error if CuPy cannot be imported."""
     other = "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
     return (
         f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: "
@@ -60,7 +60,7 @@ def missing_cupy(error: ImportError, driver: int | None) -> str:
 
 
 def wrong_versions(cuda: Cuda, names: Sequence[str]) -> str | None:
-    """The driver or NVRTC is missing, or of another major version than CuPy."""
+    """The error if the driver or NVRTC is missing or does not fit CuPy; None if both fit."""
     major = cuda.runtime // 1000
     if not cuda.driver:
         return (
@@ -94,7 +94,7 @@ def wrong_versions(cuda: Cuda, names: Sequence[str]) -> str | None:
 def wrong_card(
     device: str, capability: int, architectures: Sequence[int], names: Sequence[str]
 ) -> str | None:
-    """The card is older than what the kernels need, or than NVRTC compiles for."""
+    """The error if a card is too old for the kernels, or for NVRTC; None if it is not."""
     has = f"{device} has compute capability {_capability(capability)}"
     if capability < LEAST_CAPABILITY:
         least = _capability(LEAST_CAPABILITY)

@@ -16,11 +16,11 @@ from dmlsplit.resources import kernel_source
 
 _Entry = TypeVar("_Entry")
 
-# Bytes of the widest load and store, of a register or a bank of shared memory, and of a cache line;
-# threads of a block; loads of a thread before its first store: with vectors, three blocks then have
-# IN_FLIGHT_BYTES under way.
+# Bytes of the widest load and store, of a register or a bank of shared memory, and of a cache line.
 VECTOR, WORD, LINE_BYTES = 16, 4, 128
+# Threads of a block.
 THREADS = 256
+# Loads of a thread before its first store: of vectors, three blocks have IN_FLIGHT_BYTES in flight.
 LOADS = 4
 
 # C++ types: of counts, sizes and indices that may exceed 2^32, and of strides and offsets in bytes.
@@ -37,8 +37,8 @@ _FORMATS = {
     DIVISOR: "II",
 }
 POINTER_BYTES = 8
-LONG = 256  # entries of a table
-FEW = 16  # divisors that are faster without NumPy
+POWER_OF_FOUR_LIMIT = 256  # the most entries of a table whose size must be a power of four
+NUMPY_FROM_DIVISORS = 17  # so many are computed faster with NumPy
 LARGE_PARAMETERS = 32764  # bytes of a kernel's parameters since CUDA 12.1
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
@@ -54,13 +54,13 @@ NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
-# Bytes that an SM must have under way to keep the memory of an H200 busy, or of a GPU of compute
+# Bytes that an SM must have in flight to saturate the memory of an H200, or of a GPU of compute
 # capability 10.0 or more, and the most blocks that may be needed for them. Source: the tuning of
 # DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
 RESIDENT_BLOCKS = 6
-# Threads with too few bytes in flight for that cannot keep memory busy anyway: they get the
-# registers that this many blocks leave.
+# If even RESIDENT_BLOCKS blocks could not saturate the memory, only so many must fit, and threads
+# get more registers.
 SLOW_RESIDENT_BLOCKS = 3
 
 
@@ -122,7 +122,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Code:
-    """What a program is compiled from; splits that share it differ in arguments.
+    """The source of a compiled program; splits with equal `Code` differ only in their arguments.
 
     The kernel's only parameter is a struct by value: the address of the input's first element,
     those of the outputs, the policy of stores, then `members`, larger types first, so that there is
@@ -177,7 +177,10 @@ def _code(
     constants: tuple[Constant, ...],
     members: tuple[tuple[str, str, int], ...],
 ) -> Code:
-    """The code of a kernel, whose members may be in any order. Other sizes find the same one."""
+    """The code of a kernel, whose members may be in any order.
+
+    Cached: other sizes of a split get the same `Code`.
+    """
     ordered = sorted(
         starmap(Member, members), key=lambda member: -struct.calcsize(_FORMATS[member.type][0])
     )
@@ -191,7 +194,7 @@ def coded(
     constants: tuple[Constant, ...],
     arguments: Sequence[Constant],
 ) -> tuple[Code, bytes]:
-    """The code of a kernel, and its arguments in memory."""
+    """The `Code` of a kernel and the packed bytes of its arguments."""
     members: list[tuple[str, str, int]] = []
     values: dict[str, Any] = {}
     for kind, name, value in arguments:
@@ -254,7 +257,7 @@ def fitting(
 ) -> Iterator[KernelLaunch]:
     """The launches that `make` plans for these parts, in halves if they need over `limit` bytes.
 
-    It gives None for more parts than a kernel can number.
+    `make` returns None if a kernel cannot index that many parts.
     """
     launch = make(parts)
     if launch is not None and len(launch.parameters(())) <= limit:
@@ -265,12 +268,12 @@ def fitting(
 
 
 def in_flight_bytes(major: int) -> int:
-    """The bytes that an SM must have under way, by the first number of its compute capability."""
+    """The bytes that an SM must have in flight, by the first number of its compute capability."""
     return IN_FLIGHT_BYTES_10 if major >= 10 else IN_FLIGHT_BYTES
 
 
 def resident_for(bytes_in_flight: int) -> int:
-    """The blocks that an SM must hold if each thread has this many bytes under way."""
+    """The blocks that an SM must hold if each thread has this many bytes in flight."""
     resident = max(2, ceil_div(IN_FLIGHT_BYTES, THREADS * bytes_in_flight))
     return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
 
@@ -294,7 +297,7 @@ def divisor(number: int, bits: int = 32) -> Divisor:
 
 def divisors(numbers: Sequence[int]) -> Iterable[tuple[int, int]]:
     """The `Divisor` of each number, up to 2^31, in less time than one by one if they are many."""
-    if len(numbers) <= FEW:
+    if len(numbers) < NUMPY_FROM_DIVISORS:
         return map(divisor, numbers)
     by = np.array(numbers, np.int64)
     shifts = np.frexp(by - 1)[1]  # bits of integers that are exact as floats
@@ -305,10 +308,10 @@ def divisors(numbers: Sequence[int]) -> Iterable[tuple[int, int]]:
 def capacity(count: int, least: int = 4) -> int:
     """The size of a table for `count` entries: a power of four, as each size is a program.
 
-    Longer tables than `LONG` may have any power of two, to save parameters.
+    Tables of more than POWER_OF_FOUR_LIMIT entries may have any power of two, to save parameters.
     """
     bits = (max(count, least) - 1).bit_length()
-    return 1 << (bits + (bits % 2 if count <= LONG else 0))
+    return 1 << (bits + (bits % 2 if count <= POWER_OF_FOUR_LIMIT else 0))
 
 
 def filled(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry, ...]:

@@ -39,8 +39,8 @@ def blocks_of(launch: KernelLaunch, limits: DeviceLimits) -> int:
     return resident_blocks(limits, launch.block, registers, launch.shared_bytes)
 
 
-def under_way(launch: KernelLaunch, limits: DeviceLimits) -> int:
-    """The bytes that an SM waits for at the beginning of a launch, at least."""
+def in_flight_per_sm(launch: KernelLaunch, limits: DeviceLimits) -> int:
+    """The bytes that an SM waits for at the beginning of a launch, at least, on average."""
     blocks = min(launch.grid, blocks_of(launch, limits) * limits.sm_count)
     own = min(launch.block * launch.bytes_in_flight, launch.total_bytes // launch.grid)
     return blocks * own // limits.sm_count

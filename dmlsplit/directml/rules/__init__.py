@@ -15,6 +15,6 @@ Broken: TypeAlias = tuple[str, str, object, object]
 
 
 def violations_of(tensor: str, broken: Iterable[Broken]) -> Iterator[Violation]:
-    """The violations that a check has found in a tensor, or in the operator itself if it is ""."""
+    """The violations of a tensor; `tensor` is "" for the operator itself."""
     for rule_id, field, found, allowed in broken:
         yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed))

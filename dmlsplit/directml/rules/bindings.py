@@ -48,10 +48,10 @@ BINDINGS = {
         example=_bound("op.bind(a, outs[:1])", "Outputs.BindingCount is 1; it must be 2"),
     ),
     "DML-BIND-KIND": Rule(
-        "A binding is an array on the operator's device, or a BufferBinding of such an array.",
+        "A binding is an array on the operator's device, or a BufferBinding of a contiguous one.",
         basis="documented",
         source=API + "nf-directml-idmlbindingtable-bindinputs",
-        hint="pass an array on the operator's device",
+        hint="pass a contiguous array on the operator's device",
         beyond_c="a C binding is always a whole D3D12 buffer",
         example=_bound(
             'buffer = np.zeros(64, "u1")[::2]\nop.bind(dml.BufferBinding(buffer), outs)',
@@ -129,7 +129,8 @@ BINDINGS = {
         "A bound array has the tensor's data type, in native byte order.",
         hint="convert the array, or view the same bytes as the tensor's type",
         example=_bound(
-            'op.bind(a.view("i4"), outs)', "InputTensor.DataType is <i4; it must be <f4 (FLOAT32)"
+            'op.bind(a.view("i4"), outs)',
+            "InputTensor.DataType is int32; it must be float32 (FLOAT32)",
         ),
     ),
     "DML-ARRAY-SHAPE": _array(

@@ -74,7 +74,7 @@ _MOST = copy_of(data_type="FLOAT16", sizes=(1, 1, UINT_MAX, 1))
 DESCRIPTORS = {
     "DML-UINT-RANGE": _buffer(
         "Descriptor fields are unsigned: TotalTensorSizeInBytes has 64 bits, the others 32.",
-        hint="use a value that fits; count an axis from the front",
+        hint="use a value from 0 to the field's maximum",
         at_every_size=True,
         beyond_c="a C field cannot hold such a value",
         broken=(
@@ -85,7 +85,7 @@ DESCRIPTORS = {
         ),
     ),
     "DML-TENSOR-DATA-TYPE": _data_type(
-        "DML_TENSOR_DATA_TYPE_UNKNOWN is never valid.",
+        "A tensor has a data type other than DML_TENSOR_DATA_TYPE_UNKNOWN.",
         hint="name the tensor's data type",
         broken=(Sample("no data type", copy_of(data_type="UNKNOWN", total=96)),),
     ),
@@ -98,7 +98,7 @@ DESCRIPTORS = {
         kept=(Sample("eight dimensions", copy_of(7, sizes=(1,) * 7 + (4,))),),
     ),
     "DML-TENSOR-ZERO-SIZE": _buffer(
-        "A dimension of size 0 is invalid.",
+        "Every dimension has a size of at least 1.",
         hint="leave empty tensors out of the operator",
         # An empty tensor claims 4 bytes, and so breaks no rule about TotalTensorSizeInBytes.
         broken=(
@@ -116,7 +116,7 @@ DESCRIPTORS = {
         kept=(Sample("2^32-1 elements", _MOST, "elements"),),
     ),
     "DML-TENSOR-STRIDE-COUNT": _buffer(
-        "Strides, if given, has one entry for each dimension.",
+        "Strides has one entry per dimension, or is absent.",
         hint="give one stride per dimension, or none at all",
         wording="has {found}; it must have {allowed}",
         beyond_c="C passes strides without their count",
@@ -143,7 +143,8 @@ DESCRIPTORS = {
         ),
     ),
     "DML-TENSOR-SIZE-WRAP": _helpers(
-        "The last element's index fits in 32 bits, because DMLCalcBufferTensorSize wraps around.",
+        "The index of the last element is at most 2^32-1. DMLCalcBufferTensorSize computes with 32"
+        " bits, and would return a smaller size.",
         hint="use smaller strides, or split the tensor along an outer dimension first",
         wording="reaches {found}; it must reach {allowed}",
         cured_by=("descriptor",),
@@ -187,7 +188,7 @@ DESCRIPTORS = {
         ),
     ),
     "DML-SPLIT-OUTPUT-COUNT": _split(
-        "OutputCount is greater than 0.",
+        "A split has at least one output.",
         hint="give at least one output",
         broken=(Sample("no outputs", SplitOperatorDesc(tensor(), [], AXIS)),),
     ),

@@ -1,4 +1,4 @@
-"""A rule: what it says, how that is known, what breaks it, and what cures it."""
+"""The record of a rule: its sentence, its source, samples that break it, and its fix."""
 
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, Literal, NamedTuple
@@ -19,7 +19,7 @@ API = "https://learn.microsoft.com/windows/win32/api/directml/"
 
 
 class Sample(NamedTuple):
-    """A descriptor that breaks one rule and no other, or that keeps it at its limit."""
+    """A descriptor that breaks exactly one rule, or just satisfies it."""
 
     about: str  # what is special about it, in a few words
     desc: Any  # a SplitOperatorDesc: errors carry rules, and descriptors raise errors
@@ -52,8 +52,9 @@ class Rule:
     hint: str  # how to comply
     # What a violation says after the place, with the names of its fields in braces.
     wording: str = "is {found}; it must be {allowed}"
-    # DirectML's error at run time, E_INVALIDARG by default; None if nothing fails.
+    # DirectML's error at run time, E_INVALIDARG by default; None if no call of it fails.
     hresult: int | None = 0x80070057
+    consequence: str = ""  # what happens at run time instead of an error, in a sentence
     severity: Severity = "error"
     cured_by: tuple[Cure, ...] = ()
     at_every_size: bool = False  # a split that breaks it also breaks it with larger sizes

@@ -20,8 +20,10 @@ class Violation:
         ``InputTensor``, ``OutputTensors[2]``, or empty for the operator itself.
     field : str
         The DirectML field, such as ``Sizes[1]``.
-    found, allowed : str
-        The value, and what is allowed instead.
+    found : str
+        The value.
+    allowed : str
+        What is allowed instead.
     fix : str
         How to comply here, if the rule's own hint does not fit.
     text : str

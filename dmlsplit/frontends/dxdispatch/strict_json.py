@@ -28,6 +28,8 @@ _TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
 def read_json(path: Path) -> Field:
     """Read a JSON file; NaN and numbers beyond 64 bits are also refused."""
     try:
+        if not path.exists():
+            raise InvalidArgumentError("cannot be read: No such file or directory")
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
         if path.stat().st_size > MAX_JSON_BYTES:

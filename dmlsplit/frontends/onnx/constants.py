@@ -35,7 +35,7 @@ def computed(call: Call, data_type: int, shape: Shape) -> _Items | None:
     items = tuple(compute(call, sizes))
     if len(items) != math.prod(sizes) or set(items) <= {"?"}:
         return None
-    return tuple(_stored(item, ElementType(data_type)) for item in items)
+    return tuple(_as_stored(item, ElementType(data_type)) for item in items)
 
 
 def _small_sizes(call: Call, shape: Shape) -> list[int]:
@@ -47,7 +47,7 @@ def _small_sizes(call: Call, shape: Shape) -> list[int]:
     return sizes
 
 
-def _stored(item: Item, element_type: ElementType) -> Item:
+def _as_stored(item: Item, element_type: ElementType) -> Item:
     """An element after it was stored as a type; a ValueError if that may lose its value."""
     if isinstance(item, str):
         return item if element_type in _BITS else "?"
@@ -60,33 +60,33 @@ def _stored(item: Item, element_type: ElementType) -> Item:
     return whole
 
 
-def _small(call: Call, index: int) -> tuple[_Items, list[int]]:
+def _small_input(call: Call, index: int) -> tuple[_Items, list[int]]:
     """The elements, as far as known, and the sizes of a small input."""
     sizes = _small_sizes(call, call.shape(index))
     return call.items(index) if call.inputs[index].constant else ("?",) * math.prod(sizes), sizes
 
 
-def _moved(
+def _select(
     items: _Items, shape: _Sizes, positions: Sequence[_Sizes], order: _Sizes | None = None
 ) -> _Items:
-    """The elements at these positions of each axis, with the axes in another order."""
+    """Select positions along each axis, then permute the axes."""
     strides = list(accumulate(reversed(shape), operator.mul, initial=1))[-2::-1]
     offsets = [[i * step for i in axis] for axis, step in zip(positions, strides, strict=True)]
     rows = [offsets[axis] for axis in order] if order else offsets
     return tuple(items[sum(offset)] for offset in product(*rows))
 
 
-def _spread(call: Call, index: int, sizes: _Sizes) -> _Items:
+def _broadcast(call: Call, index: int, sizes: _Sizes) -> _Items:
     """An input, broadcast to these sizes."""
-    items, shape = _small(call, index)
+    items, shape = _small_input(call, index)
     call.reader.compute(math.prod(sizes))
     shape = [1] * (len(sizes) - len(shape)) + shape
     rows = [range(n) if n == m else [0] * m for n, m in zip(shape, sizes, strict=True)]
-    return _moved(items, shape, rows)
+    return _select(items, shape, rows)
 
 
-def _rearranged(call: Call, sizes: _Sizes) -> _Items:
-    items, shape = _small(call, 0)
+def _rearrange(call: Call, sizes: _Sizes) -> _Items:
+    items, shape = _small_input(call, 0)
     rows: list[_Sizes] = [range(size) for size in shape]
     order = None
     match call.node.op_type:
@@ -101,12 +101,12 @@ def _rearranged(call: Call, sizes: _Sizes) -> _Items:
             rows = [[*row] * count for row, count in zip(rows, repeats, strict=True)]
         case "Transpose":
             order = call.number("perm", tuple(range(len(shape)))[::-1])
-    return _moved(items, shape, rows, order)
+    return _select(items, shape, rows, order)
 
 
-def _concatenated(call: Call, sizes: _Sizes) -> _Items:
+def _concat(call: Call, sizes: _Sizes) -> _Items:
     """Rows of each input in turn: the elements of the axis and the dimensions after it."""
-    parts = [_small(call, index) for index in range(len(call.inputs))]
+    parts = [_small_input(call, index) for index in range(len(call.inputs))]
     axis = range(len(sizes))[call.number("axis", 0)]
     widths = [math.prod(shape[axis:]) for _, shape in parts]
     return tuple(
@@ -121,7 +121,7 @@ def _element_wise(call: Call, sizes: _Sizes) -> _Items:
     if call.number("fmod", 0):
         raise ValueError("another remainder than Python's")
     compute = _ARITHMETIC[call.node.op_type]
-    rows = zip(*(_spread(call, index, sizes) for index in range(len(call.inputs))), strict=True)
+    rows = zip(*(_broadcast(call, index, sizes) for index in range(len(call.inputs))), strict=True)
     # Where moves the elements of its branches.
     tested = 1 if call.node.op_type == "Where" else None
     return tuple(
@@ -129,16 +129,16 @@ def _element_wise(call: Call, sizes: _Sizes) -> _Items:
     )
 
 
-def _reduced(call: Call, sizes: _Sizes) -> _Items:
-    items, _ = _small(call, 0)
+def _reduce(call: Call, sizes: _Sizes) -> _Items:
+    items, _ = _small_input(call, 0)
     if math.prod(sizes) != 1:
         raise ValueError("several results")
     is_known = not any(isinstance(item, str) for item in items)
     return (_REDUCTIONS[call.node.op_type](items) if is_known else "?",)
 
 
-def _divided(dividend: Any, divisor: Any) -> Any:
-    """Integers are divided towards zero."""
+def _divide(dividend: Any, divisor: Any) -> Any:
+    """The quotient; that of integers is truncated toward zero."""
     if isinstance(dividend, float):
         return dividend / divisor
     return abs(dividend) // abs(divisor) * (1 if (dividend < 0) == (divisor < 0) else -1)
@@ -146,7 +146,7 @@ def _divided(dividend: Any, divisor: Any) -> Any:
 
 def steps(call: Call) -> int | str:
     """The number of elements of Range."""
-    start, limit, delta = (item for index in range(3) for item in _small(call, index)[0])
+    start, limit, delta = (item for index in range(3) for item in _small_input(call, index)[0])
     if isinstance(start, str) or isinstance(limit, str) or isinstance(delta, str):
         return "?"
     if start % 1 or limit % 1 or delta % 1:
@@ -154,12 +154,12 @@ def steps(call: Call) -> int | str:
     return max(0, int(-((start - limit) // delta)))
 
 
-def _ranged(call: Call, sizes: _Sizes) -> _Items:
+def _range(call: Call, sizes: _Sizes) -> _Items:
     (start,), (delta,) = map(call.items, (0, 2))
     return tuple(start + delta * i for i in range(sizes[0]))  # type: ignore[operator]
 
 
-def _filled(call: Call, sizes: _Sizes) -> _Items:
+def _constant_of_shape(call: Call, sizes: _Sizes) -> _Items:
     tensor = call.node.attributes.get("value", Attribute()).t
     (item,) = elements(call.reader, tensor) if tensor else (0.0,)
     return (item,) * math.prod(sizes)
@@ -167,14 +167,14 @@ def _filled(call: Call, sizes: _Sizes) -> _Items:
 
 def set_positions(call: Call) -> list[tuple[int, ...]]:
     """The indices of elements that are not zero."""
-    items, shape = _small(call, 0)
+    items, shape = _small_input(call, 0)
     if any(isinstance(item, str) for item in items):
         raise ValueError("dynamic")
     return list(compress(product(*map(range, shape)), items))
 
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "Abs": abs, "Add": operator.add, "And": operator.and_, "Ceil": math.ceil, "Div": _divided,
+    "Abs": abs, "Add": operator.add, "And": operator.and_, "Ceil": math.ceil, "Div": _divide,
     "Equal": operator.eq, "Floor": math.floor, "Greater": operator.gt, "Less": operator.lt,
     "GreaterOrEqual": operator.ge, "LessOrEqual": operator.le, "Mod": operator.mod,
     "Max": lambda *numbers: max(numbers), "Min": lambda *numbers: min(numbers),
@@ -187,16 +187,17 @@ _REDUCTIONS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 _COMPUTED: dict[str, Callable[[Call, _Sizes], Sequence[Item]]] = {
     **dict.fromkeys(_ARITHMETIC, _element_wise),
-    **dict.fromkeys(_REDUCTIONS, _reduced),
-    **dict.fromkeys(("Gather", "Slice", "Tile", "Transpose"), _rearranged),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(("Gather", "Slice", "Tile", "Transpose"), _rearrange),
     **dict.fromkeys(
-        ("Cast", "Flatten", "Reshape", "Squeeze", "Unsqueeze"), lambda call, _: _small(call, 0)[0]
+        ("Cast", "Flatten", "Reshape", "Squeeze", "Unsqueeze"),
+        lambda call, _: _small_input(call, 0)[0],
     ),
-    "Concat": _concatenated,
-    "ConstantOfShape": _filled,
-    "Expand": lambda call, sizes: _spread(call, 0, sizes),
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": lambda call, sizes: _broadcast(call, 0, sizes),
     "NonZero": lambda call, _: [n for axis in zip(*set_positions(call), strict=True) for n in axis],
-    "Range": _ranged,
+    "Range": _range,
     "Shape": lambda call, _: call.shape_part,
     "Size": lambda call, _: [
         math.prod(size if isinstance(size, int) else math.nan for size in call.shape(0))

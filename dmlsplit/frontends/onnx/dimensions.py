@@ -56,7 +56,7 @@ class FixedSizes:
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """The given names that no model so far has."""
+        """The names given by the user that no model scanned so far has."""
         return tuple(name for name in self.sizes if name not in self.used)
 
     def check_all_used(self) -> None:

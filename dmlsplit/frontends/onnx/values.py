@@ -74,7 +74,7 @@ _Number = TypeVar("_Number", int, tuple[int, ...])
 
 
 def common(left: Value, right: Value) -> Value:
-    """What holds for both values."""
+    """The common knowledge about two values: what both agree on."""
     shape = None
     if left.shape is not None and right.shape is not None and len(left.shape) == len(right.shape):
         pairs = zip(left.shape, right.shape, strict=True)
@@ -179,11 +179,11 @@ class Call(NamedTuple):
 
 
 def meetings(inputs: Sequence[Pieces]) -> set[int]:
-    """The splits whose pieces arrive at different inputs, as in GLU.
+    """The splits of which a node combines two pieces, which are at different inputs, as in GLU.
 
-    DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-MEET.
+    DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-RECOMBINED.
     """
-    # Pieces of one split in the same input have met before.
+    # Two pieces of one split at the same input were combined before, by another node.
     first: dict[int, int] = {}
     pieces = chain.from_iterable(inputs)
     return {split for split, output in pieces if first.setdefault(split, output) != output}

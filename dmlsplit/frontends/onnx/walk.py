@@ -88,7 +88,7 @@ class _Walk:
         self._functions = {function.key: function for function in model.functions}
         self._called: dict[_Call, tuple[Value, ...]] = {}
         self._sites: list[SplitSite] = []
-        self._meets: dict[int, list[str]] = {}
+        self._recombined: dict[int, list[str]] = {}
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
 
@@ -104,8 +104,8 @@ class _Walk:
                 self._body(function, [UNKNOWN] * len(function.input), inner)
         for split, names in self._outputs.items():
             unused = tuple(index for index, name in enumerate(names) if name not in self._used)
-            meets = tuple(self._meets.get(split, ()))
-            self._sites[split] = replace(self._sites[split], unused=unused, meets=meets)
+            nodes = tuple(self._recombined.get(split, ()))
+            self._sites[split] = replace(self._sites[split], unused=unused, recombined_by=nodes)
         return _unify_sizes(self._sites)
 
     def _graph(self, span: Span, scope: _Scope, place: str) -> list[Value]:
@@ -170,13 +170,13 @@ class _Walk:
         return value if shape == value.shape else replace(value, shape=shape, gap=None)
 
     def _pieces(self, visit: _Visit, inputs: list[Value]) -> Pieces:
-        """The pieces that a node's outputs derive from; notes where pieces of one split meet."""
+        """The pieces that a node's outputs derive from; notes if it combines two of one split."""
         pieces = [value.pieces for value in inputs if value.pieces]
         if not pieces or visit.node.domain or visit.node.op_type not in ELEMENT_WISE:
             return frozenset()
         splits = meetings(pieces)
         for split in splits:
-            self._meets.setdefault(split, []).append(visit.named)
+            self._recombined.setdefault(split, []).append(visit.named)
         derived = frozenset().union(*pieces)
         return frozenset() if splits or len(derived) > _MOST_PIECES else derived
 

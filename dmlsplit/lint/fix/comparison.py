@@ -40,12 +40,19 @@ class Replacement(NamedTuple):
 def compare(split: Replacement) -> None:
     """Compare the outputs of a split and its replacement on an input for each of the `SIZES`.
 
-    InvalidArgumentError: a bit differs; UnsupportedError: one of them does not run.
+    Raises
+    ------
+    InvalidArgumentError
+        If a bit differs.
+    UnsupportedError
+        If one of them does not run.
     """
     for x in _inputs(split.site):
         if _bits(_outputs(split, [split.node], x)) != _bits(_outputs(split, split.nodes, x)):
-            what = "its replacement computes something else"
-            raise InvalidArgumentError(f"{address(split.site)}: {what} for an input of {x.shape}")
+            raise InvalidArgumentError(
+                f"{address(split.site)}: its replacement gives another result for an input of "
+                f"{x.shape}. This is a bug of dmlsplit; please report it"
+            )
 
 
 def _inputs(site: SplitSite) -> Iterator[np.ndarray]:

@@ -37,9 +37,14 @@ def write_fixed(
 ) -> Rewriting:
     """Write the assessed model `source` with its refused splits replaced.
 
-    The output appears only if each split and its replacement agree bit for bit. `sizes` become
-    dimensions of the model. The output replaces another file only if `overwrite` is set.
-    InvalidArgumentError: they differ. A split that cannot be compared is left.
+    The output appears only if each split and its replacement agree bit for bit. Splits that cannot
+    be compared are not replaced. `sizes` become dimensions of the model. The output replaces
+    another file only if `overwrite` is set.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a split and its replacement give different outputs, or the output is an input or exists.
     """
     model = _load(source)
     _check_output(source, output, overwrite)
@@ -81,7 +86,8 @@ def _assessed(path: Path, name: Path, before: Assessment, left: int) -> Assessme
     refused = [verdict for verdict in after.verdicts if verdict.outcome in FAILING]
     if len(refused) > left:
         raise InvalidArgumentError(
-            f"the rewritten split is refused as well: {refused[0].diagnostics[0].message}"
+            f"the rewritten split is refused as well: {refused[0].diagnostics[0].message}. This is "
+            "a bug of dmlsplit; please report it"
         )
     return after
 

@@ -1,4 +1,4 @@
-"""What an assessment says, as one stream for every report, in texts that are safe to print."""
+"""Turns an assessment into findings, which all formats share; their texts are safe to print."""
 
 import os
 from collections import defaultdict
@@ -22,7 +22,7 @@ DEFECT = "known defect of DirectML"
 
 
 class Finding(NamedTuple):
-    """A split, a defect of DirectML that splits of a file may meet, a faulty target or file."""
+    """A split, a defect of DirectML that may affect splits of a file, a faulty target or file."""
 
     status: Status
     title: str  # the verdict, or the kind of finding
@@ -35,7 +35,7 @@ class Finding(NamedTuple):
     sites: Sequence[SplitSite] = ()
 
 
-_Meetings = list[tuple[SplitSite, Violation]]  # the splits that may meet a defect
+_Affected = list[tuple[SplitSite, Violation]]  # the splits that a defect may affect
 
 
 def findings(assessment: Assessment) -> Iterator[Finding]:
@@ -44,19 +44,19 @@ def findings(assessment: Assessment) -> Iterator[Finding]:
     for fault in assessment.diagnostics:
         head = f"{fault.rule.id}: {fault.message}"
         yield Finding("failed", TARGET, "", target, head, [f"fix: {fault.hint}"], fault.hint)
-    defects: dict[tuple[str, str], _Meetings] = defaultdict(list)
+    defects: dict[tuple[str, str], _Affected] = defaultdict(list)
     for verdict in assessment.verdicts:
-        yield _of_split(assessment, verdict)
+        yield _split_finding(assessment, verdict)
         for violation in verdict.defects:
             key = verdict.site.file, violation.rule.id
             defects[key].append((verdict.site, violation))
-    for (file, _), meetings in defects.items():
-        yield _of_defect(assessment, file, meetings)
+    for (file, _), splits in defects.items():
+        yield _defect_finding(assessment, file, splits)
     for file, why in assessment.unreadable:
         yield Finding("failed", "unreadable", file, "", printable(why))
 
 
-def _of_split(assessment: Assessment, verdict: Verdict) -> Finding:
+def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     site, reasons = verdict.site, grouped(verdict)
     status, title = _status(assessment, verdict), str(verdict.outcome)
     if status in ("remark", "note"):
@@ -78,11 +78,11 @@ def _status(assessment: Assessment, verdict: Verdict) -> Status:
     return "note" if all(e.severity == "note" for e, _ in grouped(verdict)) else "remark"
 
 
-def _of_defect(assessment: Assessment, file: str, meetings: _Meetings) -> Finding:
+def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Finding:
     """A defect with a line for each split; the last one counts those that are left out."""
-    defect, sites = meetings[0][1], list(dict.fromkeys(site for site, _ in meetings))
-    head = f"in {counted(len(sites), 'split')}: {defect.rule.wording}"
-    lines = [f"{address(site)}: {printable(violation.found)}" for site, violation in meetings]
+    defect, sites = splits[0][1], [site for site, _ in splits]
+    head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
+    lines = [f"{address(site)}: {printable(violation.found)}" for site, violation in splits]
     lines[_MOST_SPLITS:] = more(len(lines), _MOST_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"

@@ -1,6 +1,6 @@
 """Annotations. Source: GitHub, "Workflow commands for GitHub Actions", error messages."""
 
-from dmlsplit.lint.report.findings import Finding, findings, with_slashes
+from dmlsplit.lint.report.findings import DEFECT, Finding, findings, with_slashes
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 
@@ -21,6 +21,8 @@ def _command(finding: Finding) -> str:
 
     kind = {"failed": "error", "note": "notice"}.get(finding.status, "warning")
     where = f",file={value(with_slashes(finding.file))},line=1" if finding.file else ""
-    head = f"{finding.place}: {finding.headline}" if finding.place else finding.headline
+    # The place of a defect ends with its rule, which the headline continues.
+    mark = " " if finding.title == DEFECT else ": "
+    head = f"{finding.place}{mark}{finding.headline}" if finding.place else finding.headline
     message = escaped("\n".join([head, *finding.details]))
     return f"::{kind} title={value(f'dmlsplit: {finding.title}')}{where}::{message}"

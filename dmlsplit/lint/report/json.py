@@ -30,7 +30,7 @@ def json_report(assessment: Assessment) -> str:
             "schema": SCHEMA,
             "tool": {"name": "dmlsplit", "version": __version__},
             "target": {
-                "asked": target.name,
+                "name": target.name,
                 "level": str(target.level),
                 "via": target.via,
                 "ort_version": target.ort_version and "{}.{}".format(*target.ort_version),

@@ -100,7 +100,7 @@ def _logical(site: SplitSite) -> dict[str, str]:
 
 
 def _physical(file: str) -> dict[str, Any]:
-    # No file on Linux and macOS has a name with these surrogates; the others are raw bytes.
+    # File names on Linux and macOS contain only U+DC80 to U+DCFF, which stand for raw bytes.
     path = re.sub("[\ud800-\udc7f\udd00-\udfff]", "\ufffd", with_slashes(file))
     windows = PureWindowsPath(path)
     # C:, or //server/share.

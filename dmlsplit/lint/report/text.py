@@ -20,7 +20,7 @@ from dmlsplit.lint.report.findings import (
     location,
     outcome_of,
 )
-from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
 from dmlsplit.messages import counted, printable, width, wrapped
 
 Detail = Literal["quiet", "usual", "verbose"]
@@ -60,7 +60,7 @@ def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> s
     before, _, after = head.rpartition(outcome)
     lines = [before + paint(outcome, verdict.outcome) + after if before else head]
     if verdict.descriptor is not None:
-        sized = ", with dynamic sizes of 1" if verdict.sizes else ""
+        sized = " (shown with dynamic sizes = 1)" if verdict.sizes else ""
         lines.append(_line(f"{verdict.descriptor}{sized}"))
     for reason, others in grouped(verdict):
         severity = "" if reason.severity == "error" else f" ({reason.severity})"
@@ -75,7 +75,7 @@ def _block(finding: Finding) -> str:
     head = f"{finding.place}: {finding.headline}"
     if finding.title == DEFECT:
         rule = finding.diagnostics[0][0].rule.id
-        head = f"{printable(finding.file)}: {DEFECT}: {rule} {finding.headline}"
+        head = f"{printable(finding.file)}: {DEFECT} ({rule}), {finding.headline}"
     return "\n".join([wrapped(head, ""), *map(_line, finding.details)])
 
 
@@ -127,7 +127,8 @@ def _table(files: dict[str, list[_Row]], paint: _Paint) -> Iterator[str]:
 
     def row(name: str, verdict: Verdict) -> str:
         outcome = paint(f"{verdict.outcome:<{_OUTCOME_WIDTH}}", verdict.outcome)
-        level, directml, windows = verdict.minimum.cells if verdict.minimum else ("-", "-", "-")
+        other = ("none" if verdict.outcome in FAILING else "-", "-", "-")
+        level, directml, windows = verdict.minimum.cells if verdict.minimum else other
         return f"{name:<{columns}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
 
     for file, rows in files.items():

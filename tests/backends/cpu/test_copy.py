@@ -89,7 +89,9 @@ int slow_yield(void) { return yields++, usleep(5000); }
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed")
-def test_yields_take_little_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_yields_are_limited_to_a_hundredth_of_the_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, path = tmp_path / "slow.c", tmp_path / "slow.so"
     source.write_text(SLOW_YIELD)
     options = [*"-D_DEFAULT_SOURCE -O2 -shared -fPIC -pthread".split(), f'-DCOPY="{native.SOURCE}"']

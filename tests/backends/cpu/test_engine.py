@@ -284,7 +284,7 @@ def test_the_engine_is_numpy_if_c_is_off_or_cannot_be_loaded(
     assert "Fix: install a C compiler" in str(native.missing())
     native.path_of(source).write_text("no library")
     assert is_numpy()
-    assert "Fix: install dmlsplit again" in str(native.missing())
+    assert "Fix: reinstall dmlsplit" in str(native.missing())
 
 
 def test_a_bound_copy_is_one_call_that_binding_prepared(library: native.Library) -> None:

@@ -37,7 +37,9 @@ def test_the_thread_count_is_that_of_the_processors_it_may_use(
 @pytest.mark.parametrize(
     ("text", "count"), [("max 100000", None), ("150000 100000", 2), ("1 100000", 1), ("", None)]
 )
-def test_the_quota_of_the_control_group(text: str, count: int | None, tmp_path: Path) -> None:
+def test_the_control_group_quota_limits_the_threads(
+    text: str, count: int | None, tmp_path: Path
+) -> None:
     (tmp_path / "cpu.max").write_text(text)
     threads._quota.cache_clear()
     assert threads._quota(tmp_path) == count

@@ -270,7 +270,7 @@ def test_a_removed_device_is_reported(fake: FakeDriver) -> None:
 
 
 def test_a_device_must_exist(fake: FakeDriver) -> None:
-    with pytest.raises(dml.UnsupportedError, match="'cuda:2'; there are 2, from cuda:0 to cuda:1"):
+    with pytest.raises(dml.UnsupportedError, match="'cuda:2'; this machine has cuda:0 to cuda:1"):
         dml.Device("cuda:2")
 
 

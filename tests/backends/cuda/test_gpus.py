@@ -94,7 +94,7 @@ def test_an_unknown_device_is_planned_from_its_own_properties() -> None:
     )
 
 
-def test_a_part_of_a_card_is_planned_as_all_of_it_and_said(fake_nvml: FakeNvml) -> None:
+def test_a_mig_instance_is_planned_as_the_whole_gpu_with_an_assumption(fake_nvml: FakeNvml) -> None:
     whole = cuda_devices()[0]
     gpu = gpu_of_device(replace(whole, is_divided=True))
     assert gpu.limits == gpu_of_device(whole).limits == H200.limits

@@ -4,7 +4,7 @@ import pytest
 
 from dmlsplit.backends.cuda.gpus import find_gpu
 from dmlsplit.backends.cuda.launch import THREADS
-from dmlsplit.backends.cuda.occupancy import blocks_of, resident_blocks, under_way
+from dmlsplit.backends.cuda.occupancy import blocks_of, in_flight_per_sm, resident_blocks
 from dmlsplit.backends.cuda.planner import plan
 from tests.support.descriptors import packed
 
@@ -35,7 +35,7 @@ def test_blocks_are_limited_by_what_runs_out_first(
     assert resident_blocks(limits, threads, registers, shared_bytes) == blocks
 
 
-def test_what_does_not_fit_has_no_block() -> None:
+def test_a_block_that_does_not_fit_an_sm_gives_zero_blocks() -> None:
     assert resident_blocks(find_gpu("T4").limits, 1024, 255) == 0
     assert resident_blocks(find_gpu("T4").limits, 256, 32, 64 << 10) == 0
 
@@ -49,9 +49,9 @@ def test_the_blocks_of_a_launch_are_at_least_those_of_its_code() -> None:
         assert blocks_of(launch, limits) == blocks >= launch.code.resident
 
 
-def test_bytes_under_way_are_those_of_the_blocks_that_fit() -> None:
+def test_bytes_in_flight_are_those_of_the_blocks_that_fit() -> None:
     limits = find_gpu("H200").limits
     (small,) = plan(packed((1 << 20,), 0, (1 << 19,) * 2, 1), 16, 16, limits)
-    assert under_way(small, limits) == (1 << 20) // limits.sm_count, "all of a small split"
+    assert in_flight_per_sm(small, limits) == (1 << 20) // limits.sm_count, "all of a small split"
     (large,) = plan(packed((1 << 30,), 0, (1 << 29,) * 2, 1), 16, 16, limits)
-    assert under_way(large, limits) == 6 * 256 * 64, "and six full blocks of a large one"
+    assert in_flight_per_sm(large, limits) == 6 * 256 * 64, "and six full blocks of a large one"

@@ -49,7 +49,7 @@ class TestSplitToSequence:
         assert (found.sizes, found.squeeze) == (sizes, False)
         assert "keepdims=0 is ignored" in found.warnings[0]
 
-    def test_ones_as_a_list_keep_the_axis(self, opset: int) -> None:
+    def test_keepdims_0_is_ignored_for_a_list_of_ones(self, opset: int) -> None:
         found = lowered("SplitToSequence", opset, (2, 2), split=[1, 1], keepdims=0)
         assert (found.sizes, found.squeeze) == ((1, 1), False)
 

@@ -1,4 +1,4 @@
-"""Pieces of one split that meet again in an element-wise node: a known defect of DirectML."""
+"""Pieces of one split that an element-wise node combines: a known defect of DirectML."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,36 +31,38 @@ def test_a_node_of_many_inputs_is_looked_at_once() -> None:
     assert Counted.looked_at <= 3 * 3001
 
 
-def test_many_meetings_of_one_split_are_noted_without_copies(
+def test_many_recombinations_of_one_split_are_noted_without_copies(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied = 0
 
     def counted(site: Any, **changes: Any) -> Any:
         nonlocal copied
-        copied += len(changes.get("meets", ()))
+        copied += len(changes.get("recombined_by", ()))
         return replace(site, **changes)
 
     monkeypatch.setattr(walk, "replace", counted)
-    found = meets(scanned, *(node("Add", "a b", f"y{i}") for i in range(500)))
+    found = combining(scanned, *(node("Add", "a b", f"y{i}") for i in range(500)))
     assert found == [f"Add[{i + 1}] of main" for i in range(500)]
     assert copied <= 2 * 500
 
 
-def meets(scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)) -> list[str]:
+def combining(
+    scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)
+) -> list[str]:
     inputs = [value("x", list(shape)), value("other", [1, 2, 5])]
     (found,) = scanned(model([split, *nodes], inputs, initializers=(sizes("s", 2, 2),)))
-    return list(found.meets)
+    return list(found.recombined_by)
 
 
-def test_the_product_of_a_glu_is_reported_as_a_meeting(scanned: Scanned) -> None:
+def test_the_product_of_a_glu_combines_pieces_of_one_split(scanned: Scanned) -> None:
     glu = [node("Sigmoid", "b", "g"), node("Mul", "a g", "y", name="gate")]
-    assert meets(scanned, *glu) == ["Mul 'gate' of main"]
+    assert combining(scanned, *glu) == ["Mul 'gate' of main"]
     lengths = node("Split", "x s", "a b", axis=1)
-    assert meets(scanned, *glu, split=lengths, shape=("n", 4, 5)) == ["Mul 'gate' of main"]
+    assert combining(scanned, *glu, split=lengths, shape=("n", 4, 5)) == ["Mul 'gate' of main"]
 
 
-MEET = [
+COMBINED = [
     [node("Mul", "a b", "y")],
     [node("Sub", "b a", "y")],
     [node("SwiGLU", "a b", "y")],
@@ -81,24 +83,24 @@ APART = [
 ]
 
 
-@pytest.mark.parametrize(("nodes", "count"), [(n, 1) for n in MEET] + [(n, 0) for n in APART])
-def test_pieces_meet_whatever_is_in_between_but_only_element_by_element(
+@pytest.mark.parametrize(("nodes", "count"), [(n, 1) for n in COMBINED] + [(n, 0) for n in APART])
+def test_pieces_are_followed_through_element_wise_operators_only(
     scanned: Scanned, nodes: list[Any], count: int
 ) -> None:
-    assert len(meets(scanned, *nodes)) == count
+    assert len(combining(scanned, *nodes)) == count
 
 
-def test_pieces_of_two_splits_do_not_meet(scanned: Scanned) -> None:
+def test_pieces_of_two_splits_are_no_recombination(scanned: Scanned) -> None:
     other = node("Split", "x", "c d", axis=1, num_outputs=2)
     found = scanned(model([HALVES, other, node("Mul", "a d", "y")], [value("x", [1, 4, 5])]))
-    assert [site.meets for site in found] == [(), ()]
+    assert [site.recombined_by for site in found] == [(), ()]
 
 
-def test_pieces_meet_in_a_nested_body(scanned: Scanned) -> None:
+def test_pieces_are_followed_into_a_nested_body(scanned: Scanned) -> None:
     body = helper.make_graph([node("Mul", "a b", "z", name="in")], "t", [], [value("z")])
     empty = helper.make_graph([node("Identity", "x", "e")], "e", [], [value("e")])
     branch = node("If", "c", "y", name="if", then_branch=body, else_branch=empty)
-    assert meets(scanned, branch) == ["Mul 'in' of main/if.then_branch"]
+    assert combining(scanned, branch) == ["Mul 'in' of main/if.then_branch"]
 
 
 def test_a_function_is_not_scanned_again_for_each_piece(scanned: Scanned) -> None:

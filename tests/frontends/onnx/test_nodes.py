@@ -59,7 +59,7 @@ def test_nodes_that_onnx_runtime_crashes_on_or_refuses_give_a_warning(scanned: S
     ],
 )
 @pytest.mark.skipif(os.name == "nt", reason="processes end otherwise on Windows")
-def test_onnx_runtime_ends_as_the_finding_says(
+def test_onnx_runtime_crashes_or_fails_as_the_warning_says(
     scanned: Scanned, outputs: list[str], ends: int, said: str
 ) -> None:
     content = model([helper.make_node("Split", ["x"], outputs, num_outputs=2)], [value("x", [6])])

@@ -211,7 +211,7 @@ def swapped(nodes: Any, value: str, lengths: dict[str, int], *rest: Any) -> None
 @pytest.mark.parametrize(
     ("place", "fault", "kind", "said"),
     [
-        ((subgraph._Nodes, "split"), swapped, FLOAT, "computes something else"),
+        ((subgraph._Nodes, "split"), swapped, FLOAT, "gives another result"),
         ((subgraph, "_INT32"), TensorProto.UINT8, TensorProto.UINT8, "refused as well"),
     ],
 )

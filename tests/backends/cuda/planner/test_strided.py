@@ -84,14 +84,14 @@ def test_more_than_a_billion_items_are_numbered_with_64_bits() -> None:
 
 
 @pytest.mark.parametrize("sizes", [((1 << 31) - 1, 258), ((1 << 30) + 1,) * 2])
-def test_edges_of_far_rows_keep_their_registers(sizes: tuple[int, ...]) -> None:
+def test_64_bit_strides_with_edges_get_more_registers(sizes: tuple[int, ...]) -> None:
     """64-bit numbers, several items and edges need registers, of several nests and of one."""
     geometry = split_geometry((2, sum(sizes)), 1, sizes, 1, ((1 << 33) + 1, 2), [None] * 2)
     (launch,) = planned(geometry)
     assert known(launch)["kResident"] == FAR_RESIDENT
 
 
-def test_far_loops_keep_their_registers() -> None:
+def test_64_bit_strides_in_loops_get_more_registers() -> None:
     """Far strides of three loops and eight items need registers."""
     strides = (1 << 43, 1 << 38, 17 * 8)
     (launch,) = planned(split_geometry((5, 7, 601), 2, (601,), 8, strides, [None]))
@@ -115,7 +115,7 @@ def test_far_loops_keep_their_registers() -> None:
         (7, 2, 1, 1),
     ],
 )
-def test_large_windows_keep_their_registers(
+def test_a_large_window_has_an_sm_to_itself(
     width: int, count: int, alignment: int, resident: int
 ) -> None:
     """Those of wide items or at odd addresses take the registers of two blocks."""

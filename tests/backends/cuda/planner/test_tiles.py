@@ -106,7 +106,7 @@ def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
 
 @given(narrow_splits(), st.sampled_from([4096, 32764]))
 @example(RowSplit(2, 2**33 + 1, tuple(range(4)), (0, 40, 44, 75), (40, 4, 31, 14)), 32764)
-def test_parameters_fit(split: RowSplit, most: int) -> None:
+def test_every_launch_fits_the_parameter_limit(split: RowSplit, most: int) -> None:
     launches = list(tile_launches(split, assumed(1, 16, most)))
     assert [output for launch in launches for output in launch.outputs] == list(split.outputs)
     for launch in launches:

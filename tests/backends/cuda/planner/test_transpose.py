@@ -47,7 +47,7 @@ def test_large_tensors_get_nearly_equal_sides(unit: int, down: int, across: int)
     assert (square.down, square.across) == (down, across)
 
 
-def test_a_short_side_gets_a_long_other_one() -> None:
+def test_the_square_of_a_short_side_is_long_in_the_other_direction() -> None:
     square = best(squares(4, 16), [Plane(8, 100_000, 400_000, 32)])
     assert (square.down, square.across) == (8, 512)
     assert square.fill([Plane(8, 512, 0, 0)]) == 1
@@ -113,7 +113,9 @@ def test_rows_of_elements_are_transposed(count: int, width: int) -> None:
         (4, 4, 1 << 16, "strided"),
     ],
 )
-def test_other_rows_of_elements_are_not(count: int, width: int, rows: int, kernel: str) -> None:
+def test_rows_of_few_or_wide_elements_are_not_transposed(
+    count: int, width: int, rows: int, kernel: str
+) -> None:
     assert kernels(rows_of(count, width, rows)) == [kernel]
 
 

@@ -62,7 +62,7 @@ def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
 
 
 @pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
-def test_rounds_leave_enough_bytes_under_way(workload: Any) -> None:
+def test_rounds_leave_enough_bytes_in_flight(workload: Any) -> None:
     for launch in planned(workload.geometry):
         if launch.code.kernel == "rows" and rounds_of(launch) > 1:
             assert under_way(launch, H200.limits) >= ENOUGH * IN_FLIGHT_BYTES
