@@ -49,9 +49,7 @@ def test_chunks_are_long_if_there_is_one_for_every_team(
         ([128, 64] * 2, 3, 24 / 64),  # teams of both widths take turns
     ],
 )
-def test_used_lanes_is_the_mean_share_of_busy_lanes(
-    sizes: list[int], team_bits: int, share: float
-) -> None:
+def test_lanes_that_are_used(sizes: list[int], team_bits: int, share: float) -> None:
     assert used_lanes(sizes, team_bits) == share
 
 
