@@ -8,6 +8,7 @@ and 11.
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from dmlsplit.errors import InvalidArgumentError
@@ -17,7 +18,7 @@ MAX_FILE_BYTES = 128 << 20
 # Opening tags, closing tags, and texts: what takes time.
 MAX_EVENTS = 3_000_000
 # Elements that are kept: what takes memory.
-MAX_KEPT = 400_000
+MAX_KEPT = 250_000
 MAX_DEPTH = 96
 MAX_RANK = 64
 # Large, because expat before 2.6 reads the beginning of a long tag again with each chunk.
@@ -49,8 +50,7 @@ class Port:
     dims: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Layer:
+class Layer(NamedTuple):
     """An operation. Only splits, constants and parameters keep their data and ports."""
 
     index: int
@@ -181,16 +181,17 @@ def _graph(element: ElementTree.Element, name: str) -> Graph:
 
 
 def _layer(element: ElementTree.Element, index: int) -> Layer:
+    parts = {part.tag: part for part in element}
     return Layer(
         index,
         _required(element, "id"),
         element.get("name", ""),
         _required(element, "type"),
         element.get("version", "opset1"),
-        {key: value for data in element.iterfind("data") for key, value in data.items()},
-        [_port(port) for port in element.iterfind("input/port")],
-        [_port(port) for port in element.iterfind("output/port")],
-        [_graph(body, body.tag) for body in element if body.tag in _BODIES],
+        parts["data"].attrib if "data" in parts else {},
+        [_port(port) for port in parts.get("input", ())],
+        [_port(port) for port in parts.get("output", ())],
+        [_graph(body, tag) for tag, body in parts.items() if tag in _BODIES],
     )
 
 

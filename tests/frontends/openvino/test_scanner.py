@@ -156,6 +156,11 @@ def test_outputs_declared_with_another_shape_are_pointed_out(scanned: Scan) -> N
     assert found.warnings[0] == "output 0 is declared as [3, 2]; the split makes [2, 2]"
 
 
+def test_a_split_without_ports_fails_itself_and_not_its_file(scanned: Scan) -> None:
+    (found,) = scanned(net([layer(3, "Split")], []))
+    assert found.state.problem == "Split-1: has no inputs"
+
+
 @pytest.mark.parametrize("splits", ["", "0", "-1", "three", "3.0", "9" * 30, "1048577"])
 def test_num_splits_is_read_strictly(scanned: Scan, splits: str) -> None:
     inputs, data = port(0, (6,)) + port(1, None), f'num_splits="{splits}"'
