@@ -53,7 +53,7 @@ class Port:
 class Layer(NamedTuple):
     """An operation. Only splits, constants and parameters keep their data and ports."""
 
-    index: int
+    position: int  # in its graph
     id: str
     name: str
     type: str

@@ -112,7 +112,7 @@ def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[SplitSite]
 
 def _site(node: _Node, file: str, place: str) -> SplitSite:
     layer = node.layer
-    blank = SplitSite(file, place, layer.name, layer.index, node.operator, format="openvino")
+    blank = SplitSite(file, place, layer.name, layer.position, node.operator, format="openvino")
     if layer.version != "opset1":
         text = f"operation set is {layer.version[:40]!r}, not 'opset1'"
         return replace(blank, state=Unknown(text, Cause.OPERATION_SET))
