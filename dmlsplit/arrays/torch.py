@@ -50,8 +50,13 @@ class _Torch(Adapter):
         try:
             address, shape, steps = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
             strides, end = _layout(shape, steps, width)
-            if tensor.untyped_storage().nbytes() < tensor.storage_offset() * width + end:
-                raise _memory_error(tensor, name)
+            size = tensor.untyped_storage().nbytes()
+            if size < tensor.storage_offset() * width + end:
+                memory = f"{'too little' if size else 'no'} memory"
+                raise InvalidArgumentError(
+                    f"{name} has {memory}, because its storage was resized to {size} bytes. "
+                    "Fix: untyped_storage().resize_(...), then fill it; with FSDP, unshard()"
+                )
             if not address and end:
                 raise RuntimeError("it has no memory")
         except RuntimeError as error:
@@ -114,14 +119,6 @@ def _check_memory(tensor: Any, name: str) -> None:
             f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
         )
     check_layout(tensor, name)
-
-
-def _memory_error(tensor: Any, name: str) -> InvalidArgumentError:
-    size = tensor.untyped_storage().nbytes()
-    return InvalidArgumentError(
-        f"{name} has {'too little' if size else 'no'} memory, because its storage was resized to "
-        f"{size} bytes. Fix: untyped_storage().resize_(...), then fill it; with FSDP, unshard()"
-    )
 
 
 def check_layout(tensor: Any, name: str) -> None:

@@ -31,7 +31,6 @@ MOST_BLOCKS = 32
 OTHER_FILES = 128  # that a process may have open beside the pieces
 
 Progress = Callable[[int, int], None]
-Shape = tuple[int, ...]
 Pieces = Sequence[tuple[FileIO, Path]]  # the draft of each, and the file that it becomes
 
 
@@ -90,7 +89,7 @@ def _begin_pieces(
     source: NpyFile,
     paths: Sequence[Path],
     targets: Sequence[Path],
-    shapes: Sequence[Shape],
+    shapes: Sequence[tuple[int, ...]],
     files: ExitStack,
 ) -> Pieces:
     """Drafts of the pieces, with their headers; `files` closes them."""
