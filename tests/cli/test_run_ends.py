@@ -34,6 +34,7 @@ import os, sys, time
 from dmlsplit.backends.find import find_backend
 from dmlsplit.cli import main
 from dmlsplit.storage import npy
+from dmlsplit.storage.npy_file import NpyFile
 from dmlsplit.storage.zarr_arrays import NamedArray
 npy.BLOCK_BYTES = 16
 def slow(act):
@@ -42,7 +43,7 @@ def slow(act):
         time.sleep(0.05)
         return act(*arguments)
     return acting
-npy._split_block = slow(npy._split_block)
+NpyFile.read_into = slow(NpyFile.read_into)
 NamedArray.__setitem__ = slow(NamedArray.__setitem__)
 sys.exit(main(sys.argv[1:]))
 """

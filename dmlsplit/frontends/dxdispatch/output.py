@@ -45,6 +45,8 @@ def check_targets(model: Model, file: Path, overwrite: bool) -> None:
             continue
         with within(command.path):
             refuse_inputs(command.target, inputs)
+            if command.target.is_dir():
+                raise InvalidArgumentError(f"{command.target} cannot be written: it is a folder")
             if command.target.is_file() and not overwrite:
                 raise InvalidArgumentError(
                     f"{command.target} exists; it is not replaced. Fix: add --overwrite"
