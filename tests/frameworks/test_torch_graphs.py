@@ -211,7 +211,7 @@ def test_a_plain_tensor_does_not_use_the_operators(monkeypatch: pytest.MonkeyPat
     from dmlsplit.frameworks import torch as tracked
 
     monkeypatch.delattr(tracked, "_split_tracked")
-    small, weight = (torch.nn.Parameter(torch.rand(size)) for size in (6, 1 << 20))
+    small, weight = (torch.nn.Parameter(torch.rand(size)) for size in (6, 2 << 20))
     assert torch.equal(torch.cat(dml.split(small, 2)), small)
     assert torch.equal(torch.cat(dml.split(weight.detach(), 2)), weight)
     with torch.no_grad():
