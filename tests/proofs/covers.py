@@ -1,11 +1,11 @@
 """The bytes that a launch copies, calculated from its arguments alone, without running it."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from dmlsplit.backends.cuda.launch import THREADS, VECTOR, KernelLaunch
-from dmlsplit.backends.cuda.planner.strided import REPEATING
+from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner.transpose import SQUARE_BYTES
 from dmlsplit.geometry import StridedCopy, ceil_div
 from tests.support.plans import known
@@ -59,21 +59,21 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
 
 
 def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
-    groups, tile_rows = known["groups"], known["tile_rows"]
-    rows = known["full_tiles"] * tile_rows + known["rest_rows"]
-    assert launch.grid == groups * ceil_div(rows, tile_rows)
-    begins: dict[int, list[int]] = {}
-    for group, (first, end) in enumerate(pairwise(known["chunk_starts"][: groups + 1])):
-        for chunk in known["chunks"][first:end]:
-            number, begin = chunk % 2**16, chunk >> 16
-            begins.setdefault(number, []).append(begin)
-            offset = known["columns"][group] + (known["places"][number] >> 32)
-            assert offset == pieces[launch.outputs[number]].input_offset
-    lead = 0 if known["kAligned"] else VECTOR - known["kItem"]
-    for number, output in enumerate(launch.outputs):
-        width = known["places"][number] % 2**32
-        share = tile_rows * width + lead
-        assert sorted(begins[number]) == list(range(0, share, known["chunk_bytes"]))
+    groups, slab_rows = known["groups"], known["slab_rows"]
+    count, rows = len(launch.outputs), 1
+    if not known["kOneRow"]:
+        rows = known["full_tiles"] * known["tile_rows"] + known["rest_rows"]
+        # The last vectors of outputs that are not aligned may end in one more tile.
+        assert launch.grid // groups - ceil_div(rows, known["tile_rows"]) in (0, 1)
+        assert known["tile_rows"] == slab_rows * known["kLoads"] * known["rounds"]
+    ends = known["group_items"][: groups + 1]
+    items = pairwise((*known["first_items"][:count], ends[-1]))
+    for number, (output, (first, end)) in enumerate(zip(launch.outputs, items, strict=True)):
+        group = bisect_right(ends, first) - 1
+        width, offset = known["places"][number] % 2**32, known["places"][number] >> 32
+        before = known["columns"][group] + known["rows_before"] * known["pitch"]
+        assert before + offset == pieces[output].input_offset
+        assert (end - first) * VECTOR >= slab_rows * width
         yield output, rows * width
 
 
@@ -102,8 +102,8 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     for entry, (first, end) in enumerate(pairwise(starts)):
         nest = 0 if known["kNests"] == 1 else entry
         items, row_bytes = known["counts"][nest], known["row_units"][nest] * unit
-        tile = THREADS * known["kItems"] - REPEATING * (0 < known["kStaged"] < VECTOR)
-        assert ceil_div(items + bool(known["kStaged"]), tile) == end - first
+        tile = launch.block * known["kItems"]
+        assert ceil_div(items + known["kStaged"], tile) == end - first
         rows, rest = divmod(items, row_bytes // known["kItemBytes"])
         assert not rest
         for channel in range(channels):

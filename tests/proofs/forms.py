@@ -28,7 +28,7 @@ from tests.support.kernel_cases import Case
 ALIGNMENTS = (1, 2, 4, 8, 16)
 MOST_BYTES = 1 << 15
 THRESHOLDS = {
-    "rows": (layouts.TILE_ROWS, forms.LEAST_EDGED_UNITS),
+    "rows": (planner.FEW_ROWS, forms.LEAST_EDGED_UNITS),
     "width": (wide.LEAST_WIDTH, *sorted(set(planner.WIDE_BYTES.values())), wide.MOST_SHORT),
     "outputs": (wide.FEW_OUTPUTS,),
 }
@@ -51,17 +51,16 @@ def _many(entries: int) -> int:
     return min(entries, 2)
 
 
-# What a form has of each constant. The rest are sizes of tables; kAlign, kRead, kWrite and the
-# values of kStaged follow from addresses, which are covered one by one.
+# What a form has of each constant. The rest are sizes of tables; kAlign, kRead and kWrite follow
+# from addresses, which are covered one by one.
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
-    **dict.fromkeys("kAligned kShort kOneRow kEqual kItem kWhole kPadded kPointers".split(), int),
-    **dict.fromkeys("kWindow kEdges kLeads".split(), int),
+    **dict.fromkeys("kAligned kShort kOneRow kEqual kItem kPadded kPointers".split(), int),
+    **dict.fromkeys("kWindow kEdges kLeads kStaged".split(), int),
     "kUnit": lambda unit: unit & -unit,
     "kItemBytes": lambda item: (item >= VECTOR) + (item > VECTOR),
     "kChannels": _many,
     "kStep": lambda step: min(max(step, -1), 2),
-    "kStaged": bool,
 }
 FINE: Classes = COARSE | {
     "kItemBytes": lambda item: min(item, VECTOR + 1),

@@ -47,9 +47,9 @@ NARROW_RESIDENT = 4
 # loops.
 FAR_RESIDENT = 3
 
-# By how much a block has fewer items than threads if its first thread sorts the item before its
-# own. Its items are then half lines of outputs; otherwise blocks would share more of those.
-REPEATING = 4
+# Threads of a block that stages items, which may be as large as a warp can hold: small splits then
+# still have blocks for all multiprocessors.
+STAGED_THREADS = 64
 # Vectors of a window of all outputs, if a thread stores one to each, and if shared memory puts them
 # in order. A thread of two blocks has registers for MOST_PAIRED, and for MOST_EASY if it neither
 # shifts them nor has 64-bit numbers, and items have these bytes. Otherwise a block is alone.
@@ -78,6 +78,8 @@ def fit_windows(split: RowSplit, assumed: Assumptions) -> bool:
     """Whether rows are equal elements, few enough for one window of all outputs."""
     unit, count = split.equal_width, len(split.outputs)
     is_direct = _is_direct(unit, assumed)
+    if not is_direct and assumed.output_alignment < VECTOR:
+        return False
     beside = 0 if is_direct else VECTOR - assumed.input_alignment
     most = MOST_DIRECT if is_direct else MOST_STAGED
     return (
@@ -98,8 +100,7 @@ def _is_direct(unit: int, assumed: Assumptions) -> bool:
 def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
     """The launch for equal outputs, one unit wide each, that are all filled from one window."""
     unit, count = split.equal_width, len(split.outputs)
-    staged = 0 if _is_direct(unit, assumed) else assumed.output_alignment
-    form = Form(unit, lcm(unit, VECTOR), count, count, staged)
+    form = Form(unit, lcm(unit, VECTOR), count, count, not _is_direct(unit, assumed))
 
     def launch(rows: int) -> KernelLaunch:
         nest = Nest(unit, (Loop(rows, split.pitch, unit),))
@@ -120,8 +121,9 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
     is_far = _is_far(nests, walks)
     is_light = depth <= SHALLOW and (is_one_nest or not is_far)
     items = form.items if is_small and is_light else ceil_div(form.items, 2)
-    # The ends of a staged row belong to a block that has fewer items than threads.
-    more, tile = int(form.staged > 0), THREADS * items - REPEATING * (0 < form.staged < VECTOR)
+    # The end of a staged row belongs to a block that has fewer items than threads.
+    more, threads = int(form.staged), STAGED_THREADS if form.staged else THREADS
+    tile = threads * items
     *starts, grid = accumulate((ceil_div(trips(walk) + more, tile) for walk in walks), initial=0)
     kept = 1 if is_one_nest else slots
     nests = list(filled(nests, slots, nests[0]))[:kept]
@@ -142,6 +144,7 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
     is_easy = is_small and alignment == VECTOR and form.item in PAIRED_ITEMS
     if in_flight > (MOST_EASY if is_easy else MOST_PAIRED) * VECTOR:
         resident = 1
+    resident *= THREADS // threads
     how = "from vectors of the input" if has_window else "each by its own load"
     constants = (
         Constant("int", "kUnit", form.unit),
@@ -154,7 +157,7 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
         Constant("int", "kAlign", alignment),
         Constant("bool", "kEdges", int(has_edges)),
         Constant("bool", "kLeads", int(has_edges and has_leads)),
-        Constant("int", "kStaged", form.staged),
+        Constant("bool", "kStaged", int(form.staged)),
         Constant("int", "kNests", len(nests)),
         Constant("int", "kDimensions", depth),
         Constant("using", "Index", "unsigned" if is_small else COUNT_64),
@@ -166,14 +169,15 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
         *_tables(nests, walks, 32 if is_small else 64),
     ]
     return KernelLaunch(
-        *coded("strided", slots * form.channels, resident, constants, arguments),
+        *coded("strided", slots * form.channels, resident, constants, arguments, threads),
         tuple(chain.from_iterable(entry.outputs for entry in found)),
         sum(trips(entry.nest.loops) * form.unit * form.channels for entry in found),
         assumed.bypasses_cache,
         grid,
         bytes_in_flight=in_flight,
-        shared_bytes=THREADS * staged_item,
+        shared_bytes=threads * staged_item,
         reason=f"strided, in units of {form.unit} bytes, {how}",
+        block=threads,
     )
 
 

@@ -106,19 +106,19 @@ def test_far_loops_keep_their_registers() -> None:
 @pytest.mark.parametrize(
     ("width", "count", "alignment", "resident"),
     [
-        (4, 13, 1, 2),
-        (3, 7, 16, 1),
-        (3, 6, 16, 2),
-        (3, 7, 1, 1),
-        (40, 4, 16, 2),
-        (7, 3, 16, 1),
-        (7, 2, 1, 1),
+        (4, 13, 1, 8),
+        (3, 7, 16, 4),
+        (3, 6, 16, 8),
+        (3, 7, 1, 4),
+        (40, 4, 16, 8),
+        (7, 3, 16, 4),
+        (7, 2, 1, 4),
     ],
 )
 def test_large_windows_keep_their_registers(
     width: int, count: int, alignment: int, resident: int
 ) -> None:
-    """Those of wide items or at odd addresses take the registers of two blocks."""
+    """Those of wide items or at odd addresses take the registers of twice as many blocks."""
     (launch,) = planned(packed((1000, count), 1, (1,) * count, width), alignment, 16)
     assert (launch.code.kernel, launch.code.resident) == ("strided", resident)
 
