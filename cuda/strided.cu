@@ -10,9 +10,10 @@
 // vectors, sorted by byte permutations. Up to kChannels outputs, whose units lie side by side in the
 // input, are filled from one window.
 //
-// Rows of elements of any width take the same window through shared memory (kStaged), if outputs are aligned:
-// an item is then the elements that fill whole vectors, 48 bytes of elements of 3. Threads sort their items
-// into it, and neighbouring threads store neighbouring vectors.
+// Rows of elements of any width, or outputs at any address, take the same window through shared memory
+// (kStaged, the alignment of the outputs): an item is then the elements that fill whole vectors, 48 bytes
+// of elements of 3. Threads sort their items into it, and neighbouring threads store neighbouring vectors,
+// which begin at multiples of 16 in memory. These have bytes of the item before a block's first one, too.
 //
 // Items of 16 bytes begin at multiples of 16 in memory. If rows begin or end inside an item (kEdges), other
 // threads copy the units there one by one, so that no thread waits for one that has an edge. Without kLeads,
@@ -183,21 +184,34 @@ template <bool kFull> __device__ inline void copy_tile(const Parameters& launch,
     }
 }
 
+// Vectors of an item; whether a block also sorts the item before its first one, which another block stores.
 constexpr int kItemVectors = kItemBytes < kVector ? 1 : kItemBytes / kVector;
+constexpr int kRepeated = kStaged < kVector;
 
-// Copies the bytes of an output that no whole item has, those from `end` on.
-__device__ inline void copy_rest(const Parameters& launch, int channel, Wide end) {
+__device__ inline uint4 staged_vector(const uint4* staged, unsigned place) {
+    if constexpr (kStaged == kVector) return staged[place / kVector];
+    const auto* from = reinterpret_cast<const unsigned*>(staged) + place / 4;
+    const unsigned words[5] = {from[0], from[1], from[2], from[3], kStaged < 4 ? from[4] : 0u};
+    return kStaged < 4 ? funnel(words, place) : make_uint4(words[0], words[1], words[2], words[3]);
+}
+
+// Copies the bytes of an output that no whole vector has: `before` the first one, and those after `end`.
+__device__ inline void copy_ends(const Parameters& launch, int channel, unsigned before, Wide end) {
     const Wide bytes = static_cast<Wide>(launch.row_units[0]) * kUnit;
-    for (Wide at = end + threadIdx.x; at < bytes; at += kThreads) {
+    for (Wide at = threadIdx.x < before ? threadIdx.x : end + (threadIdx.x - before); at < bytes; at += kThreads) {
         const Byte* const from = launch.input + at / kUnit * (kStep * kUnit) + (channel * kUnit + at % kUnit);
         store(launch.outputs[channel] + at, load<Byte>(from), launch.policy);
+        if (at < before) break;
     }
 }
 
-// kFull: the block has all items.
+// Copies the vectors that begin in a block's items or in the end of the item before. kFull: the block is not
+// the first one, and has all items.
 template <bool kFull> __device__ inline void copy_staged(uint4* staged, const Parameters& launch, Index first) {
     const Index count = launch.counts[0];
-    const Index number = kFull ? first + threadIdx.x : min(first + threadIdx.x, count - 1);
+    const Index last = first + min(threadIdx.x, static_cast<unsigned>(kRepeated ? kTile : kThreads));
+    Index number = max(last, static_cast<Index>(kRepeated)) - kRepeated;
+    if (!kFull) number = min(number, count - 1);
     unsigned window[kWindowWords] = {};
     load_window(launch.input + static_cast<Wide>(number) * (kUnits * kStep * kUnit), window);
 #pragma unroll
@@ -209,23 +223,28 @@ template <bool kFull> __device__ inline void copy_staged(uint4* staged, const Pa
             staged[threadIdx.x * kItemVectors + i] = make_uint4(word(0), word(1), word(2), word(3));
         }
         __syncthreads();
-        Byte* const dst = launch.outputs[channel] + static_cast<Wide>(first) * kItemBytes;
+        Byte* const dst = launch.outputs[channel];
+        const int before = kRepeated ? (kVector - phase(dst, kVector)) % kVector : 0u;
+        const long long begin = static_cast<long long>(first) * kItemBytes + before - kRepeated * kVector;
+        const long long end = before + (static_cast<long long>(count) * kItemBytes - before) / kVector * kVector;
 #pragma unroll
         for (int i = 0; i < kItemVectors; ++i) {
-            const unsigned vector = threadIdx.x + i * kThreads;
-            if (kFull || first + vector / kItemVectors < count) store(dst + vector * kVector, staged[vector], launch.policy);
+            const int vector = threadIdx.x + i * kThreads;
+            const long long at = begin + vector * kVector;
+            const bool is_stored = kFull || (at >= 0 && at < end);
+            const unsigned place = kRepeated * (kItemBytes - kVector) + before + vector * kVector;
+            if (is_stored && (!kRepeated || vector < kTile * kItemVectors)) store(dst + at, staged_vector(staged, place), launch.policy);
         }
-        if (!kFull) copy_rest(launch, channel, static_cast<Wide>(count) * kItemBytes);
+        if (first + kTile > count) copy_ends(launch, channel, before, end);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Parameters launch) {
-    if constexpr (kStaged) {
+    if constexpr (kStaged > 0) {
         __shared__ uint4 staged[kThreads * kItemVectors];
         const Index first = static_cast<Index>(blockIdx.x) * kTile;
-        if (first + kTile <= launch.counts[0]) copy_staged<true>(staged, launch, first);
-        else copy_staged<false>(staged, launch, first);
-        return;
+        const bool is_full = first > 0 && first + kTile <= launch.counts[0];
+        return is_full ? copy_staged<true>(staged, launch, first) : copy_staged<false>(staged, launch, first);
     }
     const int entry = find<kEntries>(launch.tile_starts, static_cast<unsigned>(blockIdx.x));
     const int nest = kNests == 1 ? 0 : entry;

@@ -14,7 +14,7 @@
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
 // In shared memory, byte c of row r of a slab is at low + r * row_pitch + c. row_pitch equals the input's
-// pitch modulo 16, so that vectors stay vectors. kPadded: an unused vector after every 2^pad_bits bytes moves
+// pitch modulo 16, so that vectors stay vectors. kPadded: unused vectors after every 2^pad_bits bytes move
 // what follows to other banks.
 //
 // A vector of an output that is not aligned belongs to the slab in which it ends. So a slab also reads
@@ -27,7 +27,7 @@ constexpr int kParts = kVector / kItem;
 using Part = typename Unsigned<kItem>::Type;
 
 __device__ inline unsigned padded(unsigned place, const Parameters& launch) {
-    return kPadded ? place + (place >> launch.pad_bits) * kVector : place;
+    return kPadded ? place + (place >> launch.pad_bits) * launch.pad_bytes : place;
 }
 
 // The vector that a thread reads of each slab.
@@ -56,6 +56,18 @@ struct Source {
         last_row += launch.slab_rows;
     }
 };
+
+template <class T> __device__ inline uint4 vector_of(const T (&parts)[kParts]) {
+    alignas(kVector) unsigned words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const auto two = [&](auto n) { return __byte_perm(parts[n], parts[n + 1], sizeof(T) == 1 ? 0x40 : 0x5410); };
+        if constexpr (sizeof(T) == 1) words[i] = __byte_perm(two(4 * i), two(4 * i + 2), 0x5410);
+        else if constexpr (sizeof(T) == 2) words[i] = two(2 * i);
+        else if (i < kParts) reinterpret_cast<T*>(words)[i] = parts[i];
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
 
 // The vector that a thread writes of each slab, and its parts in shared memory.
 struct Target {
@@ -86,35 +98,16 @@ struct Target {
             unsigned place = first, left = (row + 1) * columns - byte;  // bytes to the end of the row
 #pragma unroll
             for (int i = 0; i < kParts; ++i) {
-                places[i] = static_cast<int>(padded(place + i * kItem, launch));
+                places[i] = settled(static_cast<int>(padded(place + i * kItem, launch)));
                 if (i + 1 == kParts || left > static_cast<unsigned>((i + 1) * kItem)) continue;
-                place += launch.row_pitch - columns;
+                place = settled(place + (launch.row_pitch - columns));
                 left += columns;
             }
         }
     }
 
-    __device__ Part part(const uint4* slab, int i) const { return *reinterpret_cast<const Part*>(reinterpret_cast<const Byte*>(slab) + places[i]); }
-
-    __device__ uint4 vector(const uint4* slab) const {
-        if constexpr (kItem == 16) return part(slab, 0);
-        else if constexpr (kItem == 8) {
-            const uint2 one = part(slab, 0), other = part(slab, 1);
-            return make_uint4(one.x, one.y, other.x, other.y);
-        } else {
-            unsigned words[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) words[i] = word(slab, i);
-            return make_uint4(words[0], words[1], words[2], words[3]);
-        }
-    }
-
-    __device__ unsigned word(const uint4* slab, int i) const {
-        if constexpr (kItem == 4) return part(slab, i);
-        const auto two = [&](int n) {  // parts in a register; of bytes, only in its lower half
-            return __byte_perm(part(slab, n), part(slab, n + 1), kItem == 2 ? 0x5410 : 0x40);
-        };
-        return kItem == 2 ? two(2 * i) : __byte_perm(two(4 * i), two(4 * i + 2), 0x5410);
+    __device__ Part part(const uint4* slab, int i) const {
+        return *reinterpret_cast<const Part*>(reinterpret_cast<const Byte*>(slab) + places[i]);
     }
 
     // Moves on to the next slab.
@@ -126,7 +119,12 @@ struct Target {
 
     // Stores the vector, or those parts of it that the output has: from `least` to `most` in the tile.
     template <bool kFull> __device__ void copy(const uint4* slab, int least, int most) const {
-        if (kFull || (at >= least && at + kVector <= most)) return store(dst, vector(slab), policy);
+        if (kFull || (at >= least && at + kVector <= most)) {
+            Part parts[kParts];
+#pragma unroll
+            for (int i = 0; i < kParts; ++i) parts[i] = part(slab, i);
+            return store(dst, vector_of(parts), policy);
+        }
 #pragma unroll
         for (int i = 0; i < kParts; ++i)
             if (at + i * kItem >= least && at + i * kItem < most) store(dst + i * kItem, part(slab, i), policy);
@@ -150,10 +148,12 @@ __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group,
     const bool is_writer = has_item(group, launch);
 #pragma unroll 1
     for (unsigned round = 0; round < launch.rounds; ++round) {
-        uint4 held[kLoads] = {};
+        uint4 held[kLoads];
 #pragma unroll
-        for (int i = 0; i < kLoads; ++i, source.next(launch))
+        for (int i = 0; i < kLoads; ++i, source.next(launch)) {
+            if constexpr (!kFull) held[i] = {};
             if (source.is_read && (kFull || (source.last_row >= first_row && source.row < end_row))) held[i] = load<uint4>(source.from);
+        }
         if (round > 0) __syncthreads();
 #pragma unroll
         for (int i = 0; i < kLoads; ++i)

@@ -51,12 +51,13 @@ def _many(entries: int) -> int:
     return min(entries, 2)
 
 
-# What a form has of each constant. The rest are sizes of tables; kAlign, kRead and kWrite follow
-# from addresses, which are covered one by one.
+# What a form has of each constant. The rest are sizes of tables; kAlign, kRead, kWrite and the
+# values of kStaged follow from addresses, which are covered one by one.
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
     **dict.fromkeys("kAligned kShort kOneRow kEqual kItem kPadded kPointers".split(), int),
-    **dict.fromkeys("kWindow kEdges kLeads kStaged".split(), int),
+    **dict.fromkeys("kWindow kEdges kLeads".split(), int),
+    "kStaged": bool,
     "kUnit": lambda unit: unit & -unit,
     "kItemBytes": lambda item: (item >= VECTOR) + (item > VECTOR),
     "kChannels": _many,

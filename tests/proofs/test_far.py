@@ -27,7 +27,7 @@ WINDOWS = {
     "strided_interleaved": (1 << 15, 1),
     "transpose": (256, 1024),
     "transpose_elements": (512, None),
-    "strided_staged": (1 << 13, None),
+    "strided_staged": (1 << 15, 1),
     "strided_source": (5, 2048),
     "strided_targets": (5, 2048),
 }

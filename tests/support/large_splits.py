@@ -40,7 +40,7 @@ FAR = {
     "strided_interleaved": Case((3 * GIB + 5, 3), (1, 1, 1), tag=WRAPS),
     "transpose": Case((70_001, 70_003), (35_000, 35_003), strides=(1, 70_001), tag=WRAPS),
     "transpose_elements": Case((100_000_003, 61), (1,) * 61, tag=WRAPS),
-    "strided_staged": Case((GIB + 5, 6), (3, 3), misaligned=(1, 0)),
+    "strided_staged": Case((3 * GIB + 5, 3), (1, 1, 1), misaligned=(0, 1)),
     "strided_source": Case((5, 4096), (2048, 2048), strides=(2 * GIB, -1), tag=WRAPS),
     "strided_targets": Case(
         (5, 4096), (2048,) * 2, -1, 2, output_strides=((2 * GIB, 1),) * 2, tag=WRAPS
@@ -62,7 +62,6 @@ LARGE = {
     "rows_one_segment": Case(((1 << 33) + 5,), (1, (1 << 33) + 4), tag=WRAPS),
     "tile_misaligned": Case((64_000_001, 85), (2, 3, 80), misaligned=(1, 7), tag=WRAPS),
     "tile_aligned": Case((64_000_001, 84), (4, 80), tag=WRAPS),
-    "tile_interleaved": Case((3 * GIB + 5, 3), (1, 1, 1), misaligned=(0, 1), tag=WRAPS),
     "tile_groups_of_three": Case((5_000_001, 1200), (3,) * 400, tag=WRAPS),
     "tile_far_rows": Case((999, 173), (40, 4, 31, 14, 84), strides=((1 << 32) + 1, 1), tag=WRAPS),
     "tile_one_row": Case(
@@ -72,7 +71,7 @@ LARGE = {
     "strided_above_2_to_30": Case(
         (2, GIB + 1), (GIB - 257, 258), strides=(2 * GIB + 5, 2), tag=WRAPS
     ),
-    "strided_staged_pairs": Case((GIB + 77, 6), (3, 3), misaligned=(7, 0), tag=WRAPS),
+    "strided_staged_pairs": Case((GIB + 77, 6), (3, 3), misaligned=(1, 7), tag=WRAPS),
     "strided_far_units": Case(
         (3, (1 << 28) + 3), (5, (1 << 28) - 2), strides=(1 << 33, 9), tag=WRAPS
     ),
@@ -92,7 +91,7 @@ LARGE = {
     "tile_padded": Case((1 << 22, 32), (1,) * 32, element_bytes=4, misaligned=(4, 4)),
     "tile_of_few_outputs": Case((1 << 20, 7), (4, 3), misaligned=(1, 3)),
     "strided_interleaved_2": Case((1 << 24, 2), (1,) * 2, element_bytes=2),
-    "strided_staged_most": Case((1 << 23, 21), (3,) * 7, misaligned=(1, 0)),
+    "strided_staged_most": Case((1 << 23, 21), (3,) * 7, misaligned=(1, 1)),
     "strided_staged_alone": Case((1 << 23, 21), (7,) * 3),
     "strided_edges_of_one_nest_above_4_gib": Case(
         (2, (2 << 30) + 2), ((1 << 30) + 1,) * 2, strides=((1 << 33) + 1, 2)

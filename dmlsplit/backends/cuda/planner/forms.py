@@ -54,7 +54,8 @@ class Form:
     item: int  # bytes that a thread stores at once
     channels: int  # outputs that are filled from one window
     window_step: int | None  # units, where items are filled from windows
-    staged: bool = False  # whether they go through shared memory
+    # Where they go through shared memory: the alignment of the outputs.
+    staged: int = 0
 
     @property
     def items(self) -> int:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise, product
-from math import gcd
+from math import gcd, inf
 
-from dmlsplit.backends.cuda.launch import THREADS, VECTOR, Assumptions, DeviceLimits
+from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, THREADS, VECTOR, Assumptions, DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.warps import WARP, padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
@@ -15,11 +15,13 @@ from dmlsplit.geometry import RowSplit, ceil_div
 SLABS, ROUNDS = 4, (4, 2, 1)
 # The most threads of a block, candidates, and those of the smallest block for little memory. Each
 # thread has a vector of every slab.
-MOST_THREADS, THREADS_TRIED, LEAST_THREADS = 512, (256, 384, 512), 128
+MOST_THREADS, THREADS_TRIED, LEAST_THREADS = 512, (128, 256, 384, 512), 128
 REGISTERS = 48  # of a thread
 MOST_ROWS = 1 << 16
-# An unused vector may follow every 128 bytes, which are all banks, or more.
-PAD_BITS = (None, 7, 8, 9, 10)
+# Unused vectors may follow every 128 bytes, which are all banks, or more: powers of two, and bytes.
+PADS = (0, 0), *product((7, 8, 9), (VECTOR, 3 * VECTOR))
+# Slabs for which all of these are tried, those that are best without bank conflicts.
+TRIED = 3
 # Shared memory of a slab, in these steps, as each size is a program, and at most.
 SHARED_STEP, MOST_SHARED = 64 * VECTOR, (48 << 10) // SLABS
 # Instructions of a warp, about: to read a vector, to write one in parts of so many bytes, and to
@@ -31,8 +33,11 @@ FIND, FIND_PART = 70, 6
 # long as an SM needs to copy some bytes.
 INSTRUCTION, OF_A_COPY = 1 / 470, 16
 WAIT_BYTES = 8 << 10
+# Wavefronts for which an SM of an H200 has time while a warp's vectors are copied, and those of
+# global memory and of writing to shared memory.
+MOST_WAVEFRONTS, OTHER_WAVEFRONTS = 53, 14
 # The least bytes of a slab of a single row.
-LEAST_SLAB = 64 * VECTOR
+LEAST_SLAB = 128 * VECTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ class Layout:
     run_vectors: int
     row_pitch: int  # bytes from row to row in shared memory
     items: int  # vectors of a slab's outputs
-    pad_bits: int | None = None
+    pad: tuple[int, int] = (0, 0)  # of shared memory, as in `warps`
     slab_vectors: int = 0  # of shared memory
     rounds: int = 1
 
@@ -129,7 +134,7 @@ def _one_row(split: RowSplit, item: int, is_aligned: bool, limits: DeviceLimits)
     widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
     counts = [sum(items[first:last]) for first, last in pairwise(groups)]
     vectors = ceil_div(widest + slack, VECTOR)
-    return Layout(item, groups, 0, 1, 1, vectors, 0, max(counts), None, THREADS)
+    return Layout(item, groups, 0, 1, 1, vectors, 0, max(counts), slab_vectors=THREADS)
 
 
 def _period(split: RowSplit) -> int:
@@ -187,29 +192,40 @@ class _Columns:
 
     def largest(self, limits: DeviceLimits) -> Layout:
         """The best slab for many rows, with the padding that spares most bank conflicts."""
-        many = (replace(slab, rounds=ROUNDS[0]) for slab in self.candidates())
-        times = {slab: max(slab.executed, limits.in_flight_bytes / slab.under_way(limits)) for slab in many}
-        # Of those that take about the same time, the smallest.
-        best = min(times, key=lambda slab: (round(times[slab], 2), slab.threads))
-        starts = max((_starts(self.split, *group) for group in pairwise(best.groups)), key=max)
-        sizes = {bits: padded(best.reach, bits) for bits in PAD_BITS}
-        shape = best.slab_rows, best.row_pitch
-        pad_bits = min(
-            (bits for bits in PAD_BITS if sizes[bits] <= MOST_SHARED),
-            key=lambda bits: vector_wavefronts(starts, *shape, bits, self.item),
-        )
-        shared = ceil_div(sizes[pad_bits], SHARED_STEP) * SHARED_STEP
-        return replace(best, pad_bits=pad_bits, slab_vectors=shared // VECTOR)
+
+        def time(slab: Layout) -> float:
+            return max(slab.executed, limits.in_flight_bytes / slab.under_way(limits))
+
+        slabs = sorted((replace(slab, rounds=ROUNDS[0]) for slab in self.candidates()), key=time)
+        best, least = slabs[0], (inf, inf, 0)
+        for slab, pad in product(slabs[:TRIED], PADS):
+            if (shared := padded(slab.reach, pad)) > MOST_SHARED:
+                continue
+            vectors = ceil_div(shared, SHARED_STEP) * SHARED_STEP // VECTOR
+            one = replace(slab, pad=pad, slab_vectors=vectors)
+            waits = self.wavefronts(one) / MOST_WAVEFRONTS
+            waits *= limits.in_flight_bytes / IN_FLIGHT_BYTES
+            # Of those that take about the same time, the smallest.
+            cost = round(max(time(one), waits), 2), one.threads, waits
+            if cost < least:
+                best, least = one, cost
+        return best
+
+    def wavefronts(self, slab: Layout) -> float:
+        """Those of a warp that copies a vector in each lane."""
+        starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
+        shape = starts, slab.slab_rows, slab.row_pitch, self.item
+        return OTHER_WAVEFRONTS + vector_wavefronts(*shape, slab.pad)
 
     def sizes(self, largest: Layout) -> Iterator[Layout]:
         """The same program with fewer rows, and with more rounds."""
         period, rows = _period(self.split), largest.slab_rows
-        memory = {"pad_bits": largest.pad_bits, "slab_vectors": largest.slab_vectors}
+        pad, vectors = largest.pad, largest.slab_vectors
         while rows and (slab := self.slab(largest.groups, rows, MOST_THREADS)):
             if rows < largest.slab_rows and slab.threads < LEAST_THREADS:
                 return
             for rounds in ROUNDS:
-                yield replace(slab, rounds=rounds, **memory)
+                yield replace(slab, rounds=rounds, pad=pad, slab_vectors=vectors)
             rows = rows // 2 // period * period
 
 

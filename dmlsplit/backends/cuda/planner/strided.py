@@ -47,8 +47,11 @@ NARROW_RESIDENT = 4
 # loops.
 FAR_RESIDENT = 3
 
-# Threads of a block that stages items, which may be as large as a warp can hold: small splits then
-# still have blocks for all multiprocessors.
+# By how much a block has fewer items than threads if its first thread sorts the item before its
+# own. Its items are then half lines of outputs; otherwise blocks would share more of those.
+REPEATING = 4
+# Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
+# all multiprocessors. For others, so small a block would repeat too many items.
 STAGED_THREADS = 64
 # Vectors of a window of all outputs, if a thread stores one to each, and if shared memory puts them
 # in order. A thread of two blocks has registers for MOST_PAIRED, and for MOST_EASY if it neither
@@ -78,8 +81,6 @@ def fit_windows(split: RowSplit, assumed: Assumptions) -> bool:
     """Whether rows are equal elements, few enough for one window of all outputs."""
     unit, count = split.equal_width, len(split.outputs)
     is_direct = _is_direct(unit, assumed)
-    if not is_direct and assumed.output_alignment < VECTOR:
-        return False
     beside = 0 if is_direct else VECTOR - assumed.input_alignment
     most = MOST_DIRECT if is_direct else MOST_STAGED
     return (
@@ -100,7 +101,8 @@ def _is_direct(unit: int, assumed: Assumptions) -> bool:
 def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
     """The launch for equal outputs, one unit wide each, that are all filled from one window."""
     unit, count = split.equal_width, len(split.outputs)
-    form = Form(unit, lcm(unit, VECTOR), count, count, not _is_direct(unit, assumed))
+    staged = 0 if _is_direct(unit, assumed) else assumed.output_alignment
+    form = Form(unit, lcm(unit, VECTOR), count, count, staged)
 
     def launch(rows: int) -> KernelLaunch:
         nest = Nest(unit, (Loop(rows, split.pitch, unit),))
@@ -121,9 +123,9 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
     is_far = _is_far(nests, walks)
     is_light = depth <= SHALLOW and (is_one_nest or not is_far)
     items = form.items if is_small and is_light else ceil_div(form.items, 2)
-    # The end of a staged row belongs to a block that has fewer items than threads.
-    more, threads = int(form.staged), STAGED_THREADS if form.staged else THREADS
-    tile = threads * items
+    # The ends of a staged row belong to a block that has fewer items than threads.
+    threads = STAGED_THREADS if form.staged == VECTOR else THREADS
+    more, tile = int(form.staged > 0), threads * items - REPEATING * (0 < form.staged < VECTOR)
     *starts, grid = accumulate((ceil_div(trips(walk) + more, tile) for walk in walks), initial=0)
     kept = 1 if is_one_nest else slots
     nests = list(filled(nests, slots, nests[0]))[:kept]
@@ -157,7 +159,7 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
         Constant("int", "kAlign", alignment),
         Constant("bool", "kEdges", int(has_edges)),
         Constant("bool", "kLeads", int(has_edges and has_leads)),
-        Constant("bool", "kStaged", int(form.staged)),
+        Constant("int", "kStaged", form.staged),
         Constant("int", "kNests", len(nests)),
         Constant("int", "kDimensions", depth),
         Constant("using", "Index", "unsigned" if is_small else COUNT_64),

@@ -52,7 +52,7 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
         Constant("int", "kItem", layout.item),
         Constant("int", "kLoads", SLABS),
         Constant("int", "kSlabVectors", layout.slab_vectors),
-        Constant("bool", "kPadded", int(layout.pad_bits is not None)),
+        Constant("bool", "kPadded", int(layout.pad[1] > 0)),
         Constant("bool", "kOneRow", int(is_one_row)),
     )
     arguments = [
@@ -92,9 +92,10 @@ def _output_tables(split: RowSplit, layout: Layout, assumed: Assumptions) -> Ite
         for first, last in pairwise(layout.groups)
         for output in range(first, last)
     ]
+    by_width = list(divisors(split.widths)) if split.rows > 1 else []
     first_items = accumulate(_items(split, layout, assumed)[:-1], initial=0)
     yield Constant(COUNT_64, "places", filled(places, size, 0))
-    yield Constant(DIVISOR, "by_width", filled(divisors(split.widths), size, divisor(1)))
+    yield Constant(DIVISOR, "by_width", filled(by_width, size if by_width else 1, divisor(1)))
     yield Constant("unsigned", "first_items", filled(first_items, size, UNUSED_TILE))
 
 
@@ -134,6 +135,7 @@ def _numbers(split: RowSplit, layout: Layout, full_tiles: int) -> Iterator[Const
         "run_vectors": layout.run_vectors,
         "read_vectors": layout.read_vectors,
         "row_pitch": layout.row_pitch,
-        "pad_bits": layout.pad_bits or 0,
+        "pad_bits": layout.pad[0],
+        "pad_bytes": layout.pad[1],
     }.items():
         yield Constant("unsigned", name, number)

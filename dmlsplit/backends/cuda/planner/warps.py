@@ -22,14 +22,18 @@ def wavefronts(words: Iterable[int]) -> int:
     return max(Counter(word % BANKS for word in set(words)).values())
 
 
-def padded(place: int, pad_bits: int | None) -> int:
-    """A place in shared memory, with an unused vector after every 2^pad_bits bytes; None: nowhere."""
-    return place if pad_bits is None else place + (place >> pad_bits) * VECTOR
+def padded(place: int, pad: tuple[int, int]) -> int:
+    """A place in shared memory, if unused bytes follow every 2^n bytes: n, and how many there are."""
+    return place + (place >> pad[0]) * pad[1]
 
 
 @lru_cache(maxsize=1024)
 def vector_wavefronts(
-    starts: Sequence[int], rows: int, row_pitch: int, pad_bits: int | None, part: int
+    starts: Sequence[int],
+    rows: int,
+    row_pitch: int,
+    part: int,
+    pad: tuple[int, int] = (0, 0),
 ) -> float:
     """The mean wavefronts in which a sampled warp gathers a vector for each lane.
 
@@ -50,10 +54,9 @@ def vector_wavefronts(
         first = last * number // (SAMPLED_WARPS + 1) // WARP * WARP
         for begin in range(first, first + WARP, served):
             for byte in sampled:
-                places = (
-                    (at + byte) // width * row_pitch + start + (at + byte) % width
-                    for start, width, at in lanes[begin : begin + served]
-                )
-                words = [padded(place, pad_bits) // WORD for place in places]
+                words = []
+                for start, width, at in lanes[begin : begin + served]:
+                    row, column = divmod(at + byte, width)
+                    words.append(padded(row * row_pitch + start + column, pad) // WORD)
                 total += wavefronts(words) if words else 0
     return total * len(every) / len(sampled) / SAMPLED_WARPS

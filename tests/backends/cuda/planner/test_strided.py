@@ -118,7 +118,7 @@ def test_far_loops_keep_their_registers() -> None:
 def test_large_windows_keep_their_registers(
     width: int, count: int, alignment: int, resident: int
 ) -> None:
-    """Those of wide items or at odd addresses take the registers of twice as many blocks."""
+    """Those of wide items or at odd addresses take the registers of two blocks."""
     (launch,) = planned(packed((1000, count), 1, (1,) * count, width), alignment, 16)
     assert (launch.code.kernel, launch.code.resident) == ("strided", resident)
 
