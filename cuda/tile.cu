@@ -9,7 +9,9 @@
 //   of vectors: one for each row, or a single one where the tile is whole rows.
 // - the vector of an output that it writes, and where each part of it is in shared memory. Neighbouring
 //   threads have neighbouring vectors of an output. The parts, of kItem bytes, are loaded one by one, so
-//   that rows may end anywhere in a vector; kItem divides every width, offset, pitch and address.
+//   that rows may end anywhere in a vector; kItem divides every width, offset, pitch and address. Bytes of
+//   outputs that are all at least a vector wide are loaded as words instead (kWords), which neighbouring
+//   threads do in half the time. A vector is then in two rows at most.
 //
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
@@ -25,6 +27,7 @@
 
 constexpr int kParts = kVector / kItem;
 using Part = typename Unsigned<kItem>::Type;
+constexpr int kWindow = 5;  // words that hold a vector at any address
 
 __device__ inline unsigned padded(unsigned place, const Parameters& launch) {
     return kPadded ? place + (place >> launch.pad_bits) * launch.pad_bytes : place;
@@ -76,6 +79,7 @@ struct Target {
     int width;
     Wide policy;
     int places[kParts];
+    unsigned one, other, left;  // places of the vector as if it were in one row, or in the next; its bytes in the first
 
     // `number`: of the tile among those of its outputs; `low`: the phase of the first byte of a slab.
     __device__ Target(unsigned group, Wide number, unsigned low, const Parameters& launch) : policy(launch.policy) {
@@ -94,16 +98,46 @@ struct Target {
         } else {
             const unsigned byte = static_cast<unsigned>(at + static_cast<int>(launch.rows_before) * width);
             const unsigned row = quotient(byte, launch.by_width[output]);
-            const unsigned first = low + offset + byte + row * (launch.row_pitch - columns);
-            unsigned place = first, left = (row + 1) * columns - byte;  // bytes to the end of the row
-#pragma unroll
-            for (int i = 0; i < kParts; ++i) {
-                places[i] = settled(static_cast<int>(padded(place + i * kItem, launch)));
-                if (i + 1 == kParts || left > static_cast<unsigned>((i + 1) * kItem)) continue;
-                place = settled(place + (launch.row_pitch - columns));
-                left += columns;
-            }
+            const unsigned gap = launch.row_pitch - columns, first = low + offset + byte + row * gap;
+            one = first, other = first + gap, left = (row + 1) * columns - byte;
+            if (kWords) find_words(launch);
+            else find_parts(gap, launch);
         }
+    }
+
+    __device__ void find_parts(unsigned gap, const Parameters& launch) {
+        unsigned place = one, end = left;
+#pragma unroll
+        for (int i = 0; i < kParts; ++i) {
+            places[i] = settled(static_cast<int>(padded(place + i * kItem, launch)));
+            if (i + 1 == kParts || end > static_cast<unsigned>((i + 1) * kItem)) continue;
+            place = settled(place + gap);
+            end += static_cast<unsigned>(width);
+        }
+    }
+
+    // Words without a byte of the vector, which may not be in shared memory, are replaced by ones with some.
+    __device__ void find_words(const Parameters& launch) {
+        const unsigned last = one + min(left, kVector + 0u) - 1, next = other + min(left, kVector - 1u);
+#pragma unroll
+        for (unsigned i = 0; i < kWindow; ++i) {
+            places[i] = settled(static_cast<int>(padded(min(one + 4 * i, last) / 4 * 4, launch)));
+            places[kWindow + i] = settled(static_cast<int>(padded(min(max(other + 4 * i, next), other + 15) / 4 * 4, launch)));
+        }
+    }
+
+    __device__ uint4 window(const uint4* slab, int first, unsigned place) const {
+        unsigned words[kWindow];
+#pragma unroll
+        for (int i = 0; i < kWindow; ++i)
+            words[i] = *reinterpret_cast<const unsigned*>(reinterpret_cast<const Byte*>(slab) + places[first + i]);
+        return funnel(words, place);
+    }
+
+    // The vector of a wide row, and where it ends, of the next one.
+    __device__ uint4 vector_of_words(const uint4* slab) const {
+        const uint4 begin = window(slab, 0, one);
+        return left < kVector ? joined(begin, window(slab, kWindow, other), left) : begin;
     }
 
     __device__ Part part(const uint4* slab, int i) const {
@@ -119,15 +153,23 @@ struct Target {
 
     // Stores the vector, or those parts of it that the output has: from `least` to `most` in the tile.
     template <bool kFull> __device__ void copy(const uint4* slab, int least, int most) const {
-        if (kFull || (at >= least && at + kVector <= most)) {
-            Part parts[kParts];
+        if (kFull || (at >= least && at + kVector <= most)) return store(dst, vector(slab), policy);
+        alignas(kVector) uint4 held;
+        if (!kOneRow) held = vector(slab);
 #pragma unroll
-            for (int i = 0; i < kParts; ++i) parts[i] = part(slab, i);
-            return store(dst, vector_of(parts), policy);
+        for (int i = 0; i < kParts; ++i) {
+            const int byte = at + i * kItem;
+            if (byte < least || byte >= most) continue;
+            store(dst + i * kItem, kOneRow ? part(slab, i) : reinterpret_cast<const Part*>(&held)[i], policy);
         }
+    }
+
+    __device__ uint4 vector(const uint4* slab) const {
+        if (kWords) return vector_of_words(slab);
+        Part parts[kParts];
 #pragma unroll
-        for (int i = 0; i < kParts; ++i)
-            if (at + i * kItem >= least && at + i * kItem < most) store(dst + i * kItem, part(slab, i), policy);
+        for (int i = 0; i < kParts; ++i) parts[i] = part(slab, i);
+        return vector_of(parts);
     }
 };
 

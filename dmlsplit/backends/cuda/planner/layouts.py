@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise, product
 from math import gcd, inf
 
-from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, THREADS, VECTOR, Assumptions, DeviceLimits
+from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, THREADS, VECTOR, WORD, Assumptions, DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.warps import WARP, padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
@@ -52,6 +52,7 @@ class Layout:
     run_vectors: int
     row_pitch: int  # bytes from row to row in shared memory
     items: int  # vectors of a slab's outputs
+    are_words: bool = False  # which bytes are loaded in
     pad: tuple[int, int] = (0, 0)  # of shared memory, as in `warps`
     slab_vectors: int = 0  # of shared memory
     rounds: int = 1
@@ -151,6 +152,11 @@ class _Columns:
     rows_before: int
     input_alignment: int
 
+    @property
+    def are_words(self) -> bool:
+        """Whether bytes are loaded as words, because a vector is in two rows at most."""
+        return self.item == 1 and min(self.split.widths) >= VECTOR
+
     def slab(self, groups: tuple[int, ...], most_rows: int, threads: int) -> Layout | None:
         """The slab of most rows that so many threads can copy; None if they cannot copy any."""
         split, before, period = self.split, self.rows_before, _period(self.split)
@@ -175,7 +181,7 @@ class _Columns:
         own = max(run_vectors - 1, ceil_div(widest + slack - row_phase, VECTOR))
         row_pitch = split.pitch if is_run else own * VECTOR + row_phase
         items = rows * widest // VECTOR
-        slab = Layout(self.item, groups, before, rows, runs, run_vectors, row_pitch, items)
+        slab = Layout(self.item, groups, before, rows, runs, run_vectors, row_pitch, items, self.are_words)
         return slab if slab.reach <= MOST_SHARED else None
 
     def candidates(self) -> Iterator[Layout]:
@@ -214,7 +220,8 @@ class _Columns:
     def wavefronts(self, slab: Layout) -> float:
         """Those of a warp that copies a vector in each lane."""
         starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
-        shape = starts, slab.slab_rows, slab.row_pitch, self.item
+        part = WORD if self.are_words else self.item
+        shape = starts, slab.slab_rows, slab.row_pitch, part
         return OTHER_WAVEFRONTS + vector_wavefronts(*shape, slab.pad)
 
     def sizes(self, largest: Layout) -> Iterator[Layout]:

@@ -53,6 +53,7 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
         Constant("int", "kLoads", SLABS),
         Constant("int", "kSlabVectors", layout.slab_vectors),
         Constant("bool", "kPadded", int(layout.pad[1] > 0)),
+        Constant("bool", "kWords", int(layout.are_words)),
         Constant("bool", "kOneRow", int(is_one_row)),
     )
     arguments = [
