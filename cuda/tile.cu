@@ -182,11 +182,14 @@ __device__ inline bool has_item(unsigned group, const Parameters& launch) {
 template <bool kFull>
 __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group, const Parameters& launch) {
     const Byte* const corner = launch.input + (launch.columns[group] + static_cast<long long>(number * launch.tile_pitch));
-    const unsigned rows = number < launch.full_tiles ? launch.tile_rows : launch.rest_rows;
-    const unsigned first_row = number == 0 ? launch.rows_before : 0u, end_row = launch.rows_before + rows;
+    // Those of the last tile may be in the one before, if only the ends of outputs are in it.
+    const int rest = static_cast<int>(launch.rest_rows) - (number > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
+    const int rows = number < launch.full_tiles ? static_cast<int>(launch.tile_rows) : rest;
+    const unsigned first_row = number == 0 ? launch.rows_before : 0u;
+    const unsigned end_row = static_cast<unsigned>(static_cast<int>(launch.rows_before) + rows);
     Source source(corner, launch.run_bytes[group], launch);
     Target target(group, number, phase(corner, kVector), launch);
-    const int least = number == 0 ? 0 : -kVector, most = static_cast<int>(rows) * target.width;
+    const int least = number == 0 ? 0 : -kVector, most = rows * target.width;
     const bool is_writer = has_item(group, launch);
 #pragma unroll 1
     for (unsigned round = 0; round < launch.rounds; ++round) {

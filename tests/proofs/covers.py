@@ -65,11 +65,11 @@ def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     if not known["kOneRow"]:
         rows = known["full_tiles"] * known["tile_rows"] + known["rest_rows"]
         # The last vectors of outputs that are not aligned may end in one more tile.
-        assert launch.grid // groups - ceil_div(rows, known["tile_rows"]) in (0, 1)
+        assert launch.grid == groups * ceil_div(rows + known["rows_before"], known["tile_rows"])
         assert known["tile_rows"] == slab_rows * known["kLoads"] * known["rounds"]
     ends = known["group_items"][: groups + 1]
-    items = pairwise((*known["first_items"][:count], ends[-1]))
-    for number, (output, (first, end)) in enumerate(zip(launch.outputs, items, strict=True)):
+    shares = pairwise((*known["first_items"][:count], ends[-1]))
+    for number, (output, (first, end)) in enumerate(zip(launch.outputs, shares, strict=True)):
         group = bisect_right(ends, first) - 1
         width, offset = known["places"][number] % 2**32, known["places"][number] >> 32
         before = known["columns"][group] + known["rows_before"] * known["pitch"]

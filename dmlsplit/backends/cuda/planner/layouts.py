@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import accumulate, pairwise, product
-from math import gcd, inf
+from math import gcd
 
-from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, THREADS, VECTOR, WORD, Assumptions, DeviceLimits
+from dmlsplit.backends.cuda.launch import THREADS, VECTOR, WORD, Assumptions, DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.warps import WARP, padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
@@ -19,9 +19,8 @@ MOST_THREADS, THREADS_TRIED, LEAST_THREADS = 512, (128, 256, 384, 512), 128
 REGISTERS = 48  # of a thread
 MOST_ROWS = 1 << 16
 # Unused vectors may follow every 128 bytes, which are all banks, or more: powers of two, and bytes.
-PADS = (0, 0), *product((7, 8, 9), (VECTOR, 3 * VECTOR))
-# Slabs for which all of these are tried, those that are best without bank conflicts.
-TRIED = 3
+# A slab has memory for any of these, so that its program does not depend on which is best.
+PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
 # Shared memory of a slab, in these steps, as each size is a program, and at most.
 SHARED_STEP, MOST_SHARED = 64 * VECTOR, (48 << 10) // SLABS
 # Instructions of a warp, about: to read a vector, to write one in parts of so many bytes, and to
@@ -33,9 +32,6 @@ FIND, FIND_PART = 70, 6
 # long as an SM needs to copy some bytes.
 INSTRUCTION, OF_A_COPY = 1 / 470, 16
 WAIT_BYTES = 8 << 10
-# Wavefronts for which an SM of an H200 has time while a warp's vectors are copied, and those of
-# global memory and of writing to shared memory.
-MOST_WAVEFRONTS, OTHER_WAVEFRONTS = 53, 14
 # The least bytes of a slab of a single row.
 LEAST_SLAB = 128 * VECTOR
 
@@ -61,11 +57,6 @@ class Layout:
     def read_vectors(self) -> int:
         """The vectors that a block reads of a slab."""
         return self.runs * self.run_vectors
-
-    @property
-    def reach(self) -> int:
-        """The bytes of shared memory that a slab needs, without padding."""
-        return (self.runs - 1) * self.row_pitch + (self.run_vectors + 1) * VECTOR
 
     @property
     def threads(self) -> int:
@@ -103,9 +94,15 @@ class Layout:
 
 
 def takes_whole_rows(split: RowSplit) -> bool:
-    """Whether a slab may be whole rows, read as one run, at any address."""
+    """Whether a slab may be whole rows, read as one run, or any one output of these."""
     rows = _period(split) + ceil_div(VECTOR - 1, min(split.widths))
-    return split.row_bytes == split.pitch and rows * split.pitch <= (MOST_THREADS - 1) * VECTOR
+    fits = rows * split.pitch <= (MOST_THREADS - 1) * VECTOR
+    return split.row_bytes == split.pitch and fits and max(split.widths) <= _most_bytes(rows, 1)
+
+
+def _most_bytes(rows: int, item: int) -> int:
+    """The bytes of a run of which a block can read so many, at any multiple of `item`."""
+    return MOST_THREADS // rows * VECTOR - (VECTOR - item)
 
 
 def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
@@ -181,14 +178,23 @@ class _Columns:
         own = max(run_vectors - 1, ceil_div(widest + slack - row_phase, VECTOR))
         row_pitch = split.pitch if is_run else own * VECTOR + row_phase
         items = rows * widest // VECTOR
-        slab = Layout(self.item, groups, before, rows, runs, run_vectors, row_pitch, items, self.are_words)
-        return slab if slab.reach <= MOST_SHARED else None
+        # The last row may begin at any phase.
+        reach = (runs - 1) * row_pitch + (run_vectors + 1) * VECTOR
+        shared = ceil_div(max(padded(reach, pad) for pad in PADS), SHARED_STEP) * SHARED_STEP
+        if shared > MOST_SHARED:
+            return None
+        shape = rows, runs, run_vectors, row_pitch, items
+        return Layout(
+            self.item, groups, before, *shape, self.are_words, slab_vectors=shared // VECTOR
+        )
 
     def candidates(self) -> Iterator[Layout]:
         """Slabs of whole rows, or of groups of outputs, for few threads and for many."""
         split = self.split
-        groups = {(0, len(split.widths))} if split.row_bytes == split.pitch else set()
-        most = MOST_THREADS // (_period(split) + self.rows_before) * VECTOR - 2 * (VECTOR - self.item)
+        groups: set[tuple[int, ...]] = (
+            {(0, len(split.widths))} if split.row_bytes == split.pitch else set()
+        )
+        most = _most_bytes(_period(split) + self.rows_before, self.item)
         while most >= max(split.widths):
             groups.add(_groups(split, split.widths, most))
             most //= 2
@@ -199,40 +205,30 @@ class _Columns:
     def largest(self, limits: DeviceLimits) -> Layout:
         """The best slab for many rows, with the padding that spares most bank conflicts."""
 
-        def time(slab: Layout) -> float:
-            return max(slab.executed, limits.in_flight_bytes / slab.under_way(limits))
+        def cost(slab: Layout) -> tuple[float, int]:
+            """Of those that take about the same time, the smallest."""
+            waits = limits.in_flight_bytes / slab.under_way(limits)
+            return round(max(slab.executed, waits), 2), slab.threads
 
-        slabs = sorted((replace(slab, rounds=ROUNDS[0]) for slab in self.candidates()), key=time)
-        best, least = slabs[0], (inf, inf, 0)
-        for slab, pad in product(slabs[:TRIED], PADS):
-            if (shared := padded(slab.reach, pad)) > MOST_SHARED:
-                continue
-            vectors = ceil_div(shared, SHARED_STEP) * SHARED_STEP // VECTOR
-            one = replace(slab, pad=pad, slab_vectors=vectors)
-            waits = self.wavefronts(one) / MOST_WAVEFRONTS
-            waits *= limits.in_flight_bytes / IN_FLIGHT_BYTES
-            # Of those that take about the same time, the smallest.
-            cost = round(max(time(one), waits), 2), one.threads, waits
-            if cost < least:
-                best, least = one, cost
-        return best
+        slab = min((replace(one, rounds=ROUNDS[0]) for one in self.candidates()), key=cost)
+        return replace(slab, pad=min(PADS, key=lambda pad: self.wavefronts(slab, pad)))
 
-    def wavefronts(self, slab: Layout) -> float:
-        """Those of a warp that copies a vector in each lane."""
+    def wavefronts(self, slab: Layout, pad: tuple[int, int]) -> float:
+        """Those in which a warp copies a vector in each lane."""
         starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
         part = WORD if self.are_words else self.item
-        shape = starts, slab.slab_rows, slab.row_pitch, part
-        return OTHER_WAVEFRONTS + vector_wavefronts(*shape, slab.pad)
+        return vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, part, pad)
 
     def sizes(self, largest: Layout) -> Iterator[Layout]:
         """The same program with fewer rows, and with more rounds."""
         period, rows = _period(self.split), largest.slab_rows
-        pad, vectors = largest.pad, largest.slab_vectors
         while rows and (slab := self.slab(largest.groups, rows, MOST_THREADS)):
             if rows < largest.slab_rows and slab.threads < LEAST_THREADS:
                 return
             for rounds in ROUNDS:
-                yield replace(slab, rounds=rounds, pad=pad, slab_vectors=vectors)
+                yield replace(
+                    slab, rounds=rounds, pad=largest.pad, slab_vectors=largest.slab_vectors
+                )
             rows = rows // 2 // period * period
 
 

@@ -44,10 +44,9 @@ def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
 
 def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaunch:
     is_one_row, groups = split.rows == 1, len(layout.groups) - 1
-    # The last vector of an output that is not aligned may end after the last slab.
-    tail = int(assumed.output_alignment < VECTOR)
+    # The last vector of an output that is not aligned may end after the last row.
+    tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
     full = split.rows // layout.tile_rows
-    tiles = full + (split.rows % layout.tile_rows + tail > 0)
     constants = (
         Constant("int", "kItem", layout.item),
         Constant("int", "kLoads", SLABS),

@@ -23,7 +23,7 @@ def wavefronts(words: Iterable[int]) -> int:
 
 
 def padded(place: int, pad: tuple[int, int]) -> int:
-    """A place in shared memory, if unused bytes follow every 2^n bytes: n, and how many there are."""
+    """A place in shared memory, with unused bytes after every 2^n bytes: `pad` is n, and how many."""
     return place + (place >> pad[0]) * pad[1]
 
 

@@ -27,9 +27,9 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
 
 @st.composite
 def narrow_splits(draw: st.DrawFn) -> RowSplit:
-    """Outputs of less than 512 bytes, with or without gaps between them, or far rows."""
+    """Outputs of at most 256 bytes, with or without gaps between them, or far rows."""
     unit = draw(st.sampled_from([1, 1, 2, 4, 16]))
-    most = draw(st.sampled_from([2, 20, 500])) // unit + 1
+    most = draw(st.sampled_from([2, 20, 230])) // unit + 1
     pattern = draw(st.lists(st.integers(1, most), min_size=1, max_size=20))
     widths = [width * unit for width in pattern * draw(st.sampled_from([1, 1, 30]))]
     gap = draw(st.sampled_from([0, 0, unit * 700]))

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dmlsplit.backends.cuda.planner.layouts import PADS
 from dmlsplit.backends.cuda.planner.warps import padded, vector_wavefronts, wavefronts
 
 
@@ -14,31 +15,31 @@ def test_wavefronts_are_the_words_of_the_busiest_bank(words: list[int]) -> None:
     assert wavefronts(words) == max(map(len, by_bank))
 
 
-@given(st.integers(0, 10_000), st.sampled_from([7, 8, 9, 10]))
-def test_vectors_stay_vectors_and_apart(vector: int, pad_bits: int) -> None:
-    place, following = (padded(16 * n, pad_bits) for n in (vector, vector + 1))
+@given(st.integers(0, 10_000), st.sampled_from(PADS))
+def test_vectors_stay_vectors_and_apart(vector: int, pad: tuple[int, int]) -> None:
+    place, following = (padded(16 * n, pad) for n in (vector, vector + 1))
     assert place % 16 == 0
-    assert following - place in (16, 32)
-    assert padded(16 * vector + 15, pad_bits) == place + 15
+    assert following - place in (16, 16 + pad[1])
+    assert padded(16 * vector + 15, pad) == place + 15
 
 
 @pytest.mark.parametrize(
-    ("outputs", "width", "rows", "pad_bits", "part", "found"),
+    ("outputs", "width", "rows", "pad", "part", "found"),
     [
         # Neighbouring vectors of an output are four rows of 32 words apart: in one bank, unless
         # padding moves them.
-        (32, 4, 128, None, 4, 4 * 32),
-        (32, 4, 128, 9, 4, 4 * 4),
+        (32, 4, 128, (0, 0), 4, 4 * 32),
+        (32, 4, 128, (9, 16), 4, 4 * 4),
         # An odd number of words puts rows into different banks.
-        (33, 4, 128, None, 4, 4 * 4),
+        (33, 4, 128, (0, 0), 4, 4 * 4),
         # Whole vectors: a quarter of a warp covers eight rows.
-        (8, 16, 8, None, 16, 32),
-        (8, 16, 8, 7, 16, 4),
-        (1, 512, 2, None, 16, 4),
+        (8, 16, 8, (0, 0), 16, 32),
+        (8, 16, 8, (7, 16), 16, 4),
+        (1, 512, 2, (0, 0), 16, 4),
     ],
 )
 def test_a_warp_waits_for_the_busiest_bank(
-    outputs: int, width: int, rows: int, pad_bits: int | None, part: int, found: int
+    outputs: int, width: int, rows: int, pad: tuple[int, int], part: int, found: int
 ) -> None:
     starts = tuple(range(0, outputs * width + 1, width))
-    assert vector_wavefronts(starts, rows, outputs * width, pad_bits, part) == found
+    assert vector_wavefronts(starts, rows, outputs * width, part, pad) == found
