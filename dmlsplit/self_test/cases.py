@@ -124,7 +124,8 @@ _LAYOUTS = (
     Case("equal short columns", (67, 986), (493,) * 2, phases=(1, 1)),
     # Narrow rows, through shared memory.
     Case("a byte each", (301, 64), (1,) * 64),
-    Case("a byte each, to odd addresses", (301, 64), (1,) * 64, phases=(3, 0)),
+    Case("eight and sixteen bytes", (131, 24), (8, 16)),
+    Case("columns wider than a vector", (131, 51), (20, 31), phases=(1, 3)),
     Case("a byte each, at odd addresses", (301, 64), (1,) * 64, phases=(4, 5)),
     # More than the 4,096 bytes of parameters that CUDA allowed before 12.1.
     Case("a thousand pieces", (5, 3000), (3,) * 1000),

@@ -23,7 +23,7 @@ def wavefronts(words: Iterable[int]) -> int:
 
 
 def padded(place: int, pad: tuple[int, int]) -> int:
-    """A place in shared memory, with unused bytes after every 2^n bytes: `pad` is n, and how many."""
+    """A place in shared memory that has unused bytes after every 2^n: `pad` is n, and how many."""
     return place + (place >> pad[0]) * pad[1]
 
 
