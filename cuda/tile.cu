@@ -23,8 +23,6 @@
 // `rows_before` it, which hold the first bytes of such vectors. Where there are none, and after the end of an
 // output, only the parts that are bytes of the output are stored.
 //
-// kOneRow: slabs are groups of outputs of a single row, and a thread finds out about each of them.
-
 constexpr int kParts = kVector / kItem;
 using Part = typename Unsigned<kItem>::Type;
 constexpr int kWindow = 5;  // words that hold a vector at any address
@@ -92,17 +90,11 @@ struct Target {
         at = static_cast<int>((item - launch.first_items[output]) * kVector) - static_cast<int>(phase(dst, kVector));
         width = static_cast<int>(columns);
         dst += at;
-        if constexpr (kOneRow) {
-#pragma unroll
-            for (int i = 0; i < kParts; ++i) places[i] = static_cast<int>(low + offset) + at + i * kItem;
-        } else {
-            const unsigned byte = static_cast<unsigned>(at + static_cast<int>(launch.rows_before) * width);
-            const unsigned row = quotient(byte, launch.by_width[output]);
-            const unsigned gap = launch.row_pitch - columns, first = low + offset + byte + row * gap;
-            one = first, other = first + gap, left = (row + 1) * columns - byte;
-            if (kWords) find_words(launch);
-            else find_parts(gap, launch);
-        }
+        const unsigned byte = static_cast<unsigned>(at + static_cast<int>(launch.rows_before) * width);
+        const unsigned row = quotient(byte, launch.by_width[output]), gap = launch.row_pitch - columns;
+        one = low + offset + byte + row * gap, other = one + gap, left = (row + 1) * columns - byte;
+        if (kWords) find_words(launch);
+        else find_parts(gap, launch);
     }
 
     __device__ void find_parts(unsigned gap, const Parameters& launch) {
@@ -154,14 +146,10 @@ struct Target {
     // Stores the vector, or those parts of it that the output has: from `least` to `most` in the tile.
     template <bool kFull> __device__ void copy(const uint4* slab, int least, int most) const {
         if (kFull || (at >= least && at + kVector <= most)) return store(dst, vector(slab), policy);
-        alignas(kVector) uint4 held;
-        if (!kOneRow) held = vector(slab);
+        const uint4 held = vector(slab);
 #pragma unroll
-        for (int i = 0; i < kParts; ++i) {
-            const int byte = at + i * kItem;
-            if (byte < least || byte >= most) continue;
-            store(dst + i * kItem, kOneRow ? part(slab, i) : reinterpret_cast<const Part*>(&held)[i], policy);
-        }
+        for (int i = 0; i < kParts; ++i)
+            if (at + i * kItem >= least && at + i * kItem < most) store(dst + i * kItem, reinterpret_cast<const Part*>(&held)[i], policy);
     }
 
     __device__ uint4 vector(const uint4* slab) const {
@@ -172,11 +160,6 @@ struct Target {
         return vector_of(parts);
     }
 };
-
-// Whether a thread has a vector to write.
-__device__ inline bool has_item(unsigned group, const Parameters& launch) {
-    return threadIdx.x < launch.group_items[group + 1] - launch.group_items[group];
-}
 
 // kFull: the tile has all of its rows, and those before it.
 template <bool kFull>
@@ -190,7 +173,7 @@ __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group,
     Source source(corner, launch.run_bytes[group], launch);
     Target target(group, number, phase(corner, kVector), launch);
     const int least = number == 0 ? 0 : -kVector, most = rows * target.width;
-    const bool is_writer = has_item(group, launch);
+    const bool is_writer = threadIdx.x < launch.group_items[group + 1] - launch.group_items[group];
 #pragma unroll 1
     for (unsigned round = 0; round < launch.rounds; ++round) {
         uint4 held[kLoads];
@@ -210,28 +193,8 @@ __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group,
     }
 }
 
-__device__ inline void copy_row(uint4* memory, unsigned first_group, const Parameters& launch) {
-    const auto corner = [&](int i) { return launch.input + launch.columns[first_group + i]; };
-    uint4 held[kLoads] = {};
-    const auto source_of = [&](int i) { return Source(corner(i), launch.run_bytes[first_group + i], launch); };
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i)
-        if (const Source source = source_of(i); source.is_read) held[i] = load<uint4>(source.from);
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i)
-        if (const Source source = source_of(i); source.is_read) memory[i * kSlabVectors + source.place] = held[i];
-    __syncthreads();
-#pragma unroll 1
-    for (int i = 0; i < kLoads; ++i) {
-        if (!has_item(first_group + i, launch)) continue;
-        const Target target(first_group + i, 0, phase(corner(i), kVector), launch);
-        target.copy<false>(memory + i * kSlabVectors, 0, target.width);
-    }
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __grid_constant__ Parameters launch) {
     __shared__ uint4 memory[kLoads * kSlabVectors];
-    if constexpr (kOneRow) return copy_row(memory, blockIdx.x * kLoads, launch);
     const unsigned number = quotient(blockIdx.x, launch.by_groups), group = blockIdx.x - number * launch.groups;
     const bool is_full = number < launch.full_tiles && (number > 0 || launch.rows_before == 0);
     is_full ? copy_rows<true>(memory, number, group, launch) : copy_rows<false>(memory, number, group, launch);

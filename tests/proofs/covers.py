@@ -61,12 +61,11 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
 
 def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     groups, slab_rows = known["groups"], known["slab_rows"]
-    count, rows = len(launch.outputs), 1
-    if not known["kOneRow"]:
-        rows = known["full_tiles"] * known["tile_rows"] + known["rest_rows"]
-        # The last vectors of outputs that are not aligned may end in one more tile.
-        assert launch.grid == groups * ceil_div(rows + known["rows_before"], known["tile_rows"])
-        assert known["tile_rows"] == slab_rows * known["kLoads"] * known["rounds"]
+    count = len(launch.outputs)
+    rows = known["full_tiles"] * known["tile_rows"] + known["rest_rows"]
+    # The last vectors of outputs that are not aligned may end in one more tile.
+    assert launch.grid == groups * ceil_div(rows + known["rows_before"], known["tile_rows"])
+    assert known["tile_rows"] == slab_rows * known["kLoads"] * known["rounds"]
     ends = known["group_items"][: groups + 1]
     shares = pairwise((*known["first_items"][:count], ends[-1]))
     for number, (output, (first, end)) in enumerate(zip(launch.outputs, shares, strict=True)):

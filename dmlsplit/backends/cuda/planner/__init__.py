@@ -73,7 +73,7 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunc
     if has_aligned_memory and (squares := transposed_elements(split, assumed)) is not None:
         return [squares]
     # Of a single row, each output has blocks of its own.
-    least = WIDE_BYTES[min(unit, alignment) if split.rows > 1 else VECTOR]
+    least = WIDE_BYTES[min(unit, alignment)] if split.rows > 1 else 1
     if split.rows > 1 and min(split.widths) < least and takes_whole_rows(split):
         return tile_launches(split, assumed)
     return _by_width(split, assumed, least)

@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise, product
 from math import gcd
 
-from dmlsplit.backends.cuda.launch import THREADS, VECTOR, WORD, Assumptions, DeviceLimits
+from dmlsplit.backends.cuda.launch import VECTOR, WORD, Assumptions, DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.warps import WARP, padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
@@ -32,8 +32,6 @@ FIND, FIND_PART = 70, 6
 # long as an SM needs to copy some bytes.
 INSTRUCTION, OF_A_COPY = 1 / 470, 16
 WAIT_BYTES = 8 << 10
-# The least bytes of a slab of a single row.
-LEAST_SLAB = 128 * VECTOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,33 +104,15 @@ def _most_bytes(rows: int, item: int) -> int:
 
 
 def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
-    """The layout of narrow outputs; above one row, its program is the same for any number."""
-    # The pitch of a single row is never added to an address.
-    pitch = split.pitch if split.rows > 1 else VECTOR
+    """The layout of narrow outputs, whose program is the same for any number of rows."""
     alignments = assumed.input_alignment, assumed.output_alignment
-    item = gcd(VECTOR, *split.widths, *split.offsets, pitch, *alignments)
+    item = gcd(VECTOR, *split.widths, *split.offsets, split.pitch, *alignments)
     is_aligned = assumed.output_alignment == VECTOR
-    if split.rows == 1:
-        return _one_row(split, item, is_aligned, assumed.limits)
     before = 0 if is_aligned else ceil_div(VECTOR - item, min(split.widths))
     columns = _Columns(split._replace(rows=0, outputs=()), item, before, assumed.input_alignment)
     every = columns.sizes(_largest(columns, assumed.limits))
     # Of those that take about the same time, the one with most blocks.
     return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.slab_rows))
-
-
-def _one_row(split: RowSplit, item: int, is_aligned: bool, limits: DeviceLimits) -> Layout:
-    """The layout of a single row, whose slabs are groups of outputs."""
-    slack = VECTOR - item
-    items = [ceil_div(width + (0 if is_aligned else slack), VECTOR) for width in split.widths]
-    # Smaller slabs where there would be too few for all multiprocessors.
-    most = max(LEAST_SLAB, split.row_bytes // (2 * SLABS * limits.sm_count))
-    most = min(THREADS * VECTOR, most) - 2 * slack
-    groups = _groups(split, [VECTOR * count for count in items], most)
-    widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
-    counts = [sum(items[first:last]) for first, last in pairwise(groups)]
-    vectors = ceil_div(widest + slack, VECTOR)
-    return Layout(item, groups, 0, 1, 1, vectors, 0, max(counts), slab_vectors=THREADS)
 
 
 def _period(split: RowSplit) -> int:

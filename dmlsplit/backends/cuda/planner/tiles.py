@@ -31,8 +31,7 @@ LONG_PITCH = 1 << 31
 def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
     """The launches for narrow outputs, with as many outputs each as the parameters can hold.
 
-    The number of rows changes only arguments: outputs have one program for a single row, and one
-    for more.
+    The number of rows changes only arguments.
     """
 
     def launch(positions: Sequence[int]) -> KernelLaunch:
@@ -43,7 +42,7 @@ def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
 
 
 def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaunch:
-    is_one_row, groups = split.rows == 1, len(layout.groups) - 1
+    groups = len(layout.groups) - 1
     # The last vector of an output that is not aligned may end after the last row.
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
     full = split.rows // layout.tile_rows
@@ -53,38 +52,33 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
         Constant("int", "kSlabVectors", layout.slab_vectors),
         Constant("bool", "kPadded", int(layout.pad[1] > 0)),
         Constant("bool", "kWords", int(layout.are_words)),
-        Constant("bool", "kOneRow", int(is_one_row)),
     )
     arguments = [
-        *_output_tables(split, layout, assumed),
-        *_group_tables(split, layout, assumed),
+        *_output_tables(split, layout),
+        *_group_tables(split, layout),
         *_numbers(split, layout, full),
     ]
     wide = f"outputs up to {max(split.widths)} bytes wide"
     what = f"rows of {split.pitch} bytes" if layout.runs == 1 else wide
-    at_once = "1 row" if is_one_row else f"up to {layout.tile_rows} rows"
     return KernelLaunch(
         *coded("tile", capacity(len(split.outputs)), RESIDENT, constants, arguments, MOST_THREADS),
         split.outputs,
         split.total_bytes,
         assumed.bypasses_cache,
-        ceil_div(groups, SLABS) if is_one_row else tiles * groups,
+        tiles * groups,
         shared_bytes=layout.shared_bytes,
         bytes_in_flight=SLABS * VECTOR,
-        reason=f"{what}, {at_once} at a time, through shared memory",
+        reason=f"{what}, up to {layout.tile_rows} rows at a time, through shared memory",
         block=layout.threads,
     )
 
 
-def _items(split: RowSplit, layout: Layout, assumed: Assumptions) -> list[int]:
+def _items(split: RowSplit, layout: Layout) -> list[int]:
     """The vectors of each output in a slab."""
-    if split.rows > 1:
-        return [layout.slab_rows * width // VECTOR for width in split.widths]
-    lead = 0 if assumed.output_alignment == VECTOR else VECTOR - layout.item
-    return [ceil_div(lead + width, VECTOR) for width in split.widths]
+    return [layout.slab_rows * width // VECTOR for width in split.widths]
 
 
-def _output_tables(split: RowSplit, layout: Layout, assumed: Assumptions) -> Iterator[Constant]:
+def _output_tables(split: RowSplit, layout: Layout) -> Iterator[Constant]:
     """The place of each output in its run, its width, a divisor, and its first vector of a slab."""
     size = capacity(len(split.outputs))
     places = [
@@ -92,21 +86,20 @@ def _output_tables(split: RowSplit, layout: Layout, assumed: Assumptions) -> Ite
         for first, last in pairwise(layout.groups)
         for output in range(first, last)
     ]
-    by_width = list(divisors(split.widths)) if split.rows > 1 else []
-    first_items = accumulate(_items(split, layout, assumed)[:-1], initial=0)
+    first_items = accumulate(_items(split, layout)[:-1], initial=0)
     yield Constant(COUNT_64, "places", filled(places, size, 0))
-    yield Constant(DIVISOR, "by_width", filled(by_width, size if by_width else 1, divisor(1)))
+    yield Constant(DIVISOR, "by_width", filled(divisors(split.widths), size, divisor(1)))
     yield Constant("unsigned", "first_items", filled(first_items, size, UNUSED_TILE))
 
 
-def _group_tables(split: RowSplit, layout: Layout, assumed: Assumptions) -> Iterator[Constant]:
+def _group_tables(split: RowSplit, layout: Layout) -> Iterator[Constant]:
     """The columns of each group in the input, and its vectors of a slab."""
-    items, starts, begins, runs = _items(split, layout, assumed), [0], [], []
+    items, starts, begins, runs = _items(split, layout), [0], [], []
     for first, last in pairwise(layout.groups):
         starts.append(starts[-1] + sum(items[first:last]))
         begins.append(split.offsets[first] - layout.rows_before * split.pitch)
         runs.append(split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first])
-    if layout.runs == 1 and split.rows > 1:
+    if layout.runs == 1:
         runs = [(layout.slab_rows + layout.rows_before) * split.pitch]
     size = capacity(len(runs))
     yield Constant(OFFSET_64, "columns", filled(begins, size, 0))
@@ -116,13 +109,11 @@ def _group_tables(split: RowSplit, layout: Layout, assumed: Assumptions) -> Iter
 
 def _numbers(split: RowSplit, layout: Layout, full_tiles: int) -> Iterator[Constant]:
     """The arguments about rows and runs."""
-    # The pitch of a single row is never added to an address.
-    pitch = 0 if split.rows == 1 else split.pitch
-    yield Constant(COUNT_64, "pitch", pitch)
-    yield Constant(COUNT_64, "slab_pitch", pitch * layout.slab_rows)
-    yield Constant(COUNT_64, "tile_pitch", pitch * layout.tile_rows)
+    yield Constant(COUNT_64, "pitch", split.pitch)
+    yield Constant(COUNT_64, "slab_pitch", split.pitch * layout.slab_rows)
+    yield Constant(COUNT_64, "tile_pitch", split.pitch * layout.tile_rows)
     yield Constant(DIVISOR, "by_run_vectors", divisor(layout.run_vectors))
-    yield Constant(DIVISOR, "by_pitch", divisor(min(pitch or LONG_PITCH, LONG_PITCH)))
+    yield Constant(DIVISOR, "by_pitch", divisor(min(split.pitch, LONG_PITCH)))
     yield Constant(DIVISOR, "by_groups", divisor(len(layout.groups) - 1))
     for name, number in {
         "groups": len(layout.groups) - 1,
