@@ -18,6 +18,8 @@ SLABS, ROUNDS = 4, (4, 2, 1)
 MOST_THREADS, THREADS_TRIED, LEAST_THREADS = 512, (128, 256, 384, 512), 128
 REGISTERS = 48  # of a thread
 MOST_ROWS = 1 << 16
+# Tables of more groups do not fit the parameters beside those of 1,024 outputs.
+MOST_GROUPS = 64
 # Unused vectors may follow every 128 bytes, which are all banks, or more: powers of two, and bytes.
 # A slab has memory for any of these, so that its program does not depend on which is best.
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
@@ -185,10 +187,11 @@ class _Columns:
     def largest(self, limits: DeviceLimits) -> Layout:
         """The best slab for many rows, with the padding that spares most bank conflicts."""
 
-        def cost(slab: Layout) -> tuple[float, int]:
+        def cost(slab: Layout) -> tuple[bool, float, int]:
             """Of those that take about the same time, the smallest."""
             waits = limits.in_flight_bytes / slab.under_way(limits)
-            return round(max(slab.executed, waits), 2), slab.threads
+            are_many = len(slab.groups) - 1 > MOST_GROUPS
+            return are_many, round(max(slab.executed, waits), 2), slab.threads
 
         slab = min((replace(one, rounds=ROUNDS[0]) for one in self.candidates()), key=cost)
         return replace(slab, pad=min(PADS, key=lambda pad: self.wavefronts(slab, pad)))
