@@ -6,7 +6,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise, product
 from math import gcd
 
-from dmlsplit.backends.cuda.launch import VECTOR, WORD, Assumptions, DeviceLimits
+from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, VECTOR, WORD, Assumptions, DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.warps import WARP, padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
@@ -73,19 +73,19 @@ class Layout:
         """The shared memory of a block."""
         return self.slab_vectors * SLABS * VECTOR
 
-    @property
-    def executed(self) -> float:
+    def executed(self, limits: DeviceLimits) -> float:
         """The time of what a block executes, if that of memory for the same bytes is 1.
 
-        Memory is slower where a run or an output's share of a slab begins. A slab follows others in
-        the outputs, but not in the input.
+        The more bytes memory needs under way, the faster it is. It is slower where a run or an
+        output's share of a slab begins. A slab follows others in the outputs, but not in the input.
         """
         reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
         find = (FIND + FIND_PART * VECTOR // self.item) / (SLABS * self.rounds)
         warps = READ * reading + (WRITE[self.item] + find) * writing
         outputs = max(last - first for first, last in pairwise(self.groups))
         sectors = VECTOR * (self.read_vectors - self.items + 2 * self.runs + outputs)
-        return 1 + INSTRUCTION * ((WARP * warps + sectors) / self.items - OF_A_COPY)
+        more = (WARP * warps + sectors) / self.items - OF_A_COPY
+        return 1 + INSTRUCTION * more * limits.in_flight_bytes / IN_FLIGHT_BYTES
 
     def under_way(self, limits: DeviceLimits) -> int:
         """The bytes that an SM may wait for at the same time."""
@@ -191,7 +191,7 @@ class _Columns:
             """Of those that take about the same time, the smallest."""
             waits = limits.in_flight_bytes / slab.under_way(limits)
             are_many = len(slab.groups) - 1 > MOST_GROUPS
-            return are_many, round(max(slab.executed, waits), 2), slab.threads
+            return are_many, round(max(slab.executed(limits), waits), 2), slab.threads
 
         slab = min((replace(one, rounds=ROUNDS[0]) for one in self.candidates()), key=cost)
         return replace(slab, pad=min(PADS, key=lambda pad: self.wavefronts(slab, pad)))
@@ -225,7 +225,7 @@ def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
     # Blocks end at different times: while the last ones run, half of the places are empty.
     has_tail = sm_bytes > most * layout.rounds
     tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * has_tail
-    return max(waits, layout.executed) + tail / sm_bytes
+    return max(waits, layout.executed(limits)) + tail / sm_bytes
 
 
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
