@@ -16,7 +16,7 @@ SLABS, ROUNDS = 4, (4, 2, 1)
 # The most threads of a block, candidates, and those of the smallest block for little memory. Each
 # thread has a vector of every slab.
 MOST_THREADS, THREADS_TRIED, LEAST_THREADS = 512, (128, 256, 384, 512), 128
-REGISTERS = 48  # of a thread
+REGISTERS = 64  # of a thread, at most
 MOST_ROWS = 1 << 16
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MOST_GROUPS = 64
@@ -26,9 +26,9 @@ PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * V
 # Shared memory of a slab, in these steps, as each size is a program, and at most.
 SHARED_STEP, MOST_SHARED = 64 * VECTOR, (48 << 10) // SLABS
 # Instructions of a warp, about: to read a vector, to write one in parts of so many bytes, and to
-# find out where these are, all together and for each.
+# find out where these are (a search among up to 1,024 outputs) and for each of them.
 READ, WRITE = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
-FIND, FIND_PART = 70, 6
+FIND, FIND_PART = 320, 6
 # One takes this share of the time that memory needs for what the warp copies, on an H200, beyond
 # those of a plain copy (benchmarks/prediction.py). Waiting for a load, half a microsecond, takes as
 # long as an SM needs to copy some bytes.

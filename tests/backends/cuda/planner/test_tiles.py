@@ -103,7 +103,7 @@ def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
     for cut in range(1, len(widths)):
         geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)
         texts.update(sources(geometry, 1, 16))
-    assert len(texts) <= 2
+    assert len(texts) <= 4  # a program for each number of threads
 
 
 @given(narrow_splits(), st.sampled_from([4096, 32764]))
