@@ -1,216 +1,201 @@
 // Narrow outputs: columns from one byte up, and any number of them. Heads, labels, points, channels.
 //
-// A block takes a tile: some rows of the columns of one group of outputs. It reads them as aligned vectors
-// of 16 bytes into shared memory, in runs: one run where the tile is whole rows (kWhole), else one for each
-// row. Then it writes each output's share of the tile, which is contiguous: vectors at aligned addresses,
-// gathered from shared memory. Shares are handed out in chunks, each to a team of 2^team_bits threads.
+// A block takes a tile, which is some rows of the columns of one group of outputs, through shared memory.
+// A tile is slabs of so many rows that all are alike: rows have the same phases in memory as those of the
+// next slab, and a slab's share of each output is a whole number of vectors of 16 bytes. So what a thread
+// finds out about the first slab is true of all of them:
 //
-// In shared memory, byte c of row r is at low + r * row_pitch + c. row_pitch equals the input's pitch
-// modulo 16, so that vectors stay vectors. kPadded: 16 bytes after every 2^pad_bits rows move them to other
-// banks; no vector of an output crosses such a place.
+// - the vector of the input that it reads, and where that belongs in shared memory. A slab is read in runs
+//   of vectors: one for each row, or a single one where the tile is whole rows.
+// - the vector of an output that it writes, and where each part of it is in shared memory. Neighbouring
+//   threads have neighbouring vectors of an output. The parts, of kItem bytes, are loaded one by one, so
+//   that rows may end anywhere in a vector; kItem divides every width, offset, pitch and address. Bytes of
+//   outputs that are all at least a vector wide are loaded as words instead (kWords), which neighbouring
+//   threads do in half the time. A vector is then in two rows at most.
 //
-// Nothing is compiled for columns or for a number of rows. A tile has a multiple of 32 rows where there are
-// as many: no two blocks share a 32-byte sector of an aligned output (kAligned). Of other outputs, a block
-// writes the vectors that begin in its rows, and also reads the few rows after them that the last of these
-// vectors need (fill_rows). Where the input has no such rows, any vector takes their place, because bytes after
-// the end of an output are not stored.
+// In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
+//
+// In shared memory, byte c of row r of a slab is at low + r * row_pitch + c. row_pitch equals the input's
+// pitch modulo 16, so that vectors stay vectors. kPadded: unused vectors after every 2^pad_bits bytes move
+// what follows to other banks.
+//
+// A vector of an output that is not aligned belongs to the slab in which it ends. So a slab also reads
+// `rows_before` it, which hold the first bytes of such vectors. Where there are none, and after the end of an
+// output, only the parts that are bytes of the output are stored.
+//
+constexpr int kParts = kVector / kItem;
+using Part = typename Unsigned<kItem>::Type;
+constexpr int kWindow = 5;  // words that hold a vector at any address
 
-// Threads with nothing to load repeat the last vector of the run, which does no harm.
-__device__ inline void load_tile(uint4* shared, const Byte* corner, unsigned low, unsigned rows, unsigned run_bytes,
-                                 const Parameters& launch) {
-    uint4 held[kLoads];
-    unsigned places[kLoads];
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-        const unsigned index = threadIdx.x + i * kThreads;
-        if constexpr (kWhole) {
-            const unsigned last = low + run_bytes - 1;
-            held[i] = load<uint4>(corner - low + min(index * kVector, last / kVector * kVector));
-            places[i] = kPadded ? index + quotient(index, launch.by_pad_vectors) : index;
-        } else {
-            const unsigned run = quotient(index, launch.by_run_vectors);
-            const unsigned vector = less_multiple(index, run, launch.minus_run_vectors);
-            const Byte* row = corner + static_cast<Wide>(min(run, rows - 1)) * launch.pitch;
-            const unsigned row_low = kItem == kVector ? 0u : phase(row, kVector);
-            const unsigned last = (row_low + run_bytes - 1) / kVector;
-            held[i] = load<uint4>(row - row_low + static_cast<Wide>(min(vector, last)) * kVector);
-            places[i] = kItem == kVector ? index + run * launch.run_skip
-                                         : (low + run * launch.row_pitch) / kVector + vector;
-            if constexpr (kPadded) places[i] += run >> launch.pad_bits;
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) shared[places[i]] = held[i];
+__device__ inline unsigned padded(unsigned place, const Parameters& launch) {
+    return kPadded ? place + (place >> launch.pad_bits) * launch.pad_bytes : place;
 }
 
-// The 16 bytes at any place.
-__device__ inline uint4 window(const Byte* shared, unsigned place) {
-    const auto word = [&](unsigned at) { return *reinterpret_cast<const unsigned*>(shared + at / 4 * 4); };
-    const auto* from = reinterpret_cast<const unsigned*>(shared + place / 4 * 4);
-    // The word after a run may be unwritten, even if vectors are repeated: read the last byte's word again.
-    const unsigned last = kWhole && !kPadded ? from[4] : word(place + 15);
-    const unsigned words[5] = {from[0], from[1], from[2], from[3], last};
-    return funnel(words, place);
-}
+// The vector that a thread reads of each slab.
+struct Source {
+    const Byte* from;
+    unsigned row, last_row;  // of its first and last byte
+    unsigned place;  // in shared memory, in vectors
+    bool is_read;
 
-// The 16 bytes at a place, of which those before `least` and after `most` may be anything.
-__device__ inline uint4 window(const Byte* shared, unsigned place, unsigned least, unsigned most) {
-    if constexpr (kWhole) return window(shared, place);
-    unsigned words[5];
-#pragma unroll
-    for (int i = 0; i < 5; ++i)
-        words[i] = *reinterpret_cast<const unsigned*>(shared + min(max(place + 4 * i, least), most) / 4 * 4);
-    return funnel(words, place);
-}
-
-// Stores the first `count` bytes of a vector, fewer than 16, at any address, in pieces of kBytes and more:
-// first what aligns the address, last what is left over.
-template <int kBytes> __device__ inline void store_part(Byte*& dst, uint4& vector, unsigned& count, Wide policy) {
-    const auto store_piece = [&] {
-        const unsigned words[5] = {vector.x, vector.y, vector.z, vector.w, 0};
-        if constexpr (kBytes == 8)
-            store(dst, make_uint2(words[0], words[1]), policy);
-        else
-            store(dst, static_cast<typename Unsigned<kBytes>::Type>(words[0]), policy);
-        vector = kBytes < 4 ? funnel(words, kBytes)
-                            : make_uint4(words[kBytes / 4], words[kBytes / 4 + 1], words[kBytes == 4 ? 3 : 4], 0);
-        dst += kBytes;
-        count -= kBytes;
-    };
-    if (count >= kBytes && phase(dst, 2 * kBytes) >= kBytes) store_piece();
-    if constexpr (kBytes < 8) store_part<2 * kBytes>(dst, vector, count, policy);
-    if (count >= kBytes) store_piece();
-}
-
-// Vectors that hold ends of rows are copied separately, by warps that have no others.
-constexpr bool kJoins = kItem < 4 && !kAligned;
-
-// Part of a word. Every width, offset, pitch and address is a multiple of kItem bytes.
-constexpr unsigned kPart = kItem < 4 ? kItem : 4;
-using Part = typename Unsigned<kPart>::Type;
-
-// An output's share of the tile. kWidth is its width, 16 for any width of at least 16, or 0 for any width.
-struct Share {
-    const Byte* shared;
-    Byte* dst;
-    unsigned first, width, gap;  // place of its first byte; from the end of one row to the next there
-    Divisor by_width;
-    int have;  // bytes that the tile has
-    bool is_head;
-    Wide policy;
-
-    template <unsigned kWidth> __device__ uint4 gather(unsigned at, unsigned pad_bits) const {
-        constexpr bool kKnown = 0 < kWidth && kWidth < kVector;
-        const unsigned row = kKnown ? at / kWidth : quotient(at, by_width);
-        unsigned place = first + at + row * gap;
-        if constexpr (kPadded) place += (row >> pad_bits) * kVector;
-        unsigned left = (row + 1) * width - at;  // bytes to the end of the row
-        if constexpr (kItem == kVector) return *reinterpret_cast<const uint4*>(shared + place);
-        if constexpr (kItem < 4 && kWidth == kVector) {
-            if (left >= kVector) return window(shared, place);
-            const uint4 one = window(shared, place, place, place + left - 1);
-            const uint4 other = window(shared, place + gap, place + gap + left, place + gap + kVector);
-            return joined(one, other, left);
-        }
-        unsigned words[4] = {};
-#pragma unroll
-        for (unsigned i = 0; i < kVector; i += kPart) {
-            words[i / 4] |= *reinterpret_cast<const Part*>(shared + (place + i)) << (i % 4 * 8);
-            if (kKnown ? (i + kPart) % kWidth == 0 : i + kPart == left) {
-                place += gap;
-                left += width;
-            }
-        }
-        return make_uint4(words[0], words[1], words[2], words[3]);
+    __device__ Source(const Byte* corner, unsigned run_bytes, const Parameters& launch) {
+        const unsigned run = quotient(threadIdx.x, launch.by_run_vectors);
+        const unsigned vector = (threadIdx.x - run * launch.run_vectors) * kVector;
+        const Byte* const begin = corner + static_cast<Wide>(run) * launch.pitch;
+        const unsigned low = phase(begin, kVector);
+        is_read = threadIdx.x < launch.read_vectors && vector < low + run_bytes;
+        from = begin - low + vector;
+        row = run + quotient(max(vector, low) - low, launch.by_pitch);
+        last_row = run + quotient(vector + (kVector - 1) - low, launch.by_pitch);
+        place = padded(phase(corner, kVector) + run * launch.row_pitch - low + vector, launch) / kVector;
     }
 
-    // Copies a vector that does not hold the end of a row.
-    __device__ void copy_inside(unsigned at, unsigned pad_bits) const {
-        const unsigned row = quotient(at, by_width), column = at - row * width;
-        // Bytes after a run may be unwritten, so the end of a row reads the bytes before it.
-        const unsigned inside = kWhole ? at : row * width + min(column, width - kVector);
-        unsigned place = first + inside + row * gap;
-        if constexpr (kPadded) place += (row >> pad_bits) * kVector;
-        const uint4 vector = window(shared, place);
-        // Settled after the window is read, which takes fewer instructions than a branch around it.
-        const int begun = static_cast<int>(settled(column));  // bytes of the row before the vector
-        if (begun <= static_cast<int>(width) - kVector) store(dst + at, vector, policy);
-    }
-
-    // Copies those that hold an end of `rows` rows, and the start of the next one.
-    __device__ void join_rows(unsigned rows, unsigned lane, unsigned pad_bits) const {
-        for (unsigned row = lane; row < rows; row += 32) {
-            const unsigned end = (row + 1) * width, at = end - phase(dst + end, kVector);
-            if (at < end && at + kVector <= static_cast<unsigned>(have)) store(dst + at, gather<kVector>(at, pad_bits), policy);
-        }
-    }
-
-    template <unsigned kWidth> __device__ void store_edge(unsigned at, unsigned count, unsigned pad_bits) const {
-        Byte* to = dst + at;
-        uint4 vector = gather<kWidth>(at, pad_bits);
-        if constexpr (kItem < kVector) store_part<kItem>(to, vector, count, policy);
-    }
-
-    // Copies every vector `step` bytes from the one at `at`, which may be before the first byte, up to `end`.
-    template <unsigned kWidth> __device__ void copy(int at, int end, int step, unsigned pad_bits) const {
-        if (!kAligned && at < 0) {
-            // The block before this one writes the vector, if there is one.
-            if (is_head) store_edge<kWidth>(0, min(at + kVector, have), pad_bits);
-            at += step;
-        }
-        const int whole = kAligned ? end - kVector + 1 : min(end, have - kVector + 1);
-        Byte* to = dst + static_cast<unsigned>(at);
-#pragma unroll kItem == kVector ? 4 : 1
-        for (; at < whole; at += step, to += step)
-            if (!kJoins || kWidth != kVector) store(to, gather<kWidth>(at, pad_bits), policy);
-            else copy_inside(at, pad_bits);
-        if (at < end) store_edge<kWidth>(at, have - at, pad_bits);
+    // Moves on to the next slab.
+    __device__ void next(const Parameters& launch) {
+        from += launch.slab_pitch;
+        row += launch.slab_rows;
+        last_row += launch.slab_rows;
     }
 };
 
-extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __grid_constant__ Parameters launch) {
-    __shared__ uint4 memory[kSharedVectors];
+template <class T> __device__ inline uint4 vector_of(const T (&parts)[kParts]) {
+    alignas(kVector) unsigned words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const auto two = [&](auto n) { return __byte_perm(parts[n], parts[n + 1], sizeof(T) == 1 ? 0x40 : 0x5410); };
+        if constexpr (sizeof(T) == 1) words[i] = __byte_perm(two(4 * i), two(4 * i + 2), 0x5410);
+        else if constexpr (sizeof(T) == 2) words[i] = two(2 * i);
+        else if (i < kParts) reinterpret_cast<T*>(words)[i] = parts[i];
+    }
+    return make_uint4(words[0], words[1], words[2], words[3]);
+}
 
-    const unsigned number = kWhole ? blockIdx.x : quotient(blockIdx.x, launch.by_groups);
-    const unsigned group = kWhole ? 0u : blockIdx.x - number * launch.groups;
-    const Byte* corner = launch.input + number * launch.tile_pitch + (kWhole ? 0u : launch.columns[group]);
-    const unsigned low = kItem == kVector ? 0u : phase(corner, kVector);
-    const unsigned rows = number < launch.full_tiles
-                              ? launch.fill_rows
-                              : launch.rest_rows - (number - launch.full_tiles) * launch.tile_rows;
-    load_tile(memory, corner, low, rows, kWhole ? rows * launch.row_pitch : launch.run_bytes[group], launch);
-    __syncthreads();
+// The vector that a thread writes of each slab, and its parts in shared memory.
+struct Target {
+    Byte* dst;
+    int at;  // of the tile's share of the output
+    int width;
+    Wide policy;
+    int places[kParts];
+    unsigned one, other, left;  // places of the vector as if it were in one row, or in the next; its bytes in the first
 
-    const unsigned member = threadIdx.x & launch.last_member, last = launch.chunk_starts[group + 1];
-    unsigned chunk = launch.chunk_starts[group] + (threadIdx.x >> launch.team_bits);
-    const auto share_of = [&](unsigned output) {
-        const unsigned width = static_cast<unsigned>(launch.places[output] & ~0u);
+    // `number`: of the tile among those of its outputs; `low`: the phase of the first byte of a slab.
+    __device__ Target(unsigned group, Wide number, unsigned low, const Parameters& launch) : policy(launch.policy) {
+        const unsigned items = launch.group_items[group + 1] - launch.group_items[group];
+        const unsigned item = launch.group_items[group] + min(threadIdx.x, items - 1);
+        const int output = find<kOutputs>(launch.first_items, item);
+        const unsigned columns = static_cast<unsigned>(launch.places[output] & ~0u);
         const unsigned offset = static_cast<unsigned>(launch.places[output] >> 32);
-        Byte* dst = launch.outputs[output] + static_cast<Wide>(number) * (launch.tile_rows * width);
-        return Share{reinterpret_cast<const Byte*>(memory), dst,
-                     low + offset, width, launch.row_pitch - width, launch.by_width[output],
-                     static_cast<int>(rows * width), number == 0, launch.policy};
-    };
-    const unsigned own_rows = kAligned ? rows : min(rows, launch.tile_rows);
-    for (; chunk < last; chunk += launch.teams) {
-        const unsigned begin = launch.chunks[chunk] >> 16;
-        const Share share = share_of(launch.chunks[chunk] & 0xffff);
-        const unsigned width = share.width;
-        const int start = static_cast<int>(begin) - (kAligned ? 0 : static_cast<int>(phase(share.dst, kVector)));
-        const int end = min(start + launch.chunk_bytes, static_cast<int>(own_rows * width));
-        const int at = start + static_cast<int>(member * kVector);
-        if (kItem == kVector || width >= kVector) share.copy<kVector>(at, end, launch.team_bytes, launch.pad_bits);
-        else if (kItem == 1 && width == 1) share.copy<1>(at, end, launch.team_bytes, launch.pad_bits);
-        else if ((kAligned ? kItem <= 2 : kItem == 2) && width == 2) share.copy<2>(at, end, launch.team_bytes, launch.pad_bits);
-        else if ((kAligned || kItem == 4) && width == 4) share.copy<4>(at, end, launch.team_bytes, launch.pad_bits);
-        else if (kAligned && width == 8) share.copy<8>(at, end, launch.team_bytes, launch.pad_bits);
-        else share.copy<0>(at, end, launch.team_bytes, launch.pad_bits);
+        dst = launch.outputs[output] + number * (launch.tile_rows * columns);
+        at = static_cast<int>((item - launch.first_items[output]) * kVector) - static_cast<int>(phase(dst, kVector));
+        width = static_cast<int>(columns);
+        dst += at;
+        const unsigned byte = static_cast<unsigned>(at + static_cast<int>(launch.rows_before) * width);
+        const unsigned row = quotient(byte, launch.by_width[output]), gap = launch.row_pitch - columns;
+        one = low + offset + byte + row * gap, other = one + gap, left = (row + 1) * columns - byte;
+        if (kWords) find_words(launch);
+        else find_parts(gap, launch);
     }
-    // The widest outputs come first. Each has a warp, whose lanes are all busy.
-    for (chunk = launch.chunk_starts[group] + threadIdx.x / 32; kJoins && chunk < last; chunk += kThreads / 32) {
-        if (launch.chunks[chunk] >> 16 > 0) break;
-        const Share share = share_of(launch.chunks[chunk] & 0xffff);
-        if (share.width < kVector) break;
-        share.join_rows(own_rows, threadIdx.x % 32, launch.pad_bits);
+
+    __device__ void find_parts(unsigned gap, const Parameters& launch) {
+        unsigned place = one, end = left;
+#pragma unroll
+        for (int i = 0; i < kParts; ++i) {
+            places[i] = settled(static_cast<int>(padded(place + i * kItem, launch)));
+            if (i + 1 == kParts || end > static_cast<unsigned>((i + 1) * kItem)) continue;
+            place = settled(place + gap);
+            end += static_cast<unsigned>(width);
+        }
     }
+
+    // Words without a byte of the vector, which may not be in shared memory, are replaced by ones with some.
+    __device__ void find_words(const Parameters& launch) {
+        const unsigned last = one + min(left, kVector + 0u) - 1, next = other + min(left, kVector - 1u);
+#pragma unroll
+        for (unsigned i = 0; i < kWindow; ++i) {
+            places[i] = settled(static_cast<int>(padded(min(one + 4 * i, last) / 4 * 4, launch)));
+            places[kWindow + i] = settled(static_cast<int>(padded(min(max(other + 4 * i, next), other + 15) / 4 * 4, launch)));
+        }
+    }
+
+    __device__ uint4 window(const uint4* slab, int first, unsigned place) const {
+        unsigned words[kWindow];
+#pragma unroll
+        for (int i = 0; i < kWindow; ++i)
+            words[i] = *reinterpret_cast<const unsigned*>(reinterpret_cast<const Byte*>(slab) + places[first + i]);
+        return funnel(words, place);
+    }
+
+    // The vector of a wide row, and where it ends, of the next one.
+    __device__ uint4 vector_of_words(const uint4* slab) const {
+        const uint4 begin = window(slab, 0, one);
+        return left < kVector ? joined(begin, window(slab, kWindow, other), left) : begin;
+    }
+
+    __device__ Part part(const uint4* slab, int i) const {
+        return *reinterpret_cast<const Part*>(reinterpret_cast<const Byte*>(slab) + places[i]);
+    }
+
+    // Moves on to the next slab.
+    __device__ void next(unsigned slab_rows) {
+        const int bytes = static_cast<int>(slab_rows) * width;
+        dst += bytes;
+        at += bytes;
+    }
+
+    // Stores the vector, or those parts of it that the output has: from `least` to `most` in the tile.
+    template <bool kFull> __device__ void copy(const uint4* slab, int least, int most) const {
+        if (kFull || (at >= least && at + kVector <= most)) return store(dst, vector(slab), policy);
+        const uint4 held = vector(slab);
+#pragma unroll
+        for (int i = 0; i < kParts; ++i)
+            if (at + i * kItem >= least && at + i * kItem < most) store(dst + i * kItem, reinterpret_cast<const Part*>(&held)[i], policy);
+    }
+
+    __device__ uint4 vector(const uint4* slab) const {
+        if (kWords) return vector_of_words(slab);
+        Part parts[kParts];
+#pragma unroll
+        for (int i = 0; i < kParts; ++i) parts[i] = part(slab, i);
+        return vector_of(parts);
+    }
+};
+
+// kFull: the tile has all of its rows, and those before it.
+template <bool kFull>
+__device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group, const Parameters& launch) {
+    const Byte* const corner = launch.input + (launch.columns[group] + static_cast<long long>(number * launch.tile_pitch));
+    // Those of the last tile may be in the one before, if only the ends of outputs are in it.
+    const int rest = static_cast<int>(launch.rest_rows) - (number > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
+    const int rows = number < launch.full_tiles ? static_cast<int>(launch.tile_rows) : rest;
+    const unsigned first_row = number == 0 ? launch.rows_before : 0u;
+    const unsigned end_row = static_cast<unsigned>(static_cast<int>(launch.rows_before) + rows);
+    Source source(corner, launch.run_bytes[group], launch);
+    Target target(group, number, phase(corner, kVector), launch);
+    const int least = number == 0 ? 0 : -kVector, most = rows * target.width;
+    const bool is_writer = threadIdx.x < launch.group_items[group + 1] - launch.group_items[group];
+#pragma unroll 1
+    for (unsigned round = 0; round < launch.rounds; ++round) {
+        uint4 held[kLoads];
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i, source.next(launch)) {
+            if constexpr (!kFull) held[i] = {};
+            if (source.is_read && (kFull || (source.last_row >= first_row && source.row < end_row))) held[i] = load<uint4>(source.from);
+        }
+        if (round > 0) __syncthreads();
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i)
+            if (source.is_read) memory[i * kSlabVectors + source.place] = held[i];
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i, target.next(launch.slab_rows))
+            if (is_writer) target.copy<kFull>(memory + i * kSlabVectors, least, most);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __grid_constant__ Parameters launch) {
+    __shared__ uint4 memory[kLoads * kSlabVectors];
+    const unsigned number = quotient(blockIdx.x, launch.by_groups), group = blockIdx.x - number * launch.groups;
+    const bool is_full = number < launch.full_tiles && (number > 0 || launch.rows_before == 0);
+    is_full ? copy_rows<true>(memory, number, group, launch) : copy_rows<false>(memory, number, group, launch);
 }

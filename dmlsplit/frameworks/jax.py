@@ -109,9 +109,8 @@ def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:
     import jax
     from jax.interpreters import mlir
 
-    shaped = context.avals_in[0]
-    is_large = len(sizes) > FEW_PIECES or shaped.size * shaped.dtype.itemsize >= MOST_BYTES
-    own = is_large and _is_local(context.module_context)
+    # Asked first: an exported shape may have sizes that compare with nothing.
+    own = _is_local(context.module_context) and _is_large(context.avals_in[0], sizes)
     rule = mlir.lower_fun(_called_back if own else jax.lax.split)
     return rule(context, array, axis=axis, sizes=sizes)
 
@@ -127,6 +126,10 @@ def _is_local(module: Any) -> bool:
     )
     is_kept = not module.lowering_parameters.for_export
     return is_alone and is_kept and tuple(module.platforms) in (("cpu",), ("cuda",))
+
+
+def _is_large(array: Any, sizes: Shape) -> bool:
+    return len(sizes) > FEW_PIECES or array.size * array.dtype.itemsize >= MOST_BYTES
 
 
 def _called_back(array: Any, axis: int, sizes: Shape) -> Any:

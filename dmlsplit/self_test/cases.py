@@ -133,14 +133,14 @@ _LAYOUTS = (
     Case("equal short columns", (67, 986), (493,) * 2, phases=(1, 1)),
     # `tile`: narrow outputs, through shared memory.
     Case("a byte each", (301, 64), (1,) * 64),
-    Case("a byte each, to odd addresses", (301, 64), (1,) * 64, phases=(3, 0)),
-    Case("a byte each, at odd addresses", (301, 64), (1,) * 64, phases=(4, 5)),
+    Case("eight and sixteen bytes", (131, 24), (8, 16)),
+    Case("columns wider than a vector", (131, 51), (20, 31), phases=(1, 3)),
+    Case("halves at odd elements", (301, 12), (5, 7), 2, (2, 6)),
     # More than the 4,096 bytes of parameters that CUDA allowed before 12.1.
     Case("a thousand pieces", (5, 3000), (3,) * 1000),
     Case("boxes", (131, 336), (48,) * 7),
     Case("narrow columns of few rows", (3, 600), (1, 2, 500, 97)),
     Case("narrow columns beside wide ones", (70, 3200), (5, 1400, 90, 1500, 205), phases=(3, 1)),
-    Case("narrow and wide halves", (1, 1524), (494, 1030), phases=(2, 0)),
     Case("columns of a padded input", (67, 60), (20, 40), 4, (4, 4), strides=(64, 1)),
     # `transpose`: squares.
     Case("an element each", (127, 24), (1,) * 24, 8),

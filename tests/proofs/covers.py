@@ -1,10 +1,11 @@
 """The bytes that a launch copies, calculated from its arguments alone, without running it."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from dmlsplit.backends.cuda.launch import THREADS, VECTOR, KernelLaunch
+from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner.strided import REPEATING
 from dmlsplit.backends.cuda.planner.transpose import SQUARE_BYTES
 from dmlsplit.geometry import StridedCopy, ceil_div
@@ -59,21 +60,20 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
 
 
 def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
-    groups, tile_rows = known["groups"], known["tile_rows"]
-    rows = known["full_tiles"] * tile_rows + known["rest_rows"]
-    assert launch.grid == groups * ceil_div(rows, tile_rows)
-    begins: dict[int, list[int]] = {}
-    for group, (first, end) in enumerate(pairwise(known["chunk_starts"][: groups + 1])):
-        for chunk in known["chunks"][first:end]:
-            number, begin = chunk % 2**16, chunk >> 16
-            begins.setdefault(number, []).append(begin)
-            offset = known["columns"][group] + (known["places"][number] >> 32)
-            assert offset == pieces[launch.outputs[number]].input_offset
-    lead = 0 if known["kAligned"] else VECTOR - known["kItem"]
-    for number, output in enumerate(launch.outputs):
-        width = known["places"][number] % 2**32
-        share = tile_rows * width + lead
-        assert sorted(begins[number]) == list(range(0, share, known["chunk_bytes"]))
+    groups, slab_rows = known["groups"], known["slab_rows"]
+    count = len(launch.outputs)
+    rows = known["full_tiles"] * known["tile_rows"] + known["rest_rows"]
+    # The last vectors of outputs that are not aligned may end in one more tile.
+    assert launch.grid == groups * ceil_div(rows + known["rows_before"], known["tile_rows"])
+    assert known["tile_rows"] == slab_rows * known["kLoads"] * known["rounds"]
+    ends = known["group_items"][: groups + 1]
+    shares = pairwise((*known["first_items"][:count], ends[-1]))
+    for number, (output, (first, end)) in enumerate(zip(launch.outputs, shares, strict=True)):
+        group = bisect_right(ends, first) - 1
+        width, offset = known["places"][number] % 2**32, known["places"][number] >> 32
+        before = known["columns"][group] + known["rows_before"] * known["pitch"]
+        assert before + offset == pieces[output].input_offset
+        assert (end - first) * VECTOR >= slab_rows * width
         yield output, rows * width
 
 
@@ -102,7 +102,7 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     for entry, (first, end) in enumerate(pairwise(starts)):
         nest = 0 if known["kNests"] == 1 else entry
         items, row_bytes = known["counts"][nest], known["row_units"][nest] * unit
-        tile = THREADS * known["kItems"] - REPEATING * (0 < known["kStaged"] < VECTOR)
+        tile = launch.block * known["kItems"] - REPEATING * (0 < known["kStaged"] < VECTOR)
         assert ceil_div(items + bool(known["kStaged"]), tile) == end - first
         rows, rest = divmod(items, row_bytes // known["kItemBytes"])
         assert not rest

@@ -21,14 +21,14 @@ from unittest.mock import patch
 from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import COUNT_64, VECTOR, KernelLaunch
-from dmlsplit.backends.cuda.planner import forms, layouts, strided, tiles, transpose, wide
+from dmlsplit.backends.cuda.planner import forms, strided, transpose, wide
 from dmlsplit.geometry import ceil_div
 from tests.support.kernel_cases import Case
 
 ALIGNMENTS = (1, 2, 4, 8, 16)
 MOST_BYTES = 1 << 15
 THRESHOLDS = {
-    "rows": (layouts.TILE_ROWS, forms.LEAST_EDGED_UNITS),
+    "rows": (planner.FEW_ROWS, forms.LEAST_EDGED_UNITS),
     "width": (wide.LEAST_WIDTH, *sorted(set(planner.WIDE_BYTES.values())), wide.MOST_SHORT),
     "outputs": (wide.FEW_OUTPUTS,),
 }
@@ -55,13 +55,13 @@ def _many(entries: int) -> int:
 # values of kStaged follow from addresses, which are covered one by one.
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
-    **dict.fromkeys("kAligned kShort kOneRow kEqual kItem kWhole kPadded kPointers".split(), int),
+    **dict.fromkeys("kAligned kShort kOneRow kEqual kItem kPadded kWords kPointers".split(), int),
     **dict.fromkeys("kWindow kEdges kLeads".split(), int),
+    "kStaged": bool,
     "kUnit": lambda unit: unit & -unit,
     "kItemBytes": lambda item: (item >= VECTOR) + (item > VECTOR),
     "kChannels": _many,
     "kStep": lambda step: min(max(step, -1), 2),
-    "kStaged": bool,
 }
 FINE: Classes = COARSE | {
     "kItemBytes": lambda item: min(item, VECTOR + 1),
@@ -88,7 +88,7 @@ def numbers(are_large: bool, are_far: bool) -> Iterator[None]:
             stack.enter_context(patch.object(strided, "SMALL", 1))
         if are_far:
             stack.enter_context(patch.object(strided, "_is_far", lambda nests, walks: True))
-            for module in (wide, tiles):
+            for module in (wide,):
                 stack.enter_context(patch.object(module, "index_type", lambda largest: COUNT_64))
         yield
 
@@ -111,6 +111,7 @@ def packed(is_fine: bool) -> Iterator[Case]:
             yield Case((number, count * width + count - 1), (width, *(width + 1,) * (count - 1)))
             yield Case((number, width + 1030), (width, 1030))
             yield replace(equal, strides=(count * width + VECTOR, 1))
+    yield from (Case((number, 256), (32,) * 8) for number in rows)
     most = strided.MOST_STAGED * VECTOR
     for width, count in product(range(1, most // 2), range(2, strided.MOST_STAGED)):
         if is_fine and width % VECTOR and lcm(width, VECTOR) * count <= most:

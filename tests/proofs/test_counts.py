@@ -27,19 +27,19 @@ STAGED = {40, 45, 46}
 # Blocks of 8, 13 and 14, which are small, have one round, so that all bytes are under way at once.
 MOST_ISSUED = {
     1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 18, 7: 14, 8: 21, 9: 36, 10: 10,
-    11: 10, 12: 14, 13: 25, 14: 25, 15: 63, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
-    21: 31, 22: 42, 23: 43, 24: 52, 25: 18, 26: 30, 27: 10, 28: 13, 29: 20, 30: 11,
+    11: 10, 12: 14, 13: 25, 14: 25, 15: 34, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
+    21: 31, 22: 42, 23: 43, 24: 23, 25: 18, 26: 30, 27: 10, 28: 13, 29: 20, 30: 11,
     31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 59, 38: 63, 39: 34, 40: 34,
-    41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 46, 47: 66, 48: 36, 49: 32,
+    41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 46, 47: 41, 48: 36, 49: 32,
 }  # fmt: skip
 # Where blocks read more sectors than they must: rows of a few hundred bytes share them with others.
-MOST_READ = {37: 1.11, 38: 1.31, 47: 1.06}
+MOST_READ = {37: 1.11, 38: 1.31}
 # Bytes that threads load for each one that they store, where it is not nearly one: windows hold
 # what is between the elements, and at odd addresses a fourth vector where three are full. `rows`
-# reads two vectors for one, unless they are aligned alike.
+# reads two vectors for one, unless they are aligned alike, and slabs of `tile` some rows twice.
 MOST_LOADED = {
     9: 2.1, 22: 2.1, 23: 2.1, 31: 2, 32: 2, 34: 4 / 3, 35: 2.1, 38: 1.3,
-    39: 4 / 3, 41: 1.25, 42: 1.25,
+    39: 4 / 3, 41: 1.25, 42: 1.25, 47: 1.32,
 }  # fmt: skip
 # Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment.
 MOST_SERVED = 2.2
@@ -118,7 +118,8 @@ def test_the_narrowest_rows_stay_within_the_limits_of_memory_accesses(
         assert row.mean("write_ratio") <= MOST_SECTORS, row.name
         assert row.mean("write_line_ratio") <= 2, row.name
         assert row.mean("vector_share") >= LEAST_VECTORS, row.name
-        assert row.mean("warp_outputs") <= WARP_OUTPUTS, row.name
+        # Threads of `tile` look an output up once for many vectors.
+        assert row.mean("warp_outputs") <= 2 * WARP_OUTPUTS, row.name
         assert row.mean("wavefronts") <= CYCLES, row.name
 
 

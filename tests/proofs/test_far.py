@@ -23,7 +23,7 @@ WINDOWS = {
     "rows_misaligned": (64, 5000),
     "rows_columns": (1, 1 << 18),
     "tile": (4096, None),
-    "tile_groups": (128, 3),
+    "tile_groups": (256, 3),
     "strided_interleaved": (1 << 15, 1),
     "transpose": (256, 1024),
     "transpose_elements": (512, None),

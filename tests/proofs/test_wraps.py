@@ -51,7 +51,7 @@ def test_no_number_of_a_large_launch_wraps(name: str, builds: Path) -> None:
 MISTAKES = {
     "rows_beside_narrow_outputs": ("row < part.rows; row +=", "true; row +="),
     "rows_in_chunks": ("static_cast<Wide>(chunk) * launch", "chunk * launch"),
-    "tile_aligned": ("static_cast<Wide>(number) * (launch", "number * (launch"),
+    "tile_aligned": ("unsigned group, Wide number", "unsigned group, unsigned number"),
     "strided_far_units": (
         "begin + kTile <= launch.counts[nest]",
         "begin <= launch.counts[nest] - kTile",

@@ -21,9 +21,9 @@ from tests.support.each import each
 
 # Constants that select a path of a kernel, and those with a size of an element.
 SWITCHES = set(
-    "kAligned kShort kOneRow kEqual kWhole kPadded kPointers kWindow kEdges kLeads kStaged".split()
+    "kAligned kShort kOneRow kEqual kPadded kPointers kWindow kEdges kLeads kStaged".split()
 )
-SIZES = {"kUnit", "kItem", "kStep"}
+SIZES = {"kUnit", "kItem", "kStep", "kWords"}
 
 
 def modes(launch: KernelLaunch) -> set[tuple[Any, ...]]:

@@ -134,13 +134,14 @@ class Code:
     resident: int  # blocks that an SM must be able to hold, which limits the registers of a thread
     own_constants: tuple[Constant, ...]  # beside those that every kernel has
     members: tuple[Member, ...]
+    threads: int = THREADS  # of a block, at most
 
     @property
     def constants(self) -> tuple[Constant, ...]:
         """All constants of the source."""
         return (
             Constant("int", "kOutputs", self.slots),
-            Constant("int", "kThreads", THREADS),
+            Constant("int", "kThreads", self.threads),
             Constant("int", "kResident", self.resident),
             Constant(COUNT_64, "kStreaming", STREAMING),
             *self.own_constants,
@@ -176,6 +177,7 @@ def _code(
     resident: int,
     constants: tuple[Constant, ...],
     members: tuple[tuple[str, str, int], ...],
+    threads: int,
 ) -> Code:
     """The code of a kernel, whose members may be in any order.
 
@@ -184,7 +186,7 @@ def _code(
     ordered = sorted(
         starmap(Member, members), key=lambda member: -struct.calcsize(_FORMATS[member.type][0])
     )
-    return Code(kernel, slots, resident, constants, tuple(ordered))
+    return Code(kernel, slots, resident, constants, tuple(ordered), threads)
 
 
 def coded(
@@ -193,6 +195,7 @@ def coded(
     resident: int,
     constants: tuple[Constant, ...],
     arguments: Sequence[Constant],
+    threads: int = THREADS,
 ) -> tuple[Code, bytes]:
     """The `Code` of a kernel and the packed bytes of its arguments."""
     members: list[tuple[str, str, int]] = []
@@ -200,7 +203,7 @@ def coded(
     for kind, name, value in arguments:
         values[name] = value
         members.append((kind, name, len(value) if type(value) is tuple else 0))
-    code = _code(kernel, slots, resident, constants, tuple(members))
+    code = _code(kernel, slots, resident, constants, tuple(members), threads)
     numbers: list[int] = []
     for kind, name, entries in code.members:
         value = values[name]

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from dmlsplit.backends.cuda.launch import THREADS, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.geometry import ceil_div
 
 # The four parts of an SM each have a quarter of its registers, which warps get in units of
@@ -32,9 +32,9 @@ def resident_blocks(
 def blocks_of(launch: KernelLaunch, limits: DeviceLimits) -> int:
     """The blocks of a launch that fit an SM, if threads have as many registers as its code allows.
 
-    The compiler limits registers so that `Code.resident` blocks of `THREADS` threads fit.
+    The compiler limits registers so that `Code.resident` blocks of `Code.threads` threads fit.
     """
-    registers = limits.registers_per_sm // (THREADS * launch.code.resident)
+    registers = limits.registers_per_sm // (launch.code.threads * launch.code.resident)
     registers = registers // REGISTER_UNIT * REGISTER_UNIT
     return resident_blocks(limits, launch.block, registers, launch.shared_bytes)
 

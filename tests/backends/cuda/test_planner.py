@@ -20,7 +20,7 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
     ("geometry", "aligned", "misaligned"),
     [
         (QKV, ["rows"], ["rows"]),
-        (packed((4096 * 64,), 0, (64,) * 4096, 4), ["rows", "rows"], ["tile"] * 4),
+        (packed((4096 * 64,), 0, (64,) * 4096, 4), ["rows"] * 2, ["rows"] * 2),
         (packed((4096, 1600), 1, (8,) * 200, 4), ["tile"], ["tile"]),
         (packed((4096, 40), 1, (8,) * 5, 4), ["tile"], ["tile"]),
         (packed((4096, 32), 1, (8,) * 4, 4), ["rows"], ["tile"]),

@@ -16,7 +16,7 @@ from math import gcd
 
 from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, Constant, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
-from dmlsplit.backends.cuda.planner.layouts import TILE_ROWS, takes_whole_rows
+from dmlsplit.backends.cuda.planner.layouts import takes_whole_rows
 from dmlsplit.backends.cuda.planner.strided import fit_windows, interleaved_launch, strided_launches
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, transposed_elements, transposes
@@ -32,6 +32,8 @@ WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # at a time (CUDA C++ Programming Guide, "Constant memory"), and read that many distant pieces of
 # input. This many outputs per warp are few.
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
+# Of fewer rows, `rows` writes less in places of its own than `tile`, whose blocks would be idle.
+FEW_ROWS = 32
 # Below this share of the bytes, narrow outputs among wide ones do not get their own launch, which
 # would read their sectors again.
 NARROW_SHARE = 1 / 16
@@ -71,7 +73,7 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunc
     if has_aligned_memory and (squares := transposed_elements(split, assumed)) is not None:
         return [squares]
     # Of a single row, each output has blocks of its own.
-    least = WIDE_BYTES[min(unit, alignment) if split.rows > 1 else VECTOR]
+    least = WIDE_BYTES[min(unit, alignment)] if split.rows > 1 else 1
     if split.rows > 1 and min(split.widths) < least and takes_whole_rows(split):
         return tile_launches(split, assumed)
     return _by_width(split, assumed, least)
@@ -92,7 +94,7 @@ def _by_width(split: RowSplit, assumed: Assumptions, wide: int) -> Iterator[Kern
 
 def _is_crowded(split: RowSplit) -> bool:
     """Whether outputs are narrow, and too many of them share what a warp reads."""
-    if split.rows < TILE_ROWS or max(split.widths) >= WIDE_BYTES[VECTOR]:
+    if split.rows < FEW_ROWS or max(split.widths) >= WIDE_BYTES[VECTOR]:
         return False
     outputs = min(len(split.outputs), len(split.outputs) * WARP_BYTES / split.row_bytes)
     return outputs > WARP_OUTPUTS

@@ -1,158 +1,231 @@
-"""How tiles are cut from the input, and laid out in shared memory."""
+"""How narrow outputs are cut into slabs that are alike, and laid out in shared memory."""
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from math import gcd
 
-from dmlsplit.backends.cuda.launch import LINE_BYTES, THREADS, VECTOR, WORD, Assumptions
-from dmlsplit.backends.cuda.planner.warps import BANKS, Arrangement, used_lanes, vector_wavefronts
+from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, VECTOR, WORD, Assumptions, DeviceLimits
+from dmlsplit.backends.cuda.occupancy import resident_blocks
+from dmlsplit.backends.cuda.planner.warps import WARP, padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
 
-# Vectors that a thread loads. Each number is a program.
-TILE_LOADS = (4, 6, 8)
-MOST_TILE_VECTORS = TILE_LOADS[-1] * THREADS
-MOST_TILE_BYTES = MOST_TILE_VECTORS * VECTOR
-# The most shared memory of a block, and its sizes as eighths of the tile. Each is a program.
-MOST_SHARED_VECTORS = (48 << 10) // VECTOR
-SHARED_EIGHTHS = (9, 12, 16)
-# In a multiple of 32 rows, a tile's share of an output is a whole number of 32-byte sectors,
-# whatever the output's width. The share should also be at least LINE_BYTES.
-TILE_ROWS = 32
-# Bytes per wavefront of shared memory.
-BANKS_BYTES = BANKS * WORD
-# A tile that uses this share of its threads' loads is as good as a larger one.
-FULL_TILE = 7 / 8
-# Instructions that a warp issues for one vector per lane, about, and during a wavefront.
-VECTOR_ISSUES, WAVEFRONT_ISSUES = 60, 2
-# A team is a warp, or part of one if outputs have few vectors in a tile.
-TEAM_BITS = (5, 4, 3)
-# Padding may follow every 2^0 to 2^4 rows: 16 rows are whole vectors of any output.
-PAD_BITS = range(5)
-
-
-def takes_whole_rows(split: RowSplit) -> bool:
-    """Whether tiles are whole rows, read as one run, even with 15 more rows for alignment."""
-    is_whole = split.row_bytes == split.pitch
-    return is_whole and split.pitch * (_least_rows(split) + VECTOR) <= MOST_TILE_BYTES
+# Slabs that a block reads at once, and candidates for the rounds in which it does so.
+SLABS, ROUNDS = 4, (4, 2, 1)
+# The most threads of a block, candidates, and those of the smallest block for little memory. Each
+# thread has a vector of every slab.
+MOST_THREADS, THREADS_TRIED, LEAST_THREADS = 512, (128, 256, 384, 512), 128
+REGISTERS = 64  # of a thread, at most
+MOST_ROWS = 1 << 16
+# Tables of more groups do not fit the parameters beside those of 1,024 outputs.
+MOST_GROUPS = 64
+# Unused vectors may follow every 128 bytes, which are all banks, or more: powers of two, and bytes.
+# A slab has memory for any of these, so that its program does not depend on which is best.
+PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
+# Shared memory of a slab, in these steps, as each size is a program, and at most.
+SHARED_STEP, MOST_SHARED = 64 * VECTOR, (48 << 10) // SLABS
+# Instructions of a warp, about: to read a vector, to write one in parts of so many bytes, and to
+# find out where these are (a search among up to 1,024 outputs) and for each of them.
+READ, WRITE = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
+FIND, FIND_PART = 320, 6
+# One takes this share of the time that memory needs for what the warp copies, on an H200, beyond
+# those of a plain copy (benchmarks/prediction.py). Waiting for a load, half a microsecond, takes as
+# long as an SM needs to copy some bytes.
+INSTRUCTION, OF_A_COPY = 1 / 470, 16
+WAIT_BYTES = 8 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A tile's part of the input, and its layout in shared memory."""
+    """A tile's part of the input, its layout in shared memory, and the threads that copy it."""
 
-    item: int  # 1, 2, 4 or 16: divides every width, offset, pitch and address
-    is_whole: bool  # one run of whole rows
-    loads: int  # vectors of each thread
-    rows: int  # whose vectors a block writes
-    fill_rows: int  # that it reads
-    run_vectors: int
+    item: int  # 1, 2, 4, 8 or 16: divides every width, offset, pitch and address
     groups: tuple[int, ...]  # first output of each, and the number of outputs
-    arrangement: Arrangement
-    shared_vectors: int
+    rows_before: int  # a slab, which it also reads
+    slab_rows: int
+    runs: int  # of a slab
+    run_vectors: int
+    row_pitch: int  # bytes from row to row in shared memory
+    items: int  # vectors of a slab's outputs
+    are_words: bool = False  # which bytes are loaded in
+    pad: tuple[int, int] = (0, 0)  # of shared memory, as in `warps`
+    slab_vectors: int = 0  # of shared memory
+    rounds: int = 1
+
+    @property
+    def read_vectors(self) -> int:
+        """The vectors that a block reads of a slab."""
+        return self.runs * self.run_vectors
+
+    @property
+    def threads(self) -> int:
+        """The threads of a block."""
+        return ceil_div(max(self.read_vectors, self.items), WARP) * WARP
+
+    @property
+    def tile_rows(self) -> int:
+        """The rows of a tile."""
+        return self.slab_rows * SLABS * self.rounds
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory of a block."""
+        return self.slab_vectors * SLABS * VECTOR
+
+    def executed(self, limits: DeviceLimits) -> float:
+        """The time of what a block executes, if that of memory for the same bytes is 1.
+
+        The more bytes memory needs under way, the faster it is. It is slower where a run or an
+        output's share of a slab begins. A slab follows others in the outputs, but not in the input.
+        """
+        reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
+        find = (FIND + FIND_PART * VECTOR // self.item) / (SLABS * self.rounds)
+        warps = READ * reading + (WRITE[self.item] + find) * writing
+        outputs = max(last - first for first, last in pairwise(self.groups))
+        sectors = VECTOR * (self.read_vectors - self.items + 2 * self.runs + outputs)
+        more = (WARP * warps + sectors) / self.items - OF_A_COPY
+        return 1 + INSTRUCTION * more * limits.in_flight_bytes / IN_FLIGHT_BYTES
+
+    def under_way(self, limits: DeviceLimits) -> int:
+        """The bytes that an SM may wait for at the same time."""
+        resident = resident_blocks(limits, self.threads, REGISTERS, self.shared_bytes)
+        return SLABS * VECTOR * self.items * resident
 
 
-def _least_rows(split: RowSplit) -> int:
-    """The rows that fill a cache line of an output of mean width, and half of one of any."""
-    mean = ceil_div(LINE_BYTES * len(split.outputs), split.row_bytes)
-    rows = max(mean, ceil_div(LINE_BYTES, 2 * min(split.widths)))
-    return ceil_div(rows, TILE_ROWS) * TILE_ROWS
+def takes_whole_rows(split: RowSplit) -> bool:
+    """Whether a slab may be whole rows, read as one run, or any one output of these."""
+    rows = _period(split) + ceil_div(VECTOR - 1, min(split.widths))
+    fits = rows * split.pitch <= (MOST_THREADS - 1) * VECTOR
+    return split.row_bytes == split.pitch and fits and max(split.widths) <= _most_bytes(rows, 1)
 
 
-def _item(split: RowSplit, assumed: Assumptions) -> int:
-    """The least bytes that a thread moves of an output: 1, 2, 4 or 16.
-
-    Vectors are not shifted. Other bytes are gathered in words or parts of them, as shared memory
-    delivers words.
-    """
-    # The pitch of a single row is never added to an address.
-    pitch = split.pitch if split.rows > 1 else VECTOR
-    sizes = (*split.widths, *split.offsets, pitch)
-    unit = gcd(VECTOR, *sizes, assumed.input_alignment, assumed.output_alignment)
-    return unit if unit == VECTOR else min(unit, WORD)
+def _most_bytes(rows: int, item: int) -> int:
+    """The bytes of a run of which a block can read so many, at any multiple of `item`."""
+    return MOST_THREADS // rows * VECTOR - (VECTOR - item)
 
 
 def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
-    """The layout of narrow outputs; above one row, independent of the number of rows."""
-    item = _item(split, assumed)
-    if split.rows == 1:
-        return _one_row(split, item)
-    # Rows that complete the last vectors of a tile.
+    """The layout of narrow outputs, whose program is the same for any number of rows."""
+    alignments = assumed.input_alignment, assumed.output_alignment
+    item = gcd(VECTOR, *split.widths, *split.offsets, split.pitch, *alignments)
     is_aligned = assumed.output_alignment == VECTOR
-    more = 0 if is_aligned else ceil_div(VECTOR - item, min(split.widths))
-    least = _least_rows(split)
-    if split.row_bytes == split.pitch and item < VECTOR:
-        found = _whole(split, assumed, item, least, more)
-        if found:
-            return found
-    line_rows = ceil_div(LINE_BYTES, min(split.widths) * TILE_ROWS) * TILE_ROWS
-    choices = (max(least, line_rows), least, TILE_ROWS)
-    layouts = (_runs(split, assumed, item, rows, more) for rows in choices)
-    return next(layout for layout in layouts if layout)
+    before = 0 if is_aligned else ceil_div(VECTOR - item, min(split.widths))
+    columns = _Columns(split._replace(rows=0, outputs=()), item, before, assumed.input_alignment)
+    every = columns.sizes(_largest(columns, assumed.limits))
+    # Of those that take about the same time, the one with most blocks.
+    return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.slab_rows))
 
 
-def _one_row(split: RowSplit, item: int) -> Layout:
-    """The layout of parts of a single row, of any width."""
-    # The vector at the end of an output is filled up as if more rows followed: up to 15 of them,
-    # if the output is one byte wide.
-    pitch = max(split.widths)
-    slack = 2 * (VECTOR - item) + ceil_div(VECTOR - item, min(split.widths)) * pitch
-    groups = _groups(split, MOST_TILE_BYTES - slack)
-    widest = max((_starts(split, *group) for group in pairwise(groups)), key=max)
-    loads = next(n for n in TILE_LOADS if n * THREADS * VECTOR >= widest[-1] + slack)
-    vectors = loads * THREADS
-    arrangement, shared = _best(widest, 1, item, loads, vectors, (pitch,), ())
-    return Layout(item, False, loads, 1, 1, vectors, groups, arrangement, shared)
+def _period(split: RowSplit) -> int:
+    """The rows after which phases in the input and in outputs repeat."""
+    return VECTOR // gcd(VECTOR, split.pitch, *split.widths)
 
 
-def _whole(
-    split: RowSplit, assumed: Assumptions, item: int, least: int, more: int
-) -> Layout | None:
-    """The layout of at least `least` whole rows, and `more` after them; None if too large."""
-    # Misaligned rows extend over one more vector, and so do words around a vector of any bytes.
-    is_shifted = item < WORD and max(split.widths) >= VECTOR
-    slack = VECTOR if is_shifted or assumed.input_alignment < VECTOR else 0
-    rows = {
-        loads: ((loads * THREADS * VECTOR - slack) // split.pitch - more) // TILE_ROWS * TILE_ROWS
-        for loads in TILE_LOADS
-    }
-    fills = {n: rows[n] * split.pitch / (n * THREADS * VECTOR) for n in TILE_LOADS}
-    fitting = [loads for loads in TILE_LOADS if rows[loads] >= least]
-    if not fitting:
-        return None
-    # The smallest tile that fills the loads of its threads.
-    loads = max(fitting, key=lambda n: min(FULL_TILE, fills[n]))
-    pads = _pads(split, assumed) if assumed.input_alignment == VECTOR else ()
-    pads = tuple(bits for bits in pads if (split.pitch << bits) % VECTOR == 0)
-    groups = (0, len(split.outputs))
-    starts = _starts(split, *groups)
-    arrangement, shared = _best(starts, rows[loads], item, loads, 0, (split.pitch,), pads)
-    written, read = rows[loads], rows[loads] + more
-    return Layout(item, True, loads, written, read, 0, groups, arrangement, shared)
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """What a program depends on."""
+
+    split: RowSplit  # of any number of rows
+    item: int
+    rows_before: int
+    input_alignment: int
+
+    @property
+    def are_words(self) -> bool:
+        """Whether bytes are loaded as words, because a vector is in two rows at most."""
+        return self.item == 1 and min(self.split.widths) >= VECTOR
+
+    def slab(self, groups: tuple[int, ...], most_rows: int, threads: int) -> Layout | None:
+        """The slab of most rows that so many threads can copy; None if they cannot copy any."""
+        split, before, period = self.split, self.rows_before, _period(self.split)
+        is_run = len(groups) == 2 and split.row_bytes == split.pitch
+        widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
+        # A run may begin at any multiple of these bytes.
+        begins = [split.offsets[first] for first in groups[:-1]]
+        between = before * split.pitch if is_run else split.pitch
+        slack = VECTOR - gcd(VECTOR, self.input_alignment, between, *begins)
+        if is_run:
+            readable = (threads * VECTOR - slack) // split.pitch
+        else:
+            readable = threads // ceil_div(widest + slack, VECTOR)
+        rows = min(most_rows, readable - before, threads * VECTOR // widest) // period * period
+        if rows <= 0:
+            return None
+        runs, run_rows = (1, rows + before) if is_run else (rows + before, 1)
+        run_vectors = ceil_div(run_rows * widest + slack, VECTOR)
+        # Rows in shared memory have the same phases as in the input. The vectors of one end before
+        # those of the next begin; if that has a lower phase, a vector later in the input.
+        row_phase = 0 if is_run else split.pitch % VECTOR
+        own = max(run_vectors - 1, ceil_div(widest + slack - row_phase, VECTOR))
+        row_pitch = split.pitch if is_run else own * VECTOR + row_phase
+        items = rows * widest // VECTOR
+        # The last row may begin at any phase.
+        reach = (runs - 1) * row_pitch + (run_vectors + 1) * VECTOR
+        shared = ceil_div(max(padded(reach, pad) for pad in PADS), SHARED_STEP) * SHARED_STEP
+        if shared > MOST_SHARED:
+            return None
+        shape = rows, runs, run_vectors, row_pitch, items
+        return Layout(
+            self.item, groups, before, *shape, self.are_words, slab_vectors=shared // VECTOR
+        )
+
+    def candidates(self) -> Iterator[Layout]:
+        """Slabs of whole rows, or of groups of outputs, for few threads and for many."""
+        split = self.split
+        groups: set[tuple[int, ...]] = (
+            {(0, len(split.widths))} if split.row_bytes == split.pitch else set()
+        )
+        most = _most_bytes(_period(split) + self.rows_before, self.item)
+        while most >= max(split.widths):
+            groups.add(_groups(split, split.widths, most))
+            most //= 2
+        for group, threads in product(groups, THREADS_TRIED):
+            if slab := self.slab(group, MOST_ROWS, threads):
+                yield slab
+
+    def largest(self, limits: DeviceLimits) -> Layout:
+        """The best slab for many rows, with the padding that spares most bank conflicts."""
+
+        def cost(slab: Layout) -> tuple[bool, float, int]:
+            """Of those that take about the same time, the smallest."""
+            waits = limits.in_flight_bytes / slab.under_way(limits)
+            are_many = len(slab.groups) - 1 > MOST_GROUPS
+            return are_many, round(max(slab.executed(limits), waits), 2), slab.threads
+
+        slab = min((replace(one, rounds=ROUNDS[0]) for one in self.candidates()), key=cost)
+        return replace(slab, pad=min(PADS, key=lambda pad: self.wavefronts(slab, pad)))
+
+    def wavefronts(self, slab: Layout, pad: tuple[int, int]) -> float:
+        """Those in which a warp copies a vector in each lane."""
+        starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
+        part = WORD if self.are_words else self.item
+        return vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, part, pad)
+
+    def sizes(self, largest: Layout) -> Iterator[Layout]:
+        """The same program with fewer rows, and with more rounds."""
+        period, rows = _period(self.split), largest.slab_rows
+        while rows and (slab := self.slab(largest.groups, rows, MOST_THREADS)):
+            if rows < largest.slab_rows and slab.threads < LEAST_THREADS:
+                return
+            for rounds in ROUNDS:
+                yield replace(
+                    slab, rounds=rounds, pad=largest.pad, slab_vectors=largest.slab_vectors
+                )
+            rows = rows // 2 // period * period
 
 
-def _runs(split: RowSplit, assumed: Assumptions, item: int, least: int, more: int) -> Layout | None:
-    """The layout of a run for each of at least `least` rows, and `more` after them, if it fits."""
-    # A run may begin at any multiple of `item`.
-    slack = 2 * (VECTOR - item)
-    most_vectors = MOST_TILE_VECTORS // (least + more)
-    if (max(split.widths) + slack) // VECTOR > most_vectors:
-        return None
-    groups = _groups(split, most_vectors * VECTOR - slack)
-    widest = max((_starts(split, *group) for group in pairwise(groups)), key=max)
-    run_vectors = (widest[-1] + slack) // VECTOR
-    loads = next(n for n in TILE_LOADS if n * THREADS >= (least + more) * run_vectors)
-    rows = max(least, (loads * THREADS // run_vectors - more) // TILE_ROWS * TILE_ROWS)
-    # Rows in shared memory have the same phases as in the input.
-    pitch = run_vectors * VECTOR + split.pitch % VECTOR
-    pitches: tuple[int, ...] = (pitch, pitch + VECTOR, pitch + 2 * VECTOR)
-    pads = _pads(split, assumed)
-    if item == VECTOR and split.equal_width:
-        # This pitch, modulo all banks, puts neighbouring vectors of an output into neighbouring
-        # banks across rows too: no conflicts.
-        pitches, pads = (pitch + (split.equal_width - pitch) % BANKS_BYTES, pitch), ()
-    arrangement, shared = _best(widest, rows, item, loads, run_vectors, pitches, pads)
-    return Layout(item, False, loads, rows, rows + more, run_vectors, groups, arrangement, shared)
+_largest = lru_cache(maxsize=1024)(_Columns.largest)
+
+
+def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
+    """The time of a launch, if memory takes 1 for its bytes."""
+    sm_bytes, most = split.total_bytes / limits.sm_count, layout.under_way(limits)
+    waits = limits.in_flight_bytes / min(most, sm_bytes / layout.rounds)
+    # Blocks end at different times: while the last ones run, half of the places are empty.
+    has_tail = sm_bytes > most * layout.rounds
+    tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * has_tail
+    return max(waits, layout.executed(limits)) + tail / sm_bytes
 
 
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
@@ -162,74 +235,22 @@ def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
     return tuple(end - begin for end in ends)
 
 
-def _pads(split: RowSplit, assumed: Assumptions) -> tuple[int, ...]:
-    """The `PAD_BITS` for which no vector of an output crosses the padding."""
-    if assumed.output_alignment < VECTOR:
-        return ()
-    unit = gcd(*split.widths)
-    return tuple(bits for bits in PAD_BITS if (unit << bits) % VECTOR == 0)
-
-
-def _shared_vectors(loads: int, run_vectors: int, arrangement: Arrangement) -> int:
-    """The shared memory of a tile, with all vectors that its threads load; 0 if too much."""
-    vectors = loads * THREADS
-    if run_vectors:
-        last_row = ceil_div(vectors, run_vectors) - 1
-        needed = last_row * arrangement.row_pitch // VECTOR + run_vectors + 1
-        if arrangement.pad_bits is not None:
-            needed += last_row >> arrangement.pad_bits
-    elif arrangement.pad_bits is not None:
-        needed = vectors + vectors * VECTOR // (arrangement.row_pitch << arrangement.pad_bits)
-    else:
-        return vectors
-    sizes = (vectors * part // 8 for part in SHARED_EIGHTHS)
-    return next((size for size in sizes if needed <= size <= MOST_SHARED_VECTORS), 0)
-
-
-def _groups(split: RowSplit, most: int) -> tuple[int, ...]:
+def _groups(split: RowSplit, weights: Sequence[int], most: int) -> tuple[int, ...]:
     """The first output of each group, and the number of outputs.
 
-    Groups end at gaps; those wider than `most` bytes of a row are cut evenly.
+    Groups end at gaps; those of more than `most` weight are cut evenly.
     """
     ends = [offset + width for offset, width in zip(split.offsets, split.widths, strict=True)]
     gaps = [i for i in range(1, len(ends)) if split.offsets[i] != ends[i - 1]]
     groups = [0]
     for first, last in pairwise((0, *gaps, len(ends))):
-        begin = split.offsets[first]
-        count = ceil_div(ends[last - 1] - begin, most)
-        even = ceil_div(ends[last - 1] - begin, count)
+        sums = [*accumulate(weights[first:last], initial=0)]
+        even = ceil_div(sums[-1], ceil_div(sums[-1], most))
         if first:
             groups.append(first)
         for i in range(first + 1, last):
-            middle, before = (split.offsets[n] + split.widths[n] // 2 - begin for n in (i, i - 1))
-            if middle // even > before // even or ends[i] - split.offsets[groups[-1]] > most:
+            middle, before = (sums[n - first] + weights[n] // 2 for n in (i, i - 1))
+            own = sums[i + 1 - first] - sums[groups[-1] - first]
+            if middle // even > before // even or own > most:
                 groups.append(i)
     return (*groups, len(ends))
-
-
-@lru_cache(maxsize=1024)
-def _best(
-    starts: tuple[int, ...],
-    rows: int,
-    item: int,
-    loads: int,
-    run_vectors: int,
-    pitches: tuple[int, ...],
-    pads: tuple[int, ...],
-) -> tuple[Arrangement, int]:
-    """The cheapest arrangement, by issue slots and wavefronts, and its shared memory."""
-    spans = [(start, end - start) for start, end in pairwise(starts)]
-    spans.sort(key=lambda span: -span[1])
-    used = {bits: used_lanes([rows * width for _, width in spans], bits) for bits in TEAM_BITS}
-    # Narrow outputs are gathered in parts of words, wide ones in words or vectors.
-    part = item if item == VECTOR or spans[0][1] < VECTOR else WORD
-
-    def cost(arrangement: Arrangement) -> float:
-        waits = vector_wavefronts(spans, arrangement, part)
-        return VECTOR_ISSUES / used[arrangement.team_bits] + WAVEFRONT_ISSUES * waits
-
-    every = product((None, *pads), pitches, TEAM_BITS)
-    tried = [Arrangement(pitch, pad, team_bits) for pad, pitch, team_bits in every]
-    shared = {one: _shared_vectors(loads, run_vectors, one) for one in tried}
-    best = min((arrangement for arrangement, size in shared.items() if size), key=cost)
-    return best, shared[best]

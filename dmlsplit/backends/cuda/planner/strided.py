@@ -50,6 +50,9 @@ FAR_RESIDENT = 3
 # By how much a block has fewer items than threads if its first thread sorts the item before its
 # own. Its items are then half lines of outputs; otherwise blocks would share more of those.
 REPEATING = 4
+# Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
+# all multiprocessors. For others, so small a block would repeat too many items.
+STAGED_THREADS = 64
 # Vectors of a window of all outputs, if a thread stores one to each, and if shared memory puts them
 # in order. A thread of two blocks has registers for MOST_PAIRED, and for MOST_EASY if it neither
 # shifts them nor has 64-bit numbers, and items have these bytes. Otherwise a block is alone.
@@ -121,7 +124,8 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
     is_light = depth <= SHALLOW and (is_one_nest or not is_far)
     items = form.items if is_small and is_light else ceil_div(form.items, 2)
     # The ends of a staged row belong to a block that has fewer items than threads.
-    more, tile = int(form.staged > 0), THREADS * items - REPEATING * (0 < form.staged < VECTOR)
+    threads = STAGED_THREADS if form.staged == VECTOR else THREADS
+    more, tile = int(form.staged > 0), threads * items - REPEATING * (0 < form.staged < VECTOR)
     *starts, grid = accumulate((ceil_div(trips(walk) + more, tile) for walk in walks), initial=0)
     kept = 1 if is_one_nest else slots
     nests = list(filled(nests, slots, nests[0]))[:kept]
@@ -142,6 +146,7 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
     is_easy = is_small and alignment == VECTOR and form.item in PAIRED_ITEMS
     if in_flight > (MOST_EASY if is_easy else MOST_PAIRED) * VECTOR:
         resident = 1
+    resident *= THREADS // threads
     how = "from vectors of the input" if has_window else "each by its own load"
     constants = (
         Constant("int", "kUnit", form.unit),
@@ -166,14 +171,15 @@ def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> Kernel
         *_tables(nests, walks, 32 if is_small else 64),
     ]
     return KernelLaunch(
-        *coded("strided", slots * form.channels, resident, constants, arguments),
+        *coded("strided", slots * form.channels, resident, constants, arguments, threads),
         tuple(chain.from_iterable(entry.outputs for entry in found)),
         sum(trips(entry.nest.loops) * form.unit * form.channels for entry in found),
         assumed.bypasses_cache,
         grid,
         bytes_in_flight=in_flight,
-        shared_bytes=THREADS * staged_item,
-        reason=f"strided, in units of {form.unit} bytes, {how}",
+        shared_bytes=threads * staged_item,
+        reason=f"in units of {form.unit} byte{'s' * (form.unit > 1)}, {how}",
+        block=threads,
     )
 
 

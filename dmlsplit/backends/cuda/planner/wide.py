@@ -153,7 +153,8 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
         *_tables(split, chunks, mode, slots, place),
     ]
     resident = resident_blocks(limits, THREADS, REGISTERS[mode.is_aligned])
-    aligned = "and every width, offset and address is a multiple of 16 bytes"
+    what = "a single row" if rows == 1 else "wide outputs"
+    aligned = "all widths, offsets and addresses are multiples of 16 bytes"
     launch = KernelLaunch(
         *coded("rows", slots, resident, constants, arguments),
         outputs,
@@ -161,7 +162,7 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
         assumed.bypasses_cache,
         chunks.grid,
         bytes_in_flight=loads * VECTOR,
-        reason=f"outputs are wide, {aligned if mode.is_aligned else 'at any alignment'}",
+        reason=f"{what}; {aligned}" if mode.is_aligned else f"{what} at any alignment",
         shared_bytes=SHORT_BYTES * is_short,
         block=chunks.threads,
     )

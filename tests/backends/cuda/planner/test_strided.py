@@ -106,13 +106,13 @@ def test_64_bit_strides_in_loops_get_more_registers() -> None:
 @pytest.mark.parametrize(
     ("width", "count", "alignment", "resident"),
     [
-        (4, 13, 1, 2),
-        (3, 7, 16, 1),
-        (3, 6, 16, 2),
-        (3, 7, 1, 1),
-        (40, 4, 16, 2),
-        (7, 3, 16, 1),
-        (7, 2, 1, 1),
+        (4, 13, 1, 8),
+        (3, 7, 16, 4),
+        (3, 6, 16, 8),
+        (3, 7, 1, 4),
+        (40, 4, 16, 8),
+        (7, 3, 16, 4),
+        (7, 2, 1, 4),
     ],
 )
 def test_a_large_window_has_an_sm_to_itself(
