@@ -1,6 +1,7 @@
 """Plans of `tile`: the rows and outputs of a block."""
 
 import itertools
+import re
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -98,12 +99,12 @@ def test_the_number_of_rows_is_not_compiled(split: RowSplit, src: int, dst: int)
 
 @given(st.lists(st.integers(1, 40), min_size=4, max_size=16), st.integers(2, 5000))
 def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
-    """Splits into the same number of outputs with other widths share programs."""
+    """Programs for the same number of outputs differ in the size of shared memory at most."""
     texts = set()
     for cut in range(1, len(widths)):
         geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)
         texts.update(sources(geometry, 1, 16))
-    assert len(texts) <= 4  # a program for each number of threads
+    assert len({re.sub(r"(kSlabVectors|kPadded) = \d+", "", text) for text in texts}) <= 2
 
 
 @given(narrow_splits(), st.sampled_from([4096, 32764]))
