@@ -89,8 +89,7 @@ typedef void kernel(const void *in, char *const *outs, int64_t rows);
     EACH_KIND(KERNEL, NAME, u8, BODY) EACH_KIND(KERNEL, NAME, u16, BODY) \
     EACH_KIND(KERNEL, NAME, u32, BODY) EACH_KIND(KERNEL, NAME, u64, BODY) \
     EACH_KIND(KERNEL, NAME, u128, BODY)
-// Elements of output OUT, from element I of rows of PITCH elements. The digits of a name are the elements
-// of each output in a row: k13 has one for output 0 and three for output 1; k8 and k16 have one for each.
+// Elements of output OUT, from element I of rows of PITCH. A kernel's digits are its outputs' elements.
 #define ONE(OUT, PITCH, I) o[OUT][r] = in[PITCH * r + I];
 #define TWO(OUT, PITCH, I) o[OUT][2 * r] = in[PITCH * r + I]; o[OUT][2 * r + 1] = in[PITCH * r + I + 1];
 #define THREE(OUT, PITCH, I) \
@@ -147,8 +146,7 @@ INLINE void copy_run(char *dst, const char *src, int64_t run) {
 }
 
 // Runs of up to a word that follow one another in the output: each store has as many as fill a word.
-// What is loaded or stored too much belongs to later runs, so the last ones are not copied. Returns the
-// number of runs copied.
+// Loads and stores reach into later runs, so the last ones are not copied. Returns the number copied.
 INLINE int64_t copy_packed(char *dst, const char *src, int64_t run, int64_t count, int64_t step) {
     typedef u8 bytes __attribute__((vector_size(WORD)));
     typedef uint16_t shorts __attribute__((vector_size(WORD)));
@@ -309,16 +307,13 @@ static void copy_task(const struct call *call, int64_t task) {
 
 // -- Threads -----------------------------------------------------------------------------------------
 
-// The shared state of the thread pool: at most one split at a time is shared with helpers. Its caller
-// takes the first task that remains and helpers take the last, so that repeated splits find their rows
-// in the cache of the same processor.
+// The pool shares at most one split at a time. Its caller takes the first task that remains and helpers
+// take the last, so that repeated splits find their rows in the cache of the same processor.
 static struct {
     atomic_bool is_owned;  // by a caller that shares its split; others copy alone
     _Atomic(const struct call *) call;
-    atomic_llong threads;              // of this split
-    atomic_llong remaining_tasks;      // tasks that nobody has taken
-    atomic_llong last;                 // the helpers' next task
-    atomic_llong active_helpers;       // those that may still copy
+    atomic_llong threads, remaining_tasks;  // of this split; tasks that nobody has taken
+    atomic_llong last, active_helpers;      // the helpers' next task; helpers that may still copy
     int64_t ended_ns, yield_ns;        // when the last owner ended, and when one may yield again
     pthread_mutex_t lock;              // of what follows
     pthread_cond_t work;

@@ -105,10 +105,7 @@ def missing() -> str | None:
 
 
 def path_of(source: Path) -> Path:
-    """The path of the library of a source file, such as copy.so.1234abcd.
-
-    The name does not end in .so, so that Python does not take it for a module.
-    """
+    """The library of a source file, such as copy.so.1234abcd, which Python takes for no module."""
     return source.with_name(f"{source.stem}.so.{crc32(source.read_bytes()):08x}")
 
 
