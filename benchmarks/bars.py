@@ -7,7 +7,7 @@ from benchmarks import cases
 from benchmarks.peers_cpu import BAR
 from benchmarks.table import duration
 
-# The least ratio of the best peer's time to ours; the second from LARGE bytes on.
+# The least ratio of the best peer's time to ours; the second at LARGE bytes and above.
 LEAST, LEAST_LARGE, LARGE = 1.0, 1.3, 16 << 20
 SMALLEST = 800_000  # bytes; smaller ones have no bar in a sweep
 # The least share of a copy's speed, for rows of narrow elements.
@@ -72,7 +72,7 @@ def markdown(run: dict[str, Any]) -> str:
 
 
 def _of_peers(run: dict[str, Any]) -> Iterator[Measured]:
-    """The fastest peer's time over ours, from 1 MiB on in the sweeps."""
+    """The fastest peer's time over ours; in the sweeps, at 1 MiB and above."""
     for (case, threads), rows in _by_case(run).items():
         kind, size = rows["dmlsplit"]["kind"], rows["dmlsplit"]["bytes"]
         is_sweep = kind in (cases.SIZE, cases.CHANNELS, cases.NEW)

@@ -84,7 +84,7 @@ def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
 
 
 def _sweep() -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
-    """The cases of sweep.py, each beside copies of as many bytes."""
+    """The cases of sweep.py, each beside copies of its number of bytes."""
     peers = {"dmlsplit": PEERS["dmlsplit"], **COPIES}
     for case in sweep.cases():
         yield integers(case), peers
@@ -166,7 +166,7 @@ def _time_peer(problem: GpuProblem, peer: GpuPeer, seconds: float, rounds: int) 
 
 
 def random_problem(case: Case) -> GpuProblem:
-    """A problem with random bytes and so many sets of buffers that no set stays in the cache."""
+    """A problem with random bytes and enough sets of buffers that no set stays in the cache."""
     import cupy
 
     device = cupy.cuda.Device()

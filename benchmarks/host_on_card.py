@@ -117,7 +117,7 @@ def _numpy_calls(array: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]
     return {
         "numpy split": lambda: dml.split(array, outputs, 1),
         "numpy call": lambda: operator(array),
-        # The same with NumPy alone.
+        # These sizes with NumPy alone.
         "numpy alone": lambda: [piece.copy() for piece in np.split(array, outputs, 1)],
     }
 

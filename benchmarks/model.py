@@ -27,7 +27,7 @@ a warp copies, 16 per thread:
 - *rows*: rows of memory that a block writes to, for each row's worth of bytes that it writes. We
   assume rows of 2 KiB. Opening a row takes time, and so does translating the addresses of distant
   ones, but a cache collects what blocks write first: the prediction takes no account of it.
-- *turns*: how often a block turns to another row, if its warps take turns.
+- *turns*: how often a block turns to another row, if its warps are interleaved.
 - *H100*, *H200*, *B200*: the predicted fraction of a plain copy's speed (benchmarks/prediction.py).
 
 All of these limit what a GPU can reach; none is a time.

@@ -72,7 +72,7 @@ def dmlsplit_bound(problem: Problem) -> Prepared:
 
 
 def dmlsplit_numpy(problem: Problem) -> Prepared:
-    """The same split with NumPy, as where nothing was compiled."""
+    """NumPy copies, as without the C library."""
     with environment_variable(native.VARIABLE, 0):
         return dmlsplit_bound(problem)
 

@@ -273,7 +273,7 @@ def triton_kernel(problem: GpuProblem) -> GpuPrepared:
 
 
 def triton_one_tensor(problem: GpuProblem) -> GpuPrepared:
-    """The same kernel with one address for all outputs, which follow one another.
+    """The kernel with one address for all outputs, which follow one another.
 
     FlagGems splits into one storage so (github.com/flagos-ai/FlagGems/pull/4456).
     """

@@ -1,7 +1,7 @@
 """Ten kinds of splits over sizes from 1 MiB to 1 GiB, at aligned and at odd addresses.
 
 A user's size is never one of our workloads: blocks that are right for those may leave a tail, or
-too few bytes under way, for what lies between them. `benchmarks model --sweep` predicts all of them
+too few bytes under way, for sizes between them. `benchmarks model --sweep` predicts all of them
 for some GPUs (prediction.py), and `benchmarks gpu --sweep` measures them on one.
 """
 
@@ -52,7 +52,7 @@ class Form:
     is_transposed: bool = False
 
     def case(self, total_bytes: int, placement: str) -> Case:
-        """The split of about so many bytes."""
+        """The split of about this number of bytes."""
         width, sizes = self.element_bytes, self.sizes
         if not sizes:
             sizes = (total_bytes // width // 2 // VECTOR * VECTOR,) * 2

@@ -1,9 +1,9 @@
 // Narrow outputs: columns from one byte up, and any number of them. Heads, labels, points, channels.
 //
 // A block takes a tile, which is some rows of the columns of one group of outputs, through shared memory.
-// A tile is slabs of so many rows that all are alike: rows have the same phases in memory as those of the
-// next slab, and a slab's share of each output is a whole number of vectors of 16 bytes. So what a thread
-// finds out about the first slab is true of all of them:
+// A tile is slabs that are alike: each has the number of rows after which phases in memory repeat, and its
+// share of each output is a whole number of vectors of 16 bytes. So what a thread finds out about the
+// first slab is true of all of them:
 //
 // - the vector of the input that it reads, and where that belongs in shared memory. A slab is read in runs
 //   of vectors: one for each row, or a single one where the tile is whole rows.

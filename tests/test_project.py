@@ -58,7 +58,7 @@ def processor_seconds(*line: str) -> float:
 
 @pytest.mark.parametrize("line", ["levels", "validate tests/data/dml_split.json"])
 def test_a_command_starts_in_little_more_than_numpy_takes(line: str) -> None:
-    """The ratio of the minima of two commands, run in turns, does not depend on this machine."""
+    """The ratio of the minima of two commands, run alternately, does not depend on this machine."""
     command = numpy = float("inf")
     for attempt in range(20):
         command = min(command, processor_seconds("-m", "dmlsplit", *line.split()))

@@ -21,7 +21,7 @@ class NewArrays(NamedTuple):
 
     shapes: Shapes
     dtype: np.dtype | None = None  # None for the type of the input
-    # Shapes, and strides in bytes, of views to make of them; None if they stay as they are.
+    # Shapes, and strides in bytes, of views to make of them; None if they stay unchanged.
     layouts: tuple[tuple[Shape, Shape], ...] | None = None
 
 

@@ -33,7 +33,7 @@ class Advice(StrEnum):
         'keep small tensors in the model, as onnx does: python -c "import onnx;'
         " onnx.save(onnx.load('MODEL'), 'inside.onnx', save_as_external_data=True)\""
     )
-    PIECES = "use a larger chunk size, or fewer outputs; no model needs so many pieces"
+    PIECES = "use a larger chunk size, or fewer outputs; no model needs that many pieces"
     ORDER = (
         "sort the nodes so that each follows the nodes that produce its inputs; a graph with a "
         "cycle cannot run"

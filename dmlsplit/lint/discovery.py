@@ -39,7 +39,7 @@ class Scan:
         """The files, and those in which models keep their weights and values."""
         for file in self.files:
             yield file
-            # A folder is no input, and would keep the report out of all that is in it.
+            # A folder is not an input, and would keep the report out of all files in it.
             yield from (str(path) for path in _data_files(Path(file)) if not path.is_dir())
 
 

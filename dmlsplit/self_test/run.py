@@ -55,7 +55,7 @@ def selftest(
     seconds
         The time after which no further speed is measured. All bytes are compared in any case.
     show
-        Called with each line of the report as soon as it is known.
+        Called with each line of the report once it is known.
     progress
         Called with the splits that were compared, and their total.
     strict

@@ -40,7 +40,7 @@ class NpyFile(NpyHeader):
         return self.shape[::-1] if self.is_fortran else self.shape
 
     def __getitem__(self, region: tuple[slice, ...]) -> np.ndarray:
-        """Read a box of the array, and with it all that lies between its first and last element."""
+        """Read a box of the array, and all bytes between its first and last element."""
         sides = region[::-1] if self.is_fortran else region
         shape, width = tuple(side.stop - side.start for side in sides), self.dtype.itemsize
         strides = packed_byte_strides(self.stored_shape, width)

@@ -15,8 +15,8 @@ from benchmarks.sweep import FORMS, LARGE, SIZES, Predicted
 from tests.host_cuda import harness
 from tests.support import nvrtc
 
-# The least predicted fractions, over all sizes and from 64 MiB on; and for other GPUs, the least
-# share of what an H200 reaches. Forms that `rows` copies; of all forms, only the slow test.
+# The least predicted fractions, over all sizes and those of at least 64 MiB; for other GPUs, the
+# least share of what an H200 reaches. Forms that `rows` copies; of all forms, only the slow test.
 LEAST = {"H100": (0.9, 0.92), "H200": (0.86, 0.89), "B200": (0.81, 0.85)}
 LEAST_OF_ALL = {"H100": (0.89, 0.89), "H200": (0.85, 0.85), "B200": (0.72, 0.81)}
 LEAST_OF_H200 = 0.8

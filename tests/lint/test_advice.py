@@ -413,4 +413,4 @@ def test_a_command_has_no_name_that_a_shell_could_change(here: Path, capsys: Cap
         (command,) = COMMAND.findall(split["fix"])
         assert f"onnx.load('{written}'); v = onnx.helper.make_tensor_value_info('y'," in command
         assert main(["validate", name]) == 0
-        assert f" {command}\n" in capsys.readouterr().out  # in one line, as it is to be pasted
+        assert f" {command}\n" in capsys.readouterr().out  # in one line, to be pasted

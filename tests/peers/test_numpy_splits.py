@@ -16,7 +16,7 @@ def ramp(cut: Cut, dtype: str = "int64") -> np.ndarray:
 
 
 def layouts(library: str, values: np.ndarray) -> list[Any]:
-    """The same values, packed and with other strides, made without CuPy's own kernels."""
+    """Equal values, packed and with other strides, made without CuPy's own kernels."""
     of_library = pytest.importorskip(library).asarray
     return [
         of_library(values),

@@ -90,7 +90,7 @@ def test_shared_memory_and_tables_do_not_limit_the_speed(row: model.Figures) -> 
     assert (wavefronts > 0) == (row.number in STAGED | SHORT_ROWS) | any(
         launch.kernel in ("tile", "transpose") for launch in row.launches
     )
-    # Different entries of constant tables, such as addresses, reach a warp's lanes in turns.
+    # Entries of constant tables, such as addresses, reach a warp's lanes one after another.
     assert 1 <= row.mean("warp_outputs") <= WARP_OUTPUTS
     for launch in row.launches:
         assert launch.total_bytes <= LARGE or launch.in_flight >= model.IN_FLIGHT_BYTES

@@ -97,7 +97,7 @@ def test_a_captured_call_keeps_its_kernel(two_modules: None) -> None:
 
 
 def evict(problems: list[tuple[Any, list[Any]]]) -> None:
-    """Load so many modules that earlier ones are evicted."""
+    """Load enough modules to evict earlier ones."""
     for source, outs in problems:
         bound(source, outs)
 

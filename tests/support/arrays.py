@@ -17,7 +17,7 @@ def random_bits(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray
 
 
 def assert_same(found: Sequence[Any], wanted: Sequence[np.ndarray]) -> None:
-    """Assert that arrays are NumPy's, with the data types, shapes and bits of others."""
+    """Assert that arrays are NumPy's, with the data types, shapes and bits of other arrays."""
     assert len(found) == len(wanted)
     for one, other in zip(found, wanted, strict=True):
         assert type(one) is np.ndarray

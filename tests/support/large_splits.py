@@ -12,7 +12,7 @@ RGB = (256, 480, 640, 3)
 
 
 def of_workload(workload: cases.Case, misaligned: tuple[int, int] | None = None) -> Case:
-    """The same split, whose strides are in elements."""
+    """This split with strides in elements."""
     width = workload.element_bytes
 
     def elements(strides: tuple[int, ...] | None) -> tuple[int, ...] | None:

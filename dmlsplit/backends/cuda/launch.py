@@ -38,7 +38,7 @@ _FORMATS = {
 }
 POINTER_BYTES = 8
 POWER_OF_FOUR_LIMIT = 256  # the most entries of a table whose size must be a power of four
-NUMPY_FROM_DIVISORS = 17  # so many are computed faster with NumPy
+NUMPY_FROM_DIVISORS = 17  # from this number, NumPy is faster
 LARGE_PARAMETERS = 32764  # bytes of a kernel's parameters since CUDA 12.1
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
@@ -59,7 +59,7 @@ UNUSED_TILE = 2**32 - 1
 # DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
 RESIDENT_BLOCKS = 6
-# If even RESIDENT_BLOCKS blocks could not saturate the memory, only so many must fit, and threads
+# If even RESIDENT_BLOCKS blocks could not saturate the memory, only that many must fit, and threads
 # get more registers.
 SLOW_RESIDENT_BLOCKS = 3
 

@@ -1,6 +1,6 @@
 """Reads the layers and edges of an OpenVINO IR (model.xml) that matter to splits.
 
-The file is not trusted, so elements are counted as they are parsed, and only those that describe a
+The file is not trusted, so elements are counted during parsing, and only those that describe a
 split are kept. Format: OpenVINO documentation, "Intermediate Representation format", versions 10
 and 11.
 """

@@ -25,7 +25,7 @@ MOST_GROUPS = 64
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
 # Shared memory of a slab, in these steps, as each size is a program, and at most.
 SHARED_STEP, MOST_SHARED = 64 * VECTOR, (48 << 10) // SLABS
-# Instructions of a warp, about: to read a vector, to write one in parts of so many bytes, and to
+# Instructions of a warp, about: to read a vector, to write one in parts of 1 to 16 bytes, and to
 # find out where these are (a search among up to 1,024 outputs) and for each of them.
 READ, WRITE = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
 FIND, FIND_PART = 320, 6
@@ -137,7 +137,7 @@ class _Columns:
         return self.item == 1 and min(self.split.widths) >= VECTOR
 
     def slab(self, groups: tuple[int, ...], most_rows: int, threads: int) -> Layout | None:
-        """The slab of most rows that so many threads can copy; None if they cannot copy any."""
+        """The largest slab that this number of threads can copy; None if they cannot copy any."""
         split, before, period = self.split, self.rows_before, _period(self.split)
         is_run = len(groups) == 2 and split.row_bytes == split.pitch
         widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
@@ -203,7 +203,7 @@ class _Columns:
         return vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, part, pad)
 
     def sizes(self, largest: Layout) -> Iterator[Layout]:
-        """The same program with fewer rows, and with more rounds."""
+        """Layouts of one program, with fewer rows and with more rounds."""
         period, rows = _period(self.split), largest.slab_rows
         while rows and (slab := self.slab(largest.groups, rows, MOST_THREADS)):
             if rows < largest.slab_rows and slab.threads < LEAST_THREADS:

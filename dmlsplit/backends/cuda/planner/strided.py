@@ -43,7 +43,7 @@ SMALL = 2**30
 SHALLOW = 3
 # Blocks that an SM must hold if items are narrower than vectors: 32 KiB are then under way.
 NARROW_RESIDENT = 4
-# The same if 64-bit numbers of several items need registers: in edges, and as far strides in
+# As above, if 64-bit numbers of several items need registers: in edges, and as far strides in
 # loops.
 FAR_RESIDENT = 3
 
