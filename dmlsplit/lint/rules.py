@@ -128,8 +128,8 @@ RULES = rules.RULES | by_id(
             consequence=_MAY_BE_WRONG,
             hint="compare the results with the CPU's, or disable graph fusion in ONNX Runtime"
             " (session option ep.dml.disable_graph_fusion=1, which the reporter of 21007"
-            " verified). A Slice does not help: it becomes a DirectML Split too (onnxruntime pull"
-            " request 18289)",
+            " verified). A Slice that begins after the start of the axis does not help: it becomes"
+            " a DirectML Split too (onnxruntime pull request 18289)",
             wording="in fused graphs, such as GLU, DirectML is known to use one piece instead of"
             " the other (onnxruntime issues 32146, 24311, 21007)",
             severity="defect",
@@ -159,8 +159,7 @@ RULES = rules.RULES | by_id(
             ),
         ),
         "SPLIT-IMPLIED": _no_hresult(
-            "A Slice or RotaryEmbedding that ONNX Runtime turns into DirectML Splits is reported as"
-            " a note.",
+            "A Slice that ONNX Runtime turns into a DirectML Split is reported as a note.",
             basis="source",
             source=_SOURCES + "pull/18289",
             consequence="Nothing fails; the node runs as a DirectML Split.",

@@ -18,7 +18,7 @@ from dmlsplit.geometry import ONE_TRIP, Loop, SplitGeometry, StridedCopy
 
 # All of memory as one buffer, so that an array can be made at any address. It touches no memory and
 # owns none. A window on it is only as safe as its address, shape and strides: binding.py and
-# eager.py have checked types, sizes and overlap of the arrays, and keep them alive.
+# acceptance.py have checked types, sizes and overlap of the arrays, and keep them alive.
 # Unsafe are writes to read-only memory (a fault, not an exception, so callers refuse read-only
 # outputs), anything but assignments between windows (a copy or hash of `_MEMORY` itself reads
 # unmapped pages), and windows that outlive the arrays.

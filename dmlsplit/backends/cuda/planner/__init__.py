@@ -4,10 +4,11 @@ Kernels are not compiled for the sizes of a split; those are arguments of launch
 
 ==============  ===============================================================================
 `rows`          wide outputs, at any alignment
+`strided`       rows of few equal elements: pixels, points, complex numbers
 `transpose`     rows of many outputs that are one element wide each, at aligned addresses
 `tile`          other short rows, or narrow outputs of long rows, through shared memory
 `transpose`     strided, and contiguous along different dimensions in input and output
-`strided`       everything else, and rows of few equal elements: pixels, points, complex numbers
+`strided`       everything else
 ==============  ===============================================================================
 """
 
