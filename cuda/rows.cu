@@ -14,8 +14,8 @@
 // two aligned vectors that hold it, which are shifted together in registers. At any alignment, the first-level
 // cache therefore serves two bytes for each byte copied. Two things remain, each for a few threads of few
 // blocks: vectors that hold the end of a row, and the first and last bytes of an output.
-// kShort: rows of at most MOST_SHORT bytes (planner/wide.py) go through shared memory, as what two vectors per
-// vector would cost is too much where every fifth one holds the end of a row. A block copies rows, not bytes.
+// kShort: rows of at most MOST_SHORT bytes (planner/wide.py) go through shared memory, because reading two
+// vectors for each one stored costs too much where every fifth holds the end of a row. A block copies whole rows.
 // kOneRow: a chunk is one row, of any width. Otherwise outputs have at least 16 bytes in a row, so that a
 // vector reaches two rows at most, and a chunk fewer than 2^30 bytes of an output.
 
@@ -30,7 +30,7 @@ struct Part {
     unsigned width;  // of a row
     Place gap;       // bytes of a row of the input that are not the output's
     Divisor by_width;
-    bool is_last;    // chunk
+    bool is_last;    // whether this is the last chunk
     Wide policy;
 
     __device__ unsigned row(unsigned at) const {
@@ -198,7 +198,7 @@ struct Slots {
     }
 };
 
-// Reads kLoads * `step` rows, the first at `corner`, where `rows` are left. Others repeat the last.
+// Reads kLoads * `step` rows, the first at `corner`, where `rows` are left. Threads past the end read the last row again.
 __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned step, unsigned rows, unsigned width,
                                  unsigned pitch, Divisor by_slot) {
     const unsigned slot = slot_vectors(width), row = quotient(threadIdx.x, by_slot);

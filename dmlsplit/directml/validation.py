@@ -78,7 +78,7 @@ def _general_violations(desc: SplitOperatorDesc) -> Iterator[Violation]:
 
 
 def _with_axis_hint(violation: Violation) -> Violation:
-    """A violation of the operator; an axis is out of range mostly because it is negative."""
+    """The violation, with a hint if a number is out of range: negative axes are a common cause."""
     if violation.rule.id != "DML-UINT-RANGE":
         return violation
     return replace(violation, fix=f"{violation.rule.hint}; count the axis from the front")

@@ -22,7 +22,7 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-# The outcomes that count as refused if an equivalent is no excuse, as by default, and if it is.
+# Outcomes that count as refused: by default, and with --allow equivalent.
 FAILING = frozenset({Outcome.REFUSED, Outcome.NEVER, Outcome.EQUIVALENT})
 WITHOUT_EQUIVALENT = FAILING - {Outcome.EQUIVALENT}
 ACCEPTED = frozenset({Outcome.OK, Outcome.ALWAYS})
