@@ -34,7 +34,7 @@ def split(
     is_small = type(array) is np.ndarray and array.nbytes <= SLICED_BYTES and out is None
     if is_small and array.dtype.kind in "biufc" and are_ints(axis, sizes_or_count):
         key: Any = array.shape, axis, sizes_or_count
-        if slices := _slices(*key):
+        if _has_few_pieces(sizes_or_count) and (slices := _slices(*key)):
             return [array[index].copy() for index in slices]
     return split_view(view(array, "array"), array, sizes_or_count, axis, out)
 
@@ -87,9 +87,14 @@ def prepared_split(
     output_strides: _Strides | None = None,
 ) -> PreparedSplit:
     """The cached split of arrays of a layout: device, shape, strides and bytes of an element."""
-    count = len(sizes_or_count) if isinstance(sizes_or_count, tuple) else sizes_or_count
-    prepare = _few if count <= _FEW_PIECES else _many
+    prepare = _few if _has_few_pieces(sizes_or_count) else _many
     return prepare(layout, axis, sizes_or_count, output_strides)
+
+
+def _has_few_pieces(sizes_or_count: Any) -> bool:
+    """Whether what is cached for a split is small."""
+    count = len(sizes_or_count) if isinstance(sizes_or_count, tuple) else sizes_or_count
+    return bool(count <= _FEW_PIECES)
 
 
 def _prepared(

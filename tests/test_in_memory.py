@@ -184,7 +184,8 @@ def test_small_and_large_splits_give_the_same_result(
         assert piece.flags.writeable
 
 
-def test_plans_of_many_pieces_do_not_fill_the_memory() -> None:
+@pytest.mark.parametrize("form", [list, tuple])
+def test_plans_of_many_pieces_do_not_fill_the_memory(form: Any) -> None:
     """The calls split batches of many sequences, with new lengths each time."""
     import tracemalloc
 
@@ -193,7 +194,7 @@ def test_plans_of_many_pieces_do_not_fill_the_memory() -> None:
     def kept_after(calls: int) -> int:
         for _ in range(calls):
             sizes = random.integers(1, 9, 1100).tolist()
-            dml.split(np.zeros(sum(sizes)), sizes)
+            dml.split(np.zeros(sum(sizes)), form(sizes))
         return tracemalloc.get_traced_memory()[0]
 
     forget_programs()
