@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.adapter import Requirement, Requirements
-from dmlsplit.arrays.array_view import type_name
+from dmlsplit.arrays.array_view import data_type_name
 from dmlsplit.arrays.overlap import are_apart, sharing
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
@@ -104,7 +104,9 @@ def check_outputs(
             if field == "strides":
                 text = f"strides are {actual}; its elements must not overlap"
             if field == "type":
-                text = f"data type is {type_name(actual)}; it must be {type_name(expected)}"
+                text = (
+                    f"data type is {data_type_name(actual)}; it must be {data_type_name(expected)}"
+                )
             raise InvalidArgumentError(f"out[{index}]: {text}")
     if pair := sharing([source, *outputs]):
         first, second = (f"out[{index - 1}]" if index else "array" for index in pair)

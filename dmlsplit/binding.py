@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from dmlsplit.acceptance import Mismatch, exact_addresses, fits, mismatches
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.adapter import Requirement, Requirements
-from dmlsplit.arrays.array_view import type_name
+from dmlsplit.arrays.array_view import data_type_name
 from dmlsplit.arrays.overlap import overlaps
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
@@ -167,8 +167,8 @@ def _broken(mismatch: Mismatch, tensor: TensorDesc) -> Broken:
         case "read_only":
             return "DML-BIND-READ-ONLY", "", "read-only", "writable"
         case "type":
-            allowed = f"{type_name(required)} ({tensor.data_type.name})"
-            return "DML-ARRAY-DATA-TYPE", "DataType", type_name(actual), allowed
+            allowed = f"{data_type_name(required)} ({tensor.data_type.name})"
+            return "DML-ARRAY-DATA-TYPE", "DataType", data_type_name(actual), allowed
         case "shape":
             return "DML-ARRAY-SHAPE", "Sizes", list(actual), list(required)
     return "DML-ARRAY-STRIDES", "Strides", f"{list(actual)} bytes", f"{list(required)} bytes"

@@ -89,7 +89,7 @@ def type_string(dtype: np.dtype) -> str:
     return str(dtype) if is_vague else dtype.str
 
 
-def type_name(typestr: str) -> str:
+def data_type_name(typestr: str) -> str:
     """A type string for people, such as ``int32``; unchanged if that would hide a difference."""
     try:
         dtype = np.dtype(typestr)
