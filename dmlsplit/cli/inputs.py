@@ -49,14 +49,28 @@ def add_command(
     return parser
 
 
+def integer(text: str) -> int:
+    """Parse an integer; argparse reports anything else."""
+    try:
+        return int(text)
+    except ValueError:
+        raise _wrong(text, "an integer") from None
+
+
+def seconds(text: str) -> float:
+    """Parse a number of seconds; argparse reports anything else."""
+    try:
+        return float(text)
+    except ValueError:
+        raise _wrong(text, "a number of seconds, such as 60") from None
+
+
 def integers(text: str) -> tuple[int, ...]:
     """Parse ``2,1,3``; argparse reports anything else."""
     try:
         return tuple(map(int, text.split(",")))
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"is {text!r}; it must be integers separated by commas, such as 2,1,3"
-        ) from None
+        raise _wrong(text, "integers separated by commas, such as 2,1,3") from None
 
 
 def dimension(text: str) -> tuple[str, int]:
@@ -64,9 +78,11 @@ def dimension(text: str) -> tuple[str, int]:
     name, _, size = text.rpartition("=")
     if name and size.isascii() and size.isdecimal() and int(size) < 2**63:
         return name, int(size)
-    raise argparse.ArgumentTypeError(
-        f"is {text!r}; it must be NAME=N or VALUE.AXIS=N, such as batch=1"
-    )
+    raise _wrong(text, "NAME=N or VALUE.AXIS=N, such as batch=1")
+
+
+def _wrong(text: str, allowed: str) -> argparse.ArgumentTypeError:
+    return argparse.ArgumentTypeError(f"is {text!r}; it must be {allowed}")
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +115,7 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
     flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
     flags.add_argument(
         "--axis",
-        type=int,
+        type=integer,
         metavar="A",
         help="the axis, counted from 0 (DirectML has no negative axes)",
     )

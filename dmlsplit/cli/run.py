@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dmlsplit.cli.inputs import Commands, add_command, integers
+from dmlsplit.cli.inputs import Commands, add_command, integer, integers
 from dmlsplit.cli.terminal import ACCEPTED, progress_bar, show, tell
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import counted, printable
@@ -34,11 +34,11 @@ def add_to(commands: Commands) -> None:
     parser = add_command(commands, run, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("input", metavar="INPUT", help=".npy file, zarr array or DxDispatch .json")
     parser.add_argument(
-        "--axis", type=int, help="the axis to split; a negative axis counts from the end"
+        "--axis", type=integer, help="the axis to split; a negative axis counts from the end"
     )
     cut = parser.add_mutually_exclusive_group()
     cut.add_argument("--split", type=integers, metavar="2,1,3", help="the size of each piece")
-    cut.add_argument("--count", type=int, metavar="N", help="the number of equal pieces")
+    cut.add_argument("--count", type=integer, metavar="N", help="the number of equal pieces")
     parser.add_argument(
         "--device",
         default="cpu",
@@ -57,7 +57,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--block-bytes",
-        type=int,
+        type=integer,
         metavar="N",
         help="the bytes of INPUT per task, default 4194304; for zarr only",
     )

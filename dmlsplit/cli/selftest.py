@@ -2,7 +2,7 @@
 
 import argparse
 
-from dmlsplit.cli.inputs import Commands, add_command
+from dmlsplit.cli.inputs import Commands, add_command, seconds
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, UNUSABLE, deliver, progress_bar, show, tell
 
 _DESCRIPTION = """\
@@ -33,7 +33,7 @@ def add_to(commands: Commands) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=float,
+        type=seconds,
         default=60,
         metavar="S",
         help="stop measuring speeds after this many seconds (default: 60)",
@@ -52,9 +52,9 @@ def selftest(arguments: argparse.Namespace) -> int:
     from dmlsplit.self_test import selftest as run
 
     is_text = arguments.format == "text"
-    device, seconds, strict = arguments.device, arguments.seconds, arguments.strict
+    device, limit, strict = arguments.device, arguments.seconds, arguments.strict
     with progress_bar("splits", "") as progress:
-        test = run(device, seconds, show if is_text else None, progress, strict)
+        test = run(device, limit, show if is_text else None, progress, strict)
     show(test.summary if is_text else test.to_json())
     if arguments.output is not None:
         deliver(test.to_json(), arguments.output, ())

@@ -91,9 +91,18 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the program."""
-        tell(f"error: {message}")
+        # argparse says "argument --axis: is 'one'; it must be an integer".
+        tell(f"error: {message.removeprefix('argument ').replace(': is ', ' is ', 1)}")
         tell(f"for help: {self.prog} --help")
         raise SystemExit(UNUSABLE)
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        choices = list(action.choices or [value])
+        if value not in choices:
+            one_of = "one of " * (len(choices) > 1)
+            raise argparse.ArgumentError(
+                action, f"is {value!r}; it must be {one_of}{', '.join(choices)}"
+            )
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         if file is sys.stdout:

@@ -86,8 +86,7 @@ def stable(text: str) -> str:
     """The text without parts that depend on the version of Python or of this package."""
     text = re.sub(r"^dmlsplit \d\S*$", "dmlsplit VERSION", text, flags=re.MULTILINE)
     text = re.sub(r'"version": "(?!2\.1\.0")[^"]*"', '"version": "VERSION"', text)
-    # Before Python 3.12 choices are quoted; before 3.13 the metavar is repeated for each name.
-    text = re.sub(r"\(choose from .*\)", lambda found: found[0].replace("'", ""), text)
+    # Before Python 3.13, argparse repeats the metavar for each name.
     return re.sub(r"(-[\w-]+) ([A-Z]+), (--[\w-]+ \2)", r"\1, \3", text)
 
 
