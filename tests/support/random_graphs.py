@@ -71,8 +71,8 @@ def steps(shape: Shape, draw: Random) -> list[str]:
         'y = Einsum <equation = "abc,abd->acd"> (x, x)',
         f"w = ConstantOfShape ({{1, 16, {last}}})\n r = ConstantOfShape ({{1, 16, 4}})\n"
         "y = LSTM <hidden_size = 4> (x, w, r)",
-        # As exporters write sizes that they compute from others: x.view(n, -1), x[: n // 2] in
-        # floats, x[-(n + 1) // 2 :], x.flatten(), the top min(n, 3) of detectors, x[::2] and x[mask].
+        # As exporters write sizes that they compute: x.view(n, -1), x[: n // 2] in floats,
+        # x[-(n + 1) // 2 :], x.flatten(), the top min(n, 3) of detectors, x[::2] and x[mask].
         f"{size} m = Concat <axis = 0> (n, {{-1}})\n y = Reshape (x, m)",
         f"{size} r = Cast <to = 1> (n)\n h = Div (r, {{2f}})\n f = Floor (h)\n"
         f"e = Cast <to = 7> (f)\n y = Slice (x, {{0}}, e, {{{axis}}})",
