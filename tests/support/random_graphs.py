@@ -44,7 +44,7 @@ def steps(shape: Shape, draw: Random) -> list[str]:
     wide = [4 if at in ones[:1] else size for at, size in enumerate(shape)]
     pads = [2 * (at == axis) for at in range(2 * len(shape))]
     repeats = [1 + 2 * (at == axis) for at in range(len(shape))]
-    doubled = "1f, 1f, 2f, 2f"
+    pool = [min(2, size) for size in shape[2:]] or [2]
     # One size of x, of shape [1].
     size = f"s = Shape (x)\n n = Gather <axis = 0> (s, {{{axis}}})\n"
     return [
@@ -62,8 +62,8 @@ def steps(shape: Shape, draw: Random) -> list[str]:
         f"w = ConstantOfShape ({{{channels}, 3, 2, 2}})\n"
         "y = ConvTranspose <strides = [2, 2]> (x, w)",
         "y = GlobalAveragePool (x)",
-        "y = MaxPool <kernel_shape = [2, 2], strides = [2, 2], ceil_mode = 1> (x)",
-        f"y = Resize (x, , {{{doubled}}})",
+        f"y = MaxPool <kernel_shape = {pool}, strides = {pool}, ceil_mode = 1> (x)",
+        "y = Resize (x, , {1f, 1f, 2f, 2f})",
         f"y, i = TopK <axis = {axis}> (x, {{{draw.randint(1, n)}}})",
         "s = Shape (x)\n y = ConstantOfShape (s)",
         "i = Cast <to = 7> (x)\n y = OneHot (i, {3}, {0f, 1f})",
