@@ -43,7 +43,6 @@ NOT_RUN = {
     "test_gpu.test_torchs_current_stream_is_used": _TORCH,
     "test_gpu.test_torch_memory_is_allocated_for_the_stream_too": _TORCH,
     "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
-    "test_gpu.test_jax_arrays_come_back_as_jax_arrays": _JAX,
     "frameworks.test_dask.test_blocks_on_a_gpu_stay_there": _CUPY,
     "frontends.onnx.test_backend.test_official_vectors_are_reproduced_bit_by_bit": (_CUPY),
 }
