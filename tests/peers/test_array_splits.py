@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from tests.peers.cuts import CUPY, JAX, NUMPY, Cut
+from tests.peers.cuts import CUPY, JAX, NUMPY, PUBLISHED, Cut
 from tests.support.each import each
 
 CUTS = [*NUMPY, *CUPY, *JAX]
@@ -36,7 +36,7 @@ def assert_equal(found: list[Any], wanted: list[np.ndarray], kind: type) -> None
 
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("cut", [*CUTS, *PUBLISHED])
 def test_counts_and_positions_agree_with_array_split(library: str, cut: Cut) -> None:
     wanted = np.array_split(ramp(cut), cut.at, cut.axis)
     for array in layouts(library, ramp(cut)):
@@ -96,3 +96,26 @@ def test_arrays_that_refuse_all_but_the_array_api_agree(cut: Cut) -> None:
                 assert (type(one), one.dtype, one.device) == (type(array), dtype, device)
                 assert one.shape == two.shape
                 assert bool(xp.all(one == xp.astype(xp.asarray(two, device=device), dtype)))
+
+
+# Calls that must throw according to published tests.
+@pytest.mark.parametrize(
+    ("shape", "cut", "axis"),
+    [
+        ((), 1, 0),
+        ((2, 6), 2, 2),
+        ((2, 6), (0,), 1),
+        ((2, 6), 0, 1),
+        ((2, 5), 2, 1),
+        ((2, 5), (2,), 1),
+        ((2, 6), (2, 2, 3), 1),
+        ((4, 4), (3, -1), 0),
+        ((2, 2), (1, 2), 0),
+        ((4, 4), (-1, -2), 0),
+    ],
+)
+def test_arguments_that_published_tests_refuse_are_refused(
+    shape: tuple[int, ...], cut: int | tuple[int, ...], axis: int
+) -> None:
+    with pytest.raises(dml.InvalidArgumentError):
+        dml.split(np.zeros(shape, np.float32), cut, axis)
