@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,9 +22,6 @@ def test_a_summary_agrees_with_numpy(samples: list[float]) -> None:
     assert found.p20 == pytest.approx(np.quantile(samples, 0.2))
     assert found.p80 == pytest.approx(np.quantile(samples, 0.8))
     assert found.spread >= 0
-
-
-def test_no_samples_have_no_summary() -> None:
     with pytest.raises(ValueError, match="no samples"):
         summary([])
 
@@ -33,7 +30,12 @@ def test_samples_of_calls_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "WARM_SECONDS", 0)
     monkeypatch.setattr(timing, "SHORTEST_SAMPLE", 0)
     log: list[str] = []
-    slow = {name: _logging(log, name) for name in "abc"}
+
+    def call(name: str) -> None:
+        log.append(name)
+        sum(range(60_000))
+
+    slow = {name: partial(call, name) for name in "abc"}
     samples = interleaved(slow, 9)
     assert {name: len(taken) for name, taken in samples.items()} == {"a": 9, "b": 9, "c": 9}
     # After the three calibrations, each sample is an untimed call and a timed one, and each round
@@ -58,24 +60,16 @@ def test_each_sample_is_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_sample_waits_for_threads_that_still_work() -> None:
     end = time.perf_counter() + 0.05
-    spinning = threading.Thread(target=_spin_until, args=(end,))
+
+    def spin() -> None:
+        while time.perf_counter() < end:
+            sum(range(1000))
+
+    spinning = threading.Thread(target=spin)
     spinning.start()
     rest()
     assert time.perf_counter() > end
     spinning.join()
-
-
-def _spin_until(end: float) -> None:
-    while time.perf_counter() < end:
-        sum(range(1000))
-
-
-def _logging(log: list[str], name: str) -> Callable[[], None]:
-    def call() -> None:
-        log.append(name)
-        sum(range(60_000))
-
-    return call
 
 
 def test_a_short_call_is_repeated_until_the_clock_does_not_matter() -> None:

@@ -22,27 +22,25 @@ def kit(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def seen() -> dict[object, bytes]:
-    """Observations that other tests have made already."""
-    return {}
+# Observations that other tests have made already.
+SEEN: dict[object, bytes] = {}
 
 
 @pytest.fixture
-def observe(kit: Path, library: Path, tmp_path: Path, seen: dict[object, bytes]) -> Observe:
+def observe(kit: Path, library: Path, tmp_path: Path) -> Observe:
     """Probe the stand-in and return the file: ``observe("rank-5", level=0x2000)``."""
 
     def probe(*switches: str, level: int = 0x6400, arguments: Any = (), **more: str) -> Path:
         output = tmp_path / "observed.json"
         output.unlink(missing_ok=True)
         key = (switches, level, *arguments, *more.items())
-        if key in seen:
-            output.write_bytes(seen[key])
+        if key in SEEN:
+            output.write_bytes(SEEN[key])
             return output
         environment = {"STAND_IN_SWITCHES": ",".join(switches), "STAND_IN_LEVEL": f"{level:x}"}
         done = stand_in.probed(kit, library, output, *arguments, **environment, **more)
         assert (done.returncode, done.stderr) == (0, "")
-        seen[key] = output.read_bytes()
+        SEEN[key] = output.read_bytes()
         return output
 
     return probe

@@ -92,28 +92,24 @@ def test_differences_of_several_kinds_are_kept_apart(observe: Observe) -> None:
     assert not comparison.agrees
 
 
-def test_a_crash_that_others_caused_counts_as_one(observe: Observe) -> None:
-    comparison = found(observe("crash-later"))
-    assert [each.kind for each in comparison.differences] == ["crash", "crash"]
-    assert all("after other cases" in each.observed for each in comparison.differences)
+@pytest.mark.parametrize(("switch", "count"), [("crash-later", 2), ("remove-count", 1)])
+def test_a_crash_or_a_removed_device_that_others_caused_counts_as_a_crash(
+    observe: Observe, switch: str, count: int
+) -> None:
+    differences = found(observe(switch)).differences
+    assert [each.kind for each in differences] == ["crash"] * count
+    ended = "crashed" if count == 2 else "removed"
+    assert all(f"; {ended} after other cases" in each.observed for each in differences)
 
 
-def test_a_removed_device_counts_as_a_crash(observe: Observe) -> None:
-    (found_,) = found(observe("remove-count")).differences
-    assert (found_.kind, found_.case) == ("crash", "rule-SPLIT-AXIS-RANGE")
-    assert found_.observed == "refused at create with 0x80070057; removed after other cases"
-
-
-def test_a_newer_library_is_compared_with_the_newest_known_level(observe: Observe) -> None:
-    path = edited(observe(), level=0x7000, minimum_levels=[])
-    assert str(found(path).observation.level) == "6_4"
-    assert found(path).agrees
-
-
-def test_cases_that_were_not_asked_are_named(observe: Observe) -> None:
+def test_a_newer_library_is_compared_with_the_newest_known_level_and_cases(
+    observe: Observe,
+) -> None:
     path = observe()
     cases = [case for case in observed(path)["cases"] if case["id"] != "limit-elements"]
-    assert found(edited(path, cases=cases)).not_asked == ("limit-elements",)
+    comparison = found(edited(path, level=0x7000, minimum_levels=[], cases=cases))
+    assert (str(comparison.observation.level), comparison.agrees) == ("6_4", True)
+    assert comparison.not_asked == ("limit-elements",)
 
 
 # ---- results of DxDispatch ---------------------------------------------------------------------
@@ -242,5 +238,4 @@ def test_a_placement_cannot_require_much_memory_or_be_outside(
 
 
 def test_any_bits_of_a_type_without_special_values_are_not_an_error(dispatched: Dispatch) -> None:
-    comparison = dispatched(lambda cases: cases["bytes-type-INT8"].update(values="bits"))
-    assert comparison.agrees
+    assert dispatched(lambda cases: cases["bytes-type-INT8"].update(values="bits")).agrees

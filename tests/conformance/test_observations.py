@@ -26,11 +26,8 @@ def test_the_rules_agree_with_every_stored_observation() -> None:
         hold(path)
 
 
-def test_there_is_nothing_else_in_the_folder() -> None:
+def test_the_readme_says_whether_there_are_observations() -> None:
     assert {path.name for path in FOLDER.iterdir()} == {"README.md", *(p.name for p in STORED)}
-
-
-def test_the_readme_says_so_while_there_are_no_observations() -> None:
     text = (FOLDER / "README.md").read_text("utf-8")
     assert ("There are no files yet" in text) == (not STORED)
 

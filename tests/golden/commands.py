@@ -21,6 +21,7 @@ from onnx import TensorProto
 
 from tests.support import models as m
 from tests.support import networks
+from tests.support.dxdispatch import split_desc, tensor
 from tests.support.models import sequence, single
 
 DATA = Path(__file__).parents[1] / "data"
@@ -30,11 +31,9 @@ ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1", "DMLSPLIT_NATIVE": "0"}
 
 def descriptor(split: tuple[int, ...], strides: list[int] | None = None) -> str:
     """A descriptor file that splits INT64[6, 2] along axis 0."""
-    outputs = [{"DataType": "INT64", "Sizes": [size, 2]} for size in split]
-    tensor = {"DataType": "INT64", "Sizes": [6, 2]} | ({"Strides": strides} if strides else {})
-    return json.dumps(
-        {"InputTensor": tensor, "OutputCount": len(split), "OutputTensors": outputs, "Axis": 0}
-    )
+    x = tensor([6, 2], "INT64", **({"Strides": strides} if strides else {}))
+    outputs = [tensor([size, 2], "INT64") for size in split]
+    return json.dumps(split_desc(InputTensor=x, OutputCount=len(split), OutputTensors=outputs))
 
 
 def write_inputs(folder: Path) -> None:

@@ -1,11 +1,10 @@
 // Runs kernels of this program as a GPU would, and reports what they did.
 //
-//   PROGRAM JOB RESULT
+//   PROGRAM KERNEL JOB RESULT
 //
-// For each number of a kernel on standard input, it reads the file JOB, writes the file RESULT, and says
-// "done"; after a fault, it describes the fault instead and ends. The two files are streams of
-// little-endian int64 and raw bytes, which harness.py writes and reads. One process runs many jobs,
-// because the sanitizers take longer to start than a small launch takes.
+// It runs the kernel of that number on the launch in the file JOB, and writes the file RESULT. After a
+// fault, it describes the fault instead. The files are streams of little-endian int64 and raw bytes,
+// which harness.py writes and reads.
 // The kernel reports its accesses: those to global memory through the functions of cuda_on_host.hpp,
 // and, if it was compiled with -fsanitize=thread, those to shared memory through the hooks of the
 // thread sanitizer at the end of this file. An access that a GPU does not allow, or whose result
@@ -234,17 +233,13 @@ extern "C" void __tsan_func_exit() {}
 
 int main(int argc, char** argv) {
     using namespace host_cuda;
-    if (argc != 3) return 64;
-    for (int index; std::scanf("%d", &index) == 1;) {
-        kernel = &kernels[index];
-        job = std::fopen(argv[1], "rb");
-        result = std::fopen(argv[2], "wb");
-        if (!job || !result) return std::perror(argv[1]), 66;
-        run_job();
-        std::fclose(job);
-        std::fclose(result);
-        std::puts("done");
-        std::fflush(stdout);
-    }
+    if (argc != 4) return 64;
+    kernel = &kernels[std::atoi(argv[1])];
+    job = std::fopen(argv[2], "rb");
+    result = std::fopen(argv[3], "wb");
+    if (!job || !result) return std::perror(argv[2]), 66;
+    run_job();
+    std::fclose(job);
+    std::fclose(result);
     std::_Exit(0);
 }

@@ -2,19 +2,15 @@
 
 `build` turns sources into programs. `Program.run` gives one launch its memory, and returns the
 memory afterwards with the counts of device.cpp. Several sources are compiled at a time, because a
-small compilation spends most of its time starting. A folder of `builds` keeps the programs. The
-processes of the programs that ran last wait for further launches.
+small compilation spends most of its time starting. A folder of `builds` keeps the programs.
 """
 
-import atexit
 import os
 import re
-import select
 import shutil
 import struct
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
@@ -31,7 +27,7 @@ SOURCES_PER_PROGRAM = 12
 # The processes of pytest-xdist share the cores already.
 COMPILERS = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 TIME_LIMIT_S = 120
-MOST_WAITING = 48
+SANITIZER = "detect_leaks=0:detect_stack_use_after_return=0"
 _ENTRY = re.compile(r"__launch_bounds__\([^)]*\)\s*(\w+)\s*\(")
 
 # C++'s unsigned types of 32 and 64 bits, and constants.
@@ -169,85 +165,22 @@ class Program:
             the toolchain `COUNTING` alone: its threads raced for a byte of shared memory, or it
             loaded what its block had not stored.
         """
-        process = _taken(self.path)
-        job = _job(grid, block, buffers, blocks, counting, arguments)
-        try:
-            result = process.run(self.index, job)
-        except BaseException:
-            process.end()
-            raise
-        _put_back(process)
-        return _outcome(result, buffers)
-
-
-class _Process:
-    """A program that waits for jobs; they and their results are files in a folder of its own."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._folder = tempfile.TemporaryDirectory()
-        self._job, self._result = (Path(self._folder.name, name) for name in ("job", "result"))
-        self._popen = subprocess.Popen(
-            [path, self._job, self._result],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            env=os.environ | {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=0"},
-        )
-
-    def run(self, kernel: int, job: Iterable[bytes]) -> bytes:
-        """The result of a job; after an exception, the process can only be ended."""
-        with self._job.open("wb") as file:
-            file.writelines(job)
-        stdin, stdout = self._popen.stdin, self._popen.stdout
-        assert stdin
-        assert stdout
-        stdin.write(b"%d\n" % kernel)
-        said = b""
-        while not said.endswith(b"done\n"):  # a warning of a sanitizer may precede it
-            if not select.select([stdout], [], [], TIME_LIMIT_S)[0]:
-                raise subprocess.TimeoutExpired(self._popen.args, TIME_LIMIT_S)
-            part = stdout.read(1 << 16)
-            if not part:
-                fault = said.decode(errors="replace")[:4000]
-                raise KernelFaultError(fault or f"exit status {self._popen.wait()}")
-            said += part
-        return self._result.read_bytes()
-
-    def end(self) -> None:
-        """Stop the process, whatever it does, and remove its folder."""
-        self._popen.kill()
-        self._popen.communicate()
-        self._folder.cleanup()
-
-
-_waiting: list[_Process] = []  # the one that ran last is at the end
-_lock = threading.Lock()
-
-
-def _taken(path: Path) -> _Process:
-    """A process of a program that no other thread uses."""
-    with _lock:
-        for process in reversed(_waiting):
-            if process.path == path:
-                _waiting.remove(process)
-                return process
-    return _Process(path)
-
-
-def _put_back(process: _Process) -> None:
-    with _lock:
-        _waiting.append(process)
-        excess = _waiting.pop(0) if len(_waiting) > MOST_WAITING else None
-    if excess:
-        excess.end()
-
-
-@atexit.register
-def _end_all() -> None:
-    while _waiting:
-        _waiting.pop().end()
+        with tempfile.TemporaryDirectory() as folder:
+            job, result = (Path(folder, name) for name in ("job", "result"))
+            with job.open("wb") as file:
+                file.writelines(_job(grid, block, buffers, blocks, counting, arguments))
+            done = subprocess.run(
+                [self.path, str(self.index), job, result],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=TIME_LIMIT_S,
+                check=False,
+                env=os.environ | {"ASAN_OPTIONS": SANITIZER},
+            )
+            if done.returncode:
+                said = done.stdout.decode(errors="replace")[:4000]
+                raise KernelFaultError(said or f"exit status {done.returncode}")
+            return _outcome(result.read_bytes(), buffers)
 
 
 def missing() -> str | None:

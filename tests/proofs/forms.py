@@ -4,12 +4,8 @@ A form is what selects the code of a kernel: constants of its program, and types
 A sweep of small splits, below, on and above the planner's thresholds, is planned for all alignments
 of input and outputs. `chosen` selects splits that execute each form at each address modulo 16 for
 which the planner chooses it, and on each side of each threshold.
-
-    python -m tests.proofs.forms [--all]     prints the table of forms, and what they must reach
 """
 
-import sys
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -267,23 +263,3 @@ def distinct(cases: Mapping[str, Case]) -> list[str]:
             names.append(name)
         known |= own
     return names
-
-
-def main() -> None:
-    """Print the table."""
-    is_fine = "--all" in sys.argv
-    total: Reached = {}
-    for are in (SMALL, *LARGE) if is_fine else (SMALL,):
-        required, *_ = chosen(sweep(is_fine, are=are), FINE if is_fine else COARSE)
-        for form, needs in required.items():
-            total.setdefault(form, set()).update(needs)
-    for form, needs in sorted(total.items(), key=str):
-        counts = Counter(one.split()[0] for one in needs)
-        words = (f"{count} {name}" for name, count in sorted(counts.items()))
-        sys.stdout.write(f"{form}: {', '.join(words)}\n")
-    size = sum(map(len, total.values()))
-    sys.stdout.write(f"{len(total)} forms, {size} with addresses and sides of thresholds\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,17 +1,16 @@
 """The adversary's splits are planned, run on the processor, and run as machine code."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.host_cuda import harness
 from tests.proofs import adversary
 from tests.sass import cases
 from tests.support import kernel_cases, nvrtc
-from tests.support.kernel_cases import COMPILING, Case, each_toolchain
+from tests.support.kernel_cases import Case, each_toolchain
 from tests.support.kernel_splits import SMALL
 
 # Cases that found mistakes: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
@@ -22,22 +21,32 @@ WRAPPED, FAR_PITCH, FILLED = 510, 2117, 977
 LEADING = 117
 BEHIND_SHARED = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20)
 
-# The sweeps: how many of their cases are one test, and how many they have for each of --adversary.
-SWEEPS = {
-    "test_many_more_plans_copy_every_byte_once": (100, 10),
-    "test_more_machine_code_stores_every_byte_once": (1, 1),
-    "test_the_processor_copies_every_byte_of_many_more": (100, 2),
+# The numbers that always run; with --slow, how many numbers are one test, and how many run for each
+# of --adversary.
+NUMBERS = {
+    "test_a_plan_copies_every_byte_once": ([range(30), [FAR_PITCH], [LEADING]], 100, 10),
+    "test_machine_code_stores_every_byte_once": ([[0], [1], [2], [WRAPPED]], 1, 1),
+    "test_the_processor_copies_every_byte_once": ([range(20)], 100, 2),
 }
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
-# Compiled together; different ones in every run with --slow.
-BATCHES = st.lists(st.integers(0, 10**9), min_size=8, max_size=12)
 
 
-@pytest.mark.parametrize("number", [*range(30), FAR_PITCH, LEADING])
-def test_a_plan_copies_every_byte_once(number: int) -> None:
-    adversary.check_plan(adversary.case(number))
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test its numbers, and with --slow as many more as --adversary asks for."""
+    if "numbers" in metafunc.fixturenames:
+        always, step, times = NUMBERS[metafunc.function.__name__]
+        most = metafunc.config.getoption("--adversary") * times
+        more = (range(first, min(first + step, most)) for first in range(0, most, step))
+        sweep = [pytest.param(one, marks=pytest.mark.slow, id=f"from {one[0]}") for one in more]
+        parts = [pytest.param(one, id=str(one[0])) for one in always]
+        metafunc.parametrize("numbers", parts + sweep)
+
+
+def test_a_plan_copies_every_byte_once(numbers: Sequence[int]) -> None:
+    for number in numbers:
+        adversary.check_plan(adversary.case(number))
 
 
 @pytest.mark.parametrize(
@@ -61,19 +70,19 @@ def test_a_plan_without_one_of_its_launches_is_refused() -> None:
 
 
 @needs_nvrtc
-@pytest.mark.parametrize("number", [*range(3), WRAPPED])
-def test_machine_code_stores_every_byte_once(number: int, builds: Path) -> None:
-    cases.run(adversary.case(number), builds, adversary.borders)
+def test_machine_code_stores_every_byte_once(numbers: Sequence[int], builds: Path) -> None:
+    for number in numbers:
+        cases.run(adversary.case(number), builds, adversary.borders)
 
 
 @needs_gcc
 @each_toolchain
-@settings(COMPILING, max_examples=COMPILING.max_examples // 20)
-@given(numbers=BATCHES)
 def test_the_processor_copies_every_byte_once(
-    numbers: list[int], builds: Path, toolchain: harness.Toolchain
+    numbers: Sequence[int], builds: Path, toolchain: harness.Toolchain
 ) -> None:
-    check_on_host(numbers, builds, toolchain)
+    drawn = map(adversary.case, numbers)
+    fitting = [case for case in drawn if adversary.fits_host(case)]
+    kernel_cases.check_all(fitting, builds, toolchain)
 
 
 @needs_gcc
@@ -87,41 +96,3 @@ def test_ends_of_outputs_are_filled_up_from_the_tile(
 @needs_nvrtc
 def test_machine_code_stays_in_its_shared_memory(builds: Path) -> None:
     cases.run(BEHIND_SHARED, builds)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Give the sweeps as many cases as --adversary asks for, or several times as many."""
-    count = metafunc.config.getoption("--adversary")
-    if "part" in metafunc.fixturenames:
-        step, times = SWEEPS[metafunc.function.__name__]
-        most = count * times
-        parts = [range(first, min(first + step, most)) for first in range(0, most, step)]
-        metafunc.parametrize("part", parts, ids=[str(one[0]) for one in parts])
-
-
-@pytest.mark.slow
-def test_many_more_plans_copy_every_byte_once(part: range) -> None:
-    for number in part:
-        adversary.check_plan(adversary.case(number))
-
-
-@pytest.mark.slow
-@needs_nvrtc
-def test_more_machine_code_stores_every_byte_once(part: range, builds: Path) -> None:
-    for number in part:
-        cases.run(adversary.case(number), builds, adversary.borders)
-
-
-@pytest.mark.slow
-@needs_gcc
-@each_toolchain
-def test_the_processor_copies_every_byte_of_many_more(
-    part: range, builds: Path, toolchain: harness.Toolchain
-) -> None:
-    check_on_host(part, builds, toolchain)
-
-
-def check_on_host(numbers: list[int], builds: Path, toolchain: harness.Toolchain) -> None:
-    drawn = map(adversary.case, numbers)
-    fitting = [case for case in drawn if adversary.fits_host(case)]
-    kernel_cases.check_all(fitting, builds, toolchain)

@@ -63,13 +63,6 @@ def small_chunks(chunk_bytes: int, blocks: tuple[int, int]) -> object:
     return patch.multiple(wide, CHUNK_BYTES=each, BLOCKS=(blocks,), SHORT_BLOCKS=short)
 
 
-def check(case: Case, chunks: tuple[int, tuple[int, int]], builds: Path) -> None:
-    with small_chunks(*chunks):
-        assert case.kernels <= {"rows", "tile"}
-        (ran,) = kernel_cases.run([case], builds)
-    kernel_cases.check(case, ran)
-
-
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])
 chunkings = st.tuples(chunk_sizes, st.sampled_from([*wide.BLOCKS, (64, 4)]))
 
@@ -78,16 +71,10 @@ chunkings = st.tuples(chunk_sizes, st.sampled_from([*wide.BLOCKS, (64, 4)]))
 def test_any_wide_split_gives_numpy_bytes(
     builds: Path, case: Case, chunks: tuple[int, tuple[int, int]]
 ) -> None:
-    check(case, chunks, builds)
-
-
-@pytest.mark.slow
-@settings(max_examples=250, deadline=None)
-@given(case=wide_cases() | single_rows(), chunks=chunkings)
-def test_many_more_wide_splits_give_numpy_bytes(
-    builds: Path, case: Case, chunks: tuple[int, tuple[int, int]]
-) -> None:
-    check(case, chunks, builds)
+    with small_chunks(*chunks):
+        assert case.kernels <= {"rows", "tile"}
+        (ran,) = kernel_cases.run([case], builds)
+    kernel_cases.check(case, ran)
 
 
 @needs_nvrtc

@@ -2,13 +2,10 @@
 
 import re
 from concurrent.futures import ThreadPoolExecutor
-from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from benchmarks import model
 from dmlsplit.backends.cuda import planner
@@ -16,11 +13,11 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.backends.cuda.occupancy import RESERVED, resident_blocks
 from tests.host_cuda import harness
-from tests.proofs import forms
+from tests.proofs import adversary, forms
 from tests.sass import launch as sass
 from tests.sass import listing
 from tests.support import kernel_cases, nvrtc
-from tests.support.kernel_cases import COMPILING, Case
+from tests.support.kernel_cases import Case
 from tests.support.large_splits import LARGE
 from tests.support.plans import known
 
@@ -87,33 +84,6 @@ def test_every_kernel_compiles_without_spills(arch: str, builds: Path) -> None:
         assert used.stack_bytes + used.local_bytes == 0, name
 
 
-COUNTS = st.sampled_from([1, 2, 3, 5, 16, 40, 300, 1500, 4094, 5000])
-WIDTHS = st.sampled_from([1, 2, 3, 5, 8, 12, 16, 33, 64, 100, 129, 600, 4096, 1 << 20])
-ALIGNMENTS = st.sampled_from([0, 0, 0, 1, 2, 4, 8])
-# More than any device has; outputs have memory before a split is planned.
-MOST_BYTES = 1 << 40
-
-
-@st.composite
-def large_cases(draw: st.DrawFn) -> Case:
-    """Splits of any size that a device may hold, because nothing is run."""
-    count, pattern = draw(COUNTS), draw(st.lists(WIDTHS, min_size=1, max_size=4))
-    sizes = tuple(pattern[i % len(pattern)] for i in range(count))
-    outer = draw(st.lists(st.sampled_from([2, 3, 7, 31, 64, 4096]), max_size=2))
-    shape = (*outer, sum(sizes), *draw(st.lists(st.sampled_from([3, 4, 17]), max_size=1)))
-    strides = None
-    if draw(st.booleans()):
-        steps, step = [0] * len(shape), 1
-        for d in draw(st.permutations(range(len(shape)))):
-            steps[d] = step * draw(st.sampled_from([1, 1, 1, -1, 0]))
-            step = step * shape[d] + draw(st.sampled_from([0, 0, 1, 16]))
-        strides = tuple(steps)
-    misaligned = draw(ALIGNMENTS), draw(ALIGNMENTS)
-    element_bytes = draw(st.sampled_from([1, 2, 4, 8, 16]))
-    assume(prod(shape) * element_bytes <= MOST_BYTES)
-    return Case(shape, sizes, len(outer), element_bytes, strides, None, misaligned)
-
-
 def check_resources(launch: planner.KernelLaunch, used: nvrtc.Resources) -> None:
     """Compare the resources of a launch with its plan."""
     assert used.stack_bytes == 0
@@ -128,24 +98,15 @@ def resident(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
     return resident_blocks(H200.limits, *size)
 
 
-def check_machine_code(case: Case, builds: Path) -> None:
-    """Check the first and the last launch of a split."""
+@pytest.mark.parametrize(
+    "number", [*range(12), *(pytest.param(n, marks=pytest.mark.slow) for n in range(12, 60))]
+)
+def test_plans_of_the_adversary_have_their_resources(number: int, builds: Path) -> None:
+    """The first and the last launch of a split."""
+    case = adversary.case(number)
     for launch in {case.launches[0], case.launches[-1]}:
         cubin = nvrtc.compile_cubin(launch.code.source, sass.ARCH, builds)
         check_resources(launch, nvrtc.resources(cubin, builds))
-
-
-@settings(COMPILING, max_examples=12)
-@given(case=large_cases())
-def test_any_plan_compiles(builds: Path, case: Case) -> None:
-    check_machine_code(case, builds)
-
-
-@pytest.mark.slow
-@settings(COMPILING, max_examples=40)
-@given(case=large_cases())
-def test_many_more_plans_compile(builds: Path, case: Case) -> None:
-    check_machine_code(case, builds)
 
 
 @pytest.mark.parametrize("name", LAUNCHES)

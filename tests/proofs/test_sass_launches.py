@@ -10,7 +10,7 @@ import pytest
 
 from tests.proofs import forms
 from tests.sass import cases, kernels, launch, split_memory
-from tests.sass.split_memory import Places, SplitMemory
+from tests.sass.split_memory import SplitMemory
 from tests.sass.threads import SassError
 from tests.sass.wavefronts import wavefronts
 from tests.support import nvrtc
@@ -52,26 +52,6 @@ def test_other_launches_store_every_byte_once(names: list[str], builds: Path) ->
     disassemble((SMALL[name] for name in names), builds)
     for name in names:
         cases.run(SMALL[name], builds)
-
-
-@pytest.mark.parametrize("name", WHOLE)
-def test_the_expected_source_of_each_output_byte_is_that_of_numpy_split(name: str) -> None:
-    """`Places` inverts strides: each element of an output comes from the right input element."""
-    case = WHOLE[name]
-    count, width = int(np.prod(case.shape)), case.element_bytes
-    whole = np.arange(count, dtype=np.int64).reshape(case.shape)
-    steps = np.array(case.source.strides)
-    index = np.stack(np.unravel_index(whole, case.shape), axis=-1)
-    parts = np.split(index @ steps, np.cumsum(case.sizes)[:-1], axis=case.axis)
-    places = Places(case.geometry.pieces)
-    for output, (part, layout) in enumerate(zip(parts, case.targets, strict=True)):
-        if part.size:
-            inner = np.stack(np.unravel_index(np.arange(part.size), part.shape), axis=-1)
-            offset = inner @ np.array(layout.strides)
-            first_of_split = case.geometry.pieces[output].input_offset - part.flat[0]
-            for byte in {0, width - 1}:
-                found, _ = places.of(np.full(offset.shape, output), offset + byte)
-                assert np.array_equal(found, part.reshape(-1) + first_of_split + byte)
 
 
 @dataclass(frozen=True)

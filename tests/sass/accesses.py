@@ -18,11 +18,11 @@ _GLOBAL = re.compile(r"(?:desc\[UR\d+\])?\[(U?R\w+)\.64(?:\+(-?0x[0-9a-f]+))?\]"
 
 
 def ldg(i: Instruction, t: Threads) -> Run:
-    size, is_signed = _size(i, *_CACHING, *_PREFETCH)
+    size = _size(i, *_CACHING, *_PREFETCH)
     o = Operands(i, t)
     d, place = i.take(2)
     address_of = _global(o, place)
-    write = _load_writer(o, d, size, is_signed)
+    write = _load_writer(o, d, size)
 
     def run(mask: Array) -> None:
         access = Access(t, i, address_of(), mask, size)
@@ -33,7 +33,7 @@ def ldg(i: Instruction, t: Threads) -> Run:
 
 
 def stg(i: Instruction, t: Threads) -> Run:
-    size, _ = _size(i, *_CACHING)
+    size = _size(i, *_CACHING)
     o = Operands(i, t)
     place, source = i.take(2)
     address_of, words = _global(o, place), _words(o, source, size)
@@ -47,10 +47,10 @@ def stg(i: Instruction, t: Threads) -> Run:
 
 
 def lds(i: Instruction, t: Threads) -> Run:
-    size, is_signed = _size(i)
+    size = _size(i)
     o = Operands(i, t)
     d, place = i.take(2)
-    address_of, write = o.sum_of(place.strip("[]")), _load_writer(o, d, size, is_signed)
+    address_of, write = o.sum_of(place.strip("[]")), _load_writer(o, d, size)
 
     def run(mask: Array) -> None:
         access = _shared_access(t, i, address_of(), mask, size)
@@ -63,7 +63,7 @@ def lds(i: Instruction, t: Threads) -> Run:
 
 
 def sts(i: Instruction, t: Threads) -> Run:
-    size, _ = _size(i)
+    size = _size(i)
     o = Operands(i, t)
     place, source = i.take(2)
     address_of, words = o.sum_of(place.strip("[]")), _words(o, source, size)
@@ -79,10 +79,10 @@ def sts(i: Instruction, t: Threads) -> Run:
     return run
 
 
-def _size(i: Instruction, *allowed: str) -> tuple[int, bool]:
-    """The bytes of an access, and whether its sign fills the rest of the register."""
-    modifiers = i.allow(*SIZES, *allowed)
-    return i.size, bool(modifiers & {"S8", "S16"})
+def _size(i: Instruction, *allowed: str) -> int:
+    """The bytes of an access."""
+    i.allow(*SIZES, *allowed)
+    return i.size
 
 
 def _kind(size: int) -> type[np.unsignedinteger]:
@@ -93,15 +93,10 @@ def _words(o: Operands, text: str, size: int) -> list[Reader]:
     return [o.value(following(text, n)) for n in range(max(1, size // 4))]
 
 
-def _load_writer(
-    o: Operands, text: str, size: int, is_signed: bool
-) -> Callable[[list[Array], Array], None]:
+def _load_writer(o: Operands, text: str, size: int) -> Callable[[list[Array], Array], None]:
     writers = [o.write(following(text, n)) for n in range(max(1, size // 4))]
-    kind = np.dtype(f"i{size}") if is_signed else None
 
     def write(words: list[Array], mask: Array) -> None:
-        if kind:
-            words = [words[0].astype(f"u{size}").view(kind).astype(np.int32)]
         for writer, word in zip(writers, words, strict=True):
             writer(word, mask)
 

@@ -75,20 +75,6 @@ def _others_are_out(t: Threads, number: int, taking: Array) -> bool:
     return not others[taking.any(axis=1)].any()
 
 
-def break_(i: Instruction, t: Threads, listing: Listing) -> Run:
-    """``BREAK [P,] Bn``: these threads will not come to BSYNC Bn."""
-    i.allow("RELIABLE")
-    o = Operands(i, t)
-    *condition, name = i.take(1, 2)
-    number, holds = _barrier(i, name), o.predicate(condition[0] if condition else "PT")
-
-    def run(mask: Array) -> None:
-        np.copyto(t.parties[number], 0, where=mask & holds())
-        release_branches(t)
-
-    return run
-
-
 def _barrier(i: Instruction, name: str) -> int:
     found = re.fullmatch(r"B(\d+)", name)
     if not found:

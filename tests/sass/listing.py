@@ -9,7 +9,7 @@ from tests.support.nvrtc import INSTRUCTION_BYTES as BYTES
 
 _LINE = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)(?:\s+(.*?))?\s*;")
 _REGISTER = re.compile(r"\bR(\d+)\b")
-SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}  # of accesses, in bytes
+SIZES = {"U8": 1, "U16": 2, "64": 8, "128": 16}  # of accesses, in bytes
 _ADDRESS = re.compile(r"0x[0-9a-f]+")
 _CONSTANT = re.compile(r"\.nv\.constant(\d+)")
 

@@ -13,7 +13,7 @@ _INDEXED = re.compile(r"c\[0x([0-9a-f]+)\]\[(.*)\]")
 
 
 def mov(i: Instruction, t: Threads) -> Run:
-    i.allow("U32")
+    i.allow()
     return calculated(i, t, 1, lambda a: a)
 
 
@@ -30,29 +30,18 @@ def hfma2(i: Instruction, t: Threads) -> Run:
 
 
 def special(i: Instruction, t: Threads) -> Run:
-    """``S2R``, ``S2UR``, ``CS2R``: a special register; CS2R without .32 fills a pair."""
-    modifiers = i.allow("32") if i.opcode == "CS2R" else i.allow()
+    """``S2R``, ``S2UR``, ``CS2R``: a special register; CS2R fills a pair."""
+    i.allow()
     o = Operands(i, t)
     d, name = i.take(2)
     value = _special(i, t, name)
-    is_pair = i.opcode == "CS2R" and "32" not in modifiers
+    is_pair = i.opcode == "CS2R"
     write = o.write_wide(d) if is_pair else o.write(d)
     return lambda mask: write(value.astype(U64) if is_pair else value, mask)
 
 
 def _special(i: Instruction, t: Threads, name: str) -> Array:
-    one, lane = np.uint32(1), t.lane
-    below = (one << lane) - one
-    known = {
-        "SR_TID.X": t.tid,
-        "SR_CTAID.X": t.ctaid,
-        "SR_LANEID": lane,
-        "SR_LTMASK": below,
-        "SR_EQMASK": one << lane,
-        "SR_LEMASK": below | (one << lane),
-        "SR_GTMASK": ~(below | (one << lane)),
-        "SR_GEMASK": ~below,
-    }
+    known = {"SR_TID.X": t.tid, "SR_CTAID.X": t.ctaid, "SR_LANEID": t.lane}
     # One-dimensional launches without clusters.
     zeros = ("SRZ", "SR_TID.Y", "SR_TID.Z", "SR_CTAID.Y", "SR_CTAID.Z", "SR_CgaCtaId")
     known |= dict.fromkeys(zeros, np.zeros((1, 1), np.uint32))
@@ -100,18 +89,3 @@ def _distinct(values: Array, mask: Array) -> int:
     """The number of different values in each warp, summed over all warps."""
     ordered = np.sort(np.where(mask, values.astype(np.int64), -1), axis=1)
     return int((ordered[:, 0] >= 0).sum() + (np.diff(ordered, axis=1) > 0).sum())
-
-
-def r2ur(i: Instruction, t: Threads) -> Run:
-    """``R2UR URd, Ra``: the value of the first thread in the mask."""
-    i.allow()
-    o = Operands(i, t)
-    d, a = i.take(2)
-    write, a_of = o.write(d), o.value(a)
-
-    def run(mask: Array) -> None:
-        first = mask.argmax(axis=1)[:, None]
-        value = np.take_along_axis(np.broadcast_to(a_of(), mask.shape), first, axis=1)
-        write(value, mask.any(axis=1, keepdims=True))
-
-    return run

@@ -59,7 +59,7 @@ _LSU: dict[str, Build] = {
     "LDC": moves.ldc,
     "S2R": moves.special,
 }
-_OTHER: dict[str, Build] = {"NOP": _nothing, "YIELD": _nothing}
+_OTHER: dict[str, Build] = {"NOP": _nothing}
 # Instructions on values of a whole warp. The first kind only reads and writes uniform registers.
 _SAME = ("IADD3", "LEA", "LOP3", "PLOP3", "SHF", "PRMT", "ISETP", "SEL", "MOV")
 UNIFORM: dict[str, Build] = {f"U{name}": _ALU[name] for name in _SAME} | {
@@ -67,13 +67,12 @@ UNIFORM: dict[str, Build] = {f"U{name}": _ALU[name] for name in _SAME} | {
     "ULDC": moves.ldc,
     "S2UR": moves.special,
 }
-_FROM_LANES: dict[str, Build] = {"R2UR": moves.r2ur, "VOTEU": predicates.vote}
+_FROM_LANES: dict[str, Build] = {"VOTEU": predicates.vote}
 CONTROL: dict[str, BuildControl] = {
     "EXIT": control.exit_,
     "BRA": control.bra,
     "BSSY": control.bssy,
     "BSYNC": control.bsync,
-    "BREAK": control.break_,
     "BAR": control.bar,
 }
 PLAIN: dict[str, tuple[Build, Pipe]] = {

@@ -1,14 +1,13 @@
 """Comparisons, choices, votes, and predicates as numbers."""
 
 import operator
-import re
 
 import numpy as np
 
 from tests.sass.arithmetic import Run
 from tests.sass.listing import Instruction
 from tests.sass.operands import Operands
-from tests.sass.threads import PREDICATES, Array, Threads, lane_bits
+from tests.sass.threads import PREDICATES, Array, Threads
 
 _COMPARISONS = {
     "LT": operator.lt,
@@ -104,24 +103,15 @@ def r2p(i: Instruction, t: Threads) -> Run:
 
 
 def vote(i: Instruction, t: Threads) -> Run:
-    """``VOTEU.{ANY|ALL|EQ} [URd,] [UP,] Pa``: URd has a bit for each lane where Pa holds."""
-    (mode,) = i.allow("ANY", "ALL", "EQ")
+    """``VOTEU.{ANY|ALL} UP, Pa``: whether Pa holds in some lane, or in all."""
+    (mode,) = i.allow("ANY", "ALL")
     o = Operands(i, t)
-    *targets, source = i.take(2, 3)
-    source_of = o.predicate(source)
-    numbers = [o.write(text) for text in targets if re.match(r"UR", text)]
-    predicates = [o.write_predicate(text) for text in targets if re.match(r"UP", text)]
+    target, source = i.take(2)
+    source_of, write = o.predicate(source), o.write_predicate(target)
 
     def run(mask: Array) -> None:
         holds = np.broadcast_to(source_of(), mask.shape)
-        some = (holds & mask).any(axis=1, keepdims=True)
-        every = ~(~holds & mask).any(axis=1, keepdims=True)
-        to = mask.any(axis=1, keepdims=True)
-        bits = lane_bits(holds & mask)
-        for write in numbers:
-            write(bits, to)
-        for write in predicates:
-            none = ~some
-            write({"ANY": some, "ALL": every, "EQ": every | none}[mode], to)
+        some, other = (part.any(axis=1, keepdims=True) for part in (holds & mask, ~holds & mask))
+        write(some if mode == "ANY" else ~other, mask.any(axis=1, keepdims=True))
 
     return run

@@ -128,12 +128,5 @@ class Threads:
         return f"block {int(self.ctaid[warp, 0])}, thread {int(self.tid.flat[at])}"
 
 
-def lane_bits(mask: Array) -> Array:
-    """One bit per lane, which are along the last axis."""
-    return (mask.astype(np.uint32) << np.arange(LANES, dtype=np.uint32)).sum(
-        axis=-1, keepdims=True, dtype=np.uint32
-    )
-
-
 def _padded(bank: bytes) -> Array:
     return np.frombuffer(bank + bytes(-len(bank) % 16), np.uint8)

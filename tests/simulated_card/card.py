@@ -35,20 +35,13 @@ def load() -> None:
     assert _driver().card_redirect(runtime.__file__.encode()), "CuPy's runtime is not redirected"
 
 
-class Calls:
-    """The names of the CUDA functions called since the log began."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-
-
 @contextmanager
-def calls() -> Iterator[Calls]:
-    """Record the CUDA calls that a block makes."""
-    recorded = Calls()
+def calls() -> Iterator[list[str]]:
+    """The names of the CUDA functions that a block calls, known at its end."""
+    names: list[str] = []
     begin = _driver().card_log_size()
-    yield recorded
-    recorded.names = log()[begin:]
+    yield names
+    names += log()[begin:]
 
 
 def log() -> list[str]:

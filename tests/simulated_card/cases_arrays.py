@@ -39,14 +39,10 @@ class DlPack:
             return self._array.__dlpack__(stream=stream, **options)
 
 
-def test_an_array_interface_is_enough() -> None:
+@pytest.mark.parametrize("library", [Interface, DlPack])
+def test_an_array_interface_or_dlpack_is_enough(library: Any) -> None:
     array = noise((40, 8), "f4")
-    check(dml.split(Interface(cupy.asarray(array)), SIZES, 1), array)
-
-
-def test_dlpack_is_enough() -> None:
-    array = noise((40, 8), "f4")
-    check(dml.split(DlPack(cupy.asarray(array)), SIZES, 1), array)
+    check(dml.split(library(cupy.asarray(array)), SIZES, 1), array)
 
 
 def test_an_interface_on_the_second_device_is_found_there() -> None:
@@ -92,20 +88,16 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_pending_work_of_another_library_is_waited_for(library: str) -> None:
-    source, producer, array, _fresh = written_late()
-    check(dml.split(LIBRARIES[library](source, producer), SIZES, 1), array)
-
-
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("how", ["call", "dispatch"])
-def test_the_given_stream_waits_for_pending_work(library: str, how: str) -> None:
-    """The split runs on `stream`, so that stream must wait."""
+@pytest.mark.parametrize("how", ["split", "call", "dispatch"])
+def test_a_split_waits_for_pending_work_of_another_library(library: str, how: str) -> None:
+    """An operator runs on `stream`, so that stream must wait."""
     source, producer, array, _fresh = written_late()
     op = operator((40, 8), SIZES)
     foreign = LIBRARIES[library](source, producer)
     side = cupy.cuda.Stream(non_blocking=True)
-    if how == "call":
+    if how == "split":
+        found = dml.split(foreign, SIZES, 1)
+    elif how == "call":
         found = op(foreign, stream=side)
     else:
         found = [cupy.zeros((40, size), "f4") for size in SIZES]

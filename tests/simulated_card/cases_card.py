@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -121,16 +122,22 @@ def test_a_wrong_access_breaks_the_device(case: str, capfd: pytest.CaptureFixtur
     card.break_device(0, 0)
 
 
-def test_an_unloaded_module_is_not_taken_for_the_next() -> None:
-    source, target = ones()
+def launch_module(text: str, source: Any, target: Any) -> int:
+    """Load a module, launch its kernel and return its handle."""
     table = np.array([source.data.ptr, target.data.ptr], np.uint64)
     parameters = np.array([table.ctypes.data], np.uint64)
+    module = api.moduleLoadData(compile_using_nvrtc(text, ("-std=c++17",))[0])
+    function = api.moduleGetFunction(module, "copy")
+    api.launchKernel(function, 1, 1, 1, 64, 1, 1, 0, 0, parameters.ctypes.data, 0)
+    return int(module)
+
+
+def test_an_unloaded_module_is_not_taken_for_the_next() -> None:
+    source, target = ones()
     shift = COPY.replace("uint4*>(pointers.outputs[0]", "uint4*>(pointers.outputs[0] + 1024")
     for text, changed in ((COPY, slice(0, 1024)), (shift, slice(1024, 2048))):
-        module = api.moduleLoadData(compile_using_nvrtc(text, ("-std=c++17",))[0])
-        function = api.moduleGetFunction(module, "copy")
         target.set(np.full(SIZE, 2, "u1"))
-        api.launchKernel(function, 1, 1, 1, 64, 1, 1, 0, 0, parameters.ctypes.data, 0)
+        module = launch_module(text, source, target)
         assert set(target.get()[changed].tolist()) == {1}
         api.moduleUnload(module)
 
@@ -138,13 +145,7 @@ def test_an_unloaded_module_is_not_taken_for_the_next() -> None:
 def test_a_launch_fails_if_its_module_is_unloaded_before_it_runs(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    source, target = ones()
-    table = np.array([source.data.ptr, target.data.ptr], np.uint64)
-    parameters = np.array([table.ctypes.data], np.uint64)
-    module = api.moduleLoadData(compile_using_nvrtc(COPY, ("-std=c++17",))[0])
-    function = api.moduleGetFunction(module, "copy")
-    api.launchKernel(function, 1, 1, 1, 64, 1, 1, 0, 0, parameters.ctypes.data, 0)
-    assert card.pending() == 1
+    module = launch_module(COPY, *ones())
     api.moduleUnload(module)
     assert card.pending() == 1
     with pytest.raises(RuntimeFailure, match="LaunchFailure"):
@@ -197,59 +198,42 @@ def test_kernels_of_cupy_do_not_compile_here() -> None:
         cupy.ones(3) + 1
 
 
-def test_a_device_can_run_out_of_memory() -> None:
-    card.set_memory_limit(0, card.memory_used(0) + (1 << 20))
-    with pytest.raises(cupy.cuda.memory.OutOfMemoryError):
-        cupy.empty(2 << 20, "u1")
+# A call that a capture forbids, whether the captured stream is non-blocking, and the error.
+FORBIDDEN: dict[str, tuple[Callable[[Any, Any], object], bool, str]] = {
+    "waiting": (lambda stream, array: stream.synchronize(), True, "Unsupported"),
+    "allocation": (lambda *_: cupy.cuda.runtime.malloc(16), True, "Unsupported"),
+    "the legacy stream": (
+        lambda _, array: array.data.memset_async(1, SIZE, cupy.cuda.Stream.null), False, "Implicit"
+    ),
+}  # fmt: skip
 
 
-class TestCapture:
-    def test_synchronising_invalidates_a_capture(self) -> None:
-        stream = cupy.cuda.Stream(non_blocking=True)
-        with stream:
-            stream.begin_capture()
-            with pytest.raises(RuntimeFailure, match="StreamCaptureUnsupported"):
-                stream.synchronize()
-            with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
-                stream.end_capture()
+@pytest.mark.parametrize("call", FORBIDDEN)
+def test_a_forbidden_call_invalidates_a_capture(call: str) -> None:
+    (source, _), (forbidden, non_blocking, error) = ones(), FORBIDDEN[call]
+    stream = cupy.cuda.Stream(non_blocking=non_blocking)
+    stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
+    with pytest.raises(RuntimeFailure, match=f"StreamCapture{error}"):
+        forbidden(stream, source)
+    with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
+        stream.end_capture()
 
-    def test_a_global_capture_forbids_allocation(self) -> None:
-        stream = cupy.cuda.Stream(non_blocking=True)
-        with stream:
-            stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
-            with pytest.raises(RuntimeFailure, match="StreamCaptureUnsupported"):
-                cupy.cuda.runtime.malloc(16)
-            with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
-                stream.end_capture()
 
-    def test_blocking_streams_cannot_use_the_legacy_stream(self) -> None:
-        source, _ = ones()
-        stream = cupy.cuda.Stream()
-        stream.begin_capture()
-        with pytest.raises(RuntimeFailure, match="StreamCaptureImplicit"):
-            source.data.memset_async(1, SIZE, cupy.cuda.Stream.null)
-        with pytest.raises(RuntimeFailure, match="StreamCaptureInvalidated"):
-            stream.end_capture()
-
-    def test_a_capture_includes_a_second_stream_joined_by_events(self) -> None:
-        source, target = ones()
-        one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-        one.begin_capture()
-        source.data.memset_async(7, SIZE, one)
-        two.wait_event(one.record())
-        launch(source.data.ptr, target.data.ptr, stream=two)
-        one.wait_event(two.record())
-        graph = one.end_capture()
-        assert set(target.get().tolist()) == {2}
-        graph.launch(one)
-        one.synchronize()
-        assert set(target.get().tolist()) == {7}
-
-    def test_ending_a_capture_with_an_unjoined_stream_fails(self) -> None:
-        source, _ = ones()
-        one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-        one.begin_capture()
-        two.wait_event(one.record())
-        source.data.memset_async(7, SIZE, two)
+@pytest.mark.parametrize("joined", [True, False])
+def test_a_capture_includes_a_second_stream_that_must_be_joined(joined: bool) -> None:
+    source, target = ones()
+    one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    one.begin_capture()
+    source.data.memset_async(7, SIZE, one)
+    two.wait_event(one.record())
+    launch(source.data.ptr, target.data.ptr, stream=two)
+    if not joined:
         with pytest.raises(RuntimeFailure, match="StreamCaptureUnjoined"):
             one.end_capture()
+        return
+    one.wait_event(two.record())
+    graph = one.end_capture()
+    assert set(target.get().tolist()) == {2}
+    graph.launch(one)
+    one.synchronize()
+    assert set(target.get().tolist()) == {7}

@@ -23,7 +23,7 @@ def calls_of(work: Callable[[], object]) -> list[str]:
     """The CUDA calls of `work`, without cudaGetDevice, which only reads a number of the thread."""
     with card.calls() as recorded:
         work()
-    return [name for name in recorded.names if name != "cudaGetDevice"]
+    return [name for name in recorded if name != "cudaGetDevice"]
 
 
 def many_outputs(count: int) -> tuple[Any, list[Any]]:
@@ -55,32 +55,23 @@ def test_the_number_of_launches_is_as_planned() -> None:
     assert found.tobytes() == source.get().tobytes()
 
 
-def test_a_launch_is_queued_on_the_given_stream() -> None:
+@pytest.mark.parametrize("number", [0, 1, 2, None], ids=["null", "legacy", "per thread", "own"])
+def test_a_launch_is_queued_on_the_given_stream(number: int | None) -> None:
+    """The default streams have their documented numbers."""
+    own, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    stream = {0: cupy.cuda.Stream.null, 1: cupy.cuda.Stream.null, 2: cupy.cuda.Stream.ptds}
+    waited, given = stream.get(number, own), own if number is None else number
     source, outs = problem()
     split = bound(source, outs)
-    mine, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     cupy.cuda.Device().synchronize()
-    assert calls_of(lambda: split.dispatch(mine)) == [LAUNCH]
-    assert card.pending() == 1
+    assert calls_of(lambda: split.dispatch(given)) == [LAUNCH]
     other.synchronize()
     assert card.pending() == 1
-    mine.synchronize()
+    waited.synchronize()
     assert card.pending() == 0
     assert same(source, outs)
-
-
-@pytest.mark.parametrize("number", [0, 1, 2], ids=["null", "legacy", "per thread"])
-def test_the_default_streams_have_their_documented_numbers(number: int) -> None:
-    source, outs = problem()
-    split = bound(source, outs)
-    cupy.cuda.Device().synchronize()
-    split.dispatch(number)
-    assert card.pending() == 1
-    default = cupy.cuda.Stream.ptds if number == 2 else cupy.cuda.Stream.null
-    default.synchronize()
-    assert card.pending() == 0
-    assert same(source, outs)
-    (found,) = operator(source.shape, source.shape[:1], 0)(source, stream=number)
+    (found,) = operator(source.shape, source.shape[:1], 0)(source, stream=given)
+    waited.synchronize()
     assert found.get().tobytes() == source.get().tobytes()
 
 
@@ -97,20 +88,6 @@ def test_a_bound_operator_keeps_its_buffers_alive() -> None:
         del split
         gc.collect()
         assert card.memory_used(0) < before
-
-
-def test_threads_split_on_their_own_streams() -> None:
-    arrays = [noise((64, 10 + i), "u4", seed=i).view("f4") for i in range(8)]
-
-    def work(number: int) -> bytes:
-        with cupy.cuda.Device(number % 2), cupy.cuda.Stream(non_blocking=True) as stream:
-            pieces = dml.split(cupy.asarray(arrays[number]), (3, 7 + number), 1)
-            found = np.concatenate([piece.get() for piece in pieces], 1)
-            stream.synchronize()
-        return found.tobytes()
-
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(work, range(8))) == [array.tobytes() for array in arrays]
 
 
 def test_a_capture_holds_one_launch_that_every_replay_repeats() -> None:

@@ -11,26 +11,18 @@ from tests.support.gpu_arrays import bound, problem, public_launch, same
 
 
 @pytest.mark.parametrize(
-    ("version", "nvrtc", "limit"),
-    [(13000, (13, 0), 32764), (12010, (12, 1), 32764), (12000, (12, 9), 4096),
-     (12040, (12, 0), 4096), (11080, (11, 8), 4096)],
+    ("version", "nvrtc", "major", "limit"),
+    [(13000, (13, 0), 9, 32764), (12010, (12, 1), 9, 32764), (12000, (12, 9), 9, 4096),
+     (12040, (12, 0), 9, 4096), (11080, (11, 8), 9, 4096), (13000, (13, 0), 5, 4096),
+     (13000, (13, 0), 6, 4096), (13000, (13, 0), 7, 32764), (13000, (13, 0), 12, 32764)],
 )  # fmt: skip
-def test_parameters_are_as_large_as_driver_and_compiler_allow(
-    version: int, nvrtc: tuple[int, int], limit: int, monkeypatch: pytest.MonkeyPatch
+def test_parameters_are_as_large_as_driver_compiler_and_gpu_allow(
+    version: int, nvrtc: tuple[int, int], major: int, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    known = cupy.cuda.runtime.getDeviceProperties(0) | {"major": major}
     monkeypatch.setattr(cupy.cuda.runtime, "driverGetVersion", lambda: version)
     monkeypatch.setattr(cupy.cuda.nvrtc, "getVersion", lambda: nvrtc)
-    assert Driver(cupy, 1).limits(0).parameter_bytes == limit
-
-
-@pytest.mark.parametrize(("major", "limit"), [(5, 4096), (6, 4096), (7, 32764), (12, 32764)])
-def test_parameters_are_as_large_as_the_gpu_allows(
-    major: int, limit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = cupy.cuda.runtime.getDeviceProperties(0)
-    monkeypatch.setattr(
-        cupy.cuda.runtime, "getDeviceProperties", lambda device: known | {"major": major}
-    )
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceProperties", lambda device: known)
     assert Driver(cupy, 1).limits(0).parameter_bytes == limit
 
 
@@ -40,10 +32,10 @@ def test_limits_are_read_once() -> None:
         first = found.limits(0)
     assert (first.sm_count, first.registers_per_sm, first.blocks_per_sm) == (132, 65536, 32)
     assert (first.shared_per_sm, first.in_flight_bytes) == (228 << 10, 48 << 10)
-    assert recorded.names.count("cudaGetDeviceProperties") == 1
+    assert recorded.count("cudaGetDeviceProperties") == 1
     with card.calls() as recorded:
         assert found.limits(0) is first
-    assert recorded.names == []
+    assert recorded == []
 
 
 def test_the_second_failure_in_a_row_is_an_error() -> None:

@@ -6,6 +6,7 @@ a launch moves nothing: results are compared on the simulated card, and on a GPU
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -122,7 +123,7 @@ class FakeDriver:
         low, high = np.lib.array_utils.byte_bounds(value)
         store = self._allocate(high - low)
         start = value.__array_interface__["data"][0] - low
-        store[:] = np.ndarray(high - low, np.uint8, buffer=_bytes_at(low, high - low))
+        store[:] = np.frombuffer(ctypes.string_at(low, high - low), np.uint8)
         host = np.ndarray(value.shape, value.dtype, store, start, value.strides)
         return FakeArray(host, device, **interface)
 
@@ -202,15 +203,3 @@ class FakeDriver:
         return OutOfMemoryError(
             f"{what} on cuda:{device}: {needed} bytes are needed, {self.memory_bytes} are free"
         )
-
-
-def _bytes_at(address: int, size: int) -> Any:
-    class Memory:
-        __array_interface__ = {  # noqa: RUF012
-            "data": (address, False),
-            "shape": (size,),
-            "typestr": "|u1",
-            "version": 3,
-        }
-
-    return np.asarray(Memory()).data if size else bytearray()

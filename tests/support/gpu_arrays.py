@@ -19,10 +19,6 @@ def noise(shape: tuple[int, ...], dtype: str = "u1", seed: int = 0) -> np.ndarra
     return np.frombuffer(np.random.default_rng(seed).bytes(count), dtype).reshape(shape)
 
 
-def cuts(sizes: tuple[int, ...]) -> list[int]:
-    return [int(end) for end in np.cumsum(sizes)[:-1]]
-
-
 def operator(
     shape: tuple[int, ...],
     sizes: Sequence[int],

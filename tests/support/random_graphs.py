@@ -1,378 +1,180 @@
-"""Random ONNX graphs around splits: chains of operators whose shapes are known while building."""
+"""Random ONNX graphs around splits: chains of operators, whose shapes ONNX Runtime finds.
 
+A step is written in ONNX's text form: it makes y of x, and a list in braces stands for a constant.
+ONNX Runtime runs each step alone, and one that it refuses is not taken.
+"""
+
+import re
 from collections.abc import Callable
+from functools import cache
 from math import prod
 from random import Random
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto
+from onnxruntime.capi import onnxruntime_pybind11_state as ort
 
-from tests.support.onnx_graphs import model
+from tests.support.models import parsed, session, split_nodes
+from tests.support.onnx_graphs import model, value
 
 Shape = tuple[int, ...]
+MOST_ELEMENTS, MOST_RANK = 20_000, 5
+REFUSED = ort.Fail, ort.InvalidArgument, ort.InvalidGraph, ort.RuntimeException
 
 
-class Chain:
-    """A chain of nodes that ends in a split; all its names begin with its prefix."""
+def any_size(shape: Shape, draw: Random) -> list[str]:
+    """Steps that do not contain fixed sizes."""
+    axis, order = draw.randrange(len(shape)), draw.sample(range(len(shape)), len(shape))
+    return [
+        f"y = Transpose <perm = {order}> (x)",
+        f"y = Unsqueeze (x, {{{axis}}})",
+        f"y = Concat <axis = {axis}> (x, x)",
+        f"y = {draw.choice('Relu Sigmoid Softmax Neg Identity Elu'.split())} (x)",
+    ]
 
-    def __init__(self, random: Random, prefix: str) -> None:
-        self.random = random
-        self.prefix = prefix
-        self.nodes: list[Any] = []
-        self.shape: Shape = tuple(random.randint(1, 6) for _ in range(random.randint(1, 4)))
-        self.value = self.name()
-        self.input = helper.make_tensor_value_info(self.value, TensorProto.FLOAT, self.shape)
 
-    def name(self) -> str:
-        return f"{self.prefix}{len(self.nodes)}_{self.random.randrange(10**9)}"
+def steps(shape: Shape, draw: Random) -> list[str]:
+    """All steps from a value of this shape, with an axis and numbers drawn for them."""
+    total, axis, last = prod(shape), draw.randrange(len(shape)), shape[-1]
+    n, channels = shape[axis], (*shape, 1)[1]
+    few, mask = draw.randint(1, 6), [*draw.choices((0, 1), k=n - 1), 1]
+    ones = [at for at, size in enumerate(shape) if size == 1]
+    wide = [4 if at in ones[:1] else size for at, size in enumerate(shape)]
+    pads = [2 * (at == axis) for at in range(2 * len(shape))]
+    repeats = [1 + 2 * (at == axis) for at in range(len(shape))]
+    pool = [min(2, size) for size in shape[2:]] or [2]
+    # One size of x, of shape [1].
+    size = f"s = Shape (x)\n n = Gather <axis = 0> (s, {{{axis}}})\n"
+    return [
+        *any_size(shape, draw),
+        f"y = Reshape (x, {{{draw.choice([k for k in range(1, 7) if total % k == 0])}, -1}})",
+        f"y = Squeeze (x, {{{draw.choice(ones or [axis])}}})",
+        f"y = Slice (x, {{{draw.randrange(n)}}}, {{{2**62}}}, {{{axis}}})",
+        f"y = Gather <axis = {axis}> (x, {{{', '.join('0' * few)}}})",
+        f"y = Pad (x, {{{listed(pads)}}})",
+        f"y = Tile (x, {{{listed(repeats)}}})",
+        f"y = Expand (x, {{{listed(wide)}}})",
+        f"y = ReduceMean <keepdims = {few % 2}> (x, {{{axis}}})",
+        f"w = ConstantOfShape ({{{last}, {few}}})\n y = MatMul (x, w)",
+        f"w = ConstantOfShape ({{5, {channels}, 2, 2}})\n y = Conv <strides = [2, 2]> (x, w)",
+        f"w = ConstantOfShape ({{{channels}, 3, 2, 2}})\n"
+        "y = ConvTranspose <strides = [2, 2]> (x, w)",
+        "y = GlobalAveragePool (x)",
+        f"y = MaxPool <kernel_shape = {pool}, strides = {pool}, ceil_mode = 1> (x)",
+        "y = Resize (x, , {1f, 1f, 2f, 2f})",
+        f"y, i = TopK <axis = {axis}> (x, {{{draw.randint(1, n)}}})",
+        "s = Shape (x)\n y = ConstantOfShape (s)",
+        "i = Cast <to = 7> (x)\n y = OneHot (i, {3}, {0f, 1f})",
+        "y = DepthToSpace <blocksize = 2> (x)",
+        'y = Einsum <equation = "abc,abd->acd"> (x, x)',
+        f"w = ConstantOfShape ({{1, 16, {last}}})\n r = ConstantOfShape ({{1, 16, 4}})\n"
+        "y = LSTM <hidden_size = 4> (x, w, r)",
+        # As exporters write sizes that they compute: x.view(n, -1), x[: n // 2] in floats,
+        # x[-(n + 1) // 2 :], x.flatten(), the top min(n, 3) of detectors, x[::2] and x[mask].
+        f"{size} m = Concat <axis = 0> (n, {{-1}})\n y = Reshape (x, m)",
+        f"{size} r = Cast <to = 1> (n)\n h = Div (r, {{2f}})\n f = Floor (h)\n"
+        f"e = Cast <to = 7> (f)\n y = Slice (x, {{0}}, e, {{{axis}}})",
+        f"{size} u = Add (n, {{1}})\n m = Neg (u)\n b = Div (m, {{2}})\n"
+        f"y = Slice (x, b, {{{2**40}}}, {{{axis}}})",
+        "s = Shape (x)\n t = ReduceProd (s)\n m = Concat <axis = 0> ({1}, t)\n y = Reshape (x, m)",
+        f"{size} k = Min (n, {{3}})\n y, i = TopK <axis = {axis}> (x, k)",
+        f"{size} e = Squeeze (n)\n b = Squeeze ({{0}})\n d = Squeeze ({{2}})\n"
+        f"i = Range (b, e, d)\n y = Gather <axis = {axis}> (x, i)",
+        f"m = NonZero ({{{listed(mask)}}})\n i = Squeeze (m, {{0}})\n"
+        f"y = Gather <axis = {axis}> (x, i)",
+        # torch.expand, torch's interpolation, and halves of computed lengths.
+        f"e = Equal ({{{listed([-1] * len(shape))}}}, {{{listed([-1] * len(shape))}}})\n"
+        f"m = Where (e, {{{listed([1] * len(shape))}}}, {{{listed([-1] * len(shape))}}})\n"
+        "y = Expand (x, m)",
+        f"{size} s2 = Slice (s, {{0}}, {{2}})\n h = Slice (s, {{2}}, {{4}})\n m = Mul (h, {{2}})\n"
+        "w = Concat <axis = 0> (s2, m)\n y = Resize (x, , , w)",
+        f"{size} h = Div (n, {{2}})\n r = Sub (n, h)\n m = Concat <axis = 0> (h, r)\n"
+        f"y, z = Split <axis = {axis}> (x, m)",
+    ]
 
-    def constant(self, *values: int, kind: type = np.int64) -> str:
-        name = self.name()
-        tensor = numpy_helper.from_array(np.array(values, kind), name)
-        self.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
+
+def listed(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+class Chain(NamedTuple):
+    """Nodes that end in a split; their names begin with the same letters, as does that of `x`."""
+
+    prefix: str
+    nodes: list[onnx.NodeProto]
+    start: Shape  # of the input
+    shape: Shape  # of what is split
+
+
+def chain(
+    draw: Random, prefix: str, most: int, choices: Callable[[Shape, Random], list[str]]
+) -> Chain:
+    """A chain of at most `most` steps."""
+    start = shape = tuple(draw.randint(1, 6) for _ in range(draw.randint(1, 4)))
+    nodes, at = [], f"{prefix}x"
+    for number in range(draw.randint(0, most)):
+        taken = step(draw.choice(choices(shape, draw)), shape)
+        if taken:
+            made, shape = taken
+            names = {"x": at, "": ""}
+            for node in made:
+                for field in (node.input, node.output):
+                    new = [names.setdefault(old, f"{prefix}{number}{old}") for old in field]
+                    field[:] = new
+            nodes += made
+            at = names["y"]
+    axis = draw.randrange(len(shape))
+    ends = sorted(draw.sample(range(1, shape[axis]), min(shape[axis], draw.randint(1, 4)) - 1))
+    sizes = np.diff([0, *ends, shape[axis]]).tolist()
+    return Chain(prefix, [*nodes, *split_nodes(f"{prefix}cut", at, sizes, axis)], start, shape)
+
+
+def step(text: str, shape: Shape) -> tuple[list[onnx.NodeProto], Shape] | None:
+    """The nodes of a step from this shape, and the shape that it leads to, if it can be taken."""
+    constants: list[str] = []
+
+    def constant(found: re.Match[str]) -> str:
+        kind = "float" if "f" in found[1] else "int64"
+        name, numbers = f"c{len(constants)}", found[1].replace("f", "")
+        size = numbers.count(",") + 1
+        constants.append(f"{name} = Constant <value = {kind}[{size}] {{{numbers}}}> ()")
         return name
 
-    def add(self, operator: str, *more: str, shape: Shape | None = None, **attributes: Any) -> None:
-        self.value = self.make(operator, self.value, *more, **attributes)
-        self.shape = self.shape if shape is None else shape
-
-    def make(self, operator: str, *inputs: str, **attributes: Any) -> str:
-        name = self.name()
-        label = f"{self.prefix}n{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operator, inputs, [name], name=label, **attributes))
-        return name
-
-    def axis(self) -> int:
-        return self.random.randrange(len(self.shape))
-
-    def at(self, axis: int, *sizes: int) -> Shape:
-        return (*self.shape[:axis], *sizes, *self.shape[axis + 1 :])
-
-    def cut(self) -> None:
-        """Add the split."""
-        axis = self.axis()
-        size = self.shape[axis]
-        count = self.random.randint(1, min(size, 4))
-        bounds = sorted(self.random.sample(range(1, size), count - 1)) if count > 1 else []
-        sizes = np.diff([0, *bounds, size]).tolist()
-        outputs = [f"{self.prefix}piece{index}" for index in range(count)]
-        given = self.constant(*sizes)
-        name = f"{self.prefix}cut"
-        self.nodes.append(
-            helper.make_node("Split", [self.value, given], outputs, name=name, axis=axis)
-        )
-
-
-def _transpose(chain: Chain) -> None:
-    order = list(range(len(chain.shape)))
-    chain.random.shuffle(order)
-    chain.add("Transpose", perm=order, shape=tuple(chain.shape[i] for i in order))
-
-
-def _reshape(chain: Chain) -> None:
-    first = chain.random.choice([n for n in range(1, 7) if prod(chain.shape) % n == 0])
-    shape = chain.constant(first, -1)
-    chain.add("Reshape", shape, shape=(first, prod(chain.shape) // first))
-
-
-def _computed_reshape(chain: Chain) -> None:
-    """The nodes that exporters write for x.view(x.shape[0], -1)."""
-    whole = chain.make("Shape", chain.value)
-    size = chain.make("Gather", whole, chain.constant(0), axis=0)
-    wanted = chain.make("Concat", size, chain.constant(-1), axis=0)
-    first = chain.shape[0]
-    chain.add("Reshape", wanted, shape=(first, prod(chain.shape[1:])))
-
-
-def _unsqueeze(chain: Chain) -> None:
-    if len(chain.shape) < 5:
-        axis = chain.axis()
-        chain.add("Unsqueeze", chain.constant(axis), shape=chain.at(axis, 1, chain.shape[axis]))
-
-
-def _squeeze(chain: Chain) -> None:
-    ones = [axis for axis, size in enumerate(chain.shape) if size == 1]
-    if ones and len(chain.shape) > 1:
-        axis = chain.random.choice(ones)
-        chain.add("Squeeze", chain.constant(axis), shape=chain.at(axis))
-
-
-def _concat(chain: Chain) -> None:
-    axis = chain.axis()
-    if chain.shape[axis] < 30:
-        chain.add("Concat", chain.value, axis=axis, shape=chain.at(axis, 2 * chain.shape[axis]))
-
-
-def _slice(chain: Chain) -> None:
-    axis = chain.axis()
-    start = chain.random.randrange(chain.shape[axis])
-    rest = (chain.constant(start), chain.constant(2**62), chain.constant(axis))
-    chain.add("Slice", *rest, shape=chain.at(axis, chain.shape[axis] - start))
-
-
-def _gather(chain: Chain) -> None:
-    axis, count = chain.axis(), chain.random.randint(1, 5)
-    chain.add("Gather", chain.constant(*[0] * count), axis=axis, shape=chain.at(axis, count))
-
-
-def _pad(chain: Chain) -> None:
-    axis, rank = chain.axis(), len(chain.shape)
-    pads = [0] * (2 * rank)
-    pads[axis] = 2
-    chain.add("Pad", chain.constant(*pads), shape=chain.at(axis, chain.shape[axis] + 2))
-
-
-def _tile(chain: Chain) -> None:
-    axis, repeats = chain.axis(), [1] * len(chain.shape)
-    if chain.shape[axis] < 20:
-        repeats[axis] = 3
-        shape = chain.at(axis, 3 * chain.shape[axis])
-        chain.add("Tile", chain.constant(*repeats), shape=shape)
-
-
-def _expand(chain: Chain) -> None:
-    ones = [axis for axis, size in enumerate(chain.shape) if size == 1]
-    if ones:
-        shape = chain.at(ones[0], 4)
-        chain.add("Expand", chain.constant(*shape), shape=shape)
-
-
-def _reduce(chain: Chain) -> None:
-    axis = chain.axis()
-    keeps = chain.random.randint(0, 1) if len(chain.shape) > 1 else 1
-    shape = chain.at(axis, *[1] * keeps)
-    chain.add("ReduceMean", chain.constant(axis), keepdims=keeps, shape=shape)
-
-
-def _matmul(chain: Chain) -> None:
-    if len(chain.shape) > 1:
-        width = chain.random.randint(1, 6)
-        rows = (chain.shape[-1], width)
-        weights = chain.make("ConstantOfShape", chain.constant(*rows))
-        chain.add("MatMul", weights, shape=(*chain.shape[:-1], width))
-
-
-def _convolution(chain: Chain) -> None:
-    if len(chain.shape) == 4 and min(chain.shape[2:]) > 1:
-        weights = chain.make("ConstantOfShape", chain.constant(5, chain.shape[1], 2, 2))
-        height, width = (size // 2 for size in chain.shape[2:])
-        shape = (chain.shape[0], 5, height, width)
-        chain.add("Conv", weights, strides=[2, 2], kernel_shape=[2, 2], shape=shape)
-
-
-def _pool(chain: Chain) -> None:
-    if len(chain.shape) == 4:
-        chain.add("GlobalAveragePool", shape=(*chain.shape[:2], 1, 1))
-
-
-def _resize(chain: Chain) -> None:
-    if len(chain.shape) == 4 and max(chain.shape) < 20:
-        scales = chain.constant(1, 1, 2, 2, kind=np.float32)
-        height, width = (2 * size for size in chain.shape[2:])
-        chain.add("Resize", "", scales, shape=(*chain.shape[:2], height, width))
-
-
-def _top(chain: Chain) -> None:
-    axis = chain.axis()
-    count = chain.random.randint(1, chain.shape[axis])
-    given = chain.constant(count)
-    indices = chain.name()
-    chain.add("TopK", given, axis=axis, shape=chain.at(axis, count))
-    chain.nodes[-1].output.append(indices)
-
-
-def _zeros(chain: Chain) -> None:
-    chain.value = chain.make("ConstantOfShape", chain.make("Shape", chain.value))
-
-
-def _one_hot(chain: Chain) -> None:
-    if len(chain.shape) < 4:
-        indices = chain.make("Cast", chain.value, to=TensorProto.INT64)
-        depth, values = chain.constant(3), chain.constant(0, 1, kind=np.float32)
-        chain.value = chain.make("OneHot", indices, depth, values)
-        chain.shape = (*chain.shape, 3)
-
-
-# As exporters write sizes that they compute from others.
-
-
-def _size(chain: Chain, axis: int) -> str:
-    """One size of the value, of shape [1]."""
-    return chain.make("Gather", chain.make("Shape", chain.value), chain.constant(axis), axis=0)
-
-
-def _halved(chain: Chain) -> None:
-    """x[: floor(n / 2.0)], in floats."""
-    axis = chain.axis()
-    if chain.shape[axis] > 1:
-        real = chain.make("Cast", _size(chain, axis), to=TensorProto.FLOAT)
-        half = chain.make("Floor", chain.make("Div", real, chain.constant(2, kind=np.float32)))
-        end = chain.make("Cast", half, to=TensorProto.INT64)
-        shape = chain.at(axis, chain.shape[axis] // 2)
-        chain.add("Slice", chain.constant(0), end, chain.constant(axis), shape=shape)
-
-
-def _integer_halved(chain: Chain) -> None:
-    """x[-((n + 1) // 2) :], with a negative dividend."""
-    axis = chain.axis()
-    up = chain.make("Add", _size(chain, axis), chain.constant(1))
-    start = chain.make("Div", chain.make("Neg", up), chain.constant(2))
-    size = (chain.shape[axis] + 1) // 2
-    ends = chain.constant(2**40)
-    chain.add("Slice", start, ends, chain.constant(axis), shape=chain.at(axis, size))
-
-
-def _flattened(chain: Chain) -> None:
-    total = chain.make("ReduceProd", chain.make("Shape", chain.value), keepdims=1)
-    wanted = chain.make("Concat", chain.constant(1), total, axis=0)
-    chain.add("Reshape", wanted, shape=(1, prod(chain.shape)))
-
-
-def _most(chain: Chain) -> None:
-    """The top min(n, 3), as detectors select."""
-    axis = chain.axis()
-    least = chain.make("Min", _size(chain, axis), chain.constant(3))
-    chain.add("TopK", least, axis=axis, shape=chain.at(axis, min(3, chain.shape[axis])))
-    chain.nodes[-1].output.append(chain.name())
-
-
-def _arranged(chain: Chain) -> None:
-    """A Gather of every second index."""
-    axis = chain.axis()
-    zero, step = chain.name(), chain.name()
-    for name, value in ((zero, 0), (step, 2)):
-        tensor = numpy_helper.from_array(np.array(value), name)
-        chain.nodes.append(helper.make_node("Constant", [], [name], value=tensor))
-    end = chain.make("Squeeze", _size(chain, axis))
-    at = chain.make("Range", zero, end, step)
-    shape = chain.at(axis, (chain.shape[axis] + 1) // 2)
-    chain.add("Gather", at, axis=axis, shape=shape)
-
-
-def _masked(chain: Chain) -> None:
-    """A Gather of the indices where a constant mask is set."""
-    axis = chain.axis()
-    mask = [chain.random.randint(0, 1) for _ in range(chain.shape[axis] - 1)] + [1]
-    at = chain.make("NonZero", chain.constant(*mask))
-    chain.add("Gather", chain.make("Squeeze", at, chain.constant(0)), axis=axis,
-              shape=chain.at(axis, sum(mask)))  # fmt: skip
-
-
-def _expanded(chain: Chain) -> None:
-    """torch.expand: where a size is -1, the one of the shape."""
-    rank = len(chain.shape)
-    minus, ones = [-1] * rank, chain.constant(*[1] * rank)
-    asked = chain.constant(*minus)
-    same = chain.make("Equal", asked, chain.constant(*minus))
-    chain.add("Expand", chain.make("Where", same, ones, asked))
-
-
-def _upsampled(chain: Chain) -> None:
-    if len(chain.shape) == 4 and max(chain.shape) < 20:
-        front = chain.make("Slice", chain.make("Shape", chain.value), chain.constant(0),
-                           chain.constant(2))  # fmt: skip
-        back = [chain.make("Mul", _size(chain, axis), chain.constant(2)) for axis in (2, 3)]
-        wanted = chain.make("Concat", front, *back, axis=0)
-        height, width = (2 * size for size in chain.shape[2:])
-        chain.add("Resize", "", "", wanted, shape=(*chain.shape[:2], height, width))
-
-
-def _ceil_pool(chain: Chain) -> None:
-    """Of which onnx is not asked, because it is sometimes wrong."""
-    if len(chain.shape) == 4:
-        sizes = [-(-max(0, size - 2) // 2) + 1 for size in chain.shape[2:]]
-        shape = (*chain.shape[:2], *(min(n, -(-size // 2)) for n, size in
-                                     zip(sizes, chain.shape[2:], strict=True)))  # fmt: skip
-        if min(chain.shape[2:]) > 1:
-            chain.add("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, shape=shape)
-
-
-def _transposed_convolution(chain: Chain) -> None:
-    if len(chain.shape) == 4 and max(chain.shape) < 20:
-        weights = chain.make("ConstantOfShape", chain.constant(chain.shape[1], 3, 2, 2))
-        height, width = (2 * size for size in chain.shape[2:])
-        shape = (chain.shape[0], 3, height, width)
-        chain.add("ConvTranspose", weights, strides=[2, 2], kernel_shape=[2, 2], shape=shape)
-
-
-def _shuffled(chain: Chain) -> None:
-    if len(chain.shape) == 4 and chain.shape[1] % 4 == 0:
-        batch, channels, height, width = chain.shape
-        shape = (batch, channels // 4, 2 * height, 2 * width)
-        chain.add("DepthToSpace", blocksize=2, shape=shape)
-
-
-def _summed(chain: Chain) -> None:
-    if len(chain.shape) == 3:
-        a, _, c = chain.shape
-        chain.add("Einsum", chain.value, equation="abc,abd->acd", shape=(a, c, c))
-
-
-def _recurrent(chain: Chain) -> None:
-    if len(chain.shape) == 3:
-        length, batch, width = chain.shape
-        weights = chain.make("ConstantOfShape", chain.constant(1, 16, width))
-        again = chain.make("ConstantOfShape", chain.constant(1, 16, 4))
-        chain.add("LSTM", weights, again, hidden_size=4, shape=(length, 1, batch, 4))
-
-
-def _piece(chain: Chain) -> None:
-    axis = chain.axis()
-    if chain.shape[axis] > 1:
-        first = chain.make("Div", _size(chain, axis), chain.constant(2))
-        rest = chain.make("Sub", _size(chain, axis), first)
-        lengths = chain.make("Concat", first, rest, axis=0)
-        chain.add("Split", lengths, axis=axis, shape=chain.at(axis, chain.shape[axis] // 2))
-        chain.nodes[-1].output.append(chain.name())
-
-
-def _same(chain: Chain) -> None:
-    chain.add(chain.random.choice("Relu Sigmoid Softmax Neg Identity Elu".split()))
-
-
-_STEPS: list[Callable[[Chain], None]] = [
-    _transpose, _reshape, _computed_reshape, _unsqueeze, _squeeze, _concat, _slice, _gather, _pad,
-    _tile, _expand, _reduce, _matmul, _convolution, _pool, _resize, _top, _zeros, _one_hot, _same,
-    _halved, _integer_halved, _flattened, _most, _arranged, _masked, _expanded, _upsampled,
-    _ceil_pool, _transposed_convolution, _shuffled, _summed, _recurrent, _piece,
-]  # fmt: skip
-# The steps that do not contain fixed sizes.
-_OF_ANY_SIZE = [_transpose, _unsqueeze, _concat, _same]
+    body = re.sub(r"\{(.*?)\}", constant, text)
+    content = parsed(f"(float{list(shape)} x) => (y) {{ {' '.join((*constants, body))} }}")
+    try:
+        (made,) = session(content).run(None, {"x": np.zeros(shape, np.float32)})
+    except REFUSED:
+        return None
+    fits = 0 < made.size <= MOST_ELEMENTS and 0 < made.ndim <= MOST_RANK
+    return (list(content.graph.node), made.shape) if fits else None
 
 
 def static_chains(first: int, count: int) -> tuple[onnx.ModelProto, dict[str, Shape]]:
-    """A model of `count` chains of 1 to 12 steps, and the shape of each split's input, by name."""
-    chains = []
-    for seed in range(first, first + count):
-        random = Random(seed)
-        chain = Chain(random, f"c{seed}_")
-        for _ in range(random.randint(1, 12)):
-            random.choice(_STEPS)(chain)
-        chain.cut()
-        chains.append(chain)
-    nodes = [node for chain in chains for node in chain.nodes]
-    return _model(nodes, [chain.input for chain in chains]), {
-        f"{chain.prefix}cut": chain.shape for chain in chains
-    }
+    """A model of `count` chains of up to 12 steps, and the shape of each split's input, by name."""
+    chains = [chain(Random(seed), f"c{seed}_", 12, steps) for seed in range(first, first + count)]
+    inputs = [value(f"{one.prefix}x", list(one.start)) for one in chains]
+    nodes = [node for one in chains for node in one.nodes]
+    return _model(nodes, inputs), {f"{one.prefix}cut": one.shape for one in chains}
+
+
+@cache
+def _of_any_size(seed: int) -> Chain:
+    return chain(Random(seed), "c_", 6, any_size)
 
 
 def dynamic_chain(seed: int, sizes: dict[str, int] | None = None) -> onnx.ModelProto:
     """A model of one chain whose input has dynamic sizes, or the given ones instead."""
-    random = Random(seed)
-    chain = Chain(random, "c_")
-    names = [f"d{axis}" if random.random() < 0.5 else "" for axis in range(len(chain.shape))]
-    kind = random.choice([TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8])
+    draw, made = Random(seed), _of_any_size(seed)
+    names = [f"d{axis}" if draw.random() < 0.5 else "" for axis in range(len(made.start))]
+    kind = draw.choice([TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8])
     shape = [
         (sizes or {}).get(name, name) if name else size
-        for name, size in zip(names, chain.shape, strict=True)
+        for name, size in zip(names, made.start, strict=True)
     ]
-    declared = helper.make_tensor_value_info(chain.value, kind, shape)
-    for _ in range(random.randint(0, 6)):
-        random.choice(_OF_ANY_SIZE)(chain)
-    chain.cut()
-    return _model(chain.nodes, [declared])
+    return _model(made.nodes, [value("c_x", shape, kind)])
 
 
 def dynamic_names(content: onnx.ModelProto) -> list[str]:
@@ -381,7 +183,7 @@ def dynamic_names(content: onnx.ModelProto) -> list[str]:
     return sorted({dim.dim_param for dim in dims if dim.dim_param})
 
 
-def _model(nodes: list[Any], inputs: list[Any]) -> onnx.ModelProto:
+def _model(nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto]) -> onnx.ModelProto:
     splits = [node for node in nodes if node.op_type == "Split"]
     outputs = " ".join(name for split in splits for name in split.output)
     return model(nodes, inputs, outputs=outputs, opsets={"": 18})

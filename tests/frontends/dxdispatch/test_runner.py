@@ -33,7 +33,7 @@ def test_the_example_of_dxdispatch_prints_the_same_as_on_windows(ran: Run) -> No
     assert ran(EXAMPLE) == [f"Resource '{name}': {text}" for name, text in pieces.items()]
 
 
-# Every published shape runs in tests/test_documented_vectors.py.
+# Every published shape runs in tests/peers/test_array_splits.py.
 @pytest.mark.parametrize("values_of", [ramp, lambda count, *_: {"valueCount": count, "value": 1}])
 def test_a_resource_takes_the_memory_that_commands_use(
     values_of: Callable[..., dict[str, Any]], ran: Run, tmp_path: Path
