@@ -185,7 +185,7 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path: Path)
 
     assert notes("1.20.0").split() == ["-", "newer"]
     assert notes("1.2.0").split() == ["-", "older"]
-    assert text.endswith(notes(dml.__version__).lstrip())
+    assert notes(dml.__version__).strip() in text
     assert ran("bash", "-ec", step, cwd=tmp_path, env={"GITHUB_REF_NAME": "v9"}).returncode == 1
 
 
