@@ -91,13 +91,13 @@ def is_open_as(handle: int, path: Path) -> bool:
         return False
 
 
-def check_space(folder: Path, size: int, path: Path) -> None:
-    """Refuse to write more bytes than are free; the error names `path`."""
+def check_space(folder: Path, size: int) -> None:
+    """Refuse to write more bytes than are free in a folder."""
     disk = disk_usage(folder)
     # Some network file systems do not report their size.
     if size > disk.free and disk.total:
         raise OSError(
-            ENOSPC, f"does not fit: {size} bytes are needed, {disk.free} are free", str(path)
+            ENOSPC, f"does not fit: {size} bytes are needed, {disk.free} are free", str(folder)
         )
 
 

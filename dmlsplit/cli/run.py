@@ -11,7 +11,7 @@ from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
     from dmlsplit.device import Device
-    from dmlsplit.storage.npy import Progress, SplitFiles
+    from dmlsplit.storage.files import Progress, SplitFiles
 
 _DESCRIPTION = """\
 Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, ...

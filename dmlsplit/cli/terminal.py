@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
     from dmlsplit.lint.verdict import Assessment
-    from dmlsplit.storage.npy import Progress
+    from dmlsplit.storage.files import Progress
 
 ACCEPTED = 0
 REFUSED = 1

@@ -20,14 +20,20 @@ from uuid import uuid4
 from dmlsplit.atomic import lock, naming, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.interrupts import held
-from dmlsplit.storage.inputs import array_files
 from dmlsplit.system import closing
 
+# A folder with one of these files is a zarr array.
+ARRAY_FILES = ("zarr.json", ".zarray")
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _OLD = "old-"
 # A folder with any other file is not ours, whatever its name is.
 _OURS = re.compile(rf"lock|\d+-[0-9a-f]{{32}}|{_OLD}.+", re.DOTALL)
+
+
+def array_files(store: Path) -> list[Path]:
+    """The files that make a folder a zarr array, if any."""
+    return [store / name for name in ARRAY_FILES if (store / name).is_file()]
 
 
 @contextmanager

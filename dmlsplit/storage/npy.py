@@ -1,9 +1,8 @@
 """Splits .npy files of any size, block by block, into pieces that appear together."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from io import FileIO
 from itertools import accumulate, product
 from math import prod
@@ -13,13 +12,10 @@ import numpy as np
 
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.atomic import check_space, naming
-from dmlsplit.checks import piece_sizes
-from dmlsplit.geometry import piece_shapes, pieces_in
+from dmlsplit.geometry import pieces_in
 from dmlsplit.in_memory import split
-from dmlsplit.storage.drafts import drafts
-from dmlsplit.storage.inputs import check_unchanged, input_mark
-from dmlsplit.storage.npy_file import NpyFile, open_npy, write
-from dmlsplit.storage.npy_header import npy_header
+from dmlsplit.storage.files import Progress, SplitFiles, input_mark, pieces_of
+from dmlsplit.storage.npy_file import NpyFile, npy_header, open_npy, write
 from dmlsplit.system import allow_open_files
 
 # On the CPU, a block and its parts should stay in the second-level cache: blocks of 1 MiB were a
@@ -30,20 +26,7 @@ PIECES_PER_BLOCK = 32
 MOST_BLOCKS = 32
 OTHER_FILES = 128  # that a process may have open beside the pieces
 
-Progress = Callable[[int, int], None]
 Pieces = Sequence[tuple[FileIO, Path]]  # the draft of each, and the file that it becomes
-
-
-@dataclass(frozen=True, slots=True)
-class SplitFiles:
-    """The result of a run, with the paths and shapes of the pieces in order."""
-
-    input: Path
-    dtype: str
-    shape: tuple[int, ...]  # of the input
-    axis: int  # not negative
-    paths: tuple[Path, ...]
-    shapes: tuple[tuple[int, ...], ...]
 
 
 def split_file(
@@ -70,34 +53,25 @@ def split_file(
     OSError
         With the name of the file.
     """
-    mark = input_mark(path)
-    source = open_npy(path)
-    axis, sizes = piece_sizes(source.shape, sizes_or_count, axis)
-    shapes = piece_shapes(source.shape, axis, sizes)
-    targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
-    hidden = folder.absolute() / f".{path.stem}.unfinished"
-    with drafts(hidden, path, targets, overwrite) as paths:
-        check_space(hidden, source.size_in_bytes, folder)
+    mark, source = input_mark(path), open_npy(path)
+    names = folder, path.stem, ".npy"
+    with pieces_of(path, mark, source, sizes_or_count, axis, *names, overwrite) as (done, drafts):
+        check_space(folder, source.size_in_bytes)
         with ExitStack() as files:  # Windows cannot rename open files
-            pieces = _begin_pieces(source, paths, targets, shapes, files)
-            _write_pieces(source, pieces, axis, sizes, device, progress)
-        check_unchanged(path, mark)
-    return SplitFiles(path, str(source.dtype), source.shape, axis, targets, shapes)
+            pieces = _begin_pieces(source, drafts, done, files)
+            _write_pieces(source, pieces, done.axis, done.sizes, device, progress)
+    return done
 
 
 def _begin_pieces(
-    source: NpyFile,
-    paths: Sequence[Path],
-    targets: Sequence[Path],
-    shapes: Sequence[tuple[int, ...]],
-    files: ExitStack,
+    source: NpyFile, drafts: Sequence[Path], split_files: SplitFiles, files: ExitStack
 ) -> Pieces:
     """Drafts of the pieces, with their headers; `files` closes them."""
-    allow_open_files(len(paths) + OTHER_FILES)
+    allow_open_files(len(drafts) + OTHER_FILES)
     pieces = []
-    for path, target, shape in zip(paths, targets, shapes, strict=True):
+    for draft, target, shape in zip(drafts, split_files.paths, split_files.shapes, strict=True):
         with naming(target):
-            file = files.enter_context(FileIO(path, "x"))
+            file = files.enter_context(FileIO(draft, "x"))
         write(file, target, npy_header(shape, source.is_fortran, source.dtype))
         pieces.append((file, target))
     return pieces

@@ -10,13 +10,10 @@ from uuid import uuid4
 
 import numpy as np
 
-from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError, about
-from dmlsplit.geometry import ceil_div, piece_shapes
+from dmlsplit.geometry import ceil_div
 from dmlsplit.interrupts import held
-from dmlsplit.storage.drafts import drafts
-from dmlsplit.storage.inputs import check_unchanged, input_mark
-from dmlsplit.storage.npy import Progress, SplitFiles
+from dmlsplit.storage.files import Progress, SplitFiles, input_mark, pieces_of
 from dmlsplit.storage.npy_file import open_npy
 from dmlsplit.storage.schedulers import computing
 from dmlsplit.storage.zarr_arrays import (
@@ -59,23 +56,19 @@ def split_store(
         # Workers of a cluster open a .npy file themselves, from other current folders.
         absolute = path.absolute()
         stored = open_store(path) if is_store(path) else replace(open_npy(path), path=absolute)
-    shape = tuple(stored.shape)
-    axis, sizes = piece_sizes(shape, sizes_or_count, axis)
-    shapes = piece_shapes(shape, axis, sizes)
     block = _block(stored, BLOCK_BYTES if block_bytes is None else block_bytes)
     name = path.absolute().name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".npy")
-    targets = tuple(folder / f"{name}_{index}.zarr" for index in range(len(sizes)))
-    hidden = folder.absolute() / f".{name}.unfinished"
-    size = prod(shape) * stored.dtype.itemsize
-    with computing(scheduler) as compute, drafts(hidden, path, targets, overwrite) as paths:
+    size = prod(stored.shape) * stored.dtype.itemsize
+    arguments = path, mark, stored, sizes_or_count, axis, folder, name, ".zarr", overwrite
+    with computing(scheduler) as compute, pieces_of(*arguments) as (done, drafts):
         arrays = [
-            create_piece(draft, target, stored, piece_shape, axis)
-            for draft, target, piece_shape in zip(paths, targets, shapes, strict=True)
+            create_piece(draft, target, stored, shape, done.axis)
+            for draft, target, shape in zip(drafts, done.paths, done.shapes, strict=True)
         ]
-        writes = _writes(NamedArray(path, stored, shape, stored.dtype), block, sizes, axis, arrays)
-        compute(writes, lambda done, total: progress(size * done // total, size))
-        check_unchanged(path, mark)
-    return SplitFiles(path, str(stored.dtype), shape, axis, targets, shapes)
+        source = NamedArray(path, stored, done.shape, stored.dtype)
+        writes = _writes(source, block, done.sizes, done.axis, arrays)
+        compute(writes, lambda count, total: progress(size * count // total, size))
+    return done
 
 
 def _writes(

@@ -12,7 +12,7 @@ from dmlsplit.atomic import naming
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import MOST_SHOWN, more
-from dmlsplit.storage.inputs import ARRAY_FILES
+from dmlsplit.storage.drafts import ARRAY_FILES
 from dmlsplit.storage.npy_file import NpyFile
 
 METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # all that zarr reads

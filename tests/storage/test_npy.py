@@ -11,7 +11,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.storage import npy
 from dmlsplit.storage.npy import split_file
-from dmlsplit.storage.npy_header import npy_header
+from dmlsplit.storage.npy_file import npy_header
 from tests.support.arrays import assert_same
 from tests.support.command import ran
 

@@ -12,7 +12,7 @@ from dmlsplit.errors import InvalidArgumentError, one_line, within
 from dmlsplit.frontends.dxdispatch.model import Model, Output
 from dmlsplit.frontends.dxdispatch.values import SourceFile
 from dmlsplit.messages import printable
-from dmlsplit.storage.npy_header import npy_header
+from dmlsplit.storage.npy_file import npy_header
 
 
 def deliver(command: Output, values: np.ndarray) -> str:

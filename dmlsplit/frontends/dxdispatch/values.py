@@ -15,7 +15,7 @@ import numpy as np
 from dmlsplit.directml.tensor import NUMPY_TYPES, UINT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.fields import Field
-from dmlsplit.storage.npy_header import read_npy_header
+from dmlsplit.storage.npy_file import read_npy_header
 
 LITTLE_ENDIAN = {member: np.dtype(f"<{name}") for member, name in NUMPY_TYPES.items()}
 _DATA_TYPES = {dtype: data_type for data_type, dtype in LITTLE_ENDIAN.items()}

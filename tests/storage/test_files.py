@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.storage.inputs import input_mark
+from dmlsplit.storage.files import input_mark
 from dmlsplit.storage.npy import split_file
 from dmlsplit.storage.stores import split_store
 from tests.support.stores import VALUES
