@@ -7,7 +7,6 @@ are one more loop, over bytes. A *row* is one iteration of the outermost loop.
 import ctypes
 import sys
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,9 +27,6 @@ _MEMORY = memoryview((ctypes.c_ubyte * sys.maxsize).from_address(1))
 
 _ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
 WIDEST_ITEM = 2048
-# Outputs are copied a block of rows at a time, so that the rows are still in the second-level cache
-# for the last of them. Blocks are long enough that Python's time for a block is negligible.
-BLOCK_BYTES, BLOCK_ROWS = 128 << 10, 32
 PART_BYTES = 64 << 20  # Python raises interrupts between assignments
 
 
@@ -40,6 +36,7 @@ class _Nest(NamedTuple):
     output: int
     offset: int  # in the input
     item: np.dtype[Any]
+    part: int  # rows that one assignment copies
     shape: tuple[int, ...]
     input_strides: tuple[int, ...]
     output_strides: tuple[int, ...]
@@ -48,25 +45,21 @@ class _Nest(NamedTuple):
 class NumpyProgram(NamedTuple):
     """A geometry's assignments."""
 
-    batches: list[tuple[int, int, list[_Nest]]]  # rows, and how many of them are copied at a time
+    nests: list[_Nest]
 
     def prepare(self, alignment: int = 16) -> None:
         """Nothing: assignments need addresses (`bind`)."""
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input and of each output."""
-        bound = [
-            (rows, block, [_windows(nest, src, dsts) for nest in nests])
-            for rows, block, nests in self.batches
-        ]
+        bound = [(nest.part, *_windows(nest, src, dsts)) for nest in self.nests]
 
         def copy(stream: object = None) -> None:
             if stream is not None:
                 refuse_stream(stream)
-            for rows, block, windows in bound:
-                for row in range(0, rows, block):
-                    for dst, src in windows:
-                        dst[row : row + block] = src[row : row + block]
+            for part, dst, src in bound:
+                for row in range(0, len(dst), part):
+                    dst[row : row + part] = src[row : row + part]
 
         return copy
 
@@ -77,16 +70,9 @@ class NumpyProgram(NamedTuple):
 
 def program_of(geometry: SplitGeometry) -> NumpyProgram:
     """The program of a geometry."""
-    nests = [_nest(*piece) for piece in enumerate(geometry.pieces) if piece[1].run_bytes]
-    batches = []
-    for rows, group in groupby(nests, lambda nest: nest.shape[0]):
-        batch = list(group)
-        row_bytes = sum(geometry.pieces[nest.output].total_bytes for nest in batch) // rows
-        block = PART_BYTES // row_bytes
-        if len(batch) > 1:
-            block = min(block, max(BLOCK_ROWS, BLOCK_BYTES // row_bytes))
-        batches.append((rows, max(1, block), batch))
-    return NumpyProgram(batches)
+    return NumpyProgram(
+        [_nest(*piece) for piece in enumerate(geometry.pieces) if piece[1].run_bytes]
+    )
 
 
 def _nest(output: int, piece: StridedCopy) -> _Nest:
@@ -96,11 +82,12 @@ def _nest(output: int, piece: StridedCopy) -> _Nest:
         item = 1
     shape, src, dst = zip(*loops or [ONE_TRIP], strict=True)
     dtype = np.dtype(_ITEMS.get(item, f"|V{item}"))
-    return _Nest(output, piece.input_offset, dtype, shape, src, dst)
+    part = max(1, PART_BYTES * shape[0] // piece.total_bytes)
+    return _Nest(output, piece.input_offset, dtype, part, shape, src, dst)
 
 
 def _windows(nest: _Nest, src: int, dsts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    _, offset, item, shape, input_strides, output_strides = nest
+    _, offset, item, _, shape, input_strides, output_strides = nest
     target, source = dsts[nest.output] - 1, src + offset - 1
     return (
         np.ndarray(shape, item, _MEMORY, target, output_strides),

@@ -41,8 +41,7 @@ def test_every_split_has_the_bytes_of_its_definition(
     monkeypatch.setattr(native, "SHARED_COST", 0)
     monkeypatch.setattr(native, "PART_BYTES", 1 << 12)
     monkeypatch.setattr(native, "_cache_bytes", lambda: part // 2 << 11)
-    monkeypatch.setattr(assignments, "BLOCK_BYTES", 24)
-    monkeypatch.setattr(assignments, "BLOCK_ROWS", part + 1)
+    monkeypatch.setattr(assignments, "PART_BYTES", 24 << part)
     for seed in range(150 * part, 150 * (part + 1)):
         split = random_split(seed)
         if split.geometry.total_bytes < 5000:  # the definition is slow
