@@ -44,9 +44,12 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
         if with_gpu:
             _on_gpu(small, results, table)
         host_instead.run(instead, rounds, results, table)
-        if counts and not host_on_card.missing():
-            table.close()
-            return host_on_card.again(argv, path)
+        if counts:
+            reason = host_on_card.missing()
+            if reason is None:
+                table.close()
+                return host_on_card.again(argv, path)
+            print(f"no CUDA calls are timed: {reason}")
     host_on_card.run(counts, rounds, results, table)
     table.close()
     results.finish(state_after(with_gpu=with_gpu))
