@@ -8,11 +8,16 @@ import pytest
 
 from tests.conformance.kit import write_kit
 from tests.conformance.stand_in import build as stand_in
-from tests.conformance.stand_in.build import library
-
-__all__ = ["library"]
 
 Observe = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def library(builds: Path) -> Path:
+    why = stand_in.missing()
+    if why:
+        pytest.skip(why)
+    return stand_in.built(builds)
 
 
 @pytest.fixture(scope="session")

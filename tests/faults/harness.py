@@ -1,7 +1,6 @@
 """Runs of the command line in which one file operation fails or is interrupted by a signal."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support import builds
+from tests.support.command import ours
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 
 
 @dataclass(frozen=True)
@@ -63,8 +62,7 @@ def running(builds_folder: Path, scratch: Path) -> Iterator[Runs]:
     """Start the process, and end it at the end of the block."""
     faults = library(builds_folder)
     environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
+        **ours(),
         # LD_PRELOAD separates names at spaces, which may be in the folder's path.
         "LD_PRELOAD": faults.name,
         "LD_LIBRARY_PATH": str(faults.parent),

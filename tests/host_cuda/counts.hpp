@@ -33,30 +33,20 @@ struct Access {
 // The accesses of one thread in the running block.
 struct Record {
     std::vector<Access> accesses, shared;
-    std::int64_t loaded = 0;  // bytes before it first had to wait
-    bool waited = false;
 
-    void add(const Access& access) {
-        accesses.push_back(access);
-        if (access.is_store) waited = true;
-        if (!waited) loaded += access.bytes;
-    }
+    void add(const Access& access) { accesses.push_back(access); }
 
     void clear() {
         accesses.clear();
         shared.clear();
-        loaded = 0;
-        waited = false;
     }
 };
 
 // Written to the result byte by byte: harness.Counts has the same fields.
 struct Counts {
     std::int64_t load_instructions, store_instructions, load_bytes, store_bytes;
-    std::int64_t store_bytes_16, load_requests, store_requests;
-    std::int64_t load_request_sectors, store_request_sectors, store_request_targets;
-    std::int64_t load_block_sectors, store_block_sectors;
-    std::int64_t load_block_lines, store_block_lines, bytes_in_flight;
+    std::int64_t store_bytes_16, store_requests, store_request_targets;
+    std::int64_t load_block_sectors, store_block_sectors, load_block_lines, store_block_lines;
     std::int64_t shared_requests, shared_wavefronts;
 };
 
@@ -104,22 +94,15 @@ inline std::vector<Lane> lanes_of_warp(const std::vector<Record>& records, std::
 }
 
 inline void count_requests(const std::vector<Record>& records, Counts& counts) {
-    Sectors sectors;
     std::set<const void*> buffers;
     for (std::size_t first = 0; first < records.size(); first += kWarp) {
         const std::vector<Lane> lanes = lanes_of_warp(records, first, &Record::accesses);
         for (std::size_t i = 0; i < lanes.size();) {
             const bool is_store = lanes[i].access.is_store;
             const auto key = lanes[i].key();
-            sectors.clear();
             buffers.clear();
-            for (; i < lanes.size() && lanes[i].key() == key; ++i) {
-                add_sectors(lanes[i].access, sectors);
-                buffers.insert(lanes[i].access.buffer);
-            }
-            (is_store ? counts.store_requests : counts.load_requests) += 1;
-            (is_store ? counts.store_request_sectors : counts.load_request_sectors) +=
-                distinct(sectors);
+            for (; i < lanes.size() && lanes[i].key() == key; ++i) buffers.insert(lanes[i].access.buffer);
+            counts.store_requests += is_store;
             if (is_store) counts.store_request_targets += buffers.size();
         }
     }
@@ -159,7 +142,6 @@ inline void count_shared(const std::vector<Record>& records, Counts& counts) {
 inline void count_block(const std::vector<Record>& records, Counts& counts) {
     Sectors loaded, stored;
     for (const Record& record : records) {
-        counts.bytes_in_flight = std::max(counts.bytes_in_flight, record.loaded);
         for (const Access& access : record.accesses) {
             add_sectors(access, access.is_store ? stored : loaded);
             (access.is_store ? counts.store_instructions : counts.load_instructions) += 1;

@@ -156,7 +156,6 @@ void print(__int128 number) {
 }
 
 __attribute__((noinline)) void barrier() {
-    records[threadIdx.x].waited = true;
     hazards->wait();
     Fibers::running->wait_at(__builtin_return_address(0));
 }

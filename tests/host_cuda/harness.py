@@ -103,11 +103,10 @@ class Buffer:
 class Counts:
     """Sums over the blocks that ran; sectors are of 32 bytes, lines of 128.
 
-    ``*_request_sectors`` count the sectors of each warp-wide instruction, `store_request_targets`
-    the targets that it stores to, ``*_block_sectors`` and ``*_block_lines`` those distinct within
-    each block. `bytes_in_flight` is the most that any thread loads before it first stores to global
-    memory or waits at a barrier. With the toolchain `COUNTING` alone, warp-wide instructions on
-    shared memory are counted, and the wavefronts that its banks need for them.
+    `store_request_targets` counts the targets that each warp-wide instruction stores to,
+    ``*_block_sectors`` and ``*_block_lines`` those distinct within each block. With the toolchain
+    `COUNTING` alone, warp-wide instructions on shared memory are counted, and the wavefronts that
+    its banks need for them.
     """
 
     load_instructions: int
@@ -115,16 +114,12 @@ class Counts:
     load_bytes: int
     store_bytes: int
     store_bytes_16: int
-    load_requests: int
     store_requests: int
-    load_request_sectors: int
-    store_request_sectors: int
     store_request_targets: int
     load_block_sectors: int
     store_block_sectors: int
     load_block_lines: int
     store_block_lines: int
-    bytes_in_flight: int
     shared_requests: int
     shared_wavefronts: int
 

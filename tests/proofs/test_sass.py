@@ -1,16 +1,17 @@
 """The machine code that NVRTC makes of every kernel for every architecture; no GPU is needed."""
 
 import re
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks import model
-from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import VECTOR
+from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.occupancy import RESERVED, resident_blocks
 from tests.host_cuda import harness
 from tests.proofs import adversary, forms
@@ -32,14 +33,14 @@ MARKED = [
 MANY = 1000  # outputs, whose tables are addressed by other code
 
 
-def main_launch(case: Case) -> planner.KernelLaunch:
+def main_launch(case: Case) -> KernelLaunch:
     """The launch that copies most."""
     return max(case.launches, key=lambda launch: launch.total_bytes)
 
 
-def one_of_each() -> dict[str, planner.KernelLaunch]:
+def one_of_each() -> dict[str, KernelLaunch]:
     """A launch for each kind of code that large splits have; names begin with the kernel."""
-    kinds: dict[Any, tuple[str, planner.KernelLaunch]] = {}
+    kinds: dict[Any, tuple[str, KernelLaunch]] = {}
     for name, case in LARGE.items():
         launch = main_launch(case)
         form, resident = forms.form_of(launch, forms.FINE), launch.code.resident
@@ -53,7 +54,7 @@ LAUNCHES = one_of_each()
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
 
-def code_of(launch: planner.KernelLaunch, builds: Path) -> sass.Code:
+def code_of(launch: KernelLaunch, builds: Path) -> sass.Code:
     return sass.compiled(launch.code.source, builds)
 
 
@@ -72,19 +73,26 @@ def test_large_splits_reach_every_kernel() -> None:
     assert reached == kernel_cases.KERNELS
 
 
-@pytest.mark.parametrize("arch", MARKED)
-def test_every_kernel_compiles_without_spills(arch: str, builds: Path) -> None:
-    def resources(name: str) -> nvrtc.Resources:
-        cubin = nvrtc.compile_cubin(LAUNCHES[name].code.source, arch, builds)
-        return nvrtc.resources(cubin, builds)
+def check_spills(launches: Iterable[KernelLaunch], builds: Path, arches: Iterable[str]) -> None:
+    """Compile programs, and compare their resources with the plans."""
+
+    def check(job: tuple[KernelLaunch, str]) -> None:
+        launch, arch = job
+        used = nvrtc.resources(nvrtc.compile_cubin(launch.code.source, arch, builds), builds)
+        assert (used.stack_bytes, used.local_bytes) == (0, 0), (arch, launch)
+        if arch == sass.ARCH:
+            check_resources(launch, used)
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
-        found = list(pool.map(resources, LAUNCHES))
-    for name, used in zip(LAUNCHES, found, strict=True):
-        assert used.stack_bytes + used.local_bytes == 0, name
+        list(pool.map(check, product(launches, arches)))
 
 
-def check_resources(launch: planner.KernelLaunch, used: nvrtc.Resources) -> None:
+@pytest.mark.parametrize("arch", MARKED)
+def test_every_kernel_compiles_without_spills(arch: str, builds: Path) -> None:
+    check_spills(LAUNCHES.values(), builds, [arch])
+
+
+def check_resources(launch: KernelLaunch, used: nvrtc.Resources) -> None:
     """Compare the resources of a launch with its plan."""
     assert used.stack_bytes == 0
     reserved = RESERVED if launch.shared_bytes else 0
@@ -92,7 +100,7 @@ def check_resources(launch: planner.KernelLaunch, used: nvrtc.Resources) -> None
     assert resident(launch, used) >= launch.code.resident
 
 
-def resident(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
+def resident(launch: KernelLaunch, used: nvrtc.Resources) -> int:
     """The blocks that an SM of an H200 holds."""
     size = launch.block, used.registers, launch.shared_bytes
     return resident_blocks(H200.limits, *size)
@@ -104,9 +112,7 @@ def resident(launch: planner.KernelLaunch, used: nvrtc.Resources) -> int:
 def test_plans_of_the_adversary_have_their_resources(number: int, builds: Path) -> None:
     """The first and the last launch of a split."""
     case = adversary.case(number)
-    for launch in {case.launches[0], case.launches[-1]}:
-        cubin = nvrtc.compile_cubin(launch.code.source, sass.ARCH, builds)
-        check_resources(launch, nvrtc.resources(cubin, builds))
+    check_spills({case.launches[0], case.launches[-1]}, builds, [sass.ARCH])
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
@@ -128,7 +134,7 @@ def test_code_has_what_the_plan_assumes(name: str, builds: Path) -> None:
     assert loaded < VECTOR or any(re.match(r"LDG\.E\.\S*128", opcode) for opcode in opcodes)
 
 
-def vector_bytes(launch: planner.KernelLaunch) -> tuple[int, int]:
+def vector_bytes(launch: KernelLaunch) -> tuple[int, int]:
     """The bytes that a thread can store and load at once, by the plan."""
     constants = known(launch)
     if launch.code.kernel == "transpose":

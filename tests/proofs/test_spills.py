@@ -1,7 +1,6 @@
 """No program that the planner can choose spills, and all leave room for the blocks of the plan."""
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -10,9 +9,8 @@ import pytest
 
 from dmlsplit.backends.cuda.launch import KernelLaunch
 from dmlsplit.backends.cuda.planner import strided
-from tests.host_cuda import harness
 from tests.proofs import forms
-from tests.proofs.test_sass import ARCHES, check_resources
+from tests.proofs.test_sass import ARCHES, check_spills
 from tests.sass import launch as sass
 from tests.support import nvrtc
 from tests.support.kernel_cases import Case
@@ -53,22 +51,10 @@ def under_way(launch: KernelLaunch) -> tuple[int, int]:
     return launch.bytes_in_flight * launch.code.resident, known(launch).get("kDimensions", 0)
 
 
-def check_all(launches: Iterable[KernelLaunch], builds: Path, arches: Iterable[str]) -> None:
-    def check(job: tuple[KernelLaunch, str]) -> None:
-        launch, arch = job
-        used = nvrtc.resources(nvrtc.compile_cubin(launch.code.source, arch, builds), builds)
-        assert (used.stack_bytes, used.local_bytes) == (0, 0), (arch, launch)
-        if arch == sass.ARCH:
-            check_resources(launch, used)
-
-    with ThreadPoolExecutor(harness.COMPILERS) as pool:
-        list(pool.map(check, product(launches, arches)))
-
-
 def test_the_programs_with_most_under_way_have_registers(builds: Path) -> None:
     launches = heaviest(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
     assert len(launches) >= 10
-    check_all(launches, builds, [sass.ARCH])
+    check_spills(launches, builds, [sass.ARCH])
 
 
 @pytest.mark.slow
@@ -76,7 +62,7 @@ def test_the_programs_with_most_under_way_have_registers(builds: Path) -> None:
 def test_the_heaviest_programs_do_not_spill(are: tuple[bool, bool], builds: Path) -> None:
     """Strides of 64 bits, on the architectures on which programs have spilled before."""
     runs = forms.sweep(False, are=are, most_bytes=1 << 40)
-    check_all(heaviest(runs), builds, ("sm_90", "sm_100", "sm_120"))
+    check_spills(heaviest(runs), builds, ("sm_90", "sm_100", "sm_120"))
 
 
 @pytest.mark.exhaustive
@@ -85,4 +71,4 @@ def test_no_program_spills(
     cases: Callable[[bool], Iterator[Case]], are: tuple[bool, bool], builds: Path
 ) -> None:
     launches = programs(forms.sweep(True, [cases], are, most_bytes=1 << 40)).values()
-    check_all(launches, builds, ARCHES)
+    check_spills(launches, builds, ARCHES)

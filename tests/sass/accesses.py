@@ -1,14 +1,14 @@
 """Loads and stores of global and shared memory."""
 
 import re
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from tests.sass.arithmetic import U64, Run
 from tests.sass.listing import SIZES, Instruction
 from tests.sass.operands import Operands, Reader, following
-from tests.sass.threads import Access, Array, Threads
+from tests.sass.threads import Access, Array, Memory, Threads
 from tests.sass.wavefronts import sectors, wavefronts
 
 # Cache policies and memory orders do not change the bytes that an access moves.
@@ -17,90 +17,73 @@ _PREFETCH = ("LTC64B", "LTC128B", "LTC256B")
 _GLOBAL = re.compile(r"(?:desc\[UR\d+\])?\[(U?R\w+)\.64(?:\+(-?0x[0-9a-f]+))?\]")
 
 
-def ldg(i: Instruction, t: Threads) -> Run:
-    size = _size(i, *_CACHING, *_PREFETCH)
-    o = Operands(i, t)
-    d, place = i.take(2)
-    address_of = _global(o, place)
-    write = _load_writer(o, d, size)
+@dataclass(frozen=True)
+class Shared:
+    """The shared memory of all blocks; the addresses of each begin at 0."""
 
-    def run(mask: Array) -> None:
-        access = Access(t, i, address_of(), mask, size)
-        _count(access, "global_load")
-        write(t.memory.load(access), mask)
+    threads: Threads
 
-    return run
+    def load(self, access: Access) -> list[Array]:
+        """The words that threads get."""
+        memory, first = self._placed(access)
+        return [memory[first + n] for n in range(max(1, access.size // 4))]
 
-
-def stg(i: Instruction, t: Threads) -> Run:
-    size = _size(i, *_CACHING)
-    o = Operands(i, t)
-    place, source = i.take(2)
-    address_of, words = _global(o, place), _words(o, source, size)
-
-    def run(mask: Array) -> None:
-        access = Access(t, i, address_of(), mask, size)
-        _count(access, "global_store")
-        t.memory.store(access, [np.broadcast_to(word(), mask.shape) for word in words])
-
-    return run
-
-
-def lds(i: Instruction, t: Threads) -> Run:
-    size = _size(i)
-    o = Operands(i, t)
-    d, place = i.take(2)
-    address_of, write = o.sum_of(place.strip("[]")), _load_writer(o, d, size)
-
-    def run(mask: Array) -> None:
-        access = _shared_access(t, i, address_of(), mask, size)
-        _count(access, "shared_load")
-        first = _shared_index(access)
-        memory = t.shared.view(_kind(size))
-        write([memory[first + n] for n in range(max(1, size // 4))], mask)
-
-    return run
-
-
-def sts(i: Instruction, t: Threads) -> Run:
-    size = _size(i)
-    o = Operands(i, t)
-    place, source = i.take(2)
-    address_of, words = o.sum_of(place.strip("[]")), _words(o, source, size)
-
-    def run(mask: Array) -> None:
-        access = _shared_access(t, i, address_of(), mask, size)
-        _count(access, "shared_store")
-        first = _shared_index(access)[mask]
-        memory = t.shared.view(_kind(size))
+    def store(self, access: Access, words: list[Array]) -> None:
+        """Write the words of the threads that store."""
+        memory, first = self._placed(access)
         for n, word in enumerate(words):
-            memory[first + n] = np.broadcast_to(word(), mask.shape)[mask].astype(memory.dtype)
+            memory[first[access.mask] + n] = word[access.mask].astype(memory.dtype)
+
+    def _placed(self, access: Access) -> tuple[Array, Array]:
+        """The memory as words of this size, and the index of each thread's first word."""
+        t, size = self.threads, access.size
+        at = np.where(access.mask, access.addresses.astype(np.int64), 0)
+        access.refuse_if(
+            at + size > t.shared_bytes, f"outside the {t.shared_bytes} bytes of shared memory"
+        )
+        kind = {1: np.uint8, 2: np.uint16}.get(size, np.uint32)
+        return t.shared.view(kind), (t.of_block * t.shared_bytes + at) // min(size, 4)
+
+
+def _space(o: Operands, place: str) -> tuple[str, Memory, Reader]:
+    """The name of the memory that an instruction accesses, the memory, and the addresses."""
+    i, t = o.instruction, o.threads
+    if i.opcode.endswith("S"):
+        i.allow(*SIZES)
+        return "shared", Shared(t), o.sum_of(place.strip("[]"))
+    i.allow(*SIZES, *_CACHING, *(_PREFETCH if i.opcode == "LDG" else ()))
+    return "global", t.memory, _global(o, place)
+
+
+def load(i: Instruction, t: Threads) -> Run:
+    """``LDG`` and ``LDS``."""
+    o = Operands(i, t)
+    d, place = i.take(2)
+    space, memory, address_of = _space(o, place)
+    writers = [o.write(following(d, n)) for n in range(max(1, i.size // 4))]
+
+    def run(mask: Array) -> None:
+        access = Access(t, i, address_of(), mask, i.size)
+        _count(access, f"{space}_load")
+        for write, word in zip(writers, memory.load(access), strict=True):
+            write(word, mask)
 
     return run
 
 
-def _size(i: Instruction, *allowed: str) -> int:
-    """The bytes of an access."""
-    i.allow(*SIZES, *allowed)
-    return i.size
+def store(i: Instruction, t: Threads) -> Run:
+    """``STG`` and ``STS``."""
+    o = Operands(i, t)
+    place, source = i.take(2)
+    space, memory, address_of = _space(o, place)
+    words = [o.value(following(source, n)) for n in range(max(1, i.size // 4))]
 
+    def run(mask: Array) -> None:
+        access = Access(t, i, address_of(), mask, i.size)
+        _count(access, f"{space}_store")
+        memory.store(access, [np.broadcast_to(word(), mask.shape) for word in words])
 
-def _kind(size: int) -> type[np.unsignedinteger]:
-    return {1: np.uint8, 2: np.uint16}.get(size, np.uint32)
-
-
-def _words(o: Operands, text: str, size: int) -> list[Reader]:
-    return [o.value(following(text, n)) for n in range(max(1, size // 4))]
-
-
-def _load_writer(o: Operands, text: str, size: int) -> Callable[[list[Array], Array], None]:
-    writers = [o.write(following(text, n)) for n in range(max(1, size // 4))]
-
-    def write(words: list[Array], mask: Array) -> None:
-        for writer, word in zip(writers, words, strict=True):
-            writer(word, mask)
-
-    return write
+    return run
 
 
 def _global(o: Operands, text: str) -> Reader:
@@ -110,21 +93,6 @@ def _global(o: Operands, text: str) -> Reader:
     base = o.wide(found[1])
     offset = U64(int(found[2] or "0", 16) % (1 << 64))
     return lambda: base() + offset
-
-
-def _shared_access(t: Threads, i: Instruction, addresses: Array, mask: Array, size: int) -> Access:
-    access = Access(t, i, addresses, mask, size)
-    outside = access.addresses.astype(np.int64) + size > t.shared_bytes
-    access.refuse_if(outside, f"outside the {t.shared_bytes} bytes of shared memory")
-    return access
-
-
-def _shared_index(access: Access) -> Array:
-    """The index of each thread's first word in the shared memory of all blocks."""
-    t = access.threads
-    unit = min(access.size, 4)
-    inside = np.where(access.mask, access.addresses.astype(np.int64), 0)
-    return (t.of_block * t.shared_bytes + inside) // unit
 
 
 def _count(access: Access, kind: str) -> None:

@@ -52,10 +52,10 @@ _ALU: dict[str, Build] = {
 }
 _IMAD: dict[str, Build] = {"IMAD": arithmetic.imad, "HFMA2": moves.hfma2}
 _LSU: dict[str, Build] = {
-    "LDG": accesses.ldg,
-    "STG": accesses.stg,
-    "LDS": accesses.lds,
-    "STS": accesses.sts,
+    "LDG": accesses.load,
+    "STG": accesses.store,
+    "LDS": accesses.load,
+    "STS": accesses.store,
     "LDC": moves.ldc,
     "S2R": moves.special,
 }

@@ -357,12 +357,10 @@ def test_a_card_newer_than_nvrtc_runs_ptx_and_is_exact() -> None:
     assert last == f"exact on Simulated H200 (compute_121): {ALL}", done.stderr
 
 
-def listed(**environment: str) -> list[tuple[str | None, int, bool]]:
-    """CUDA's name, NVML's index and usability of each device, and what `explain` plans for."""
-    code = "from dmlsplit.cli import main; main(['devices', '--format', 'json'])"
-    line = (sys.executable, "-W", "ignore", "-c", LOADED + code)
-    devices = json.loads(ran(*line, env=environment).stdout)["devices"]
-    return [(one["device"], one["index"], one["usable"]) for one in devices]
+LISTED = """
+from dmlsplit.cli import main; main(['devices', '--format', 'json'])
+from dmlsplit.backends.cuda.nvml import device_at; print(device_at(0).index)
+"""
 
 
 @pytest.mark.parametrize(
@@ -377,13 +375,14 @@ def listed(**environment: str) -> list[tuple[str | None, int, bool]]:
     ],
 )
 def test_devices_have_the_ordinals_of_cuda(environment: dict[str, str], indices: list[int]) -> None:
-    devices = listed(**environment)
+    """CUDA's name, NVML's index and usability of each device, and what `explain` plans for."""
+    line = (sys.executable, "-W", "ignore", "-c", LOADED + LISTED)
+    text, _, first = ran(*line, env=environment).stdout.rstrip().rpartition("\n")
+    devices = [(one["device"], one["index"], one["usable"]) for one in json.loads(text)["devices"]]
     named = [(f"cuda:{number}", index, True) for number, index in enumerate(indices)]
     hidden = [(None, index, False) for index in (0, 1) if index not in indices]
     assert devices == named + hidden
-    code = "from dmlsplit.backends.cuda.nvml import device_at; print(device_at(0).index)"
-    done = ran(sys.executable, "-W", "ignore", "-c", LOADED + code, env=environment)
-    assert int(done.stdout) == indices[0]  # `explain` plans for it
+    assert int(first) == indices[0]
 
 
 @pytest.mark.parametrize("alignment", [None, 4])

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.support import builds as kept
 
 HERE = Path(__file__).parent
@@ -20,15 +18,6 @@ FLAGS = "-std=c++17 -Wall -Wextra -Werror -O1 -shared -fPIC".split()
 def missing() -> str | None:
     """The reason why no stand-in can be built here, or None."""
     return None if shutil.which("g++") else "g++ is not installed: there is no stand-in to probe"
-
-
-@pytest.fixture(scope="session")
-def library(builds: Path) -> Path:
-    """The library, for tests that import this fixture."""
-    why = missing()
-    if why:
-        pytest.skip(why)
-    return built(builds)
 
 
 def built(folder: Path, *flags: str) -> Path:
