@@ -126,7 +126,7 @@ class BindingTable:
 
     def _exact(self, source: Any, outputs: Sequence[Any]) -> Bindings | None:
         """Fast path for arrays that fit exactly and are apart, padding included."""
-        if isinstance(source, BufferBinding) or len(outputs) != len(self._outputs):
+        if isinstance(source, BufferBinding):
             return None
         with suppress(InvalidArgumentError):
             array = view(source, self._input.name)

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from dmlsplit.acceptance import check_outputs, exact_addresses
+from dmlsplit.acceptance import Mismatch, check_outputs, exact_addresses, fits, mismatches
 from dmlsplit.arrays import view
 from dmlsplit.arrays.adapter import Requirement
 from dmlsplit.arrays.array_view import share_memory
@@ -24,6 +24,16 @@ def test_packed_outputs_take_the_fast_path() -> None:
     frozen = np.frombuffer(bytes(32))
     others = np.zeros(3), np.zeros(4, "f4"), np.zeros(8)[::2], frozen, source[:4]
     assert not any(addresses(first, other) for other in others)
+    assert fits(view(first, "out"), required.outputs[0])
+
+
+def test_every_field_that_does_not_fit_is_named() -> None:
+    array, strided = (view(each, "out") for each in (np.zeros(2), np.frombuffer(bytes(32))[::2]))
+    required = Requirement(*array[2:])
+    assert list(mismatches(strided, required)) == [
+        Mismatch("read_only", True, False),
+        Mismatch("strides", (16,), (8,)),
+    ]
 
 
 def test_outputs_that_are_apart_are_checked_in_linear_time() -> None:

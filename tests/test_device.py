@@ -84,6 +84,8 @@ def test_one_buffer_may_hold_every_output() -> None:
     )
     wanted = [1, 2, 3, 4, 5, 6, -1, -1, 7, 8, 9, 10, 11, 12, *[-1] * 10]
     assert store.tolist() == wanted
+    pieces = CPU.compile(DESC)(dml.BufferBinding(ramp(12).view("u1")))
+    assert [piece.dtype for piece in pieces] == [np.float32] * 3
 
 
 @pytest.mark.parametrize("home", ["cupy.cuda", "torch.cuda"])
@@ -156,5 +158,6 @@ def test_operators_say_what_they_split() -> None:
 
 def test_warm_compiles_every_alignment_of_each_split() -> None:
     CPU.warm([DESC])
+    CPU.warm([DESC], alignment=16)
     with pytest.raises(dml.InvalidArgumentError, match="alignment is 3; it must be 1, 2, 4, 8"):
         CPU.warm([DESC], alignment=3)

@@ -42,6 +42,7 @@ def test_new_arrays_are_on_the_device_of_the_model(fake: FakeDriver) -> None:
     seen = cuda_view(packed, "packed", 1)
     assert (seen.address, seen.shape, seen.strides, seen.type) == (address, (2, 3), (12, 4), "<f4")
     assert (strided.shape, strided.strides, strided.dtype) == ((2, 3), (2, 4), np.int16)
+    assert packed.data.device_id == strided.data.device_id == 1
     assert fake.calls == ["allocate"] * 2
 
 

@@ -297,3 +297,6 @@ def test_a_tensor_larger_than_its_storage_is_refused(
     for call in calls:
         with pytest.raises(dml.InvalidArgumentError, match=f"resized to {offset + size - 1} bytes"):
             call()
+    whole[number].untyped_storage().resize_(0)
+    with pytest.raises(dml.InvalidArgumentError, match="has no memory, because"):
+        calls[0]()

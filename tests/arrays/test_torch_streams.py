@@ -120,10 +120,11 @@ def test_a_copy_is_on_the_stream_that_is_current_at_that_moment(
     source = ArrayView(CudaTensor(), 8, (2,), (4,), "<f4", 4, "cuda:1", False)
     out = source._replace(owner=CudaTensor(), address=16)
     prepared.split_into(source, [out.owner], [16])
-    prepared.split_into(source, [out.owner], [16], 77)
+    named = SimpleNamespace(__cuda_stream__=lambda: (0, 77), device_id=1)
+    prepared.split_into(source, [out.owner], [16], named)
     dispatch = prepared.bind(source, [out.owner], [16])
     dispatch()
     dispatch(78)
-    assert copied == [(8, [16], stream) for stream in (5, 77, 6, 78)]
+    assert copied == [(8, [16], stream) for stream in (5, named, 6, 78)]
     assert writes == [[out.owner]] * 4
     assert source.owner.recorded == out.owner.recorded == [(77, 1)]

@@ -18,6 +18,7 @@ from dmlsplit.directml.levels import (
     parse_table,
 )
 from dmlsplit.resources import feature_level_table
+from tests.support.fixtures import Patch
 
 # https://learn.microsoft.com/windows/ai/directml/dml-version-history
 VERSIONS = {
@@ -126,7 +127,8 @@ SIXTEEN_AND_32 = frozenset(
 )
 
 
-def test_an_entry_becomes_a_row_and_passes_on_what_it_supports() -> None:
+def test_an_entry_becomes_a_row_and_passes_on_what_it_supports(monkeypatch: Patch) -> None:
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)  # some builds of PyYAML lack it
     rows = parse_table(TEXT)
     assert list(rows) == list(dml.FeatureLevel)
     support = TensorSupport(4, 4, SIXTEEN_AND_32)

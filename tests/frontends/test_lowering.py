@@ -84,6 +84,8 @@ def test_a_site_has_the_result_of_its_lowering() -> None:
         axis=0,
     )
     assert lowered_site(blank, lowering((0,), 0, (0,)), []).state == Known(None, (0,))
-    dynamic = lowered_site(blank, found, [], NotKnownError("batch is dynamic", Cause.TYPE))
+    gap, missing = NotKnownError("batch is dynamic", Cause.TYPE), [("batch", 1)]
+    dynamic = lowered_site(blank, found, [], gap, missing)
+    assert dynamic.state.missing == (("batch", 1),)
     assert (dynamic.state.reason, dynamic.state.cause) == ("batch is dynamic", Cause.TYPE)
     assert (dynamic.state.smallest, dynamic.state.scales) == (found.descriptor, True)

@@ -66,7 +66,7 @@ def clone(here: Path) -> Path:
     Path("sub/link.onnx").symlink_to("m.onnx")
     Path("sub/loop").symlink_to(here)
     Path(".git/ir.xml").write_text("<net></net>")
-    Path(".git/config.xml").write_text("<config></config>")
+    Path(".git/config.xml").write_text(f"<config>{4096 * ' '}<net></net></config>")
     return here
 
 

@@ -61,6 +61,7 @@ def test_a_split_that_breaks_a_rule_for_every_size_is_refused(
     verdict = judged(content, tmp_path, **asked)
     assert verdict.outcome is Outcome.NEVER
     assert not verdict.descriptor
+    assert verdict.undecided == ("via" not in asked and broken != {"SPLIT-NODE-TEXT"})
     rules_found = rules(verdict)
     assert rules_found - {"ORT-OPERATOR"} == (broken or {"ORT-FEATURE-LEVEL"})
     assert not assessed(content, tmp_path, **asked).accepted
@@ -144,6 +145,7 @@ def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
     assert verdict.sizes
     assert (verdict.sizes.names, verdict.hresult) == (names, None)
     assert verdict.sizes.maximum_product == (most or (2**32 - 1) // 6)
+    assert str(verdict.sizes).startswith(f"{' * '.join(names)} from 1 to ")
     assert verdict.minimum
     found = assessed(content, tmp_path, **asked)
     failing = FAILING | {Outcome.UNKNOWN}

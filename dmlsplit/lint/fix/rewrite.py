@@ -131,7 +131,7 @@ def _fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
     by_name = dict(sizes)
     for value in model.graph.input:
         for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            size = sizes.get(f"{value.name}.{axis}", by_name.get(dim.dim_param))
+            size = sizes.get(f"{value.name}.{axis}")
             if size is not None:
                 if dim.dim_param:
                     by_name[dim.dim_param] = size

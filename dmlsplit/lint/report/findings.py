@@ -43,7 +43,7 @@ def findings(assessment: Assessment) -> Iterator[Finding]:
     target = str(assessment.target)
     for fault in assessment.diagnostics:
         head = f"{fault.rule.id}: {fault.message}"
-        yield Finding("failed", TARGET, "", target, head, [f"fix: {fault.hint}"], fault.hint)
+        yield Finding("failed", TARGET, "", target, head, [f"fix: {fault.hint}"])
     defects: dict[tuple[str, str], _Affected] = defaultdict(list)
     for verdict in assessment.verdicts:
         yield _split_finding(assessment, verdict)

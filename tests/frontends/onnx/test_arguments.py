@@ -46,7 +46,8 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "Split-1": [
         ({"split": [2.0, wrong]}, f"split[1] is {wrong} (float); it must be an integer")
         for wrong in (0.5, np.nan, np.inf)
-    ],
+    ]
+    + [({"split": 2}, "split is 2; it must be a sequence of integers")],
     "Split-2": [
         ({"split": [2.0]}, "split[0] is 2.0 (float); it must be an integer"),
         ({"split": "2,4"}, "split is '2,4'; it must be a sequence of integers"),
@@ -76,6 +77,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"split": []}, "there are 0 outputs; there must be at least 1"),
         ({"split": [[2, 4]]}, "split[0] is [2, 4] (list); it must be an integer"),
         ({"num_outputs": 0}, "num_outputs is 0; it must be at least 1"),
+        ({"num_outputs": 1, "axis": "0"}, "axis is '0' (str); it must be an integer"),
         (
             {"num_outputs": 2, "output_count": 3},
             "num_outputs is 2 for 3 outputs; the two must be equal; loading such a model aborts "

@@ -22,6 +22,8 @@ def test_an_opset_before_the_first_version_is_refused(name: str, opset: int, fir
     message = f"^{name}: opset is {opset}; the operator exists since opset {first}$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         operator_version(name, opset)
+    with pytest.raises(dml.InvalidArgumentError, match=f"^{name}: opset is "):
+        operator_version(name, "13")  # type: ignore[arg-type]
 
 
 def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
@@ -39,6 +41,7 @@ def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
 def test_the_type_of_an_array_is_known_by_name() -> None:
     names = {"float32": "FLOAT", "float64": "DOUBLE", "torch.float32": "FLOAT"}
     names |= {"torch.bfloat16": "BFLOAT16", "float8_e4m3fn": "FLOAT8E4M3FN"}
+    names |= {"float4_e2m1fn": "FLOAT4E2M1", "float8_e8m0fnu": "FLOAT8E8M0"}
     names |= dict.fromkeys(("object", "<U3", ">U3", "StringDType()"), "STRING")
     names |= dict.fromkeys((">f4", "datetime64[ns]"), "UNDEFINED")
     assert {name: ElementType.of_dtype(name).name for name in names} == names
