@@ -16,7 +16,6 @@ from dmlsplit.frontends.onnx.arguments import (
     node_arguments,
     refuse,
 )
-from dmlsplit.frontends.onnx.elements import elements
 from dmlsplit.frontends.onnx.lowering import descriptor_of, lower, output_count
 from dmlsplit.frontends.onnx.messages import Node, Shape, Tensor, shown_name
 from dmlsplit.frontends.onnx.operators import (
@@ -26,7 +25,7 @@ from dmlsplit.frontends.onnx.operators import (
     operator_version,
 )
 from dmlsplit.frontends.onnx.reader import MAXIMUM_VALUES, Reader, WireError
-from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
+from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value, elements
 from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
