@@ -12,7 +12,6 @@ from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capabili
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.directml.rules import Broken, violations_of
-from dmlsplit.directml.rules.descriptors import RAISE
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
@@ -22,6 +21,9 @@ from dmlsplit.directml.tensor import (
     TensorDesc,
     TensorFlags,
 )
+
+# Begins the hint of a rule that a higher feature level relaxes.
+_RAISE = "raise the feature level, or "
 
 
 def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> ValidationReport:
@@ -90,7 +92,7 @@ def _level_violations(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Vi
         higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest, index > 0)}
         for violation in violations_of(name, _unsupported(tensor, row, index > 0)):
             # A higher level does not help if even the highest one refuses the tensor.
-            fix = violation.rule.hint.removeprefix(RAISE) if violation.rule.id in higher else ""
+            fix = violation.rule.hint.removeprefix(_RAISE) if violation.rule.id in higher else ""
             yield replace(violation, fix=fix)
 
 
