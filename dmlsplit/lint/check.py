@@ -33,18 +33,17 @@ def assess(
     unreadable: Iterable[tuple[str, str]] = (),
     failing: Iterable[Outcome] = FAILING,
     defects_fail: bool = False,
-    alone: bool = True,
 ) -> Assessment:
-    """Check all sites for a target. `alone`: a command named their file, and no other."""
+    """Check all sites for a target."""
     # Implied sites become splits in ONNX Runtime only.
     splits = (site for site in sites if target.via == "ort" or not isinstance(site.state, Implied))
-    verdicts = tuple(check_site(site, target, alone) for site in splits)
+    verdicts = tuple(check_site(site, target) for site in splits)
     faults = tuple(onnxruntime.target_violations(target))
     files = tuple(unreadable)
     return Assessment(target, verdicts, files, frozenset(failing), faults, defects_fail)
 
 
-def check_site(site: SplitSite, target: Target, alone: bool = True) -> Verdict:
+def check_site(site: SplitSite, target: Target) -> Verdict:
     """Check one site for a target."""
     match site.state:
         case Known(descriptor):
@@ -60,7 +59,7 @@ def check_site(site: SplitSite, target: Target, alone: bool = True) -> Verdict:
         case Implied() as implied:
             verdict = _check_implied(site, implied, target)
     diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
-    fixes, notes = advise(verdict, target, alone)
+    fixes, notes = advise(verdict, target)
     return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)
 
 
