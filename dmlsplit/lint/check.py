@@ -1,6 +1,6 @@
 """Checks the splits that a scan found: accepted, refused or unknown, why, and what to change."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import Implied, Invalid, Known, SplitSite, Unknown
+from dmlsplit.frontends.site import ProviderWarning
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.advice import advise
 from dmlsplit.lint.rules import defect, violation
@@ -74,10 +75,11 @@ class _Examination(NamedTuple):
 
 
 def _examination(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> _Examination:
-    remarks = list(_node_diagnostics(site))
+    provider: list[Violation] = []
     if target.via == "ort":
-        remarks += onnxruntime.violations(site, target)
+        provider += onnxruntime.violations(site, target)
         desc = desc and onnxruntime.lowered(desc)
+    remarks = [*_node_diagnostics(site, {violation.rule.id for violation in provider}), *provider]
     errors = [violation for violation in remarks if violation.severity == "error"]
     broken = report_at(desc, target.level).violations if desc else ()
     curable = all("level" in violation.rule.cured_by for violation in errors)
@@ -121,13 +123,15 @@ def _check_implied(site: SplitSite, implied: Implied, target: Target) -> Verdict
     return Verdict(site, desc, Outcome.OK, diagnostics, None, _minimum(desc, target))
 
 
-def _node_diagnostics(site: SplitSite) -> Iterator[Violation]:
+def _node_diagnostics(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
+    """What is to be said about a node, except for what the broken rules of the provider say."""
     if site.element_type == "STRING":
         text = "InputTensor.DataType is STRING; DirectML has no strings"
         yield violation("SPLIT-NODE-TEXT", text=text)
     else:  # what a warning says is of no use for a node that DirectML never gets
         for warning in site.warnings:
-            yield violation("SPLIT-NODE-SURPRISE", text=warning)
+            if not (isinstance(warning, ProviderWarning) and warning.rule in broken):
+                yield violation("SPLIT-NODE-SURPRISE", text=warning)
     if site.recombined_by:
         names = site.recombined_by
         nodes = ", ".join([*names[:_MOST_NODES], *more(len(names), _MOST_NODES)])

@@ -26,7 +26,14 @@ from dmlsplit.frontends.onnx.operators import (
 )
 from dmlsplit.frontends.onnx.reader import MAXIMUM_VALUES, Reader, WireError
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value, elements
-from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
+from dmlsplit.frontends.site import (
+    Cause,
+    Invalid,
+    NotKnownError,
+    ProviderWarning,
+    SplitSite,
+    Unknown,
+)
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
 
@@ -191,7 +198,8 @@ def _output_values(
 
 def _portability(node: Node, arguments: Arguments) -> Iterator[str]:
     if arguments.operator.makes_sequence:
-        yield "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
+        text = "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
+        yield ProviderWarning(text, "ORT-SEQUENCE")
         return
     sized = arguments.split is not None or arguments.num_outputs is not None
     if "" in node.output and sized and arguments.operator.since >= 13:
