@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, one_line
 from dmlsplit.frontends.site import Cause, NotKnownError
 from dmlsplit.messages import counted
 
@@ -88,6 +88,8 @@ def read_ir(path: Path) -> Graph:
     # This encoding overrides the declared one: Python would look for a codec of that name.
     parser = ElementTree.XMLParser(target=_Target(), encoding="utf-8")  # noqa: S314 - no DOCTYPE
     try:
+        if not path.exists():
+            raise InvalidArgumentError("cannot be read: No such file or directory")
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
         if path.stat().st_size > MAX_FILE_BYTES:
@@ -99,7 +101,8 @@ def read_ir(path: Path) -> Graph:
     except ElementTree.ParseError as error:
         raise InvalidArgumentError(f"is not well-formed XML in UTF-8: {error}") from None
     except (OSError, UnicodeError) as error:
-        raise InvalidArgumentError(f"cannot be read: {error}") from None
+        why = one_line(error, with_path=False)
+        raise InvalidArgumentError(f"cannot be read: {why}") from None
     version = _required(net, "version")
     if version not in NET_VERSIONS:
         raise InvalidArgumentError(
