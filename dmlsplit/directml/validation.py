@@ -201,7 +201,7 @@ def _axis_sum(desc: SplitOperatorDesc) -> Iterator[Broken]:
     if not (outputs and comparable and 0 <= axis < len(shape)):
         return
     if (total := sum(desc.split_sizes)) != (whole := shape[axis]):
-        allowed = f"{whole}, the input's Sizes[{axis}]"
+        allowed = f"{whole}, which is InputTensor.Sizes[{axis}]"
         yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed
 
 
