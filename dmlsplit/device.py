@@ -97,7 +97,7 @@ class Device:
     def supports_data_type(self, data_type: DataTypeLike) -> bool:
         """Whether Split accepts a data type at this level (DML_FEATURE_TENSOR_DATA_TYPE)."""
         data_type = TensorDataType.parse(data_type)
-        return data_type in capability_table()[self.feature_level].input_tensor.data_types
+        return data_type in capability_table()[self.feature_level].data_types
 
     def compile(self, desc: SplitOperatorDesc) -> CompiledOperator:
         """Validate a descriptor and compile it. Compiled operators are cached by descriptor.

@@ -62,11 +62,13 @@ def test_the_sdist_is_the_repository(sdist: Path) -> None:
     assert not [name for name in names if re.search(r"__pycache__|_cache/|\.pyc$|\.venv", name)]
 
 
-def test_the_wheel_carries_table_kernels_and_type_marker(wheel: Path) -> None:
+def test_the_wheel_carries_table_rules_kernels_and_type_marker(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     kernels = {f"dmlsplit/cuda/{p.name}" for p in (ROOT / "cuda").glob("*.cu*")}
     assert kernels
-    assert {"dmlsplit/feature_levels.yaml", "dmlsplit/py.typed", *kernels} <= names
+    rules = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("dmlsplit/**/*.yaml")}
+    assert len(rules) == 3
+    assert {"dmlsplit/feature_levels.yaml", "dmlsplit/py.typed", *kernels, *rules} <= names
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"dmlsplit"}
 
 

@@ -111,7 +111,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
     target, scan = target_of(arguments), scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
-    assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT, alone=False)
+    assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT)
     explained = []
     for verdict in assessment.verdicts:
         if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:

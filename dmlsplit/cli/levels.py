@@ -6,7 +6,7 @@ from typing import Any
 
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, show
-from dmlsplit.directml.levels import LevelSupport, TensorSupport, capability_table
+from dmlsplit.directml.levels import LevelSupport, capability_table
 from dmlsplit.directml.tensor import TensorDataType
 
 _DESCRIPTION = """\
@@ -38,6 +38,10 @@ def levels(arguments: argparse.Namespace) -> int:
 
 
 def _record(row: LevelSupport) -> dict[str, Any]:
+    tensor = {
+        "dimension_counts": [row.minimum_dimensions, row.maximum_dimensions],
+        "data_types": [kind.name for kind in sorted(row.data_types)],
+    }
     return {
         "name": f"DML_FEATURE_LEVEL_{row.level}",
         "value": int(row.level),
@@ -46,16 +50,8 @@ def _record(row: LevelSupport) -> dict[str, Any]:
         "windows": row.windows and {"build": row.windows.build, "name": row.windows.name},
         "windows_basis": row.windows and row.windows.basis,
         "windows_source": row.windows and row.windows.source,
-        "input_tensor": _tensor_record(row.input_tensor),
-        "output_tensors": _tensor_record(row.output_tensors),
+        **dict.fromkeys(("input_tensor", "output_tensors"), tensor),
         "source": row.source,
-    }
-
-
-def _tensor_record(support: TensorSupport) -> dict[str, Any]:
-    return {
-        "dimension_counts": [support.minimum_dimensions, support.maximum_dimensions],
-        "data_types": [kind.name for kind in sorted(support.data_types)],
     }
 
 
@@ -64,17 +60,16 @@ def level_table() -> str:
     lines = ["level  DirectML  Windows build               ranks  data types of Split"]
     before: frozenset[TensorDataType] = frozenset()
     for row in capability_table().values():
-        support = row.input_tensor
         windows = "-"
         if row.windows:
             doubt = "" if row.windows.is_documented else "?"
             windows = f"{row.windows.build} {row.windows.name}{doubt}"
-        ranks = "-".join(map(str, sorted({support.minimum_dimensions, support.maximum_dimensions})))
+        ranks = "-".join(map(str, sorted({row.minimum_dimensions, row.maximum_dimensions})))
         # f32 for FLOAT32, u16 for UINT16, i8 for INT8.
-        added = sorted(support.data_types - before)
+        added = sorted(row.data_types - before)
         names = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in added)
         types = names if not before else f"+ {names}" if names else "same"
         directml = row.directml if row.public else f"{row.directml}*"
         lines.append(f"{row.level!s:<5}  {directml:<8}  {windows:<26}  {ranks:<5}  {types}")
-        before = support.data_types
+        before = row.data_types
     return "\n".join(lines)

@@ -134,11 +134,11 @@ def validate(arguments: argparse.Namespace) -> int:
     if "unknown" in arguments.fail_on:
         failing |= {Outcome.UNKNOWN}
     defects_fail = "defect" in arguments.fail_on
-    # True only for one named file: --write-fixed accepts neither a folder nor a pattern.
-    alone = len(arguments.paths) == 1 and scan.files == (*arguments.paths,)
-    if arguments.write_fixed is not None and not (alone and _is_onnx(arguments.paths[0])):
+    # Neither a folder nor a pattern is its own only file.
+    is_single_file = len(arguments.paths) == 1 and scan.files == (*arguments.paths,)
+    if arguments.write_fixed is not None and not (is_single_file and _is_onnx(arguments.paths[0])):
         raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")
-    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail, alone)
+    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
     is_printed = arguments.output in (None, STDOUT)
     inputs = [] if is_printed else list(scan.inputs())
     rewriting: Rewriting | None = None

@@ -86,22 +86,19 @@ def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDes
 
 def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
     """The types to try: first one of its own size, then wider ones, then narrower ones."""
-    supported = row.input_tensor.data_types & row.output_tensors.data_types
     # The nearest size is the most likely to work, because it regroups the fewest elements.
     sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
     data_types = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
-    if own in supported:
+    if own in row.data_types:
         data_types[0] = own
-    return [data_type for data_type in data_types if data_type in supported]
+    return [data_type for data_type in data_types if data_type in row.data_types]
 
 
 def _rewritten(
     desc: SplitOperatorDesc, data_type: TensorDataType, row: LevelSupport
 ) -> SplitOperatorDesc | str:
     """A split of the same bytes in elements of `data_type`, valid at the level; or why not."""
-    supports = row.input_tensor, row.output_tensors
-    low = max(support.minimum_dimensions for support in supports)
-    high = min(support.maximum_dimensions for support in supports)
+    low, high = row.minimum_dimensions, row.maximum_dimensions
     tensors = desc.input_tensor, *desc.output_tensors
     layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
     steps = enumerate(zip(*layouts, strict=True))

@@ -61,14 +61,6 @@ class FeatureLevel(IntEnum):
 Level: TypeAlias = FeatureLevel | str | int
 
 
-class TensorSupport(NamedTuple):
-    """The dimension counts and data types that one tensor of the operator may have."""
-
-    minimum_dimensions: int
-    maximum_dimensions: int
-    data_types: frozenset[TensorDataType]
-
-
 @dataclass(frozen=True, slots=True)
 class WindowsBuild:
     """The first Windows build whose own DirectML.dll supports a level."""
@@ -92,8 +84,10 @@ class LevelSupport(NamedTuple):
     directml: str  # the first DirectML version with the level, such as "1.8.0"
     public: bool  # whether that version was widely available
     windows: WindowsBuild | None  # None if no documented build has that version
-    input_tensor: TensorSupport
-    output_tensors: TensorSupport
+    # Of the input and of every output: Microsoft's table has one row for both.
+    minimum_dimensions: int
+    maximum_dimensions: int
+    data_types: frozenset[TensorDataType]
     source: str  # the documentation of the row
 
 
@@ -165,16 +159,15 @@ def _row(entry: Field, level: FeatureLevel, before: LevelSupport | None) -> Leve
     entry.get("directml").read(directml_version, "a version such as 1.8.0, in quotes")
     # A level without `split` accepts what the level before accepts.
     if before and "split" not in entry.value:
-        tensors = before.input_tensor, before.output_tensors
+        support = before.minimum_dimensions, before.maximum_dimensions, before.data_types
     else:
-        split = entry.get("split")
-        tensors = _support(split.get("input_tensor")), _support(split.get("output_tensors"))
+        support = _support(entry.get("split"))
     return LevelSupport(
         level,
         str(entry.get("directml").value),
         bool(entry.value.get("public", True)),
         _windows_build(entry.get("windows")),
-        *tensors,
+        *support,
         str(entry.get("source").value),
     )
 
@@ -186,14 +179,14 @@ def _windows_build(entry: Field) -> WindowsBuild | None:
     return WindowsBuild(build, *(str(entry.get(key).value) for key in ("name", "basis", "source")))
 
 
-def _support(tensor: Field) -> TensorSupport:
+def _support(split: Field) -> tuple[int, int, frozenset[TensorDataType]]:
     allowed = f"[least, most], from 1 to {DIMENSION_COUNT_MAX}"
-    low, high = tensor.get("dimension_counts").read(_dimension_counts, allowed)
+    low, high = split.get("dimension_counts").read(_dimension_counts, allowed)
     data_types = [
         entry.read(TensorDataType.parse, "a data type such as FLOAT32")
-        for entry in tensor.get("data_types").items()
+        for entry in split.get("data_types").items()
     ]
-    return TensorSupport(low, high, frozenset(data_types))
+    return low, high, frozenset(data_types)
 
 
 def _dimension_counts(value: list[int]) -> tuple[int, int]:

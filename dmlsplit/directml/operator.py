@@ -10,6 +10,7 @@ from typing import SupportsIndex
 from dmlsplit.checks import Integers, instance, integer, integers, sequence
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.geometry import SplitGeometry, piece_shapes, split_geometry
+from dmlsplit.messages import counted
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -80,10 +81,14 @@ class SplitOperatorDesc:
         return tuple(t.sizes[self.axis] for t in self.output_tensors)
 
     def __str__(self) -> str:
+        head = f"SPLIT axis {self.axis}: {self.input_tensor} ->"
+        if not 0 <= self.axis < self.input_tensor.dimension_count:
+            # `from_sizes` cannot know the shapes of these outputs.
+            return f"{head} {counted(self.output_count, 'output')}"
         outputs = [str(tensor) for tensor in self.output_tensors[:8]]
         if self.output_count > len(outputs):
             outputs.append(f"... ({self.output_count} outputs)")
-        return f"SPLIT axis {self.axis}: {self.input_tensor} -> {', '.join(outputs)}"
+        return f"{head} {', '.join(outputs)}"
 
 
 def named_tensors(desc: SplitOperatorDesc) -> list[tuple[str, TensorDesc]]:

@@ -12,7 +12,6 @@ from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capabili
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.directml.rules import Broken, violations_of
-from dmlsplit.directml.rules.descriptors import RAISE
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
@@ -22,6 +21,9 @@ from dmlsplit.directml.tensor import (
     TensorDesc,
     TensorFlags,
 )
+
+# Begins the hint of a rule that a higher feature level relaxes.
+_RAISE = "raise the feature level, or "
 
 
 def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> ValidationReport:
@@ -86,11 +88,11 @@ def _with_axis_hint(violation: Violation) -> Violation:
 
 def _level_violations(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]:
     highest = capability_table()[max(FeatureLevel)]
-    for index, (name, tensor) in enumerate(named_tensors(desc)):
-        higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest, index > 0)}
-        for violation in violations_of(name, _unsupported(tensor, row, index > 0)):
+    for name, tensor in named_tensors(desc):
+        higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest)}
+        for violation in violations_of(name, _unsupported(tensor, row)):
             # A higher level does not help if even the highest one refuses the tensor.
-            fix = violation.rule.hint.removeprefix(RAISE) if violation.rule.id in higher else ""
+            fix = violation.rule.hint.removeprefix(_RAISE) if violation.rule.id in higher else ""
             yield replace(violation, fix=fix)
 
 
@@ -199,18 +201,17 @@ def _axis_sum(desc: SplitOperatorDesc) -> Iterator[Broken]:
     if not (outputs and comparable and 0 <= axis < len(shape)):
         return
     if (total := sum(desc.split_sizes)) != (whole := shape[axis]):
-        allowed = f"{whole}, the input's Sizes[{axis}]"
+        allowed = f"{whole}, which is InputTensor.Sizes[{axis}]"
         yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed
 
 
-def _unsupported(tensor: TensorDesc, row: LevelSupport, is_output: bool) -> Iterator[Broken]:
-    support = row.output_tensors if is_output else row.input_tensor
+def _unsupported(tensor: TensorDesc, row: LevelSupport) -> Iterator[Broken]:
     data_type, rank, level = tensor.data_type, tensor.dimension_count, row.level
-    if data_type is not TensorDataType.UNKNOWN and data_type not in support.data_types:
-        types = ", ".join(supported.name for supported in sorted(support.data_types))
+    if data_type is not TensorDataType.UNKNOWN and data_type not in row.data_types:
+        types = ", ".join(supported.name for supported in sorted(row.data_types))
         allowed = f"one of {types} at feature level {level}"
         yield "DML-LEVEL-DATA-TYPE", "DataType", data_type.name, allowed
-    low, high = support.minimum_dimensions, support.maximum_dimensions
+    low, high = row.minimum_dimensions, row.maximum_dimensions
     # A count that no level accepts is reported once, as DML-TENSOR-DIMENSION-COUNT.
     if 1 <= rank <= DIMENSION_COUNT_MAX and not low <= rank <= high:
         counts = f"{low}" if low == high else f"from {low} to {high}"

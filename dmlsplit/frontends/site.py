@@ -20,6 +20,18 @@ class Cause(StrEnum):
     CALLER = "an attribute that a caller gives"
 
 
+class ProviderWarning(str):
+    """A warning that a rule of ONNX Runtime's DirectML provider also states."""
+
+    rule: str  # its id
+
+    def __new__(cls, text: str, rule: str = "") -> "ProviderWarning":
+        """A text, and the rule."""
+        warning = super().__new__(cls, text)
+        warning.rule = rule
+        return warning
+
+
 class NotKnownError(Exception):
     """The files do not determine a descriptor; the text says why."""
 

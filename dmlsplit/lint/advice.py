@@ -46,12 +46,11 @@ class Advice(StrEnum):
     BIN_FILE = "put the .bin file itself, not a link to it, next to the model"
     CONVERT = "convert the model again with OpenVINO, which writes the type"
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
-    NODES = "rewrite the model: add --write-fixed fixed.onnx"
-    NODES_ALONE = "rewrite the model: validate {file} alone, with --write-fixed fixed.onnx"
+    NODES = "rewrite the model: validate {file} with --write-fixed fixed.onnx"
     NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
     DISPATCH = "in DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
-    ON_CPU = "until then, ONNX Runtime runs the node on the CPU"
+    ON_CPU = "as it is, ONNX Runtime runs the node on the CPU"
     UNDECIDED = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"
 
 
@@ -78,13 +77,10 @@ _LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 _IN_PYTHON = re.compile(_LITERAL.pattern.replace("'", ""))
 
 
-def advise(
-    verdict: Verdict, target: Target, alone: bool = True
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The fixes, any one of which suffices, the most direct first; and the notes.
 
-    A note says why there is no fix of some kind, or that there may be one. `alone`: the command
-    names the file and no other.
+    A note says why there is no fix of some kind, or that there may be one.
     """
     site, state = verdict.site, verdict.site.state
     if isinstance(state, Implied):
@@ -100,8 +96,7 @@ def advise(
     if site.format == "onnx" and all("model" in e.rule.cured_by for e in verdict.errors):
         form = form_of(verdict, target)
         if not isinstance(form, str):
-            nodes = Advice.NODES if alone else Advice.NODES_ALONE
-            fixes.append(nodes.format(file=printable(site.file)))
+            fixes.append(_rewriting(site))
         elif not verdict.undecided:
             notes.append(Advice.NO_NODES.format(obstacle=form))
     if verdict.equivalent:
@@ -123,9 +118,14 @@ def without_rewriting(assessment: Assessment) -> Assessment:
     """The assessment without the advice to rewrite the model, for a run that has just done so."""
 
     def shorter(verdict: Verdict) -> Verdict:
-        return replace(verdict, fixes=tuple(fix for fix in verdict.fixes if fix != Advice.NODES))
+        advice = _rewriting(verdict.site)
+        return replace(verdict, fixes=tuple(fix for fix in verdict.fixes if fix != advice))
 
     return replace(assessment, verdicts=tuple(map(shorter, assessment.verdicts)))
+
+
+def _rewriting(site: SplitSite) -> str:
+    return Advice.NODES.format(file=printable(site.file))
 
 
 def options(sizes: Iterable[tuple[str, int | str]]) -> str:

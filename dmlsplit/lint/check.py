@@ -1,6 +1,6 @@
 """Checks the splits that a scan found: accepted, refused or unknown, why, and what to change."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,6 +13,7 @@ from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import Implied, Invalid, Known, SplitSite, Unknown
+from dmlsplit.frontends.site import ProviderWarning
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.advice import advise
 from dmlsplit.lint.rules import defect, violation
@@ -33,18 +34,17 @@ def assess(
     unreadable: Iterable[tuple[str, str]] = (),
     failing: Iterable[Outcome] = FAILING,
     defects_fail: bool = False,
-    alone: bool = True,
 ) -> Assessment:
-    """Check all sites for a target. `alone`: a command named their file, and no other."""
+    """Check all sites for a target."""
     # Implied sites become splits in ONNX Runtime only.
     splits = (site for site in sites if target.via == "ort" or not isinstance(site.state, Implied))
-    verdicts = tuple(check_site(site, target, alone) for site in splits)
+    verdicts = tuple(check_site(site, target) for site in splits)
     faults = tuple(onnxruntime.target_violations(target))
     files = tuple(unreadable)
     return Assessment(target, verdicts, files, frozenset(failing), faults, defects_fail)
 
 
-def check_site(site: SplitSite, target: Target, alone: bool = True) -> Verdict:
+def check_site(site: SplitSite, target: Target) -> Verdict:
     """Check one site for a target."""
     match site.state:
         case Known(descriptor):
@@ -60,7 +60,7 @@ def check_site(site: SplitSite, target: Target, alone: bool = True) -> Verdict:
         case Implied() as implied:
             verdict = _check_implied(site, implied, target)
     diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
-    fixes, notes = advise(verdict, target, alone)
+    fixes, notes = advise(verdict, target)
     return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)
 
 
@@ -75,10 +75,11 @@ class _Examination(NamedTuple):
 
 
 def _examination(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> _Examination:
-    remarks = list(_node_diagnostics(site))
+    provider: list[Violation] = []
     if target.via == "ort":
-        remarks += onnxruntime.violations(site, target)
+        provider += onnxruntime.violations(site, target)
         desc = desc and onnxruntime.lowered(desc)
+    remarks = [*_node_diagnostics(site, {violation.rule.id for violation in provider}), *provider]
     errors = [violation for violation in remarks if violation.severity == "error"]
     broken = report_at(desc, target.level).violations if desc else ()
     curable = all("level" in violation.rule.cured_by for violation in errors)
@@ -122,13 +123,15 @@ def _check_implied(site: SplitSite, implied: Implied, target: Target) -> Verdict
     return Verdict(site, desc, Outcome.OK, diagnostics, None, _minimum(desc, target))
 
 
-def _node_diagnostics(site: SplitSite) -> Iterator[Violation]:
+def _node_diagnostics(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
+    """What is to be said about a node, except for what the broken rules of the provider say."""
     if site.element_type == "STRING":
         text = "InputTensor.DataType is STRING; DirectML has no strings"
         yield violation("SPLIT-NODE-TEXT", text=text)
     else:  # what a warning says is of no use for a node that DirectML never gets
         for warning in site.warnings:
-            yield violation("SPLIT-NODE-SURPRISE", text=warning)
+            if not (isinstance(warning, ProviderWarning) and warning.rule in broken):
+                yield violation("SPLIT-NODE-SURPRISE", text=warning)
     if site.recombined_by:
         names = site.recombined_by
         nodes = ", ".join([*names[:_MOST_NODES], *more(len(names), _MOST_NODES)])

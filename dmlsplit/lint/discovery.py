@@ -46,7 +46,7 @@ class Scan:
 def _data_files(model: Path) -> Iterable[Path]:
     match model.suffix.lower():
         case ".onnx":
-            from dmlsplit.frontends.onnx.weights import weight_files
+            from dmlsplit.frontends.onnx.scanner import weight_files
 
             return weight_files(model)
         case ".json":

@@ -70,7 +70,10 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
     for index, size in enumerate(pieces):
         if size == 0:
             tensor = f"OutputTensors[{index}]"
-            text = f"{tensor} is empty; every piece needs at least one element"
+            text = (
+                f"{tensor} is empty; the provider appears to skip the whole node and to leave the "
+                "other pieces unwritten"
+            )
             yield violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
 
 

@@ -61,7 +61,7 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
     if isinstance(site.state, Unknown) and 0 in site.state.pieces and site.opset < 9:
         return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
     rows, axis = merger or (None, site.axis + len(ones))
-    is_cast = kind not in capability_table()[target.level].input_tensor.data_types
+    is_cast = kind not in capability_table()[target.level].data_types
     in_halves = is_cast and kind in _IN_HALVES
     if is_cast and not in_halves and kind.bits >= 32:
         return f"Cast would round {kind.name}, and no operator before BitCast-26 exposes its bits"
@@ -80,7 +80,7 @@ def _dimension_counts(target: Target) -> tuple[int, int]:
     """The least and the greatest rank that a target accepts."""
     if target.via == "ort":
         return 1, MOST_DIMENSIONS
-    support = capability_table()[target.level].input_tensor
+    support = capability_table()[target.level]
     return support.minimum_dimensions, support.maximum_dimensions
 
 

@@ -82,14 +82,15 @@ def resolve_target(
     A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
     """
     runtime = dll = None
-    # A version's name, its numbers, and those of the newest that is known.
-    versions: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = []
+    # A product, its version and the numbers of it, and those of the newest that is known.
+    versions: list[tuple[str, str, tuple[int, ...], tuple[int, ...]]] = []
     rows = capability_table().values()
     if directml is not None:
         level, name = level_for_directml(directml), f"DirectML {directml.strip()}"
         dll = directml_version(directml)
         # The third part of a version does not change the level.
-        versions.append((name, dll[:2], max(directml_version(row.directml)[:2] for row in rows)))
+        newest = max(directml_version(row.directml)[:2] for row in rows)
+        versions.append(("DirectML", directml.strip(), dll[:2], newest))
     elif windows is not None:
         build = _numbers("Windows build", windows, _BUILD, "22621 or 10.0.22621")
         if build in _FIRST_BUILDS:
@@ -99,7 +100,8 @@ def resolve_target(
             )
         level, name = level_for_windows(*build), f"Windows build {build[0]}"
         dll = directml_version(capability_table()[level].directml)
-        versions.append((name, build, max((row.windows.build,) for row in rows if row.windows)))
+        newest = max((row.windows.build,) for row in rows if row.windows)
+        versions.append(("Windows build", str(build[0]), build, newest))
     else:
         level = max(FeatureLevel) if feature_level is None else FeatureLevel.parse(feature_level)
         name = f"feature level {level}"
@@ -107,12 +109,12 @@ def resolve_target(
         runtime = _numbers("ONNX Runtime version", ort_version, _RUNTIME, "1.14")
         if via != "ort":
             raise InvalidArgumentError("--ort-version needs --via ort")
-        versions.append((f"ONNX Runtime {ort_version}", runtime, LAST_RUNTIME))
-    newer = "{} is newer than any that dmlsplit knows; it is checked as {}"
+        versions.append(("ONNX Runtime", ort_version.strip(), runtime, LAST_RUNTIME))
     notes = (
-        newer.format(name_of_version, ".".join(map(str, newest)))
-        for name_of_version, version, newest in versions
-        if version > newest
+        f"{product} {version} is newer than any that dmlsplit knows; splits are checked for "
+        f"{product} {'.'.join(map(str, newest))}"
+        for product, version, numbers, newest in versions
+        if numbers > newest
     )
     return Target(level, name, via, runtime, "; ".join(notes), dll)
 

@@ -37,7 +37,7 @@ def _level(row: LevelSupport) -> Sequence[str]:
     build = f"{windows.build}, {windows.name}" if windows else "-"
     if windows and not windows.is_documented:
         build += " (inferred)"
-    types = _names(row.input_tensor.data_types)
+    types = _names(row.data_types)
     directml = row.directml
     if not row.public:
         directml += (
@@ -53,7 +53,7 @@ def _link(source: str) -> str:
 def windows() -> str:
     """What the DirectML.dll of each Windows accepts, by the level that added it."""
     levels = capability_table().values()
-    groups = list(dict.fromkeys(row.input_tensor.data_types for row in levels))
+    groups = list(dict.fromkeys(row.data_types for row in levels))
     added = [group - (groups[i - 1] if i else set()) for i, group in enumerate(groups)]
     builds = [row for row in levels if row.windows and row.windows.is_documented]
     heading = "Windows", "level", "dimensions", *(_names(kinds) for kinds in added)
@@ -63,7 +63,7 @@ def windows() -> str:
 def _accepted(row: LevelSupport, added: Sequence[Set[TensorDataType]]) -> Sequence[str]:
     assert row.windows
     build = f"{row.windows.name.removeprefix('Windows ')} ({row.windows.build})"
-    marks = ("yes" if kinds <= row.input_tensor.data_types else "**no**" for kinds in added)
+    marks = ("yes" if kinds <= row.data_types else "**no**" for kinds in added)
     return (build, str(row.level), _ranks(row), *marks)
 
 
@@ -72,8 +72,7 @@ def _names(kinds: Set[TensorDataType]) -> str:
 
 
 def _ranks(row: LevelSupport) -> str:
-    tensor = row.input_tensor
-    return " to ".join(map(str, sorted({tensor.minimum_dimensions, tensor.maximum_dimensions})))
+    return " to ".join(map(str, sorted({row.minimum_dimensions, row.maximum_dimensions})))
 
 
 def gpus() -> str:

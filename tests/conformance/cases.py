@@ -60,7 +60,7 @@ def _rules() -> Iterator[Case]:
 def _bytes() -> Iterator[Case]:
     """Accepted splits whose bytes are compared: types, ranks, axes, layouts and output counts."""
     rows = capability_table().values()
-    for kind in sorted({kind for row in rows for kind in row.input_tensor.data_types}):
+    for kind in sorted({kind for row in rows for kind in row.data_types}):
         yield Case(f"bytes-type-{kind.name}", f"{kind.name} numbers", _split(kind=kind))
     for kind in SPECIAL:
         about = f"{kind.name} with any bits: NaNs with payloads, denormals, both zeros"

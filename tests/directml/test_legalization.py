@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError, SplitOperatorDesc, TensorDesc
 from dmlsplit.directml import legalization
-from dmlsplit.directml.levels import FeatureLevel, LevelSupport, TensorSupport, capability_table
+from dmlsplit.directml.levels import FeatureLevel, capability_table
 from dmlsplit.directml.operator import descriptor_geometry, named_tensors
 from dmlsplit.errors import NoEquivalentError
 from tests.support.descriptors import Memory, expected_buffers
@@ -239,20 +239,6 @@ def test_whole_bytes_of_4_bit_elements_are_carried(kind: str) -> None:
     tensors = (legal.input_tensor, *legal.output_tensors)
     assert [tensor.total_tensor_size_in_bytes for tensor in tensors] == [12, 4, 12]
     assert dml.validate(legal).ok
-
-
-def test_limits_of_outputs_count_too() -> None:
-    int32, int16 = dml.TensorDataType.INT32, dml.TensorDataType.INT16
-    uint16 = dml.TensorDataType.UINT16
-    inputs = TensorSupport(1, 4, frozenset([int32, uint16]))
-    outputs = TensorSupport(2, 3, frozenset([int16, uint16]))
-    row = LevelSupport(FeatureLevel.LEVEL_1_0, "1.0.0", True, None, inputs, outputs, "")
-    assert legalization._candidates(int32, row) == [uint16]
-    desc = SplitOperatorDesc.from_sizes(TensorDesc("INT32", (6,)), axis=0, sizes=(2, 4))
-    legal = legalization._rewritten(desc, uint16, row)
-    assert str(legal) == "SPLIT axis 1: UINT16[1,12] -> UINT16[1,4], UINT16[1,8]"
-    deep = SplitOperatorDesc.from_sizes(TensorDesc("INT32", (2, 3, 2, 2)), axis=1, sizes=(1, 2))
-    assert legalization._rewritten(deep, uint16, row).input_tensor.sizes == (2, 3, 8)
 
 
 @st.composite

@@ -10,7 +10,6 @@ import dmlsplit as dml
 from dmlsplit.directml.levels import (
     LevelSupport,
     TableError,
-    TensorSupport,
     WindowsBuild,
     capability_table,
     level_for_directml,
@@ -56,17 +55,15 @@ def test_versions_before_the_first_are_refused() -> None:
 def test_levels_are_supersets_of_the_ones_before() -> None:
     rows = list(capability_table().values())
     for before, after in itertools.pairwise(rows):
-        for tensor in ("input_tensor", "output_tensors"):
-            one, two = getattr(before, tensor), getattr(after, tensor)
-            assert one.data_types <= two.data_types
-            assert two.minimum_dimensions <= one.minimum_dimensions
-            assert one.maximum_dimensions <= two.maximum_dimensions
+        assert before.data_types <= after.data_types
+        assert after.minimum_dimensions <= before.minimum_dimensions
+        assert before.maximum_dimensions <= after.maximum_dimensions
 
 
 TEXT = feature_level_table()
 
 
-COUNTS = "levels[3].split.input_tensor.dimension_counts"
+COUNTS = "levels[3].split.dimension_counts"
 RANGE = "; it must be [least, most], from 1 to 8"
 
 
@@ -79,7 +76,7 @@ RANGE = "; it must be [least, most], from 1 to 8"
          "is 'new'; it must be a version such as 1.8.0, in quotes"),
         ("build: 22000", "build: many", "levels[5].windows.build",
          "is 'many'; it must be an integer"),
-        ("[FLOAT32, FLOAT16", "[FLOAT32, FLOT16", "levels[0].split.input_tensor.data_types[1]",
+        ("[FLOAT32, FLOAT16", "[FLOAT32, FLOT16", "levels[0].split.data_types[1]",
          "is 'FLOT16'; it must be a data type such as FLOAT32"),
         ("counts: [1, 8]", "counts: [1, 9]", COUNTS, "is an array" + RANGE),
         ("counts: [1, 8]", "counts: [1, 2, 3]", COUNTS, "is an array" + RANGE),
@@ -87,7 +84,7 @@ RANGE = "; it must be [least, most], from 1 to 8"
         ("counts: [4, 4]", "counts: [0, 4]", COUNTS.replace("3", "0"), "is an array" + RANGE),
         ("counts: [1, 8]", "counts: 8", COUNTS, "is 8" + RANGE),
         ("    source:", "    sauce:", "levels[0]", "lacks 'source'"),
-        ("      output_tensors:", "      outputs:", "levels[0].split", "lacks 'output_tensors'"),
+        ("      data_types:", "      types:", "levels[0].split", "lacks 'data_types'"),
         ("    split:", "    spill:", "levels[0]", "lacks 'split'"),
         ("  windows: {", "  windows: [1] #", "levels[0].windows",
          "is an array; it must be an object"),
@@ -131,17 +128,15 @@ def test_an_entry_becomes_a_row_and_passes_on_what_it_supports(monkeypatch: Patc
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)  # some builds of PyYAML lack it
     rows = parse_table(TEXT)
     assert list(rows) == list(dml.FeatureLevel)
-    support = TensorSupport(4, 4, SIXTEEN_AND_32)
     windows = WindowsBuild(19041, "Windows 10 2004")
     level = dml.FeatureLevel.LEVEL_2_0
-    row = LevelSupport(level, "1.1.0", True, windows, support, support, "version history")
+    row = LevelSupport(level, "1.1.0", True, windows, 4, 4, SIXTEEN_AND_32, "version history")
     assert rows[level] == row
     hidden = rows[dml.FeatureLevel.LEVEL_2_1]
     assert (hidden.directml, hidden.public, hidden.windows) == ("1.2.0", False, None)
     eight = frozenset(map(dml.TensorDataType.parse, ("INT8", "UINT8")))
-    assert hidden.output_tensors == TensorSupport(4, 4, SIXTEEN_AND_32 | eight)
-    assert rows[dml.FeatureLevel.LEVEL_3_0].input_tensor.minimum_dimensions == 1
-    assert rows[dml.FeatureLevel.LEVEL_3_0].input_tensor.maximum_dimensions == 8
+    assert hidden[4:7] == (4, 4, SIXTEEN_AND_32 | eight)
+    assert rows[dml.FeatureLevel.LEVEL_3_0][4:6] == (1, 8)
 
 
 def test_the_file_has_these_keys_and_no_others() -> None:
@@ -154,9 +149,9 @@ def test_the_file_has_these_keys_and_no_others() -> None:
         assert row.keys() - {"split", "public"} == {*"name value directml windows source".split()}
         assert (row["value"], row.get("public", False)) == (level, False)
         assert re.fullmatch(r"1\.\d+\.\d+", row["directml"])
-        for tensor in row.get("split", {}).values():
-            assert tensor.keys() == {"dimension_counts", "data_types"}
-            assert len(set(tensor["data_types"])) == len(tensor["data_types"]) > 0
+        if split := row.get("split"):
+            assert split.keys() == {"dimension_counts", "data_types"}
+            assert len(set(split["data_types"])) == len(split["data_types"]) > 0
         assert windows.keys() - {"build"} == {"name", "basis", "source"}
         assert windows["basis"] in ("documented", "inferred")
         assert all((row["source"], windows["name"], windows["source"]))

@@ -1,9 +1,16 @@
 """The table of rules, and the report of broken rules."""
 
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
 import dmlsplit as dml
 from dmlsplit.directml.rules import RULES, violations_of
-from dmlsplit.directml.rules.descriptors import with_output
+from dmlsplit.directml.rules.descriptors import changed
+from dmlsplit.directml.rules.rule import Basis, Cure, Rule, Severity, read_rules
 from dmlsplit.directml.rules.violation import ValidationReport
+from dmlsplit.lint import rules as lint_rules
 
 FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index in range(25)]
 BROKEN = tuple(violations_of("InputTensor", FIELDS))
@@ -14,6 +21,39 @@ def test_rules_carry_a_sentence_a_source_and_a_hint() -> None:
         assert rule_id == rule.id
         assert rule.sentence.endswith(".")
         assert rule.hint
+
+
+GOOD = "A: {sentence: A., hint: b, basis: policy, source: dmlsplit; c, cured_by: [level]}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("hint: b", "hint: b, hints: c", "A: .*unexpected keyword argument 'hints'"),
+        ("hint: b, ", "", "A: .*missing 1 required .*'hint'"),
+        ("sentence: A., ", "", "A: .*missing 1 required .*'sentence'"),
+    ],
+)
+def test_a_record_names_its_rule_and_an_unknown_or_missing_field(
+    old: str, new: str, said: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(GOOD)
+    assert read_rules(path)["A"].cured_by == ("level",)
+    path.write_text(GOOD.replace(old, new))
+    with pytest.raises(TypeError, match=said):
+        read_rules(path)
+
+
+@pytest.mark.parametrize("rule", lint_rules.RULES.values(), ids=lambda rule: rule.id)
+def test_fields_of_records_have_the_types_of_a_rule(rule: Rule) -> None:
+    assert rule.basis in get_args(Basis)
+    assert rule.severity in get_args(Severity)
+    assert set(rule.cured_by) <= set(get_args(Cure))
+    assert rule.hresult is None or rule.hresult in lint_rules.HRESULTS
+    assert isinstance(rule.at_every_size, bool)
+    texts = rule.sentence, rule.source, rule.hint, rule.wording, rule.consequence, rule.beyond_c
+    assert all(isinstance(text, str) for text in texts)
 
 
 def test_rules_of_directml_are_documented_and_ours_say_so() -> None:
@@ -39,7 +79,7 @@ def test_a_wrong_binding_removes_the_device_and_all_else_is_an_invalid_argument(
 
 
 def test_a_report_says_what_where_and_how_to_fix_it() -> None:
-    (violation,) = dml.validate(with_output(data_type="INT32")).violations
+    (violation,) = dml.validate(changed(first_output={"data_type": "INT32"})).violations
     assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
     assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
     assert str(violation) == (

@@ -23,8 +23,6 @@ from tests.support.fixtures import Capsys
 EXAMPLES = {name: example_of(rule) for name, rule in RULES.items()}
 PROGRAMS = [name for name, example in EXAMPLES.items() if example.kind == "python"]
 MODELS = [name for name, example in EXAMPLES.items() if example.kind == "onnx"]
-# The front end also warns about these, whatever the target is.
-WARNED = {"ORT-NUM-OUTPUTS", "ORT-SEQUENCE", "ORT-EMPTY-PIECE"}
 
 
 class Found(NamedTuple):
@@ -89,7 +87,7 @@ def test_a_model_breaks_its_rule_and_says_so_and_the_other_breaks_none(
     name: str, command: Command
 ) -> None:
     found = command(EXAMPLES[name].broken)
-    assert found.rules == {name, *(["SPLIT-NODE-SURPRISE"] if name in WARNED else [])}
+    assert found.rules == {name}
     assert found.said[0] == (name, EXAMPLES[name].message)
     assert found.status == (1 if RULES[name].severity == "error" else 0)
     # The other model follows the hint, which is advice unless the rule is only a remark.

@@ -60,10 +60,10 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
 @pytest.mark.parametrize(
     ("asked", "note"),
     [
-        ({"directml": "1.16.0"}, "DirectML 1.16.0 is newer than any that dmlsplit knows; it is "),
+        ({"directml": "1.16.0"}, "DirectML 1.16.0 is newer than any that dmlsplit knows; splits "),
         ({"directml": "1.15.4"}, ""),
         ({"directml": "1.3.0"}, ""),
-        ({"windows": "26101"}, "dmlsplit knows; it is checked as 26100"),
+        ({"windows": "26101"}, "splits are checked for Windows build 26100"),
         ({"windows": "26100"}, ""),
         ({"windows": "25398"}, ""),
         ({"feature_level": "6_4"}, ""),
@@ -71,7 +71,7 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
         ({"via": "ort", "ort_version": "1.25"}, "ONNX Runtime 1.25 is newer than any that"),
         (
             {"via": "ort", "ort_version": "2.0", "directml": "9.9.9"},
-            "it is checked as 1.15; ONNX Runtime 2.0 is newer than any",
+            "splits are checked for DirectML 1.15; ONNX Runtime 2.0 is newer than any",
         ),
     ],
 )

@@ -5,10 +5,9 @@ from typing import TypeAlias
 
 from dmlsplit.directml.rules.bindings import BINDINGS
 from dmlsplit.directml.rules.descriptors import DESCRIPTORS
-from dmlsplit.directml.rules.rule import by_id
 from dmlsplit.directml.rules.violation import Violation
 
-RULES = by_id(DESCRIPTORS | BINDINGS)
+RULES = DESCRIPTORS | BINDINGS
 
 # One finding of a check in a tensor: rule id, field, found, allowed.
 Broken: TypeAlias = tuple[str, str, object, object]

@@ -1,7 +1,11 @@
 """The record of a rule: its sentence, its source, samples that break it, and its fix."""
 
-from dataclasses import KW_ONLY, dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+import yaml
 
 # ``documented``: in the documents of DirectML, ONNX or ONNX Runtime. ``source``: read in the source
 # code of ONNX Runtime. ``reported``: a public issue. ``policy``: this library's choice where the
@@ -15,7 +19,6 @@ Cure = Literal["descriptor", "model", "level"]
 # A wrong binding removes the device, since BindInputs and BindOutputs return nothing. Source:
 # https://learn.microsoft.com/windows/ai/directml/dml-errors
 DEVICE_REMOVED = 0x887A0005
-API = "https://learn.microsoft.com/windows/win32/api/directml/"
 
 
 class Sample(NamedTuple):
@@ -64,6 +67,19 @@ class Rule:
     beyond_c: str = ""  # why no C program can break it, so that DirectML itself cannot be asked
 
 
-def by_id(rules: dict[str, Rule]) -> dict[str, Rule]:
-    """Give every rule its key as its id."""
-    return {key: replace(rule, id=key) for key, rule in rules.items()}
+def read_rules(path: Path, **readers: Callable[[Any], Any]) -> dict[str, Rule]:
+    """The rules of a YAML file, by id. `readers` convert the fields of these names."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is written in C
+    records = yaml.load(path.read_text("utf-8"), loader)  # noqa: S506, both loaders are safe
+    readers = {"cured_by": tuple, **readers}
+    return {rule_id: _rule(rule_id, fields, readers) for rule_id, fields in records.items()}
+
+
+def _rule(
+    rule_id: str, fields: dict[str, Any], readers: Mapping[str, Callable[[Any], Any]]
+) -> Rule:
+    try:
+        converted = {name: readers[name](fields[name]) for name in readers.keys() & fields.keys()}
+        return Rule(id=rule_id, **{**fields, **converted})
+    except TypeError as error:  # names the unknown or missing field
+        raise TypeError(f"{rule_id}: {error}") from None

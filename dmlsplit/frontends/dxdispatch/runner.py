@@ -1,4 +1,7 @@
-"""Runs a DxDispatch model: compiles its Splits, allocates its resources, executes its commands."""
+"""Runs a DxDispatch model: compiles its Splits, allocates its resources, executes its commands.
+
+8-bit integers are printed as numbers. DxDispatch prints them as characters.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,12 +12,22 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays import to_device, to_host
+from dmlsplit.atomic import atomic_write, refuse_inputs
 from dmlsplit.binding import BufferBinding
 from dmlsplit.device import CompiledOperator, Device
-from dmlsplit.errors import ArgumentTypeError, OutOfMemoryError, about, within
-from dmlsplit.frontends.dxdispatch.model import Binding, Dispatch, Model, Resource, load
-from dmlsplit.frontends.dxdispatch.output import check_targets, deliver
+from dmlsplit.errors import (
+    ArgumentTypeError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    about,
+    one_line,
+    within,
+)
+from dmlsplit.frontends.dxdispatch.model import Binding, Dispatch, Model, Output, Resource, load
+from dmlsplit.frontends.dxdispatch.values import SourceFile
 from dmlsplit.geometry import ceil_div
+from dmlsplit.messages import printable
+from dmlsplit.storage.npy_file import npy_header
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +84,7 @@ def run(
         raise ArgumentTypeError(f"output is {output!r}; it must be a function such as print")
     model = load(path)
     with about(path):
-        check_targets(model, Path(path), overwrite)
+        _check_targets(model, Path(path), overwrite)
         return _run(model, device if isinstance(device, Device) else Device(device), output)
 
 
@@ -103,7 +116,7 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
                 operators[command.dispatchable].dispatch(source, bound)
             continue
         contents = memory[command.resource][: command.size_in_bytes]
-        lines.append(deliver(command, _elements(contents, resources[command.resource])))
+        lines.append(_deliver(command, _elements(contents, resources[command.resource])))
         if output is not None:
             output(lines[-1])
     final = {name: _elements(memory[name], resource) for name, resource in resources.items()}
@@ -141,3 +154,41 @@ def _memory(resource: Resource, end: int) -> Any:
         raise OutOfMemoryError(what) from None
     values.fill(memory[start : start + filled])
     return memory
+
+
+def _deliver(command: Output, values: np.ndarray) -> str:
+    """Write elements to the command's file, atomically, if it has one; return the line to print."""
+    name, target, header = printable(command.resource), command.target, b""
+    if target is None:
+        # Floats have six significant digits, as in C++ streams.
+        form = "{:g}" if values.dtype.kind == "f" else "{}"
+        return f"Resource '{name}': {', '.join(map(form.format, values.tolist()))}"
+    if target.suffix.lower() == ".npy":
+        header = npy_header(command.shape or (len(values),), False, values.dtype)
+    with within(command.path):
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(target) as draft, draft.open("wb") as file:
+                file.write(header)
+                file.write(values.data)
+        except OSError as error:
+            why = one_line(error, with_path=False)
+            raise InvalidArgumentError(f"{target} cannot be written: {why}") from None
+    return f"Resource '{name}' written to '{printable(str(target))}'"
+
+
+def _check_targets(model: Model, file: Path, overwrite: bool) -> None:
+    """Refuse to write over inputs, and over existing files unless `overwrite`."""
+    values = [resource.values for resource in model.resources]
+    inputs = [file, *(value.path for value in values if isinstance(value, SourceFile))]
+    for command in model.commands:
+        if not isinstance(command, Output) or command.target is None:
+            continue
+        with within(command.path):
+            refuse_inputs(command.target, inputs)
+            if command.target.is_dir():
+                raise InvalidArgumentError(f"{command.target} cannot be written: it is a folder")
+            if command.target.is_file() and not overwrite:
+                raise InvalidArgumentError(
+                    f"{command.target} exists; it is not replaced. Fix: add --overwrite"
+                )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.directml.tensor import NUMPY_TYPES, UINT_MAX, TensorDataType
-from dmlsplit.errors import InvalidArgumentError, within
+from dmlsplit.errors import InvalidArgumentError, one_line, within
 from dmlsplit.fields import Field
 from dmlsplit.storage.npy_file import read_npy_header
 
@@ -73,7 +73,8 @@ class SourceFile:
                 file.seek(self.start)
                 count = file.readinto(target.data)
         except OSError as error:
-            raise InvalidArgumentError(f"{self.path} cannot be read: {error}") from None
+            why = one_line(error, with_path=False)
+            raise InvalidArgumentError(f"{self.path} cannot be read: {why}") from None
         if count != len(target):
             raise InvalidArgumentError(f"{self.path} became shorter while it was read")
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from dmlsplit.checks import instance, integer_argument, integers, is_count, sequence
 from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion
+from dmlsplit.frontends.site import ProviderWarning
 from dmlsplit.messages import counted
 
 
@@ -155,7 +156,7 @@ def read_arguments(
     InvalidArgumentError
         If a value breaks a rule of the operator.
     """
-    assumed = []
+    assumed: list[str] = []
     instance("operator", operator, OperatorVersion)
     if axis is None and operator.since == 1:
         assumed.append("Split-1 has no default axis; 0 is assumed, as in later versions")
@@ -171,10 +172,11 @@ def read_arguments(
         keeps = True
         outputs = _output_count(operator, lengths, num_outputs, output_count)
         if operator.since >= 18 and lengths is None and num_outputs is None:
-            assumed.append(
+            text = (
                 f"{operator} has neither sizes nor num_outputs, which ONNX forbids; assuming "
                 f"{counted(outputs, 'equal piece')}, one per output. Fix: set num_outputs"
             )
+            assumed.append(ProviderWarning(text, "ORT-NUM-OUTPUTS"))
     return Arguments(
         operator,
         0 if axis is None else integer_argument("axis", axis, operator),

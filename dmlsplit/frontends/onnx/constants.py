@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, compress, product
 from typing import Any
 
-from dmlsplit.frontends.onnx.elements import Item, elements
 from dmlsplit.frontends.onnx.messages import Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.values import Call
+from dmlsplit.frontends.onnx.values import Call, Item, elements
 
 _MOST = 1_024  # elements of a computed constant, or of an input to one
 _Items = tuple[Item, ...]

@@ -13,6 +13,7 @@ from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, split_descriptor
 from dmlsplit.frontends.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
+from dmlsplit.frontends.site import ProviderWarning
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import shown
 
@@ -74,10 +75,11 @@ def _warnings(
                 "squeezes pieces of chunk size 1 and refuses other chunk sizes"
             )
     elif descriptor is not None and 0 in sizes:
-        yield (
+        text = (
             f"piece {sizes.index(0)} is empty; ONNX Runtime's DirectML provider appears to skip "
             "the whole node and to leave the other pieces unwritten"
         )
+        yield ProviderWarning(text, "ORT-EMPTY-PIECE")
 
 
 def output_count(arguments: Arguments, dimension: int) -> int:

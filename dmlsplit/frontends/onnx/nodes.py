@@ -16,7 +16,6 @@ from dmlsplit.frontends.onnx.arguments import (
     node_arguments,
     refuse,
 )
-from dmlsplit.frontends.onnx.elements import elements
 from dmlsplit.frontends.onnx.lowering import descriptor_of, lower, output_count
 from dmlsplit.frontends.onnx.messages import Node, Shape, Tensor, shown_name
 from dmlsplit.frontends.onnx.operators import (
@@ -26,8 +25,15 @@ from dmlsplit.frontends.onnx.operators import (
     operator_version,
 )
 from dmlsplit.frontends.onnx.reader import MAXIMUM_VALUES, Reader, WireError
-from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
-from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
+from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value, elements
+from dmlsplit.frontends.site import (
+    Cause,
+    Invalid,
+    NotKnownError,
+    ProviderWarning,
+    SplitSite,
+    Unknown,
+)
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
 
@@ -192,7 +198,8 @@ def _output_values(
 
 def _portability(node: Node, arguments: Arguments) -> Iterator[str]:
     if arguments.operator.makes_sequence:
-        yield "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
+        text = "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
+        yield ProviderWarning(text, "ORT-SEQUENCE")
         return
     sized = arguments.split is not None or arguments.num_outputs is not None
     if "" in node.output and sized and arguments.operator.since >= 13:

@@ -1,4 +1,4 @@
-"""Finds every Split and SplitToSequence of an ONNX file.
+"""Finds every Split and SplitToSequence of an ONNX file, and the files of its weights.
 
 A `Reader` walks the mapped file, so that memory stays near the size of the graph. This process
 never calls ONNX's own shape inference, checker or runtimes: small malformed models crash them.
@@ -8,13 +8,16 @@ import mmap
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from dmlsplit.checks import file_name, instance
 from dmlsplit.errors import InvalidArgumentError, about, one_line
 from dmlsplit.file_kinds import identifying
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
-from dmlsplit.frontends.onnx.walk import scan_model
+from dmlsplit.frontends.onnx.messages import Function, Graph, Model, Node, Tensor
+from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
+from dmlsplit.frontends.onnx.walk import MAXIMUM_FIELDS, scan_model
 from dmlsplit.frontends.site import SplitSite
 
 
@@ -42,12 +45,12 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     name = file_name(path)
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
-    with about(name), identifying(name, binary=True), mapped(name) as data:
+    with about(name), identifying(name, binary=True), _mapped(name) as data:
         return scan_model(name, data, dimensions)
 
 
 @contextmanager
-def mapped(name: str) -> Iterator[mmap.mmap]:
+def _mapped(name: str) -> Iterator[mmap.mmap]:
     """The bytes of a model, a regular file that is not empty."""
     try:
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -63,3 +66,32 @@ def mapped(name: str) -> Iterator[mmap.mmap]:
             yield data
     finally:
         os.close(descriptor)
+
+
+def weight_files(model: Path) -> list[Path]:
+    """The files that a model names for its weights, once each; they need not exist.
+
+    Of a model that is not read to its end, these are the files that come before the fault.
+    """
+    names: dict[str, None] = {}
+    with suppress(InvalidArgumentError, WireError, RecursionError), _mapped(str(model)) as data:
+        reader = Reader(data, MAXIMUM_FIELDS)
+        top = reader.read(Model, Span(0, len(data)))
+        bodies: list[Graph | Function] = [reader.read(Graph, span) for span in top.graph]
+        for body in (*bodies, *top.functions):
+            for tensor in _tensors(reader, body):
+                if tensor.location is not None and "\0" not in tensor.location:
+                    names[tensor.location] = None
+    return [model.parent / name for name in names]
+
+
+def _tensors(reader: Reader, body: Graph | Function) -> Iterator[Tensor]:
+    """The initializers and constants of a graph or function, and of the bodies in it."""
+    if isinstance(body, Graph):
+        yield from body.initializer
+    for span in body.node:
+        for attribute in reader.read(Node, span).attribute:
+            if attribute.t is not None:
+                yield attribute.t
+            for inner in attribute.bodies:
+                yield from _tensors(reader, reader.read(Graph, inner))

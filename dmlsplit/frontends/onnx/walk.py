@@ -110,7 +110,6 @@ class _Walk:
 
     def _graph(self, span: Span, scope: _Scope, place: str) -> list[Value]:
         """The outputs of a graph, once all its nodes are visited."""
-        _check_depth(scope)
         graph = self._reader.read(Graph, span)
         if not scope.path:
             self._dimensions.register(graph.input)
@@ -121,7 +120,6 @@ class _Walk:
             t.name: Value(t.data_type, t.shape, t, is_default=has_defaults and t.name in inputs)
             for t in graph.initializer
         }
-        self._used.update(entry.name for entry in graph.output)
         inner = replace(
             scope,
             place=place or shown_name(graph.name or "main graph"),
@@ -129,8 +127,7 @@ class _Walk:
             declared=declared | inputs,
             labels=set(),
         )
-        self._nodes(graph, inner)
-        return [inner.values.get(entry.name, UNKNOWN) for entry in graph.output]
+        return self._nodes(graph, inner, [entry.name for entry in graph.output])
 
     def _input(self, entry: messages.ValueInfo, is_main: bool) -> Value:
         shape = self._dimensions.applied(entry.name, self._dimensions.declared(entry))
@@ -143,7 +140,11 @@ class _Walk:
     def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Value]:
         return {e.name: Value(e.data_type, self._dimensions.declared(e)) for e in entries}
 
-    def _nodes(self, body: Graph | Function, scope: _Scope) -> None:
+    def _nodes(self, body: Graph | Function, scope: _Scope, outputs: Sequence[str]) -> list[Value]:
+        """The outputs of these names, once all nodes are visited."""
+        if sum(isinstance(step, str) for step in scope.path) > MAXIMUM_DEPTH:
+            raise WireError(f"graphs and functions nest deeper than {MAXIMUM_DEPTH}")
+        self._used.update(outputs)
         declared = scope.declared
         for index, span in enumerate(body.node):
             node = _resolved(self._reader.read(Node, span), scope.attributes)
@@ -161,6 +162,7 @@ class _Walk:
                     value = self._sized(name, merged or value, scope)
                     value = value.traced(inputs, visit.gap_after)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
+        return [scope.values.get(name, UNKNOWN) for name in outputs]
 
     def _sized(self, name: str, value: Value, scope: _Scope) -> Value:
         """A value with the sizes that the user gives."""
@@ -247,9 +249,7 @@ class _Walk:
     def _body(
         self, function: Function, inputs: Sequence[Value], scope: _Scope
     ) -> tuple[Value, ...]:
-        _check_depth(scope)
         declared = self._declared(function.value_info)
-        self._used.update(function.output)
         values = {
             name: value.merged(declared.get(name)) or value
             for name, value in zip(function.input, inputs, strict=False)
@@ -261,8 +261,7 @@ class _Walk:
             opsets={opset.domain: opset.version for opset in function.opset_import},
             labels=set(),
         )
-        self._nodes(function, inner)
-        results = (inner.values.get(name, UNKNOWN) for name in function.output)
+        results = self._nodes(function, inner, function.output)
         return tuple(replace(value, pieces=frozenset()) for value in results)
 
 
@@ -296,11 +295,6 @@ def _unify_sizes(sites: list[SplitSite]) -> list[SplitSite]:
         missing = tuple((name, sizes[name]) for name, _ in gap.missing)
         sites[index] = replace(sites[index], state=replace(gap, missing=missing))
     return sites
-
-
-def _check_depth(scope: _Scope) -> None:
-    if sum(isinstance(step, str) for step in scope.path) > MAXIMUM_DEPTH:
-        raise WireError(f"graphs and functions nest deeper than {MAXIMUM_DEPTH}")
 
 
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:

@@ -1,17 +1,22 @@
-"""Reads the layers and edges of an OpenVINO IR (model.xml) that matter to splits.
+"""Reads the layers and edges of an OpenVINO IR that matter to splits, and their constants.
 
 The file is not trusted, so elements are counted during parsing, and only those that describe a
 split are kept. Format: OpenVINO documentation, "Intermediate Representation format", versions 10
 and 11.
 """
 
+import os
 import re
+import struct
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, one_line
+from dmlsplit.frontends.site import Cause, NotKnownError
+from dmlsplit.messages import counted
 
 NET_VERSIONS = ("10", "11")
 MAX_FILE_BYTES = 128 << 20
@@ -25,6 +30,8 @@ MAX_RANK = 64
 _CHUNK_BYTES = 16 << 20
 _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
+# The `struct` type for the attribute element_type of an integer Const.
+_INTEGERS = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64".split(), "bBhHiIqQ", strict=True))
 
 _SPLITS = {"Split", "VariadicSplit"}
 _KEPT_TYPES = {"Const", "Parameter", *_SPLITS}
@@ -81,6 +88,8 @@ def read_ir(path: Path) -> Graph:
     # This encoding overrides the declared one: Python would look for a codec of that name.
     parser = ElementTree.XMLParser(target=_Target(), encoding="utf-8")  # noqa: S314 - no DOCTYPE
     try:
+        if not path.exists():
+            raise InvalidArgumentError("cannot be read: No such file or directory")
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
         if path.stat().st_size > MAX_FILE_BYTES:
@@ -92,7 +101,8 @@ def read_ir(path: Path) -> Graph:
     except ElementTree.ParseError as error:
         raise InvalidArgumentError(f"is not well-formed XML in UTF-8: {error}") from None
     except (OSError, UnicodeError) as error:
-        raise InvalidArgumentError(f"cannot be read: {error}") from None
+        why = one_line(error, with_path=False)
+        raise InvalidArgumentError(f"cannot be read: {why}") from None
     version = _required(net, "version")
     if version not in NET_VERSIONS:
         raise InvalidArgumentError(
@@ -207,3 +217,59 @@ def _required(element: ElementTree.Element, name: str) -> str:
     if value is None:
         raise InvalidArgumentError(f"a <{element.tag}> lacks the attribute {name!r}")
     return value
+
+
+def constant_shape(layer: Layer) -> tuple[int, ...]:
+    """The shape of a Const, from its attribute or otherwise from its output."""
+    text = layer.data.get("shape")
+    if text is None:
+        dims = layer.outputs[0].dims if layer.outputs else []
+        if any(dim < 0 for dim in dims):
+            raise InvalidArgumentError(f"Const {layer.name[:80]!r}: its shape is dynamic")
+        return tuple(dims)
+    parts = text.split(",", MAX_RANK) if text.strip() else []
+    return tuple(checked_integer(f"Const {layer.name[:80]!r}: shape", part, 0) for part in parts)
+
+
+def integers(layer: Layer, xml: Path) -> list[int]:
+    """The values of an integer Const, as a flat list. Check its shape first: it may claim any.
+
+    NotKnownError if the .bin file links out of its folder, OSError if it is not a file.
+    """
+    name = f"Const {layer.name[:80]!r}"
+    precision = layer.outputs[0].precision if layer.outputs else ""
+    element_type = layer.data.get("element_type", precision).lower()
+    if element_type not in _INTEGERS:
+        text = f"{name} has type {element_type[:20]!r}; it must be an integer type"
+        raise InvalidArgumentError(text)
+    code, count = _INTEGERS[element_type], prod(constant_shape(layer))
+    width = struct.calcsize(f"<{code}")
+    offset = checked_integer(f"{name}: offset", layer.data.get("offset", ""), 0)
+    size = checked_integer(f"{name}: size", layer.data.get("size", ""), 0)
+    if size != count * width:
+        elements = f"{counted(count, 'element')} of type {element_type}"
+        raise InvalidArgumentError(
+            f"{name}: size is {size}; it must be {count * width}, for {elements}"
+        )
+    path = _weights(xml)
+    with path.open("rb") as file:
+        length = file.seek(0, os.SEEK_END)
+        file.seek(min(offset, length))
+        raw = file.read(size)
+    if len(raw) != size:
+        raise InvalidArgumentError(
+            f"{name}: bytes {offset} to {offset + size} are outside {path.name}, which has {length}"
+        )
+    return list(struct.unpack(f"<{count}{code}", raw))
+
+
+def _weights(xml: Path) -> Path:
+    path = xml.with_suffix(".bin")
+    if not path.is_file():
+        exists = os.path.lexists(path)
+        what = "is not a regular file" if exists else "is missing; it belongs next to the .xml"
+        raise OSError(f"the weights file {path.name} {what}")
+    if path.resolve().parent != path.parent.resolve():
+        why = f"{path.name} links out of its folder and is not followed"
+        raise NotKnownError(why, Cause.WEIGHTS)
+    return path

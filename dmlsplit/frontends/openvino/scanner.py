@@ -11,7 +11,14 @@ from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, about, within
 from dmlsplit.file_kinds import identifying
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site, split_descriptor
-from dmlsplit.frontends.openvino.ir import Graph, Layer, checked_integer, read_ir
+from dmlsplit.frontends.openvino.ir import (
+    Graph,
+    Layer,
+    checked_integer,
+    constant_shape,
+    integers,
+    read_ir,
+)
 from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
@@ -20,7 +27,6 @@ from dmlsplit.frontends.openvino.lowering import (
     resolve_count,
     resolve_lengths,
 )
-from dmlsplit.frontends.openvino.weights import constant_shape, integers
 from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted, shown

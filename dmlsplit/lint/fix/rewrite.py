@@ -11,8 +11,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from dmlsplit.atomic import atomic_write, naming, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
 from dmlsplit.frontends import SplitSite
-from dmlsplit.frontends.onnx import scan
-from dmlsplit.frontends.onnx.weights import weight_files
+from dmlsplit.frontends.onnx.scanner import scan, weight_files
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.comparison import Replacement, compare
 from dmlsplit.lint.fix.subgraph import name_maker, replacement

@@ -1,5 +1,6 @@
 """Lowering of ONNX's splits: every case in which implementations disagree, and the descriptors."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -179,6 +180,7 @@ def test_warnings_name_the_piece_or_attribute_and_the_consequence() -> None:
         "piece 1 is empty; ONNX Runtime's DirectML provider appears to skip the whole node "
         "and to leave the other pieces unwritten"
     )
+    assert pickle.loads(pickle.dumps(text)).rule == "ORT-EMPTY-PIECE"
     (text,) = lowered("SplitToSequence", 11, (6,), split=2, keepdims=0).warnings
     assert text == (
         "keepdims=0 is ignored because split is given, as ONNX specifies; ONNX Runtime squeezes "
