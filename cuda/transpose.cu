@@ -7,9 +7,8 @@
 //
 // - if all lines of outputs are aligned (kWrite), it loads words, which have elements of kNear neighbouring lines
 //   of the output, and transposes them in registers.
-// - otherwise it loads the elements one by one. Lines of the output that it writes have the same phase, so it finds
-//   out only once where the elements are. Vectors begin up to kElements - 1 elements before the square, so that
-//   kBefore more lines are read.
+// - otherwise it loads elements. Lines of the output that it writes have the same phase, so it finds out only once
+//   where these are. Vectors begin up to kElements - 1 elements before the square: kBefore more lines are read.
 //
 // No size is compiled, only what changes the code: the element (kUnit), the shape of a square (kDownVectors),
 // the numbers of outputs, nests and loops, and what divides the addresses of all lines: those of the input are
@@ -18,7 +17,6 @@
 
 constexpr unsigned kElements = kVector / kUnit;
 constexpr unsigned kDown = (kDownVectors - (kRead < kVector)) * kElements;
-constexpr unsigned kAcross = 1024 / kDownVectors;
 constexpr unsigned kRowVectors = kAcross / kElements;
 constexpr unsigned kInWord = kUnit < 4 ? 4 / kUnit : 1;
 constexpr unsigned kNear = kWrite ? kInWord : 1;
@@ -108,19 +106,17 @@ template <class Part> __device__ inline void transpose_parts(const Part (&parts)
     if constexpr (kNear == 1) {
         vectors[0] = vector_of(parts);
     } else {
-        unsigned words[kNear][4];
 #pragma unroll
         for (unsigned w = 0; w < 4; ++w) {
             const auto two = [&](unsigned i, unsigned order) { return __byte_perm(parts[w * kNear + i], parts[w * kNear + i + 1], order); };
 #pragma unroll
             for (unsigned n = 0; n < kNear; ++n) {
                 const unsigned order = n % 2 ? 0x7632 : 0x5410;
-                if (kNear == 2) words[n][w] = two(0, order);
-                else words[n][w] = __byte_perm(two(0, n < 2 ? 0x5140 : 0x7362), two(2, n < 2 ? 0x5140 : 0x7362), order);
+                unsigned& word = reinterpret_cast<unsigned*>(&vectors[n])[w];
+                if (kNear == 2) word = two(0, order);
+                else word = __byte_perm(two(0, n < 2 ? 0x5140 : 0x7362), two(2, n < 2 ? 0x5140 : 0x7362), order);
             }
         }
-#pragma unroll
-        for (unsigned n = 0; n < kNear; ++n) vectors[n] = make_uint4(words[n][0], words[n][1], words[n][2], words[n][3]);
     }
 }
 
@@ -141,7 +137,9 @@ __device__ inline void store_vector(Byte* dst, const uint4& held, int at, int co
 }
 
 template <bool kWhole>
-__device__ inline void write_square(const Byte* shared, const Lines& lines, const Parameters& launch, const Square& square) {
+__device__ inline void copy_square(Byte* shared, const Parameters& launch, const Square& square) {
+    const Lines lines = read_square<kWhole>(shared, launch, square);
+    __syncthreads();
     // A warp writes eight neighbouring vectors of lines whose elements are in four words.
     constexpr unsigned at_once = kThreads / kRowVectors, step = at_once * kNear;
     constexpr unsigned apart = kNear > 1 ? 1 : kInWord < at_once / 4 ? kInWord : at_once / 4;
@@ -164,6 +162,7 @@ __device__ inline void write_square(const Byte* shared, const Lines& lines, cons
     }
     const unsigned rows = min(launch.downs[square.nest] - square.down, kDown);
     const int at = static_cast<int>(across) - static_cast<int>(shift), count = static_cast<int>(launch.acrosses[square.nest]);
+    if (!kWhole && (at >= count || at <= -static_cast<int>(kElements))) return;
 #pragma unroll
     for (unsigned row = 0; row < kDown; row += step) {
         if ((!kWhole || row + step > kDown) && first + row >= rows) break;
@@ -184,20 +183,11 @@ __device__ inline void write_square(const Byte* shared, const Lines& lines, cons
     }
 }
 
-template <bool kWhole>
-__device__ inline void transpose_square(Byte* shared, const Parameters& launch, const Square& square) {
-    const Lines lines = read_square<kWhole>(shared, launch, square);
-    __syncthreads();
-    write_square<kWhole>(shared, lines, launch, square);
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Parameters launch) {
     __shared__ uint4 memory[kShared];
     Byte* const shared = reinterpret_cast<Byte*>(memory);
     const Square square = find_square(launch);
     const bool has_lines = square.across >= kBefore && square.across + kAcross <= launch.acrosses[square.nest];
-    if (has_lines && square.down + kDown <= launch.downs[square.nest])
-        transpose_square<true>(shared, launch, square);
-    else
-        transpose_square<false>(shared, launch, square);
+    if (has_lines && square.down + kDown <= launch.downs[square.nest]) copy_square<true>(shared, launch, square);
+    else copy_square<false>(shared, launch, square);
 }

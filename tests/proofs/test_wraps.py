@@ -56,7 +56,10 @@ MISTAKES = {
         "begin + kTile <= launch.counts[nest]",
         "begin <= launch.counts[nest] - kTile",
     ),
-    "transpose": ("if (kWhole || left >= kWrite)", "if (rows - kDown >= 0u && left >= kWrite)"),
+    "transpose": (
+        "square.down + kDown <= launch.downs[square.nest]",
+        "launch.downs[square.nest] - square.down - kDown >= 0u",
+    ),
 }
 
 

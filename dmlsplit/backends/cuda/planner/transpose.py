@@ -33,6 +33,8 @@ RESIDENT = 8
 SQUARE_BYTES = THREADS * LOADS * VECTOR
 # The kernel has 31 bits for the elements of a side of a plane and of one more square.
 MOST_SIDE_BYTES = 2**31 - SQUARE_BYTES
+# The most vectors of an output's line, of which a warp writes eight in each of four lines.
+MOST_ROW_VECTORS = 32
 SECTOR = 32
 # For rows of elements, squares less full than this cost more than `tile`.
 LEAST_FILL = 0.6
@@ -58,8 +60,8 @@ class Square:
 
     unit: int  # bytes of an element
     down_vectors: int
-    # The largest of 16, 4 and 1 that divides the addresses of all lines of the input, and whether 16
-    # divides those of the outputs.
+    # The largest of 16, 4 and 1 that divides the addresses of all lines of the input, and whether
+    # 16 divides those of the outputs.
     read: int = VECTOR
     is_written: bool = True
 
@@ -76,7 +78,7 @@ class Square:
     @property
     def across(self) -> int:
         """Elements of a line of the output."""
-        return SQUARE_BYTES // VECTOR // self.down_vectors
+        return min(SQUARE_BYTES // VECTOR // self.down_vectors, MOST_ROW_VECTORS * self.elements)
 
     @property
     def shared_vectors(self) -> int:
@@ -96,7 +98,8 @@ class Square:
         """The share of their squares that the planes fill, without what is read twice."""
         counts = [(plane, self.counts(plane)) for plane in planes]
         elements = sum(plane.down * plane.across * prod(count[2:]) for plane, count in counts)
-        return elements * self.unit / sum(prod(count) for _, count in counts) / SQUARE_BYTES
+        vectors = sum(prod(count) for _, count in counts) * self.down_vectors * self.across
+        return elements * self.unit / VECTOR / vectors
 
 
 def squares(unit: int, read: int = VECTOR, is_written: bool = True) -> list[Square]:
@@ -105,7 +108,7 @@ def squares(unit: int, read: int = VECTOR, is_written: bool = True) -> list[Squa
     A warp writes whole cache lines. A thread writes lines of the same phase.
     """
     most = SQUARE_BYTES // VECTOR * unit // LINE_BYTES
-    least = 2 * unit if is_written else max(2 * unit, 8)
+    least = max(unit * (1 + (read < VECTOR)), 1 if is_written else 8)
     shapes = (least << power for power in range((most // least).bit_length()))
     return [Square(unit, down_vectors, read, is_written) for down_vectors in shapes]
 
@@ -151,8 +154,7 @@ def transposed_elements(split: RowSplit, assumed: Assumptions) -> KernelLaunch |
         f"rows of {count} outputs, one element of {unit} bytes each",
         has_pointers=True,
     )
-    fits = len(launch.parameters(())) <= assumed.limits.parameter_bytes
-    return launch if fits else None
+    return launch if len(launch.parameters(())) <= assumed.limits.parameter_bytes else None
 
 
 def down_loop(nest: Nest) -> Loop | None:
@@ -225,6 +227,7 @@ def transposition(
     constants = (
         Constant("int", "kUnit", square.unit),
         Constant("int", "kDownVectors", square.down_vectors),
+        Constant("unsigned", "kAcross", square.across),
         Constant("int", "kRead", square.read),
         Constant("bool", "kWrite", int(square.is_written)),
         Constant("int", "kShared", square.shared_vectors),
