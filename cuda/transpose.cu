@@ -15,14 +15,14 @@
 // multiples of kRead, which is 16, 4 or 1. If it is not 16, lines are read up to a vector further than kDown.
 // Assumes less than 2^31 - 2^14 bytes down and across, and less than 2^31 squares.
 
-constexpr unsigned kElements = kVector / kUnit;
+constexpr int kElements = kVector / kUnit;
 constexpr unsigned kDown = (kDownVectors - (kRead < kVector)) * kElements;
-constexpr unsigned kRowVectors = kAcross / kElements;
-constexpr unsigned kInWord = kUnit < 4 ? 4 / kUnit : 1;
-constexpr unsigned kNear = kWrite ? kInWord : 1;
-constexpr unsigned kBefore = kWrite ? 0 : kElements;
-constexpr unsigned kStep = kThreads / kDownVectors;  // lines that are read at the same time
-constexpr unsigned kLoads = (kAcross + kBefore + kStep - 1) / kStep;
+constexpr int kRowVectors = kAcross / kElements;
+constexpr int kInWord = kUnit < 4 ? 4 / kUnit : 1;
+constexpr int kNear = kWrite ? kInWord : 1;
+constexpr int kBefore = kWrite ? 0 : kElements;
+constexpr int kStep = kThreads / kDownVectors;  // lines that are read at the same time
+constexpr int kLoads = (kAcross + kBefore + kStep - 1) / kStep;
 using Element = typename Unsigned<kUnit>::Type;
 
 struct Square {
@@ -68,7 +68,7 @@ struct Lines {
 template <bool kWhole>
 __device__ inline Lines read_square(Byte* shared, const Parameters& launch, const Square& square) {
     const long long stride = launch.across_strides[square.nest];
-    const int first = static_cast<int>(square.across) - static_cast<int>(kBefore), count = static_cast<int>(launch.acrosses[square.nest]);
+    const int first = static_cast<int>(square.across) - kBefore, count = static_cast<int>(launch.acrosses[square.nest]);
     const Byte* const corner = launch.input + square.from + (first * stride + square.down * kUnit);
     const unsigned ahead = static_cast<unsigned>(stride & (kVector - 1)), pitch = kDownVectors * kVector + ahead;
     const Lines lines = {phase(corner, kVector), pitch, kElements * pitch + (ahead / kUnit % 2 ? 0u : kVector + 0u)};
@@ -78,18 +78,18 @@ __device__ inline Lines read_square(Byte* shared, const Parameters& launch, cons
     const unsigned low = phase(begin, kVector), columns = min(launch.downs[square.nest] - square.down, kDown);
     const bool is_read = vector * kVector < columns * kUnit + low;
     const Byte* src = settled(begin - low + vector * kVector);
-    constexpr unsigned last = kLoads - 1, rest = kAcross + kBefore - last * kStep;  // lines of the last load
-    const auto has = [&](unsigned i) { return i < last || rest == kStep || line < rest; };
+    constexpr int last = kLoads - 1, rest = kAcross + kBefore - last * kStep;  // lines of the last load
+    const auto has = [&](int i) { return i < last || rest == kStep || line < rest; };
     uint4 held[kLoads];
 #pragma unroll
-    for (int i = 0; i < static_cast<int>(kLoads); ++i, src += kStep * stride) {
-        const int from = first + static_cast<int>(line), step = i * static_cast<int>(kStep);
+    for (int i = 0; i < kLoads; ++i, src += kStep * stride) {
+        const int from = first + static_cast<int>(line), step = i * kStep;
         if constexpr (!kWhole) held[i] = {};
         if (is_read && has(i) && (kWhole || (from >= -step && from < count - step))) held[i] = load<uint4>(src);
     }
     Byte* const to = shared + (lines.place(line) - low + vector * kVector);
 #pragma unroll
-    for (int i = 0; i < static_cast<int>(kLoads); ++i)
+    for (int i = 0; i < kLoads; ++i)
         if ((is_read || !kWhole) && has(i)) *reinterpret_cast<uint4*>(to + i * (kStep / kElements) * lines.group) = held[i];
     return lines;
 }
@@ -107,10 +107,10 @@ template <class Part> __device__ inline void transpose_parts(const Part (&parts)
         vectors[0] = vector_of(parts);
     } else {
 #pragma unroll
-        for (unsigned w = 0; w < 4; ++w) {
-            const auto two = [&](unsigned i, unsigned order) { return __byte_perm(parts[w * kNear + i], parts[w * kNear + i + 1], order); };
+        for (int w = 0; w < 4; ++w) {
+            const auto two = [&](int i, unsigned order) { return __byte_perm(parts[w * kNear + i], parts[w * kNear + i + 1], order); };
 #pragma unroll
-            for (unsigned n = 0; n < kNear; ++n) {
+            for (int n = 0; n < kNear; ++n) {
                 const unsigned order = n % 2 ? 0x7632 : 0x5410;
                 unsigned& word = reinterpret_cast<unsigned*>(&vectors[n])[w];
                 if (kNear == 2) word = two(0, order);
@@ -123,15 +123,14 @@ template <class Part> __device__ inline void transpose_parts(const Part (&parts)
 // Stores a vector of an output, or those words and elements of it that the output has: it has `count` elements,
 // and the first of the vector is its element `at`.
 __device__ inline void store_vector(Byte* dst, const uint4& held, int at, int count, Wide policy) {
-    constexpr int word = static_cast<int>(kInWord), elements = static_cast<int>(kElements);
-    using Word = typename Unsigned<word * kUnit>::Type;
-    if (at >= 0 && at <= count - elements) return store(dst, held, policy);
+    using Word = typename Unsigned<kInWord * kUnit>::Type;
+    if (at >= 0 && at <= count - kElements) return store(dst, held, policy);
 #pragma unroll
-    for (int i = 0; i < elements; i += word) {
-        if (at >= -i && at <= count - word - i) store(dst + i * kUnit, reinterpret_cast<const Word*>(&held)[i / word], policy);
-        else if (word > 1 && at > -word - i && at < count - i)
+    for (int i = 0; i < kElements; i += kInWord) {
+        if (at >= -i && at <= count - kInWord - i) store(dst + i * kUnit, reinterpret_cast<const Word*>(&held)[i / kInWord], policy);
+        else if (kInWord > 1 && at > -kInWord - i && at < count - i)
 #pragma unroll
-            for (int n = i; n < i + word; ++n)
+            for (int n = i; n < i + kInWord; ++n)
                 if (at >= -n && at < count - n) store(dst + n * kUnit, reinterpret_cast<const Element*>(&held)[n], policy);
     }
 }
@@ -141,8 +140,8 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
     const Lines lines = read_square<kWhole>(shared, launch, square);
     __syncthreads();
     // A warp writes eight neighbouring vectors of lines whose elements are in four words.
-    constexpr unsigned at_once = kThreads / kRowVectors, step = at_once * kNear;
-    constexpr unsigned apart = kNear > 1 ? 1 : kInWord < at_once / 4 ? kInWord : at_once / 4;
+    constexpr int at_once = kThreads / kRowVectors, step = at_once * kNear;
+    constexpr int apart = kNear > 1 ? 1 : kInWord < at_once / 4 ? kInWord : at_once / 4;
     const unsigned vector = threadIdx.x % 8 + threadIdx.x / 32 % (kRowVectors / 8) * 8;
     const unsigned number = threadIdx.x / 8 % 4 + threadIdx.x / (kRowVectors * 4) * 4;
     const unsigned first = (number % 4 * apart + number / 4 % apart + number / (4 * apart) * (4 * apart)) * kNear;
@@ -155,14 +154,14 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
 
     unsigned places[kElements], place = lines.place(kBefore + vector * kElements - shift) + first * kUnit;
 #pragma unroll
-    for (unsigned i = 0; i < kElements; ++i) {
+    for (int i = 0; i < kElements; ++i) {
         places[i] = settled(place);
         place += lines.pitch;
-        if (!kWrite && i + 1 == shift) place += lines.group - kElements * lines.pitch;
+        if (!kWrite && i + 1u == shift) place += lines.group - kElements * lines.pitch;
     }
     const unsigned rows = min(launch.downs[square.nest] - square.down, kDown);
     const int at = static_cast<int>(across) - static_cast<int>(shift), count = static_cast<int>(launch.acrosses[square.nest]);
-    if (!kWhole && (at >= count || at <= -static_cast<int>(kElements))) return;
+    if (!kWhole && (at >= count || at <= -kElements)) return;
 #pragma unroll
     for (unsigned row = 0; row < kDown; row += step) {
         if ((!kWhole || row + step > kDown) && first + row >= rows) break;
@@ -170,16 +169,16 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
         Part parts[kElements];
         uint4 held[kNear];
 #pragma unroll
-        for (unsigned i = 0; i < kElements; ++i) parts[i] = part_at<Part>(shared, places[i] + row * kUnit);
+        for (int i = 0; i < kElements; ++i) parts[i] = part_at<Part>(shared, places[i] + row * kUnit);
         transpose_parts(parts, held);
 #pragma unroll
-        for (unsigned n = 0; n < kNear; ++n, dst += stride) {
+        for (int n = 0; n < kNear; ++n, dst += stride) {
             if (!kWhole && kNear > 1 && first + row + n >= rows) break;
             if constexpr (kPointers) dst = launch.outputs[square.down + first + row + n] + to;
             if (kWhole) store(dst, held[n], launch.policy);
             else store_vector(dst, held[n], at, count, launch.policy);
         }
-        dst += static_cast<long long>(step - kNear) * stride;
+        dst += (step - kNear) * stride;
     }
 }
 

@@ -56,10 +56,7 @@ MISTAKES = {
         "begin + kTile <= launch.counts[nest]",
         "begin <= launch.counts[nest] - kTile",
     ),
-    "transpose": (
-        "square.down + kDown <= launch.downs[square.nest]",
-        "launch.downs[square.nest] - square.down - kDown >= 0u",
-    ),
+    "transpose": ("square.across >= kBefore &&", "square.across - kBefore >= 0u &&"),
 }
 
 

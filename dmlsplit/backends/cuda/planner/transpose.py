@@ -227,7 +227,7 @@ def transposition(
     constants = (
         Constant("int", "kUnit", square.unit),
         Constant("int", "kDownVectors", square.down_vectors),
-        Constant("unsigned", "kAcross", square.across),
+        Constant("int", "kAcross", square.across),
         Constant("int", "kRead", square.read),
         Constant("bool", "kWrite", int(square.is_written)),
         Constant("int", "kShared", square.shared_vectors),
