@@ -183,10 +183,9 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Parameters launch) {
-    __shared__ uint4 memory[kShared];
-    Byte* const shared = reinterpret_cast<Byte*>(memory);
+    alignas(kVector) __shared__ Byte shared[kShared * kVector];
     const Square square = find_square(launch);
     const bool has_lines = square.across >= kBefore && square.across + kAcross <= launch.acrosses[square.nest];
-    if (has_lines && square.down + kDown <= launch.downs[square.nest]) copy_square<true>(shared, launch, square);
-    else copy_square<false>(shared, launch, square);
+    const bool is_whole = has_lines && square.down + kDown <= launch.downs[square.nest];
+    is_whole ? copy_square<true>(shared, launch, square) : copy_square<false>(shared, launch, square);
 }

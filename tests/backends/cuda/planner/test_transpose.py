@@ -20,7 +20,7 @@ from dmlsplit.backends.cuda.planner.transpose import (
 )
 from dmlsplit.geometry import Loop, SplitGeometry, split_geometry
 from tests.support.descriptors import packed
-from tests.support.plans import kernels, known, planned, sources
+from tests.support.plans import kernels, planned, sources
 
 ASSUMED = Assumptions(16, 16, H200.limits, 64, bypasses_cache=False)
 units = st.sampled_from([1, 2, 4, 8, 16])
