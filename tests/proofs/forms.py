@@ -51,12 +51,12 @@ def _many(entries: int) -> int:
     return min(entries, 2)
 
 
-# What a form has of each constant. The rest are sizes of tables; kAlign, kRead, kWrite and the
-# values of kStaged follow from addresses, which are covered one by one.
+# What a form has of each constant. The rest are sizes of tables; kAlign and the values of kStaged
+# follow from addresses, which are covered one by one.
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
     **dict.fromkeys("kAligned kShort kOneRow kEqual kItem kPadded kWords kPointers".split(), int),
-    **dict.fromkeys("kWindow kEdges kLeads".split(), int),
+    **dict.fromkeys("kWindow kEdges kLeads kRead kWrite".split(), int),
     "kStaged": bool,
     "kUnit": lambda unit: unit & -unit,
     "kItemBytes": lambda item: (item >= VECTOR) + (item > VECTOR),

@@ -247,7 +247,7 @@ def _groups(split: RowSplit, most: int) -> tuple[int, ...]:
         starts = _starts(split, first, last)
         count = ceil_div(starts[-1], most)
         while any(starts[b] - starts[a] > most for a, b in pairwise(_cut(starts, count))):
-            count += ceil_div(count, 8)
+            count += ceil_div(count, 32)
         groups += (first + begin for begin in _cut(starts, count)[:-1])
     return (*groups, len(ends))
 
