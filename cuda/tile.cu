@@ -57,18 +57,6 @@ struct Source {
     }
 };
 
-template <class T> __device__ inline uint4 vector_of(const T (&parts)[kParts]) {
-    alignas(kVector) unsigned words[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const auto two = [&](auto n) { return __byte_perm(parts[n], parts[n + 1], sizeof(T) == 1 ? 0x40 : 0x5410); };
-        if constexpr (sizeof(T) == 1) words[i] = __byte_perm(two(4 * i), two(4 * i + 2), 0x5410);
-        else if constexpr (sizeof(T) == 2) words[i] = two(2 * i);
-        else if (i < kParts) reinterpret_cast<T*>(words)[i] = parts[i];
-    }
-    return make_uint4(words[0], words[1], words[2], words[3]);
-}
-
 // The vector that a thread writes of each slab, and its parts in shared memory.
 struct Target {
     Byte* dst;

@@ -2,24 +2,28 @@
 // another in the outputs ("across"). These are transposed tensors; and rows of outputs that are one
 // element wide, where rows are across and outputs are down, so that each line has its own pointer.
 //
-// A block copies a square of 16 KiB, kDown by kAcross elements. A thread reads a vector from each of four
-// neighbouring lines of the input, and transposes them in registers. It now has four neighbouring elements
-// of kElements lines of the output, and stores them in shared memory, where a row is such a line. Then
-// neighbouring threads write neighbouring parts of a row, kWrite bytes each.
+// A block copies a square of 16 KiB, kDown by kAcross elements. Shared memory gets the aligned vectors that hold
+// lines of the input. A thread then collects vectors of the output, whose elements are in as many lines:
+//
+// - if all lines of outputs are aligned (kWrite), it loads words, which have elements of kNear neighbouring lines
+//   of the output, and transposes them in registers.
+// - otherwise it loads elements. Lines of the output that it writes have the same phase, so it finds out only once
+//   where these are. Vectors begin up to kElements - 1 elements before the square: kBefore more lines are read.
 //
 // No size is compiled, only what changes the code: the element (kUnit), the shape of a square (kDownVectors),
-// the numbers of outputs, nests and loops, and the alignments kRead and kWrite. These are powers of two
-// up to 16 that divide the address of every line; kRead is 1 where it would be 2. Assumes less than 2^31
-// bytes down and across, and less than 2^31 squares.
+// the numbers of outputs, nests and loops, and what divides the addresses of all lines: those of the input are
+// multiples of kRead, which is 16, 4 or 1. If it is not 16, lines are read up to a vector further than kDown.
+// Assumes less than 2^31 - 2^14 bytes down and across, and less than 2^31 squares.
 
-constexpr int kLines = 4;  // of the input, for each thread
-constexpr unsigned kElements = kVector / kUnit;
-constexpr unsigned kDown = kDownVectors * kElements;
-constexpr unsigned kAcross = kLines * kThreads / kDownVectors;
-constexpr unsigned kRowBytes = kAcross * kUnit;
-// While some blocks of an SM wait at their barriers, others read and write. Six need 40 registers each, too few
-// to look up one of several nests.
-constexpr int kBlocks = kNests > 1 ? 5 : 6;
+constexpr int kElements = kVector / kUnit;
+constexpr unsigned kDown = (kDownVectors - (kRead < kVector)) * kElements;
+constexpr int kRowVectors = kAcross / kElements;
+constexpr int kInWord = kUnit < 4 ? 4 / kUnit : 1;
+constexpr int kNear = kWrite ? kInWord : 1;
+constexpr int kBefore = kWrite ? 0 : kElements;
+constexpr int kStep = kThreads / kDownVectors;  // lines that are read at the same time
+constexpr int kLoads = (kAcross + kBefore + kStep - 1) / kStep;
+using Element = typename Unsigned<kUnit>::Type;
 
 struct Square {
     int output;
@@ -53,134 +57,135 @@ __device__ inline Square find_square(const Parameters& launch) {
     return square;
 }
 
-// Reads a vector of a line; unless it kMayPass the end, only parts with at least one of the `left` bytes.
-template <bool kMayPass> __device__ inline uint4 read_vector(const Byte* src, int left) {
-    alignas(kVector) unsigned words[5] = {};
-    if constexpr (kRead >= 4) {
-        using Part = typename Unsigned<kRead>::Type;
+// How lines are in shared memory: each begins at the phase that it has in the input. Phases repeat after a group of
+// kElements lines. Groups begin in different banks, because a warp loads from eight of them.
+struct Lines {
+    unsigned low, pitch, group;  // the first line's phase; bytes from line to line, and from group to group
+
+    __device__ unsigned place(unsigned line) const { return low + line % kElements * pitch + line / kElements * group; }
+};
+
+template <bool kWhole>
+__device__ inline Lines read_square(Byte* shared, const Parameters& launch, const Square& square) {
+    const long long stride = launch.across_strides[square.nest];
+    const int first = static_cast<int>(square.across) - kBefore, count = static_cast<int>(launch.acrosses[square.nest]);
+    const Byte* const corner = launch.input + square.from + (first * stride + square.down * kUnit);
+    const unsigned ahead = static_cast<unsigned>(stride & (kVector - 1)), pitch = kDownVectors * kVector + ahead;
+    const Lines lines = {phase(corner, kVector), pitch, kElements * pitch + (ahead / kUnit % 2 ? 0u : kVector + 0u)};
+
+    const unsigned vector = threadIdx.x % kDownVectors, line = threadIdx.x / kDownVectors;
+    const Byte* const begin = corner + line * stride;
+    const unsigned low = phase(begin, kVector), columns = min(launch.downs[square.nest] - square.down, kDown);
+    const bool is_read = vector * kVector < columns * kUnit + low;
+    const Byte* src = settled(begin - low + vector * kVector);
+    constexpr int last = kLoads - 1, rest = kAcross + kBefore - last * kStep;  // lines of the last load
+    const auto has = [&](int i) { return i < last || rest == kStep || line < rest; };
+    uint4 held[kLoads];
 #pragma unroll
-        for (int i = 0; i < kVector; i += kRead)
-            if (kMayPass || i < left) *reinterpret_cast<Part*>(words + i / 4) = load<Part>(src + i);
-        return make_uint4(words[0], words[1], words[2], words[3]);
-    } else {
-        const unsigned shift = phase(src, 4);
-        const int end = (kMayPass ? kVector : min(left, kVector)) + static_cast<int>(shift);
-#pragma unroll
-        for (int i = 0; i < 5; ++i)
-            if ((kMayPass && i < 4) || 4 * i < end) words[i] = load<unsigned>(src - shift + 4 * i);
-        return funnel(words, shift);
+    for (int i = 0; i < kLoads; ++i, src += kStep * stride) {
+        const int from = first + static_cast<int>(line), step = i * kStep;
+        if constexpr (!kWhole) held[i] = {};
+        if (is_read && has(i) && (kWhole || (from >= -step && from < count - step))) held[i] = load<uint4>(src);
     }
+    Byte* const to = shared + (lines.place(line) - low + vector * kVector);
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+        if ((is_read || !kWhole) && has(i)) *reinterpret_cast<uint4*>(to + i * (kStep / kElements) * lines.group) = held[i];
+    return lines;
 }
 
-// Sorts four lines of a vector each into rows of four elements each, in `rows` one after the other.
-__device__ inline void transpose_words(const uint4 (&lines)[kLines], unsigned (&rows)[16]) {
-    const uint4 &a = lines[0], &b = lines[1], &c = lines[2], &d = lines[3];
-    const unsigned words[4][kLines] = {
-        {a.x, b.x, c.x, d.x}, {a.y, b.y, c.y, d.y}, {a.z, b.z, c.z, d.z}, {a.w, b.w, c.w, d.w}};
+// A word at any place, or an element at a multiple of its size.
+template <class Part> __device__ inline Part part_at(const Byte* shared, unsigned place) {
+    const auto at = [&](unsigned multiple) { return *reinterpret_cast<const Part*>(shared + multiple); };
+    if constexpr (kNear > 1 && kRead < 4) return __funnelshift_r(at(place / 4 * 4), at((place + 3) / 4 * 4), place * 8);
+    else return at(place);
+}
+
+// The vectors of kNear lines of the output, of their parts: four lines of bytes, two of halves, or one.
+template <class Part> __device__ inline void transpose_parts(const Part (&parts)[kElements], uint4 (&vectors)[kNear]) {
+    if constexpr (kNear == 1) {
+        vectors[0] = vector_of(parts);
+    } else {
 #pragma unroll
-    for (int w = 0; w < 4; ++w) {
-        const auto& [a, b, c, d] = words[w];
-        if constexpr (kUnit == 1) {
-            const unsigned low_ab = __byte_perm(a, b, 0x5140), high_ab = __byte_perm(a, b, 0x7362);
-            const unsigned low_cd = __byte_perm(c, d, 0x5140), high_cd = __byte_perm(c, d, 0x7362);
-            rows[4 * w] = __byte_perm(low_ab, low_cd, 0x5410);
-            rows[4 * w + 1] = __byte_perm(low_ab, low_cd, 0x7632);
-            rows[4 * w + 2] = __byte_perm(high_ab, high_cd, 0x5410);
-            rows[4 * w + 3] = __byte_perm(high_ab, high_cd, 0x7632);
-        } else if constexpr (kUnit == 2) {
-            rows[4 * w] = __byte_perm(a, b, 0x5410), rows[4 * w + 1] = __byte_perm(c, d, 0x5410);
-            rows[4 * w + 2] = __byte_perm(a, b, 0x7632), rows[4 * w + 3] = __byte_perm(c, d, 0x7632);
-        } else {
-            constexpr int size = kUnit / 4;  // of an element, in words
+        for (int w = 0; w < 4; ++w) {
+            const auto two = [&](int i, unsigned order) { return __byte_perm(parts[w * kNear + i], parts[w * kNear + i + 1], order); };
 #pragma unroll
-            for (int line = 0; line < kLines; ++line)
-                rows[w / size * kUnit + line * size + w % size] = words[w][line];
+            for (int n = 0; n < kNear; ++n) {
+                const unsigned order = n % 2 ? 0x7632 : 0x5410;
+                unsigned& word = reinterpret_cast<unsigned*>(&vectors[n])[w];
+                if (kNear == 2) word = two(0, order);
+                else word = __byte_perm(two(0, n < 2 ? 0x5140 : 0x7362), two(2, n < 2 ? 0x5140 : 0x7362), order);
+            }
         }
     }
 }
 
-// XORed with the places in a row of shared memory. Threads that store at the same time have rows that are a
-// vector's elements apart, or columns: with the swizzle, there are no bank conflicts.
-__device__ inline constexpr unsigned swizzle(unsigned row) {
-    return row / kElements * (kDownVectors < 8 ? 8 / kDownVectors : 1) % 8 * kVector;
-}
-
-// Reads a square's vectors into shared memory. A line may be read past its end, into the next one, if all
-// lines of the square have a next one.
-template <bool kMayPass>
-__device__ inline void read_square(Byte* shared, const Parameters& launch, const Square& square) {
-    constexpr int chunk = kLines * kUnit;  // bytes that a thread has of a row
-    using Piece = typename Unsigned<chunk < kVector ? chunk : kVector>::Type;
-    const unsigned vector = threadIdx.x % kDownVectors, line = threadIdx.x / kDownVectors * kLines;
-    const unsigned columns = launch.acrosses[square.nest] - square.across;
-    const unsigned bytes = (launch.downs[square.nest] - square.down) * kUnit;
-    const unsigned byte = min(vector, (bytes - 1) / kVector) * kVector;  // the last one again beyond the end
-    const long long stride = launch.across_strides[square.nest];
-    const Byte* src = launch.input + square.from + (square.across + line) * stride + (square.down * kUnit + byte);
-    uint4 held[kLines] = {};
+// Stores a vector of an output, or those words and elements of it that the output has: it has `count` elements,
+// and the first of the vector is its element `at`.
+__device__ inline void store_vector(Byte* dst, const uint4& held, int at, int count, Wide policy) {
+    using Word = typename Unsigned<kInWord * kUnit>::Type;
+    if (at >= 0 && at <= count - kElements) return store(dst, held, policy);
 #pragma unroll
-    for (unsigned i = 0; i < kLines; ++i, src += stride)
-        if (kMayPass || line + i < columns) held[i] = read_vector<kMayPass>(src, static_cast<int>(bytes - byte));
-
-    alignas(kVector) unsigned rows[16];
-    transpose_words(held, rows);
-    Byte* const row = shared + vector * (kElements * kRowBytes);
-    const unsigned place = line * kUnit ^ swizzle(vector * kElements);
+    for (int i = 0; i < kElements; i += kInWord) {
+        if (at >= -i && at <= count - kInWord - i) store(dst + i * kUnit, reinterpret_cast<const Word*>(&held)[i / kInWord], policy);
+        else if (kInWord > 1 && at > -kInWord - i && at < count - i)
 #pragma unroll
-    for (unsigned i = 0; i < kLines * kVector; i += sizeof(Piece))
-        *reinterpret_cast<Piece*>(row + i / chunk * kRowBytes + (place ^ i % chunk)) =
-            *reinterpret_cast<const Piece*>(rows + i / 4);
-}
-
-template <bool kWhole>
-__device__ inline void write_square(const Byte* shared, const Parameters& launch, const Square& square) {
-    using Part = typename Unsigned<kWrite>::Type;
-    using Element = typename Unsigned<kUnit>::Type;
-    constexpr unsigned row_parts = kRowBytes / kWrite;
-    constexpr unsigned step = kThreads / row_parts;  // rows that are written at the same time
-    static_assert(step > 0);
-    const unsigned first = threadIdx.x / row_parts, byte = threadIdx.x % row_parts * kWrite;
-    const unsigned rows = launch.downs[square.nest] - square.down;
-    const int left = static_cast<int>((launch.acrosses[square.nest] - square.across) * kUnit) - static_cast<int>(byte);
-    const Byte* const row_src = shared + first * kRowBytes;
-    const unsigned place = byte ^ swizzle(first);
-
-    const long long stride = launch.down_strides[square.nest];
-    const long long to = square.to + square.across * kUnit + byte;
-    Byte* dst = launch.outputs[square.output] + to + (square.down + first) * stride;
-#pragma unroll
-    for (unsigned row = 0; row < kDown; row += step, dst += step * stride) {
-        if (!kWhole && first + row >= rows) break;
-        if constexpr (kPointers) dst = launch.outputs[square.down + first + row] + to;
-        // The swizzle of a sum is that of both, as they have no bit in common.
-        const Byte* const src = row_src + row * kRowBytes;
-        if (kWhole || left >= kWrite)
-            store(dst, *reinterpret_cast<const Part*>(src + (place ^ swizzle(row))), launch.policy);
-        else
-#pragma unroll 1
-            for (int i = 0; i < left; i += kUnit)
-                store(dst + i, *reinterpret_cast<const Element*>(src + (place ^ swizzle(row)) + i), launch.policy);
+            for (int n = i; n < i + kInWord; ++n)
+                if (at >= -n && at < count - n) store(dst + n * kUnit, reinterpret_cast<const Element*>(&held)[n], policy);
     }
 }
 
 template <bool kWhole>
-__device__ inline void transpose_square(Byte* shared, const Parameters& launch, const Square& square) {
-    const unsigned next = square.across + kAcross;
-    if (kWhole || (next < launch.acrosses[square.nest] && launch.across_strides[square.nest] >= kVector))
-        read_square<true>(shared, launch, square);
-    else
-        read_square<false>(shared, launch, square);
+__device__ inline void copy_square(Byte* shared, const Parameters& launch, const Square& square) {
+    const Lines lines = read_square<kWhole>(shared, launch, square);
     __syncthreads();
-    write_square<kWhole>(shared, launch, square);
+    // A warp writes eight neighbouring vectors of lines whose elements are in four words.
+    constexpr int at_once = kThreads / kRowVectors, step = at_once * kNear;
+    constexpr int apart = kNear > 1 ? 1 : kInWord < at_once / 4 ? kInWord : at_once / 4;
+    const unsigned vector = threadIdx.x % 8 + threadIdx.x / 32 % (kRowVectors / 8) * 8;
+    const unsigned number = threadIdx.x / 8 % 4 + threadIdx.x / (kRowVectors * 4) * 4;
+    const unsigned first = (number % 4 * apart + number / 4 % apart + number / (4 * apart) * (4 * apart)) * kNear;
+    const long long stride = launch.down_strides[square.nest];
+    const unsigned across = square.across + vector * kElements;
+    long long to = square.to + across * kUnit;
+    Byte* dst = launch.outputs[square.output] + to + (square.down + first) * stride;
+    const unsigned shift = kWrite ? 0u : phase(dst, kVector) / kUnit;
+    dst -= shift * kUnit;
+
+    unsigned places[kElements], place = lines.place(kBefore + vector * kElements - shift) + first * kUnit;
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+        places[i] = settled(place);
+        place += lines.pitch;
+        if (!kWrite && i + 1u == shift) place += lines.group - kElements * lines.pitch;
+    }
+    const unsigned rows = min(launch.downs[square.nest] - square.down, kDown);
+    const int at = static_cast<int>(across) - static_cast<int>(shift), count = static_cast<int>(launch.acrosses[square.nest]);
+    if (!kWhole && (at >= count || at <= -kElements)) return;
+#pragma unroll
+    for (unsigned row = 0; row < kDown; row += step) {
+        if ((!kWhole || row + step > kDown) && first + row >= rows) break;
+        using Part = typename Unsigned<kNear * kUnit>::Type;
+        Part parts[kElements];
+        uint4 held[kNear];
+#pragma unroll
+        for (int i = 0; i < kElements; ++i) parts[i] = part_at<Part>(shared, places[i] + row * kUnit);
+        transpose_parts(parts, held);
+#pragma unroll
+        for (int n = 0; n < kNear; ++n, dst += stride) {
+            if (!kWhole && kNear > 1 && first + row + n >= rows) break;
+            if constexpr (kPointers) dst = launch.outputs[square.down + first + row + n] + to;
+            if (kWhole) store(dst, held[n], launch.policy);
+            else store_vector(dst, held[n], at, count, launch.policy);
+        }
+        dst += (step - kNear) * stride;
+    }
 }
 
-extern "C" __global__ void __launch_bounds__(kThreads, kBlocks) transpose(const __grid_constant__ Parameters launch) {
-    __shared__ uint4 memory[kDown * kRowBytes / kVector];
-    Byte* const shared = reinterpret_cast<Byte*>(memory);
+extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Parameters launch) {
+    alignas(kVector) __shared__ Byte shared[kShared * kVector];
     const Square square = find_square(launch);
-    const bool has_rows = square.down + kDown <= launch.downs[square.nest];
-    if (has_rows && square.across + kAcross <= launch.acrosses[square.nest])
-        transpose_square<true>(shared, launch, square);
-    else
-        transpose_square<false>(shared, launch, square);
+    const bool has_lines = square.across >= kBefore && square.across + kAcross <= launch.acrosses[square.nest];
+    const bool is_whole = has_lines && square.down + kDown <= launch.downs[square.nest];
+    is_whole ? copy_square<true>(shared, launch, square) : copy_square<false>(shared, launch, square);
 }

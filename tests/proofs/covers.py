@@ -7,7 +7,7 @@ from typing import Any
 
 from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner.strided import REPEATING
-from dmlsplit.backends.cuda.planner.transpose import SQUARE_BYTES
+from dmlsplit.backends.cuda.planner.transpose import Square
 from dmlsplit.geometry import StridedCopy, ceil_div
 from tests.support.plans import known
 
@@ -79,13 +79,18 @@ def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
 
 def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     unit = known["kUnit"]
-    down = known["kDownVectors"] * VECTOR // unit
-    across = SQUARE_BYTES // unit // down
+    elements, is_written = VECTOR // unit, bool(known["kWrite"])
+    square = Square(unit, known["kDownVectors"], known["kRead"], is_written)
+    assert square.across == known["kAcross"]
+    assert launch.shared_bytes == known["kShared"] * VECTOR
     assert (known["starts"][0], known["starts"][-1]) == (0, launch.grid)
     for segment, (first, end) in enumerate(pairwise(known["starts"])):
         nest = known["nests"][segment]
         sides = known["downs"][nest], known["acrosses"][nest]
-        turns, rest = divmod(end - first, ceil_div(sides[0], down) * ceil_div(sides[1], across))
+        # Vectors of lines that are not aligned begin before those of aligned ones.
+        across = sides[1] + (0 if is_written else elements - 1)
+        squares = ceil_div(sides[0], square.down) * ceil_div(across, square.across)
+        turns, rest = divmod(end - first, squares)
         assert not rest
         if known["kPointers"]:
             assert (turns, sides[0]) == (1, len(launch.outputs))

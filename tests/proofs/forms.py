@@ -47,12 +47,12 @@ def _many(entries: int) -> int:
     return min(entries, 2)
 
 
-# What a form has of each constant. The rest are sizes of tables; kAlign, kRead, kWrite and the
-# values of kStaged follow from addresses, which are covered one by one.
+# What a form has of each constant. The rest are sizes of tables; kAlign and the values of kStaged
+# follow from addresses, which are covered one by one.
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
     **dict.fromkeys("kAligned kShort kOneRow kEqual kItem kPadded kWords kPointers".split(), int),
-    **dict.fromkeys("kWindow kEdges kLeads".split(), int),
+    **dict.fromkeys("kWindow kEdges kLeads kRead kWrite".split(), int),
     "kStaged": bool,
     "kUnit": lambda unit: unit & -unit,
     "kItemBytes": lambda item: (item >= VECTOR) + (item > VECTOR),
@@ -95,7 +95,7 @@ def around(*thresholds: int) -> list[int]:
 
 def packed(is_fine: bool) -> Iterator[Case]:
     """Rows of equal outputs, of uneven ones, and with gaps."""
-    few = (1, 2, 257)
+    few = (1, 2, forms.LEAST_EDGED_UNITS + 1)
     rows = (1, 2, *around(*THRESHOLDS["rows"]), forms.LEAST_EDGED_UNITS + VECTOR)
     more = (5, 7, 9, 20, 32, 33, 48, 63, 64) if is_fine else ()
     widths = (1, 2, 3, 4, 6, 8, 12, 24, *more, *around(*THRESHOLDS["width"]), 1024)
@@ -131,7 +131,7 @@ def nested(is_fine: bool) -> Iterator[Case]:
         if is_fine or (depth and length > 12):
             gaps = (*(2 * VECTOR * n * length for n in loops), 1)
             yield replace(twice, output_strides=(gaps, gaps))
-            longer = length + 1 + length // 256 * 15
+            longer = length + 1 + 15 * (length >= forms.LEAST_EDGED_UNITS)
             shape = *(2,) * depth, length + longer
             yield Case(shape, (length, longer), -1, unit, strides)
 

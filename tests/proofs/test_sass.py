@@ -137,8 +137,6 @@ def test_code_has_what_the_plan_assumes(name: str, builds: Path) -> None:
 def vector_bytes(launch: KernelLaunch) -> tuple[int, int]:
     """The bytes that a thread can store and load at once, by the plan."""
     constants = known(launch)
-    if launch.code.kernel == "transpose":
-        return constants["kWrite"], constants["kRead"]
     if launch.code.kernel == "strided":
         return constants["kItemBytes"], VECTOR * (constants["kChannels"] > 1)
     return VECTOR, VECTOR

@@ -56,7 +56,7 @@ MISTAKES = {
         "begin + kTile <= launch.counts[nest]",
         "begin <= launch.counts[nest] - kTile",
     ),
-    "transpose": ("if (kWhole || left >= kWrite)", "if (rows - kDown >= 0u && left >= kWrite)"),
+    "transpose": ("square.across >= kBefore &&", "square.across - kBefore >= 0u &&"),
 }
 
 

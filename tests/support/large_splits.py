@@ -39,7 +39,7 @@ FAR = {
     "tile_groups": Case((2_000_001, 3000), (3,) * 1000, tag=WRAPS),
     "strided_interleaved": Case((3 * GIB + 5, 3), (1, 1, 1), tag=WRAPS),
     "transpose": Case((70_001, 70_003), (35_000, 35_003), strides=(1, 70_001), tag=WRAPS),
-    "transpose_elements": Case((100_000_003, 61), (1,) * 61, tag=WRAPS),
+    "transpose_elements": Case((100_000_003, 64), (1,) * 64, tag=WRAPS),
     "strided_staged": Case((3 * GIB + 5, 3), (1, 1, 1), misaligned=(0, 1)),
     "strided_source": Case((5, 4096), (2048, 2048), strides=(2 * GIB, -1), tag=WRAPS),
     "strided_targets": Case(

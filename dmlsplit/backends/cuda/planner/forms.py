@@ -10,7 +10,7 @@ from dmlsplit.geometry import Loop, StridedCopy
 
 # A row that begins or ends inside a vector has edges, which are copied unit by unit. This pays for
 # at least this many units; never for units of 8 bytes, two of which are as cheap as a vector.
-LEAST_EDGED_UNITS, MOST_EDGED_UNIT = 256, 4
+LEAST_EDGED_UNITS, MOST_EDGED_UNIT = 48, 4
 # Loads of single units, and vectors of a window, for which a thread has registers.
 MOST_LOADS = 16
 MOST_WINDOW_VECTORS = 5

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate, pairwise, product
-from math import gcd
+from itertools import pairwise, product
+from math import gcd, prod
 
 from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, VECTOR, WORD, Assumptions, DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
@@ -87,10 +87,10 @@ class Layout:
         more = (WARP * warps + sectors) / self.items - OF_A_COPY
         return 1 + INSTRUCTION * more * limits.in_flight_bytes / IN_FLIGHT_BYTES
 
-    def under_way(self, limits: DeviceLimits) -> int:
-        """The bytes that an SM may wait for at the same time."""
+    def under_way(self, limits: DeviceLimits) -> tuple[int, int]:
+        """The bytes that a block waits for at the same time, and the blocks that fit an SM."""
         resident = resident_blocks(limits, self.threads, REGISTERS, self.shared_bytes)
-        return SLABS * VECTOR * self.items * resident
+        return SLABS * VECTOR * self.read_vectors, resident
 
 
 def takes_whole_rows(split: RowSplit) -> bool:
@@ -173,12 +173,11 @@ class _Columns:
     def candidates(self) -> Iterator[Layout]:
         """Slabs of whole rows, or of groups of outputs, for few threads and for many."""
         split = self.split
-        groups: set[tuple[int, ...]] = (
-            {(0, len(split.widths))} if split.row_bytes == split.pitch else set()
-        )
+        whole = [(0, len(split.widths))] * (split.row_bytes == split.pitch)
+        groups: set[tuple[int, ...]] = set(whole)
         most = _most_bytes(_period(split) + self.rows_before, self.item)
         while most >= max(split.widths):
-            groups.add(_groups(split, split.widths, most))
+            groups.add(_groups(split, most))
             most //= 2
         for group, threads in product(groups, THREADS_TRIED):
             if slab := self.slab(group, MOST_ROWS, threads):
@@ -189,7 +188,7 @@ class _Columns:
 
         def cost(slab: Layout) -> tuple[bool, float, int]:
             """Of those that take about the same time, the smallest."""
-            waits = limits.in_flight_bytes / slab.under_way(limits)
+            waits = limits.in_flight_bytes / prod(slab.under_way(limits))
             are_many = len(slab.groups) - 1 > MOST_GROUPS
             return are_many, round(max(slab.executed(limits), waits), 2), slab.threads
 
@@ -220,11 +219,12 @@ _largest = lru_cache(maxsize=1024)(_Columns.largest)
 
 def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
     """The time of a launch, if memory takes 1 for its bytes."""
-    sm_bytes, most = split.total_bytes / limits.sm_count, layout.under_way(limits)
-    waits = limits.in_flight_bytes / min(most, sm_bytes / layout.rounds)
+    sm_bytes, (requested, places) = split.total_bytes / limits.sm_count, layout.under_way(limits)
+    tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
+    blocks = (len(layout.groups) - 1) * tiles / limits.sm_count
+    waits = limits.in_flight_bytes / min(requested, sm_bytes / blocks) / min(blocks, places)
     # Blocks end at different times: while the last ones run, half of the places are empty.
-    has_tail = sm_bytes > most * layout.rounds
-    tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * has_tail
+    tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * (blocks > places)
     return max(waits, layout.executed(limits)) + tail / sm_bytes
 
 
@@ -235,22 +235,24 @@ def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
     return tuple(end - begin for end in ends)
 
 
-def _groups(split: RowSplit, weights: Sequence[int], most: int) -> tuple[int, ...]:
+def _groups(split: RowSplit, most: int) -> tuple[int, ...]:
     """The first output of each group, and the number of outputs.
 
-    Groups end at gaps; those of more than `most` weight are cut evenly.
+    Groups end at gaps; those of more than `most` bytes are cut evenly.
     """
     ends = [offset + width for offset, width in zip(split.offsets, split.widths, strict=True)]
     gaps = [i for i in range(1, len(ends)) if split.offsets[i] != ends[i - 1]]
-    groups = [0]
+    groups: list[int] = []
     for first, last in pairwise((0, *gaps, len(ends))):
-        sums = [*accumulate(weights[first:last], initial=0)]
-        even = ceil_div(sums[-1], ceil_div(sums[-1], most))
-        if first:
-            groups.append(first)
-        for i in range(first + 1, last):
-            middle, before = (sums[n - first] + weights[n] // 2 for n in (i, i - 1))
-            own = sums[i + 1 - first] - sums[groups[-1] - first]
-            if middle // even > before // even or own > most:
-                groups.append(i)
+        starts = _starts(split, first, last)
+        count = ceil_div(starts[-1], most)
+        while any(starts[b] - starts[a] > most for a, b in pairwise(_cut(starts, count))):
+            count += ceil_div(count, 32)
+        groups += (first + begin for begin in _cut(starts, count)[:-1])
     return (*groups, len(ends))
+
+
+def _cut(starts: Sequence[int], count: int) -> list[int]:
+    """Where outputs are cut into about equal parts, each output by its middle."""
+    parts = [(begin + end) * count // (2 * starts[-1]) for begin, end in pairwise(starts)]
+    return [0, *(i for i in range(1, len(parts)) if parts[i] > parts[i - 1]), len(parts)]

@@ -13,9 +13,7 @@ from math import gcd, prod
 from dmlsplit.backends.cuda.launch import (
     DIVISOR,
     LINE_BYTES,
-    LOADS,
     OFFSET_64,
-    THREADS,
     VECTOR,
     WORD,
     Assumptions,
@@ -24,20 +22,21 @@ from dmlsplit.backends.cuda.launch import (
     coded,
     divisor,
     fitting,
-    resident_for,
 )
 from dmlsplit.backends.cuda.planner.forms import Nest
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
+# Few threads with many loads, because each finds out once where its elements are.
+THREADS, LOADS = 128, 8
+# The blocks that an SM must hold: a thread has 64 registers.
+RESIDENT = 8
 SQUARE_BYTES = THREADS * LOADS * VECTOR
-# The kernel has 31 bits for the bytes of a side of a plane.
-MOST_SIDE_BYTES = 2**31 - 1
-# The most vectors in a line of the input. Lines of the output are at least a cache line long, or a
-# warp would write to too many of those.
-MOST_LINE_VECTORS = 32
+# The kernel has 31 bits for the elements of a side of a plane and of one more square.
+MOST_SIDE_BYTES = 2**31 - SQUARE_BYTES
+# The most vectors of an output's line, of which a warp writes eight in each of four lines.
+MOST_ROW_VECTORS = 32
 SECTOR = 32
-# For rows of elements, squares less full than this cost more than `tile`: instructions, and
-# wavefronts of the first-level cache if rows are not multiples of 16 bytes.
+# For rows of elements, squares less full than this cost more than `tile`.
 LEAST_FILL = 0.6
 # Squares pay if both dimensions are at least this long: 8 words are one sector.
 LEAST_SIDE = 8
@@ -61,43 +60,69 @@ class Square:
 
     unit: int  # bytes of an element
     down_vectors: int
+    # The largest of 16, 4 and 1 that divides the addresses of all lines of the input, and whether
+    # 16 divides those of the outputs.
+    read: int = VECTOR
+    is_written: bool = True
+
+    @property
+    def elements(self) -> int:
+        """Elements of a vector."""
+        return VECTOR // self.unit
 
     @property
     def down(self) -> int:
         """Elements of a line of the input."""
-        return self.down_vectors * VECTOR // self.unit
+        return (self.down_vectors - (self.read < VECTOR)) * self.elements
 
     @property
     def across(self) -> int:
         """Elements of a line of the output."""
-        return SQUARE_BYTES // self.unit // self.down
+        return min(SQUARE_BYTES // VECTOR // self.down_vectors, MOST_ROW_VECTORS * self.elements)
+
+    @property
+    def shared_vectors(self) -> int:
+        """The shared memory of a block: groups of lines, each at any phase."""
+        groups = self.across // self.elements + (not self.is_written)
+        pitch = self.down_vectors + (self.read < VECTOR)
+        return groups * (self.elements * pitch + 1) + 1
 
     def counts(self, plane: Plane) -> list[int]:
         """The numbers of squares down, across, and along the loops around."""
-        sides = ceil_div(plane.down, self.down), ceil_div(plane.across, self.across)
+        # Where lines are not aligned, vectors begin before the square.
+        across = plane.across + (0 if self.is_written else self.elements - 1)
+        sides = ceil_div(plane.down, self.down), ceil_div(across, self.across)
         return [*sides, *(loop.size for loop in plane.loops)]
 
     def fill(self, planes: Iterable[Plane]) -> float:
-        """The share of their squares that the planes fill."""
+        """The share of their squares that the planes fill, without what is read twice."""
         counts = [(plane, self.counts(plane)) for plane in planes]
         elements = sum(plane.down * plane.across * prod(count[2:]) for plane, count in counts)
-        return elements / sum(prod(count) for _, count in counts) / self.down / self.across
+        vectors = sum(prod(count) for _, count in counts) * self.down_vectors * self.across
+        return elements * self.unit / VECTOR / vectors
 
 
-def squares(unit: int, write: int) -> list[Square]:
+def squares(unit: int, read: int = VECTOR, is_written: bool = True) -> list[Square]:
     """The squares of elements of `unit` bytes, those with the longest output lines first.
 
-    A thread writes `write` bytes at once, and a block at least one line of the output.
+    A warp writes whole cache lines. A thread writes lines of the same phase.
     """
-    shapes = [Square(unit, 1 << power) for power in range(MOST_LINE_VECTORS.bit_length())]
-    return [s for s in shapes if LINE_BYTES <= s.across * unit <= THREADS * write]
+    most = SQUARE_BYTES // VECTOR * unit // LINE_BYTES
+    least = max(unit * (1 + (read < VECTOR)), 1 if is_written else 8)
+    shapes = (least << power for power in range((most // least).bit_length()))
+    return [Square(unit, down_vectors, read, is_written) for down_vectors in shapes]
 
 
-def write_bytes(planes: Iterable[Plane], assumed: Assumptions) -> int:
-    """The bytes that a thread may write at once: the alignment of all lines of the output."""
-    strides = [plane.down_stride for plane in planes]
-    strides += [loop.output_stride for plane in planes for loop in plane.loops]
-    return gcd(VECTOR, assumed.output_alignment, *strides)
+def alignments(
+    planes: Sequence[Plane], offsets: Iterable[int], assumed: Assumptions
+) -> tuple[int, bool]:
+    """What divides the addresses of all lines, as in `Square`."""
+    loops = [loop for plane in planes for loop in plane.loops]
+    reads = [plane.across_stride for plane in planes] + [loop.input_stride for loop in loops]
+    writes = [plane.down_stride for plane in planes] + [loop.output_stride for loop in loops]
+    read = gcd(VECTOR, assumed.input_alignment, *offsets, *reads)
+    written = gcd(VECTOR, assumed.output_alignment, *writes)
+    return (WORD if WORD <= read < VECTOR else read // VECTOR * VECTOR or 1), written == VECTOR
 
 
 def best(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
@@ -111,11 +136,12 @@ def transposed_elements(split: RowSplit, assumed: Assumptions) -> KernelLaunch |
     Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
     """
     unit, count = split.equal_width, len(split.outputs)
-    if unit not in (1, 2, 4, 8) or max(split.rows, count) * unit > MOST_SIDE_BYTES:
-        return None
+    is_side = max(split.rows, count) * unit <= MOST_SIDE_BYTES
+    if unit not in (1, 2, 4, 8) or not is_side or split.pitch % VECTOR:
+        return None  # `tile` takes less time
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
     # Neighbouring squares both read the sectors between them.
-    allowed = [s for s in squares(unit, VECTOR) if s.down >= count or split.pitch % SECTOR == 0]
+    allowed = [s for s in squares(unit) if s.down >= count or split.pitch % SECTOR == 0]
     if not allowed or (square := best(allowed, [plane])).fill([plane]) < LEAST_FILL:
         return None
     launch = transposition(
@@ -128,8 +154,7 @@ def transposed_elements(split: RowSplit, assumed: Assumptions) -> KernelLaunch |
         f"rows of {count} outputs, one element of {unit} bytes each",
         has_pointers=True,
     )
-    fits = len(launch.parameters(())) <= assumed.limits.parameter_bytes
-    return launch if fits else None
+    return launch if len(launch.parameters(())) <= assumed.limits.parameter_bytes else None
 
 
 def down_loop(nest: Nest) -> Loop | None:
@@ -157,10 +182,11 @@ def transposes(
             return None
         numbers = {nest: number for number, nest in enumerate(nests)}
         planes = tuple(map(_plane, nests))
+        offsets = [pieces[output].input_offset for _, output in outputs]
         return transposition(
-            best(squares(unit, write_bytes(planes, assumed)), planes),
+            best(squares(unit, *alignments(planes, offsets, assumed)), planes),
             planes,
-            [(pieces[output].input_offset, numbers[nest]) for nest, output in outputs],
+            [(offset, numbers[nest]) for offset, (nest, _) in zip(offsets, outputs, strict=True)],
             tuple(output for _, output in outputs),
             sum(pieces[output].total_bytes for _, output in outputs),
             assumed,
@@ -197,16 +223,14 @@ def transposition(
     """
     offsets, plane_of = zip(*segments, strict=True)
     loops = max(len(plane.loops) for plane in planes)
-    strides = [plane.across_stride for plane in planes]
-    strides += [loop.input_stride for plane in planes for loop in plane.loops]
-    read = gcd(VECTOR, assumed.input_alignment, *offsets, *strides)
     starts = tuple(accumulate((prod(square.counts(planes[n])) for n in plane_of), initial=0))
     constants = (
         Constant("int", "kUnit", square.unit),
         Constant("int", "kDownVectors", square.down_vectors),
-        # Lines at multiples of a word are read directly, others through funnel shifts.
-        Constant("int", "kRead", read if read >= WORD else 1),
-        Constant("int", "kWrite", write_bytes(planes, assumed)),
+        Constant("int", "kAcross", square.across),
+        Constant("int", "kRead", square.read),
+        Constant("bool", "kWrite", int(square.is_written)),
+        Constant("int", "kShared", square.shared_vectors),
         Constant("bool", "kPointers", int(has_pointers)),
         Constant("int", "kSegments", len(segments)),
         Constant("int", "kNests", len(planes)),
@@ -218,16 +242,16 @@ def transposition(
         Constant("unsigned", "starts", starts),
         Constant("unsigned char", "nests", plane_of),
     ]
-    in_flight = LOADS * VECTOR
     return KernelLaunch(
-        *coded("transpose", len(outputs), resident_for(in_flight), constants, arguments),
+        *coded("transpose", len(outputs), RESIDENT, constants, arguments, THREADS),
         outputs,
         total_bytes,
         assumed.bypasses_cache,
         starts[-1],
-        shared_bytes=SQUARE_BYTES,
-        bytes_in_flight=in_flight,
+        shared_bytes=square.shared_vectors * VECTOR,
+        bytes_in_flight=LOADS * VECTOR,
         reason=reason,
+        block=THREADS,
     )
 
 

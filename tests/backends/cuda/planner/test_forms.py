@@ -36,8 +36,9 @@ def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:
         (rows(1, 1024, 5), 1, Form(1, 16, 1, None)),
         # Rows that are not whole vectors: long ones have edges, short ones narrower items.
         (rows(1, 1023, 2), 1, Form(1, 16, 1, 2)),
-        (rows(1, 200, 2), 1, Form(1, 8, 1, None)),
-        (rows(2, 101, 2), 1, Form(2, 2, 1, None)),
+        (rows(2, 49, 1), 1, Form(2, 16, 1, 1)),
+        (rows(1, 40, 2), 1, Form(1, 8, 1, None)),
+        (rows(2, 47, 2), 1, Form(2, 2, 1, None)),
         (rows(8, 1001, 1), 1, Form(8, 8, 1, None)),
         # Units with gaps between them in the output as well.
         (Nest(4, (Loop(9, 4096, 4096), Loop(64, 4, 8))), 1, Form(4, 4, 1, None)),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions
+from dmlsplit.backends.cuda.planner.layouts import _groups
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.geometry import RowSplit
 from tests.support.descriptors import packed
@@ -114,3 +115,14 @@ def test_every_launch_fits_the_parameter_limit(split: RowSplit, most: int) -> No
     assert [output for launch in launches for output in launch.outputs] == list(split.outputs)
     for launch in launches:
         check_fits(launch, H200.limits._replace(parameter_bytes=most))
+
+
+def test_groups_of_outputs_are_even() -> None:
+    """None is left with a single output, whose blocks would be as many as the others'."""
+    widths = (32,) * 1000
+    split = RowSplit(1, 32000, tuple(range(1000)), tuple(range(0, 32000, 32)), widths)
+    for most in (70, 1000, 1008, 1023, 8000):
+        starts = _groups(split, most)
+        sizes = [end - begin for begin, end in itertools.pairwise(starts)]
+        assert max(sizes) * 32 <= most
+        assert max(sizes) - min(sizes) <= 1

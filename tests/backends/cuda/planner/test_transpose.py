@@ -1,5 +1,7 @@
 """Plans of `transpose`: the shapes of squares, rows of elements, and permuted dimensions."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,34 +10,51 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner.strided import MOST_STAGED
 from dmlsplit.backends.cuda.planner.transpose import (
+    MOST_ROW_VECTORS,
     SQUARE_BYTES,
+    THREADS,
     Plane,
-    Square,
+    alignments,
     best,
     squares,
-    transposition,
 )
 from dmlsplit.geometry import Loop, SplitGeometry, split_geometry
 from tests.support.descriptors import packed
-from tests.support.plans import kernels, known, planned, sources
+from tests.support.plans import kernels, planned, sources
 
 ASSUMED = Assumptions(16, 16, H200.limits, 64, bypasses_cache=False)
 units = st.sampled_from([1, 2, 4, 8, 16])
 sides = st.integers(1, 5000)
 
 
-@given(units)
-def test_every_square_is_one_block_with_whole_output_lines(unit: int) -> None:
-    for square in squares(unit, 16):
-        assert square.down * square.across * unit == SQUARE_BYTES
+reads = st.sampled_from([1, 4, 16])
+
+
+@given(units, reads, st.booleans())
+def test_every_square_is_one_block_with_whole_output_lines(
+    unit: int, read: int, is_written: bool
+) -> None:
+    found = squares(unit, max(unit, read), is_written)
+    assert found
+    for square in found:
+        assert square.across * square.down_vectors * 16 <= SQUARE_BYTES
         assert square.across * unit % 128 == 0
+        # Lines that are not aligned hold up to a vector of other bytes.
+        assert square.down * unit == square.down_vectors * 16 - 16 * (square.read < 16)
+        assert square.shared_vectors * 16 <= 48 << 10
 
 
-@given(units, units)
-def test_a_block_writes_a_line_at_once(unit: int, write: int) -> None:
-    found = squares(unit, max(unit, write))
-    assert Square(unit, 8) in found
-    assert all(square.across * unit <= 256 * max(unit, write) for square in found)
+@given(units, reads, st.booleans())
+def test_threads_read_and_write_lines_of_the_same_phase(
+    unit: int, read: int, is_written: bool
+) -> None:
+    """A group of lines has all phases; a warp writes eight vectors of each of four lines."""
+    for square in squares(unit, max(unit, read), is_written):
+        group, row_vectors = 16 // unit, square.across * unit // 16
+        assert THREADS // square.down_vectors % group == 0
+        assert row_vectors % 8 == 0
+        assert row_vectors <= MOST_ROW_VECTORS
+        assert is_written or THREADS // row_vectors % group == 0
 
 
 @pytest.mark.parametrize(
@@ -43,20 +62,20 @@ def test_a_block_writes_a_line_at_once(unit: int, write: int) -> None:
     [(1, 128, 128), (2, 64, 128), (4, 64, 64), (8, 32, 64), (16, 32, 32)],
 )
 def test_large_tensors_get_nearly_equal_sides(unit: int, down: int, across: int) -> None:
-    square = best(squares(unit, 16), [Plane(8192, 8192, 8192 * unit, 8192 * unit)])
+    square = best(squares(unit), [Plane(8192, 8192, 8192 * unit, 8192 * unit)])
     assert (square.down, square.across) == (down, across)
 
 
 def test_the_square_of_a_short_side_is_long_in_the_other_direction() -> None:
-    square = best(squares(4, 16), [Plane(8, 100_000, 400_000, 32)])
-    assert (square.down, square.across) == (8, 512)
-    assert square.fill([Plane(8, 512, 0, 0)]) == 1
+    square = best(squares(4), [Plane(16, 100_000, 400_000, 64)])
+    assert (square.down, square.across) == (16, 128)
+    assert square.fill([Plane(16, 128, 0, 0)]) == 1
 
 
 @given(units, sides, sides, st.lists(st.integers(1, 9), max_size=3))
 def test_squares_cover_a_nest(unit: int, down: int, across: int, around: list[int]) -> None:
     plane = Plane(down, across, 0, 0, tuple(Loop(size, 0, 0) for size in around))
-    for square in squares(unit, 16):
+    for square in squares(unit):
         downs, acrosses, *outer = square.counts(plane)
         assert (downs - 1) * square.down < down <= downs * square.down
         assert (acrosses - 1) * square.across < across <= acrosses * square.across
@@ -65,23 +84,38 @@ def test_squares_cover_a_nest(unit: int, down: int, across: int, around: list[in
         assert square.fill([plane]) == pytest.approx(share)
 
 
+@given(units, sides, sides, st.integers(0, 15))
+def test_vectors_of_lines_at_any_address_are_in_a_square(
+    unit: int, down: int, across: int, phase: int
+) -> None:
+    """The vector that holds the last element, at the highest phase."""
+    if unit == 16:
+        return
+    plane = Plane(down, across, 0, 0)
+    for square in squares(unit, 1, is_written=False):
+        _, acrosses = square.counts(plane)
+        last = across - 1 + phase % (16 // unit)
+        assert last < acrosses * square.across
+
+
 @pytest.mark.parametrize(
-    ("across_stride", "down_stride", "offset", "read", "write"),
+    ("across_stride", "down_stride", "offset", "read", "is_written"),
     [
-        (800, 1600, 0, 16, 16),
-        (804, 1608, 0, 4, 8),
-        (800, 1600, 4, 4, 16),
-        (802, 1602, 0, 1, 2),
-        (801, 1601, 0, 1, 1),
+        (800, 1600, 0, 16, True),
+        (804, 1608, 0, 4, False),
+        (808, 1600, 0, 4, True),
+        (800, 1600, 4, 4, True),
+        (802, 1602, 0, 1, False),
+        (801, 1601, 0, 1, False),
     ],
 )
 def test_alignments_are_those_of_every_line(
-    across_stride: int, down_stride: int, offset: int, read: int, write: int
+    across_stride: int, down_stride: int, offset: int, read: int, is_written: bool
 ) -> None:
     plane = Plane(99, 99, down_stride, across_stride, (Loop(3, 1600, 3200),))
-    segments = [(0, 0), (offset, 0)]
-    found = known(transposition(Square(1, 8), [plane], segments, (0, 1), 2, ASSUMED, "test"))
-    assert (found["kRead"], found["kWrite"]) == (read, write)
+    assert alignments([plane], [0, offset], ASSUMED) == (read, is_written)
+    around = replace(plane, loops=(Loop(3, 1601, 3202),))
+    assert alignments([around], [0, offset], ASSUMED) == (1, False)
 
 
 def rows_of(count: int, width: int, rows: int = 1 << 16) -> SplitGeometry:
@@ -89,7 +123,7 @@ def rows_of(count: int, width: int, rows: int = 1 << 16) -> SplitGeometry:
 
 
 @pytest.mark.parametrize(
-    ("count", "width"), [(12, 4), (32, 4), (85, 4), (61, 1), (100, 1), (4000, 1), (51, 2), (300, 8)]
+    ("count", "width"), [(12, 4), (32, 4), (84, 4), (64, 1), (112, 1), (4000, 1), (56, 2), (300, 8)]
 )
 def test_rows_of_elements_are_transposed(count: int, width: int) -> None:
     assert kernels(rows_of(count, width)) == ["transpose"]
@@ -105,9 +139,13 @@ def test_rows_of_elements_are_transposed(count: int, width: int) -> None:
         # Rows that leave squares empty: 5 vectors of 8; few rows; two squares that share a sector.
         (17, 4, 1 << 16, "tile"),
         (32, 4, 30, "tile"),
-        (250, 1, 1 << 16, "tile"),
+        (272, 1, 1 << 16, "tile"),
+        # Rows that are not whole vectors.
+        (85, 4, 1 << 16, "tile"),
+        (61, 1, 1 << 16, "tile"),
+        (51, 2, 1 << 16, "tile"),
         # Outputs up to two gigabytes, and above.
-        (64, 1, 2**31 - 1, "transpose"),
+        (64, 1, 2**31 - SQUARE_BYTES, "transpose"),
         (64, 1, 2**31, "tile"),
         # Few elements stay in registers.
         (4, 4, 1 << 16, "strided"),
