@@ -231,14 +231,14 @@ def _changes(rewriting: "Rewriting", output: str) -> list[str]:
     from dmlsplit.lint.fix.comparison import SIZES
     from dmlsplit.lint.report.findings import address
 
-    left = [f"{address(site)}: not replaced: {reason}" for site, reason in rewriting.left]
+    kept = [f"{address(s)}: not replaced: {reason}" for s, reason in rewriting.not_replaced]
     if rewriting.written is None:
-        return [f"no split was replaced; {output} was not written", *left]
+        return [f"no split was replaced; {output} was not written", *kept]
     replaced = [f"{address(split.site)}: now {split.operators}" for split in rewriting.replaced]
     return [
         f"{output}: written with {counted(len(replaced), 'split')} replaced, each by nodes that "
         f"agree with it bit for bit on {len(SIZES)} inputs (ONNX's reference evaluator)",
         *replaced[:MOST_SHOWN],
         *more(len(replaced), MOST_SHOWN),
-        *left,
+        *kept,
     ]

@@ -82,10 +82,10 @@ def _type_violations(element_type: str | None) -> Iterator[Violation]:
     if element_type is None or element_type in ELEMENT_TYPES or element_type == "STRING":
         return
     allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
-    found = violation("ORT-DATA-TYPE", "InputTensor", "DataType", element_type, allowed)
+    refusal = violation("ORT-DATA-TYPE", "InputTensor", "DataType", element_type, allowed)
     # ONNX has no Cast of complex numbers.
     is_complex = element_type.startswith("COMPLEX")
-    yield replace(found, fix="keep the node on the CPU") if is_complex else found
+    yield replace(refusal, fix="keep the node on the CPU") if is_complex else refusal
 
 
 def _operator_violations(site: SplitSite, target: Target) -> Iterator[Violation]:

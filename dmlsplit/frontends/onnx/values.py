@@ -192,7 +192,7 @@ class Call(NamedTuple):
             yield axis, slice(start, end, step)
 
 
-def meetings(inputs: Sequence[Pieces]) -> set[int]:
+def recombinations(inputs: Sequence[Pieces]) -> set[int]:
     """The splits of which a node combines two pieces, which are at different inputs, as in GLU.
 
     DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-RECOMBINED.

@@ -18,7 +18,7 @@ from dmlsplit.frontends.onnx.nodes import describe
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
-from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Gap, Pieces, Value, common, meetings
+from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Gap, Pieces, Value, common, recombinations
 from dmlsplit.frontends.site import Cause, Invalid, SplitSite, Unknown
 
 MAXIMUM_FIELDS = 1_500_000
@@ -176,7 +176,7 @@ class _Walk:
         pieces = [value.pieces for value in inputs if value.pieces]
         if not pieces or visit.node.domain or visit.node.op_type not in ELEMENT_WISE:
             return frozenset()
-        splits = meetings(pieces)
+        splits = recombinations(pieces)
         for split in splits:
             self._recombined.setdefault(split, []).append(visit.named)
         derived = frozenset().union(*pieces)

@@ -68,8 +68,8 @@ def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
         known = {name: SIZES[(first + i) % len(SIZES)] for i, name in enumerate(dynamic)}
         shape = [known[size] if isinstance(size, str) else size for size in sizes]
         if (count := prod(shape)) > _MOST_ELEMENTS:
-            most = f"at most {_MOST_ELEMENTS} can be compared"
-            raise UnsupportedError(f"its input has {count} elements; {most}")
+            limit = f"at most {_MOST_ELEMENTS} can be compared"
+            raise UnsupportedError(f"its input has {count} elements; {limit}")
         data = random.integers(0, 2 if kind == np.bool_ else 256, count * kind.itemsize, np.uint8)
         yield data.view(kind).reshape(shape)
 

@@ -23,7 +23,7 @@ class Rewriting(NamedTuple):
     """The result of rewriting a model."""
 
     replaced: tuple[Replacement, ...]
-    left: tuple[tuple[SplitSite, str], ...]  # refused but not replaced, and why
+    not_replaced: tuple[tuple[SplitSite, str], ...]  # refused splits, and why they stay
     written: Assessment | None = None  # of the written model; None if nothing was written
 
 
@@ -48,14 +48,14 @@ def write_fixed(
     model = _load(source)
     _check_output(source, output, overwrite)
     _fix_dimensions(model, sizes or {})
-    replaced, left = _replace_splits(model, assessment)
+    replaced, not_replaced = _replace_splits(model, assessment)
     if not replaced:
-        return Rewriting((), left)
+        return Rewriting((), not_replaced)
     with atomic_write(output) as draft:
         with naming(output):
             draft.write_bytes(model.SerializeToString())
-        written = _assessed(draft, output, assessment, len(left))
-    return Rewriting(replaced, left, written)
+        written = _assessed(draft, output, assessment, len(not_replaced))
+    return Rewriting(replaced, not_replaced, written)
 
 
 def _check_output(source: Path, output: Path, overwrite: bool) -> None:
@@ -78,12 +78,12 @@ def _load(path: Path) -> ModelProto:
             raise InvalidArgumentError(f"onnx cannot load it: {error}") from None
 
 
-def _assessed(path: Path, name: Path, before: Assessment, left: int) -> Assessment:
-    """Assess a rewritten model; InvalidArgumentError if over `left` splits are refused."""
+def _assessed(path: Path, name: Path, before: Assessment, not_replaced: int) -> Assessment:
+    """Assess a rewritten model; InvalidArgumentError if over `not_replaced` splits are refused."""
     sites = [replace(site, file=str(name)) for site in scan(path)]
     after = assess(sites, before.target, (), before.failing, before.defects_fail)
     refused = [verdict for verdict in after.verdicts if verdict.outcome in FAILING]
-    if len(refused) > left:
+    if len(refused) > not_replaced:
         raise InvalidArgumentError(
             f"the rewritten split is refused as well: {refused[0].diagnostics[0].message}. This is "
             "a bug of dmlsplit; please report it"
@@ -98,7 +98,7 @@ def _replace_splits(
     refused = {v.site.path: v for v in assessment.verdicts if v.outcome in FAILING}
     new_name = name_maker(model.SerializeToString())
     replaced: list[Replacement] = []
-    left: list[tuple[SplitSite, str]] = []
+    not_replaced: list[tuple[SplitSite, str]] = []
     for path, graph in graphs(model.graph):
         nodes: list[NodeProto] = []
         for index, node in enumerate(graph.node):
@@ -114,15 +114,15 @@ def _replace_splits(
                 compare(split)
             except UnsupportedError as error:
                 nodes.append(node)
-                left.append((verdict.site, error.message))
+                not_replaced.append((verdict.site, error.message))
             else:
                 nodes += own
                 replaced.append(split)
         kept = GraphProto(node=nodes)  # copies too
         graph.ClearField("node")
         graph.node.MergeFrom(kept.node)
-    left += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
-    return tuple(replaced), tuple(left)
+    not_replaced += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
+    return tuple(replaced), tuple(not_replaced)
 
 
 def _fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:

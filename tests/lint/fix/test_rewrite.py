@@ -155,7 +155,7 @@ def test_a_model_that_is_right_at_one_size_only_is_not_written(
 ) -> None:
     monkeypatch.setattr(rewritable, "merged", lambda *_: ([1, 1, 6, 8], 2))
     done, output = fixed(single(FLOAT, ("b", 1, 6, 2, 4), (2, 4), 2), tmp_path, **LEVEL_2)
-    assert "it cannot be compared with its replacement" in done.left[0][1]
+    assert "it cannot be compared with its replacement" in done.not_replaced[0][1]
     assert not output.exists()
 
 
@@ -168,8 +168,8 @@ def test_old_opsets_give_sizes_as_an_attribute(tmp_path: Path) -> None:
 def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -> None:
     done, output = fixed(every_verdict(), tmp_path, feature_level="2_0")
     assert {each.site.node for each in done.replaced} == {"wide", "odd", "left", "right"}
-    left = {found.node: reason for found, reason in done.left}
-    assert "must add up" in left["wrong"]
+    reasons = {site.node: reason for site, reason in done.not_replaced}
+    assert "must add up" in reasons["wrong"]
     outcomes = {v.site.node: v.outcome for v in assessed(output, feature_level="2_0").verdicts}
     assert (outcomes["odd"], outcomes["wrong"]) == (Outcome.OK, Outcome.REFUSED)
 
@@ -194,7 +194,7 @@ def test_nothing_is_written_if_nothing_can_be_rewritten(
     content: onnx.ModelProto, asked: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
     done, output = fixed(content, tmp_path, **asked)
-    assert reason in done.left[0][1]
+    assert reason in done.not_replaced[0][1]
     assert done.replaced == ()
     assert not output.exists()
 
@@ -339,8 +339,8 @@ def test_any_rewritten_split_moves_the_same_bits(
         path = Path(folder, "m.onnx")
         onnx.save(content, path)
         before = assessed(path, **asked)
-        replaced, left = rewrite._replace_splits(content, before)
-        assert not left
+        replaced, not_replaced = rewrite._replace_splits(content, before)
+        assert not not_replaced
         assert len(replaced) == sum(map(before.fails, before.verdicts))
         onnx.save(content, path)
         assert assessed(path, **asked).accepted

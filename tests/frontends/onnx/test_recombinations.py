@@ -8,7 +8,7 @@ import pytest
 from onnx import helper
 
 from dmlsplit.frontends.onnx import walk
-from dmlsplit.frontends.onnx.values import meetings
+from dmlsplit.frontends.onnx.values import recombinations
 from tests.support.onnx_graphs import Scanned, chained, model, node, sizes, value
 
 HALVES = node("Split", "x", "a b", name="cut", axis=1, num_outputs=2)
@@ -26,8 +26,8 @@ class Counted(frozenset[Any]):
 
 def test_a_node_of_many_inputs_is_looked_at_once() -> None:
     inputs = [Counted({(split, 0)}) for split in range(3000)]
-    assert meetings(inputs) == set()
-    assert meetings([*inputs, Counted({(7, 1)})]) == {7}
+    assert recombinations(inputs) == set()
+    assert recombinations([*inputs, Counted({(7, 1)})]) == {7}
     assert Counted.looked_at <= 3 * 3001
 
 
