@@ -89,9 +89,11 @@ def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
         assert TORCH.empty(there, pair, stream)[1] == [8]
     assert used == [(77, 1), (2,), None, (2,), (2,)]
     copied: list[object] = []
-    PreparedSplit(Recording(copied), pair).split(like, owner, 77)
-    assert used[5:] == [(77, 1), (2,), None]
-    assert copied == [(0, [8], 77)]
+    prepared = PreparedSplit(Recording(copied), pair)
+    prepared.split(like, owner, 77)
+    prepared.split(like, owner)
+    assert used[5:] == [(77, 1), (2,), None, (2,)]
+    assert copied == [(0, [8], 77), (0, [8], 5)]
     assert owner.recorded == [(77, 1)]
 
 

@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 import dmlsplit as dml
 from dmlsplit.cli import main
+from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.lint.discovery import ENDINGS, flag_site, scan_paths
 from tests.support.command import NO_SETTINGS, ROOT, git, save
 from tests.support.fixtures import Capsys, Patch
@@ -29,6 +30,8 @@ def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
     assert [Path(f.file).name for f in found.sites] == ["a.onnx", "b.onnx"]
     assert len(seen) == 2
     assert seen[-1][0] == seen[-1][1] > 0
+    # Of several models, not each needs to have a dimension.
+    assert scan_paths(paths, dimensions=FixedSizes({"n": 2})).unused == ("n",)
 
 
 def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
@@ -41,6 +44,11 @@ def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
 
     monkeypatch.setattr("dmlsplit.frontends.onnx.scan", exhausted)
     assert scan_paths([str(tmp_path)]).unreadable == ((str(tmp_path / "a.onnx"), "MemoryError"),)
+
+
+def test_a_path_that_no_system_takes_is_named_once() -> None:
+    long = 300 * "a" + ".onnx"
+    assert scan_paths([long]).unreadable == ((long, "File name too long"),)
 
 
 def test_errors_in_flags_go_into_the_report() -> None:
