@@ -63,7 +63,9 @@ def test_what_is_not_a_model_is_one_clear_error(read: Read, kind: str, tmp_path:
         path.mkdir()
     if kind == "pipe":
         os.mkfifo(path)
-    refusal(read, path)
+    message = refusal(read, path)
+    if kind == "missing":
+        assert message == "cannot be read: No such file or directory"
 
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
