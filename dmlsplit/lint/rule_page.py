@@ -80,7 +80,7 @@ def example_of(rule: Rule) -> Example:
     """The example that a rule gives, or else programs that validate its samples."""
     if rule.example is not None:
         return rule.example
-    broken, kept = rule.broken[0], (rule.kept or [Sample("", changed())])[0]
+    broken, kept = rule.broken[0], (rule.kept or [Sample("", changed)])[0]
     first = validate(broken.desc, broken.level).violations[0]
     return Example("python", _program(broken), _program(kept), first.message)
 

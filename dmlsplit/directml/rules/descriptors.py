@@ -4,6 +4,7 @@ A sample there changes something in a split of FLOAT32[1,2,6,2] that breaks no r
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def changed(
 
 def _samples(records: Sequence[_Fields]) -> tuple[Sample, ...]:
     def sample(about: str, name: str = "", level: str = "6_4", **changes: Any) -> Sample:
-        return Sample(about, changed(**changes), name, level)
+        return Sample(about, partial(changed, **changes), name, level)
 
     return tuple(sample(**record) for record in records)
 

@@ -25,13 +25,17 @@ class Sample(NamedTuple):
     """A descriptor that breaks exactly one rule, or just satisfies it."""
 
     about: str  # what is special about it, in a few words
-    desc: Any  # a SplitOperatorDesc: errors carry rules, and descriptors raise errors
+    build: Callable[[], Any]  # makes a SplitOperatorDesc, when it is asked for
     name: str = ""  # distinguishes the samples of a rule
     level: str = "6_4"  # the feature level at which the rule is broken or kept
 
+    @property
+    def desc(self) -> Any:  # errors carry rules, and descriptors raise errors
+        """The descriptor, a SplitOperatorDesc."""
+        return self.build()
 
-@dataclass(frozen=True, slots=True)
-class Example:
+
+class Example(NamedTuple):
     """Two programs, or two models, that differ in whether they break a rule."""
 
     # ``python``: a program. The one that breaks the rule prints a report, or raises an error that
