@@ -49,12 +49,13 @@ def _rules() -> Iterator[Case]:
     names = [each for each in RULES if each not in NOT_ASKED and not each.startswith("DML-LEVEL-")]
     asked = [RULES[each] for each in names]
     for rule in asked:
-        for about, desc, name, _ in rule.broken:
-            yield Case("-".join(filter(None, ("rule", rule.id[4:], name))), about, desc)
+        for sample in rule.broken:
+            name = "-".join(filter(None, ("rule", rule.id[4:], sample.name)))
+            yield Case(name, sample.about, sample.desc)
     for rule in asked:
-        for about, desc, name, _ in rule.kept:
-            if name:
-                yield Case(f"limit-{name}", about, desc)
+        for sample in rule.kept:
+            if sample.name:
+                yield Case(f"limit-{sample.name}", sample.about, sample.desc)
 
 
 def _bytes() -> Iterator[Case]:
