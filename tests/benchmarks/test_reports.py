@@ -97,7 +97,7 @@ def test_the_readme_agrees_with_the_results_and_the_cases() -> None:
         assert f"| {case.name} | {kind} {[*case.shape]} | {case.axis} | " in text
     rows = load(folder / "results" / "dispatch.json")["rows"]
     (row,) = (row for row in rows if row["at"] == 3 and row["peer"] == "dispatch")
-    assert f"{row['seconds']['median'] * 1e6:.2f} us with 3 outputs" in text
+    assert f"| bound dispatch | 3 | {row['seconds']['median'] * 1e6:.2f} |" in text
 
 
 def test_a_ratio_is_the_peers_time_over_ours() -> None:
