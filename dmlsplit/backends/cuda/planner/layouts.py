@@ -114,7 +114,7 @@ def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
     columns = _Columns(split._replace(rows=0, outputs=()), item, before, assumed.input_alignment)
     every = columns.sizes(_largest(columns, assumed.limits))
     # Of those that take about the same time, the one with most blocks.
-    return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.slab_rows))
+    return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.tile_rows))
 
 
 def _period(split: RowSplit) -> int:
