@@ -1,7 +1,7 @@
 """The record of a rule: its sentence, its source, samples that break it, and its fix."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -65,8 +65,9 @@ class Rule:
     severity: Severity = "error"
     cured_by: tuple[Cure, ...] = ()
     at_every_size: bool = False  # a split that breaks it also breaks it with larger sizes
-    broken: tuple[Sample, ...] = ()
-    kept: tuple[Sample, ...] = ()
+    # Their functions do not equal those of a rule that another process has sent.
+    broken: tuple[Sample, ...] = field(default=(), compare=False)
+    kept: tuple[Sample, ...] = field(default=(), compare=False)
     example: Example | None = None  # for a rule that no descriptor can show
     beyond_c: str = ""  # why no C program can break it, so that DirectML itself cannot be asked
 
