@@ -140,8 +140,8 @@ def test_a_split_may_be_captured_before_its_first_launch(how: str, two_modules: 
     """The card loads code lazily, which a capture forbids, so compiling must already load it."""
     source, outs = problem(COUNTS[0])
     operator = bound(source, outs)
-    x = dml.TensorDesc("FLOAT32", source.shape)
-    op = dml.Device("cuda").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(1, 1)))
+    x, sizes = dml.TensorDesc("FLOAT32", source.shape), (1,) * COUNTS[0]
+    op = dml.Device("cuda").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=sizes))
     stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
     with stream:
