@@ -299,7 +299,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--only", default="", help="only cases whose name contains this text")
     parser.add_argument(
-        "--sweep", action="store_true", help="ten forms from 1 MiB to 1 GiB instead, on six GPUs"
+        "--sweep", action="store_true", help="instead, ten forms on six GPUs, from 1 MiB to 1 GiB"
     )
     options = parser.parse_args(argv)
     lacking = harness.missing() or nvrtc.missing()

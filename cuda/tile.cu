@@ -20,7 +20,7 @@
 // what follows to other banks.
 //
 // A vector of an output that is not aligned belongs to the slab in which it ends. So a slab also reads
-// `rows_before` it, which hold the first bytes of such vectors. Where there are none, and after the end of an
+// `rows_before` it, which hold the first bytes of such vectors. Without such rows, and after the end of an
 // output, only the parts that are bytes of the output are stored.
 constexpr int kParts = kVector / kItem;
 using Part = typename Unsigned<kItem>::Type;

@@ -63,7 +63,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def lock(path: Path) -> int:
-    """Create a file if there is none, lock it, and return its descriptor.
+    """Create a file unless it exists, lock it, and return its descriptor.
 
     The lock ends when the descriptor is closed or the process dies. If another process holds it, a
     BlockingIOError is raised.

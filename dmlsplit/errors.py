@@ -18,7 +18,7 @@ class DmlError(Exception):
         The HRESULT of the same failure in DirectML, as an unsigned 32-bit value (Microsoft,
         "Common HRESULT values" and "DXGI_ERROR").
     path : str
-        The file that the error is about, as the caller named it; empty if there is none.
+        The file that the error is about, as the caller named it; empty without a file.
     """
 
     hresult = 0x80004005  # E_FAIL

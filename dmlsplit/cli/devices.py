@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ROW = "{:<6}  {:<18}  {:>8}  {:>8}  {:>9}  {:<10}  {}"
 _STATUSES = {
-    ACCEPTED: "the devices are listed, even if there are none",
+    ACCEPTED: "the devices are listed; the list may be empty",
     UNUSABLE: "wrong usage, or NVML failed",
 }
 _EXAMPLES = "  dmlsplit devices\n  dmlsplit devices --format json"

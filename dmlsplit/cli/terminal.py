@@ -168,7 +168,7 @@ def wants_colour() -> bool:
 
 
 def columns() -> int:
-    """The columns at which results are wrapped: the terminal's, or `WIDTH` if there is none."""
+    """The columns at which results are wrapped: the terminal's, or `WIDTH` without a terminal."""
     if not sys.stdout.isatty():
         return WIDTH
     from shutil import get_terminal_size

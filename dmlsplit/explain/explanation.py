@@ -17,7 +17,7 @@ UNMEASURED = "computed, not measured: no GPU has run dmlsplit yet"
 
 
 def explanations_text(splits: Iterable[tuple[str, SplitOperatorDesc]], gpu: Gpu) -> str:
-    """Explanations as text, and what a reader of their times must know; empty if there is none."""
+    """Explanations as text, and what a reader of their times must know; empty without splits."""
     texts = [explanation_text(place, desc, gpu) for place, desc in splits]
     return "\n\n".join([*texts, wrapped(f"Times are {UNMEASURED}.", "")]) if texts else ""
 

@@ -50,7 +50,7 @@ class Advice(StrEnum):
     NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
     DISPATCH = "in DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
-    ON_CPU = "as it is, ONNX Runtime runs the node on the CPU"
+    ON_CPU = "without a change, ONNX Runtime runs the node on the CPU"
     UNDECIDED = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"
 
 

@@ -94,7 +94,7 @@ def _of_dispatch(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Di
 
 
 def _kind(answer: Answer, outcome: Outcome, now: Outcome, seen: Observation) -> str:
-    """The kind of the first difference from the expected outcome; empty if there is none."""
+    """The kind of the first difference from the expected outcome; empty if they agree."""
     if outcome.verdict not in VERDICTS:
         return "crash"
     kinds = ("verdict", "stage", "hresult")

@@ -373,7 +373,7 @@ def test_a_note_says_which_nodes_run_on_the_cpu(here: Path, reported: Reported) 
     name = saved(sequence(FLOAT, (2, 3)))
     (verdict,) = reported(name, "--via", "ort")
     assert "NODES" in advised(verdict)
-    assert verdict.notes == ("as it is, ONNX Runtime runs the node on the CPU",)
+    assert verdict.notes == ("without a change, ONNX Runtime runs the node on the CPU",)
     (verdict,) = reported(name, "--via", "ort", "--feature-level", "4_1")  # no session at all
     assert "ON_CPU" not in advised(verdict)
 

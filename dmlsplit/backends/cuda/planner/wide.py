@@ -89,7 +89,7 @@ def wide_launches(
     is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(split)
     kind = index_type(max(split.offsets[-1], *split.widths))
     mode = _mode(is_aligned, is_short, is_equal, kind, assumed.limits.parameter_bytes)
-    each = ceil_div(count, ceil_div(count, mode.most)) if count > mode.most else count
+    each = ceil_div(count, ceil_div(count, mode.capacity)) if count > mode.capacity else count
     for first in range(0, count, each):
         part = split if each == count else split.take(range(first, min(first + each, count)))
         yield _launch(part, assumed, mode, _chunks(part, assumed.limits, mode))
@@ -102,15 +102,15 @@ class _Mode(NamedTuple):
     is_short: bool  # but chunks of one row are not
     is_equal: bool
     kind: str  # the type of places in the tables
-    most: int  # outputs that fit a launch
+    capacity: int  # outputs that fit a launch
 
 
 @lru_cache
 def _mode(aligned: bool, short: bool, equal: bool, kind: str, parameter_bytes: int) -> _Mode:
     place_bytes = 4 if kind == "unsigned" else 8
     tables_bytes = 0 if equal else 2 * place_bytes + 8 + 4 + 8 * short
-    most = (parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
-    return _Mode(aligned, short, equal, kind, most)
+    outputs = (parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
+    return _Mode(aligned, short, equal, kind, outputs)
 
 
 class _Chunks(NamedTuple):
@@ -131,7 +131,7 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
     is_short = mode.is_short and not is_one_row
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
-    slots, loads = min(mode.most, capacity(count)), SHORT_LOADS if is_short else LOADS
+    slots, loads = min(mode.capacity, capacity(count)), SHORT_LOADS if is_short else LOADS
     place, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
     constants = (
         Constant("int", "kLoads", loads),
@@ -279,9 +279,9 @@ def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[i
     """The rows that a chunk may have: a single row, which is simpler, and multiples if possible."""
     if split.rows == 1 or (largest := max(max(split.widths), split.pitch)) >= MOST_CHUNK_BYTES:
         return [1]
-    most = min(split.rows, (MOST_CHUNK_BYTES - 1) // largest)
-    multiple = multiple if multiple <= most else 1
+    limit = min(split.rows, (MOST_CHUNK_BYTES - 1) // largest)
+    multiple = multiple if multiple <= limit else 1
     wanted = ceil_div(limits.sm_count * CHUNK_BYTES // 2, split.pitch)
-    least = min(most // multiple, ceil_div(wanted, multiple)) * multiple
+    least = min(limit // multiple, ceil_div(wanted, multiple)) * multiple
     step = ceil_div(least, CHOICES * multiple) * multiple
-    return [1, *range(least, min(most, 2 * least) + 1, step)]
+    return [1, *range(least, min(limit, 2 * least) + 1, step)]
