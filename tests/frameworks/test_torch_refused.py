@@ -52,18 +52,18 @@ def splits(*names: str) -> list[Callable[[], Any]]:
 
 # The first words of a row, and calls that are refused.
 CALLS = {
-    "of a subclass": splits("subclass"),
-    "of a wrapper": splits("wrapper"),
-    "sparse": splits("sparse"),
-    "quantized": splits("quantized"),
-    "quint4x2": splits("quint4x2"),
-    "nested": splits("nested", "nested_grad", "jagged"),
-    "`Uninitialized": splits("uninitialized", "uninitialized_buffer"),
-    "whose storage": splits("emptied", "emptied_grad"),
-    "in `torch.jit": [traced],
+    "a subclass": splits("subclass"),
+    "a wrapper": splits("wrapper"),
+    "a sparse": splits("sparse"),
+    "a quantized": splits("quantized"),
+    "a tensor of quint4x2": splits("quint4x2"),
+    "a nested": splits("nested", "nested_grad", "jagged"),
+    "an `Uninitialized": splits("uninitialized", "uninitialized_buffer"),
+    "a tensor whose storage": splits("emptied", "emptied_grad"),
+    "any tensor in `torch.jit": [traced],
 }
 # test_torch_distributed.py has the errors of DTensors; other devices are not available here.
-ELSEWHERE = {"`DTensor`", "not on"}
+ELSEWHERE = {"a `DTensor`", "a tensor on"}
 
 
 def test_every_row_of_the_pages_table_has_a_case() -> None:
