@@ -47,9 +47,8 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
             is_input |= final.samefile(real)
         if is_input or final in real.parents or real in final.parents:
             relation = "is the input" if is_input else "contains, or is part of, the input"
-            raise InvalidArgumentError(
-                f"{path} {relation} {source}; it is not replaced. Fix: name another file or folder"
-            )
+            name = "" if path == source else f" {source}"
+            raise InvalidArgumentError(f"{path} {relation}{name}; name another output")
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class Device:
     Attributes
     ----------
     feature_level : FeatureLevel
-        The level at which it validates.
+        The level that `compile` validates against.
     reason : str or None
         Why ``Device()`` is the CPU, and the fix; None for any other device.
 
@@ -195,7 +195,22 @@ class CompiledOperator:
     def dispatch(
         self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
     ) -> None:
-        """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`."""
+        """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`.
+
+        Parameters
+        ----------
+        array
+            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
+        outputs
+            The same for each output.
+        stream
+            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a binding breaks a rule; its `report` lists every violation.
+        """
         if stream is None:
             return self._split_into(array, outputs, None)
         with _stream_context(self.device.name, stream):

@@ -135,7 +135,7 @@ def test_wrong_usage_has_no_report_and_an_unreadable_file_has_one(workspace: Pat
     (workspace / "m.onnx").write_text(pointer)
     both = judge(workspace, windows="19041", directml="1.8.0")
     assert both.outputs == {"status": "2"}
-    assert "not allowed with" in both.errors
+    assert "give only one of" in both.errors
     for model in ("m.onnx", "report.sarif"):
         (workspace / "report.sarif").write_text("mine")
         before = (workspace / model).read_bytes()

@@ -14,9 +14,18 @@ from dmlsplit.cli.inputs import (
     scan_inputs,
     target_of,
 )
-from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, deliver, show, status_of, tell_lines
+from dmlsplit.cli.terminal import (
+    ACCEPTED,
+    REFUSED,
+    STDOUT,
+    deliver,
+    show,
+    status_of,
+    tell,
+    tell_lines,
+)
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.messages import shown, wrapped
+from dmlsplit.messages import counted, shown, wrapped
 
 if TYPE_CHECKING:
     from dmlsplit.frontends import SplitSite
@@ -30,11 +39,17 @@ with how many blocks and threads, and the least time that the memory bandwidth
 of a GPU allows. That time is computed, not measured: no GPU has run dmlsplit
 yet.
 
+A split that is refused is explained by its equivalent, if it has one. One that
+is unknown is not explained; what decides it, such as --dim, is printed.
+
 Given the id of a rule, such as DML-SPLIT-AXIS-RANGE, show the rule, how it is
 known, examples, and the fix.
 """
 
-_STATUSES = {ACCEPTED: "explained", REFUSED: "a split is refused, so it is not explained"}
+_STATUSES = {
+    ACCEPTED: "each split, or its equivalent, is explained, or is unknown",
+    REFUSED: "a split is refused and has no known equivalent; or the target is unusable",
+}
 
 _EXAMPLES = """\
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
@@ -69,7 +84,7 @@ def add_to(commands: Commands) -> None:
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Explain rules, or the accepted splits of the paths; the others are listed on stderr."""
+    """Explain rules, or the splits of the paths; those not explained are listed on stderr."""
     is_rule = any(map(_is_rule, arguments.paths))
     return _explain_rules(arguments) if is_rule else _explain_splits(arguments)
 
@@ -118,7 +133,10 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             tell_lines(paragraph(verdict))
         elif desc := verdict.equivalent or verdict.descriptor:
             sized = " (with dynamic sizes = 1)" if verdict.sizes else ""
-            explained.append((location(verdict.site) + sized, desc))
+            instead = ": refused; this explains its equivalent" if verdict.equivalent else ""
+            explained.append((location(verdict.site) + sized + instead, desc))
+    if unknown := assessment.counts[Outcome.UNKNOWN]:
+        tell(f"note: not explained: {counted(unknown, 'unknown split')}; see the fix of each above")
     if arguments.svg != STDOUT:
         show(explanations_text(explained, gpu))
     if arguments.svg is not None:

@@ -86,7 +86,7 @@ def _wrong(text: str, allowed: str) -> argparse.ArgumentTypeError:
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments for files, and the flags that describe a split without a file."""
+    """Add the arguments for files, and the options that describe a split without a file."""
     parser.add_argument(
         "paths",
         nargs="*",
@@ -108,18 +108,18 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         help="the size of a dynamic dimension of ONNX models, by its name (batch=1), or by the "
         "name of a value and an axis (images.0=1, /head/Reshape.1=64); may be repeated",
     )
-    flags = parser.add_argument_group("a descriptor given by flags, instead of PATHs")
-    flags.add_argument(
+    options = parser.add_argument_group("a descriptor given by options, instead of PATHs")
+    options.add_argument(
         "--data-type", metavar="TYPE", help="data type of the input, such as FLOAT32"
     )
-    flags.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
-    flags.add_argument(
+    options.add_argument("--sizes", type=integers, metavar="1,1,6,2", help="sizes of the input")
+    options.add_argument(
         "--axis",
         type=integer,
         metavar="A",
         help="the axis, counted from 0 (DirectML has no negative axes)",
     )
-    flags.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
+    options.add_argument("--split", type=integers, metavar="2,1,3", help="size of each piece")
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -160,8 +160,8 @@ def target_of(arguments: argparse.Namespace) -> Target:
 
 
 def scan_inputs(arguments: argparse.Namespace) -> Scan:
-    """The splits of the paths or the flags; unreadable files are reported."""
-    from dmlsplit.lint.discovery import ENDINGS, LEFT_OUT, Scan, flag_site, scan_paths
+    """The splits of the paths or the options; unreadable files are reported."""
+    from dmlsplit.lint.discovery import ENDINGS, LEFT_OUT, Scan, option_site, scan_paths
 
     values = {name: getattr(arguments, name) for name in ("data_type", "sizes", "axis", "split")}
     missing = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is None]
@@ -175,10 +175,10 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
     if not missing:
         if arguments.via == "ort":
             only = "--via ort applies to ONNX models only"
-            raise InvalidArgumentError(f"{only}; omit it to check a descriptor given by flags")
+            raise InvalidArgumentError(f"{only}; omit it to check a descriptor given by options")
         if arguments.dim:
             raise InvalidArgumentError("--dim applies to ONNX models only; give numbers in --sizes")
-        return Scan((flag_site(*values.values()),), ())
+        return Scan((option_site(*values.values()),), ())
     endings = (".onnx",) if arguments.via == "ort" else ENDINGS
     sizes = _fixed_sizes(arguments.dim)
     with progress_bar("scan") as progress:

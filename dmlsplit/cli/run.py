@@ -137,7 +137,7 @@ def _run_model(arguments: argparse.Namespace) -> int:
     from dmlsplit.frontends.dxdispatch import run as run_model
 
     flags = ("axis", "split", "count", "output", "format", "scheduler", "block_bytes")
-    why = "not allowed with a DxDispatch model, which says itself what to split and where to write"
+    why = "not allowed; a DxDispatch model sets what to split and where to write. Fix: omit it"
     _refuse(arguments, flags, why)
     device = _device(arguments.device)
     run_model(arguments.input, device, output=show, overwrite=arguments.overwrite)

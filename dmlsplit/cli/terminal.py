@@ -3,6 +3,7 @@
 import argparse
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -92,17 +93,20 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """End the program."""
         # argparse says "argument --axis: is 'one'; it must be an integer".
-        tell(f"error: {message.removeprefix('argument ').replace(': is ', ' is ', 1)}")
+        message = message.removeprefix("argument ").replace(": is ", " is ", 1)
+        if exclusive := re.fullmatch(r"(\S+): not allowed with argument (\S+)", message):
+            message = "give only one of {} and {}".format(*exclusive.groups())
+        tell(f"error: {message}")
         tell(f"for help: {self.prog} --help")
         raise SystemExit(UNUSABLE)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         choices = list(action.choices or [value])
         if value not in choices:
-            one_of = "one of " * (len(choices) > 1)
-            raise argparse.ArgumentError(
-                action, f"is {value!r}; it must be {one_of}{', '.join(choices)}"
-            )
+            allowed = f"it must be one of {', '.join(choices)}"
+            if len(choices) == 1:
+                allowed = f"the only value is {choices[0]!r}"
+            raise argparse.ArgumentError(action, f"is {value!r}; {allowed}")
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         if file is sys.stdout:

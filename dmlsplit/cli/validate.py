@@ -233,11 +233,15 @@ def _changes(rewriting: "Rewriting", output: str) -> list[str]:
 
     kept = [f"{address(s)}: not replaced: {reason}" for s, reason in rewriting.not_replaced]
     if rewriting.written is None:
-        return [f"no split was replaced; {output} was not written", *kept]
+        why = "no split could be replaced" if kept else "no split is refused"
+        return [f"{why}, so {output} was not written", *kept]
     replaced = [f"{address(split.site)}: now {split.operators}" for split in rewriting.replaced]
+    whose = "its outputs equal the original's"
+    if len(replaced) > 1:
+        whose = "their outputs equal the originals'"
     return [
-        f"{output}: written with {counted(len(replaced), 'split')} replaced, each by nodes that "
-        f"agree with it bit for bit on {len(SIZES)} inputs (ONNX's reference evaluator)",
+        f"{output}: {counted(len(replaced), 'split')} replaced; {whose} bit for bit on "
+        f"{len(SIZES)} random inputs (ONNX's reference evaluator)",
         *replaced[:MOST_SHOWN],
         *more(len(replaced), MOST_SHOWN),
         *kept,

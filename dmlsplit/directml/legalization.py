@@ -37,7 +37,7 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
 
     The result runs on the buffers of `desc`. 64-bit elements become pairs of 32-bit ones, even runs
     of 8-bit elements become 16-bit ones, and 4-bit elements become whole bytes. Dimensions are
-    merged or padded with ones. A valid descriptor is returned unchanged.
+    merged or padded with ones. A descriptor that the level accepts is returned unchanged.
 
     Parameters
     ----------
@@ -49,9 +49,9 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     Raises
     ------
     InvalidArgumentError
-        If there is no such level, or `desc` breaks a rule that holds at every level.
-    NoEquivalentError
-        If no equivalent exists; `reason` says why, and `report` lists what `desc` breaks.
+        If there is no such level, `desc` breaks a rule that holds at every level, or no equivalent
+        exists. In the last case, the error is of a subclass whose `reason` says why. Its `report`
+        lists what `desc` breaks.
 
     Examples
     --------

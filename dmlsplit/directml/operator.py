@@ -15,7 +15,7 @@ from dmlsplit.messages import counted
 
 @dataclass(frozen=True, slots=True, init=False)
 class SplitOperatorDesc:
-    """DML_SPLIT_OPERATOR_DESC.
+    """A split as DirectML describes it: DML_SPLIT_OPERATOR_DESC.
 
     Parameters
     ----------

@@ -97,7 +97,7 @@ NUMPY_TYPES = {member: member.numpy_name for member in TensorDataType if member.
 
 
 class TensorFlags(IntFlag):
-    """DML_TENSOR_FLAGS."""
+    """The flags of a tensor: DML_TENSOR_FLAGS."""
 
     NONE = 0
     OWNED_BY_DML = 1

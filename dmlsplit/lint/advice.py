@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends.site import Cause, Implied, SplitSite, Unknown
+from dmlsplit.lint.onnxruntime import SIZES, takes_num_outputs
 from dmlsplit.lint.rewritable import form_of
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
@@ -21,7 +22,7 @@ class Advice(StrEnum):
     AXIS = "give the size of the axis, for example {options}"
     SIZES = "give the dynamic sizes, for example {options}"
     RANK = "give the size of every axis of the input, whose rank is unknown: {options} and so on"
-    COUNT_FIRST = "set num_outputs first, then {remedy}"
+    COUNT_FIRST = "{count} first, then {remedy}"
     TYPE = (
         'declare its type and sizes in the model, for example: python -c "import onnx;'
         " m = onnx.load('MODEL'); v = onnx.helper.make_tensor_value_info('VALUE',"
@@ -46,7 +47,7 @@ class Advice(StrEnum):
     BIN_FILE = "put the .bin file itself, not a link to it, next to the model"
     CONVERT = "convert the model again with OpenVINO, which writes the type"
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
-    NODES = "rewrite the model: validate {file} with --write-fixed fixed.onnx"
+    NODES = "rewrite the model: validate {file} with the same options and --write-fixed fixed.onnx"
     NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
     DISPATCH = "in DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
@@ -86,7 +87,7 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     if isinstance(state, Implied):
         return _hints(v for v in verdict.diagnostics if v.severity == "warning"), ()
     if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
-        return (_remedy(site, state),), ()
+        return (_remedy(site, state, target),), ()
     if verdict.outcome not in FAILING:
         return (), ()
     fixes: list[str] = []
@@ -110,7 +111,7 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     if broken & _RUN_ON_CPU and "ORT-FEATURE-LEVEL" not in broken:
         notes.append(Advice.ON_CPU)
     if verdict.undecided and isinstance(state, Unknown):
-        notes.append(Advice.UNDECIDED.format(remedy=_remedy(site, state, every_size=True)))
+        notes.append(Advice.UNDECIDED.format(remedy=_remedy(site, state, target, True)))
     return tuple(fixes), tuple(notes)
 
 
@@ -145,7 +146,7 @@ def _hints(broken: Iterable[Violation]) -> tuple[str, ...]:
     return ("; and ".join(hints),) if hints else ()
 
 
-def _remedy(site: SplitSite, unknown: Unknown, every_size: bool = False) -> str:
+def _remedy(site: SplitSite, unknown: Unknown, target: Target, every_size: bool = False) -> str:
     """How to make an unknown split known; with `every_size`, not only ok for every size."""
     if site.format == "openvino":
         return _OPENVINO_REMEDIES[unknown.cause]
@@ -153,7 +154,8 @@ def _remedy(site: SplitSite, unknown: Unknown, every_size: bool = False) -> str:
     remedy = _command(advice, site, unknown) if advice else _sizes(site, unknown, every_size)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
-        return Advice.COUNT_FIRST.format(remedy=remedy)
+        count = "set num_outputs" if takes_num_outputs(target) else SIZES
+        return Advice.COUNT_FIRST.format(count=count, remedy=remedy)
     return remedy
 
 

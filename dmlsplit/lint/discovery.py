@@ -1,4 +1,4 @@
-"""Finds the splits of files, folders, patterns and flags."""
+"""Finds the splits of files, folders, patterns and options."""
 
 import glob
 import os
@@ -126,10 +126,10 @@ def scan_file(
     return dxdispatch.scan(file)
 
 
-def flag_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
-    """The site of a descriptor given by command-line flags."""
+def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
+    """The site of a descriptor given by command-line options."""
     desc = SplitOperatorDesc.from_sizes(TensorDesc(data_type, sizes), axis=axis, sizes=split)
-    return SplitSite("flags", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
+    return SplitSite("options", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
 
 
 def _size(file: str) -> int:

@@ -25,6 +25,8 @@ LEAST_DIMENSIONS, MOST_DIMENSIONS = 4, 8
 FIRST_WITH_NUM_OUTPUTS = (1, 16)
 # microsoft/DirectML, Releases.md, 1.9.1: "Fix bug with unconnected split nodes".
 FIRST_WITH_UNCONNECTED = (1, 9, 1)
+# The fix of a Split-18 with neither split nor num_outputs, for those versions.
+SIZES = "give the sizes as split"
 OPERATORS = ("Split-2", "Split-11", "Split-13", "Split-18")
 ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
     f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
@@ -40,6 +42,11 @@ def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
         return desc
     padded = TensorDesc(x.data_type, (*ones, *x.sizes))
     return SplitOperatorDesc.from_sizes(padded, axis=desc.axis + len(ones), sizes=desc.split_sizes)
+
+
+def takes_num_outputs(target: Target) -> bool:
+    """Whether the provider has a kernel for a Split-18 with num_outputs."""
+    return target.ort_version is None or target.ort_version >= FIRST_WITH_NUM_OUTPUTS
 
 
 def target_violations(target: Target) -> Iterator[Violation]:
@@ -97,8 +104,10 @@ def _operator_violations(site: SplitSite, target: Target) -> Iterator[Violation]
         return
     is_unsized = site.sized_by == "outputs" and not isinstance(site.state, Invalid)
     if is_unsized and site.shape is not None and isinstance(site.shape[site.axis], int):
-        yield violation("ORT-NUM-OUTPUTS", "", "num_outputs", "absent", "set if split is absent")
-    version = target.ort_version or FIRST_WITH_NUM_OUTPUTS
-    if site.sized_by == "num_outputs" and version < FIRST_WITH_NUM_OUTPUTS:
-        own, allowed = "{}.{}".format(*version), "at least {}.{}".format(*FIRST_WITH_NUM_OUTPUTS)
+        fault = "num_outputs", "absent", "set if split is absent"
+        fix = "" if takes_num_outputs(target) else SIZES
+        yield replace(violation("ORT-NUM-OUTPUTS", "", *fault), fix=fix)
+    if site.sized_by == "num_outputs" and not takes_num_outputs(target):
+        own = "{}.{}".format(*(target.ort_version or ()))
+        allowed = "at least {}.{}".format(*FIRST_WITH_NUM_OUTPUTS)
         yield violation("ORT-VERSION", "", "ONNX Runtime version", own, allowed)

@@ -7,7 +7,7 @@ from dmlsplit.directml.levels import capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.frontends import Known, SplitSite, Unknown
-from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS
+from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS, takes_num_outputs
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
@@ -38,7 +38,7 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
             return f"{error.rule.id}: {error.message}"
     if "()" in site.path:
         return IN_A_FUNCTION
-    if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"}:
+    if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"} and takes_num_outputs(target):
         return Form(lacks_only_count=True)
     if site.opset < _LEAST_OPSET:
         return f"the opset is {site.opset}; rewriting needs {_LEAST_OPSET} or later"

@@ -1,4 +1,4 @@
-"""The page of a rule, in Markdown: the rule, why, an example, and the fix.
+"""The page of a rule, in Markdown: the rule, what happens, an example, and the fix.
 
 SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the manual includes it.
 """
@@ -37,11 +37,10 @@ def _blocks(rule: Rule) -> Iterator[str]:
     fence = "```text" if is_model else "```python"
     yield f"# {rule.id}"
     yield _with_code(rule.sentence)
-    yield "## Why"
+    yield "## What happens"
     yield _with_code(_at_run_time(rule))
-    yield f"Basis: {_basis(rule)}"
-    if "level" in rule.cured_by:
-        yield "`dmlsplit levels` has the DirectML and the Windows of each level."
+    yield "## How it is known"
+    yield f"It is {_basis(rule)}."
     yield f"## Example: {'refused' if is_error else 'reported'}"
     if is_model:
         yield _TEXT_FORM
@@ -50,6 +49,8 @@ def _blocks(rule: Rule) -> Iterator[str]:
     yield f"`{example.message}`"
     yield "## Fix"
     yield _with_code(f"{rule.hint[0].upper()}{rule.hint[1:]}.")
+    if "level" in rule.cured_by:
+        yield "`dmlsplit levels` lists the DirectML and the Windows of each level."
     yield f"## Example: {'accepted' if is_error else 'not reported'}"
     yield f"{fence}\n{example.kept}\n```"
 
@@ -72,7 +73,7 @@ def _at_run_time(rule: Rule) -> str:
 def _basis(rule: Rule) -> str:
     """How the rule is known, with its source."""
     if rule.basis == "policy":
-        return f"policy, a choice of {rule.source}."
+        return f"policy, a choice of {rule.source}"
     return f"[{_BASES[rule.basis]}]({rule.source})"
 
 

@@ -96,7 +96,7 @@ def resolve_target(
         if build in _FIRST_BUILDS:
             raise InvalidArgumentError(
                 f"Windows build is {windows}, which is a version of Windows. Fix: give a build of "
-                f"it, such as {_FIRST_BUILDS[build]}, the first with DirectML"
+                f"it, such as {_FIRST_BUILDS[build]}"
             )
         level, name = level_for_windows(*build), f"Windows build {build[0]}"
         dll = directml_version(capability_table()[level].directml)
@@ -119,8 +119,11 @@ def resolve_target(
     return Target(level, name, via, runtime, "; ".join(notes), dll)
 
 
-# The first build with DirectML of each version of Windows.
-_FIRST_BUILDS: dict[tuple[int, ...], int] = {(10,): 18362, (11,): 22000}
+# Of each version of Windows, the first build that has DirectML.
+_FIRST_BUILDS: dict[tuple[int, ...], str] = {
+    (10,): "18362, the first build with DirectML",
+    (11,): "22000, the first build of Windows 11",
+}
 # 1.14 or 1.14.1; 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.
 _RUNTIME = r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,9})?"
 _BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"

@@ -166,7 +166,7 @@ def test_a_piece_never_overwrites_the_input(
     link(Path(f"out/a_0.{form}"), Path("a.npy").absolute())
     before = tree()
     said = refused(capsys, f"run a.npy --axis 0 --count 2 -o out {flags}")
-    assert f"a_0.{form} is the input a.npy; it is not replaced" in said
+    assert f"a_0.{form} is the input a.npy; name another output" in said
     assert tree() == before
 
 

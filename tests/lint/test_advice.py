@@ -392,7 +392,7 @@ def test_a_model_is_rewritten_alone(paths: list[str], here: Path, capsys: Capsys
     fix = validated(capsys, *paths, *OLD)[0]["fix"]
     assert main(["validate", *paths, *OLD, "--write-fixed", "fixed.onnx"]) == 2
     assert "needs exactly one PATH, an .onnx file" in capsys.readouterr().err
-    advised = re.search(r"validate (\S+) with (--write-fixed fixed.onnx)", fix)
+    advised = re.search(r"validate (\S+) with the same options and (--write-fixed fixed.onnx)", fix)
     assert advised
     assert main(["validate", advised[1], *OLD, *advised[2].split()]) == 0
 

@@ -10,7 +10,7 @@ from onnx import TensorProto
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.frontends.onnx import FixedSizes
-from dmlsplit.lint.discovery import ENDINGS, flag_site, scan_paths
+from dmlsplit.lint.discovery import ENDINGS, option_site, scan_paths
 from tests.support.command import NO_SETTINGS, ROOT, git, save
 from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
@@ -52,7 +52,7 @@ def test_a_path_that_no_system_takes_is_named_once() -> None:
 
 
 def test_errors_in_flags_go_into_the_report() -> None:
-    site = flag_site("FLOAT32", (6, 2), 7, (2, 4))
+    site = option_site("FLOAT32", (6, 2), 7, (2, 4))
     assert "DML-SPLIT-AXIS-RANGE" in dml.validate(site.state.descriptor).rule_ids
 
 

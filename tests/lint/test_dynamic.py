@@ -122,6 +122,15 @@ def test_a_missing_count_is_refused_if_the_axis_is_known(
     assert judged(bare_split(shape), tmp_path).outcome is not Outcome.REFUSED
 
 
+@pytest.mark.parametrize("shape", [(2, 6), ("n", 6), (2, "n")])
+def test_a_missing_count_must_be_sizes_before_version_1_16(
+    shape: tuple[int | str, ...], tmp_path: Path
+) -> None:
+    verdict = judged(bare_split(shape), tmp_path, via="ort", ort_version="1.15")
+    assert verdict.fix.startswith("give the sizes as split")
+    assert "set num_outputs" not in verdict.fix
+
+
 # Sizes that only multiply the elements: the verdict holds for every size, up to the most elements.
 
 

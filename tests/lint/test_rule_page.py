@@ -64,14 +64,14 @@ AT_RUN_TIME = {
     "raises InvalidArgumentError before that.",
     "DML-TENSOR-OUTPUT-OVERLAP": f"refuses it with {INVALID}; DirectML's documents do not say",
     "DML-ARRAY-SHAPE": f"refuses it with {INVALID}; DirectML has no arrays.",
-    "DML-BIND-KIND": f"refuses it with {INVALID}; a C binding is always a whole D3D",
+    "DML-BIND-KIND": f"refuses it with {INVALID}; a C binding is a range of a D3D12",
     "ORT-NUM-OUTPUTS": "ONNX Runtime 1.32 does not load the model.",
 }
 
 
 @pytest.mark.parametrize("name", AT_RUN_TIME)
 def test_a_page_says_what_happens_at_run_time(name: str) -> None:
-    _, why = rule_page(RULES[name]).split("\n## Why\n")
+    _, why = rule_page(RULES[name]).split("\n## What happens\n")
     assert AT_RUN_TIME[name] in why.partition("\n## ")[0]
 
 

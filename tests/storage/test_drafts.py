@@ -56,7 +56,7 @@ def test_an_input_store_is_never_replaced(how: str, tmp_path: Path) -> None:
     before = contents(tmp_path)
     with pytest.raises(
         dml.InvalidArgumentError,
-        match=r"(is|contains, or is part of,) the input .*; it is not replaced",
+        match=r"(is|contains, or is part of,) the input.*; name another output",
     ):
         split_store(name, (1, 6), 2, folder, overwrite=True)
     assert contents(tmp_path) == before

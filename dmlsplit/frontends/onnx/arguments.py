@@ -174,7 +174,8 @@ def read_arguments(
         if operator.since >= 18 and lengths is None and num_outputs is None:
             text = (
                 f"{operator} has neither sizes nor num_outputs, which ONNX forbids; assuming "
-                f"{counted(outputs, 'equal piece')}, one per output. Fix: set num_outputs"
+                f"{counted(outputs, 'equal piece')}, one per output. Fix: set num_outputs, or give "
+                "the sizes as split"
             )
             assumed.append(ProviderWarning(text, "ORT-NUM-OUTPUTS"))
     return Arguments(

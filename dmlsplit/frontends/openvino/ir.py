@@ -133,7 +133,7 @@ class _Target:
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
         # The parser calls this before it defines any entity.
-        raise InvalidArgumentError("declares a DOCTYPE, which no IR needs")
+        raise InvalidArgumentError("declares a DOCTYPE, which no IR needs. Fix: remove it")
 
     def data(self, text: str) -> None:
         self._events += 1

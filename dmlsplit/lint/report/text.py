@@ -95,7 +95,7 @@ def _summary(assessment: Assessment, is_long: bool, paint: _Paint) -> Iterator[s
     elif not assessment.unreadable:
         yield "no splits found"
     if assessment.unreadable:
-        yield f"{counted(len(assessment.unreadable), 'file')} could not be read"
+        yield f"not checked: {counted(len(assessment.unreadable), 'file')}"
 
 
 _Row = tuple[str, Verdict]  # with the address of a split, or the number of splits
@@ -140,7 +140,7 @@ def _table(files: dict[str, list[_Row]], paint: _Paint) -> Iterator[str]:
         yield from textwrap.wrap(printable(file), width())
         # The front of a long name is cut, because places differ at the end, if it stays unique.
         room = columns - 2
-        cut = [n if len(n) <= room else "..." + n[3 - room :] for n, _ in rows]
+        cut = [n if len(n) <= room else "..." + n[3 - room :].lstrip("./") for n, _ in rows]
         repeated = Counter(cut)
         for short, (name, verdict) in zip(cut, rows, strict=True):
             if repeated[short] > 1 and len(name) > room:

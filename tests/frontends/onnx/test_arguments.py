@@ -155,7 +155,8 @@ def test_every_assumption_is_reported() -> None:
     (text,) = read_arguments(version("Split-19"), output_count=3).assumed
     assert text == (
         "Split-18 has neither sizes nor num_outputs, which ONNX forbids; assuming 3 equal "
-        "pieces, one per output. Fix: set num_outputs"
+        "pieces, one per output. Fix: set num_outputs, or give the sizes as "
+        "split"
     )
     assert read_arguments(version("Split-17"), output_count=3).assumed == ()
 

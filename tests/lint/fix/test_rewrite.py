@@ -24,6 +24,7 @@ from dmlsplit.lint.verdict import Assessment, Outcome
 from tests.support.fixtures import Patch
 from tests.support.models import (
     attribute_split,
+    bare_split,
     every_verdict,
     in_function,
     model,
@@ -121,6 +122,18 @@ def test_a_dynamic_model_is_rewritten_for_every_size(
     assert {v.outcome for v in assessed(output, **asked).verdicts} == {Outcome.ALWAYS}
     for size in (1, 2, 5):
         assert_same_outputs(content, output, size)
+
+
+@pytest.mark.parametrize("shape", [(2, 6), ("n", 6)])
+def test_a_split_without_a_count_gets_what_the_version_takes(
+    shape: tuple[int | str, ...], tmp_path: Path
+) -> None:
+    for version, inputs in ("1.15", 2), ("1.16", 1):
+        folder = tmp_path / version
+        folder.mkdir()
+        _, output = fixed(bare_split(shape), folder, via="ort", ort_version=version)
+        (split,) = (node for node in onnx.load(output).graph.node if node.op_type == "Split")
+        assert len(split.input) == inputs
 
 
 def assert_same_outputs(content: onnx.ModelProto, output: Path, size: int) -> None:
