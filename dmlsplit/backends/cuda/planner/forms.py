@@ -54,12 +54,12 @@ class Form:
     item: int  # bytes that a thread stores at once
     channels: int  # outputs that are filled from one window
     window_step: int | None  # units, where items are filled from windows
-    # Where they go through shared memory: the alignment of the outputs.
+    # The alignment of the outputs if items go through shared memory; otherwise 0.
     staged: int = 0
 
     @property
     def items(self) -> int:
-        """Items of a thread: enough loads under way to keep memory busy."""
+        """Items of a thread: enough loads in flight to keep memory busy."""
         if self.window_step is not None:
             return LOADS if self.channels == 1 and abs(self.window_step) <= NEAR_STEP else 1
         units = self.item // self.unit
