@@ -92,8 +92,8 @@ __device__ inline void copy_round(const Part& part, unsigned at, unsigned end, c
         const unsigned row = part.row(at + step);
         const Byte* const vector = settled(from + static_cast<Wide>(row) * part.gap);  // but for the step
         const bool is_read = kFull || at + step < end;
-        const auto in_row = [&] { return static_cast<int>(at + step) - static_cast<int>(row * part.width); };
-        is_stored[i] = is_read && (kAligned || kOneRow || in_row() <= static_cast<int>(part.width) - kVector);
+        const auto to_row = [&] { return static_cast<int>(row * part.width) - static_cast<int>(at + step); };
+        is_stored[i] = is_read && (kAligned || kOneRow || to_row() >= kVector - static_cast<int>(part.width));
         if (!is_read) continue;
         if constexpr (kAligned) held[i] = load<uint4>(vector + step);
         else windows[i].read(vector, step);

@@ -113,7 +113,7 @@ def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
     before = 0 if is_aligned else ceil_div(VECTOR - item, min(split.widths))
     columns = _Columns(split._replace(rows=0, outputs=()), item, before, assumed.input_alignment)
     every = columns.sizes(_largest(columns, assumed.limits))
-    # Of those that take about the same time, the one with most blocks.
+    # Of layouts that take about the same time, the one with most blocks.
     return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.tile_rows))
 
 
@@ -154,8 +154,8 @@ class _Columns:
             return None
         runs, run_rows = (1, rows + before) if is_run else (rows + before, 1)
         run_vectors = ceil_div(run_rows * widest + slack, VECTOR)
-        # Rows in shared memory have the same phases as in the input. The vectors of one end before
-        # those of the next begin; if that has a lower phase, a vector later in the input.
+        # Rows keep their phases. The vectors of a row end before the first one of the next row; if
+        # that row has a lower phase, rows are one vector further apart.
         row_phase = 0 if is_run else split.pitch % VECTOR
         own = max(run_vectors - 1, ceil_div(widest + slack - row_phase, VECTOR))
         row_pitch = split.pitch if is_run else own * VECTOR + row_phase

@@ -54,7 +54,7 @@ REPEATING = 4
 # all multiprocessors. For others, so small a block would repeat too many items.
 STAGED_THREADS = 64
 # The most vectors of a window of all outputs: if a thread stores a vector to each, and if shared
-# memory puts them in order. If a thread has more vectors than MOST_PAIRED, or than MOST_EASY with
+# memory puts them in order. If a thread has more than MOST_PAIRED vectors, or than MOST_EASY with
 # items of PAIRED_ITEMS bytes and no shifts or 64-bit numbers, an SM may hold a single block.
 MOST_DIRECT, MOST_STAGED = 8, 22
 MOST_PAIRED, MOST_EASY, PAIRED_ITEMS = 13, 20, (48, 80)
