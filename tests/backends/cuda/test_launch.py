@@ -21,7 +21,7 @@ def test_tables_have_few_sizes(count: int, entries: int) -> None:
 
 
 @given(st.sampled_from([32, 64]), st.data())
-def test_numbers_divide_as_kernels_do(bits: int, data: st.DataObject) -> None:
+def test_a_divisor_divides_as_kernels_do(bits: int, data: st.DataObject) -> None:
     below = 2 ** (bits - 1)
     by = data.draw(st.integers(1, below))
     found = divisor(by, bits)
