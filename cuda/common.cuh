@@ -56,7 +56,7 @@ template <class T> __device__ inline T settled(T value) {
     return value;
 }
 
-// A number less a multiple of a size, of which 2^32 or 2^64 less the size is known: one instruction.
+// number - times * size, where minus_size is 2^32 - size or 2^64 - size: one instruction.
 template <class T> __device__ inline T less_multiple(T number, T times, T minus_size) {
     return number + times * minus_size;
 }
@@ -86,7 +86,7 @@ template <int kCount, class T> __device__ inline int find(const T* table, T valu
     return low;
 }
 
-// The vector of its parts.
+// The vector that consists of `parts`.
 template <class T, int kCount> __device__ inline uint4 vector_of(const T (&parts)[kCount]) {
     alignas(kVector) unsigned words[4];
 #pragma unroll
@@ -118,13 +118,13 @@ template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&wo
         if (kUnit < 4) words[i] = __funnelshift_r(words[i], words[i + 1], phase * 8);
 }
 
-// `count` bytes of one word or vector, then the other's.
-__device__ inline unsigned joined(unsigned one, unsigned other, int count) {
+// The first `count` bytes of `head`, then those of `tail` after them.
+__device__ inline unsigned joined(unsigned head, unsigned tail, int count) {
     const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));  // all of 4 and more
-    return (one & mask) | (other & ~mask);
+    return (head & mask) | (tail & ~mask);
 }
-__device__ inline uint4 joined(uint4 one, uint4 other, unsigned count) {
+__device__ inline uint4 joined(uint4 head, uint4 tail, unsigned count) {
     const int bytes = static_cast<int>(count);
-    return make_uint4(joined(one.x, other.x, bytes), joined(one.y, other.y, bytes - 4),
-                      joined(one.z, other.z, bytes - 8), joined(one.w, other.w, bytes - 12));
+    return make_uint4(joined(head.x, tail.x, bytes), joined(head.y, tail.y, bytes - 4),
+                      joined(head.z, tail.z, bytes - 8), joined(head.w, tail.w, bytes - 12));
 }

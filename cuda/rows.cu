@@ -4,7 +4,7 @@
 // the other. Rows are taken in chunks, and a chunk's bytes of one output are cut into tiles. A block copies
 // one tile: everything about its output is the same for all threads. A tile is vectors of 16 bytes at
 // aligned addresses of the output. It is copied in rounds, in each of which a warp takes kLoads * 32
-// consecutive ones, and its lane l takes l, l + 32, ... of them. All loads of a round are under way before
+// consecutive ones, and its lane l takes l, l + 32, ... of them. All loads of a round are in flight before
 // its first store.
 //
 // The blocks of a chunk cover all outputs before the next chunk begins, so that sectors and pages of memory
@@ -72,10 +72,10 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
         const unsigned count = (next - first) % kVector, at = next - count;
         if (at >= end) break;
         if (count == 0) continue;
-        Window one, other;
-        one.read(part.from(at, row), 0, 0, count);
-        other.read(part.from(at, row + 1), 0, count);
-        store(part.dst + at, joined(one.vector(), other.vector(), count), part.policy);
+        Window head, tail;
+        head.read(part.from(at, row), 0, 0, count);
+        tail.read(part.from(at, row + 1), 0, count);
+        store(part.dst + at, joined(head.vector(), tail.vector(), count), part.policy);
     }
 }
 
@@ -92,7 +92,8 @@ __device__ inline void copy_round(const Part& part, unsigned at, unsigned end, c
         const unsigned row = part.row(at + step);
         const Byte* const vector = settled(from + static_cast<Wide>(row) * part.gap);  // but for the step
         const bool is_read = kFull || at + step < end;
-        is_stored[i] = is_read && (kAligned || kOneRow || static_cast<int>(row * part.width) - static_cast<int>(at + step) >= kVector - static_cast<int>(part.width));
+        const auto to_row = [&] { return static_cast<int>(row * part.width) - static_cast<int>(at + step); };
+        is_stored[i] = is_read && (kAligned || kOneRow || to_row() >= kVector - static_cast<int>(part.width));
         if (!is_read) continue;
         if constexpr (kAligned) held[i] = load<uint4>(vector + step);
         else windows[i].read(vector, step);
@@ -124,9 +125,9 @@ __device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count, Wi
 __device__ inline void copy_ends(const Part& part, bool is_start, unsigned lead, unsigned first, unsigned tile_bytes) {
     if (is_start) copy_bytes(part.dst, part.src, min(lead, part.bytes), part.policy);
     if (!part.is_last || part.bytes <= lead) return;
-    const unsigned count = (part.bytes - lead) % kVector;
-    const unsigned tail = part.bytes - count;
-    if (tail >= first && tail < first + tile_bytes) copy_bytes(part.dst + tail, part.from(tail, part.rows - 1), count, part.policy);
+    const unsigned count = (part.bytes - lead) % kVector, tail = part.bytes - count;
+    if (tail >= first && tail < first + tile_bytes)
+        copy_bytes(part.dst + tail, part.from(tail, part.rows - 1), count, part.policy);
 }
 
 // Where an output's columns and tiles begin.
@@ -160,7 +161,7 @@ template <class Launch> __device__ inline Part part_of(const Launch& launch, con
     part.policy = launch.policy;
     part.is_last = chunk == launch.last_chunk;
     part.rows = kOneRow ? 1u : part.is_last ? launch.last_rows : launch.chunk_rows;
-    part.width = kOneRow ? 0u : static_cast<unsigned>(output.width);  // of one row: see drop
+    part.width = kOneRow ? 0u : static_cast<unsigned>(output.width);  // of one row: see skip_to
     part.bytes = part.rows * part.width;
     part.gap = launch.pitch - output.width;
     part.by_width = output.by_width;
@@ -172,7 +173,7 @@ template <class Launch> __device__ inline Part part_of(const Launch& launch, con
 
 // Moves the part of a row, which may be longer than 2^32 bytes, to `begin`, and limits it to 2^30 bytes. A tile
 // is so much shorter that the limit makes no difference.
-__device__ inline void drop(Part& part, Place begin, Place width) {
+__device__ inline void skip_to(Part& part, Place begin, Place width) {
     part.src += begin;
     part.dst += begin;
     part.bytes = part.width = static_cast<unsigned>(min(width - min(begin, width), static_cast<Place>(1 << 30)));
@@ -198,7 +199,7 @@ struct Slots {
     }
 };
 
-// Reads kLoads * `step` rows, the first at `corner`, where `rows` are left. Threads past the end read the last row again.
+// Reads kLoads * `step` rows, the first at `corner`, of which `rows` are left. Threads past these read the last row.
 __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned step, unsigned rows, unsigned width,
                                  unsigned pitch, Divisor by_slot) {
     const unsigned slot = slot_vectors(width), row = quotient(threadIdx.x, by_slot);
@@ -248,10 +249,10 @@ __device__ inline void copy_short(const Part& part, unsigned first, unsigned row
     for (unsigned row = threadIdx.x; row < repeat; row += kShortThreads) {
         const unsigned next = (row + 1) * width, count = (next - lead) % kVector;
         if (count == 0) continue;
-        const unsigned one = slots.place(row) + width - count, other = slots.place(row + 1) - count;
+        const unsigned head = slots.place(row) + width - count, tail = slots.place(row + 1) - count;
         Slots later = slots;
         for (unsigned at = next - count; at < end; at += repeat_bytes, later.memory += repeat_slots)
-            store(dst + at, joined(later.vector(one), later.vector(other), count), part.policy);
+            store(dst + at, joined(later.vector(head), later.vector(tail), count), part.policy);
     }
     const unsigned at = begin + whole - 1 + lead;
     if (lead > 0 && at < part.end()) join_rows(part, at, at + kVector);
@@ -278,7 +279,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
         return;
     }
     const Place begin = static_cast<Place>(tile - output.first_tile) * tile_bytes;
-    if constexpr (kOneRow) drop(part, begin, output.width);
+    if constexpr (kOneRow) skip_to(part, begin, output.width);
     const unsigned first = lead + (kOneRow ? 0u : static_cast<unsigned>(begin));
     const unsigned end = min(part.end(), first + tile_bytes);
     if constexpr (!kAligned) copy_ends(part, chunk == 0 && begin == 0, lead, first, tile_bytes);

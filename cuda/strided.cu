@@ -3,7 +3,7 @@
 // An output is a loop nest, with byte strides in the input and in the output. Its innermost loop is a
 // row: units of kUnit bytes, side by side in the output and one step apart in the input. Rows are cut
 // into items of kItemBytes, which are numbered in the order of the output; a block copies kTile of them, and
-// thread t of it kItems, kThreads apart. All loads are under way before the first store.
+// thread t of it kItems, kThreads apart. All loads are in flight before the first store.
 //
 // An item is filled by a load for each of its units, which may be any step apart. Where the step is a
 // small constant (kStep), it is filled from the window of input that holds all of its units: whole
@@ -45,8 +45,7 @@ struct Place {
     long long to;
 };
 
-// The beginning of a row. minus_sizes hold 2^32 or 2^64 minus a size, so that one instruction subtracts a
-// multiple of the size.
+// The beginning of a row, by one digit of its number for each loop around rows.
 __device__ inline Place row_at(const Parameters& launch, int entry, int nest, Index row) {
     Place place = {launch.input + launch.offsets[entry], 0};
 #pragma unroll
@@ -147,9 +146,9 @@ __device__ inline void fill(const Byte* src, long long step, unsigned (&words)[k
 __device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index begin, Index end, long long step) {
     constexpr int kSlots = 2 * kUnits;  // of a row: before, and after
     const int at = nest * kDimensions + kDimensions - 1;
-    const Index up = ~launch.minus_sizes[at];  // its size less 1
-    const Index first_row = quotient(begin + up, launch.magics[at], launch.shifts[at]);
-    const Index end_row = quotient(min(end, launch.counts[nest]) + up, launch.magics[at], launch.shifts[at]);
+    const Index last_digit = ~launch.minus_sizes[at];  // the size less 1
+    const Index first_row = quotient(begin + last_digit, launch.magics[at], launch.shifts[at]);
+    const Index end_row = quotient(min(end, launch.counts[nest]) + last_digit, launch.magics[at], launch.shifts[at]);
     for (Index slot = threadIdx.x; slot < (end_row - first_row) * kSlots; slot += kThreads) {
         const Place row = row_at(launch, entry, nest, first_row + slot / kSlots);
         const Signed units = launch.row_units[nest], before = units_before(launch, entry, row);

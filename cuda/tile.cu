@@ -15,13 +15,11 @@
 //
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
-// In shared memory, byte c of row r of a slab is at low + r * row_pitch + c. row_pitch equals the input's
-// pitch modulo 16, so that vectors stay vectors. kPadded: unused vectors after every 2^pad_bits bytes move
-// what follows to other banks.
+// Byte c of a slab's row r is at low + r * row_pitch + c in shared memory. row_pitch equals the input's pitch
+// modulo 16, so vectors stay aligned. kPadded: unused vectors after every 2^pad_bits bytes move the rest to other banks.
 //
-// A vector of an output that is not aligned belongs to the slab in which it ends. So a slab also reads
-// `rows_before` it, which hold the first bytes of such vectors. Without such rows, and after the end of an
-// output, only the parts that are bytes of the output are stored.
+// A vector of an unaligned output belongs to the slab in which it ends; for its first bytes, a slab also reads
+// the `rows_before` it. At both ends of an output, a thread stores only the parts that belong to the output.
 constexpr int kParts = kVector / kItem;
 using Part = typename Unsigned<kItem>::Type;
 constexpr int kWindow = 5;  // words that hold a vector at any address
@@ -64,9 +62,9 @@ struct Target {
     int width;
     Wide policy;
     int places[kParts];
-    unsigned one, other, left;  // places of the vector as if it were in one row, or in the next; its bytes in the first
+    unsigned in_row, in_next, row_left;  // places, if its row or the next one has all of it; bytes left in its row
 
-    // `number`: of the tile among those of its outputs; `low`: the phase of the first byte of a slab.
+    // `number`: the tile's among those of its group; `low`: the phase of a slab's first byte.
     __device__ Target(unsigned group, Wide number, unsigned low, const Parameters& launch) : policy(launch.policy) {
         const unsigned items = launch.group_items[group + 1] - launch.group_items[group];
         const unsigned item = launch.group_items[group] + min(threadIdx.x, items - 1);
@@ -79,13 +77,13 @@ struct Target {
         dst += at;
         const unsigned byte = static_cast<unsigned>(at + static_cast<int>(launch.rows_before) * width);
         const unsigned row = quotient(byte, launch.by_width[output]), gap = launch.row_pitch - columns;
-        one = low + offset + byte + row * gap, other = one + gap, left = (row + 1) * columns - byte;
+        in_row = low + offset + byte + row * gap, in_next = in_row + gap, row_left = (row + 1) * columns - byte;
         if (kWords) find_words(launch);
         else find_parts(gap, launch);
     }
 
     __device__ void find_parts(unsigned gap, const Parameters& launch) {
-        unsigned place = one, end = left;
+        unsigned place = in_row, end = row_left;
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
             places[i] = settled(static_cast<int>(padded(place + i * kItem, launch)));
@@ -95,13 +93,14 @@ struct Target {
         }
     }
 
-    // Words without a byte of the vector, which may not be in shared memory, are replaced by ones with some.
+    // A word without a byte of the vector may be outside shared memory; the nearest one with a byte replaces it.
     __device__ void find_words(const Parameters& launch) {
-        const unsigned last = one + min(left, kVector + 0u) - 1, next = other + min(left, kVector - 1u);
+        const unsigned last = in_row + min(row_left, kVector + 0u) - 1, first = in_next + min(row_left, kVector - 1u);
 #pragma unroll
         for (unsigned i = 0; i < kWindow; ++i) {
-            places[i] = settled(static_cast<int>(padded(min(one + 4 * i, last) / 4 * 4, launch)));
-            places[kWindow + i] = settled(static_cast<int>(padded(min(max(other + 4 * i, next), other + 15) / 4 * 4, launch)));
+            places[i] = settled(static_cast<int>(padded(min(in_row + 4 * i, last) / 4 * 4, launch)));
+            const unsigned place = min(max(in_next + 4 * i, first), in_next + 15);
+            places[kWindow + i] = settled(static_cast<int>(padded(place / 4 * 4, launch)));
         }
     }
 
@@ -115,8 +114,8 @@ struct Target {
 
     // The vector of a wide row, and where it ends, of the next one.
     __device__ uint4 vector_of_words(const uint4* slab) const {
-        const uint4 begin = window(slab, 0, one);
-        return left < kVector ? joined(begin, window(slab, kWindow, other), left) : begin;
+        const uint4 head = window(slab, 0, in_row);
+        return row_left < kVector ? joined(head, window(slab, kWindow, in_next), row_left) : head;
     }
 
     __device__ Part part(const uint4* slab, int i) const {
@@ -152,7 +151,7 @@ struct Target {
 template <bool kFull>
 __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group, const Parameters& launch) {
     const Byte* const corner = launch.input + (launch.columns[group] + static_cast<long long>(number * launch.tile_pitch));
-    // Those of the last tile may be in the one before, if only the ends of outputs are in it.
+    // The last tile may hold only ends of outputs; its rows are then in the tile before.
     const int rest = static_cast<int>(launch.rest_rows) - (number > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
     const int rows = number < launch.full_tiles ? static_cast<int>(launch.tile_rows) : rest;
     const unsigned first_row = number == 0 ? launch.rows_before : 0u;

@@ -7,8 +7,8 @@
 //
 // - if all lines of outputs are aligned (kWrite), it loads words, which have elements of kNear neighbouring lines
 //   of the output, and transposes them in registers.
-// - otherwise it loads elements. Lines of the output that it writes have the same phase, so it finds out only once
-//   where these are. Vectors begin up to kElements - 1 elements before the square: kBefore more lines are read.
+// - otherwise it loads elements. All lines of the output that it writes have the same phase, so it computes their
+//   places once. Vectors begin up to kElements - 1 elements before the square: kBefore more lines are read.
 //
 // No size is compiled, only what changes the code: the element (kUnit), the shape of a square (kDownVectors),
 // the numbers of outputs, nests and loops, and what divides the addresses of all lines: those of the input are
@@ -68,14 +68,15 @@ struct Lines {
 template <bool kWhole>
 __device__ inline Lines read_square(Byte* shared, const Parameters& launch, const Square& square) {
     const long long stride = launch.across_strides[square.nest];
-    const int first = static_cast<int>(square.across) - kBefore, count = static_cast<int>(launch.acrosses[square.nest]);
+    const int first = static_cast<int>(square.across) - kBefore;
+    const int count = static_cast<int>(launch.across_sizes[square.nest]);
     const Byte* const corner = launch.input + square.from + (first * stride + square.down * kUnit);
     const unsigned ahead = static_cast<unsigned>(stride & (kVector - 1)), pitch = kDownVectors * kVector + ahead;
     const Lines lines = {phase(corner, kVector), pitch, kElements * pitch + (ahead / kUnit % 2 ? 0u : kVector + 0u)};
 
     const unsigned vector = threadIdx.x % kDownVectors, line = threadIdx.x / kDownVectors;
     const Byte* const begin = corner + line * stride;
-    const unsigned low = phase(begin, kVector), columns = min(launch.downs[square.nest] - square.down, kDown);
+    const unsigned low = phase(begin, kVector), columns = min(launch.down_sizes[square.nest] - square.down, kDown);
     const bool is_read = vector * kVector < columns * kUnit + low;
     const Byte* src = settled(begin - low + vector * kVector);
     constexpr int last = kLoads - 1, rest = kAcross + kBefore - last * kStep;  // lines of the last load
@@ -120,8 +121,7 @@ template <class Part> __device__ inline void transpose_parts(const Part (&parts)
     }
 }
 
-// Stores a vector of an output, or those words and elements of it that the output has: it has `count` elements,
-// and the first of the vector is its element `at`.
+// Stores the vector that begins with element `at` of an output of `count` elements, or what the output has of it.
 __device__ inline void store_vector(Byte* dst, const uint4& held, int at, int count, Wide policy) {
     using Word = typename Unsigned<kInWord * kUnit>::Type;
     if (at >= 0 && at <= count - kElements) return store(dst, held, policy);
@@ -159,8 +159,9 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
         place += lines.pitch;
         if (!kWrite && i + 1u == shift) place += lines.group - kElements * lines.pitch;
     }
-    const unsigned rows = min(launch.downs[square.nest] - square.down, kDown);
-    const int at = static_cast<int>(across) - static_cast<int>(shift), count = static_cast<int>(launch.acrosses[square.nest]);
+    const unsigned rows = min(launch.down_sizes[square.nest] - square.down, kDown);
+    const int at = static_cast<int>(across) - static_cast<int>(shift);
+    const int count = static_cast<int>(launch.across_sizes[square.nest]);
     if (!kWhole && (at >= count || at <= -kElements)) return;
 #pragma unroll
     for (unsigned row = 0; row < kDown; row += step) {
@@ -185,7 +186,7 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Parameters launch) {
     alignas(kVector) __shared__ Byte shared[kShared * kVector];
     const Square square = find_square(launch);
-    const bool has_lines = square.across >= kBefore && square.across + kAcross <= launch.acrosses[square.nest];
-    const bool is_whole = has_lines && square.down + kDown <= launch.downs[square.nest];
+    const bool has_lines = square.across >= kBefore && square.across + kAcross <= launch.across_sizes[square.nest];
+    const bool is_whole = has_lines && square.down + kDown <= launch.down_sizes[square.nest];
     is_whole ? copy_square<true>(shared, launch, square) : copy_square<false>(shared, launch, square);
 }

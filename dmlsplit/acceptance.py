@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.adapter import Requirement, Requirements
 from dmlsplit.arrays.array_view import data_type_name
-from dmlsplit.arrays.overlap import are_apart, sharing
+from dmlsplit.arrays.overlap import are_apart, first_overlap
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
 
@@ -108,7 +108,7 @@ def check_outputs(
                     f"data type is {data_type_name(actual)}; it must be {data_type_name(expected)}"
                 )
             raise InvalidArgumentError(f"out[{index}]: {text}")
-    if pair := sharing([source, *outputs]):
+    if pair := first_overlap([source, *outputs]):
         first, second = (f"out[{index - 1}]" if index else "array" for index in pair)
         raise InvalidArgumentError(f"{first} and {second} share memory; they must not overlap")
 

@@ -87,7 +87,7 @@ def prepared_split(
     output_strides: _Strides | None = None,
 ) -> PreparedSplit:
     """The cached split of arrays of a layout: device, shape, strides and bytes of an element."""
-    prepare = _few if _has_few_pieces(sizes_or_count) else _many
+    prepare = _splits_of_few_pieces if _has_few_pieces(sizes_or_count) else _splits_of_many_pieces
     return prepare(layout, axis, sizes_or_count, output_strides)
 
 
@@ -112,5 +112,5 @@ def _prepared(
 
 _backend = lru_cache(maxsize=64)(find_backend)
 # A prepared split takes more than a kilobyte per piece, so fewer are cached that have many pieces.
-_few = lru_cache(maxsize=1024)(_prepared)
-_many = lru_cache(maxsize=8)(_prepared)
+_splits_of_few_pieces = lru_cache(maxsize=1024)(_prepared)
+_splits_of_many_pieces = lru_cache(maxsize=8)(_prepared)

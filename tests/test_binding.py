@@ -157,7 +157,7 @@ INPUTS: dict[str, tuple[Any, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", INPUTS)
-def test_an_input_that_breaks_a_rule(name: str) -> None:
+def test_an_input_that_breaks_a_rule_is_refused(name: str) -> None:
     source, wanted = INPUTS[name]
     assert broken(TABLE, source, outputs()) == wanted
     # The rules are the same for new outputs, but an object that is not an array needs no report.
@@ -222,7 +222,7 @@ def test_the_offset_must_have_the_guaranteed_alignment() -> None:
     table.bind(BufferBinding(BUFFER, 0), output)
 
 
-def test_bytes_have_no_byte_order() -> None:
+def test_single_bytes_are_bound_whatever_their_byte_order() -> None:
     table = copying(dml.TensorDesc("UINT8", (4,)))
     table.bind(np.zeros(4, np.uint8), [np.zeros(4, np.uint8)])
     found = broken(table, np.zeros(4, np.int8), [np.zeros(4, np.uint8)])

@@ -76,11 +76,11 @@ def test_an_instance_is_of_its_type() -> None:
 
 
 @pytest.mark.parametrize("path", ["a/b", Path("a") / "b", PurePosixPath("a/b")])
-def test_a_path_has_a_name(path: Any) -> None:
+def test_a_file_name_is_the_path_as_text(path: Any) -> None:
     assert file_name(path) == str(path)
 
 
-def test_integers_come_from_any_iterable() -> None:
+def test_integers_are_read_from_any_iterable() -> None:
     assert integers("n", (n for n in (1, 2))) == (1, 2)
     assert integers("n", []) == ()
 

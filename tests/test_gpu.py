@@ -137,7 +137,7 @@ def test_out_may_be_columns_of_one_array() -> None:
     assert not found[:, [3, *range(6, 12)]].any()
 
 
-def test_more_than_2_to_the_31_elements() -> None:
+def test_over_2_to_the_31_elements_are_split() -> None:
     import cupy
 
     rows, columns = 1 << 20, 2051  # 2.15e9 elements of 2 bytes: 4.3 GB in, and out.

@@ -130,8 +130,8 @@ def test_a_plan_is_made_once_for_each_form_of_a_call(monkeypatch: pytest.MonkeyP
         for axis in (1, -1, np.int64(1)):
             for kind in ("f4", ">f4", "u4", "S4"):
                 dml.split(array(kind, (4, 6)), sizes(), axis)
-    assert in_memory._few.cache_info().misses == 4
-    assert in_memory._few.cache_info().maxsize == 1024
+    assert in_memory._splits_of_few_pieces.cache_info().misses == 4
+    assert in_memory._splits_of_few_pieces.cache_info().maxsize == 1024
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_small_and_large_splits_give_the_same_result(
     source.reshape(-1).view("u1")[:] = np.resize(BYTES, source.nbytes)
     forget_programs()
     found = dml.split(source, 2, axis)
-    assert in_memory._few.cache_info().misses == (not are_sliced)
+    assert in_memory._splits_of_few_pieces.cache_info().misses == (not are_sliced)
     views = np.split(source, 2, axis)
     into = dml.split(source, 2, axis, out=[np.zeros_like(view) for view in views])
     raw = np.split(source.view(f"V{source.itemsize}"), 2, axis)  # with what is between fields

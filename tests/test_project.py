@@ -134,7 +134,7 @@ def test_no_test_file_is_long() -> None:
     assert long == {"probe.py"}  # one file, so that Windows needs nothing else
 
 
-def test_each_names_the_cases_that_fail() -> None:
+def test_the_decorator_each_names_the_cases_that_fail() -> None:
     @each(number=range(4), word=["a", "b"])
     def check(number: int, word: str, limit: int) -> None:
         assert number < limit or word == "a"

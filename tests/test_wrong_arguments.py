@@ -245,13 +245,13 @@ def public() -> Iterator[str]:
                 yield from (f"{place}.{name}.{one}" for one in methods)
 
 
-def test_every_public_callable_meets_wrong_values() -> None:
+def test_wrong_values_cover_every_public_callable() -> None:
     enumerations = {name for name in public() if name.rpartition(".")[2].isupper()}
     assert sorted(set(public()) - enumerations) == sorted({*NAMED, *MADE})
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_every_argument_has_wrong_values(name: str) -> None:
+def test_wrong_values_cover_every_argument(name: str) -> None:
     case = NAMED[name]
     call = dml.BufferBinding if case.call is binding else case.call
     arguments = list(inspect.signature(call).parameters)

@@ -43,7 +43,7 @@ def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
     return None if max(end for _, end in ranges) > pitch else ranges
 
 
-def sharing(arrays: Sequence[ArrayView]) -> tuple[int, int] | None:
+def first_overlap(arrays: Sequence[ArrayView]) -> tuple[int, int] | None:
     """The indices of two arrays that share a byte; None if there are no such arrays."""
     spans = [array.span for array in arrays]
     if are_apart(*zip(*spans, strict=True)):

@@ -64,10 +64,10 @@ def pieces_of(
 def input_mark(path: Path) -> Mark:
     """What shows that an input has changed."""
     files = array_files(path) if stat.S_ISDIR(path.stat().st_mode) else [path]
-    return tuple(map(_seen, files))
+    return tuple(map(_fingerprint, files))
 
 
-def _seen(file: Path) -> tuple[int, int, int]:
+def _fingerprint(file: Path) -> tuple[int, int, int]:
     """The inode, size and time of a regular file."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):

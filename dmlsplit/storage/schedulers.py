@@ -22,7 +22,7 @@ Compute = Callable[[Sequence[Any], Callable[[int, int], None]], None]
 
 
 @contextmanager
-def computing(scheduler: str | None) -> Iterator[Compute]:
+def compute_context(scheduler: str | None) -> Iterator[Compute]:
     """A `Compute` that uses one thread per processor, or the cluster with this address.
 
     Interrupts must be held, because one inside a pool or a client would leave its locks taken.

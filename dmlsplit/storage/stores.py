@@ -15,7 +15,7 @@ from dmlsplit.geometry import ceil_div
 from dmlsplit.interrupts import held
 from dmlsplit.storage.files import Progress, SplitFiles, input_mark, pieces_of
 from dmlsplit.storage.npy_file import open_npy
-from dmlsplit.storage.schedulers import computing
+from dmlsplit.storage.schedulers import compute_context
 from dmlsplit.storage.zarr_arrays import (
     NamedArray,
     box,
@@ -60,7 +60,7 @@ def split_store(
     name = path.absolute().name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".npy")
     size = prod(stored.shape) * stored.dtype.itemsize
     arguments = path, mark, stored, sizes_or_count, axis, folder, name, ".zarr", overwrite
-    with computing(scheduler) as compute, pieces_of(*arguments) as (done, drafts):
+    with compute_context(scheduler) as compute, pieces_of(*arguments) as (done, drafts):
         arrays = [
             create_piece(draft, target, stored, shape, done.axis)
             for draft, target, shape in zip(drafts, done.paths, done.shapes, strict=True)

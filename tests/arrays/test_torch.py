@@ -60,7 +60,7 @@ def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mod
     assert two.requires_grad
 
 
-def test_writes_are_counted(torch: Any) -> None:
+def test_a_write_raises_the_version_of_a_tensor(torch: Any) -> None:
     """A gradient that needs an overwritten value is an error, not a wrong number."""
     source, outs = torch.arange(6.0), [torch.zeros(2), torch.zeros(4)]
     op = operator((6,), (2, 4), 0, "cpu")
@@ -83,7 +83,7 @@ def test_writes_are_counted(torch: Any) -> None:
     assert source._version == 0
 
 
-def test_a_refused_stream_counts_as_no_write(torch: Any) -> None:
+def test_a_refused_stream_leaves_the_version_of_a_tensor(torch: Any) -> None:
     source, out = torch.ones(6), torch.zeros(6)
     op = operator((6,), (6,), 0, "cpu")
     calls = [lambda: op.dispatch(source, [out], 7), lambda: op.bind(source, [out]).dispatch(7)]

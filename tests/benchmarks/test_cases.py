@@ -21,7 +21,7 @@ def test_every_case_is_a_split_with_a_unique_name(group: list[Case]) -> None:
         assert moved == case.total_bytes, case.name
 
 
-def test_how_many_bytes_of_strided_inputs_must_be_read() -> None:
+def test_strided_workloads_count_the_bytes_that_must_be_read() -> None:
     found = {case.name.split()[0]: case for case in WORKLOADS}
     for number, case in found.items():
         if case.strides is None:

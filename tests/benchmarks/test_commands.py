@@ -27,7 +27,7 @@ def test_a_run_says_where_it_was_made() -> None:
     json.dumps([found, gpu_state()])
 
 
-def test_the_command_line(tmp_path: Path, capsys: Capsys) -> None:
+def test_a_cpu_run_is_written_once_and_read_by_bars(tmp_path: Path, capsys: Capsys) -> None:
     path = tmp_path / "run.json"
     words = ["cpu", "--quick", "--only", "g: tiny", "--rounds", "1", "-o", str(path)]
     assert command.main(words) == 0
@@ -60,13 +60,15 @@ def timed(tmp_path: Path, monkeypatch: Patch) -> Callable[[str, int], list[dict[
     return run
 
 
-def test_small_calls_beside_the_peers(timed: Callable[..., list[dict[str, Any]]]) -> None:
+def test_the_host_command_times_every_peer(timed: Callable[..., list[dict[str, Any]]]) -> None:
     rows = timed("8 equal")
     assert {row["peer"] for row in rows} >= set(host.PEERS)
     assert all(row["status"] == "ok" for row in rows if row["peer"].startswith("dmlsplit"))
 
 
-def test_split_instead_of_the_libraries_own(timed: Callable[..., list[dict[str, Any]]]) -> None:
+def test_the_host_command_times_split_instead_of_every_library(
+    timed: Callable[..., list[dict[str, Any]]],
+) -> None:
     rows = {(row["library"], row["peer"]): row["status"] for row in timed("256 B")}
     assert {library for library, _ in rows} == set(host_instead.LIBRARIES)
     for library, package in (("NumPy", "numpy"), ("PyTorch, `out=`", "torch"), ("JAX", "jax")):

@@ -44,7 +44,7 @@ def test_a_unit_that_is_busier_than_the_memory_decides() -> None:
     assert steady(B200, 400) == pytest.approx(40.6 / 100, abs=0.001)
 
 
-def test_it_was_calibrated_on_two_transposes() -> None:
+def test_the_formula_was_calibrated_on_two_transposes() -> None:
     """137 and 74 instructions: 75.4 % and 82.8 % of a GH200's memory speed (pytorch#194310).
 
     The formula turns the difference in instructions into the difference in time, at the memory's

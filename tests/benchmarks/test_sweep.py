@@ -35,7 +35,7 @@ def test_sizes_are_powers_of_two_and_three_between_each() -> None:
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 @pytest.mark.parametrize("placement", sweep.PLACEMENTS)
-def test_a_form_has_about_the_size(form: sweep.Form, placement: str) -> None:
+def test_a_form_has_about_the_wanted_size(form: sweep.Form, placement: str) -> None:
     for size in SIZES:
         case = form.case(size, placement)
         assert 0.8 * size <= case.total_bytes <= size

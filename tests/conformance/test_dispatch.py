@@ -159,6 +159,6 @@ def test_an_observation_can_include_a_program(
     assert compare(read_observation(tmp_path / "o.json")).differences == ()
 
 
-def test_a_program_that_cannot_be_started(kit: Path, tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_started_is_an_error(kit: Path, tmp_path: Path) -> None:
     with pytest.raises(probe.UnusableError, match="No such file"):
         dispatched(kit, tmp_path / "none.exe", "bind-swapped")

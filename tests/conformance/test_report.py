@@ -53,7 +53,7 @@ def test_names_from_another_machine_cannot_add_lines_or_control_characters(
     assert "\n| y |" not in text
 
 
-def test_a_difference_is_the_status_of_a_check(observe: Observe, capsys: Capsys) -> None:
+def test_a_difference_makes_check_exit_with_1(observe: Observe, capsys: Capsys) -> None:
     for switch, status in (("take-overlap", 0), ("any-sum", 1)):
         path = observe(switch)
         assert main(["check", str(path)]) == status

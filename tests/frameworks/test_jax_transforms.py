@@ -145,7 +145,7 @@ def squared(split: Function) -> Function:
     ],
     ids="solver custom_jvp linear_transpose jet spmd_vmap pmap disable_jit jaxpr".split(),
 )
-def test_transforms_that_need_the_rules_of_a_primitive(function: Function) -> None:
+def test_transforms_that_need_the_rules_of_a_primitive_agree_with_jax(function: Function) -> None:
     found, wanted = (jax.tree.leaves(function(one, jnp.arange(6.0))) for one in (dml.split, own))
     for one, two in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(one, two)

@@ -135,7 +135,7 @@ def test_vmap_leaves_the_batch_whole(axis: int) -> None:
         assert torch.equal(piece, wanted)
 
 
-def test_only_what_has_a_tangent_is_treated_so() -> None:
+def test_tensors_without_a_tangent_take_the_fast_path() -> None:
     forward, x = torch.autograd.forward_ad, tensor()
     with forward.dual_level():
         dual = forward.make_dual(x, torch.randn_like(x))

@@ -26,7 +26,9 @@ def lowering(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> Lower
     sizes=st.lists(st.integers(0, 3), min_size=1, max_size=4),
     at=st.integers(0, 3),
 )
-def test_outputs_are_dispatched_or_empty(shape: list[int], sizes: list[int], at: int) -> None:
+def test_a_lowering_dispatches_every_output_that_is_not_empty(
+    shape: list[int], sizes: list[int], at: int
+) -> None:
     axis = at % len(shape)
     shape[axis] = sum(sizes)
     found = lowering(tuple(shape), axis, tuple(sizes))

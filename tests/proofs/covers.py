@@ -86,7 +86,7 @@ def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     assert (known["starts"][0], known["starts"][-1]) == (0, launch.grid)
     for segment, (first, end) in enumerate(pairwise(known["starts"])):
         nest = known["nests"][segment]
-        sides = known["downs"][nest], known["acrosses"][nest]
+        sides = known["down_sizes"][nest], known["across_sizes"][nest]
         # Vectors of lines that are not aligned begin before those of aligned ones.
         across = sides[1] + (0 if is_written else elements - 1)
         squares = ceil_div(sides[0], square.down) * ceil_div(across, square.across)

@@ -38,7 +38,7 @@ _CUPY = r"it needs a kernel of CuPy's own"
 NOT_RUN = {
     "frameworks.test_torch_gpu": _TORCH,
     "frameworks.test_jax_gpu": _JAX,
-    "test_gpu.test_more_than_2_to_the_31_elements": r"needs 14 GB of device memory, 2\.1 GB",
+    "test_gpu.test_over_2_to_the_31_elements_are_split": r"needs 14 GB of device memory, 2\.1 GB",
     "test_gpu.test_torch_tensors_come_back_as_torch_tensors": _TORCH,
     "test_gpu.test_torchs_current_stream_is_used": _TORCH,
     "test_gpu.test_torch_memory_is_allocated_for_the_stream_too": _TORCH,

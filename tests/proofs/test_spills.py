@@ -37,21 +37,21 @@ def programs(runs: Iterable[forms.Run]) -> dict[Any, KernelLaunch]:
 
 
 def heaviest(runs: Iterable[forms.Run]) -> list[KernelLaunch]:
-    """Of the programs with the same branches and types, the one with most bytes under way."""
+    """Of the programs with the same branches and types, the one with most bytes in flight."""
     largest: dict[Any, KernelLaunch] = {}
     for launch in programs(runs).values():
         have = known(launch) | {member.name: member.type for member in launch.code.members}
         is_deep = have.get("kDimensions", 0) >= strided.SHALLOW
         kind = launch.code.kernel, is_deep, bool(have.get("kStaged")), *map(have.get, BRANCHES)
-        largest[kind] = max(largest.get(kind, launch), launch, key=under_way)
+        largest[kind] = max(largest.get(kind, launch), launch, key=in_flight)
     return list(largest.values())
 
 
-def under_way(launch: KernelLaunch) -> tuple[int, int]:
+def in_flight(launch: KernelLaunch) -> tuple[int, int]:
     return launch.bytes_in_flight * launch.code.resident, known(launch).get("kDimensions", 0)
 
 
-def test_the_programs_with_most_under_way_have_registers(builds: Path) -> None:
+def test_the_programs_with_most_bytes_in_flight_have_registers(builds: Path) -> None:
     launches = heaviest(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
     assert len(launches) >= 10
     check_spills(launches, builds, [sass.ARCH])

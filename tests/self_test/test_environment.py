@@ -83,7 +83,9 @@ def test_the_report_has_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert not any(word in shown for word in ("ali", "cupy/", "Ubuntu", "Users"))
 
 
-def test_other_words_of_a_report_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_keeps_its_texts_and_names_no_user_or_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     test = dml.selftest("cpu", seconds=0)
     record = json.loads(test.to_json())
     assert "PATH" not in test.to_json()
@@ -109,7 +111,7 @@ def test_a_run_that_ends_early_after_wrong_bytes_says_both(
     assert "fail  bytes              0 of 1 split exact; first: 'experts'" in str(test)
 
 
-def test_the_cpu_promises_no_speed() -> None:
+def test_a_strict_self_test_of_the_cpu_judges_no_speed() -> None:
     test = dml.selftest("cpu", seconds=0, strict=True)
     assert test.status == 2
     assert "only 0 of 5 speeds can be judged. Fix: " in " ".join(str(test).split())

@@ -45,7 +45,7 @@ def ones() -> tuple[Any, Any]:
     return source, target
 
 
-def test_a_kernel_runs_and_only_when_it_must() -> None:
+def test_a_kernel_runs_only_when_its_result_is_read() -> None:
     source, target = ones()
     launch(source.data.ptr, target.data.ptr)
     assert card.pending() == 1

@@ -72,7 +72,7 @@ def test_elements_at_any_address_are_split_into_pairs() -> None:
         assert same(source, dml.split(source, (2, 2), 1)), (kind, start, rows)
 
 
-def test_a_hit_is_an_allocation_and_a_launch() -> None:
+def test_a_repeated_call_is_an_allocation_and_a_launch() -> None:
     source = cupy.asarray(noise((16, 12), "f4"))
     dml.split(source, 3, 1)
     with card.calls() as recorded:
@@ -96,7 +96,7 @@ def test_another_device_is_current_only_during_the_call() -> None:
     assert same(source, found)
 
 
-def test_threads_share_a_plan() -> None:
+def test_threads_share_a_prepared_split() -> None:
     """Each has its own parameters, because the driver reads them while others run, and stream."""
 
     def work(number: int) -> None:

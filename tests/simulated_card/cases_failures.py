@@ -31,7 +31,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize("status", LAUNCHES)
-def test_a_launch_that_fails(status: int) -> None:
+def test_a_launch_that_fails_is_an_error_and_the_next_one_works(status: int) -> None:
     kind, message = LAUNCHES[status]
     source, outs = problem()
     split = bound(source, outs)
@@ -70,7 +70,7 @@ CALLS: dict[str, Callable[[Any, list[Any], dml.BoundOperator], object]] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_a_lost_device(call: str) -> None:
+def test_a_lost_device_is_reported_by_every_call(call: str) -> None:
     source, outs = problem()
     if call == "split of a new shape":
         outs = [cupy.zeros((512, 99), "f4"), cupy.zeros((512, 201), "f4")]
@@ -82,14 +82,14 @@ def test_a_lost_device(call: str) -> None:
         CALLS[call](source, outs, dispatched)
 
 
-def test_memory_that_runs_out_during_an_upload() -> None:
+def test_an_upload_without_enough_memory_says_how_much_it_needs() -> None:
     card.set_memory_limit(0, card.memory_used(0))
     cupy.get_default_memory_pool().free_all_blocks()
     with pytest.raises(dml.OutOfMemoryError, match=r"134217728 bytes are needed, \d+ of \d+"):
         driver.load().upload(0, np.zeros(1 << 24))
 
 
-def test_a_module_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_cannot_be_loaded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "read", lambda name: None)  # a stored image would be compiled again
     source = cupy.asarray(noise((77, 31)))
     card.fail("cuModuleLoadData", 209)

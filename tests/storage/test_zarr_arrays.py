@@ -60,7 +60,9 @@ def test_every_layout_is_split_and_kept(
 
 @pytest.mark.parametrize(("axis", "sizes"), CUTS)
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_npy_becomes_zarr(axis: int, sizes: tuple[int, ...], order: Any, tmp_path: Path) -> None:
+def test_a_npy_file_is_split_into_zarr_arrays(
+    axis: int, sizes: tuple[int, ...], order: Any, tmp_path: Path
+) -> None:
     np.save(tmp_path / "in.npy", np.asarray(VALUES, order=order))
     split_store(tmp_path / "in.npy", sizes, axis, tmp_path)
     assert_pieces(tmp_path, VALUES, axis, sizes)

@@ -92,6 +92,6 @@ def forget_programs() -> None:
     """Clear the caches that hold programs of a driver."""
     device._compile.cache_clear()
     in_memory._backend.cache_clear()
-    in_memory._few.cache_clear()
+    in_memory._splits_of_few_pieces.cache_clear()
     in_memory._slices.cache_clear()
-    in_memory._many.cache_clear()
+    in_memory._splits_of_many_pieces.cache_clear()

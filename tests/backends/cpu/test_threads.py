@@ -22,7 +22,7 @@ def test_a_bad_thread_count_is_refused(value: str, monkeypatch: pytest.MonkeyPat
     assert not untouched.any()
 
 
-def test_the_thread_count_is_that_of_the_processors_it_may_use(
+def test_the_thread_count_is_the_variable_or_the_processors_allowed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(threads.VARIABLE, " 3 ")

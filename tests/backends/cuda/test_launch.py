@@ -21,7 +21,7 @@ def test_tables_have_few_sizes(count: int, entries: int) -> None:
 
 
 @given(st.sampled_from([32, 64]), st.data())
-def test_numbers_divide_as_kernels_do(bits: int, data: st.DataObject) -> None:
+def test_a_divisor_divides_as_kernels_do(bits: int, data: st.DataObject) -> None:
     below = 2 ** (bits - 1)
     by = data.draw(st.integers(1, below))
     found = divisor(by, bits)
@@ -36,7 +36,7 @@ def test_numbers_divide_as_kernels_do(bits: int, data: st.DataObject) -> None:
 
 
 @given(st.lists(st.integers(1, 2**31) | st.sampled_from([1, 2, 2**31])), st.integers(0, 40))
-def test_many_divisors_are_those_of_each_number(numbers: list[int], more: int) -> None:
+def test_divisors_equal_the_divisor_of_each_number(numbers: list[int], more: int) -> None:
     numbers += range(2**30 - more, 2**30 + more)
     assert list(divisors(numbers)) == list(map(divisor, numbers))
 

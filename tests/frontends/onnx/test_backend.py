@@ -169,7 +169,7 @@ def test_a_split_in_the_body_of_a_loop_runs_once_per_iteration() -> None:
     assert y.tolist() == [2, 3, 0, 1]
 
 
-def test_splits_in_functions_are_ours_with_the_functions_opset_and_attributes() -> None:
+def test_splits_in_functions_run_with_the_functions_opset_and_attributes() -> None:
     call = node("Halve", "x", "a b", domain="own", at=1)
     # Split-18 refuses a node with neither sizes nor num_outputs; the function is opset 13.
     content = model([call], [value("x", [2, 4])], functions=(halve(),), outputs="a b")

@@ -216,7 +216,7 @@ def test_a_number_that_its_type_may_not_hold_is_not_computed(
     assert [site.shape for site in scanned(written("3", constants, nodes))] == [("?", "?")]
 
 
-def test_sizes_that_the_user_gives_count(scanned: Scanned) -> None:
+def test_sizes_that_the_user_gives_are_used(scanned: Scanned) -> None:
     for name in ("n", "x.0"):
         (found,) = scanned(resized(["n", 4, 8, 8]), dimensions=FixedSizes({name: 3}))
         assert found.shape == (3, 4, 16, 16)

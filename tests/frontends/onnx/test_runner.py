@@ -79,7 +79,7 @@ def test_bfloat16_travels_with_its_type() -> None:
     assert_same(split_to_sequence(x, 2, opset=24), reference(x, [2, 1], 0))
 
 
-def test_num_outputs_and_equal_pieces() -> None:
+def test_num_outputs_and_output_count_give_the_pieces_of_numpy() -> None:
     x = np.arange(7, dtype=np.float32)
     assert_same(split(x, num_outputs=4), reference(x, [2, 2, 2, 1], 0))
     assert_same(split(x[:6], output_count=3, opset=13), reference(x, [2, 2, 2], 0))

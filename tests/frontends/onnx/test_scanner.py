@@ -47,7 +47,7 @@ def test_a_missing_opset_is_a_problem(scanned: Scanned) -> None:
     assert "the model imports no opset of ai.onnx" in found.state.problem
 
 
-def test_splits_of_other_domains_are_not_ours(scanned: Scanned) -> None:
+def test_splits_of_other_domains_are_skipped(scanned: Scanned) -> None:
     assert scanned(model([node("Split", "x", "a", domain="own")], [value("x", [4])])) == []
 
 
@@ -96,7 +96,7 @@ def test_a_function_that_nothing_calls_is_scanned_without_its_arguments(scanned:
     assert found.state.reason == "attribute 'axis' is dynamic: the function's caller sets it"
 
 
-def test_defaults_of_function_attributes_count(scanned: Scanned) -> None:
+def test_defaults_of_function_attributes_are_used(scanned: Scanned) -> None:
     function = halve()
     del function.attribute[:]
     function.attribute_proto.append(helper.make_attribute("at", 1))
@@ -115,7 +115,7 @@ def test_the_default_of_a_graph_input_gives_a_warning(scanned: Scanned) -> None:
         assert any("a caller may override it" in text for text in found.warnings) == warned
 
 
-def test_types_declared_inside_a_function_count(scanned: Scanned) -> None:
+def test_types_declared_inside_a_function_are_used(scanned: Scanned) -> None:
     function = halve()
     function.node.insert(0, node("Mystery", "x", "z", domain="own"))
     function.node[1].input[0] = "z"
@@ -159,7 +159,7 @@ def odd_nodes(draw: st.DrawFn) -> Any:
     shapes=st.lists(st.lists(EXTREMES | st.just("n"), max_size=4), min_size=2, max_size=2),
     opset=st.sampled_from([1, 2, 11, 13, 18, 24]),
 )
-def test_odd_graphs_never_do_more_than_refuse(
+def test_odd_graphs_are_at_worst_refused(
     tmp_path_factory: pytest.TempPathFactory, nodes: list[Any], shapes: list[Any], opset: int
 ) -> None:
     inputs = [value("x", shapes[0]), value("w", shapes[1])]

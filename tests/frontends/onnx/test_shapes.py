@@ -9,16 +9,14 @@ from dmlsplit.frontends.site import Cause
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed, value
 
 
-def test_declared_shapes_count_if_the_tracker_knows_none(scanned: Scanned) -> None:
+def test_declared_shapes_are_used_if_the_tracker_knows_none(scanned: Scanned) -> None:
     nodes = [node("Mystery", "x", "y", domain="own"), node("Split", "y", "a b", num_outputs=2)]
     (found,) = scanned(model(nodes, [value("x", [3])], declared=(value("y", [8, 2]),)))
     assert str(found.state.descriptor) == "SPLIT axis 0: FLOAT32[8,2] -> FLOAT32[4,2], FLOAT32[4,2]"
 
 
 @pytest.mark.parametrize("wrong", [[1, 1, 3], [1, 3]])
-def test_declared_shapes_do_not_count_after_one_that_is_wrong(
-    scanned: Scanned, wrong: list[int]
-) -> None:
+def test_declared_shapes_are_ignored_after_a_wrong_one(scanned: Scanned, wrong: list[int]) -> None:
     # Before opset 22, onnx's inference wrote such shapes into a file.
     pool = node("MaxPool", "x", "y", kernel_shape=[1], strides=[2], ceil_mode=1)
     nodes = [

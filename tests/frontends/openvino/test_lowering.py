@@ -18,7 +18,7 @@ F32 = TensorDataType.FLOAT32
 VARIADIC, EQUAL = lower_variadic_split, lower_split
 
 
-def test_a_lowering_is_a_value() -> None:
+def test_equal_lowerings_are_equal_and_have_one_hash() -> None:
     lowering = lower_variadic_split((6, 2), -2, [2, -1, 0], F32)
     assert lowering.sizes == (2, 4, 0)
     text = "SPLIT axis 0: FLOAT32[6,2] -> FLOAT32[2,2], FLOAT32[4,2]"

@@ -26,7 +26,7 @@ from tests.support.openvino_files import (
 # Files that OpenVINO wrote.
 
 
-def test_a_model_that_openvino_saved(tmp_path: Path) -> None:
+def test_a_model_that_openvino_saved_is_scanned(tmp_path: Path) -> None:
     ov = pytest.importorskip("openvino")
     from openvino import opset13 as op
 

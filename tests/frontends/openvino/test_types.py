@@ -22,7 +22,9 @@ NOT_CARRIED = {"u1", "u2", "u3", "u6", "nf4", "f4e2m1", "string"}
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_data_of_a_type_in_a_file_that_openvino_saved(name: str, tmp_path: Path) -> None:
+def test_data_of_any_type_in_a_file_that_openvino_saved_is_scanned(
+    name: str, tmp_path: Path
+) -> None:
     data = ov.op.Parameter(TYPES[name], ov.PartialShape([6, 2]))
     lengths = opset1.constant(np.array([2, 4], np.int64))
     cut = opset1.variadic_split(data, opset1.constant(0), lengths)
@@ -38,7 +40,9 @@ def test_data_of_a_type_in_a_file_that_openvino_saved(name: str, tmp_path: Path)
 
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("place", ["axis", "lengths"])
-def test_integers_of_a_type_in_a_file(place: str, name: str, scanned: Scan) -> None:
+def test_an_axis_and_lengths_in_a_file_may_have_any_integer_type(
+    place: str, name: str, scanned: Scan
+) -> None:
     size = max(1, TYPES[name].bitwidth // 8) if name != "dynamic" else 8
     layer, shape, numbers = {"axis": (1, "", [0]), "lengths": (2, "2", [2, 4])}[place]
     stored = b"".join(number.to_bytes(size, "little") for number in numbers)

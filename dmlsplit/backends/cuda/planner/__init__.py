@@ -26,14 +26,14 @@ from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 
-# Outputs of at least this width are faster without shared memory, by the bytes in which `tile`
-# moves them. Of rows of 96 bytes, the vector in six that holds an end is copied separately.
+# From this width, outputs are faster without shared memory. The keys are the bytes that `tile`
+# moves at once. Of rows of 96 bytes, `rows` copies one vector in six, at a row's end, separately.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # Lanes of a warp that look up different entries of a table in the parameters are served one entry
 # at a time (CUDA C++ Programming Guide, "Constant memory"), and read that many distant pieces of
-# input. This many outputs per warp are few.
+# input. Up to WARP_OUTPUTS per warp are few.
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
-# Of fewer rows, `rows` writes less in places of its own than `tile`, whose blocks would be idle.
+# With fewer rows, `rows` writes to fewer places than `tile`, whose blocks would be mostly idle.
 FEW_ROWS = 32
 # Below this share of the bytes, narrow outputs among wide ones do not get their own launch, which
 # would read their sectors again.

@@ -8,8 +8,8 @@ from math import gcd
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
 from dmlsplit.geometry import Loop, StridedCopy
 
-# A row that begins or ends inside a vector has edges, which are copied unit by unit. This pays for
-# at least this many units; never for units of 8 bytes, two of which are as cheap as a vector.
+# A row that begins or ends inside a vector has edges, whose units threads copy singly. This pays
+# for rows of at least so many units, but not for units of 8 bytes: two are as cheap as a vector.
 LEAST_EDGED_UNITS, MOST_EDGED_UNIT = 48, 4
 # Loads of single units, and vectors of a window, for which a thread has registers.
 MOST_LOADS = 16
@@ -54,12 +54,12 @@ class Form:
     item: int  # bytes that a thread stores at once
     channels: int  # outputs that are filled from one window
     window_step: int | None  # units, where items are filled from windows
-    # Where they go through shared memory: the alignment of the outputs.
+    # The alignment of the outputs if items go through shared memory; otherwise 0.
     staged: int = 0
 
     @property
     def items(self) -> int:
-        """Items of a thread: enough loads under way to keep memory busy."""
+        """Items of a thread: enough loads in flight to keep memory busy."""
         if self.window_step is not None:
             return LOADS if self.channels == 1 and abs(self.window_step) <= NEAR_STEP else 1
         units = self.item // self.unit

@@ -20,19 +20,19 @@ REGISTERS = 64  # of a thread, at most
 MOST_ROWS = 1 << 16
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MOST_GROUPS = 64
-# Unused vectors may follow every 128 bytes, which are all banks, or more: powers of two, and bytes.
-# A slab has memory for any of these, so that its program does not depend on which is best.
+# (log2 of the interval, unused bytes after it) in shared memory; 128 bytes span its banks. A slab
+# has room for any of these, so that its program does not depend on which is best.
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
-# Shared memory of a slab, in these steps, as each size is a program, and at most.
+# A slab's shared memory is a multiple of SHARED_STEP, because each size has its own program.
 SHARED_STEP, MOST_SHARED = 64 * VECTOR, (48 << 10) // SLABS
-# Instructions of a warp, about: to read a vector, to write one in parts of 1 to 16 bytes, and to
-# find out where these are (a search among up to 1,024 outputs) and for each of them.
-READ, WRITE = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
-FIND, FIND_PART = 320, 6
-# One takes this share of the time that memory needs for what the warp copies, on an H200, beyond
-# those of a plain copy (benchmarks/prediction.py). Waiting for a load, half a microsecond, takes as
-# long as an SM needs to copy some bytes.
-INSTRUCTION, OF_A_COPY = 1 / 470, 16
+# About how many instructions a warp needs: to read a vector in each lane; to write one, by the size
+# of its parts; to find its output among up to 1,024; and to find each part in shared memory.
+READ_INSTRUCTIONS, WRITE_INSTRUCTIONS = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
+FIND_INSTRUCTIONS, PART_INSTRUCTIONS = 320, 6
+# An instruction takes 1/470 of the time in which the memory of an H200 moves the warp's bytes; a
+# plain copy has 16 (benchmarks/prediction.py). A load takes half a microsecond, in which an SM
+# copies WAIT_BYTES.
+INSTRUCTION_TIME, COPY_INSTRUCTIONS = 1 / 470, 16
 WAIT_BYTES = 8 << 10
 
 
@@ -42,13 +42,13 @@ class Layout:
 
     item: int  # 1, 2, 4, 8 or 16: divides every width, offset, pitch and address
     groups: tuple[int, ...]  # first output of each, and the number of outputs
-    rows_before: int  # a slab, which it also reads
+    rows_before: int  # which a slab also reads
     slab_rows: int
     runs: int  # of a slab
     run_vectors: int
     row_pitch: int  # bytes from row to row in shared memory
     items: int  # vectors of a slab's outputs
-    are_words: bool = False  # which bytes are loaded in
+    are_words: bool = False  # whether bytes are loaded as words
     pad: tuple[int, int] = (0, 0)  # of shared memory, as in `warps`
     slab_vectors: int = 0  # of shared memory
     rounds: int = 1
@@ -73,35 +73,35 @@ class Layout:
         """The shared memory of a block."""
         return self.slab_vectors * SLABS * VECTOR
 
-    def executed(self, limits: DeviceLimits) -> float:
-        """The time of what a block executes, if that of memory for the same bytes is 1.
+    def instruction_time(self, limits: DeviceLimits) -> float:
+        """The time of a block's instructions, if memory takes 1 for the same bytes.
 
-        The more bytes memory needs under way, the faster it is. It is slower where a run or an
-        output's share of a slab begins. A slab follows others in the outputs, but not in the input.
+        Memory that needs more bytes in flight is faster. A run costs a sector at each end, but an
+        output's share of a slab only one, because the next slab continues it.
         """
         reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
-        find = (FIND + FIND_PART * VECTOR // self.item) / (SLABS * self.rounds)
-        warps = READ * reading + (WRITE[self.item] + find) * writing
+        find = (FIND_INSTRUCTIONS + PART_INSTRUCTIONS * VECTOR // self.item) / SLABS / self.rounds
+        warps = READ_INSTRUCTIONS * reading + (WRITE_INSTRUCTIONS[self.item] + find) * writing
         outputs = max(last - first for first, last in pairwise(self.groups))
         sectors = VECTOR * (self.read_vectors - self.items + 2 * self.runs + outputs)
-        more = (WARP * warps + sectors) / self.items - OF_A_COPY
-        return 1 + INSTRUCTION * more * limits.in_flight_bytes / IN_FLIGHT_BYTES
+        more = (WARP * warps + sectors) / self.items - COPY_INSTRUCTIONS
+        return 1 + INSTRUCTION_TIME * more * limits.in_flight_bytes / IN_FLIGHT_BYTES
 
-    def under_way(self, limits: DeviceLimits) -> tuple[int, int]:
+    def in_flight(self, limits: DeviceLimits) -> tuple[int, int]:
         """The bytes that a block waits for at the same time, and the blocks that fit an SM."""
         resident = resident_blocks(limits, self.threads, REGISTERS, self.shared_bytes)
         return SLABS * VECTOR * self.read_vectors, resident
 
 
 def takes_whole_rows(split: RowSplit) -> bool:
-    """Whether a slab may be whole rows, read as one run, or any one output of these."""
+    """Whether a block can read whole rows as one run, and also each output alone."""
     rows = _period(split) + ceil_div(VECTOR - 1, min(split.widths))
     fits = rows * split.pitch <= (MOST_THREADS - 1) * VECTOR
     return split.row_bytes == split.pitch and fits and max(split.widths) <= _most_bytes(rows, 1)
 
 
 def _most_bytes(rows: int, item: int) -> int:
-    """The bytes of a run of which a block can read so many, at any multiple of `item`."""
+    """The longest run of which a block can read `rows`, at any multiple of `item`."""
     return MOST_THREADS // rows * VECTOR - (VECTOR - item)
 
 
@@ -113,7 +113,7 @@ def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
     before = 0 if is_aligned else ceil_div(VECTOR - item, min(split.widths))
     columns = _Columns(split._replace(rows=0, outputs=()), item, before, assumed.input_alignment)
     every = columns.sizes(_largest(columns, assumed.limits))
-    # Of those that take about the same time, the one with most blocks.
+    # Of layouts that take about the same time, the one with most blocks.
     return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.tile_rows))
 
 
@@ -154,8 +154,8 @@ class _Columns:
             return None
         runs, run_rows = (1, rows + before) if is_run else (rows + before, 1)
         run_vectors = ceil_div(run_rows * widest + slack, VECTOR)
-        # Rows in shared memory have the same phases as in the input. The vectors of one end before
-        # those of the next begin; if that has a lower phase, a vector later in the input.
+        # Rows keep their phases. The vectors of a row end before the first one of the next row; if
+        # that row has a lower phase, rows are one vector further apart.
         row_phase = 0 if is_run else split.pitch % VECTOR
         own = max(run_vectors - 1, ceil_div(widest + slack - row_phase, VECTOR))
         row_pitch = split.pitch if is_run else own * VECTOR + row_phase
@@ -188,15 +188,15 @@ class _Columns:
 
         def cost(slab: Layout) -> tuple[bool, float, int]:
             """Of those that take about the same time, the smallest."""
-            waits = limits.in_flight_bytes / prod(slab.under_way(limits))
+            waits = limits.in_flight_bytes / prod(slab.in_flight(limits))
             are_many = len(slab.groups) - 1 > MOST_GROUPS
-            return are_many, round(max(slab.executed(limits), waits), 2), slab.threads
+            return are_many, round(max(slab.instruction_time(limits), waits), 2), slab.threads
 
         slab = min((replace(one, rounds=ROUNDS[0]) for one in self.candidates()), key=cost)
         return replace(slab, pad=min(PADS, key=lambda pad: self.wavefronts(slab, pad)))
 
     def wavefronts(self, slab: Layout, pad: tuple[int, int]) -> float:
-        """Those in which a warp copies a vector in each lane."""
+        """The wavefronts of a warp that reads a vector in each lane."""
         starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
         part = WORD if self.are_words else self.item
         return vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, part, pad)
@@ -219,13 +219,13 @@ _largest = lru_cache(maxsize=1024)(_Columns.largest)
 
 def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
     """The time of a launch, if memory takes 1 for its bytes."""
-    sm_bytes, (requested, places) = split.total_bytes / limits.sm_count, layout.under_way(limits)
+    sm_bytes, (requested, places) = split.total_bytes / limits.sm_count, layout.in_flight(limits)
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
     blocks = (len(layout.groups) - 1) * tiles / limits.sm_count
     waits = limits.in_flight_bytes / min(requested, sm_bytes / blocks) / min(blocks, places)
-    # Blocks end at different times: while the last ones run, half of the places are empty.
+    # Blocks end at different times: while the last ones run, half of an SM is empty.
     tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * (blocks > places)
-    return max(waits, layout.executed(limits)) + tail / sm_bytes
+    return max(waits, layout.instruction_time(limits)) + tail / sm_bytes
 
 
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:

@@ -41,21 +41,21 @@ from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 SMALL = 2**30
 # Loops up to which a thread has registers for all items of a form.
 SHALLOW = 3
-# Blocks that an SM must hold if items are narrower than vectors: 32 KiB are then under way.
+# Blocks that an SM must hold if items are narrower than vectors: 32 KiB are then in flight.
 NARROW_RESIDENT = 4
-# As above, if 64-bit numbers of several items need registers: in edges, and as far strides in
+# The same where 64-bit numbers of several items need registers: in edges, and as the strides of
 # loops.
 FAR_RESIDENT = 3
 
-# By how much a block has fewer items than threads if its first thread sorts the item before its
-# own. Its items are then half lines of outputs; otherwise blocks would share more of those.
+# A block whose first thread sorts the item before its own has so many fewer items than threads. Its
+# items then fill half cache lines of outputs; otherwise blocks would share more lines.
 REPEATING = 4
 # Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
 # all multiprocessors. For others, so small a block would repeat too many items.
 STAGED_THREADS = 64
-# Vectors of a window of all outputs, if a thread stores one to each, and if shared memory puts them
-# in order. A thread of two blocks has registers for MOST_PAIRED, and for MOST_EASY if it neither
-# shifts them nor has 64-bit numbers, and items have these bytes. Otherwise a block is alone.
+# The most vectors of a window of all outputs: if a thread stores a vector to each, and if shared
+# memory puts them in order. If a thread has more than MOST_PAIRED vectors, or than MOST_EASY with
+# items of PAIRED_ITEMS bytes and no shifts or 64-bit numbers, an SM may hold a single block.
 MOST_DIRECT, MOST_STAGED = 8, 22
 MOST_PAIRED, MOST_EASY, PAIRED_ITEMS = 13, 20, (48, 80)
 

@@ -26,7 +26,7 @@ from dmlsplit.backends.cuda.launch import (
 from dmlsplit.backends.cuda.planner.forms import Nest
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
-# Few threads with many loads, because each finds out once where its elements are.
+# Few threads with many loads, because each thread computes once where its elements are.
 THREADS, LOADS = 128, 8
 # The blocks that an SM must hold: a thread has 64 registers.
 RESIDENT = 8
@@ -125,8 +125,8 @@ def alignments(
     return (WORD if WORD <= read < VECTOR else read // VECTOR * VECTOR or 1), written == VECTOR
 
 
-def best(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
-    """The best filled square; among equals, the one with the most equal sides."""
+def best_square(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
+    """The square that planes fill best; among equals, the one with the most equal sides."""
     return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
 
 
@@ -142,7 +142,7 @@ def transposed_elements(split: RowSplit, assumed: Assumptions) -> KernelLaunch |
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
     # Neighbouring squares both read the sectors between them.
     allowed = [s for s in squares(unit) if s.down >= count or split.pitch % SECTOR == 0]
-    if not allowed or (square := best(allowed, [plane])).fill([plane]) < LEAST_FILL:
+    if not allowed or (square := best_square(allowed, [plane])).fill([plane]) < LEAST_FILL:
         return None
     launch = transposition(
         square,
@@ -184,7 +184,7 @@ def transposes(
         planes = tuple(map(_plane, nests))
         offsets = [pieces[output].input_offset for _, output in outputs]
         return transposition(
-            best(squares(unit, *alignments(planes, offsets, assumed)), planes),
+            best_square(squares(unit, *alignments(planes, offsets, assumed)), planes),
             planes,
             [(offset, numbers[nest]) for offset, (nest, _) in zip(offsets, outputs, strict=True)],
             tuple(output for _, output in outputs),
@@ -266,7 +266,7 @@ def _plane_tables(square: Square, planes: Sequence[Plane], depth: int) -> Iterat
     yield Constant(OFFSET_64, "down_strides", tuple(plane.down_stride for plane in planes))
     yield Constant(OFFSET_64, "input_strides", tuple(loop.input_stride for loop in loops))
     yield Constant(OFFSET_64, "output_strides", tuple(loop.output_stride for loop in loops))
-    yield Constant("unsigned", "acrosses", tuple(plane.across for plane in planes))
-    yield Constant("unsigned", "downs", tuple(plane.down for plane in planes))
+    yield Constant("unsigned", "across_sizes", tuple(plane.across for plane in planes))
+    yield Constant("unsigned", "down_sizes", tuple(plane.down for plane in planes))
     yield Constant("unsigned", "counts", divisors)
     yield Constant(DIVISOR, "by_counts", tuple(map(divisor, divisors)))

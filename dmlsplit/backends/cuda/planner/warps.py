@@ -23,7 +23,7 @@ def wavefronts(words: Iterable[int]) -> int:
 
 
 def padded(place: int, pad: tuple[int, int]) -> int:
-    """A place in shared memory that has unused bytes after every 2^n: `pad` is n, and how many."""
+    """A place in shared memory where `pad[1]` unused bytes follow every 2^`pad[0]` bytes."""
     return place + (place >> pad[0]) * pad[1]
 
 

@@ -33,44 +33,44 @@ from dmlsplit.geometry import RowSplit, ceil_div
 
 # A vector may extend into the next row of an output, but no further.
 LEAST_WIDTH = VECTOR
-# More equal outputs than this have a program without a search, which is about as fast for few.
+# More equal outputs than this have a program without a search; for few, a search is about as fast.
 FEW_OUTPUTS = 16
 # The candidates for a launch: threads of a block, and rounds in which each copies `LOADS` vectors.
-# Rounds share what a block finds out about its output, but wait for memory one after the other.
+# A block finds its output once for all rounds, but waits for memory in each of them.
 BLOCKS: tuple[tuple[int, int], ...] = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
 REGISTERS = {True: 40, False: 64}  # of a thread, for aligned memory or not
 # Rows that fit a slot of shared memory, of up to 32 vectors, are short. A slot has room for a row
-# at any phase and the word after it. A block reads a vector per load and thread, for an even number
-# of rows at once, and does so once or twice; rows.cu has the same numbers. As it holds shared
-# memory for its threads, smaller ones would leave more of them idle, and larger ones wait longer.
+# at any phase and the word after it. In a round, a block reads a vector per load and thread, of an
+# even number of rows; rows.cu has the same numbers. In smaller blocks, more threads would have no
+# vector; larger blocks would wait longer.
 SLOT_MORE = 2 * VECTOR + 2
 MOST_SHORT = 33 * VECTOR - SLOT_MORE - 1
 SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
 SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
 SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
-# The time of what a block executes beyond a plain copy, as shares of the time that memory needs on
-# an H200: of each byte, and of what a block finds out about its output, in a single round. By
-# whether memory is aligned and rows are short. Waiting for a load, half a microsecond, takes as
-# long as an SM needs to copy some bytes. By counts of instructions and benchmarks/prediction.py.
-EXECUTED = {(True, False): (-1 / 66, 1 / 30), (False, False): (1 / 14, 1 / 14)}
-EXECUTED[False, True] = 1 / 11, 1 / 40
+# (is_aligned, is_short): (share per byte, share per block of one round). Instructions beyond those
+# of a plain copy take these shares of the time that the memory of an H200 takes, by counts and
+# benchmarks/prediction.py. A load takes half a microsecond, in which an SM copies WAIT_BYTES.
+INSTRUCTION_TIMES = {(True, False): (-1 / 66, 1 / 30), (False, False): (1 / 14, 1 / 14)}
+INSTRUCTION_TIMES[False, True] = 1 / 11, 1 / 40
 WAIT_BYTES = 8 << 10
-# No further candidate is tried if one takes this much of what its bytes alone do, and none is
-# preferred to larger blocks that saves less.
-CHEAP, LEAST_GAIN = 1.03, 0.01
-# Up to this many numbers of tiles are faster without NumPy.
-FEW = 32
-# Bytes of input in a chunk, for each multiprocessor: at most what it has under way. So all
-# outputs of a chunk are copied at the same time, and the input that they share is in the L2 cache.
+# The planner tries no more candidates after one that takes at most CHEAP_RATIO times as long as its
+# bytes alone. A smaller block must save 1 % of the time.
+CHEAP_RATIO, LEAST_GAIN = 1.03, 0.01
+# Python counts up to this many tiles of outputs faster than NumPy.
+MOST_IN_PYTHON = 32
+# Bytes of input in a chunk, for each multiprocessor: at most what it has in flight. So blocks
+# copy all outputs of a chunk at the same time, and the L2 cache has the input that they share.
 CHUNK_BYTES = IN_FLIGHT_BYTES
 # The division of common.cuh takes numbers of 31 bits.
 MOST_CHUNK_BYTES = 1 << 30
-# Chunks of a single row are simpler, and preferred unless others have this share of their tiles.
+# The planner prefers chunks of a single row, which are simpler, unless others need less than this
+# share of their tiles. It tries about ROW_CHOICES other numbers of rows.
 FULL_ROW = 0.97
-CHOICES = 16
+ROW_CHOICES = 16
 # Parameters outside tables: the input's address, pitches, divisors, numbers of rows and tiles.
-# How many outputs fit is calculated from these, because calls with new sizes wait for their plan,
-# and `fitting` would plan a split of too many outputs twice.
+# The planner calculates from these how many outputs fit. `fitting` would plan a split of too many
+# outputs twice, while a call with new sizes waits.
 NUMBERS_BYTES = 96
 
 
@@ -214,7 +214,7 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
     parts = _parts(split.widths, choices, short_rows)
     needed = split.rows * sum([1 / each for each in short_rows]) or split.total_bytes
     sm_bytes, best = split.total_bytes / limits.sm_count, inf
-    cheap = CHEAP * (1 + EXECUTED[mode[:2]][0]) * sm_bytes
+    cheap = CHEAP_RATIO * (1 + INSTRUCTION_TIMES[mode[:2]][0]) * sm_bytes
     for threads, rounds in candidates:
         tile_bytes = threads * rounds * (SHORT_LOADS if mode.is_short else LOADS) * VECTOR
         tile_parts = rounds if mode.is_short else tile_bytes
@@ -236,7 +236,7 @@ def _short_rows(width: int) -> int:
 def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[int]) -> Any:
     """The parts of each output in a chunk, by its rows: bytes, or rounds of short rows."""
     # They are below 2^53, so that their quotients are whole only if divisions are exact.
-    if len(choices) * len(widths) > FEW:
+    if len(choices) * len(widths) > MOST_IN_PYTHON:
         rows = np.array(choices)[:, None]
         return rows / short_rows if short_rows else rows * widths
     if short_rows:
@@ -269,9 +269,9 @@ def _cost(
     resident = resident_blocks(limits, chunks.threads, REGISTERS[mode.is_aligned], shared)
     per_sm = chunks.grid / limits.sm_count
     waits = limits.in_flight_bytes * rounds / (chunks.tile_bytes * share * min(resident, per_sm))
-    each, setup = EXECUTED[mode[:2]]
+    each, setup = INSTRUCTION_TIMES[mode[:2]]
     cost = sm_bytes * max(1, waits, 1 + each + setup / (rounds * share))
-    # Blocks end at different times: while the last ones run, half of the places are empty.
+    # Blocks end at different times: while the last ones run, half of an SM is empty.
     return cost + rounds * WAIT_BYTES / 2 * min(1, waits) * (per_sm > resident)
 
 
@@ -283,5 +283,5 @@ def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[i
     multiple = multiple if multiple <= limit else 1
     wanted = ceil_div(limits.sm_count * CHUNK_BYTES // 2, split.pitch)
     least = min(limit // multiple, ceil_div(wanted, multiple)) * multiple
-    step = ceil_div(least, CHOICES * multiple) * multiple
+    step = ceil_div(least, ROW_CHOICES * multiple) * multiple
     return [1, *range(least, min(limit, 2 * least) + 1, step)]

@@ -60,7 +60,7 @@ def test_parameters_fit_every_driver(
 
 
 @given(st.lists(st.integers(2, 1 << 24), min_size=1, max_size=3), st.data())
-def test_numbers_divide_exactly(sizes: list[int], data: st.DataObject) -> None:
+def test_magic_numbers_divide_exactly(sizes: list[int], data: st.DataObject) -> None:
     strides = tuple(-(3**d) * 8 for d in range(len(sizes)))
     geometry = split_geometry(sizes, 0, (sizes[0],), 2, strides, [None])
     (launch,) = plan(geometry, 16, 16, H200.limits)  # more blocks than any device accepts

@@ -15,7 +15,7 @@ from dmlsplit.backends.cuda.planner.transpose import (
     THREADS,
     Plane,
     alignments,
-    best,
+    best_square,
     squares,
 )
 from dmlsplit.geometry import Loop, SplitGeometry, split_geometry
@@ -62,12 +62,12 @@ def test_threads_read_and_write_lines_of_the_same_phase(
     [(1, 128, 128), (2, 64, 128), (4, 64, 64), (8, 32, 64), (16, 32, 32)],
 )
 def test_large_tensors_get_nearly_equal_sides(unit: int, down: int, across: int) -> None:
-    square = best(squares(unit), [Plane(8192, 8192, 8192 * unit, 8192 * unit)])
+    square = best_square(squares(unit), [Plane(8192, 8192, 8192 * unit, 8192 * unit)])
     assert (square.down, square.across) == (down, across)
 
 
 def test_the_square_of_a_short_side_is_long_in_the_other_direction() -> None:
-    square = best(squares(4), [Plane(16, 100_000, 400_000, 64)])
+    square = best_square(squares(4), [Plane(16, 100_000, 400_000, 64)])
     assert (square.down, square.across) == (16, 128)
     assert square.fill([Plane(16, 128, 0, 0)]) == 1
 

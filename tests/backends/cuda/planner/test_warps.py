@@ -16,7 +16,7 @@ def test_wavefronts_are_the_words_of_the_busiest_bank(words: list[int]) -> None:
 
 
 @given(st.integers(0, 10_000), st.sampled_from(PADS))
-def test_vectors_stay_vectors_and_apart(vector: int, pad: tuple[int, int]) -> None:
+def test_padding_keeps_vectors_aligned_and_disjoint(vector: int, pad: tuple[int, int]) -> None:
     place, following = (padded(16 * n, pad) for n in (vector, vector + 1))
     assert place % 16 == 0
     assert following - place in (16, 16 + pad[1])

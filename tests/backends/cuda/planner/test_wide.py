@@ -51,7 +51,7 @@ def test_no_sizes_along_axis_0_need_a_program_of_their_own(drawn: list[list[int]
     geometries = [packed((sum(sizes), 16), 0, tuple(sizes), 1) for sizes in drawn]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
     plans = list(map(planned, geometries))
-    with patch.object(wide, "FEW", 0):  # the same by NumPy
+    with patch.object(wide, "MOST_IN_PYTHON", 0):  # the same by NumPy
         assert list(map(planned, geometries)) == plans
 
 
@@ -65,7 +65,7 @@ def test_narrow_outputs_beside_a_very_wide_one_share_blocks() -> None:
 def test_rounds_leave_enough_bytes_in_flight(workload: Any) -> None:
     for launch in planned(workload.geometry):
         if launch.code.kernel == "rows" and rounds_of(launch) > 1:
-            assert under_way(launch, H200.limits) >= ENOUGH * IN_FLIGHT_BYTES
+            assert in_flight(launch, H200.limits) >= ENOUGH * IN_FLIGHT_BYTES
 
 
 def rounds_of(launch: KernelLaunch) -> int:
@@ -74,7 +74,7 @@ def rounds_of(launch: KernelLaunch) -> int:
     return int(found["tile_bytes"] // (launch.block * found["kLoads"] * VECTOR))
 
 
-def under_way(launch: KernelLaunch, limits: DeviceLimits) -> float:
+def in_flight(launch: KernelLaunch, limits: DeviceLimits) -> float:
     """The bytes that an SM waits for at first."""
     found = known(launch)
     registers = wide.REGISTERS[bool(found["kAligned"])]
@@ -95,7 +95,7 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
         (launch,) = plan(packed((mib << 20,), 0, (mib << 19,) * 2, 1), *alignments, limits)
         sizes.append((launch.block * rounds_of(launch), rounds_of(launch)))
         if rounds_of(launch) > 1:
-            assert under_way(launch, limits) >= ENOUGH * limits.in_flight_bytes
+            assert in_flight(launch, limits) >= ENOUGH * limits.in_flight_bytes
     found = [size for size, _ in groupby(sizes)]
     assert found[:3] == [(64, 1), (512, 2), (1024, 4)]
     assert found[3:] in ([], [(512, 2), (1024, 4)])
