@@ -7,7 +7,7 @@ from dmlsplit.cli.terminal import ACCEPTED, REFUSED, UNUSABLE, deliver, progress
 
 _DESCRIPTION = """\
 Check on this machine's GPU that every byte of a split is right. The test
-compiles every kernel and runs some 70 splits: as a launch, on a second stream,
+compiles every kernel and runs some 80 splits: as a launch, on a second stream,
 and from a CUDA graph. Some run again in other kinds of memory, and one on rows
 that span more than 4 GiB. Every byte is compared with NumPy's, also those
 around the outputs. Then the test must detect kernels that are wrong on purpose.

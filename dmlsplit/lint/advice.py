@@ -11,7 +11,6 @@ from dmlsplit.lint.onnxruntime import SIZES, takes_num_outputs
 from dmlsplit.lint.rewritable import form_of
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
-from dmlsplit.messages import printable
 
 
 class Advice(StrEnum):
@@ -47,7 +46,7 @@ class Advice(StrEnum):
     BIN_FILE = "put the .bin file itself, not a link to it, next to the model"
     CONVERT = "convert the model again with OpenVINO, which writes the type"
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
-    NODES = "rewrite the model: validate {file} with the same options and --write-fixed fixed.onnx"
+    NODES = "rewrite the model: validate it with --write-fixed fixed.onnx"
     NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
     DISPATCH = "in DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
@@ -97,7 +96,7 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     if site.format == "onnx" and all("model" in e.rule.cured_by for e in verdict.errors):
         form = form_of(verdict, target)
         if not isinstance(form, str):
-            fixes.append(_rewriting(site))
+            fixes.append(Advice.NODES)
         elif not verdict.undecided:
             notes.append(Advice.NO_NODES.format(obstacle=form))
     if verdict.equivalent:
@@ -119,14 +118,10 @@ def without_rewriting(assessment: Assessment) -> Assessment:
     """The assessment without the advice to rewrite the model, for a run that has just done so."""
 
     def shorter(verdict: Verdict) -> Verdict:
-        advice = _rewriting(verdict.site)
-        return replace(verdict, fixes=tuple(fix for fix in verdict.fixes if fix != advice))
+        fixes = tuple(fix for fix in verdict.fixes if fix != Advice.NODES)
+        return replace(verdict, fixes=fixes)
 
     return replace(assessment, verdicts=tuple(map(shorter, assessment.verdicts)))
-
-
-def _rewriting(site: SplitSite) -> str:
-    return Advice.NODES.format(file=printable(site.file))
 
 
 def options(sizes: Iterable[tuple[str, int | str]]) -> str:
