@@ -40,7 +40,8 @@ def computed(call: Call, data_type: int, shape: Shape) -> _Items | None:
 def _small_sizes(call: Call, shape: Shape) -> list[int]:
     """The sizes of a small constant; a ValueError for others."""
     sizes = [size for size in shape if isinstance(size, int)]
-    if math.prod(sizes) > _MOST or len(sizes) < len(shape):
+    # Without elements, a size may still be large, and its indices would fill the memory.
+    if math.prod(size or 1 for size in sizes) > _MOST or len(sizes) < len(shape):
         raise ValueError("too large")
     call.reader.compute(math.prod(sizes))
     return sizes

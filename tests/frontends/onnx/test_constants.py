@@ -184,6 +184,13 @@ def test_a_large_constant_has_a_shape_but_takes_no_memory(scanned: Scanned, limi
     assert (type(found.state), found.shape) == (Known, (2, limit))
 
 
+def test_an_empty_constant_with_a_large_size_takes_no_memory(scanned: Scanned) -> None:
+    nothing = numpy_helper.from_array(np.empty((0, 1), np.int64), "nothing")
+    nodes = [node("Tile", "nothing times", "x"), node("Split", "x", "a b", axis=1, num_outputs=2)]
+    (found,) = scanned(model(nodes, [], initializers=(nothing, sizes("times", 1, 2**50))))
+    assert found.shape == (0, 2**50)
+
+
 def test_the_work_of_one_model_is_limited(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
