@@ -11,8 +11,8 @@
 // that outputs share are still in the L2 cache. All sizes are arguments.
 //
 // kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise a vector is read as the
-// two aligned vectors that hold it, which are shifted together in registers. At any alignment, the first-level
-// cache therefore serves two bytes for each byte copied. Two things remain, each for a few threads of few
+// two aligned vectors that hold it, which are shifted together in registers. The first-level cache then serves
+// two bytes for each byte copied, unless the vector happens to be aligned. Two things remain, each for a few threads of few
 // blocks: vectors that hold the end of a row, and the first and last bytes of an output.
 // kShort: rows of at most MOST_SHORT bytes (planner/wide.py) go through shared memory, because reading two
 // vectors for each one stored costs too much where every fifth holds the end of a row. A block copies whole rows.
@@ -68,7 +68,7 @@ struct Window {
 __device__ inline void join_rows(const Part& part, unsigned first, unsigned end) {
     for (unsigned row = part.row(first) + threadIdx.x; row < part.rows; row += blockDim.x) {
         const unsigned next = (row + 1) * part.width;
-        if (kOneRow && next <= first) break;  // a few bytes, before the first vector
+        if (kOneRow && next <= first) break;  // copy_ends copies these bytes
         const unsigned count = (next - first) % kVector, at = next - count;
         if (at >= end) break;
         if (count == 0) continue;
@@ -90,7 +90,7 @@ __device__ inline void copy_round(const Part& part, unsigned at, unsigned end, c
     for (int i = 0; i < kLoads; ++i) {
         const int step = i * (kWarp * kVector);
         const unsigned row = part.row(at + step);
-        const Byte* const vector = settled(from + static_cast<Wide>(row) * part.gap);  // but for the step
+        const Byte* const vector = settled(from + static_cast<Wide>(row) * part.gap);  // without the step, which is part of the load
         const bool is_read = kFull || at + step < end;
         const auto to_row = [&] { return static_cast<int>(row * part.width) - static_cast<int>(at + step); };
         is_stored[i] = is_read && (kAligned || kOneRow || to_row() >= kVector - static_cast<int>(part.width));
@@ -199,7 +199,7 @@ struct Slots {
     }
 };
 
-// Reads kLoads * `step` rows, the first at `corner`, of which `rows` are left. Threads past these read the last row.
+// Reads kLoads * `step` rows, the first at `corner`, of which `rows` are left. Threads without a row read the last.
 __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned step, unsigned rows, unsigned width,
                                  unsigned pitch, Divisor by_slot) {
     const unsigned slot = slot_vectors(width), row = quotient(threadIdx.x, by_slot);

@@ -34,7 +34,7 @@ def fits(array: ArrayView, required: Requirement) -> bool:
 def exact_addresses(
     outputs: Sequence[ArrayView], span: tuple[int, int], required: Requirements
 ) -> list[int] | None:
-    """Fast path: the addresses of outputs that are exactly as required, and apart; None in doubt.
+    """Fast path: the addresses of outputs that are exactly as required, and apart; otherwise None.
 
     `span` has the addresses of the input.
     """

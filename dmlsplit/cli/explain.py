@@ -48,7 +48,7 @@ known, examples, and the fix.
 
 _STATUSES = {
     ACCEPTED: "each split, or its equivalent, is explained, or is unknown",
-    REFUSED: "a split is refused and has no known equivalent; or the target is unusable",
+    REFUSED: "a split is refused and has no known equivalent; or the target breaks a rule",
 }
 
 _EXAMPLES = """\

@@ -56,7 +56,7 @@ _DETAILS = {
 _STATUSES = {
     ACCEPTED: "every split is accepted (with --write-fixed, of the written model)",
     REFUSED: "a split is refused (see --allow), or is unknown or may be affected by a\n"
-    "       known defect (see --fail-on); or the target is unusable",
+    "       known defect (see --fail-on); or the target breaks a rule",
     UNUSABLE: "wrong usage, or a file could not be read; the others are still reported",
 }
 

@@ -136,7 +136,7 @@ def options(sizes: Iterable[tuple[str, int | str]]) -> str:
 
 
 def _hints(broken: Iterable[Violation]) -> tuple[str, ...]:
-    """The hints of broken rules, each once, as one fix: all of them are needed."""
+    """The hints of broken rules, joined to one fix, because all are needed."""
     hints = dict.fromkeys(violation.hint for violation in broken)
     return ("; and ".join(hints),) if hints else ()
 

@@ -30,8 +30,8 @@ __all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
 # moves at once. Of rows of 96 bytes, `rows` copies one vector in six, at a row's end, separately.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # Lanes of a warp that look up different entries of a table in the parameters are served one entry
-# at a time (CUDA C++ Programming Guide, "Constant memory"), and read that many distant pieces of
-# input. Up to WARP_OUTPUTS per warp are few.
+# at a time (CUDA C++ Programming Guide, "Constant memory"). They also read from as many distant
+# places. Up to WARP_OUTPUTS outputs per warp, this costs little.
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
 # With fewer rows, `rows` writes to fewer places than `tile`, whose blocks would be mostly idle.
 FEW_ROWS = 32
@@ -63,7 +63,7 @@ def plan(
 
 
 def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunch]:
-    """Launches for outputs of a packed split, by the first rule of the table that fits."""
+    """Launches for outputs of a packed split, by the first test that fits."""
     unit = gcd(VECTOR, *split.widths, split.pitch if split.rows > 1 else VECTOR)
     alignment = min(assumed.input_alignment, assumed.output_alignment)
     has_aligned_memory = alignment == VECTOR

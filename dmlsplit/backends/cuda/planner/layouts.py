@@ -13,8 +13,8 @@ from dmlsplit.geometry import RowSplit, ceil_div
 
 # Slabs that a block reads at once, and candidates for the rounds in which it does so.
 SLABS, ROUNDS = 4, (4, 2, 1)
-# The most threads of a block, candidates, and those of the smallest block for little memory. Each
-# thread has a vector of every slab.
+# Threads of a block: the most, those that are tried, and the fewest, for small splits. Each thread
+# has a vector of every slab.
 MOST_THREADS, THREADS_TRIED, LEAST_THREADS = 512, (128, 256, 384, 512), 128
 REGISTERS = 64  # of a thread, at most
 MOST_ROWS = 1 << 16

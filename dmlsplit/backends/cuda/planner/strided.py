@@ -43,12 +43,12 @@ SMALL = 2**30
 SHALLOW = 3
 # Blocks that an SM must hold if items are narrower than vectors: 32 KiB are then in flight.
 NARROW_RESIDENT = 4
-# The same where 64-bit numbers of several items need registers: in edges, and as the strides of
-# loops.
+# The same where several items have 64-bit numbers, which need registers: in edges, and as the
+# strides of loops.
 FAR_RESIDENT = 3
 
-# A block whose first thread sorts the item before its own has so many fewer items than threads. Its
-# items then fill half cache lines of outputs; otherwise blocks would share more lines.
+# If a block also sorts the item before its first one, it has this many fewer items than threads.
+# Its items then fill half cache lines of outputs; otherwise blocks would share more lines.
 REPEATING = 4
 # Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
 # all multiprocessors. For others, so small a block would repeat too many items.
