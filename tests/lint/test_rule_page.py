@@ -65,7 +65,7 @@ AT_RUN_TIME = {
     "DML-TENSOR-OUTPUT-OVERLAP": f"refuses it with {INVALID}; DirectML's documents do not say",
     "DML-ARRAY-SHAPE": f"refuses it with {INVALID}; DirectML has no arrays.",
     "DML-BIND-KIND": f"refuses it with {INVALID}; a C binding is a range of a D3D12",
-    "ORT-NUM-OUTPUTS": "ONNX Runtime 1.32 does not load the model.",
+    "ORT-NUM-OUTPUTS": "Versions such as ONNX Runtime 1.32 do not load the model.",
 }
 
 
