@@ -11,7 +11,7 @@ from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.fields import Field
 from dmlsplit.forks import fork_lock
-from dmlsplit.resources import feature_level_table
+from dmlsplit.resources import feature_level_table, parsed_yaml
 
 
 class FeatureLevel(IntEnum):
@@ -132,13 +132,11 @@ def _highest(levels: list[FeatureLevel], refusal: str) -> FeatureLevel:
 
 def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
     """Read a capability table; ignore unknown keys. A TableError names the path of a bad value."""
-    import yaml  # here, so that `import dmlsplit` does not load it
+    from yaml import YAMLError  # here, so that `import dmlsplit` does not load it
 
-    # With PyYAML's optional C loader, `dmlsplit levels` is 30 ms faster.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return _rows(Field(yaml.load(text, loader)))  # noqa: S506, both loaders are safe
-    except (yaml.YAMLError, InvalidArgumentError) as error:
+        return _rows(Field(parsed_yaml(text)))
+    except (YAMLError, InvalidArgumentError) as error:
         raise TableError(f"feature_levels.yaml: {' '.join(str(error).split())}") from None
 
 

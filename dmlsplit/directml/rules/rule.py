@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-import yaml
+from dmlsplit.resources import parsed_yaml
 
 # ``documented``: in the documents of DirectML, ONNX or ONNX Runtime. ``source``: read in the source
 # code of ONNX Runtime. ``reported``: a public issue. ``policy``: this library's choice where the
@@ -74,8 +74,7 @@ class Rule:
 
 def read_rules(path: Path, **readers: Callable[[Any], Any]) -> dict[str, Rule]:
     """The rules of a YAML file, by id. `readers` convert the fields of these names."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the first is written in C
-    records = yaml.load(path.read_text("utf-8"), loader)  # noqa: S506, both loaders are safe
+    records = parsed_yaml(path.read_text("utf-8"))
     readers = {"cured_by": tuple, **readers}
     return {rule_id: _rule(rule_id, fields, readers) for rule_id, fields in records.items()}
 
