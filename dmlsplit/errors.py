@@ -113,3 +113,8 @@ def one_line(error: Exception, with_path: bool = True) -> str:
         text = "is nested too deeply"
     line = " ".join(text.split()) or type(error).__name__
     return f"{path}: {line}" if path and with_path else line
+
+
+def unreadable(error: Exception) -> InvalidArgumentError:
+    """The error of a file that the system cannot read; `about` adds the file."""
+    return InvalidArgumentError(f"cannot be read: {one_line(error, with_path=False)}")

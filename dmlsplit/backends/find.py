@@ -6,6 +6,9 @@ from dmlsplit.backends import Backend
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.forks import fork_lock
 
+# The names of devices; the group is N of ``cuda:N``.
+DEVICE = re.compile(r"cpu|cuda(?::([0-9]{1,4}))?")
+
 
 def default_backend() -> tuple[Backend, str | None]:
     """The backend of ``cuda:0`` if it is usable, else that of the CPU, and why it is not."""
@@ -25,7 +28,7 @@ def find_backend(device: str) -> Backend:
             from dmlsplit.backends.cpu.engine import CpuBackend
 
             return CpuBackend()
-        name = re.fullmatch(r"cuda(?::([0-9]{1,4}))?", device) if isinstance(device, str) else None
+        name = DEVICE.fullmatch(device) if isinstance(device, str) else None
         if not name:
             allowed = "it must be 'cpu', 'cuda' or 'cuda:N'"
             raise InvalidArgumentError(f"device is {device!r}; {allowed}")

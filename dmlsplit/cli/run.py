@@ -1,13 +1,12 @@
 """``dmlsplit run``: split a file or a zarr array, or run a DxDispatch model."""
 
 import argparse
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmlsplit.cli.inputs import Commands, add_command, integer, integers
 from dmlsplit.cli.terminal import ACCEPTED, progress_bar, show, tell
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about, unreadable
 from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
@@ -92,8 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         if error.filename is None or Path(error.filename) != arguments.input:
             raise
-        why = one_line(error, with_path=False)
-        raise InvalidArgumentError(f"{arguments.input}: cannot be read: {why}") from None
+        with about(arguments.input):
+            raise unreadable(error) from None
     pieces = zip(done.paths, done.shapes, strict=True)
     head = (
         f"{done.input}: {done.dtype} {done.shape} -> {counted(len(done.paths), 'piece')} "
@@ -146,9 +145,10 @@ def _run_model(arguments: argparse.Namespace) -> int:
 
 def _device(name: str) -> "Device":
     """The device of --device; if auto becomes the CPU, a note says why."""
+    from dmlsplit.backends.find import DEVICE
     from dmlsplit.device import Device
 
-    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", name):
+    if name != "auto" and not DEVICE.fullmatch(name):
         raise InvalidArgumentError(f"--device is {name!r}; it must be auto, cpu, cuda or cuda:N")
     device = Device(None if name == "auto" else name)
     if device.reason is not None:

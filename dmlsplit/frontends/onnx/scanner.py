@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dmlsplit.checks import file_name, instance
-from dmlsplit.errors import InvalidArgumentError, about, one_line
+from dmlsplit.errors import InvalidArgumentError, about, unreadable
 from dmlsplit.file_kinds import identifying
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import Function, Graph, Model, Node, Tensor
@@ -55,8 +55,7 @@ def _mapped(name: str) -> Iterator[mmap.mmap]:
     try:
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
-        why = one_line(error, with_path=False)
-        raise InvalidArgumentError(f"cannot be read: {why}") from None
+        raise unreadable(error) from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from dmlsplit.errors import InvalidArgumentError, one_line
+from dmlsplit.errors import InvalidArgumentError, unreadable
 from dmlsplit.frontends.site import Cause, NotKnownError
 from dmlsplit.messages import counted
 
@@ -101,8 +101,7 @@ def read_ir(path: Path) -> Graph:
     except ElementTree.ParseError as error:
         raise InvalidArgumentError(f"is not well-formed XML in UTF-8: {error}") from None
     except (OSError, UnicodeError) as error:
-        why = one_line(error, with_path=False)
-        raise InvalidArgumentError(f"cannot be read: {why}") from None
+        raise unreadable(error) from None
     version = _required(net, "version")
     if version not in NET_VERSIONS:
         raise InvalidArgumentError(
