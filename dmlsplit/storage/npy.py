@@ -54,8 +54,8 @@ def split_file(
         With the name of the file.
     """
     mark, source = input_mark(path), open_npy(path)
-    names = folder, path.stem, ".npy"
-    with pieces_of(path, mark, source, sizes_or_count, axis, *names, overwrite) as (done, drafts):
+    run = pieces_of(path, mark, source, sizes_or_count, axis, folder, path.stem, ".npy", overwrite)
+    with run as (done, drafts):
         check_space(folder, source.size_in_bytes)
         with ExitStack() as files:  # Windows cannot rename open files
             pieces = _begin_pieces(source, drafts, done, files)

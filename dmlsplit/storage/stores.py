@@ -59,8 +59,8 @@ def split_store(
     block = _block(stored, BLOCK_BYTES if block_bytes is None else block_bytes)
     name = path.absolute().name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".npy")
     size = prod(stored.shape) * stored.dtype.itemsize
-    arguments = path, mark, stored, sizes_or_count, axis, folder, name, ".zarr", overwrite
-    with compute_context(scheduler) as compute, pieces_of(*arguments) as (done, drafts):
+    pieces = pieces_of(path, mark, stored, sizes_or_count, axis, folder, name, ".zarr", overwrite)
+    with compute_context(scheduler) as compute, pieces as (done, drafts):
         arrays = [
             create_piece(draft, target, stored, shape, done.axis)
             for draft, target, shape in zip(drafts, done.paths, done.shapes, strict=True)
