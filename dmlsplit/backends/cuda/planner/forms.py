@@ -9,7 +9,7 @@ from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
 from dmlsplit.geometry import Loop, StridedCopy
 
 # A row that begins or ends inside a vector has edges, whose units threads copy singly. This pays
-# for rows of at least so many units, but not for units of 8 bytes: two are as cheap as a vector.
+# for rows of at least that many units, but not for units of 8 bytes: two are as cheap as a vector.
 LEAST_EDGED_UNITS, MOST_EDGED_UNIT = 48, 4
 # Loads of single units, and vectors of a window, for which a thread has registers.
 MOST_LOADS = 16

@@ -43,8 +43,8 @@ SMALL = 2**30
 SHALLOW = 3
 # Blocks that an SM must hold if items are narrower than vectors: 32 KiB are then in flight.
 NARROW_RESIDENT = 4
-# The same where several items have 64-bit numbers, which need registers: in edges, and as the
-# strides of loops.
+# Blocks that it must hold if several items have 64-bit numbers, which need registers: in edges, and
+# as the strides of loops.
 FAR_RESIDENT = 3
 
 # If a block also sorts the item before its first one, it has this many fewer items than threads.
