@@ -24,8 +24,8 @@ word at a stride of 16 bytes (80 sectors) behind two of 16 bytes (32).
 
 A launch also takes what its blocks leave unused (`launch_clocks`):
 
-- *Occupancy.* Memory is busy if an SM has `Gpu.in_flight` bytes under way. The blocks that fit, or
-  all there are, may have fewer: T then grows by as much.
+- *Occupancy.* Memory is busy if an SM has `Gpu.in_flight` bytes in flight. The blocks that fit on
+  an SM may have fewer; T then grows in proportion.
 - *Evenness.* If all blocks fit at once, the SM with the most of them is done last, if a unit of it
   is the limit and not the memory that all share.
 - *Tail.* Otherwise blocks end at different times, and while the last ones run, half of the places
@@ -73,7 +73,7 @@ class Gpu:
     copy : float
         Speed of a plain copy, read and written bytes together, in TB/s.
     in_flight : int
-        Bytes that an SM must have under way to keep memory busy.
+        Bytes that an SM must have in flight to keep memory busy.
     """
 
     name: str
@@ -93,7 +93,7 @@ def _gpu(name: str, clock: float, copy: float, in_flight_kib: int) -> Gpu:
 
 
 # H100 and H200 SXM: measured with a copy kernel (for H100 see also vllm-project/vllm#49436).
-# Others: an assumption, 90 % of the peak at the boost clock. Bytes under way: NVIDIA's tuning of
+# Others: an assumption, 90 % of the peak at the boost clock. Bytes in flight: NVIDIA's tuning of
 # DeviceTransform in CUB, by compute capability; that of 8.0 stands for 8.9.
 GPUS = (
     _gpu("H100", 1.7, 3.0, 32),
@@ -180,7 +180,7 @@ class Clocks:
     copy : float
         At the speed of a copy.
     latency, executed, units : float
-        Beyond these: because too few bytes are under way, for what is executed beyond a copy, and
+        Beyond these: because too few bytes are in flight, for what is executed beyond a copy, and
         because a unit is busier than memory. The longest decides.
     tail : float
         While the last blocks run.

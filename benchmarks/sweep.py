@@ -1,7 +1,7 @@
 """Ten kinds of splits over sizes from 1 MiB to 1 GiB, at aligned and at odd addresses.
 
-A user's size is never one of our workloads: blocks that are right for those may leave a tail, or
-too few bytes under way, for sizes between them. `benchmarks model --sweep` predicts all of them
+A user's size is never one of our workloads: blocks that suit those may leave a tail, or
+too few bytes in flight, at sizes between them. `benchmarks model --sweep` predicts all of them
 for some GPUs (prediction.py), and `benchmarks gpu --sweep` measures them on one.
 """
 

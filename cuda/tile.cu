@@ -62,7 +62,8 @@ struct Target {
     int width;
     Wide policy;
     int places[kParts];
-    unsigned in_row, in_next, row_left;  // places, if its row or the next one has all of it; bytes left in its row
+    // Places in shared memory: of the vector's first byte, and where the next row would have it. Bytes left in its row.
+    unsigned in_row, in_next, row_left;
 
     // `number`: the tile's among those of its group; `low`: the phase of a slab's first byte.
     __device__ Target(unsigned group, Wide number, unsigned low, const Parameters& launch) : policy(launch.policy) {

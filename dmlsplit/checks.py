@@ -29,7 +29,8 @@ Integers: TypeAlias = Sequenced | Iterator[SupportsIndex] | ValuesView[SupportsI
 def instance(name: str, value: object, base: type[K]) -> K:
     """The value, if it has the type; otherwise an ArgumentTypeError names the argument."""
     if not isinstance(value, base):
-        raise ArgumentTypeError(f"{name} is a {type(value).__name__}; it must be a {base.__name__}")
+        actual = type(value).__name__
+        raise ArgumentTypeError(f"{name} has the type {actual}; it must be {base.__name__}")
     return value
 
 

@@ -34,7 +34,7 @@ class DmlError(Exception):
 
 
 @contextmanager
-def about(path: str | PathLike[str]) -> Iterator[None]:
+def file_errors(path: str | PathLike[str]) -> Iterator[None]:
     """Add the file to every error of the block. No other code adds a path to an error."""
     try:
         yield
@@ -116,5 +116,5 @@ def one_line(error: Exception, with_path: bool = True) -> str:
 
 
 def unreadable(error: Exception) -> InvalidArgumentError:
-    """The error of a file that the system cannot read; `about` adds the file."""
+    """The error of a file that the system cannot read; `file_errors` adds the file."""
     return InvalidArgumentError(f"cannot be read: {one_line(error, with_path=False)}")

@@ -26,9 +26,9 @@ class Field:
             shown = json.dumps(self.value)
         elif isinstance(self.value, (dict, list)):
             shown = "an object" if isinstance(self.value, dict) else "an array"
-        return self.wrong(f"is {shown[:60]}; it must be {allowed}")
+        return self.invalid(f"is {shown[:60]}; it must be {allowed}")
 
-    def wrong(self, what: str) -> InvalidArgumentError:
+    def invalid(self, what: str) -> InvalidArgumentError:
         """The error about this value: its path, then what it does or is."""
         return InvalidArgumentError(f"{self.path} {what}" if self.path else what)
 
@@ -46,7 +46,7 @@ class Field:
         """The first member with one of these names; there must be one."""
         member = self.find(*names)
         if member is None:
-            raise self.wrong(f"lacks {names[0]!r}")
+            raise self.invalid(f"lacks {names[0]!r}")
         return member
 
     def optional(self, *names: str, default: Any) -> Field:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _waiting: list[int] = []  # the numbers of postponed signals
-_depth = 0  # the number of nested `held` blocks
+_depth = 0  # the number of nested `delay_interrupts` blocks
 
 
 def interrupt(number: int) -> None:
-    """Raise a KeyboardInterrupt with a signal's number, or postpone it inside `held`.
+    """Raise a KeyboardInterrupt with a signal's number, or postpone it inside `delay_interrupts`.
 
     The handlers of the command line call it.
     """
@@ -23,7 +23,7 @@ def interrupt(number: int) -> None:
 
 
 def check() -> None:
-    """Raise a postponed interrupt. Call it inside `held` wherever the block may be abandoned."""
+    """Raise a postponed interrupt: for places in `delay_interrupts` where the block may end."""
     if _waiting:
         number = _waiting[0]
         _waiting.clear()
@@ -31,7 +31,7 @@ def check() -> None:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def delay_interrupts() -> Iterator[None]:
     """Postpone interrupts until `check` or the end of the outermost block."""
     global _depth
     _depth += 1

@@ -69,9 +69,9 @@ def test_sequences_of_other_types_are_checked_too() -> None:
         sequence("n", "ab", "letters")
 
 
-def test_an_instance_is_of_its_type() -> None:
+def test_a_value_of_another_type_is_refused_by_name() -> None:
     assert instance("n", True, int) is True
-    with pytest.raises(ArgumentTypeError, match=r"^n is a str; it must be a int$"):
+    with pytest.raises(ArgumentTypeError, match=r"^n has the type str; it must be int$"):
         instance("n", "3", int)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.errors import ArgumentTypeError, NoEquivalentError, about, one_line, within
+from dmlsplit.errors import ArgumentTypeError, NoEquivalentError, file_errors, one_line, within
 
 
 # Microsoft, "Common HRESULT values" and "DXGI_ERROR".
@@ -31,8 +31,12 @@ def test_an_error_has_the_hresult_of_directml(
     assert issubclass(kind, python)
 
 
-def test_about_adds_the_file_once() -> None:
-    with pytest.raises(dml.InvalidArgumentError) as caught, about("outer"), about(Path("m.onnx")):
+def test_the_innermost_file_is_added_to_an_error() -> None:
+    with (
+        pytest.raises(dml.InvalidArgumentError) as caught,
+        file_errors("outer"),
+        file_errors(Path("m.onnx")),
+    ):
         raise dml.InvalidArgumentError("axis is 7")
     assert caught.value.path == "m.onnx"
     assert caught.value.message == "axis is 7"
@@ -66,7 +70,7 @@ def test_errors_reach_another_process_complete() -> None:
 
 def of_a_file(message: str) -> dml.InvalidArgumentError:
     """An error about m.onnx."""
-    with pytest.raises(dml.InvalidArgumentError) as caught, about("m.onnx"):
+    with pytest.raises(dml.InvalidArgumentError) as caught, file_errors("m.onnx"):
         raise dml.InvalidArgumentError(message)
     return caught.value
 

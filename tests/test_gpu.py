@@ -35,8 +35,8 @@ def check(array: np.ndarray, sizes: tuple[int, ...], axis: int, on_card: Any = N
         assert found.get().tobytes() == piece.tobytes()
 
 
-def test_sanitize_many_outputs() -> None:
-    """Those of many sizes need long tables of constants, in every kernel that has them."""
+def test_sanitize_the_long_tables_of_many_outputs() -> None:
+    """Every kernel with a table of outputs gets a long one."""
     import cupy
 
     check(noise((4097, 5)), (1,) * 4097, 0)

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from dmlsplit.interrupts import check, held, interrupt
+from dmlsplit.interrupts import check, delay_interrupts, interrupt
 
 
 def interrupted(work: Callable[[list[str]], None]) -> tuple[object, list[str]]:
     """The interrupt of some work, and how far the work came."""
     reached: list[str] = []
     with pytest.raises(KeyboardInterrupt) as caught:
-        held()(work)(reached)
+        delay_interrupts()(work)(reached)
     return caught.value.args, reached
 
 
@@ -35,7 +35,7 @@ def test_a_held_interrupt_comes_with_the_next_check() -> None:
 
 def test_a_held_interrupt_comes_at_the_end_of_the_outermost_block() -> None:
     def work(reached: list[str]) -> None:
-        with held():
+        with delay_interrupts():
             interrupt(signal.SIGHUP)
         reached.append("inner")
 

@@ -24,7 +24,7 @@ from dmlsplit.cli.terminal import (
     tell,
     tell_lines,
 )
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.messages import counted, shown, wrapped
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.lint.report.text import paragraph
     from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT, Outcome
 
-    gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
+    with within("--gpu"):
+        gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
     target, scan = target_of(arguments), scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
     assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT)

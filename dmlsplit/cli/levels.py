@@ -10,8 +10,9 @@ from dmlsplit.directml.levels import LevelSupport, capability_table
 from dmlsplit.directml.tensor import TensorDataType
 
 _DESCRIPTION = """\
-Show what Split accepts at each feature level, and the first DirectML and the
-first Windows build, of those whose own DirectML.dll is known, with the level."""
+Show what Split accepts at each feature level. Show also the first DirectML
+release with the level, and the first Windows build whose own DirectML.dll is
+known to have it."""
 
 _LEGEND = """+ added to the types of the level before; same: no others; f32 is FLOAT32
 * not widely available; the next DirectML in the table has the level too

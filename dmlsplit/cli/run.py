@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dmlsplit.cli.inputs import Commands, add_command, integer, integers
 from dmlsplit.cli.terminal import ACCEPTED, progress_bar, show, tell
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about, unreadable
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, file_errors, unreadable
 from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     except OSError as error:
         if error.filename is None or Path(error.filename) != arguments.input:
             raise
-        with about(arguments.input):
+        with file_errors(arguments.input):
             raise unreadable(error) from None
     pieces = zip(done.paths, done.shapes, strict=True)
     head = (

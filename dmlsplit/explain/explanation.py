@@ -70,7 +70,7 @@ def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
         own = in_flight_per_sm(launch, limits)
         yield (
             f"in flight: {counted(own, 'byte') if own else 'less than 1 byte'} per SM; "
-            f"{limits.in_flight_bytes} would saturate the memory"
+            f"about {limits.in_flight_bytes} would keep the memory busy"
         )
     yield from more(len(launches), _SHOWN, "launch")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.errors import DmlError, InvalidArgumentError, one_line
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.errors import DmlError, InvalidArgumentError, one_line, within
 from dmlsplit.frontends import Known, SplitSite
 
 if TYPE_CHECKING:
@@ -128,7 +128,9 @@ def scan_file(
 
 def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
     """The site of a descriptor given by command-line options."""
-    desc = SplitOperatorDesc.from_sizes(TensorDesc(data_type, sizes), axis=axis, sizes=split)
+    with within("--data-type"):
+        kind = TensorDataType.parse(data_type)
+    desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, sizes), axis=axis, sizes=split)
     return SplitSite("options", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
 
 

@@ -44,7 +44,7 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
         return f"the opset is {site.opset}; rewriting needs {_LEAST_OPSET} or later"
     desc = _descriptor(site)
     if desc is None:
-        return "its sizes are known only when the model runs"
+        return "its sizes are known only when the model runs. Fix: give them with --dim"
     if str(site.element_type).startswith("COMPLEX"):
         return "standard ONNX cannot reinterpret complex elements as another type"
     return _form(site, desc.input_tensor.data_type, target)

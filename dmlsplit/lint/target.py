@@ -13,7 +13,7 @@ from dmlsplit.directml.levels import (
     level_for_directml,
     level_for_windows,
 )
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, within
 
 # The last with a package of the DirectML provider: onnxruntime-directml 1.24.4, of March 2026.
 LAST_RUNTIME = (1, 24)
@@ -86,27 +86,34 @@ def resolve_target(
     versions: list[tuple[str, str, tuple[int, ...], tuple[int, ...]]] = []
     rows = capability_table().values()
     if directml is not None:
-        level, name = level_for_directml(directml), f"DirectML {directml.strip()}"
+        with within("--directml"):
+            level = level_for_directml(directml)
+        name = f"DirectML {directml.strip()}"
         dll = directml_version(directml)
         # The third part of a version does not change the level.
         newest = max(directml_version(row.directml)[:2] for row in rows)
         versions.append(("DirectML", directml.strip(), dll[:2], newest))
     elif windows is not None:
-        build = _numbers("Windows build", windows, _BUILD, "22621 or 10.0.22621")
+        build = _numbers("--windows", windows, _BUILD, "22621 or 10.0.22621")
         if build in _FIRST_BUILDS:
             raise InvalidArgumentError(
-                f"Windows build is {windows}, which is a version of Windows. Fix: give a build of "
-                f"it, such as {_FIRST_BUILDS[build]}"
+                f"--windows is {windows}, which is a version of Windows. Fix: give a build of it, "
+                f"such as {_FIRST_BUILDS[build]}"
             )
-        level, name = level_for_windows(*build), f"Windows build {build[0]}"
+        with within("--windows"):
+            level = level_for_windows(*build)
+        name = f"Windows build {build[0]}"
         dll = directml_version(capability_table()[level].directml)
         newest = max((row.windows.build,) for row in rows if row.windows)
         versions.append(("Windows build", str(build[0]), build, newest))
     else:
-        level = max(FeatureLevel) if feature_level is None else FeatureLevel.parse(feature_level)
+        with within("--feature-level"):
+            level = FeatureLevel.parse(
+                max(FeatureLevel) if feature_level is None else feature_level
+            )
         name = f"feature level {level}"
     if ort_version is not None:
-        runtime = _numbers("ONNX Runtime version", ort_version, _RUNTIME, "1.14")
+        runtime = _numbers("--ort-version", ort_version, _RUNTIME, "1.14")
         if via != "ort":
             raise InvalidArgumentError("--ort-version needs --via ort")
         versions.append(("ONNX Runtime", ort_version.strip(), runtime, LAST_RUNTIME))
@@ -129,8 +136,8 @@ _RUNTIME = r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,9})?"
 _BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"
 
 
-def _numbers(what: str, text: str, pattern: str, example: str) -> tuple[int, ...]:
+def _numbers(option: str, text: str, pattern: str, example: str) -> tuple[int, ...]:
     match = re.fullmatch(pattern, text.strip())
     if not match:
-        raise InvalidArgumentError(f"{what} is {text!r}; it must look like {example}")
+        raise InvalidArgumentError(f"{option} is {text!r}; it must look like {example}")
     return tuple(map(int, filter(None, match.groups())))

@@ -48,7 +48,7 @@ def _repeated(memory: CardMemory, grid: int) -> tuple[int, int]:
     launcher, free = driver.load().launcher(number, load, launch), []
     marks = memory.upload(np.zeros(MOST_MULTIPROCESSORS, np.uint8))
     for _ in range(LOADS):
-        launcher.once((marks.address, marks.address), None)
+        launcher.launch_at((marks.address, marks.address), None)
         marked = int(np.count_nonzero(memory.read(marks)))
         free.append(memory.free_bytes())
         kernels.cache_clear()  # the next load unloads what this has dropped

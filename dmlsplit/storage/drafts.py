@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from dmlsplit.atomic import lock, naming, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.interrupts import held
+from dmlsplit.interrupts import delay_interrupts
 from dmlsplit.system import closing
 
 # A folder with one of these files is a zarr array.
@@ -61,7 +61,7 @@ def drafts(
         except KeyboardInterrupt as stop:
             stop.add_note("the same command starts over")
             raise
-        with held():
+        with delay_interrupts():
             _publish(paths, targets)
     finally:
         _release(folder, handle)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlsplit.checks import piece_sizes
-from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.errors import InvalidArgumentError, file_errors
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.storage.drafts import array_files, drafts
 
@@ -71,6 +71,6 @@ def _fingerprint(file: Path) -> tuple[int, int, int]:
     """The inode, size and time of a regular file."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
-        with about(file):
+        with file_errors(file):
             raise InvalidArgumentError("is not a regular file")
     return status.st_ino, status.st_size, status.st_mtime_ns

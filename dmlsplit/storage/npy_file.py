@@ -19,7 +19,7 @@ import numpy as np
 
 from dmlsplit.arrays.array_view import reach
 from dmlsplit.atomic import naming
-from dmlsplit.errors import InvalidArgumentError, about, one_line
+from dmlsplit.errors import InvalidArgumentError, file_errors, one_line
 from dmlsplit.file_kinds import BEGINNING_BYTES, identify
 from dmlsplit.geometry import packed_byte_strides
 from dmlsplit.messages import shown
@@ -101,7 +101,7 @@ class NpyFile(NpyHeader):
 
 def open_npy(path: Path) -> NpyFile:
     """Read the header of a .npy file. InvalidArgumentError if it is damaged or holds objects."""
-    with about(path), naming(path), path.open("rb") as file:
+    with file_errors(path), naming(path), path.open("rb") as file:
         header = read_npy_header(file)
         npy = NpyFile(header.shape, header.fortran_order, header.dtype, header.offset, path)
         size, needed = os.fstat(file.fileno()).st_size, npy.offset + npy.size_in_bytes
@@ -125,7 +125,7 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
 
     Format: NEP 1, versions 1.0 and 2.0; 3.0 is for field names outside Latin-1 only. A file of
     another format, a damaged one, or one with Python objects raises an InvalidArgumentError, which
-    does not name the file: `dmlsplit.errors.about` does.
+    does not name the file: `dmlsplit.errors.file_errors` does.
     """
     start = file.read(BEGINNING_BYTES)
     if not start.startswith(np.lib.format.MAGIC_PREFIX):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from dmlsplit import interrupts
-from dmlsplit.errors import DmlError, UnsupportedError
+from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.storage.zarr_arrays import describe, needed, settle
 from dmlsplit.system import processors
 
@@ -25,7 +25,7 @@ Compute = Callable[[Sequence[Any], Callable[[int, int], None]], None]
 def compute_context(scheduler: str | None) -> Iterator[Compute]:
     """A `Compute` that uses one thread per processor, or the cluster with this address.
 
-    Interrupts must be held, because one inside a pool or a client would leave its locks taken.
+    Interrupts must be delayed, because one inside a pool or a client would leave its locks taken.
     """
     needed("dask.array", "a zarr store")
     if scheduler is None:
@@ -39,10 +39,11 @@ def compute_context(scheduler: str | None) -> Iterator[Compute]:
         _wait_for_answer(distributed, scheduler)
         client = distributed.Client(scheduler, timeout=ANSWER_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError, OverflowError) as error:
-        form = "it must be an address such as tcp://host:8786"
-        why = form if isinstance(error, ValueError) else describe(error)
+        if isinstance(error, ValueError):
+            text = f"--scheduler is {scheduler!r}; it must be an address such as tcp://host:8786"
+            raise InvalidArgumentError(text) from None
         raise UnsupportedError(
-            f"no Dask scheduler answers at {scheduler or repr(scheduler)}: {why}"
+            f"no Dask scheduler answers at {scheduler}: {describe(error)}"
         ) from None
     with client, _named_errors():
         _check_cluster(client)
@@ -55,10 +56,8 @@ def _wait_for_answer(distributed: Any, scheduler: str) -> None:
     A scheduler sends the first bytes.
     """
     place = distributed.comm.get_address_host_port(scheduler)
-    if scheduler.partition("://")[0] in (
-        "tcp",
-        scheduler,
-    ):  # for other protocols, only dask can tell
+    # For other protocols, only dask can tell.
+    if scheduler.partition("://")[0] in ("tcp", scheduler):
         with socket.create_connection(place, ANSWER_SECONDS) as connection:
             connection.recv(1)
 

@@ -10,9 +10,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.errors import InvalidArgumentError, file_errors
 from dmlsplit.geometry import ceil_div
-from dmlsplit.interrupts import held
+from dmlsplit.interrupts import delay_interrupts
 from dmlsplit.storage.files import Progress, SplitFiles, input_mark, pieces_of
 from dmlsplit.storage.npy_file import open_npy
 from dmlsplit.storage.schedulers import compute_context
@@ -30,7 +30,7 @@ from dmlsplit.storage.zarr_arrays import (
 BLOCK_BYTES = 4 << 20
 
 
-@held()  # because dask and zarr also wait for threads of their own
+@delay_interrupts()  # because dask and zarr also wait for threads of their own
 def split_store(
     path: Path,
     sizes_or_count: int | Sequence[int],
@@ -52,7 +52,7 @@ def split_store(
     UnsupportedError: zarr or dask is missing.
     """
     mark = input_mark(path)
-    with about(path):
+    with file_errors(path):
         # Workers of a cluster open a .npy file themselves, from other current folders.
         absolute = path.absolute()
         stored = open_store(path) if is_store(path) else replace(open_npy(path), path=absolute)

@@ -69,7 +69,7 @@ def test_pieces_of_a_subclass_are_those_of_numpy(rows: int, tmp_path: Any) -> No
     assert (type(one), one.b.tolist()) == (np.recarray, [3.0])
 
 
-def test_raw_memory_has_no_class() -> None:
+def test_pieces_of_a_matrix_as_raw_memory_are_plain_arrays() -> None:
     buffer = np.zeros((1, 64), np.uint8).view(np.matrix)
     op = operator((1, 1, 4, 4), (1, 3), 2, "cpu")
     assert [type(piece) for piece in op(dml.BufferBinding(buffer))] == [np.ndarray] * 2

@@ -74,7 +74,9 @@ def test_rounds_one_after_the_other_cost_a_small_split_their_latency() -> None:
     total_bytes = 4 * MIB
     two_rounds = launched(H200, total_bytes, count=total_bytes // (32 * KIB))
     assert two_rounds < 0.6
-    assert launched(H200, 1024 * MIB, count=32 * KIB) > 0.98, "a large one has no less under way"
+    assert launched(H200, 1024 * MIB, count=32 * KIB) > 0.98, (
+        "a large one has as many bytes in flight"
+    )
 
 
 def test_blocks_beyond_the_first_wave_leave_a_tail() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import UINT_MAX, TensorDataType
-from dmlsplit.errors import about
+from dmlsplit.errors import file_errors
 from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import read_split
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
@@ -59,12 +59,12 @@ class Observation:
 
 def read_observation(path: str | PathLike[str]) -> Observation:
     """Read an observation; InvalidArgumentError names the first bad field."""
-    with about(path):
+    with file_errors(path):
         root = read_json(Path(path))
         if root.get("schema").value != SCHEMA:
             raise root.get("schema").error(f"{SCHEMA}, which this dmlsplit reads")
         if root.get("cases").value == []:
-            raise root.get("cases").wrong("is empty; an observation has at least one case")
+            raise root.get("cases").invalid("is empty; an observation has at least one case")
         library, system = root.get("directml"), root.get("system")
         version = library.get("version")
         return Observation(
@@ -103,7 +103,7 @@ def _level(field: Field) -> FeatureLevel:
 def _lacking(field: Field) -> frozenset[TensorDataType]:
     for name, _ in field.members():
         if name not in TensorDataType.__members__:
-            raise field.wrong(f"has {name[:40]!r}, which is not a data type")
+            raise field.invalid(f"has {name[:40]!r}, which is not a data type")
     return frozenset(TensorDataType[name] for name, value in field.members() if not _truth(value))
 
 
@@ -154,7 +154,7 @@ def _placement(field: Field) -> Placement:
 
     outputs = tuple(map(placed, field.get("output_tensors").items()))
     if len(sizes) > 1 + len(outputs):
-        raise field.get("buffers").wrong("has more buffers than tensors")
+        raise field.get("buffers").invalid("has more buffers than tensors")
     return Placement(tuple(sizes), placed(field.get("input_tensor")), outputs)
 
 
@@ -170,11 +170,11 @@ def _dispatched(field: Field, case: Case) -> Dispatched:
     exit_ = field.optional("exit", default=0).integer(0, UINT_MAX)
     outputs = tuple(map(_output, field.get("outputs").items()))
     if outputs and not is_small(case.desc):
-        raise field.get("outputs").wrong(
+        raise field.get("outputs").invalid(
             "must be empty, because the case is larger than any that a kit dispatches"
         )
     if outputs and len(outputs) != case.desc.output_count:
-        raise field.get("outputs").wrong(f"must have {case.desc.output_count} entries, or none")
+        raise field.get("outputs").invalid(f"must have {case.desc.output_count} entries, or none")
     return Dispatched(_verdict(field), exit_, outputs)
 
 

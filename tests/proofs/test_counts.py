@@ -24,7 +24,7 @@ MOST_WAVEFRONTS = CYCLES // 2
 # `strided` puts elements in order in shared memory too, if they are not vectors of aligned outputs.
 STAGED = {40, 45, 46}
 # The bars for the machine code: instructions that a warp may issue per 512 bytes, by workload.
-# Blocks of 8, 13 and 14, which are small, have one round, so that all bytes are under way at once.
+# Blocks of 8, 13 and 14, which are small, have one round, so that all bytes are in flight at once.
 MOST_ISSUED = {
     1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 18, 7: 14, 8: 21, 9: 36, 10: 10,
     11: 10, 12: 14, 13: 25, 14: 25, 15: 34, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,

@@ -155,7 +155,7 @@ def test_a_handle_of_another_devices_stream_is_refused_by_cuda() -> None:
         bound_rows(source, outs).dispatch(strange.ptr)
 
 
-def test_the_public_launch_does_the_same() -> None:
+def test_cupys_public_launch_also_queues_one_launch_on_the_given_stream() -> None:
     with public_launch():
         source, outs = many_outputs(900)
         split = bound_rows(source, outs)

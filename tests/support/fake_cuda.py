@@ -70,7 +70,7 @@ class FakeLauncher:
         )
         return partial(self._start, launched)
 
-    def once(self, addresses: Sequence[int], handle: int | None) -> None:
+    def launch_at(self, addresses: Sequence[int], handle: int | None) -> None:
         self.bind(addresses)(handle)
 
     def _start(self, launched: Launched, handle: int | None) -> None:

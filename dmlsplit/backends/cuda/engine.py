@@ -77,7 +77,7 @@ class CudaProgram(NamedTuple):
         """Equivalent to ``bind(src, dsts)(stream)``."""
         handle = None if stream is None else stream_handle(stream, self.device)
         for select, launcher in self._variant_of(src, dsts):
-            launcher.once((src, *select(dsts)), handle)
+            launcher.launch_at((src, *select(dsts)), handle)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ GPUS = (
 
 def find_gpu(name: str) -> Gpu:
     """The known GPU of that name, or else the first whose name begins with it."""
-    short = _short(name)
+    short = _short_name(name)
     exact = [gpu for gpu in GPUS if gpu.name.upper() == short]
     prefixed = [gpu for gpu in GPUS if short and gpu.name.upper().startswith(short)]
     if matches := exact or prefixed:
@@ -158,7 +158,7 @@ def gpu_of_device(device: CudaDevice) -> Gpu:
 
 
 def _known_gpu(device: CudaDevice) -> Gpu | None:
-    name, sm_count = _short(device.name), _sm_count(device)
+    name, sm_count = _short_name(device.name), _sm_count(device)
     for gpu in GPUS:
         own = (gpu.nvml_name or gpu.name).upper()
         if name == own and sm_count in (None, gpu.limits.sm_count):
@@ -168,7 +168,7 @@ def _known_gpu(device: CudaDevice) -> Gpu | None:
     return None
 
 
-def _short(name: str) -> str:
+def _short_name(name: str) -> str:
     """A name in capitals, without the maker and the brand."""
     maker = ("NVIDIA", "GEFORCE", "TESLA")
     return " ".join(word for word in name.upper().split() if word not in maker)

@@ -59,8 +59,8 @@ class Launcher:
         content = launch.parameters(()) + bytes(_POINTERS.size)
         # Copied for every binding, which a type of this length makes twice as fast.
         self._content = (ctypes.c_char * len(content)).from_buffer_copy(content)
-        # Parameters that no call of `once` is using. Threads must not share them: the driver reads
-        # them without the interpreter's lock.
+        # Parameters that no call of `launch_at` is using. Threads must not share them: the driver
+        # reads them without the GIL.
         self._free: list[_Parameters] = []
 
     def bind(self, addresses: Sequence[int]) -> BoundLaunch:
@@ -69,7 +69,7 @@ class Launcher:
         self._pack(parameters.block, 0, *addresses)
         return partial(Launcher._launch, self, self._load(), parameters, False)
 
-    def once(self, addresses: Sequence[int], handle: int | None) -> None:
+    def launch_at(self, addresses: Sequence[int], handle: int | None) -> None:
         """Launch on memory at these addresses, on a stream or on CuPy's current one."""
         kernel = self._load()
         try:
@@ -83,7 +83,7 @@ class Launcher:
     def _launch(
         self, kernel: Kernel, parameters: _Parameters, is_once: bool, handle: int | None
     ) -> None:
-        """Launch on a stream, on this launch's own device. One function, because calls add up."""
+        """Launch on a stream, on its own device: for `launch_at` and bound launches."""
         try:
             if self._current_device() != self._device:
                 with self._cuda.Device(self._device):

@@ -16,7 +16,7 @@ import numpy as np
 from dmlsplit.checks import file_name
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDesc, TensorFlags
-from dmlsplit.errors import about
+from dmlsplit.errors import file_errors
 from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, data_type_of, read_split
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
@@ -112,7 +112,7 @@ def load(path: str | PathLike[str]) -> Model:
         If the file is not such a model; the message names the field.
     """
     file = Path(file_name(path))
-    with about(path):
+    with file_errors(path):
         return _model(read_json(file), file.parent)
 
 
@@ -125,7 +125,7 @@ def _model(root: Field, folder: Path) -> Model:
     commands = tuple(_command(field, folder, resources, dispatchables) for field in listed.items())
     prints = [entry for entry in commands if isinstance(entry, Output) and entry.target is None]
     if sum(entry.size_in_bytes for entry in prints) > MAX_PRINTED_BYTES:
-        raise listed.wrong(f"print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile")
+        raise listed.invalid(f"print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile")
     return Model(tuple(resources.values()), tuple(dispatchables.values()), commands)
 
 
@@ -133,15 +133,17 @@ def _resource(name: str, field: Field, folder: Path) -> Resource:
     data_type = data_type_of(field.optional("initialValuesDataType", default="UNKNOWN"))
     values = read_values(field.get("initialValues"), data_type, folder)
     if values.size_in_bytes == 0:
-        raise field.get("initialValues").wrong("is empty")
+        raise field.get("initialValues").invalid("is empty")
     offset = field.optional("initialValuesOffsetInBytes", default=0).integer(0, UINT64_MAX)
     rounded = (values.size_in_bytes + 3) // 4 * 4
     size = field.optional("sizeInBytes", default=rounded).integer(0, UINT64_MAX)
     if size > MAX_RESOURCE_BYTES:
-        raise field.wrong(f"is a buffer of {size} bytes; at most {MAX_RESOURCE_BYTES} are allowed")
+        raise field.invalid(
+            f"is a buffer of {size} bytes; at most {MAX_RESOURCE_BYTES} are allowed"
+        )
     if values.size_in_bytes + offset > size:
         filled = f"{values.size_in_bytes} bytes of initial values at offset {offset}"
-        raise field.wrong(f"has {filled}; its size is {size}")
+        raise field.invalid(f"has {filled}; its size is {size}")
     return Resource(name, values, offset, size)
 
 
@@ -171,9 +173,9 @@ def _bindings(
     wrong += [f"lacks {name!r}" for name in points if name not in entries]
     if wrong:
         allowed = " and ".join(points) or "nothing, as its InputTensor is not OWNED_BY_DML"
-        raise field.wrong(f"{wrong[0]}; it must bind {allowed}")
+        raise field.invalid(f"{wrong[0]}; it must bind {allowed}")
     if "InputTensor" in points and (count := len(entries["InputTensor"])) != 1:
-        raise field.get("InputTensor").wrong(f"binds {count} resources; it must bind 1")
+        raise field.get("InputTensor").invalid(f"binds {count} resources; it must bind 1")
     return tuple(
         _binding(entry, tensor, resources)
         for name, tensors in points.items()
@@ -193,7 +195,7 @@ def _binding(field: Field, tensor: TensorDesc, resources: _Resources) -> Binding
     whole = resource.size_in_bytes
     if offset > whole:
         start = f"elementOffset {first}, which is byte {offset} of {resource.name[:80]!r}"
-        raise field.wrong(f"has {start}; the resource has {whole} bytes")
+        raise field.invalid(f"has {start}; the resource has {whole} bytes")
     size = min(whole - offset, tensor.total_tensor_size_in_bytes)
     return Binding(resource.name, offset, size)
 
@@ -208,7 +210,7 @@ def _command(
             entry = _lookup(field, "dispatchable", name, dispatchables)
             if entry.desc is None:
                 what = f"dispatches {name[:80]!r}, a {entry.type[:80]!r}"
-                raise field.wrong(f"{what}; only DML_OPERATOR_SPLIT is supported")
+                raise field.invalid(f"{what}; only DML_OPERATOR_SPLIT is supported")
             return Dispatch(field.path, name, _bindings(bindings, entry.desc, resources, False))
         case "print":
             resource = _lookup(field, "resource", field.get("resource").text(), resources)
@@ -229,9 +231,11 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> Output:
     size, width = resource.size_in_bytes, resource.dtype.itemsize
     if shape and prod(shape) > size // width:
         needed = f"dimensions {shown(shape)} of {prod(shape)} elements"
-        raise field.wrong(f"has {needed}; the resource has {size // width}")
+        raise field.invalid(f"has {needed}; the resource has {size // width}")
     if len(shape) > MAX_DIMENSIONS:
-        raise field.wrong(f"has {len(shape)} dimensions; a .npy file has at most {MAX_DIMENSIONS}")
+        raise field.invalid(
+            f"has {len(shape)} dimensions; a .npy file has at most {MAX_DIMENSIONS}"
+        )
     if shape and path.suffix.lower() == ".npy":
         size = prod(shape) * width
     return Output(field.path, resource.name, size, path, shape)
@@ -239,5 +243,5 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> Output:
 
 def _lookup(field: Field, what: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
     if name not in entries:
-        raise field.wrong(f"names the {what} {name[:80]!r}, which does not exist")
+        raise field.invalid(f"names the {what} {name[:80]!r}, which does not exist")
     return entries[name]

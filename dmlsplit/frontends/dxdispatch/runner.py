@@ -19,7 +19,7 @@ from dmlsplit.errors import (
     ArgumentTypeError,
     InvalidArgumentError,
     OutOfMemoryError,
-    about,
+    file_errors,
     one_line,
     within,
 )
@@ -83,7 +83,7 @@ def run(
     if not (output is None or callable(output)):
         raise ArgumentTypeError(f"output is {output!r}; it must be a function such as print")
     model = load(path)
-    with about(path):
+    with file_errors(path):
         _check_targets(model, Path(path), overwrite)
         return _run(model, device if isinstance(device, Device) else Device(device), output)
 

@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 
 from dmlsplit.checks import file_name
-from dmlsplit.errors import InvalidArgumentError, about
+from dmlsplit.errors import InvalidArgumentError, file_errors
 from dmlsplit.fields import Field
 from dmlsplit.file_kinds import identifying
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
@@ -37,7 +37,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
         If the file is neither; see also `read_descriptor`.
     """
     file = file_name(path)
-    with about(path), identifying(path):
+    with file_errors(path), identifying(path):
         root = read_json(Path(path))
         if root.find("dispatchables") is not None:
             return [

@@ -86,20 +86,20 @@ def read_values(field: Field, data_type: TensorDataType, folder: Path) -> Initia
     """Read ``initialValues``; they have the given data type, or that of a .npy file."""
     if isinstance(field.value, list):
         if data_type is TensorDataType.UNKNOWN:
-            raise field.wrong("needs an initialValuesDataType, such as FLOAT32")
+            raise field.invalid("needs an initialValuesDataType, such as FLOAT32")
         return Numbers(data_type, encoded(field.items(), data_type))
     forms = [form for form in ("value", "valueStart", "sourcePath") if field.find(form)]
     if len(forms) != 1:
-        raise field.wrong("must be an array, or have one of 'value', 'valueStart', 'sourcePath'")
+        raise field.invalid("must be an array, or have one of 'value', 'valueStart', 'sourcePath'")
     if forms == ["sourcePath"]:
         return _read_file(field.get("sourcePath"), data_type, folder)
     if data_type not in LITTLE_ENDIAN:
-        raise field.wrong("needs an initialValuesDataType, such as FLOAT32")
+        raise field.invalid("needs an initialValuesDataType, such as FLOAT32")
     count = field.get("valueCount").integer(1, UINT_MAX)
     if forms == ["value"]:
         return Numbers(data_type, encoded([field.get("value")], data_type), count)
     if data_type is TensorDataType.FLOAT16:
-        raise field.wrong("counts in FLOAT16, which is not supported. Fix: list the values")
+        raise field.invalid("counts in FLOAT16, which is not supported. Fix: list the values")
     start, delta = (encoded([field.get(f)], data_type) for f in ("valueStart", "valueDelta"))
     return Numbers(data_type, start, count, delta)
 
@@ -131,15 +131,15 @@ def _read_file(field: Field, data_type: TensorDataType, folder: Path) -> SourceF
             values = _npy(field, path)
             if data_type not in (TensorDataType.UNKNOWN, values.data_type):
                 has = f"has {values.data_type.name}"
-                raise field.wrong(f"{has}; initialValuesDataType is {data_type.name}")
+                raise field.invalid(f"{has}; initialValuesDataType is {data_type.name}")
             return values
         size = path.stat().st_size
     except OSError as error:
         raise field.error(f"a file that can be read ({type(error).__name__})") from None
     if suffix in (".png", ".jpg"):
-        raise field.wrong("is an image, which is not supported. Fix: save its pixels as .npy")
+        raise field.invalid("is an image, which is not supported. Fix: save its pixels as .npy")
     if data_type is TensorDataType.UNKNOWN:
-        raise field.wrong("needs an initialValuesDataType, because the file is raw bytes")
+        raise field.invalid("needs an initialValuesDataType, because the file is raw bytes")
     return SourceFile(data_type, path, 0, size)
 
 
@@ -148,12 +148,12 @@ def _npy(field: Field, path: Path) -> SourceFile:
         header = read_npy_header(file)
     data_type, declared = _DATA_TYPES.get(header.dtype), header.size_in_bytes
     if data_type is None:
-        raise field.wrong(f"has elements of type {str(header.dtype)[:40]}, which DirectML lacks")
+        raise field.invalid(f"has elements of type {str(header.dtype)[:40]}, which DirectML lacks")
     if header.fortran_order and len(header.shape) > 1:
-        raise field.wrong("is in Fortran order, which is not supported. Fix: save it in C order")
+        raise field.invalid("is in Fortran order, which is not supported. Fix: save it in C order")
     size = path.stat().st_size - header.offset
     if declared != size:
-        raise field.wrong(f"has {size} bytes of data; its header says {declared}")
+        raise field.invalid(f"has {size} bytes of data; its header says {declared}")
     return SourceFile(data_type, path, header.offset, declared)
 
 
@@ -162,7 +162,7 @@ def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
     if not fields:
         return b""
     if data_type not in LITTLE_ENDIAN:
-        raise fields[0].wrong(f"has the type {data_type.name}, which resources cannot have")
+        raise fields[0].invalid(f"has the type {data_type.name}, which resources cannot have")
     dtype = LITTLE_ENDIAN[data_type]
     if dtype.kind != "f":
         low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dmlsplit.checks import file_name, instance
-from dmlsplit.errors import InvalidArgumentError, about, unreadable
+from dmlsplit.errors import InvalidArgumentError, file_errors, unreadable
 from dmlsplit.file_kinds import identifying
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import Function, Graph, Model, Node, Tensor
@@ -45,7 +45,7 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     name = file_name(path)
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
-    with about(name), identifying(name, binary=True), _mapped(name) as data:
+    with file_errors(name), identifying(name, binary=True), _mapped(name) as data:
         return scan_model(name, data, dimensions)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dmlsplit.checks import axis_from_front, file_name
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError, about, within
+from dmlsplit.errors import InvalidArgumentError, file_errors, within
 from dmlsplit.file_kinds import identifying
 from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site, split_descriptor
 from dmlsplit.frontends.openvino.ir import (
@@ -100,7 +100,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
         If the file is not such a model, or its weights are needed and cannot be read.
     """
     xml = Path(file_name(path))
-    with about(path), identifying(path):
+    with file_errors(path), identifying(path):
         try:
             return list(_scan(read_ir(xml), xml, str(path), ""))
         except OSError as error:

@@ -9,7 +9,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from dmlsplit.atomic import atomic_write, naming, refuse_inputs
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, about
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, file_errors
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx.scanner import scan, weight_files
 from dmlsplit.lint.check import assess
@@ -70,7 +70,7 @@ def _check_output(source: Path, output: Path, overwrite: bool) -> None:
 
 
 def _load(path: Path) -> ModelProto:
-    with about(path):
+    with file_errors(path):
         try:
             return onnx.load_model_from_string(path.read_bytes())
         except Exception as error:

@@ -11,11 +11,10 @@ from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.warps import WARP, padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
 
-# Slabs that a block reads at once, and candidates for the rounds in which it does so.
-SLABS, ROUNDS = 4, (4, 2, 1)
-# Threads of a block: the most, those that are tried, and the fewest, for small splits. Each thread
-# has a vector of every slab.
-MOST_THREADS, THREADS_TRIED, LEAST_THREADS = 512, (128, 256, 384, 512), 128
+SLABS = 4  # that a block reads at once; each thread has one vector of every slab
+ROUNDS = (4, 2, 1)  # in which a block reads SLABS slabs: candidates
+THREADS_TRIED = (128, 256, 384, 512)  # of a block: candidates
+LEAST_THREADS, MOST_THREADS = 128, 512  # of a block; a small split may have the fewest
 REGISTERS = 64  # of a thread, at most
 MOST_ROWS = 1 << 16
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
@@ -23,17 +22,16 @@ MOST_GROUPS = 64
 # (log2 of the interval, unused bytes after it) in shared memory; 128 bytes span its banks. A slab
 # has room for any of these, so that its program does not depend on which is best.
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
-# A slab's shared memory is a multiple of SHARED_STEP, because each size has its own program.
-SHARED_STEP, MOST_SHARED = 64 * VECTOR, (48 << 10) // SLABS
-# About how many instructions a warp needs: to read a vector in each lane; to write one, by the size
-# of its parts; to find its output among up to 1,024; and to find each part in shared memory.
-READ_INSTRUCTIONS, WRITE_INSTRUCTIONS = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
-FIND_INSTRUCTIONS, PART_INSTRUCTIONS = 320, 6
-# An instruction takes 1/470 of the time in which the memory of an H200 moves the warp's bytes; a
-# plain copy has 16 (benchmarks/prediction.py). A load takes half a microsecond, in which an SM
-# copies WAIT_BYTES.
-INSTRUCTION_TIME, COPY_INSTRUCTIONS = 1 / 470, 16
-WAIT_BYTES = 8 << 10
+SHARED_STEP = 64 * VECTOR  # a slab's shared memory is a multiple, as each size has its own program
+MOST_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without asking for more
+# About how many instructions a warp executes, to
+READ_INSTRUCTIONS = 6  # read one vector in each lane,
+WRITE_INSTRUCTIONS = {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}  # write one, by the bytes of its parts,
+FIND_INSTRUCTIONS = 320  # find its output among up to 1,024,
+PART_INSTRUCTIONS = 6  # find each of its parts in shared memory,
+COPY_INSTRUCTIONS = 16  # copy it without splitting (benchmarks/prediction.py)
+INSTRUCTION_TIME = 1 / 470  # if the memory of an H200 takes 1 to move the warp's bytes
+WAIT_BYTES = 8 << 10  # that an SM copies during one load, of half a microsecond
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,8 @@ from dmlsplit.backends.cuda.planner.forms import (
 )
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 
-# Items and units are numbered with 32 bits if all numbers of a thread are below 2^31.
+# With fewer items and units than this, they are numbered with 32 bits. Threads past the last item
+# still compute its number, and divisors of 32 bits need numbers below 2^31.
 SMALL = 2**30
 # Loops up to which a thread has registers for all items of a form.
 SHALLOW = 3

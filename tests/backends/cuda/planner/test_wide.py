@@ -17,7 +17,7 @@ from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
 
 widths = st.integers(512, 100_000)
-# Fewer bytes under way cost more than the instructions of smaller blocks.
+# Fewer bytes in flight cost more than the instructions of smaller blocks.
 ENOUGH = 0.86
 
 
@@ -86,7 +86,7 @@ def in_flight(launch: KernelLaunch, limits: DeviceLimits) -> float:
 @pytest.mark.parametrize("gpu", ["H100 SXM", "H200", "B200", "RTX 4090", "L4", "T4"])
 @pytest.mark.parametrize("alignments", [(16, 16), (1, 1)])
 def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -> None:
-    """One round while all bytes are under way at once, then two, then four.
+    """One round while all bytes are in flight at once, then two, then four.
 
     Just above the first wave of four rounds, two may leave no tail of a few blocks.
     """
