@@ -67,7 +67,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--node",
         metavar="NAME",
-        help="explain only splits with this name or place, as validate prints them",
+        help="explain only this node: its name, or its graph and name as validate prints them",
     )
     parser.add_argument(
         "--gpu",

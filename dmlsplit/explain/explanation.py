@@ -18,15 +18,15 @@ UNMEASURED = "computed, not measured: no GPU has run dmlsplit yet"
 
 def explanations_text(splits: Iterable[tuple[str, SplitOperatorDesc]], gpu: Gpu) -> str:
     """Explanations as text, and what a reader of their times must know; empty without splits."""
-    texts = [explanation_text(place, desc, gpu) for place, desc in splits]
+    texts = [explanation_text(location, desc, gpu) for location, desc in splits]
     return "\n\n".join([*texts, wrapped(f"Times are {UNMEASURED}.", "")]) if texts else ""
 
 
-def explanation_text(place: str, desc: SplitOperatorDesc, gpu: Gpu) -> str:
+def explanation_text(location: str, desc: SplitOperatorDesc, gpu: Gpu) -> str:
     """The geometry, kernels and expected time of a valid split, at most 80 columns wide."""
     geometry = descriptor_geometry(desc)
     lines = [*_geometry(desc, geometry), *_launches(geometry, gpu.limits), *_cost(geometry, gpu)]
-    head = wrapped(f"{printable(place)}: {desc}", "")
+    head = wrapped(f"{printable(location)}: {desc}", "")
     return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
 
 

@@ -109,8 +109,8 @@ class SplitSite:
     ----------
     file : str
         The file as the caller named it.
-    place : str
-        The path to the node through graphs, nested bodies and functions.
+    graph : str
+        The graph, nested body or function that has the node, such as ``net/If.then_branch``.
     node : str
         The node's name; may be empty.
     index : int
@@ -137,7 +137,7 @@ class SplitSite:
         The source of the number of pieces in ONNX: ``split``, ``num_outputs``, or ``outputs`` if
         the node has neither; empty for other formats.
     path : tuple of int or str
-        The unique path to the node (`place` need not be unique): index, attribute and body number
+        The unique path to the node (names of graphs need not be): index, attribute and body number
         of each enclosing node, then the node's index.
     format : str
         ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
@@ -146,7 +146,7 @@ class SplitSite:
     """
 
     file: str
-    place: str
+    graph: str
     node: str
     index: int
     operator: str

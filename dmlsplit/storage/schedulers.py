@@ -55,10 +55,10 @@ def _wait_for_answer(distributed: Any, scheduler: str) -> None:
 
     A scheduler sends the first bytes.
     """
-    place = distributed.comm.get_address_host_port(scheduler)
+    address = distributed.comm.get_address_host_port(scheduler)
     # For other protocols, only dask can tell.
     if scheduler.partition("://")[0] in ("tcp", scheduler):
-        with socket.create_connection(place, ANSWER_SECONDS) as connection:
+        with socket.create_connection(address, ANSWER_SECONDS) as connection:
             connection.recv(1)
 
 

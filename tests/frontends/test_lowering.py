@@ -71,11 +71,11 @@ def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
 
 
 def test_a_site_has_the_result_of_its_lowering() -> None:
-    blank = SplitSite("file", "place", "node", 3, "Cut-1", element_type="INT8")
+    blank = SplitSite("file", "graph", "node", 3, "Cut-1", element_type="INT8")
     found = lowering((4, 2), 0, (1, 3))
     assert lowered_site(blank, found, ["careful"]) == SplitSite(
         "file",
-        "place",
+        "graph",
         "node",
         3,
         "Cut-1",

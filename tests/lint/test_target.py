@@ -30,7 +30,7 @@ def test_a_request_becomes_a_level(asked: dict[str, str], level: str, shown: str
         ({"windows": "22H2"}, "must look like 22621"),
         ({"windows": "9" * 5000}, "must look like 22621"),
         ({"windows": "\u0662\u0662\u0666\u0662\u0661"}, "must look like 22621"),
-        ({"via": "ort", "ort_version": "new"}, "ONNX Runtime version is 'new'; it must look like"),
+        ({"via": "ort", "ort_version": "new"}, "--ort-version is 'new'; it must look like"),
         ({"ort_version": "1.14"}, "--ort-version needs --via ort"),
     ],
 )

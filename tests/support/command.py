@@ -98,11 +98,11 @@ def save(name: str, content: onnx.ModelProto) -> None:
 
 
 def judged(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, str]]:
-    """Exit status, and verdicts by file, place and node."""
+    """Exit status, and verdicts by file, graph and node."""
     capsys.readouterr()
     status = main(["validate", *arguments, "--format", "json"])
     splits = json.loads(capsys.readouterr().out)["splits"]
-    return status, {f"{s['file']}:{s['place']}/{s['node']}": s["verdict"] for s in splits}
+    return status, {f"{s['file']}:{s['graph']}/{s['node']}": s["verdict"] for s in splits}
 
 
 def sparse_model(path: Path, weights: int, copies: int = 1) -> None:

@@ -37,7 +37,7 @@ _Call = tuple[_FunctionKey, tuple[Value, ...], frozenset[Attribute]]
 class _Scope:
     """A graph, or a function's body, and the meaning of names in it."""
 
-    place: str
+    graph: str  # as in sites
     values: ChainMap[str, Value]
     declared: Mapping[str, Value]
     opsets: Mapping[str, int]
@@ -56,7 +56,7 @@ class _Visit(NamedTuple):
     def named(self) -> str:
         """The node, for a message."""
         name = f" {shown_name(self.node.name)!r}" if self.node.name else f"[{self.position}]"
-        return f"{shown_name(self.node.op_type)}{name} of {self.scope.place}"
+        return f"{shown_name(self.node.op_type)}{name} of {self.scope.graph}"
 
     def gap_after(self) -> Gap:
         """The reason for an unknown shape if this node lost it."""
@@ -73,8 +73,8 @@ class _Visit(NamedTuple):
     def site(self, file: str) -> SplitSite:
         """A site of the node, about which nothing else is known yet."""
         name, path = shown_name(self.node.name), (*self.scope.path, self.position)
-        place, operator = self.scope.place, self.node.op_type
-        return SplitSite(file, place, name, self.position, operator, path=path, format="onnx")
+        graph, operator = self.scope.graph, self.node.op_type
+        return SplitSite(file, graph, name, self.position, operator, path=path, format="onnx")
 
 
 class _Walk:
@@ -99,8 +99,8 @@ class _Walk:
         self._graph(self._model.graph[0], scope, "")
         for key, function in self._functions.items():
             if key not in {called for called, _, _ in self._called}:
-                place = f"function {shown_name('.'.join(filter(None, key)))}"
-                inner = replace(scope, place=place, attributes=None, path=(place, "()"))
+                name = f"function {shown_name('.'.join(filter(None, key)))}"
+                inner = replace(scope, graph=name, attributes=None, path=(name, "()"))
                 self._body(function, [UNKNOWN] * len(function.input), inner)
         for split, names in self._outputs.items():
             unused = tuple(index for index, name in enumerate(names) if name not in self._used)
@@ -108,7 +108,7 @@ class _Walk:
             self._sites[split] = replace(self._sites[split], unused=unused, recombined_by=nodes)
         return _unify_sizes(self._sites)
 
-    def _graph(self, span: Span, scope: _Scope, place: str) -> list[Value]:
+    def _graph(self, span: Span, scope: _Scope, name: str) -> list[Value]:
         """The outputs of a graph, once all its nodes are visited."""
         graph = self._reader.read(Graph, span)
         if not scope.path:
@@ -122,7 +122,7 @@ class _Walk:
         }
         inner = replace(
             scope,
-            place=place or shown_name(graph.name or "main graph"),
+            graph=name or shown_name(graph.name or "main graph"),
             values=scope.values.new_child(inputs | constants),
             declared=declared | inputs,
             labels=set(),
@@ -206,9 +206,9 @@ class _Walk:
         for name, spans in bodies.items():
             for position, span in enumerate(spans):
                 which = f"[{position}]" if len(spans) > 1 else ""
-                place = f"{visit.scope.place}/{label}.{shown_name(name)}{which}"
+                body = f"{visit.scope.graph}/{label}.{shown_name(name)}{which}"
                 path = (*visit.scope.path, visit.position, name, position)
-                results.append(self._graph(span, replace(visit.scope, path=path), place))
+                results.append(self._graph(span, replace(visit.scope, path=path), body))
         return results
 
     def _split(self, visit: _Visit, call: Call) -> Sequence[Value]:
@@ -239,7 +239,7 @@ class _Walk:
         if call not in self._called:
             inner = replace(
                 visit.scope,
-                place=f"{visit.scope.place}/{visit.own_label()}",
+                graph=f"{visit.scope.graph}/{visit.own_label()}",
                 attributes=None if visit.node.has_references else attributes,
                 path=(*visit.scope.path, visit.position, "()"),
             )

@@ -108,17 +108,17 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
 
 
 def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[SplitSite]:
-    place = f"{above}{graph.name}"
+    name = f"{above}{graph.name}"
     for layer in graph.layers.values():
         if layer.type in _OPERATORS:
-            yield _site(_Node(layer, graph, xml), file, place)
+            yield _site(_Node(layer, graph, xml), file, name)
         for body in layer.bodies:
-            yield from _scan(body, xml, file, f"{place}/{layer.name}.")
+            yield from _scan(body, xml, file, f"{name}/{layer.name}.")
 
 
-def _site(node: _Node, file: str, place: str) -> SplitSite:
+def _site(node: _Node, file: str, graph: str) -> SplitSite:
     layer = node.layer
-    blank = SplitSite(file, place, layer.name, layer.position, node.operator, format="openvino")
+    blank = SplitSite(file, graph, layer.name, layer.position, node.operator, format="openvino")
     if layer.version != "opset1":
         text = f"operation set is {layer.version[:40]!r}, not 'opset1'"
         return replace(blank, state=Unknown(text, Cause.OPERATION_SET))

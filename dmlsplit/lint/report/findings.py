@@ -27,7 +27,7 @@ class Finding(NamedTuple):
     status: Status
     title: str  # the verdict, or the kind of finding
     file: str  # as the caller named it, so not safe to print; empty for the target
-    place: str  # file and address of the split, file and rule of the defect, or the target
+    subject: str  # file and address of the split, file and rule of the defect, or the target
     headline: str
     details: Sequence[str] = ()  # the broken rules and the fix, in lines
     fix: str = ""  # in one line
@@ -99,9 +99,9 @@ def fix_lines(verdict: Verdict) -> list[str]:
 
 
 def address(site: SplitSite) -> str:
-    """The place of a split in its file, on one line."""
+    """The graph and the node of a split, on one line."""
     name = site.node or f"#{site.index}"
-    return printable(f"{site.place}/{name}" if site.place else name)
+    return printable(f"{site.graph}/{name}" if site.graph else name)
 
 
 def location(site: SplitSite) -> str:

@@ -21,8 +21,8 @@ def _command(finding: Finding) -> str:
 
     kind = {"failed": "error", "note": "notice"}.get(finding.status, "warning")
     where = f",file={value(with_slashes(finding.file))},line=1" if finding.file else ""
-    # The place of a defect ends with its rule, which the headline continues.
+    # The subject of a defect ends with its rule, which the headline continues.
     mark = " " if finding.title == DEFECT else ": "
-    head = f"{finding.place}{mark}{finding.headline}" if finding.place else finding.headline
+    head = f"{finding.subject}{mark}{finding.headline}" if finding.subject else finding.headline
     message = escaped("\n".join([head, *finding.details]))
     return f"::{kind} title={value(f'dmlsplit: {finding.title}')}{where}::{message}"

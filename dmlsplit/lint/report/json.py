@@ -47,7 +47,7 @@ def json_report(assessment: Assessment) -> str:
 
 def _split(verdict: Verdict) -> dict[str, Any]:
     least, state = verdict.minimum, verdict.site.state
-    return _fields(verdict.site, "file", "place", "node", "index", "operator") | {
+    return _fields(verdict.site, "file", "graph", "node", "index", "operator") | {
         "verdict": str(verdict.outcome),
         "hresult": _hresult(verdict.hresult),
         "descriptors": _descriptors(verdict.descriptor),

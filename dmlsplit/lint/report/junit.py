@@ -18,7 +18,7 @@ def junit_report(assessment: Assessment) -> str:
         file = printable(finding.file or finding.title)
         if file not in suites:
             suites[file] = ET.SubElement(root, "testsuite", name=file)
-        name = finding.place or "read"
+        name = finding.subject or "read"
         if finding.title != DEFECT and finding.sites:
             name = f"{address(finding.sites[0])} ({finding.sites[0].operator})"
         _describe(ET.SubElement(suites[file], "testcase", classname=file, name=name), finding)

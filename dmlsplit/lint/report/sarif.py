@@ -74,7 +74,7 @@ def _result(
     failed = finding.status == "failed" and violation.severity not in ("warning", "note")
     name = address(finding.sites[0])
     text = f"{name}: {finding.headline}: {printable(violation.message)}{others}"
-    identity = "{0.place}|{0.node}|{0.index}".format(finding.sites[0])
+    identity = "{0.graph}|{0.node}|{0.index}".format(finding.sites[0])
     if violation.severity == "defect":  # one result for all splits of the file
         text = "; ".join([finding.headline, *map(str.strip, finding.details[:-1])])
         identity = ""
@@ -95,7 +95,7 @@ def _result(
 
 
 def _logical(site: SplitSite) -> dict[str, str]:
-    name, kind = address(site), "function" if "." in site.place else "module"
+    name, kind = address(site), "function" if "." in site.graph else "module"
     return {"name": name, "fullyQualifiedName": name, "kind": kind}
 
 

@@ -72,7 +72,7 @@ def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> s
 
 
 def _block(finding: Finding) -> str:
-    head = f"{finding.place}: {finding.headline}"
+    head = f"{finding.subject}: {finding.headline}"
     if finding.title == DEFECT:
         rule = finding.diagnostics[0][0].rule.id
         head = f"{printable(finding.file)}: {DEFECT} ({rule}), {finding.headline}"

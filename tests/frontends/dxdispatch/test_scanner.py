@@ -23,7 +23,7 @@ def test_scan_finds_every_split_and_its_problems(tmp_path: Path) -> None:
     }
     path.write_text(json.dumps(model(dispatchables=others)))
     cut, bad, silent = scan(path)
-    assert (cut.file, cut.place, cut.node, cut.index) == (str(path), "dispatchables", "cut", 0)
+    assert (cut.file, cut.graph, cut.node, cut.index) == (str(path), "dispatchables", "cut", 0)
     assert cut.operator == "DML_OPERATOR_SPLIT"
     assert cut.state == Known(read_descriptor(split_desc()))
     assert (bad.node, bad.index) == ("bad", 2)

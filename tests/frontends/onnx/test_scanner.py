@@ -19,7 +19,7 @@ from tests.support.sites import why
 def test_a_split_is_found_with_its_place_and_its_descriptor(scanned: Scanned) -> None:
     nodes = [node("Relu", "x", "y"), node("Split", "y s", "a b", name="cut", axis=-1)]
     (found,) = scanned(model(nodes, [value("x", [2, 6])], initializers=(sizes("s", 2, 4),)))
-    assert found.place == "main"
+    assert found.graph == "main"
     assert (found.node, found.index, found.operator) == ("cut", 1, "Split-18")
     desc = found.state.descriptor
     assert str(desc) == "SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]"
@@ -58,7 +58,7 @@ def test_nested_bodies_are_walked_and_see_outer_names(scanned: Scanned) -> None:
     loop = node("Loop", "n c", "y", body=body)
     nodes = [node("Relu", "x", "outer"), loop]
     found = scanned(model(nodes, [value("x", [6, 2])]))
-    assert [f.place for f in found] == [
+    assert [f.graph for f in found] == [
         "main/Loop[1].body/inner.else_branch",
         "main/Loop[1].body/inner.then_branch",
     ]
@@ -81,7 +81,7 @@ def test_functions_are_scanned_per_call_with_their_own_opset(scanned: Scanned) -
         node("Split", "d", "g h", num_outputs=2),
     ]
     found = scanned(model(nodes, [value("x", [4, 8])], functions=(halve(),)))
-    assert [(f.place, f.operator) for f in found] == [
+    assert [(f.graph, f.operator) for f in found] == [
         ("main/first", "Split-13"),
         ("main/Halve[1]", "Split-13"),
         ("main", "Split-18"),
@@ -92,7 +92,7 @@ def test_functions_are_scanned_per_call_with_their_own_opset(scanned: Scanned) -
 
 def test_a_function_that_nothing_calls_is_scanned_without_its_arguments(scanned: Scanned) -> None:
     (found,) = scanned(model([], [], functions=(halve(),)))
-    assert found.place == "function own.Halve"
+    assert found.graph == "function own.Halve"
     assert found.state.reason == "attribute 'axis' is dynamic: the function's caller sets it"
 
 

@@ -50,7 +50,7 @@ def test_a_model_that_openvino_saved_is_scanned(tmp_path: Path) -> None:
     model = ov.Model([*equal.outputs(), first, none, *outs], [data, condition], "toy")
     ov.save_model(model, tmp_path / "toy.xml", compress_to_fp16=False)
 
-    found = {site.place + ":" + site.operator: site for site in scan(tmp_path / "toy.xml")}
+    found = {site.graph + ":" + site.operator: site for site in scan(tmp_path / "toy.xml")}
     texts = {key: str(site.state.descriptor) for key, site in found.items()}
     halves = "SPLIT axis 0: FLOAT32[2,4] -> FLOAT32[1,4], FLOAT32[1,4]"
     assert texts == {
@@ -81,7 +81,7 @@ def test_loops_are_searched_and_ids_start_again(scanned: Scan) -> None:
     inside = whole[whole.index("<layers>") : whole.index("<rt_info>")]
     loop = layer(3, "Loop", inner=f"<port_map/><body>{inside}</body>", version="opset5", name="l")
     (found,) = scanned(net([loop], []), weights())
-    assert (found.place, found.node, found.operator) == ("toy/l.body", "cut", "VariadicSplit-1")
+    assert (found.graph, found.node, found.operator) == ("toy/l.body", "cut", "VariadicSplit-1")
     assert [t.sizes for t in found.state.descriptor.output_tensors] == [(2, 2), (4, 2)]
 
 

@@ -22,9 +22,9 @@ def wavefronts(words: Iterable[int]) -> int:
     return max(Counter(word % BANKS for word in set(words)).values())
 
 
-def padded(place: int, pad: tuple[int, int]) -> int:
-    """A place in shared memory where `pad[1]` unused bytes follow every 2^`pad[0]` bytes."""
-    return place + (place >> pad[0]) * pad[1]
+def padded(offset: int, pad: tuple[int, int]) -> int:
+    """An offset in shared memory in which `pad[1]` unused bytes follow every 2^`pad[0]` bytes."""
+    return offset + (offset >> pad[0]) * pad[1]
 
 
 @lru_cache(maxsize=1024)

@@ -132,25 +132,25 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
     slots, loads = min(mode.capacity, capacity(count)), SHORT_LOADS if is_short else LOADS
-    place, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
+    place_type, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
     constants = (
         Constant("int", "kLoads", loads),
         Constant("bool", "kAligned", int(mode.is_aligned)),
         Constant("bool", "kShort", int(is_short)),
         Constant("bool", "kOneRow", int(is_one_row)),
         Constant("bool", "kEqual", int(mode.is_equal)),
-        Constant("using", "Place", place),
+        Constant("using", "Place", place_type),
     )
     arguments = [
-        Constant(place, "pitch", pitch),
-        Constant(place, "chunk_pitch", pitch * chunks.rows),
+        Constant(place_type, "pitch", pitch),
+        Constant(place_type, "chunk_pitch", pitch * chunks.rows),
         Constant(DIVISOR, "by_chunk_tiles", divisor(chunks.chunk_tiles)),
         Constant("unsigned", "tile_bytes", chunks.tile_bytes),
         Constant("unsigned", "chunk_tiles", chunks.chunk_tiles),
         Constant("unsigned", "chunk_rows", chunks.rows),
         Constant("unsigned", "last_chunk", last),
         Constant("unsigned", "last_rows", rows - last * chunks.rows),
-        *_tables(split, chunks, mode, slots, place),
+        *_tables(split, chunks, mode, slots, place_type),
     ]
     resident = resident_blocks(limits, THREADS, REGISTERS[mode.is_aligned])
     what = "a single row" if rows == 1 else "wide outputs"
@@ -173,10 +173,10 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
 
 
 def _tables(
-    split: RowSplit, chunks: _Chunks, mode: _Mode, slots: int, place: str
+    split: RowSplit, chunks: _Chunks, mode: _Mode, slots: int, place_type: str
 ) -> Iterator[Constant]:
     """The tables of outputs; those that are equal and contiguous in the input share an entry."""
-    kind, entries = place if mode.is_equal else mode.kind, slots
+    kind, entries = place_type if mode.is_equal else mode.kind, slots
     widths, offsets = split.widths, split.offsets
     if mode.is_equal:
         entries, widths, offsets, each = 1, widths[:1], offsets[:1], chunks.tiles[0]
