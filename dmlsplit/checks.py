@@ -116,15 +116,15 @@ def piece_sizes(
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or whole % count:
             raise InvalidArgumentError(
-                f"count is {count}; it must be at least 1 and divide axis {axis}, of size {whole}."
-                " Fix: give the size of each piece"
+                f"count is {count}; it must be at least 1 and divide {whole}, the size of axis "
+                f"{axis}. Fix: give the size of each piece"
             )
         return axis, (whole // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))
     if min(sizes, default=0) < 0 or sum(sizes) != whole:
         raise InvalidArgumentError(
             f"sizes {shown(sizes)} add up to {sum(sizes)}; they must be at least 0 and add up to "
-            f"axis {axis}, of size {whole}{_fix_for_cuts(sizes, whole)}"
+            f"{whole}, the size of axis {axis}{_fix_for_cuts(sizes, whole)}"
         )
     return axis, sizes
 

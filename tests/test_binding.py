@@ -167,7 +167,7 @@ def test_an_input_that_breaks_a_rule_is_refused(name: str) -> None:
         assert str(error.value) == NOT_AN_ARRAY
         with pytest.raises(dml.InvalidArgumentError) as error:
             TABLE.bind(source, outputs())
-        assert f"DML-BIND-KIND {NOT_AN_ARRAY}" in str(error.value)
+        assert f"DML-BIND-KIND: {NOT_AN_ARRAY}" in str(error.value)
     else:
         assert error.value.report is not None
         assert len(error.value.report.violations) == len(wanted)

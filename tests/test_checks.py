@@ -131,8 +131,8 @@ def test_an_empty_axis_may_be_cut_into_no_pieces() -> None:
     assert piece_sizes((0,), 3, 0) == (0, (0, 0, 0))
 
 
-COUNT = "it must be at least 1 and divide axis 1, of size 6. Fix: give the size of each piece$"
-SIZES = "they must be at least 0 and add up to axis 1, of size 6$"
+COUNT = "it must be at least 1 and divide 6, the size of axis 1. Fix: give the size of each piece$"
+SIZES = "they must be at least 0 and add up to 6, the size of axis 1$"
 CUTS = ". Fix: if these are positions of cuts, give"
 
 

@@ -99,7 +99,7 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
         (([1, 2], 2), "array is a list; it must be an array"),
         ((A.astype(object), 2), "Python objects cannot be split"),
         # test_checks.py has more.
-        ((A, 3), r"count is 3; it must be at least 1 and divide axis 0, of size 2"),
+        ((A, 3), r"count is 3; it must be at least 1 and divide 2, the size of axis 0"),
         ((A, (3, 4), 1), r"sizes \[3, 4\] add up to 7"),
         ((A, 2, 2), "axis is 2; it must be from -2 to 1"),
         ((np.array(1), 1), "a scalar cannot be split"),

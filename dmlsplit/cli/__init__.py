@@ -20,6 +20,8 @@ from dmlsplit.cli.terminal import (
 from dmlsplit.errors import DmlError, one_line
 from dmlsplit.messages import wrapped_at
 
+_STATUSES = {ACCEPTED: "done", REFUSED: "a check failed: a split is refused, or a byte is wrong"}
+
 _EXAMPLES = """\
   dmlsplit validate model.onnx --windows 19041
   dmlsplit run IN.npy --axis 1 --split 1,2 -o OUT
@@ -34,7 +36,9 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
             line = list(sys.argv[1:] if argv is None else argv)
             if line[:1] == ["help"]:
                 line = [*line[1:], "--help"]
-            arguments = build_parser().parse_args(line)
+            arguments, others = build_parser().parse_known_args(line)
+            if others:
+                arguments.own_parser.error(f"does not accept {' '.join(others)}")
             command: Callable[[argparse.Namespace], int] = arguments.command
             with wrapped_at(columns()):
                 return command(arguments)
@@ -61,14 +65,14 @@ def build_parser() -> argparse.ArgumentParser:
         prog="dmlsplit",
         description="Find, explain and fix Splits that DirectML refuses (80070057), or run a "
         "split.",
-        epilog=epilog({ACCEPTED: "done", REFUSED: "at least one split is refused"}, _EXAMPLES),
+        epilog=epilog(_STATUSES, _EXAMPLES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND")
     for command in (validate, explain, levels, run, devices, selftest, completion):
         command.add_to(commands)
-    parser.set_defaults(command=_help, parser=parser)
+    parser.set_defaults(command=_help, parser=parser, own_parser=parser)
     return parser
 
 

@@ -48,7 +48,8 @@ known, examples, and the fix.
 
 _STATUSES = {
     ACCEPTED: "each split, or its equivalent, is explained, or is unknown",
-    REFUSED: "a split is refused and has no known equivalent; or the target breaks a rule",
+    REFUSED: "a split is refused and has no known equivalent; or, with\n"
+    "       --via ort, the target is below feature level 5_0",
 }
 
 _EXAMPLES = """\
@@ -90,7 +91,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def _is_rule(path: str) -> bool:
-    return _RULE_ID.fullmatch(path) is not None and not Path(path).exists()
+    return _RULE_ID.fullmatch(path.upper()) is not None and not Path(path).exists()
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
@@ -99,7 +100,7 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
     from dmlsplit.lint.rule_page import rule_page
     from dmlsplit.lint.rules import RULES
 
-    ids = arguments.paths
+    ids = [path.upper() if _is_rule(path) else path for path in arguments.paths]
     for unknown in (rule for rule in ids if rule not in RULES):
         near = ", ".join(get_close_matches(unknown, RULES))
         if not _is_rule(unknown):
@@ -108,7 +109,7 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
         known = "ids look like DML-SPLIT-AXIS-RANGE; dmlsplit validate prints them"
         fix = f"similar rules: {near}" if near else known
         raise InvalidArgumentError(f"{unknown!r} is neither a rule nor a file; {fix}")
-    if arguments != arguments.parser.parse_args([explain.__name__, *ids]):
+    if arguments != arguments.parser.parse_args([explain.__name__, *arguments.paths]):
         raise InvalidArgumentError("the id of a rule accepts no options; give it alone")
     pages = "\n".join(rule_page(RULES[rule]) for rule in ids)
     show("\n".join(wrapped(line, "") for line in pages.splitlines()))

@@ -45,7 +45,7 @@ def add_command(
         epilog=more + epilog(statuses, examples),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(command=command)
+    parser.set_defaults(command=command, own_parser=parser)
     return parser
 
 
@@ -137,8 +137,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         choices=("directml", "ort"),
         default="directml",
         help="check against DirectML itself (default), or against ONNX Runtime's DirectML "
-        "provider, which supports fewer operators and types, pads tensors to 4 dimensions, refuses "
-        "empty pieces, and needs feature level 5_0 or above",
+        "provider, which supports fewer operators and types, pads tensors to 4 dimensions, "
+        "computes nothing if a piece is empty, and needs feature level 5_0 or above",
     )
     parser.add_argument(
         "--ort-version",
@@ -153,10 +153,7 @@ def target_of(arguments: argparse.Namespace) -> Target:
     from dmlsplit.lint.target import resolve_target
 
     names = ("feature_level", "directml", "windows", "via", "ort_version")
-    target = resolve_target(**{name: getattr(arguments, name) for name in names})
-    if target.note:
-        tell(f"note: {target.note}")
-    return target
+    return resolve_target(**{name: getattr(arguments, name) for name in names})
 
 
 def scan_inputs(arguments: argparse.Namespace) -> Scan:
@@ -166,9 +163,9 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
     values = {name: getattr(arguments, name) for name in ("data_type", "sizes", "axis", "split")}
     missing = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is None]
     if missing and len(missing) < len(values) and not arguments.paths:
-        raise InvalidArgumentError(f"a descriptor without a file also needs {', '.join(missing)}")
+        arguments.own_parser.error(f"a descriptor without a file also needs {', '.join(missing)}")
     if (len(missing) == len(values)) != bool(arguments.paths):
-        raise InvalidArgumentError(
+        arguments.own_parser.error(
             "give either PATHs, such as model.onnx, or all of --data-type, --sizes, --axis and "
             "--split"
         )

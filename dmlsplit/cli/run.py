@@ -53,7 +53,9 @@ def add_to(commands: Commands) -> None:
         "--format", choices=("npy", "zarr"), help="the format of the pieces; default: INPUT's"
     )
     parser.add_argument(
-        "--scheduler", metavar="ADDRESS", help="run on a Dask cluster, such as tcp://host:8786"
+        "--scheduler",
+        metavar="ADDRESS",
+        help="run on a Dask cluster, such as tcp://host:8786; for zarr only",
     )
     parser.add_argument(
         "--block-bytes",
@@ -80,10 +82,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.input.suffix == ".json":
         return _run_model(arguments)
     cut = arguments.count if arguments.split is None else arguments.split
-    if arguments.axis is None or cut is None:
-        raise InvalidArgumentError(
-            f"{arguments.input} needs --axis, and --split 2,1,3 or --count N"
-        )
+    needed = {"--axis N": arguments.axis, "--split 2,1,3 or --count N": cut}
+    if missing := [option for option, value in needed.items() if value is None]:
+        raise InvalidArgumentError(f"to split {arguments.input}, give {' and '.join(missing)}")
     device = _device(arguments.device).name
     try:
         with progress_bar(arguments.input.name) as progress:
@@ -152,7 +153,7 @@ def _device(name: str) -> "Device":
         raise InvalidArgumentError(f"--device is {name!r}; it must be auto, cpu, cuda or cuda:N")
     device = Device(None if name == "auto" else name)
     if device.reason is not None:
-        tell(f"note: on the CPU: {device.reason}")
+        tell(f"note: dmlsplit uses the CPU, because {device.reason}")
     return device
 
 

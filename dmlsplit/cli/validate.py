@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from dmlsplit.lint.verdict import Assessment
 
 _DESCRIPTION = """\
-Find every split in each PATH, also in nested bodies and functions, and report
+Find every split in each PATH, in nested graphs and functions too, and report
 whether DirectML accepts it: where the split is, the descriptor it becomes, each
 broken rule, the lowest feature level, DirectML version and Windows build that
-accept it, and what to change. Nothing runs, and no GPU is needed. At run time,
-a refusal is 80070057 (E_INVALIDARG, "The parameter is incorrect").
+accept it, and what to change. Nothing runs, and no GPU is needed. When DirectML
+refuses a split at run time, it returns 80070057 (E_INVALIDARG, "The parameter
+is incorrect").
 
 The verdicts:
   ok
@@ -49,14 +50,15 @@ The verdicts:
 """
 
 _DETAILS = {
-    "quiet": "in a text report, show only splits that are not ok",
+    "quiet": "in a text report, show only splits that are not ok, without the table",
     "verbose": "in a text report, show every split, even if many are ok",
 }
 
 _STATUSES = {
     ACCEPTED: "every split is accepted (with --write-fixed, of the written model)",
     REFUSED: "a split is refused (see --allow), or is unknown or may be affected by a\n"
-    "       known defect (see --fail-on); or the target breaks a rule",
+    "       known defect (see --fail-on); or, with --via ort, the target is\n"
+    "       below feature level 5_0",
     UNUSABLE: "wrong usage, or a file could not be read; the others are still reported",
 }
 
@@ -104,15 +106,15 @@ def add_to(commands: Commands) -> None:
         action="append",
         choices=("equivalent",),
         default=[],
-        help="count a split as accepted if an equivalent descriptor exists, because your program "
-        "dispatches that one",
+        help="count a split as accepted if an equivalent descriptor exists, for programs that "
+        "dispatch that descriptor",
     )
     fixing = parser.add_argument_group("a rewritten model")
     fixing.add_argument(
         "--write-fixed",
         metavar="OUT.onnx",
         help="write the model with each refused split replaced by standard ONNX nodes that the "
-        "target accepts. Dynamic sizes stay dynamic; sizes given with --dim become fixed. Before, "
+        "target accepts. Dynamic sizes stay dynamic; sizes given with --dim become fixed. First, "
         "each split and its replacement run on random inputs, in ONNX's reference evaluator; if "
         "any bit of their outputs differs, nothing is written. The report, which begins with the "
         "changes, and the exit status are those of the written model; --verbose also reports the "
@@ -198,7 +200,9 @@ def _check_files(arguments: argparse.Namespace) -> None:
     fixed = arguments.write_fixed
     if fixed is None:
         if arguments.overwrite:
-            raise InvalidArgumentError("--overwrite needs --write-fixed; a report replaces a file")
+            raise InvalidArgumentError(
+                "--overwrite applies to --write-fixed only; a report replaces a file without it"
+            )
         return
     if not _is_onnx(fixed):
         raise InvalidArgumentError(

@@ -87,8 +87,9 @@ class TensorDataType(IntEnum):
         member = _member(cls, value, "DML_TENSOR_DATA_TYPE_")
         if member is None:
             raise InvalidArgumentError(
-                f"data type is {value!r}; it must be one of {', '.join(cls.__members__)} "
-                f"(with or without DML_TENSOR_DATA_TYPE_) or a value from 0 to {max(cls)}"
+                f"data type is {value!r}; it must be one of "
+                f"{', '.join(member.name for member in cls if member)} "
+                f"(with or without DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(cls)}"
             )
         return member
 

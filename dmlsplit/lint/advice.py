@@ -46,7 +46,7 @@ class Advice(StrEnum):
     BIN_FILE = "put the .bin file itself, not a link to it, next to the model"
     CONVERT = "convert the model again with OpenVINO, which writes the type"
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
-    NODES = "rewrite the model: validate it with --write-fixed fixed.onnx"
+    NODES = "rewrite the model: run dmlsplit validate again with --write-fixed fixed.onnx"
     NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
     DISPATCH = "in DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
@@ -170,7 +170,11 @@ def _command(advice: Advice, site: SplitSite, unknown: Unknown) -> str:
         sizes = (size for _, size in unknown.missing)
         known["SHAPE"] = str([n if isinstance(n, int) else next(sizes, 1) for n in site.shape])
     plain = {word: name for word, name in known.items() if _IN_PYTHON.fullmatch(name)}
-    return re.sub("MODEL|VALUE|SHAPE", lambda word: plain.get(word[0], word[0]), advice)
+    left = [word for word in ("MODEL", "VALUE", "SHAPE") if word in advice and word not in plain]
+    marked = (
+        advice.replace(": python", f" (replace {' and '.join(left)}): python") if left else advice
+    )
+    return re.sub("MODEL|VALUE|SHAPE", lambda word: plain.get(word[0], word[0]), marked)
 
 
 def _first_cause(site: SplitSite, cause: Cause) -> Cause:

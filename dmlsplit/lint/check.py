@@ -135,7 +135,7 @@ def _node_diagnostics(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
     if site.recombined_by:
         names = site.recombined_by
         nodes = ", ".join([*names[:_MOST_NODES], *more(len(names), _MOST_NODES)])
-        yield defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined again by {nodes}")
+        yield defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined by {nodes}")
 
 
 @_remembered

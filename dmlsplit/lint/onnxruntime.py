@@ -63,8 +63,11 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     yield from _type_violations(site.element_type)
     count = len(site.shape or ())
     if count > MOST_DIMENSIONS:
+        # The descriptor may have fewer, because dimensions are merged.
         allowed = f"at most {MOST_DIMENSIONS}"
-        yield violation("ORT-DIMENSION-COUNT", "InputTensor", "DimensionCount", str(count), allowed)
+        text = f"the input of the node has {count} dimensions; the provider supports {allowed}"
+        fields = "InputTensor", "DimensionCount", str(count), allowed
+        yield violation("ORT-DIMENSION-COUNT", *fields, text=text)
     match site.state:
         case Known(pieces=pieces) | Unknown(pieces=pieces) if any(pieces):
             yield from empty_pieces(pieces)
@@ -76,11 +79,12 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
     """A violation for each empty piece."""
     for index, size in enumerate(pieces):
         if size == 0:
-            tensor = f"OutputTensors[{index}]"
+            # The descriptor leaves empty pieces out, so its outputs have other indices.
             text = (
-                f"{tensor} is empty; the provider appears to skip the whole node and to leave the "
-                "other pieces unwritten"
+                f"output {index} of the node is empty; the provider then appears to skip the whole "
+                "node and to leave its other outputs unwritten"
             )
+            tensor = f"OutputTensors[{index}]"
             yield violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
 
 

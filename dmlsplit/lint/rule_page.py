@@ -16,9 +16,14 @@ from dmlsplit.lint.rules import HRESULTS, numbered
 _WIDEST = 76  # of a program
 _OPTION = re.compile(r"(?<!\S)--[a-z-]+")  # outside code, its two hyphens would become a dash
 _BASES = {
-    "documented": "documented",
-    "source": "read in the source code of ONNX Runtime",
-    "reported": "reported by users",
+    "documented": "This rule is [documented]({}).",
+    "source": "This rule comes from the [source code of ONNX Runtime]({}).",
+    "reported": "Users have [reported]({}) this behaviour.",
+}
+_SEVERITIES = {
+    "warning": "This is a warning: it changes neither the verdict nor the exit status.",
+    "note": "This is a note, not an error.",
+    "defect": "This is a known defect: it changes the exit status only with `--fail-on defect`.",
 }
 _TEXT_FORM = (
     "The first line is the command; the rest is the model in ONNX's text syntax, which "
@@ -37,10 +42,11 @@ def _blocks(rule: Rule) -> Iterator[str]:
     fence = "```text" if is_model else "```python"
     yield f"# {rule.id}"
     yield _with_code(rule.sentence)
+    yield from _reach(rule)
     yield "## What happens"
     yield _with_code(_at_run_time(rule))
     yield "## How it is known"
-    yield f"It is {_basis(rule)}."
+    yield _basis(rule)
     yield f"## Example: {'refused' if is_error else 'reported'}"
     if is_model:
         yield _TEXT_FORM
@@ -55,6 +61,15 @@ def _blocks(rule: Rule) -> Iterator[str]:
     yield f"{fence}\n{example.kept}\n```"
 
 
+def _reach(rule: Rule) -> Iterator[str]:
+    """What a report of the rule changes, and where the rule applies."""
+    notes = [_SEVERITIES[rule.severity]] if rule.severity in _SEVERITIES else []
+    if rule.id.startswith("ORT-"):
+        notes.append("It is checked only with `--via ort`.")
+    if notes:
+        yield " ".join(notes)
+
+
 def _with_code(text: str) -> str:
     """A sentence whose options are code: their two hyphens would become a dash."""
     return _OPTION.sub(r"`\g<0>`", text)
@@ -64,17 +79,20 @@ def _at_run_time(rule: Rule) -> str:
     """What happens if a program breaks the rule."""
     if rule.hresult is None:
         return rule.consequence
-    if rule.basis == "policy" or rule.beyond_c:
-        why = rule.beyond_c or "DirectML's documents do not say what happens"
-        return f"dmlsplit refuses it with {numbered(rule.hresult)}; {why}."
+    refusal = f"dmlsplit refuses what breaks this rule, with {numbered(rule.hresult)}."
+    if rule.beyond_c:
+        return f"{refusal} A C program cannot break it: {rule.beyond_c}."
+    if rule.basis == "policy":
+        return f"{refusal} DirectML's documents do not say what DirectML does."
     return HRESULTS[rule.hresult][1].format(numbered(rule.hresult))
 
 
 def _basis(rule: Rule) -> str:
     """How the rule is known, with its source."""
     if rule.basis == "policy":
-        return f"policy, a choice of {rule.source}"
-    return f"[{_BASES[rule.basis]}]({rule.source})"
+        _, _, why = rule.source.partition("; ")
+        return f"This rule is policy, which means a choice of dmlsplit: {why}."
+    return _BASES[rule.basis].format(rule.source)
 
 
 def example_of(rule: Rule) -> Example:

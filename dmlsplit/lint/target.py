@@ -29,14 +29,24 @@ class Target:
     name: str  # in the user's words, such as "Windows build 19041"
     via: Via = "directml"
     ort_version: tuple[int, ...] | None = None  # None for the newest ONNX Runtime
-    note: str = ""  # for the user
     directml: tuple[int, ...] | None = None  # if a version or a Windows build was asked for
 
     def __str__(self) -> str:
         level = f"feature level {self.level}"
         text = self.name if self.name == level else f"{self.name} ({level})"
-        version = " {}.{}".format(*self.ort_version) if self.ort_version else ""
-        return f"{text} through ONNX Runtime{version}" if self.via == "ort" else text
+        if self.via != "ort":
+            return text
+        runtime = "ONNX Runtime"
+        if self.ort_version:
+            version = "{}.{}".format(*self.ort_version)
+            runtime += f" {_as_checked(version, self.ort_version, LAST_RUNTIME)}"
+        return f"{text} through {runtime}"
+
+
+def _as_checked(text: str, version: tuple[int, ...], newest: tuple[int, ...]) -> str:
+    """A version, and if it is newer than any known, the newest known one."""
+    known = ".".join(map(str, newest))
+    return text if version <= newest else f"{text}, checked as {known}, the newest known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,17 +92,14 @@ def resolve_target(
     A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
     """
     runtime = dll = None
-    # A product, its version and the numbers of it, and those of the newest that is known.
-    versions: list[tuple[str, str, tuple[int, ...], tuple[int, ...]]] = []
     rows = capability_table().values()
     if directml is not None:
         with within("--directml"):
             level = level_for_directml(directml)
-        name = f"DirectML {directml.strip()}"
         dll = directml_version(directml)
         # The third part of a version does not change the level.
         newest = max(directml_version(row.directml)[:2] for row in rows)
-        versions.append(("DirectML", directml.strip(), dll[:2], newest))
+        name = f"DirectML {_as_checked(directml.strip(), dll[:2], newest)}"
     elif windows is not None:
         build = _numbers("--windows", windows, _BUILD, "22621 or 10.0.22621")
         if build in _FIRST_BUILDS:
@@ -102,10 +109,9 @@ def resolve_target(
             )
         with within("--windows"):
             level = level_for_windows(*build)
-        name = f"Windows build {build[0]}"
         dll = directml_version(capability_table()[level].directml)
         newest = max((row.windows.build,) for row in rows if row.windows)
-        versions.append(("Windows build", str(build[0]), build, newest))
+        name = f"Windows build {_as_checked(str(build[0]), build, newest)}"
     else:
         with within("--feature-level"):
             level = FeatureLevel.parse(
@@ -116,14 +122,7 @@ def resolve_target(
         runtime = _numbers("--ort-version", ort_version, _RUNTIME, "1.14")
         if via != "ort":
             raise InvalidArgumentError("--ort-version needs --via ort")
-        versions.append(("ONNX Runtime", ort_version.strip(), runtime, LAST_RUNTIME))
-    notes = (
-        f"{product} {version} is newer than any that dmlsplit knows; splits are checked for "
-        f"{product} {'.'.join(map(str, newest))}"
-        for product, version, numbers, newest in versions
-        if numbers > newest
-    )
-    return Target(level, name, via, runtime, "; ".join(notes), dll)
+    return Target(level, name, via, runtime, dll)
 
 
 # Of each version of Windows, the first build that has DirectML.

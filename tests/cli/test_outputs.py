@@ -241,7 +241,7 @@ def test_a_written_model_replaces_another_only_with_overwrite(files: Path, capsy
     assert Path("old.onnx").read_text() == "old"
     assert main([*line.split(), "--overwrite"]) == 0
     assert len(onnx.load("old.onnx").graph.node) > 2
-    assert "needs --write-fixed" in refused(capsys, "validate m.onnx --overwrite")
+    assert "applies to --write-fixed only" in refused(capsys, "validate m.onnx --overwrite")
 
 
 def test_a_full_disk_under_a_written_model_is_named(

@@ -164,4 +164,4 @@ def test_auto_is_the_cpu_without_a_card_and_says_why(
     assert main(["run", "a.npy", *HALVES, "--device", device]) == 0
     shown = capsys.readouterr()
     assert "2 pieces along axis 0, on cpu" in shown.out
-    assert shown.err == f"dmlsplit: note: on the CPU: {reason}\n" * notes
+    assert shown.err == f"dmlsplit: note: dmlsplit uses the CPU, because {reason}\n" * notes

@@ -178,7 +178,7 @@ def copied(index: int, runs: str) -> str:
          "are accepted"),
         (SplitOperatorDesc.from_sizes(TensorDesc("INT64", (2**31, 1)), axis=0, sizes=(2**31,)),
          "1_0",
-         "as UINT32, DML-TENSOR-ELEMENT-COUNT InputTensor.Sizes has 4294967296 elements; it must"
+         "as UINT32, DML-TENSOR-ELEMENT-COUNT: InputTensor.Sizes has 4294967296 elements; it must"
          " have at most 4294967295. Fix: split the tensor along an outer dimension first"),
         (SplitOperatorDesc.from_sizes(TensorDesc("UINT4", (8,)), axis=0, sizes=(3, 5)), "6_4",
          "its 4-bit elements are not copied in runs of whole UINT8s"),

@@ -60,6 +60,7 @@ def test_rules_of_directml_are_documented_and_ours_say_so() -> None:
     policies = {rule.id for rule in RULES.values() if rule.basis == "policy"}
     assert policies == {
         "DML-TENSOR-OUTPUT-OVERLAP",
+        "DML-BIND-KIND",
         "DML-BIND-READ-ONLY",
         "DML-ARRAY-DATA-TYPE",
         "DML-ARRAY-SHAPE",
@@ -83,7 +84,7 @@ def test_a_report_says_what_where_and_how_to_fix_it() -> None:
     assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
     assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
     assert str(violation) == (
-        "DML-SPLIT-DATA-TYPE-MATCH OutputTensors[0].DataType is INT32; it must be FLOAT32, as in "
+        "DML-SPLIT-DATA-TYPE-MATCH: OutputTensors[0].DataType is INT32; it must be FLOAT32, as in "
         "InputTensor. Fix: give the output the input's data type."
     )
 
@@ -106,7 +107,7 @@ def test_a_report_counts_what_is_broken() -> None:
     assert not one.ok
     assert str(one) == f"SPLIT at feature level 3_0: 1 rule broken\n  {BROKEN[0]}"
     assert str(ValidationReport("SPLIT", "", BROKEN[:2])).startswith(
-        "SPLIT: 2 rules broken\n  DML-"
+        "SPLIT: 1 rule broken in 2 places\n  DML-"
     )
     assert ValidationReport("SPLIT", "", BROKEN).rule_ids == ("DML-TENSOR-ZERO-SIZE",)
 

@@ -283,8 +283,8 @@ class Driver:
             )
         if status in BAD_STREAM:
             return InvalidArgumentError(
-                f"{what} on {name}: {error}. Fix: dispatch on a live stream of this "
-                "device, whose capture, if any, allows it"
+                f"{what} on {name}: {error}. Fix: use a stream of this device that "
+                "still exists; if it is being captured, make this call before the capture begins"
             )
         if status == NOT_INITIALIZED:
             return DmlError(

@@ -63,9 +63,10 @@ def wrong_versions(cuda: Cuda, names: Sequence[str]) -> str | None:
     """The error if the driver or NVRTC is missing or does not fit CuPy; None if both fit."""
     major = cuda.runtime // 1000
     if not cuda.driver:
+        newer = f" {DRIVER_13} or newer" if major >= 13 else ""
         return (
-            "there is no usable CUDA driver. Fix: install NVIDIA's driver "
-            f"{DRIVER_13} or newer; start a container with --gpus all"
+            f"there is no usable CUDA driver. Fix: install NVIDIA's driver{newer}; in a container, "
+            "start it with --gpus all"
         )
     if major < min(EXTRAS):
         fix = _replaced(names, fitting_extra(cuda.driver))

@@ -64,7 +64,7 @@ class Violation:
         return self.text or f"{self.place} {wording}"
 
     def __str__(self) -> str:
-        return f"{self.rule.id} {self.message}. Fix: {self.hint}."
+        return f"{self.rule.id}: {self.message}. Fix: {self.hint}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,9 @@ class ValidationReport:
         suffix = f" at feature level {self.level}" if self.level else ""
         if self.ok:
             return f"{self.subject}{suffix}: ok"
-        count = len(self.violations)
-        lines = [f"{self.subject}{suffix}: {counted(count, 'rule')} broken"]
+        rules, count = len(self.rule_ids), len(self.violations)
+        places = f" in {count} places" if count > rules else ""
+        lines = [f"{self.subject}{suffix}: {counted(rules, 'rule')} broken{places}"]
         shown = *self.violations[:_SHOWN], *more(count, _SHOWN)
         lines += [f"  {line}" for line in shown]
         return "\n".join(lines)

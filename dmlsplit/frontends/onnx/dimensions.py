@@ -64,7 +64,8 @@ class FixedSizes:
         for name in self.unused:
             raise InvalidArgumentError(
                 f"dimension {name} is given the size {self.sizes[name]}; no .onnx model here has a "
-                "dynamic dimension of that name. Fix: give the right name, or VALUE.AXIS"
+                "dynamic dimension of that name. Fix: give a name that the model declares, or "
+                "VALUE.AXIS with one of its values"
             )
 
     def declared(self, entry: ValueInfo) -> Shape | None:

@@ -68,8 +68,10 @@ def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
         known = {name: SIZES[(first + i) % len(SIZES)] for i, name in enumerate(dynamic)}
         shape = [known[size] if isinstance(size, str) else size for size in sizes]
         if (count := prod(shape)) > _MOST_ELEMENTS:
-            limit = f"at most {_MOST_ELEMENTS} can be compared"
-            raise UnsupportedError(f"its input has {count} elements; {limit}")
+            raise UnsupportedError(
+                f"its input has {count} elements, too many to compare it with a replacement, "
+                f"which is done for at most {_MOST_ELEMENTS}"
+            )
         data = random.integers(0, 2 if kind == np.bool_ else 256, count * kind.itemsize, np.uint8)
         yield data.view(kind).reshape(shape)
 
