@@ -38,7 +38,8 @@ def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | Non
                 line = [*line[1:], "--help"]
             arguments, others = build_parser().parse_known_args(line)
             if others:
-                arguments.own_parser.error(f"does not accept {' '.join(others)}")
+                own = arguments.own_parser
+                own.error(f"{own.prog} does not accept {' '.join(others)}")
             command: Callable[[argparse.Namespace], int] = arguments.command
             with wrapped_at(columns()):
                 return command(arguments)
