@@ -37,7 +37,7 @@ def _geometry(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterator[str]
         for index, tensor in enumerate(desc.output_tensors[:_SHOWN])
     ]
     if rows is None:
-        yield "geometry: strided; each output is a loop nest over runs of bytes"
+        yield "geometry: strided; each output is copied in runs of contiguous bytes"
         for size, piece in zip(sizes, geometry.pieces, strict=False):
             yield f"{size}, {_loops(piece)}"
     else:
@@ -52,9 +52,13 @@ def _geometry(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterator[str]
 
 
 def _loops(piece: StridedCopy) -> str:
-    nest = ", ".join(f"{count} times (read +{s}, write +{t})" for count, s, t in piece.loops)
-    start = f"{counted(piece.run_bytes, 'byte')} from byte {piece.input_offset}"
-    return f"{start}, {nest}" if nest else start
+    run = f"of {counted(piece.run_bytes, 'byte')} from byte {piece.input_offset}"
+    if not piece.loops:
+        return f"one run {run}"
+    counts, *strides = zip(*piece.loops, strict=True)
+    read, write = (f"({', '.join(map(str, steps))})" for steps in strides)
+    copies = f"{' x '.join(map(str, counts))} runs {run}"
+    return f"{copies}, strides {read} in the input and {write} in the output"
 
 
 def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:

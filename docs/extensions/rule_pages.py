@@ -57,7 +57,7 @@ def index() -> str:
     parts = [_HEAD]
     for prefix, title in _FAMILIES.items():
         rules = [rule for rule in RULES.values() if rule.id.startswith(prefix)]
-        parts += [f"## {title}\n", "| rule | what it says | basis |\n|---|---|---|"]
+        parts += [f"## {title}\n", "| rule | what it says | basis | severity |\n|---|---|---|---|"]
         parts += [*map(_row, rules), "\n```{toctree}\n:hidden:\n"]
         parts += [*(rule.id for rule in rules), "```\n"]
     return "\n".join(parts)
@@ -65,4 +65,4 @@ def index() -> str:
 
 def _row(rule: Rule) -> str:
     basis = f"[{rule.basis}]({rule.source})" if "://" in rule.source else rule.basis
-    return f"| [{rule.id}]({rule.id}.md) | {rule.sentence} | {basis} |"
+    return f"| [{rule.id}]({rule.id}.md) | {rule.sentence} | {basis} | {rule.severity} |"
