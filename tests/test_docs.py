@@ -117,7 +117,7 @@ EXTRAS = PYPROJECT["project"]["optional-dependencies"]
 @pytest.mark.parametrize(("name", "line"), SHELL)
 def test_commands_that_need_more_than_this_machine_can_be_parsed(name: str, line: str) -> None:
     words = shlex.split(line, comments=True)
-    if "dmlsplit" in words[:4] and "install" not in words:  # after uvx or pipx run
+    if "dmlsplit" in words[:5] and "install" not in words:  # after uvx or pipx run
         build_parser().parse_args(words[words.index("dmlsplit") + 1 :])
     elif words[:3] == ["python", "-m", "tests.conformance"]:
         conformance.build_parser().parse_args(words[3:])
@@ -133,7 +133,7 @@ FOREIGN = {
     *("--slow", "--exhaustive", "--adversary", "--dml_feature_level"),  # pytest, DxDispatch
     *("--only", "--sweep"),  # benchmarks
     *("--branch", "--group", "--all-files"),  # git, pip, pre-commit
-    "--from",  # uvx
+    *("--from", "--spec"),  # uvx, pipx
 }
 
 
@@ -282,7 +282,9 @@ def test_files_and_tests_that_are_named_exist(name: str) -> None:
         patterns = (f"dmlsplit/**/{word}", f"tests/conformance/{word}", f"*/{word}", word)
         found = [path for pattern in patterns for path in ROOT.glob(pattern)]
         assert found or "NAME" in word, word
-    folders = r"(?:python -m pytest |`)((?:dmlsplit|tests|benchmarks|docs|cuda|\.ci)/[\w./-]*)"
-    for word in re.findall(folders, PAGES[name]):
+    named = re.findall(r"`((?:dmlsplit|tests|benchmarks|docs|cuda|\.ci)/[\w./-]*)", PAGES[name])
+    for arguments in re.findall(r"python -m pytest ([^`\n]*)", PAGES[name]):
+        named += re.findall(r"\S+/\S*", arguments)
+    for word in named:
         assert (ROOT / word).exists() or "NAME" in word, word
     assert set(re.findall(r"`(test_\w+)`", PAGES[name])) <= names_of_tests()
