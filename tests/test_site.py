@@ -166,5 +166,7 @@ def test_there_is_a_page_per_rule_and_an_index(tmp_path: Path) -> None:
     assert pages == {name: rule_page(rule) for name, rule in RULES.items()}
     for name, rule in RULES.items():
         basis = rule.basis if rule.basis == "policy" else f"[{rule.basis}]({rule.source})"
-        assert index.count(f"[{name}]({name}.md) | {rule.sentence} | {basis} | {rule.severity} |") == 1
+        assert (
+            index.count(f"[{name}]({name}.md) | {rule.sentence} | {basis} | {rule.severity} |") == 1
+        )
         assert index.count(f"\n{name}\n") == 1  # in the table of contents

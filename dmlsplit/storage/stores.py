@@ -1,7 +1,8 @@
 """Splits arrays on disk into zarr arrays through dask, on threads or on a cluster."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import prod
 from operator import mul
 from pathlib import Path
@@ -11,7 +12,8 @@ from uuid import uuid4
 import numpy as np
 
 from dmlsplit.errors import InvalidArgumentError, file_errors
-from dmlsplit.geometry import ceil_div
+from dmlsplit.geometry import ceil_div, pieces_in
+from dmlsplit.in_memory import split
 from dmlsplit.interrupts import delay_interrupts
 from dmlsplit.storage.files import Progress, SplitFiles, input_mark, pieces_of
 from dmlsplit.storage.npy_file import open_npy
@@ -66,27 +68,74 @@ def split_store(
             for draft, target, shape in zip(drafts, done.paths, done.shapes, strict=True)
         ]
         source = NamedArray(path, stored, done.shape, stored.dtype)
-        writes = _writes(source, block, done.sizes, done.axis, arrays)
-        compute(writes, lambda count, total: progress(size * count // total, size))
+        copies = BlockCopies(source, block, done.axis, (0, *accumulate(done.sizes)), tuple(arrays))
+        if size:
+            compute([_tasks(copies)], lambda count, total: progress(size * count // total, size))
     return done
 
 
-def _writes(
-    source: NamedArray,
-    block: tuple[int, ...],
-    sizes: Sequence[int],
-    axis: int,
-    targets: Sequence[NamedArray],
-) -> Sequence[Any]:
-    """Dask collections that write the pieces. No two of their tasks write the same chunk."""
-    da: Any = needed("dask.array", "a zarr store")
-    from dmlsplit.frameworks.dask import split_dask  # imports dask
+@dataclass(frozen=True)
+class BlockCopies:
+    """Copies each block of an array into the chunks of its pieces that begin in the block.
 
-    name = f"dml-input-{uuid4().hex}"
-    lazy = da.from_array(source, block, name, meta=np.empty(0, source.dtype))
-    pieces = [piece.rechunk(block) for piece in split_dask(lazy, sizes, axis)]
-    writes = da.store(pieces, targets, lock=False, compute=False)
-    return writes if isinstance(writes, tuple) else (writes,)
+    The last of these chunks may reach into the next block, whose beginning is then read twice. In
+    return, no two blocks write the same chunk, and no data is kept from one block for another:
+    Dask may run them in any order, and the memory of a task does not depend on the array.
+    """
+
+    source: NamedArray
+    block: tuple[int, ...]
+    axis: int
+    starts: tuple[int, ...]  # of the pieces along the axis, and the end of the last one
+    pieces: tuple[NamedArray, ...]
+
+    def copy(self, index: tuple[int, ...]) -> None:
+        """Copy the block at an index of the grid of blocks."""
+        block, shape = self.block, self.source.shape
+        sides = [
+            slice(i * n, min(i * n + n, s)) for i, n, s in zip(index, block, shape, strict=True)
+        ]
+        parts = [*self._parts(sides[self.axis].start, sides[self.axis].stop)]
+        if not parts:
+            return
+
+        def region(begin: int, end: int) -> tuple[slice, ...]:
+            return *sides[: self.axis], slice(begin, end), *sides[self.axis + 1 :]
+
+        values = self.source[region(parts[0][1], parts[-1][2])]
+        sizes = tuple(end - begin for _, begin, end in parts)
+        for (piece, begin, end), part in zip(parts, split(values, sizes, self.axis), strict=True):
+            start = self.starts[piece]
+            self.pieces[piece][region(begin - start, end - start)] = part
+
+    def _parts(self, low: int, high: int) -> Iterator[tuple[int, int, int]]:
+        """The pieces with chunks that begin from `low` to `high`, and where those begin and end."""
+        for piece, *_ in pieces_in(self.starts, low, high):
+            start, end = self.starts[piece : piece + 2]
+            chunk = chunk_of(self.pieces[piece].array)[self.axis]
+            begin, end = (
+                min(end, start + ceil_div(max(0, limit - start), chunk) * chunk)
+                for limit in (low, high)
+            )
+            if begin < end:
+                yield piece, begin, end
+
+
+def _copy(number: np.ndarray, copies: BlockCopies, block_id: tuple[int, ...]) -> np.ndarray:
+    copies.copy(block_id)
+    return number
+
+
+def _tasks(copies: BlockCopies) -> Any:
+    """A Dask collection with one task per block."""
+    da: Any = needed("dask.array", "a zarr store")
+    dask: Any = needed("dask", "a zarr store")
+
+    grid = tuple(map(ceil_div, copies.source.shape, copies.block))
+    numbers = da.zeros(grid, chunks=1, dtype="i1")
+    # As one object, `copies` is sent to a worker once, not with each task.
+    shared = dask.delayed(copies, name=f"dml-copies-{uuid4().hex}", traverse=False)
+    return numbers.map_blocks(_copy, shared, dtype=numbers.dtype, meta=np.empty(0, numbers.dtype))
 
 
 def _block(stored: Any, block_bytes: int) -> tuple[int, ...]:

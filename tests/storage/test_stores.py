@@ -1,16 +1,26 @@
-"""`dmlsplit run` into zarr: progress, runs that stop, and schedulers that do not answer."""
+"""`dmlsplit run` into zarr: blocks, progress, runs that stop, and silent schedulers."""
 
 import socket
 import time
 from collections.abc import Callable
+from itertools import accumulate
+from math import prod
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
+import zarr
+from dask.base import collections_to_expr
+from hypothesis import given
+from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.storage import schedulers
-from dmlsplit.storage.stores import split_store
+from dmlsplit.geometry import ceil_div
+from dmlsplit.storage import schedulers, stores
+from dmlsplit.storage.stores import BlockCopies, split_store
+from dmlsplit.storage.zarr_arrays import NamedArray
 from tests.support.command import refused
 from tests.support.stores import VALUES, assert_pieces, stop_after
 
@@ -100,3 +110,67 @@ def test_an_error_of_a_block_names_its_cause(cause: Exception, fix: bool) -> Non
         raise error
     assert caught.value.message.startswith(f"a block failed: {type(cause).__name__}")
     assert ("where the scheduler and every worker run" in caught.value.message) == fix
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int], list[int]]:
+    """A shape, a chunk, the chunks of a block, and sizes along the second axis."""
+    sizes = draw(st.lists(st.integers(0, 12), min_size=1, max_size=9).filter(any))
+    rows, side = draw(st.integers(1, 7)), st.integers(1, 5)
+    chunk, counts = draw(st.tuples(side, side)), draw(st.tuples(st.integers(1, 3), side))
+    return (rows, sum(sizes)), chunk, counts, sizes
+
+
+@given(cuts())
+def test_each_chunk_of_a_piece_is_written_by_one_block_from_at_most_two(cut: Any) -> None:
+    shape, chunk, counts, sizes = cut
+    source = np.arange(prod(shape)).reshape(shape)
+    pieces = [Chunked((shape[0], n), (chunk[0], max(1, min(chunk[1], n)))) for n in sizes]
+    block = chunk[0] * counts[0], chunk[1] * counts[1]
+    starts = (0, *accumulate(sizes))
+    named = tuple(NamedArray(Path("out"), piece, piece.shape, source.dtype) for piece in pieces)
+    read = Chunked(shape, chunk)
+    read.values[:] = source
+    copies = BlockCopies(NamedArray(Path("in"), read, shape, source.dtype), block, 1, starts, named)
+    for index in np.ndindex(*map(ceil_div, shape, block)):
+        copies.copy(index)
+    assert all(side.stop - side.start < 2 * block[1] for _, side in read.read)
+    for piece, right in zip(pieces, np.split(source, starts[1:-1], 1), strict=True):
+        assert np.array_equal(piece.values, right)
+        assert (piece.writes == 1).all()
+        for region in piece.written:
+            for side, size, length in zip(region, piece.shape, piece.chunks, strict=True):
+                assert side.start % length == 0
+                assert side.stop % length == 0 or side.stop == size
+
+
+class Chunked:
+    """An array that records what is read and written."""
+
+    shards = None
+
+    def __init__(self, shape: tuple[int, int], chunks: tuple[int, int]) -> None:
+        self.shape, self.chunks = shape, chunks
+        self.values, self.writes = np.full(shape, -1), np.zeros(shape, int)
+        self.read: list[tuple[slice, ...]] = []
+        self.written: list[tuple[slice, ...]] = []
+
+    def __getitem__(self, region: tuple[slice, ...]) -> np.ndarray:
+        self.read.append(region)
+        return self.values[region]
+
+    def __setitem__(self, region: tuple[slice, ...], part: np.ndarray) -> None:
+        self.written.append(region)
+        self.values[region] = part
+        self.writes[region] += 1
+
+
+def test_a_task_needs_no_other_block(store: Path, tmp_path: Path) -> None:
+    """A task that keeps data for others would make the memory grow with the array."""
+    array = zarr.open_array(store)
+    source = NamedArray(store, array, array.shape, array.dtype)
+    tasks = stores._tasks(BlockCopies(source, array.chunks, 2, (0, 3, 7), (source, source)))
+    graph = dict(collections_to_expr([tasks]).optimize().__dask_graph__())
+    blocks = prod(map(ceil_div, array.shape, array.chunks))
+    assert len(graph) == blocks + 1  # and one for what all of them need
+    assert len({need for task in graph.values() for need in task.dependencies}) == 1
