@@ -13,7 +13,7 @@ from dmlsplit.self_test.kernels import Programs, WrongKernel
 from dmlsplit.self_test.speed import WORKLOADS, Speed
 
 EXACT, WRONG, NOT_RUN = 0, 1, 2
-# Paths, which may name a user: in quotes or brackets, where they may contain spaces, and alone.
+# Paths, which may name a user. Only those in quotes or brackets may contain spaces.
 _PATHS = re.compile(
     r"""(?<=["'(])(?:[A-Za-z]:)?[/\\][^"')\n]*|(?<![\w/\\.])(?:[A-Za-z]:)?[/\\][^\s"'(),;]+"""
 )
@@ -101,7 +101,7 @@ class SelfTest:
 
 
 def check_text(check: Check) -> str:
-    """One line, wrapped."""
+    """A check as a line of the report, wrapped."""
     return wrapped(f"{check.state:<5} {check.name:<18} {printable(check.text)}", "")
 
 
