@@ -194,7 +194,7 @@ def test_a_hook_matches_only_the_files_of_its_tool(hook: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
-def test_a_hook_judges_its_files(hook: dict[str, Any], tmp_path: Path, capsys: Capsys) -> None:
+def test_a_hook_checks_its_files(hook: dict[str, Any], tmp_path: Path, capsys: Capsys) -> None:
     """The command is the entry, the arguments and the files, joined as pre-commit does."""
     good, bad = samples(hook["id"], tmp_path)
     command, *line = [*shlex.split(hook["entry"]), *hook.get("args", ())]
