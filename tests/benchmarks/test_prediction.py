@@ -80,7 +80,7 @@ def test_rounds_one_after_the_other_cost_a_small_split_their_latency() -> None:
 
 
 def test_blocks_beyond_the_first_wave_leave_a_tail() -> None:
-    """Where all fit at once, they end together."""
+    """Blocks that all fit at once end together."""
     block_slots = 132 * 8
     total_bytes = block_slots * 64 * KIB
     at_once = launched(H200, total_bytes, count=block_slots)

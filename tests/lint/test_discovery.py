@@ -17,7 +17,7 @@ from tests.support.models import single
 
 
 def test_the_models_of_this_project_are_accepted() -> None:
-    """The action judges the whole repository by default."""
+    """The action checks the whole repository by default."""
     assert main(["validate", str(ROOT)]) == 0
 
 

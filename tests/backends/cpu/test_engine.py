@@ -36,7 +36,7 @@ def program_of(request: pytest.FixtureRequest) -> Compile:
 def test_every_split_has_the_bytes_of_its_definition(
     part: int, program_of: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In C, also with tasks of a few rows, which helpers share."""
+    """C also copies with tasks of a few rows, which helpers share."""
     monkeypatch.setenv(threads.VARIABLE, str(part % 2 * 2 + 1))
     monkeypatch.setattr(native, "SHARED_COST", 0)
     monkeypatch.setattr(native, "PART_BYTES", 1 << 12)
