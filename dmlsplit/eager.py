@@ -71,7 +71,8 @@ def split(
     Raises
     ------
     InvalidArgumentError
-        If the sizes or an array of `out` do not fit `array`. Nothing has been written.
+        If an argument has the wrong type or does not fit `array`, or both `axis` and `dim` are
+        given. Nothing has been written.
     OutOfMemoryError
         If the pieces do not fit in memory.
 

@@ -70,8 +70,8 @@ def speeds(backend: Backend, memory: Memory, until: float, gpu: Gpu | None) -> I
     # A slow device gets smaller arrays: if all splits were as fast as the copy, they would take a
     # sixteenth of the time.
     once = memory.seconds(memory.plain_copy(source, target, LEAST_BYTES))
-    room = max(0.0, until - monotonic()) / (16 * REPEATS * len(WORKLOADS))
-    size = min(size, max(LEAST_BYTES, int(LEAST_BYTES * room / max(once, 1e-7))))
+    allowed = max(0.0, until - monotonic()) / (16 * REPEATS * len(WORKLOADS))
+    size = min(size, max(LEAST_BYTES, int(LEAST_BYTES * allowed / max(once, 1e-7))))
     seconds = _median(memory, memory.plain_copy(source, target, size))
     copy = Speed("copy", size, seconds, gpu.seconds(size) if gpu else None)
     yield copy

@@ -79,14 +79,14 @@ def _nests(geometry: SplitGeometry) -> Iterator[_Nest]:
 def _groups(nests: list[_Nest]) -> list[list[_Nest]]:
     """Neighbours with loops of equal sizes and short runs, as many as fit a task."""
     groups: list[list[_Nest]] = []
-    sizes, room = [0], 0
+    sizes, left = [0], 0
     for nest in nests:
         run, own = nest[3], [size for size, _, _ in nest[4]]
-        if own != sizes or run > room or run >= LONG_RUN:
+        if own != sizes or run > left or run >= LONG_RUN:
             groups.append([])
-            sizes, room = own, TASK_BYTES
+            sizes, left = own, TASK_BYTES
         groups[-1].append(nest)
-        room = room - run if run < LONG_RUN else 0
+        left = left - run if run < LONG_RUN else 0
     return groups
 
 
