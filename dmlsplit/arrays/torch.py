@@ -101,7 +101,7 @@ def _check_memory(tensor: Any, name: str) -> None:
     # With gradients disabled, parameters may be read and written, as in torch.
     if tensor.requires_grad and torch.is_grad_enabled():
         raise _refusal(name, "requires grad", "detach(), or torch.no_grad()")
-    # A tensor that a transform wraps may have a tangent too; it is refused for lack of memory.
+    # A tensor that a transform wraps may have a tangent too; `view` has another error for it.
     is_dual = private.is_forward() and not private.is_transformed(tensor)
     if is_dual and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
         raise _refusal(name, "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal")

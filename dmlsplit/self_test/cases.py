@@ -148,7 +148,7 @@ _LAYOUTS = (
     Case("transposed bytes", (40, 492), tuple(range(9, 33)), 1, (4, 4), strides=(1, 40)),
     Case("transposed vectors", (2, 8, 128), (8,), 16, axis=1, strides=(2048, 1, 16)),
     Case("to and fro", (3, 40, 70), (30, 40), 2, (4, 4), -1, (-2800, 1, -40), _TO_AND_FRO),
-    # Elements some steps apart.
+    # `strided`: every other layout.
     Case("colours", (1, 31, 67, 3), (1, 1, 1)),
     Case("complex numbers", (1023, 2), (1, 1), 8),
     Case("complex numbers at words", (1023, 2), (1, 1), 8, (4, 4)),

@@ -17,7 +17,7 @@ from dmlsplit.system import processors
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.1  # between two looks at a cluster
-# Computes collections, and calls a function with the number of tasks that are done, and of all.
+# Computes collections, and calls a function with the numbers of finished and of all tasks.
 Compute = Callable[[Sequence[Any], Callable[[int, int], None]], None]
 
 

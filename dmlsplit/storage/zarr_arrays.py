@@ -15,7 +15,7 @@ from dmlsplit.messages import MOST_SHOWN, more
 from dmlsplit.storage.drafts import ARRAY_FILES
 from dmlsplit.storage.npy_file import NpyFile
 
-METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # all of those that zarr reads
+METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # the metadata that zarr reads
 CHUNK_BYTES = 4 << 20  # for the zarr pieces of a .npy file
 
 
