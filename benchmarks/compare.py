@@ -57,9 +57,9 @@ def report(changes: list[Change]) -> str:
     """The changes as text: slower first, then faster, then a count of the rest."""
     lines = []
     for verdict in ("slower", "faster", "gone", "new"):
-        found = [change for change in changes if change.verdict == verdict]
-        found.sort(key=lambda change: -abs(change.change or 0))
-        lines += [_line(change) for change in found]
+        alike = [change for change in changes if change.verdict == verdict]
+        alike.sort(key=lambda change: -abs(change.change or 0))
+        lines += [_line(change) for change in alike]
     same = sum(change.verdict == "same" for change in changes)
     lines.append(f"{same} of {len(changes)} rows unchanged within noise")
     return "\n".join(lines)

@@ -48,14 +48,14 @@ def run(
     """Measure every case at every number of threads; rows that exist are kept."""
     for case in cases:
         for count in threads:
-            wanted = {
+            unmeasured = {
                 name: peer
                 for name, peer in PEERS_OF.get(case.kind, peers).items()
                 if (count == 1 or name not in ONE_THREAD)
                 and not results.has(case=case.name, threads=count, peer=name)
             }
-            if wanted:
-                _measure(case, count, wanted, rounds, results, table)
+            if unmeasured:
+                _measure(case, count, unmeasured, rounds, results, table)
             table.advance()
 
 
@@ -72,8 +72,8 @@ def _measure(
         for name, seconds in taken.items():
             samples[name] += seconds
     for name, seconds in samples.items():
-        found = failures.get(name) or measured(summary(seconds), seconds, case.total_bytes)
-        row = {**head, "threads": threads, "peer": name, **found}
+        outcome = failures.get(name) or measured(summary(seconds), seconds, case.total_bytes)
+        row = {**head, "threads": threads, "peer": name, **outcome}
         results.add(row)
         table.add(row)
 

@@ -111,15 +111,15 @@ def measure(
     """Check and time every peer of a case; rows that exist are kept."""
     import cupy
 
-    wanted = {n: p for n, p in peers.items() if not results.has(case=case.name, peer=n)}
-    if not wanted:
+    unmeasured = {n: p for n, p in peers.items() if not results.has(case=case.name, peer=n)}
+    if not unmeasured:
         return
     head = {"case": case.name, "kind": case.kind, "at": case.at, "bytes": case.total_bytes}
     try:
         problem: GpuProblem | None = random_problem(case)
     except Exception as error:
         problem, broken = None, error
-    for name, peer in wanted.items():
+    for name, peer in unmeasured.items():
         try:
             if problem is None:
                 raise broken
@@ -173,9 +173,10 @@ def random_problem(case: Case) -> GpuProblem:
     cache = int(cupy.cuda.runtime.getDeviceProperties(device.id)["l2CacheSize"])
     free, _ = device.mem_info
     needed = case.span_bytes + case.total_bytes
-    wanted = max(2, -(-3 * cache // needed))
+    beyond_cache = max(2, -(-3 * cache // needed))
     fitting = int(0.25 * free) // needed
-    count = max(1, min(wanted, fitting, max(2, MOST_ARRAYS // len(case.sizes)), MOST_SETS))
+    most = min(max(2, MOST_ARRAYS // len(case.sizes)), MOST_SETS)
+    count = max(1, min(beyond_cache, fitting, most))
     return GpuProblem(case, [_buffer_set(case) for _ in range(count)])
 
 
@@ -195,9 +196,9 @@ def random_words(count: int) -> Any:
     return cupy.random.randint(0, 1 << 32, count, dtype=cupy.uint32)
 
 
-def count_different(found: list[Any], wanted: list[Any]) -> int:
+def count_different(actual: list[Any], expected: list[Any]) -> int:
     """Compare arrays on the GPU; return how many pairs differ."""
-    return int(sum((one != other).any() for one, other in zip(found, wanted, strict=True)))
+    return int(sum((one != other).any() for one, other in zip(actual, expected, strict=True)))
 
 
 def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
@@ -214,10 +215,10 @@ def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
         poison(entry.outputs)
         cupy.cuda.get_current_stream().synchronize()
         prepared.call(index)
-        found = prepared.outputs(index)
+        outputs = prepared.outputs(index)
         cupy.cuda.get_current_stream().synchronize()
-        views = problem.views(index) if prepared.is_split else [entry.memory[: found[0].size]]
-        if wrong := count_different(found, views):
+        views = problem.views(index) if prepared.is_split else [entry.memory[: outputs[0].size]]
+        if wrong := count_different(outputs, views):
             raise AssertionError(f"{wrong} of {len(views)} outputs differ on set {index}")
 
 

@@ -122,20 +122,20 @@ def run(chosen: Iterable[str], rounds: int, results: Results, table: Table) -> N
         head = {"case": case, "library": library, "kind": "instead", "at": size, "threads": 1}
         try:
             with environment_variable(VARIABLE, 1):
-                found = _measured(LIBRARIES[library](array, sizes), array, sizes, rounds)
+                rows = _measure(LIBRARIES[library](array, sizes), array, sizes, rounds)
         except Exception as error:
-            found = {OURS: failed(error)}
-        for name, row in found.items():
+            rows = {OURS: failed(error)}
+        for name, row in rows.items():
             results.add({**head, "bytes": array.nbytes, "peer": name, **row})
             table.add(results.rows[-1])
         table.advance()
 
 
-def _measured(calls: Calls, array: np.ndarray, sizes: Sizes, rounds: int) -> dict[str, Row]:
+def _measure(calls: Calls, array: np.ndarray, sizes: Sizes, rounds: int) -> dict[str, Row]:
     """Check that all calls make the same pieces, and time them."""
-    wanted = [piece.tolist() for piece in np.split(array, np.cumsum(sizes)[:-1], 1)]
+    expected = [piece.tolist() for piece in np.split(array, np.cumsum(sizes)[:-1], 1)]
     for name, call in calls.items():
-        if [piece.tolist() for piece in call()] != wanted:
+        if [piece.tolist() for piece in call()] != expected:
             raise ValueError(f"{name} makes other pieces")
     samples = interleaved(calls, rounds)
     return {name: measured(summary(s), s, array.nbytes) for name, s in samples.items()}

@@ -164,9 +164,9 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
     operator = dml.Device("cuda:0").compile(_descriptor(outputs))
     bound = operator.bind(array, outs)
     block = cupy.cuda.alloc(array.nbytes)
-    place = [block + array.nbytes // outputs * output for output in range(outputs)]
+    memory = [block + array.nbytes // outputs * output for output in range(outputs)]
     return {
-        "cupy alone": lambda: [cupy.ndarray((ROWS, WIDTH), "f4", at) for at in place],
+        "cupy alone": lambda: [cupy.ndarray((ROWS, WIDTH), "f4", one) for one in memory],
         "split": lambda: dml.split(array, outputs, 1),
         "split into": lambda: dml.split(array, outputs, 1, out=outs),
         "call": lambda: operator(array),
@@ -193,14 +193,14 @@ def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:
     shares = random.dirichlet([1.5] * outputs, FRESH)
     drawn = [tuple(map(int, random.multinomial(TOKENS, share))) for share in shares]
     sizes, planned = cycle(drawn), cycle(drawn)
-    found = driver.load()
+    loaded = driver.load()
 
     def own() -> None:
-        found.empty = lambda device, shapes, dtype: [tokens] * outputs  # type: ignore[method-assign]
+        loaded.empty = lambda device, shapes, dtype: [tokens] * outputs  # type: ignore[method-assign]
         try:
             dml.split(tokens, next(sizes))
         finally:
-            del found.empty
+            del loaded.empty
 
     layout, addresses = ("cuda:0", tokens.shape, tokens.strides, 2), [tokens.data.ptr] * outputs
 

@@ -38,12 +38,12 @@ def _split(  # noqa: ANN202
     alignment: tl.constexpr,
 ):
     # A tile is (output address, first column in the input, width, first column in the output). With
-    # one address for all outputs, the first number is the output's place after `joined`. Rows of an
-    # output follow one another; nested ones do so `inner_rows` times, and the next ones begin
-    # `outer_pitch` elements after these began.
-    # Tiles of the same rows run together, so that shared sectors are read once. The table holds
-    # multiples of `alignment` bytes and of `aligned` elements, from which the compiler knows how
-    # many bytes a lane may read at once.
+    # one address for all outputs, the first number is the output's offset from `joined`. The rows
+    # of an output are adjacent; nested rows are adjacent in groups of `inner_rows`, which begin
+    # `outer_pitch` elements apart.
+    # Tiles of the same rows run together, so that shared sectors are read once. The table counts in
+    # units of `alignment` bytes and of `aligned` elements, from which the compiler knows how many
+    # bytes a lane may read at once.
     program = tl.program_id(0).to(tl.int64)
     tile = tiles + 4 * (program % tile_count)
     row = (program // tile_count) * tile_rows + tl.arange(0, tile_rows)
@@ -82,7 +82,7 @@ def prepare(problem: "GpuProblem", has_one_address: bool = False) -> Callable[[i
 
     def call_with(columns: int, elements: int, warps: int) -> Callable[[int], None]:
         aligned = gcd(16, columns, rows.pitch // unit, *widths)
-        places = [
+        begins = [
             [start // (unit * aligned) for start in case.output_starts]
             if has_one_address
             else [torch.as_tensor(out).data_ptr() // alignment for out in entry.outputs]
@@ -90,7 +90,7 @@ def prepare(problem: "GpuProblem", has_one_address: bool = False) -> Callable[[i
         ]
         tables = [
             torch.as_tensor(_tiles(rows, unit, columns, aligned, each)).to(sources[0].device)
-            for each in places
+            for each in begins
         ]
         height = max(1, elements // columns)
         grid = (len(tables[0]) * -(-rows.rows // height),)
@@ -136,12 +136,12 @@ def _row_split(problem: "GpuProblem") -> RowSplit:
 
 
 def _tiles(
-    rows: RowSplit, unit: int, columns: int, aligned: int, places: Sequence[int]
+    rows: RowSplit, unit: int, columns: int, aligned: int, begins: Sequence[int]
 ) -> np.ndarray:
     step = unit * aligned
     table = [
-        (place, offset // step, width // step, start // aligned)
-        for place, offset, width in zip(places, rows.offsets, rows.widths, strict=True)
+        (begin, offset // step, width // step, start // aligned)
+        for begin, offset, width in zip(begins, rows.offsets, rows.widths, strict=True)
         for start in range(0, width // unit, columns)
     ]
     return np.array(table, np.int64)

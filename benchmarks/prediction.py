@@ -1,6 +1,6 @@
 """How close a kernel comes to the speed of a plain copy, predicted from what it executes.
 
-For 512 bytes, which one warp copies in vectors of 16, an SM has
+For 512 bytes, which one warp copies in vectors of 16 bytes, an SM has
 
     T = 512 / (copy / 2 / SMs / clock)
 
@@ -9,18 +9,19 @@ clocks at the speed of a plain copy, where `copy` counts bytes read and written.
     T + 0.114 (issue - 16 + sectors - 16)
 
 of them, where `issue` is its instructions per warp and 512 bytes, `sectors` those of 32 bytes that
-the L1 cache serves to its loads, and 16 are the plain copy's of both; but never less than its
-busiest unit: an SM issues 4 instructions per clock, its ALU and IMAD pipes take 2 each, its L1
-cache serves 4 sectors, and its banks pass one wavefront. Where a kernel has to read more than it
-writes, as of every second element, it is compared with a copy of that much: T and what is the
-copy's grow by the same factor.
+the L1 cache serves to its loads, and the plain copy has 16 of both. A kernel never takes less than
+its busiest unit: per clock, an SM issues 4 instructions, its ALU and IMAD pipes take 2 each, its L1
+cache serves 4 sectors, and its banks pass one wavefront. A kernel that must read more than it
+writes, such as every second element, is compared with a copy of as many bytes: T and the copy's
+instructions and sectors grow by the same factor.
 
 0.114 clocks is what an instruction beyond the copy's costs while memory is the limit. It comes
 from two transposes of the same bytes on a GH200 with 137 and 74 instructions per 512 bytes, which
-reach 75.4 % and 82.8 % of the memory's speed (pytorch/pytorch#194310). Two points: the fraction
-is off by up to 0.04, by more for kernels with barriers or long loops. That a sector costs as much,
-as an SM handles four per clock of both, is an assumption: it ranks kernels, such as five loads of a
-word at a stride of 16 bytes (80 sectors) behind two of 16 bytes (32).
+reach 75.4 % and 82.8 % of the memory's speed (pytorch/pytorch#194310). As these are only two
+points, the fraction may be off by 0.04, and by more for kernels with barriers or long loops. A
+sector is assumed to cost as much as an instruction, because an SM handles four of either per clock.
+This ranks kernels, such as five loads of a word at a stride of 16 bytes (80 sectors) behind two of
+16 bytes (32).
 
 A launch also takes what its blocks leave unused (`launch_clocks`):
 
@@ -28,18 +29,18 @@ A launch also takes what its blocks leave unused (`launch_clocks`):
   an SM may have fewer; T then grows in proportion.
 - *Evenness.* If all blocks fit at once, the SM with the most of them is done last, if a unit of it
   is the limit and not the memory that all share.
-- *Tail.* Otherwise blocks end at different times, and while the last ones run, half of the places
-  are empty: half of the time in which each waits for its loads, round by round.
+- *Tail.* Otherwise blocks end at different times, and while the last ones run, half of the block
+  slots are empty. That costs half of the time in which a block waits for its loads, round by round.
 - *Start.* The first bytes arrive after `WAIT`.
 
 The predicted fraction is the time of a copy, which takes these too, over that of all launches. The
 copy has 256 threads in a block with four vectors each, and 32 registers in a thread.
 
-The formula cannot see the memory itself. Where blocks write to many places at once, rows of memory
-are opened for few bytes each, and address translations miss: splits into hundreds of outputs, or
-along long strides, may be slower than predicted by more than that. `benchmarks model` counts these
-rows for each block, but nothing here says what they cost. Nor does it see that small splits are in
-the L2 cache, or how long a launch takes. All GPUs are taken to execute what an H100 does.
+The formula ignores the memory itself. Where blocks write to many addresses at once, DRAM rows are
+activated for few bytes each, and the TLB misses: splits into hundreds of outputs, or along long
+strides, may be slower than predicted by more than that. `benchmarks model` counts these rows for
+each block, but nothing here says what they cost. The formula also ignores that small splits are in
+the L2 cache, and how long a launch takes. All GPUs are assumed to execute what an H100 does.
 """
 
 from collections.abc import Iterable
@@ -151,7 +152,7 @@ def fraction(
 ) -> float:
     """The predicted fraction of the speed of a copy.
 
-    It copies `moved_bytes`, which are `work` times the bytes of all launches.
+    The copy moves `moved_bytes`, which are `work` times the bytes of all launches.
     """
     taken = sum(launch_clocks(gpu, executed, blocks, work).total for executed, blocks in launches)
     return min(1.0, copy_clocks(gpu, moved_bytes) / taken)
@@ -180,8 +181,8 @@ class Clocks:
     copy : float
         At the speed of a copy.
     latency, executed, units : float
-        Beyond these: because too few bytes are in flight, for what is executed beyond a copy, and
-        because a unit is busier than memory. The longest decides.
+        Beyond these, of which only the longest counts: because too few bytes are in flight, for
+        what is executed beyond a copy, and because a unit is busier than memory.
     tail : float
         While the last blocks run.
     """
@@ -200,7 +201,7 @@ class Clocks:
 
     @property
     def cause(self) -> str:
-        """What costs most beside the copy itself."""
+        """What costs most besides the copy itself."""
         return max(CAUSES, key=lambda name: float(getattr(self, name)))
 
 
@@ -216,11 +217,11 @@ CAUSES = {
 def launch_clocks(gpu: Gpu, executed: Executed, blocks: Blocks, work: float = 1) -> Clocks:
     """The clocks of a launch; `work` as in `steady`."""
     sm_count, wait = gpu.limits.sm_count, WAIT * gpu.clock
-    places = sm_count * blocks.resident
+    block_slots = sm_count * blocks.resident
     own = min(blocks.in_flight, blocks.total_bytes / blocks.count)
-    waits = gpu.in_flight / (own * min(blocks.count, places) / sm_count)
+    waits = gpu.in_flight / (own * min(blocks.count, block_slots) / sm_count)
     units, tail = _unit_clocks(executed), 0.0
-    if blocks.count <= places:
+    if blocks.count <= block_slots:
         units *= ceil_div(blocks.count, sm_count) * sm_count / blocks.count
     else:
         tail = blocks.total_bytes / blocks.count / own * wait / 2 * min(1, waits)

@@ -64,14 +64,14 @@ class Results:
 
     def _resume(self, old: dict[str, Any]) -> None:
         new = self.data["environment"]
-        for what, found, wanted in (
+        for what, stored, own in (
             ("kind", old["kind"], self.data["kind"]),
             ("commit", old["environment"].get("commit"), new.get("commit")),
             ("machine", old["environment"].get("machine"), new.get("machine")),
         ):
-            if found != wanted:
+            if stored != own:
                 raise ResultsError(
-                    f"{self.path}: {what} is {found}; this run's is {wanted}. "
+                    f"{self.path}: {what} is {stored}; this run's is {own}. "
                     "Fix: name another file with -o"
                 )
         if old["after"] is not None:

@@ -98,8 +98,8 @@ def cluster(workers: int) -> Iterator[Any]:
         dask.Client(local) as client,
     ):
         cores = sorted(os.sched_getaffinity(0))
-        for place, address in enumerate(client.scheduler_info()["workers"]):
-            client.run(bind_to_core, cores[place % len(cores)], workers=[address])
+        for index, address in enumerate(client.scheduler_info()["workers"]):
+            client.run(bind_to_core, cores[index % len(cores)], workers=[address])
         yield client
 
 

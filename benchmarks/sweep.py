@@ -1,6 +1,6 @@
 """Ten kinds of splits over sizes from 1 MiB to 1 GiB, at aligned and at odd addresses.
 
-A user's size is never one of our workloads: blocks that suit those may leave a tail, or
+A user's size is never that of a workload: blocks that suit the workloads may leave a tail, or
 too few bytes in flight, at sizes between them. `benchmarks model --sweep` predicts all of them
 for some GPUs (prediction.py), and `benchmarks gpu --sweep` measures them on one.
 """
@@ -26,7 +26,7 @@ PLACEMENTS = ("aligned", "odd")
 LARGE = 64 << 20
 # The least predicted fractions, below which a cell is an exception, in all sizes and in large ones.
 LEAST, LEAST_LARGE = 0.85, 0.9
-SAMPLED = 8  # blocks of a launch that run, beside the first and the last
+SAMPLED = 8  # blocks of a launch that run, besides the first and the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Predicted:
     fractions : tuple of float
         Of a copy's speed.
     causes : tuple of str
-        What costs most beside the copy itself.
+        What costs most besides the copy itself.
     """
 
     form: str

@@ -49,10 +49,10 @@ def summary(samples: Sequence[float]) -> Summary:
 
 def quantile(ordered: Sequence[float], share: float) -> float:
     """A quantile of sorted values, interpolated."""
-    place = share * (len(ordered) - 1)
-    below = int(place)
+    position = share * (len(ordered) - 1)
+    below = int(position)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def calls_per_sample(call: Call) -> int:

@@ -1,4 +1,4 @@
-"""Accepts the arrays of a split: whether they fit it, and share no memory.
+"""Checks the arrays of a split: whether they fit it, and share no memory.
 
 `dml.split`, `op()`, `dispatch`, `bind` and the front ends all use this module; a rule added to
 `mismatches` therefore applies to every one of them. A rule about the arrays of one library, such as
@@ -34,9 +34,9 @@ def fits(array: ArrayView, required: Requirement) -> bool:
 def exact_addresses(
     outputs: Sequence[ArrayView], span: tuple[int, int], required: Requirements
 ) -> list[int] | None:
-    """Fast path: the addresses of outputs that are exactly as required, and apart; otherwise None.
+    """Fast path: the addresses of outputs that are exactly as required and do not overlap.
 
-    `span` has the addresses of the input.
+    None for other outputs. `span` is the input's range of addresses.
     """
     if [output[2:] for output in outputs] != required.outputs:
         return None
@@ -73,7 +73,7 @@ def accept_outputs(
 ) -> tuple[list[int], tuple[tuple[int, ...], ...] | None]:
     """The addresses of arrays to write to, and their strides if these are not as required.
 
-    An InvalidArgumentError names the first that does not fit, or shares memory with another.
+    An InvalidArgumentError names the first array that does not fit or shares memory with another.
     """
     check_list(out, len(required.sizes))
     outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
@@ -97,7 +97,7 @@ def check_list(out: Any, count: int) -> None:
 def check_outputs(
     outputs: Sequence[ArrayView], source: ArrayView, required: Sequence[Requirement]
 ) -> None:
-    """Refuse outputs that are not as required, except for strides, or that share a byte."""
+    """Refuse outputs that share a byte or are not as required; their strides may differ."""
     for index, (output, requirement) in enumerate(zip(outputs, required, strict=True)):
         for field, actual, expected in mismatches(output, requirement, any_strides=True):
             text = f"{field} is {actual}; it must be {expected}"

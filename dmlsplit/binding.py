@@ -43,6 +43,11 @@ class BufferBinding:
         Bytes from the start of the buffer; a multiple of 16.
     size_in_bytes
         Bytes of the range; None means up to the end of the buffer.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `offset` or `size_in_bytes` is not an integer. The error is also a TypeError.
     """
 
     buffer: Array  # Buffer
@@ -70,7 +75,10 @@ class _Bindable:
         self.required = Requirement(tensor.sizes, strides, typestr, width, device, not is_output)
 
     def bound(self, binding: Any, violations: list[Violation]) -> ArrayView:
-        """The memory of a binding, which must be an array; broken rules go to `violations`."""
+        """The memory of a binding. Broken rules are added to `violations`.
+
+        An InvalidArgumentError says that it is not an array.
+        """
         is_buffer = isinstance(binding, BufferBinding)
         array = view(binding.buffer if is_buffer else binding, self.name)
         if not is_buffer and fits(array, self.required):
@@ -86,7 +94,7 @@ class _Bindable:
         return ArrayView(array.owner, start, (size,), (1,), "|u1", 1, device, read_only)
 
     def bound_or_none(self, binding: Any, violations: list[Violation]) -> ArrayView | None:
-        """The memory of a binding; None if it is not an array, and that is one more broken rule."""
+        """The memory of a binding; None if it is not an array, which is also a broken rule."""
         try:
             return self.bound(binding, violations)
         except InvalidArgumentError as error:
@@ -125,7 +133,7 @@ class BindingTable:
         return self._exact(source, outputs) or self._checked(source, outputs)
 
     def _exact(self, source: Any, outputs: Sequence[Any]) -> Bindings | None:
-        """Fast path for arrays that fit exactly and are apart, padding included."""
+        """Fast path for arrays that fit exactly, and do not overlap even with their padding."""
         if isinstance(source, BufferBinding):
             return None
         with suppress(InvalidArgumentError):

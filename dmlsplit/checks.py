@@ -82,7 +82,7 @@ def are_ints(axis: object, sizes_or_count: Any) -> bool:
 def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:
     """The value as an int; the error for anything else begins with `operator`.
 
-    The error is not a TypeError, because the onnx runtime would take a TypeError for its own.
+    Not a TypeError, because ONNX's reference evaluator replaces the message of one.
     """
     try:
         return integer(name, value)

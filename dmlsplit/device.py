@@ -56,7 +56,7 @@ class Device:
     InvalidArgumentError
         If the device name or the feature level is not recognised.
     UnsupportedError
-        If there is no such device.
+        If there is no such device, or it cannot be used; the error says why.
     """
 
     feature_level: FeatureLevel
@@ -79,6 +79,9 @@ class Device:
 
         Raises
         ------
+        InvalidArgumentError
+            If a level is not recognised. If `requested` is not a list, the error is also a
+            TypeError.
         UnsupportedError
             If the device supports none of them.
         """
@@ -95,7 +98,13 @@ class Device:
         return max(supported)
 
     def supports_data_type(self, data_type: DataTypeLike) -> bool:
-        """Whether Split accepts a data type at this level (DML_FEATURE_TENSOR_DATA_TYPE)."""
+        """Whether Split accepts a data type at this level (DML_FEATURE_TENSOR_DATA_TYPE).
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the data type is not recognised.
+        """
         data_type = TensorDataType.parse(data_type)
         return data_type in capability_table()[self.feature_level].data_types
 
@@ -106,23 +115,30 @@ class Device:
         ------
         InvalidArgumentError
             If the descriptor breaks a rule or the device's level does not accept it;
-            its `report` lists every violation.
+            its `report` lists every violation. If `desc` is not a descriptor, the error is also
+            a TypeError.
         """
         return _compile(self, instance("desc", desc, SplitOperatorDesc))
 
     def warm(self, descs: Iterable[SplitOperatorDesc], alignment: int | None = None) -> None:
-        """Compile these splits in advance, for memory of any alignment.
+        """Compile the kernels of these splits in advance.
 
         No later call then waits for the compiler, neither an operator's nor ``dml.split``.
 
         Parameters
         ----------
         descs
-            The splits. Others with the same kernels need nothing more, whatever their sizes.
+            The splits. Splits of other sizes that use the same kernels are then compiled too.
         alignment
             A power of two, up to 16, that divides all addresses of inputs and outputs; None for
             any addresses. The larger it is, the fewer programs are compiled. Allocations are
             multiples of 16 bytes, but slices of arrays may begin anywhere.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `alignment` is another value, or `compile` refuses a split. If `descs` is not a list
+            of descriptors, the error is also a TypeError.
         """
         if not isinstance(descs, Iterable):
             raise ArgumentTypeError(f"descs is {descs!r}; it must be a list of descriptors")
@@ -139,7 +155,7 @@ class Device:
 
 
 class CompiledOperator:
-    """A descriptor compiled for one device (IDMLCompiledOperator).
+    """A descriptor compiled for one device (IDMLCompiledOperator). Made by `Device.compile`.
 
     Attributes
     ----------
@@ -161,24 +177,39 @@ class CompiledOperator:
     def __call__(self, array: Any, stream: Stream | None = None) -> list[Any]:
         """Split an array into new ones, laid out as the descriptor's outputs.
 
+        Parameters
+        ----------
+        array
+            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
+        stream
+            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+
         Returns
         -------
         list
             One array per output, of the same library as `array`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the binding breaks a rule; the `report` lists every violation. Also if `array` is not
+            an array, or `stream` is not a stream of the device.
+        OutOfMemoryError
+            If the outputs do not fit in memory.
         """
-        # A context, even one that does nothing, costs a tenth of a small split's time.
+        # Even a context that does nothing would take a tenth of a small split's time.
         if stream is None:
             return self._split(array, None)
         with _stream_context(self.device.name, stream):
             return self._split(array, stream)
 
     def _split(self, array: Any, stream: Stream | None) -> list[Any]:
-        source, model = self._table.bind_input(array), array
+        source, like = self._table.bind_input(array), array
         if isinstance(array, BufferBinding):
             # The buffer's own ndarray class, such as numpy.matrix, must not become the outputs'.
-            model = None if is_native(array.buffer) else array.buffer
+            like = None if is_native(array.buffer) else array.buffer
         # Still on the stream: DLPack makes the receiving library wait for the current one.
-        return self._prepared.split(source, model, stream)
+        return self._prepared.split(source, like, stream)
 
     def __repr__(self) -> str:
         return f"<CompiledOperator {self._subject}>"
@@ -209,7 +240,8 @@ class CompiledOperator:
         Raises
         ------
         InvalidArgumentError
-            If a binding breaks a rule; its `report` lists every violation.
+            If a binding breaks a rule; the `report` lists every violation. Also if `outputs` is not
+            a list, or `stream` is not a stream of the device.
         """
         if stream is None:
             return self._split_into(array, outputs, None)
@@ -232,7 +264,8 @@ class CompiledOperator:
         Raises
         ------
         InvalidArgumentError
-            If a binding breaks a rule; its `report` lists every violation.
+            If a binding breaks a rule; the `report` lists every violation. Also if `outputs` is not
+            a list.
         """
         source, owners, addresses = self._table.bind(array, outputs)
         copy = self._prepared.bind(source, owners, addresses)
@@ -241,10 +274,10 @@ class CompiledOperator:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class BoundOperator:
-    """A compiled operator with its buffers (IDMLBindingTable).
+    """A compiled operator with its buffers (IDMLBindingTable). Made by `CompiledOperator.bind`.
 
-    Keep the object as long as a CUDA graph that has captured its dispatch: it owns the buffers and
-    the loaded kernels.
+    Keep this object for as long as any CUDA graph that has captured its dispatch: it owns the
+    buffers and keeps the kernels loaded.
     """
 
     _operator: CompiledOperator
@@ -254,7 +287,17 @@ class BoundOperator:
     def dispatch(self, stream: Stream | None = None) -> None:
         """Copy the input to the outputs. Only the stream is checked, and nothing is allocated.
 
-        Nothing is copied between host and device. On the CPU, `stream` must be None.
+        Nothing is copied between host and device.
+
+        Parameters
+        ----------
+        stream
+            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `stream` is not a stream of the device.
         """
         self._copy(stream)
 
@@ -269,7 +312,7 @@ class BoundOperator:
 
 
 def _stream_context(device: str, stream: Stream) -> AbstractContextManager[object]:
-    """A context in which views and CuPy's new arrays are for work on a stream."""
+    """A context that makes a stream current, for the views and CuPy's new arrays made in it."""
     # New memory may be used only on the stream that was current when it was allocated: pools reuse
     # memory whose last use is queued there. Pending work on a foreign array is awaited there too.
     if device == "cpu":

@@ -1,7 +1,7 @@
 """`dml.split`: one call for any array, without a descriptor.
 
-It takes no descriptor, so DirectML's limits (2^32-1 elements, 8 dimensions, no empty pieces, eleven
-data types) do not apply.
+DirectML's limits (2^32-1 elements, 8 dimensions, no empty pieces, eleven data types) therefore do
+not apply.
 """
 
 # Signatures show the names of types, not what these stand for.
@@ -52,8 +52,8 @@ def split(
         A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, with any strides;
         or a dask.array, which is split lazily, block by block.
     sizes_or_count
-        The size of each piece along the axis; sizes may be 0, and must add up to the axis. Or
-        the number of equal pieces.
+        The size of each piece along the axis, or the number of equal pieces. Sizes may be 0, and
+        must add up to the size of the axis.
     axis
         The dimension to split; a negative axis counts from the end.
     out
@@ -71,7 +71,10 @@ def split(
     Raises
     ------
     InvalidArgumentError
-        If the sizes or an array of `out` do not fit `array`. Nothing has been written.
+        If an argument has the wrong type or does not fit `array`, or both `axis` and `dim` are
+        given. Nothing has been written.
+    OutOfMemoryError
+        If the pieces do not fit in memory.
 
     Examples
     --------
@@ -86,7 +89,7 @@ def split(
             # torch.jit.script stops here and shows this line: call torch.ops.dmlsplit.split.
             f"axis is {axis!r} and dim is {dim!r}, two names for one argument; give only one"
         )
-    # torch.compile cannot give type() of a Parameter.
+    # Not type(), because torch.compile cannot trace it for a Parameter.
     return _split_of(array.__class__.__module__)(array, sizes_or_count, axis, out)
 
 

@@ -1,4 +1,4 @@
-"""What other threads must not leave locked in the child of a fork.
+"""A lock for late imports, so that no thread holds an import lock while the process forks.
 
 A child has only the thread that forked. A lock that another thread held at that moment is never
 released there, such as Python's own lock of a module that was being imported.
@@ -27,7 +27,7 @@ else:
             return value
 
 
-# Hold it to import something late: a fork waits for it. Reentrant, because a signal
+# Hold it during a late import: a fork waits until it is released. It is reentrant, because a signal
 # handler, or a module that is being imported, may fork.
 fork_lock = RLock()
 if hasattr(os, "register_at_fork"):

@@ -62,8 +62,8 @@ class StridedCopy:
 
     At iteration `i` of each loop, a run begins at byte ``input_offset + sum(i * input_stride)``
     of the input and ``sum(i * output_stride)`` of the output, counted from each tensor's first
-    element. Output strides fall from loop to loop, and no neighbouring loops can be merged. An
-    output without elements has ``run_bytes == 0``.
+    element. The absolute output strides never grow from an outer loop to an inner one, and no
+    neighbouring loops can be merged. An output without elements has ``run_bytes == 0``.
     """
 
     loops: tuple[Loop, ...]
@@ -80,8 +80,8 @@ class RowSplit(NamedTuple):
     """The packed form: rows of `pitch` bytes, cut at the same columns in every row.
 
     ``out[outputs[i]][r * widths[i] + c] = in[r * pitch + offsets[i] + c]`` for ``0 <= r < rows``
-    and ``0 <= c < widths[i]``. An output without elements has width 0. In a padded input, or if it
-    has only some of the outputs, `pitch` is larger than the sum of the widths.
+    and ``0 <= c < widths[i]``. An output without elements has width 0. `pitch` is larger than the
+    sum of the widths if the input is padded, or if this is only some of a split's outputs.
     """
 
     rows: int
@@ -124,8 +124,8 @@ class SplitGeometry:
     """A split as byte copies, one per output, in output order. Equal geometries copy equal bytes.
 
     If the split has the packed form, `row_split` describes it; otherwise `strided` has the pieces.
-    In the packed form, `pieces` are made on demand, because there may be hundreds, for sizes that
-    only one call uses.
+    In the packed form, `pieces` are made on demand: there may be hundreds of them, and often only
+    one call uses the geometry.
     """
 
     row_split: RowSplit | None
@@ -226,7 +226,7 @@ def _packed(shape: Sequence[int], axis: int, sizes: Sequence[int], step: int) ->
 
 
 def _rows_of(pieces: Sequence[StridedCopy]) -> RowSplit | None:
-    """The packed form of pieces, or None if an input or output has other strides."""
+    """The packed form of pieces; None if the strides of the input or an output do not allow it."""
     filled = [piece for piece in pieces if piece.run_bytes]
     nests = {tuple(loop[:2] for loop in piece.loops) for piece in filled}
     has_gaps = any(loop[2] != piece.run_bytes for piece in filled for loop in piece.loops)
@@ -258,7 +258,10 @@ def pieces_in(starts: Sequence[int], low: int, high: int) -> Iterator[tuple[int,
 def _merged(
     loops: list[tuple[int, int, int]], input_offset: int, element_bytes: int
 ) -> StridedCopy:
-    """Merge as many loops as possible. Plain tuples are faster, for every call with new sizes."""
+    """The copy of one output, with as few loops as possible.
+
+    Loops are plain tuples until the end, because calls with new sizes would take longer.
+    """
     if 0 in [size for size, _, _ in loops]:
         return StridedCopy((), input_offset, 0)
     loops = [loop for loop in loops if loop[0] != 1]

@@ -1,6 +1,6 @@
-"""Splits of arrays that have memory, by layout: what `dml.split` does with most arrays.
+"""Splits of arrays that have memory: what `dml.split` does with most arrays.
 
-What is prepared for one layout, axis and sizes is cached and serves every array of that layout.
+A split is prepared once for a layout, an axis and sizes, and cached for all arrays of that layout.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ SLICED_BYTES, SLICED_ROWS = 1 << 16, 128
 def split(
     array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None = None
 ) -> list[Any]:
-    """`dml.split` of an array with memory that can be described."""
+    """`dml.split` of an array whose memory its library shares."""
     is_small = type(array) is np.ndarray and array.nbytes <= SLICED_BYTES and out is None
     if is_small and array.dtype.kind in "biufc" and are_ints(axis, sizes_or_count):
         key: Any = array.shape, axis, sizes_or_count
@@ -72,7 +72,7 @@ def requirements(
 ) -> Requirements:
     """The memory of packed pieces; `element` has the type, bytes and device of an element.
 
-    Not a part of `PreparedSplit`, which depends on the strides of outputs that were accepted.
+    It is not a part of a `PreparedSplit`, which also depends on the strides of accepted outputs.
     """
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
     shapes, width = piece_shapes(shape, axis, sizes), element[1]
@@ -92,7 +92,7 @@ def prepared_split(
 
 
 def _has_few_pieces(sizes_or_count: Any) -> bool:
-    """Whether what is cached for a split is small."""
+    """Whether a split has so few pieces that its cache entry is small."""
     count = len(sizes_or_count) if isinstance(sizes_or_count, tuple) else sizes_or_count
     return bool(count <= _FEW_PIECES)
 
@@ -111,6 +111,6 @@ def _prepared(
 
 
 _backend = lru_cache(maxsize=64)(find_backend)
-# A prepared split takes more than a kilobyte per piece, so fewer are cached that have many pieces.
+# A prepared split takes more than a kilobyte per piece, so fewer splits of many pieces are cached.
 _splits_of_few_pieces = lru_cache(maxsize=1024)(_prepared)
 _splits_of_many_pieces = lru_cache(maxsize=8)(_prepared)

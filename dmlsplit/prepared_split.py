@@ -1,6 +1,6 @@
 """The last steps of every split, after all checks: allocate, copy, and convert the pieces.
 
-Here an array library is also told which stream uses its memory, and that its arrays are written.
+Here an array library also learns which stream uses its memory, and that its arrays were written.
 """
 
 from collections.abc import Sequence
@@ -9,31 +9,31 @@ from typing import Any, NamedTuple
 from dmlsplit.arrays import adapter_of
 from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.arrays.array_view import ArrayView
-from dmlsplit.arrays.dlpack import give_back
+from dmlsplit.arrays.dlpack import converted_like
 from dmlsplit.arrays.torch import count_writes, tensors_among
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
 
 
 class PreparedSplit(NamedTuple):
-    """How arrays of one layout are split. A tuple, because new sizes make one at every call."""
+    """How arrays of one layout are split. A tuple, because calls with new sizes make new ones."""
 
     program: Program
     outputs: NewArrays
 
-    def split(self, source: ArrayView, model: Any, stream: Stream | None = None) -> list[Any]:
-        """Split an array into new ones of the library of `model`."""
+    def split(self, source: ArrayView, like: Any, stream: Stream | None = None) -> list[Any]:
+        """Split an array into new ones of the library of `like`."""
         library = adapter_of(source.owner)
         arrays, addresses = library.empty(source, self.outputs, stream)
         if self.outputs.layouts is not None:
             pairs = zip(arrays, self.outputs.layouts, strict=True)
             arrays = [library.strided(array, *layout) for array, layout in pairs]
-        # As in `split_into`; a function for both would be one more call for each split.
+        # Also in `split_into`, because a function for both would cost every split a call.
         current = library.current_stream(source.owner) if stream is None else None
         self.program.copy(source.address, addresses, current() if current else stream)
         if stream is not None:
             library.record_stream(source.owner, stream)
-        return give_back(arrays, model)
+        return converted_like(like, arrays)
 
     def split_into(
         self,

@@ -1,4 +1,4 @@
-"""Arrays are accepted in one place: what must fit, and which outputs are apart."""
+"""The check of arrays, in one place: which fields must fit, and which outputs overlap."""
 
 import gc
 import time

@@ -83,7 +83,7 @@ def workspace(tmp_path: Path) -> Path:
     return folder
 
 
-def judge(workspace: Path, **inputs: str) -> Step:
+def check(workspace: Path, **inputs: str) -> Step:
     given = {name.replace("_", "-"): value for name, value in inputs.items()}
     command = str(workspace.parent / "dmlsplit")
     return carry_out("validate", workspace, given, install_command=command)
@@ -92,7 +92,7 @@ def judge(workspace: Path, **inputs: str) -> Step:
 @bash
 def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: Path) -> None:
     onnx.save(REFUSED, workspace / "a model.onnx")
-    done = judge(workspace, windows="19041")
+    done = check(workspace, windows="19041")
     assert done.status == 1, done.errors
     (note,) = [line for line in done.log.splitlines() if line.startswith("::error ")]
     assert ",file=a model.onnx,line=1::" in note
@@ -114,7 +114,7 @@ def test_paths_are_lines_and_their_content_is_never_code(workspace: Path) -> Non
     for name in [*names, "deep er/still/b.onnx", "left out.onnx"]:
         onnx.save(ACCEPTED, workspace / name)
     paths = "\n".join([*names[:4], "", "  deep er/**/*.onnx", names[4]])
-    done = judge(workspace, paths=paths, sarif="out put.sarif", annotations="false")
+    done = check(workspace, paths=paths, sarif="out put.sarif", annotations="false")
     assert done.status == 0, done.errors
     assert "6 splits in 6 files" in done.log
     assert done.outputs == {"sarif": "out put.sarif", "status": "0"}
@@ -124,8 +124,8 @@ def test_paths_are_lines_and_their_content_is_never_code(workspace: Path) -> Non
 @bash
 def test_sizes_and_fail_on_are_passed_on(workspace: Path) -> None:
     onnx.save(DYNAMIC, workspace / "m.onnx")
-    assert judge(workspace, fail_on="unknown defect", annotations="false").status == 1
-    sized = judge(workspace, fail_on="unknown", dim="\nbatch=6\n", annotations="false")
+    assert check(workspace, fail_on="unknown defect", annotations="false").status == 1
+    sized = check(workspace, fail_on="unknown", dim="\nbatch=6\n", annotations="false")
     assert sized.status == 0
 
 
@@ -133,16 +133,16 @@ def test_sizes_and_fail_on_are_passed_on(workspace: Path) -> None:
 def test_wrong_usage_has_no_report_and_an_unreadable_file_has_one(workspace: Path) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     (workspace / "m.onnx").write_text(pointer)
-    both = judge(workspace, windows="19041", directml="1.8.0")
+    both = check(workspace, windows="19041", directml="1.8.0")
     assert both.outputs == {"status": "2"}
     assert "give only one of" in both.errors
     for model in ("m.onnx", "report.sarif"):
         (workspace / "report.sarif").write_text("mine")
         before = (workspace / model).read_bytes()
-        wrong = judge(workspace, windows="none", sarif=model)
+        wrong = check(workspace, windows="none", sarif=model)
         assert (wrong.outputs, (workspace / model).read_bytes()) == ({"status": "2"}, before)
-    assert judge(workspace, sarif="report.sarif").outputs["sarif"] == "report.sarif"
-    unread = judge(workspace, annotations="false")
+    assert check(workspace, sarif="report.sarif").outputs["sarif"] == "report.sarif"
+    unread = check(workspace, annotations="false")
     assert unread.status == 2
     assert Path(unread.outputs["sarif"]).exists()
     assert "lfs: true" in unread.errors
@@ -194,7 +194,7 @@ def test_a_hook_matches_only_the_files_of_its_tool(hook: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
-def test_a_hook_judges_its_files(hook: dict[str, Any], tmp_path: Path, capsys: Capsys) -> None:
+def test_a_hook_checks_its_files(hook: dict[str, Any], tmp_path: Path, capsys: Capsys) -> None:
     """The command is the entry, the arguments and the files, joined as pre-commit does."""
     good, bad = samples(hook["id"], tmp_path)
     command, *line = [*shlex.split(hook["entry"]), *hook.get("args", ())]
@@ -263,11 +263,11 @@ STEPS_OF_THE_PAGE = [
 @pytest.mark.parametrize("step", STEPS_OF_THE_PAGE, ids=["pull request", "code scanning"])
 def test_a_workflow_of_the_page_passes(step: dict[str, Any], workspace: Path) -> None:
     fill(workspace)
-    done = judge(workspace, **step["with"])
+    done = check(workspace, **step["with"])
     assert done.status == 0, done.log + done.errors
     assert Path(done.outputs["sarif"]).exists()
     onnx.save(single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 5), 2), workspace / "models/bad.onnx")
-    assert judge(workspace, **step["with"]).status == 1
+    assert check(workspace, **step["with"]).status == 1
 
 
 SHELL_LINES = [

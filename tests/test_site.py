@@ -125,7 +125,7 @@ def test_a_search_for_an_error_leads_to_its_page() -> None:
 
 
 def test_a_rule_is_described_by_its_sentence() -> None:
-    """Its page begins with a message, which says little in a list of pages."""
+    """A rule's page begins with a message, which says little in a list of pages."""
     summaries = extension("summaries")
     sentence = RULES["DML-SPLIT-AXIS-RANGE"].sentence
     assert summaries.description("rules/DML-SPLIT-AXIS-RANGE", None) == sentence

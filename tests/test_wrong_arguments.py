@@ -239,9 +239,7 @@ def public() -> Iterator[str]:
             yield f"{place}.{name}"
             if inspect.isclass(value) and name != "DmlSplitBackend":
                 own = {one for one in vars(value) if not one.startswith("_") or one == "__call__"}
-                # `dispatch` of a bound operator is a field, not a method.
-                own |= {"dispatch"} if name == "BoundOperator" else set()
-                methods = (one for one in own if callable(getattr(value, one)) or one == "dispatch")
+                methods = (one for one in own if callable(getattr(value, one)))
                 yield from (f"{place}.{name}.{one}" for one in methods)
 
 

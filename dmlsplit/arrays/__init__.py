@@ -25,7 +25,7 @@ __all__ = ["ArrayView", "adapter_of", "is_native", "to_device", "to_host", "view
 def view(array: Any, name: str) -> ArrayView:
     """The memory of an array, which errors call `name`; an `ArrayView` is returned unchanged.
 
-    Raises an InvalidArgumentError if it is not an array, holds Python objects or cannot be shared.
+    An InvalidArgumentError says that it is not an array, holds Python objects or cannot be shared.
     """
     return (_adapter(type(array)) or dlpack).view(array, name)
 

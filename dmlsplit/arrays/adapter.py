@@ -21,7 +21,7 @@ class NewArrays(NamedTuple):
 
     shapes: Shapes
     dtype: np.dtype | None = None  # None for the type of the input
-    # Shapes, and strides in bytes, of views to make of them; None if they stay unchanged.
+    # Shapes, and strides in bytes, of the views that replace the arrays; None if there are none.
     layouts: tuple[tuple[Shape, Shape], ...] | None = None
 
 
@@ -44,7 +44,7 @@ class Requirements(NamedTuple):
 
 
 class Adapter(Protocol):
-    """One array library. The methods that have a body are right for NumPy and CuPy."""
+    """One array library. Methods with a body are defaults, for NumPy and CuPy."""
 
     def view(self, array: Any, name: str) -> ArrayView:
         """Describe the memory of an array; see `dmlsplit.arrays.view`."""
@@ -52,15 +52,15 @@ class Adapter(Protocol):
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         """Packed arrays on the device of `like`, and the address of the first element of each.
 
-        They are for work on the stream; None is the current one.
-        If there is not enough memory, an OutOfMemoryError says so, and on CUDA how much is free.
+        Only work on `stream` may use them; None is the current one. An OutOfMemoryError says that
+        they do not fit in memory, and on CUDA how much is free.
         """
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
         """A view of a packed array's memory, with strides in bytes."""
 
     def current_stream(self, array: Any) -> Callable[[], int] | None:
-        """A callable that gives the library's current stream; None for CuPy's, or on the CPU."""
+        """A function that returns the library's current stream; None for CuPy's, or on the CPU."""
         return None
 
     def record_stream(self, array: Any, stream: Stream) -> None:
@@ -71,7 +71,7 @@ class Adapter(Protocol):
 def not_allocated(
     like: ArrayView, shapes: Shapes, rest: Iterator[Shape], dtype: Any, error: Exception
 ) -> DmlError:
-    """The error for an array that did not fit in memory; the shapes after it are left in `rest`."""
+    """The error for an array that did not fit in memory; `rest` still has the shapes after it."""
     failed = max(0, len(shapes) - len(list(rest)) - 1)
     size = prod(shapes[failed]) * int(dtype.itemsize)
     if like.device == "cpu":

@@ -1,4 +1,4 @@
-"""A description of the memory of one array of any library."""
+"""A description of the memory of an array of any library."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -40,7 +40,7 @@ class ArrayView(NamedTuple):
 
     @property
     def window(self) -> np.ndarray:
-        """Its memory as an array of opaque elements, for overlap tests only."""
+        """The memory as an array of opaque elements, for tests of overlap only."""
         interface = {"shape": self.shape, "strides": self.strides, "version": 3}
         interface |= {"data": (self.address, True), "typestr": f"|V{self.item_bytes}"}
         return np.asarray(SimpleNamespace(__array_interface__=interface))
@@ -48,7 +48,7 @@ class ArrayView(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> tuple[int, int]:
-    """The offsets in bytes, ``[low, high)``, of the elements from the address of the first."""
+    """The bytes ``[low, high)`` that the elements occupy, counted from the first one's address."""
     if 0 in shape:
         return 0, 0
     reaches = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
@@ -56,7 +56,10 @@ def reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> 
 
 
 def share_memory(first: ArrayView, second: ArrayView) -> bool:
-    """Whether two arrays share a byte, and not only an address range as two columns do."""
+    """Whether two arrays share a byte. Two columns share a range of addresses, but no byte.
+
+    True also if that cannot be found out in a short time.
+    """
     try:
         return np.shares_memory(first.window, second.window, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
@@ -83,7 +86,8 @@ def device_name(number: int) -> str:
 def type_string(dtype: np.dtype) -> str:
     """NumPy's string for a type, such as ``<f4``.
 
-    Extension types, such as bfloat16, and structures are given by name: many share one string.
+    Extension types, such as bfloat16, and structures are given by name, because many share one
+    string.
     """
     is_vague = dtype.isbuiltin == EXTENSION or dtype.names is not None
     return str(dtype) if is_vague else dtype.str

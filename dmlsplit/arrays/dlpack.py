@@ -17,7 +17,7 @@ from dmlsplit.geometry import packed_byte_strides
 # DLDeviceType of the DLPack standard.
 CPU, CUDA, CUDA_MANAGED = 1, 2, 13
 
-# What loads no more than the pieces need, or nothing.
+# Fixes for arrays that may be lazy, by type name. They load no more than the pieces need.
 _FIXES = {
     "zarr.Array": "dmlsplit.split(dask.array.from_zarr(...), ...)",
     "xarray.DataArray": "the array in its .data",
@@ -57,17 +57,17 @@ def view(array: Any, name: str) -> ArrayView:
     )
 
 
-def give_back(arrays: list[Any], model: Any) -> list[Any]:
-    """New arrays converted to the library of `model`, without a copy."""
-    if not arrays or type(model) is type(arrays[0]):
+def converted_like(like: Any, arrays: list[Any]) -> list[Any]:
+    """New arrays, converted to the library of `like` without a copy."""
+    if not arrays or type(like) is type(arrays[0]):
         return arrays
-    if isinstance(model, np.ndarray):
-        # As in indexing, a subclass takes over from `model` what it needs, such as a unit.
-        return [np.ndarray.__array_wrap__(model, array) for array in arrays]
-    if isinstance(model, type(arrays[0])):
+    if isinstance(like, np.ndarray):
+        # As in indexing, a subclass takes over from `like` what it needs, such as a unit.
+        return [np.ndarray.__array_wrap__(like, array) for array in arrays]
+    if isinstance(like, type(arrays[0])):
         return arrays
-    namespace = getattr(model, "__array_namespace__", None)
-    library = namespace() if namespace else sys.modules.get(package_of(model))
+    namespace = getattr(like, "__array_namespace__", None)
+    library = namespace() if namespace else sys.modules.get(package_of(like))
     from_dlpack = getattr(library, "from_dlpack", None)
     if from_dlpack is None:
         return arrays
@@ -75,17 +75,17 @@ def give_back(arrays: list[Any], model: Any) -> list[Any]:
     dtype, piece_dtype = arrays[0].dtype, getattr(pieces[0], "dtype", None)
     if getattr(piece_dtype, "itemsize", dtype.itemsize) != dtype.itemsize:
         raise InvalidArgumentError(
-            f"array has data type {dtype}, but {package_of(model)} would make pieces of "
+            f"array has data type {dtype}, but {package_of(like)} would make pieces of "
             f"{piece_dtype}. "
             "Fix: with JAX, jax.config.update('jax_enable_x64', True)"
         )
     # Several devices of an array API library may be one device of DLPack.
-    is_on_device = not hasattr(model, "to_device") or pieces[0].device == model.device
-    return pieces if is_on_device else [array.to_device(model.device) for array in pieces]
+    is_on_device = not hasattr(like, "to_device") or pieces[0].device == like.device
+    return pieces if is_on_device else [array.to_device(like.device) for array in pieces]
 
 
 def cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
-    """Describe an array on a CUDA device by its array interface, else through DLPack."""
+    """Describe an array on a CUDA device, by its CUDA array interface or else through DLPack."""
     is_immutable = package_of(array) in _IMMUTABLE
     try:
         # JAX's interface names no stream, although its values may still be pending.
@@ -104,7 +104,7 @@ def cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
             raise InvalidArgumentError(
                 f"{name} claims to be on a CUDA device, but no device owns its address {address:#x}"
             )
-    # CuPy names the current stream, which is ours; other libraries may have pending work.
+    # CuPy names its current stream, on which splits run too; other libraries may have pending work.
     if interface.get("stream") and package_of(array) != "cupy":
         driver.load().wait_for(number, interface["stream"])
     dtype, shape = dtype_of(array, interface["typestr"]), tuple(interface["shape"])
@@ -115,7 +115,7 @@ def cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
 
 
 def _query(query: Callable[[Any], Any], array: Any, name: str) -> Any:
-    """The answer of an array's library, which may refuse or whose device may have failed."""
+    """The answer of an array's library; an error says if it refuses or the device has failed."""
     try:
         return query(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:

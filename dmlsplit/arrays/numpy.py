@@ -44,7 +44,7 @@ class _Numpy(Adapter):
 
 def _address(array: np.ndarray) -> int:
     try:
-        # Three times as fast as the interface, which makes a dictionary each time.
+        # Three times as fast as the array interface, which makes a dictionary each time.
         return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):  # read-only, strided, empty, or of no C type
         return int(array.__array_interface__["data"][0])

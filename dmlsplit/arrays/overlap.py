@@ -12,7 +12,7 @@ def are_apart(starts: Iterable[int], ends: Iterable[int]) -> bool:
 
 
 def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The index of each span that begins inside another, and of that other, by address."""
+    """In order of address, the index of each span that begins inside another, and of that other."""
     areas = sorted((span, index) for index, span in enumerate(spans))
     furthest, owner = 0, 0
     for (low, high), index in areas:
@@ -25,8 +25,8 @@ def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
     """The columns that each view covers if all are cut from rows of one pitch; None if not.
 
-    Views whose columns do not overlap share no byte. This is how thousands of columns of one array
-    are distinguished, whose spans all overlap. No view may be wider than a row or cross its end.
+    Views whose columns do not overlap share no byte. This distinguishes thousands of columns of one
+    array, whose spans all overlap. No view may be wider than a row or cross its end.
     """
     first = min(view.address for view in views)
     steps = [

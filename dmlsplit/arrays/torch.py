@@ -101,7 +101,7 @@ def _check_memory(tensor: Any, name: str) -> None:
     # With gradients disabled, parameters may be read and written, as in torch.
     if tensor.requires_grad and torch.is_grad_enabled():
         raise _refusal(name, "requires grad", "detach(), or torch.no_grad()")
-    # What a transform wraps may have a tangent too; it is refused for having no memory.
+    # A tensor that a transform wraps may have a tangent too; `view` has another error for it.
     is_dual = private.is_forward() and not private.is_transformed(tensor)
     if is_dual and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
         raise _refusal(name, "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal")
@@ -122,7 +122,7 @@ def _check_memory(tensor: Any, name: str) -> None:
 
 
 def check_layout(tensor: Any, name: str) -> None:
-    """Refuse a tensor without strides, or whose elements have no meaning by themselves."""
+    """Refuse nested and sparse tensors, which have no strides, and quantized ones."""
     if tensor.is_nested:
         raise InvalidArgumentError(
             f"{name} is nested; its parts have sizes of their own. Fix: split each of unbind()"
@@ -138,7 +138,7 @@ def check_layout(tensor: Any, name: str) -> None:
 
 
 def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
-    """The error for a tensor of a subclass, whose pieces would be plain tensors."""
+    """The error for a tensor of a subclass: its pieces would be plain tensors."""
     private = _private()
     torch = private.torch
     if tensor.is_nested:
@@ -191,7 +191,7 @@ def _layout(shape: Shape, steps: Shape, width: int) -> tuple[Shape, int]:
 @cache
 def element_type(dtype: Any) -> str:
     """NumPy's type string of a torch type; torch's own name if NumPy has none."""
-    # torch may pack several elements into each byte, which `itemsize` does not say.
+    # `itemsize` does not say if torch packs several elements into a byte.
     stored = _torch().empty(8, dtype=dtype, device="cpu").untyped_storage().nbytes()
     if stored != 8 * dtype.itemsize:
         raise InvalidArgumentError(

@@ -47,7 +47,7 @@ def storage_of(tensor: Any) -> int:
 
 
 def example_value(number: Any) -> int:
-    """The example value of a number in a traced shape, to which the graph is not limited."""
+    """An example value of a number in a traced shape. The graph is not limited to it."""
     # Imported here because it takes long and plain tensors do not need it.
     from torch.fx.experimental.symbolic_shapes import optimization_hint
 

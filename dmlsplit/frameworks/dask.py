@@ -27,9 +27,9 @@ from dmlsplit.in_memory import split
 class _Tasks(MaterializedLayer):
     """Tasks of a split, of which dask keeps those that are needed.
 
-    Dask's own `cull` keeps a whole layer if it is asked for as many keys as the layer has, although
-    the keys are those of all layers. A cluster that holds persisted pieces would then get tasks
-    whose input it does not have (a KeyError there).
+    Dask's own `cull` gets the keys of all layers, and keeps a whole layer if it gets as many keys
+    as the layer has. A cluster that holds persisted pieces would then get tasks without their
+    input, which fail with a KeyError.
     """
 
     def cull(self, keys: set[Any], all_hlg_keys: Any) -> Any:
@@ -43,6 +43,14 @@ def split_dask(
 
     Pieces keep the chunks of `array`, cut at the ends of the pieces along the axis. Pieces that are
     computed together (``dask.compute(*pieces)``) read and dispatch each block once.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the sizes do not fit, `out` is given, or the blocks have unknown sizes, masks or elements
+        that cannot be split.
+    UnsupportedError
+        If the array belongs to dask's array query planning.
     """
     if out is not None:
         raise InvalidArgumentError(
@@ -95,7 +103,7 @@ def _tasks(
                 dispatches[(dispatch, *position)] = (split_block, block)
             for number, (piece, _) in enumerate(parts):
                 key = (names[piece], *position[:axis], len(along[piece]), *position[axis + 1 :])
-                # Not operator.getitem, because dask would fuse it with a later slice of the piece.
+                # Not operator.getitem, which dask would fuse with a later slice of the piece.
                 part = (itemgetter(number), (dispatch, *position))
                 layers[piece][key] = part if len(parts) > 1 else block
         for piece, size in parts:

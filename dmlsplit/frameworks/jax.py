@@ -19,8 +19,8 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 from dmlsplit.in_memory import Sizes, prepared_split
 
-# XLA compiles each piece of its own split: 16 take ten times as long as a callback, 512 a hundred.
-# Its split of small arrays takes less time than a callback.
+# XLA compiles each piece of its own split separately: to compile 16 takes 10 times as long as to
+# compile a callback, 512 take 100 times as long. But its split of a small array runs in less time.
 FEW_PIECES, MOST_BYTES = 16, 1 << 20
 
 Shape = tuple[int, ...]
@@ -41,8 +41,13 @@ def split(
 ) -> list[Any]:
     """`dml.split` of a JAX array, which may be traced, into static sizes.
 
-    Derivatives of any order and batches are those of `jax.lax.split`. Outside `jax.jit` JAX
+    Derivatives of any order and batches are those of `jax.lax.split`. Outside `jax.jit`, JAX
     compiles the split once per shape; inside, errors are raised during tracing.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the sizes do not fit, `out` is given, or elements are not whole bytes.
     """
     if not _is_for_jax(array, out):
         return in_memory.split(array, sizes_or_count, axis, out)
@@ -81,10 +86,10 @@ def _compiled() -> Any:
     from jax.extend.core import Primitive
     from jax.interpreters import ad, batching, mlir
 
-    primitive, model = Primitive("dml_split"), jax.lax.split_p
+    primitive, lax_split = Primitive("dml_split"), jax.lax.split_p
     primitive.multiple_results = True
-    primitive.impl, primitive.abstract_eval = model.impl, model.abstract_eval
-    ad.deflinear2(primitive, ad.get_primitive_transpose(model))
+    primitive.impl, primitive.abstract_eval = lax_split.impl, lax_split.abstract_eval
+    ad.deflinear2(primitive, ad.get_primitive_transpose(lax_split))
     jet.deflinear(primitive)
     mlir.register_lowering(primitive, _lowered)
 
@@ -95,7 +100,7 @@ def _compiled() -> Any:
 
     def dml_split(array: Any, axis: int, sizes: Shape) -> Any:
         typed = jax.typeof(array).sharding
-        if typed.spec[axis]:  # of an explicit mesh, where JAX divides no axis unevenly
+        if typed.spec[axis]:  # sharded over an explicit mesh, where JAX cuts an axis only evenly
             spec = jax.P(*typed.spec[:axis], None, *typed.spec[axis + 1 :])
             array = jax.sharding.reshard(array, jax.NamedSharding(typed.mesh, spec))
         return primitive.bind(array, axis=axis, sizes=sizes)
@@ -109,15 +114,15 @@ def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:
     import jax
     from jax.interpreters import mlir
 
-    # Asked first: an exported shape may have sizes that compare with nothing.
+    # `_is_local` comes first: an exported shape may have sizes that cannot be compared.
     own = _is_local(context.module_context) and _is_large(context.avals_in[0], sizes)
     rule = mlir.lower_fun(_called_back if own else jax.lax.split)
     return rule(context, array, axis=axis, sizes=sizes)
 
 
 def _is_local(module: Any) -> bool:
-    """Whether a callback can split: on one device, or each device its part, in this process."""
-    # XLA can also partition its own split over devices, and export it.
+    """Whether a callback can split: in this process, on one device or on each device its part."""
+    # XLA's own split can also be partitioned over devices, and exported.
     axes = module.axis_context
     is_alone = (
         axes.manual_axes == {*axes.mesh.axis_names}  # inside `jax.shard_map`
@@ -138,7 +143,7 @@ def _called_back(array: Any, axis: int, sizes: Shape) -> Any:
 
     shapes = piece_shapes(array.shape, axis, sizes)
     types = [jax.ShapeDtypeStruct(shape, array.dtype) for shape in shapes]
-    # Not part of a command buffer (a CUDA graph): the callback may have to load a kernel, which
+    # Not in a command buffer (a CUDA graph), because the callback may have to load a kernel. That
     # would break the capture, and no call before the capture could load it.
     return buffer_callback(partial(_copy, axis, sizes), types)(array)
 
@@ -161,7 +166,7 @@ _pointer.argtypes, _pointer.restype = (py_object, c_char_p), c_void_p
 
 def _address(buffer: Any) -> int:
     """The address of an XLA buffer."""
-    # DLPack supports all types; JAX's CUDA array interface has no names for float8 types. DLPack's
+    # Through DLPack, because JAX's CUDA array interface has no names for float8 types. DLPack's
     # structure begins with the address, and lives as long as the capsule.
     capsule = buffer.__dlpack__()
     address = c_void_p.from_address(_pointer(capsule, b"dltensor")).value

@@ -1,6 +1,6 @@
 """`dml.split` of PyTorch tensors, which may be differentiated, batched, traced or distributed.
 
-`dmlsplit.in_memory` splits those that are not. In a graph a split is
+`dmlsplit.in_memory` splits all others. In a graph, a split is
 ``dmlsplit::split(array, sizes, dim)`` or, with `out`,
 ``dmlsplit::split_out(array, sizes, dim, out)``. These operators call `dml.split`.
 """
@@ -48,7 +48,7 @@ def split(
     array: Tensor, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None = None
 ) -> list[Tensor]:
     """`dml.split` of a tensor."""
-    # First, because torch.compile must not trace what follows.
+    # This is first, because torch.compile must not trace what follows.
     if _is_compiling() or array.__class__.__module__ == DISTRIBUTED:
         return _split_tracked(array, sizes_or_count, axis, out)
     if out is None and (pieces := _split_small(array, sizes_or_count, axis)):
@@ -66,7 +66,7 @@ def split(
 def _is_compiling() -> bool:
     """Whether torch.compile traces the caller."""
     # A function of its own: after a graph break, torch.compile runs the caller without tracing it,
-    # but compiles what it calls, and so makes a function that always returns True of this one.
+    # but compiles what the caller calls. Compiled, this function always returns True.
     return bool(torch.compiler.is_dynamo_compiling())
 
 
@@ -126,8 +126,8 @@ def _split_tracked(
         _SPLIT_OUT(array, sizes, dim, list(out))
         return list(out)
     if torch.onnx.is_in_onnx_export():
-        # torch.onnx knows only torch's operators. To register a decomposition would help it, but
-        # makes torch.compile fail if the variable CI is set.
+        # torch.onnx knows only torch's operators. A registered decomposition would help, but would
+        # make torch.compile fail if the variable CI is set.
         return list(torch.split_with_sizes_copy(array, sizes, _checked_axis(array, sizes, dim)))
     return list(_SPLIT(array, sizes, dim))
 
@@ -229,7 +229,7 @@ def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[T
 
 
 def _kernel(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    # torch has dealt with gradients before it calls a kernel.
+    # torch has handled gradients before it calls a kernel.
     return split(array.detach(), sizes, dim)
 
 
@@ -238,7 +238,7 @@ def _kernel_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Te
 
 
 class _RefusedError(InvalidArgumentError, NotImplementedError):
-    """A refusal in a graph. torch.compile leaves the graph, and the kernel raises the error."""
+    """A refusal in a graph. torch.compile then leaves the graph, and the kernel raises an error."""
 
 
 def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
@@ -249,7 +249,7 @@ def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
 def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
     dim = _checked_axis(array, sizes, dim)
     storages = list(map(torch_private.storage_of, (array, *out)))
-    # Far apart, so storages of any size do not overlap; equal storages have one address.
+    # Equal storages get one address; others are so far apart that they cannot overlap.
     starts = [(1 + storages.index(storage)) << 44 for storage in storages]
     source, *outputs = map(_described, (array, *out), starts)
     try:
@@ -274,7 +274,7 @@ def _example_values(numbers: Sequence[int]) -> tuple[int, ...]:
 
 
 def _checked_axis(array: Tensor, sizes: Sequence[int], dim: int) -> int:
-    """The axis from the front; the sizes, which may be symbolic, must add up to it."""
+    """The axis from the front. The sizes, which may be symbolic, must add up to its size."""
     dim = axis_from_front(dim, array.dim())
     whole, check = array.shape[dim], partial(torch_private.check_with, _RefusedError)
     for size in sizes:

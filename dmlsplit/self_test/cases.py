@@ -1,7 +1,7 @@
 """The splits of the self-test: together they reach every kernel, in every mode, at any alignment.
 
-A test holds the table to what the planner can choose. All data follow from a split's name, so that
-two machines can compare digests.
+A test compares the table with everything that the planner can choose. The data of a split are
+computed from its name, so that two machines can compare digests.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ SENTINEL = 0xA5
 
 
 class Tensor(NamedTuple):
-    """The places of elements; strides are in bytes, and may be 0 or negative."""
+    """Where the elements of a tensor are; strides are in bytes, and may be 0 or negative."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -37,12 +37,12 @@ class Tensor(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes from the lowest to the end of the highest element."""
+        """Bytes from the start of the lowest element to the end of the highest."""
         reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
         return self.origin + reach + self.width
 
     def view(self, memory: np.ndarray) -> np.ndarray:
-        """The tensor in its bytes."""
+        """The tensor as an array on its `size` bytes."""
         dtype = np.dtype(f"V{self.width}")
         return np.ndarray(self.shape, dtype, memory, self.origin, self.strides)
 
@@ -52,7 +52,7 @@ class Mode(StrEnum):
 
     LAUNCH = "launch"  # on the current stream
     STREAM = "second stream"
-    GRAPH = "graph replay"  # of other data than those captured
+    GRAPH = "graph replay"  # with other data than the capture had
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ _LAYOUTS = (
     Case("transposed bytes", (40, 492), tuple(range(9, 33)), 1, (4, 4), strides=(1, 40)),
     Case("transposed vectors", (2, 8, 128), (8,), 16, axis=1, strides=(2048, 1, 16)),
     Case("to and fro", (3, 40, 70), (30, 40), 2, (4, 4), -1, (-2800, 1, -40), _TO_AND_FRO),
-    # Elements some steps apart.
+    # `strided`: every other layout.
     Case("colours", (1, 31, 67, 3), (1, 1, 1)),
     Case("complex numbers", (1023, 2), (1, 1), 8),
     Case("complex numbers at words", (1023, 2), (1, 1), 8, (4, 4)),
@@ -163,14 +163,14 @@ _LAYOUTS = (
 )
 
 
-# Each split is captured or runs on a second stream, and then is launched: so kernels are captured
-# before their first launch, which lazy loading could forbid.
+# Each split is first captured, or run on a second stream, and then launched. A kernel is thus
+# captured before its first launch, where lazy loading would make the capture fail.
 CASES = tuple(
     dispatched
     for case, mode in zip(_LAYOUTS, cycle((Mode.GRAPH, Mode.STREAM)), strict=False)
     for dispatched in (replace(case, mode=mode), case)
 )
 
-# Three rows, which are also read where they span more than 4 GiB.
+# Three rows, once packed and once spread over more than 4 GiB.
 NEAR = Case("rows beyond 4 GiB", (3, 4096), (1000, 3096))
 FAR = replace(NEAR, strides=((1 << 31) + 4099, 1))

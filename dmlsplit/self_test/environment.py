@@ -1,6 +1,6 @@
 """What surrounds the kernels: versions, the card, and what may disturb it.
 
-It contains no path, host name or user name.
+The texts may contain paths, which the JSON report replaces; they contain no host name.
 """
 
 import os
@@ -55,7 +55,10 @@ def checks(memory: Memory) -> Iterator[Check]:
 
 
 def missing_card(reason: str) -> Check:
-    """Why the CPU is tested. It is a failure where there is a driver, which a card needs."""
+    """The check that says why the CPU is tested.
+
+    It fails if there is an NVIDIA driver, because then a usable card was to be expected.
+    """
     state = State.FAIL if libcuda.driver_version() else State.WARN
     return Check("card", state, reason)
 
@@ -106,7 +109,10 @@ def _card(number: int) -> Iterator[Check]:
 
 
 def _owners(number: int) -> Check:
-    """CUDA names the device that owns an address, so that arrays on another device are refused."""
+    """Whether CUDA names the device that owns an address.
+
+    If it did not, arrays on another device would not be refused.
+    """
     loaded = driver.load()
     numbers = [number, *(other for other in range(loaded.device_count) if other != number)][:2]
     try:

@@ -18,7 +18,8 @@ from dmlsplit.geometry import selector
 from dmlsplit.self_test.cases import CASES, Case
 from dmlsplit.self_test.comparison import Bind
 
-# The one place of common.cuh that writes to outputs, and how it flips a bit of each store.
+# The only line of common.cuh that stores to outputs, and the lines that replace it to flip a bit of
+# each value.
 STORE = "    store_with(reinterpret_cast<T*>(pointer), value, policy);"
 WRONG = f"    *reinterpret_cast<Byte*>(&value) ^= 1;\n{STORE}"
 
@@ -57,7 +58,7 @@ class WrongKernel(NamedTuple):
 
 
 def wrong_bind(case: Case, program: Program) -> Bind:
-    """How a program is bound after it was made wrong: on a card its kernels, else its result."""
+    """The `bind` of a program made wrong: on a card in its kernels, on the CPU in its result."""
     if not isinstance(program, CudaProgram):
         return partial(_flipping, program)
     device, count = program.device, program.geometry.output_count

@@ -16,8 +16,8 @@ from dmlsplit.self_test.cases import Tensor
 # CUDA aligns allocations to this, and CuPy's pool to 512 (CUDA C++ Programming Guide, "Size and
 # alignment requirement").
 ALIGNMENT = 256
-SPARE = 256 << 20  # bytes of a card that others may need meanwhile
-# Memory beside CuPy's pool: its name, CuPy's allocator, and the device's attribute that it needs.
+SPARE = 256 << 20  # bytes of a card that stay free for other processes
+# Memory outside CuPy's pool: its name, CuPy's allocator, and the device's attribute that it needs.
 _OTHERS = (
     ("cudaMallocAsync", "malloc_async", "cudaDevAttrMemoryPoolsSupported"),
     ("managed memory", "malloc_managed", "cudaDevAttrManagedMemory"),
@@ -32,20 +32,20 @@ class Buffer(NamedTuple):
 
 
 class HostMemory:
-    """Memory of this process. A copy has no stream, so all modes are one."""
+    """Memory of this process. Copies have no streams, so all modes are the same."""
 
     def upload(self, host: np.ndarray) -> Buffer:
-        """New memory with these bytes, aligned by hand."""
-        room = np.empty(host.size + ALIGNMENT, np.uint8)
-        begin = -room.ctypes.data % ALIGNMENT
-        memory = room[begin : begin + host.size]
+        """New memory with these bytes, at a multiple of ALIGNMENT."""
+        whole = np.empty(host.size + ALIGNMENT, np.uint8)
+        begin = -whole.ctypes.data % ALIGNMENT
+        memory = whole[begin : begin + host.size]
         memory[:] = host
         return Buffer(memory.ctypes.data, memory)
 
     def spread(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
         """A tensor of rows that are far apart; None if there is no room.
 
-        Pages between the rows are never touched, so the system need not have them.
+        Pages between the rows are never touched, so the system needs no memory for them.
         """
         try:
             memory = np.empty(tensor.size, np.uint8)
@@ -68,7 +68,7 @@ class HostMemory:
         copy()
 
     def capture(self, copy: BoundCopy) -> Callable[[], object]:
-        """A function that copies again: the copy itself, after one call."""
+        """A function that repeats a copy: the copy itself, which is called once before."""
         copy()
         return copy
 
@@ -84,7 +84,7 @@ class HostMemory:
 
 
 class CardMemory:
-    """Memory of a CUDA device, of CuPy's current allocator or of the one that is named."""
+    """Memory of a CUDA device, from CuPy's current allocator or the one that is named."""
 
     def __init__(self, number: int, allocator: str | None = None) -> None:
         self.number, self._driver = number, driver.load()
@@ -94,7 +94,7 @@ class CardMemory:
         )
 
     def upload(self, host: np.ndarray) -> Buffer:
-        """A copy on the card, which is there when this returns."""
+        """A copy on the card, which is complete when this returns."""
         with self._device("a copy to the device", host.nbytes):
             with self._cuda.using_allocator(self._allocator):
                 array = self._driver.upload(self.number, host)
@@ -102,7 +102,10 @@ class CardMemory:
         return Buffer(array.data.ptr, array)
 
     def spread(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
-        """Memory of CUDA's own, which is freed with the result and not kept in a pool."""
+        """A tensor of rows that are far apart; None if there is no room.
+
+        CUDA frees its memory with the result; no pool keeps it.
+        """
         if self.free_bytes() < tensor.size + SPARE:
             return None
         with self._device("a large allocation", tensor.size):
@@ -114,7 +117,7 @@ class CardMemory:
         return Buffer(array.data.ptr, array)
 
     def write(self, buffer: Buffer, host: np.ndarray) -> None:
-        """Replace all bytes, and wait for that."""
+        """Replace all bytes, and wait until that is done."""
         with self._device("a copy to the device"):
             buffer.owner.set(host)
             self._cuda.runtime.deviceSynchronize()
@@ -133,7 +136,10 @@ class CardMemory:
             stream.synchronize()
 
     def capture(self, copy: BoundCopy) -> Callable[[], object]:
-        """Capture in the mode that forbids most, to load code for one."""
+        """A function that replays a captured copy.
+
+        The capture is in CUDA's strictest mode, which forbids loading code, among other things.
+        """
         with self._device("a capture"):
             stream = self._cuda.Stream(non_blocking=True)
             with stream:
@@ -154,7 +160,7 @@ class CardMemory:
         return replay
 
     def seconds(self, copy: Callable[[], object]) -> float:
-        """Between two events."""
+        """The time of a copy, between two events on the current stream."""
         with self._device("a measurement"):
             begin, end = self._cuda.Event(), self._cuda.Event()
             begin.record()
@@ -164,7 +170,7 @@ class CardMemory:
             return float(self._cuda.get_elapsed_time(begin, end)) / 1000
 
     def plain_copy(self, source: Buffer, target: Buffer, size: int) -> Callable[[], object]:
-        """CUDA's memcpyAsync."""
+        """A copy of contiguous bytes: CUDA's memcpyAsync."""
         runtime = self._cuda.runtime
         direction = runtime.memcpyDeviceToDevice
 
@@ -176,7 +182,7 @@ class CardMemory:
         return copy
 
     def free_bytes(self) -> int:
-        """What CUDA reports."""
+        """The free memory of the device, as CUDA reports it."""
         with self._device("asking for free memory"):
             return int(self._cuda.runtime.memGetInfo()[0])
 

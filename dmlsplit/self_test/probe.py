@@ -1,4 +1,4 @@
-"""What a kernel of its own shows of a card: where blocks run, and whether code is unloaded."""
+"""What the self-test's own kernel shows: where blocks run, and whether unloaded code is freed."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -20,10 +20,13 @@ BLOCKS_PER_SM = 4
 
 
 def probes(memory: CardMemory) -> Iterator[Check]:
-    """Both checks. Later splits load their kernels again."""
+    """The checks `SMs` and `unloading`.
+
+    They unload the kernels of all splits, which later ones load again.
+    """
     reported = driver.load().limits(memory.number).sm_count
     try:
-        multiprocessors, kept = _repeated(memory, BLOCKS_PER_SM * reported)
+        multiprocessors, kept = _load_repeatedly(memory, BLOCKS_PER_SM * reported)
     except OutOfMemoryError:
         yield Check("SMs", State.WARN, "there is no room for a kernel that counts them; not tested")
         return
@@ -39,7 +42,7 @@ def probes(memory: CardMemory) -> Iterator[Check]:
         yield Check("unloading", State.WARN, text)
 
 
-def _repeated(memory: CardMemory, grid: int) -> tuple[int, int]:
+def _load_repeatedly(memory: CardMemory, grid: int) -> tuple[int, int]:
     """The multiprocessors that blocks ran on, and how many unloaded modules stayed in memory."""
     number = memory.number
     kernels: Any = driver.load().kernels(number)

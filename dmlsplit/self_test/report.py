@@ -13,7 +13,7 @@ from dmlsplit.self_test.kernels import Programs, WrongKernel
 from dmlsplit.self_test.speed import WORKLOADS, Speed
 
 EXACT, WRONG, NOT_RUN = 0, 1, 2
-# Paths, which may name a user: in quotes or brackets, where they may contain spaces, and alone.
+# Paths, which may name a user. Only those in quotes or brackets may contain spaces.
 _PATHS = re.compile(
     r"""(?<=["'(])(?:[A-Za-z]:)?[/\\][^"')\n]*|(?<![\w/\\.])(?:[A-Za-z]:)?[/\\][^\s"'(),;]+"""
 )
@@ -101,7 +101,7 @@ class SelfTest:
 
 
 def check_text(check: Check) -> str:
-    """One line, wrapped."""
+    """A check as a line of the report, wrapped."""
     return wrapped(f"{check.state:<5} {check.name:<18} {printable(check.text)}", "")
 
 
@@ -148,13 +148,13 @@ def speed_check(speed: Speed) -> Check:
 
 def bars_check(speeds: Sequence[Speed]) -> Check:
     """Whether all speeds reach their bars; only checked by a strict test."""
-    judged = [speed for speed in speeds if speed.bar is not None]
-    if len(judged) < len(WORKLOADS):
+    barred = [speed for speed in speeds if speed.bar is not None]
+    if len(barred) < len(WORKLOADS):
         text = (
-            f"only {len(judged)} of {len(WORKLOADS)} speeds can be judged. Fix: test a card with "
+            f"only {len(barred)} of {len(WORKLOADS)} speeds can be judged. Fix: test a card with "
         )
         return Check("bars", State.FAIL, f"{text}2.2 GB of free memory, and give it more --seconds")
-    slow = [f"{one.name}: {one.share:.2f}, not {one.bar:.2f}" for one in judged if one.is_slow]
+    slow = [f"{one.name}: {one.share:.2f}, not {one.bar:.2f}" for one in barred if one.is_slow]
     text = "; ".join(slow) or "every speed reaches its share of the copy's"
     return Check("bars", State.WARN if slow else State.OK, text)
 

@@ -46,7 +46,7 @@ def selftest(
 ) -> SelfTest:
     """Prove on this machine that splits are right: every kernel and mode, every byte.
 
-    A failure is a field of the result, never an exception.
+    A failed check is a field of the result, not an exception.
 
     Parameters
     ----------
@@ -66,6 +66,12 @@ def selftest(
     -------
     SelfTest
         Its ``str()`` is the report.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `seconds` is not a number of at least 0, or `device` is not the name of a device. If
+        `show`, `progress` or `strict` has the wrong type, the error is also a TypeError.
     """
     _check_arguments(seconds, show, progress, strict)
     parts: dict[type, list[Any]] = defaultdict(list)  # of the report, as they become known
@@ -86,7 +92,7 @@ def selftest(
             keep(item)
     except DmlError as failure:
         if not parts and isinstance(failure, InvalidArgumentError):
-            raise  # about the name of the device
+            raise  # the name of the device is wrong
         error = one_line(failure) if parts else "the check of the card failed"
         if not parts:
             keep(Check("card", State.FAIL, str(failure)))
@@ -115,18 +121,18 @@ def _stages(backend: Backend, until: float, strict: bool, progress: Count | None
         programs = compile_programs(memory.number)
         yield from (programs, report.programs_check(programs))
     outcomes = []
-    for item in _compared(backend, memory, progress):
+    for item in _compare_all(backend, memory, progress):
         outcomes += [item] if isinstance(item, Outcome) else []
         yield item
     yield report.bytes_check(outcomes)
-    yield from _made_wrong(backend, memory)
-    yield from _measured(backend, memory, until, strict)
+    yield from _try_wrong_kernels(backend, memory)
+    yield from _measure(backend, memory, until, strict)
 
 
-def _compared(
+def _compare_all(
     backend: Backend, memory: Memory, progress: Count | None
 ) -> Iterator[Check | Outcome]:
-    """All splits; rows that are far apart; and one split of each kernel in other circumstances."""
+    """All splits; rows that are far apart; and on a card one split of each kernel once more."""
     for count, case in enumerate(CASES, 1):
         yield compare(case, backend.compile(case.geometry).bind, memory)
         if progress:
@@ -137,10 +143,11 @@ def _compared(
         text = f"there is no room for {FAR.source.size / 1e9:.1f} GB; not tested"
         yield Check("beyond 4 GiB", State.WARN, text)
     if isinstance(memory, CardMemory):
-        yield from _compared_elsewhere(backend, memory)
+        yield from _compare_elsewhere(backend, memory)
 
 
-def _compared_elsewhere(backend: Backend, memory: CardMemory) -> Iterator[Check | Outcome]:
+def _compare_elsewhere(backend: Backend, memory: CardMemory) -> Iterator[Check | Outcome]:
+    """One split of each kernel, after its code was unloaded, and in other kinds of memory."""
     yield from probes(memory)
     for name, other in (("loaded again", memory), *other_memories(memory.number)):
         if other is None:
@@ -151,7 +158,7 @@ def _compared_elsewhere(backend: Backend, memory: CardMemory) -> Iterator[Check 
             yield compare(named, backend.compile(case.geometry).bind, other)
 
 
-def _made_wrong(backend: Backend, memory: Memory) -> Iterator[Item]:
+def _try_wrong_kernels(backend: Backend, memory: Memory) -> Iterator[Item]:
     kernels = []
     for kernel, case in _one_of_each_kernel(memory).items():
         outcome = compare(case, wrong_bind(case, backend.compile(case.geometry)), memory)
@@ -160,7 +167,7 @@ def _made_wrong(backend: Backend, memory: Memory) -> Iterator[Item]:
     yield report.wrong_kernels_check(kernels)
 
 
-def _measured(backend: Backend, memory: Memory, until: float, strict: bool) -> Iterator[Item]:
+def _measure(backend: Backend, memory: Memory, until: float, strict: bool) -> Iterator[Item]:
     card = device_at(memory.number) if isinstance(memory, CardMemory) else None
     measured = []
     try:

@@ -1,4 +1,4 @@
-"""Some splits beside a plain copy of the same size, and beside what ``explain`` predicts."""
+"""Speeds of some splits, beside those of a plain copy and those that ``explain`` predicts."""
 
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -15,8 +15,8 @@ from dmlsplit.self_test.cases import Case
 from dmlsplit.self_test.memory import Buffer, CardMemory, Memory
 
 MOST_BYTES, LEAST_BYTES = 256 << 20, 1 << 20
-# Of the free memory, as input, outputs and others' memory must fit too.
-MEMORY_SHARE = 8
+# Input and outputs each take at most this fraction of the free memory, as others may need some.
+MEMORY_SHARE = 1 / 8
 REPEATS = 7
 SPARE = 256 * VECTOR  # so that every output can begin at an aligned address
 
@@ -46,7 +46,7 @@ class Speed(NamedTuple):
     """One split, or the copy, which is the first."""
 
     name: str
-    bytes: int  # read, and written again
+    bytes: int  # read, and as many written
     seconds: float  # the median
     predicted_seconds: float | None  # what `explain` says; None without a card, or if unknown
     share: float | None = None  # of the copy's rate
@@ -64,32 +64,33 @@ class Speed(NamedTuple):
 
 
 def speeds(backend: Backend, memory: Memory, until: float, gpu: Gpu | None) -> Iterator[Speed]:
-    """The copy and the splits that can be measured `until` a time of `monotonic`."""
+    """Measure the copy, and splits until the time `until` of `monotonic`."""
     size = _size(memory)
     source, target = (memory.upload(_noise(size + SPARE)) for _ in range(2))
-    # A slow device has smaller arrays: a sixteenth of the time is for the first copy.
+    # A slow device gets smaller arrays: if all splits were as fast as the copy, they would take a
+    # sixteenth of the time.
     once = memory.seconds(memory.plain_copy(source, target, LEAST_BYTES))
-    room = max(0.0, until - monotonic()) / (16 * REPEATS * len(WORKLOADS))
-    size = min(size, max(LEAST_BYTES, int(LEAST_BYTES * room / max(once, 1e-7))))
+    allowed = max(0.0, until - monotonic()) / (16 * REPEATS * len(WORKLOADS))
+    size = min(size, max(LEAST_BYTES, int(LEAST_BYTES * allowed / max(once, 1e-7))))
     seconds = _median(memory, memory.plain_copy(source, target, size))
     copy = Speed("copy", size, seconds, gpu.seconds(size) if gpu else None)
     yield copy
-    for load in WORKLOADS:
+    for workload in WORKLOADS:
         if monotonic() > until:
             return
-        split = _bound(backend, source, target, size // load.row, load)
+        split = _bound(backend, source, target, size // workload.row, workload)
         split()  # compiles
-        moved, seconds = size // load.row * load.row, _median(memory, split)
+        moved, seconds = size // workload.row * workload.row, _median(memory, split)
         has_bar = isinstance(memory, CardMemory) and moved >= BARRED_BYTES
-        bar = load.bar if has_bar else None
+        bar = workload.bar if has_bar else None
         predicted = gpu.seconds(moved) if gpu else None
-        yield Speed(load.name, moved, seconds, predicted, 2 * moved / seconds / copy.rate, bar)
+        yield Speed(workload.name, moved, seconds, predicted, 2 * moved / seconds / copy.rate, bar)
 
 
 def _size(memory: Memory) -> int:
     if not isinstance(memory, CardMemory):
-        return MOST_BYTES  # a system lends more memory than it has
-    return max(LEAST_BYTES, min(MOST_BYTES, memory.free_bytes() // MEMORY_SHARE))
+        return MOST_BYTES  # systems overcommit memory, so none says how much is free
+    return max(LEAST_BYTES, min(MOST_BYTES, int(memory.free_bytes() * MEMORY_SHARE)))
 
 
 def _noise(size: int) -> np.ndarray:
@@ -99,13 +100,13 @@ def _noise(size: int) -> np.ndarray:
 
 
 def _bound(
-    backend: Backend, source: Buffer, target: Buffer, rows: int, load: Workload
+    backend: Backend, source: Buffer, target: Buffer, rows: int, workload: Workload
 ) -> Callable[[], object]:
-    case = Case(load.name, (rows, load.row), load.widths)
+    case = Case(workload.name, (rows, workload.row), workload.widths)
     outputs = [target.address]
-    for width in load.widths[:-1]:
+    for width in workload.widths[:-1]:
         outputs.append(outputs[-1] + ceil_div(rows * width, VECTOR) * VECTOR)
-    return backend.compile(case.geometry).bind(source.address + load.phase, outputs)
+    return backend.compile(case.geometry).bind(source.address + workload.phase, outputs)
 
 
 def _median(memory: Memory, copy: Callable[[], object]) -> float:

@@ -1,8 +1,8 @@
-"""The hidden folder in which pieces grow, ``.NAME.unfinished``, and the publishing of pieces.
+"""The hidden folder ``.NAME.unfinished``, in which pieces are written before they get their names.
 
 It is in the folder of the pieces. It holds ``lock``, which is locked while a run uses the folder,
-the drafts of the pieces and, between two renames, an old piece. Drafts of a run that was killed are
-useless; the next run in that folder removes them, and gives old pieces their names back.
+the drafts of the pieces and, between two renames, an old piece. If a run was killed, the next run
+in the folder of the pieces removes its drafts, and gives old pieces their names back.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ ARRAY_FILES = ("zarr.json", ".zarray")
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _OLD = "old-"
-# A folder with any other file is not ours, whatever its name is.
+# A folder that has any other file was not made here, whatever its name is.
 _OURS = re.compile(rf"lock|\d+-[0-9a-f]{{32}}|{_OLD}.+", re.DOTALL)
 
 
@@ -49,7 +49,8 @@ def drafts(
         `source`.
     """
     handle = _lock(folder)
-    # A worker of a cluster may still write after its run was stopped, so each run has own names.
+    # A worker of a cluster may still write after its run was stopped, so each run has names of its
+    # own.
     run = uuid4().hex
     paths = [folder / f"{index}-{run}" for index in range(len(targets))]
     try:
@@ -105,7 +106,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def _remove_dead(folder: Path) -> None:
-    """Remove what killed runs left in a folder of pieces. The folder of a live run is locked."""
+    """Remove the hidden folders that killed runs left. Those of live runs are locked, and stay."""
     for other in folder.glob(".*.unfinished"):
         with suppress(OSError):
             if any(other.iterdir()) and _is_ours(other):
@@ -135,7 +136,7 @@ def _release(folder: Path, handle: int) -> None:
 
 def _check_targets(source: Path, targets: Sequence[Path], overwrite: bool) -> None:
     """Refuse to replace the input, or any other file without `overwrite`."""
-    inputs = [source, *array_files(source), source / "c"]  # each may be a link to elsewhere
+    inputs = [source, *array_files(source), source / "c"]  # any of them may be a link
     for target in targets:
         refuse_inputs(target, inputs)
         if not os.path.lexists(target):

@@ -1,4 +1,4 @@
-"""What every split of files has: an input that must not change, and pieces that appear together."""
+"""What splits of files share: an input that must not change, and pieces that appear together."""
 
 import stat
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +13,8 @@ from dmlsplit.geometry import piece_shapes
 from dmlsplit.storage.drafts import array_files, drafts
 
 Progress = Callable[[int, int], None]
-# The inodes, sizes and times of an input file, or of the metadata of a zarr array. Changes through
-# a memory map, of a chunk, or within a tick of the clock do not show in it.
+# The inode, size and time of an input file, or of each metadata file of a zarr array. They do not
+# show changes through a memory map, of a chunk, or within a tick of the clock.
 Mark = tuple[tuple[int, int, int], ...]
 
 
@@ -43,9 +43,10 @@ def pieces_of(
     suffix: str,
     overwrite: bool,
 ) -> Iterator[tuple[SplitFiles, list[Path]]]:
-    """The result that the block makes, and the drafts of its pieces; see `drafts`.
+    """The result of the block, and the drafts that it must write; see `drafts`.
 
-    `stored` is the input, which was opened after its `mark` was taken.
+    `stored` is the input, which was opened after its `mark` was taken. An InvalidArgumentError says
+    that the sizes do not fit, or that the input changed during the block.
     """
     shape = tuple(stored.shape)
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
@@ -62,7 +63,7 @@ def pieces_of(
 
 
 def input_mark(path: Path) -> Mark:
-    """What shows that an input has changed."""
+    """The mark of an input: if it is no longer the same, the input has changed."""
     files = array_files(path) if stat.S_ISDIR(path.stat().st_mode) else [path]
     return tuple(map(_fingerprint, files))
 

@@ -19,12 +19,12 @@ from dmlsplit.storage.npy_file import NpyFile, npy_header, open_npy, write
 from dmlsplit.system import allow_open_files
 
 # On the CPU, a block and its parts should stay in the second-level cache: blocks of 1 MiB were a
-# third faster than blocks of 32. Every part costs a call, so blocks are larger for many pieces and
-# for a GPU.
+# third faster than blocks of 32 MiB. Every part costs a call, so blocks are larger for many pieces
+# and for a GPU.
 BLOCK_BYTES = 1 << 20
 PIECES_PER_BLOCK = 32
 MOST_BLOCKS = 32
-OTHER_FILES = 128  # that a process may have open beside the pieces
+OTHER_FILES = 128  # that a process may have open besides the pieces
 
 Pieces = Sequence[tuple[FileIO, Path]]  # the draft of each, and the file that it becomes
 
@@ -51,7 +51,9 @@ def split_file(
         If the file is not a .npy file, the sizes do not fit, a piece exists (unless `overwrite`) or
         is the input, or the input changes during the run.
     OSError
-        With the name of the file.
+        If a file cannot be read or written; the error names it.
+    OutOfMemoryError
+        If a block does not fit in the memory of the device.
     """
     mark, source = input_mark(path), open_npy(path)
     run = pieces_of(path, mark, source, sizes_or_count, axis, folder, path.stem, ".npy", overwrite)
@@ -66,7 +68,7 @@ def split_file(
 def _begin_pieces(
     source: NpyFile, drafts: Sequence[Path], split_files: SplitFiles, files: ExitStack
 ) -> Pieces:
-    """Drafts of the pieces, with their headers; `files` closes them."""
+    """Create the drafts of the pieces with their headers; `files` closes them."""
     allow_open_files(len(drafts) + OTHER_FILES)
     pieces = []
     for draft, target, shape in zip(drafts, split_files.paths, split_files.shapes, strict=True):
@@ -85,7 +87,7 @@ def _write_pieces(
     device: str,
     progress: Progress,
 ) -> None:
-    """Split the rows of the file as bytes; in its order, the last dimension is contiguous."""
+    """Split the rows of the file as bytes. In its order, the last dimension is contiguous."""
     shape = source.stored_shape
     axis = len(shape) - 1 - axis if source.is_fortran else axis
     step = prod(shape[axis + 1 :]) * source.dtype.itemsize

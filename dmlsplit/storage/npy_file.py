@@ -1,8 +1,8 @@
 """.npy files that may be damaged or malicious; read in order or in boxes, and written in order.
 
-Nothing is unpickled, and nothing is read through a memory map: there, a disk error, a full disk or
-a file that shrinks kills the process with a signal. A system call returns an error instead, which
-can name the file.
+Nothing is unpickled, and no memory map is used: with one, a disk error, a full disk or a file that
+shrinks kills the process with a signal. A system call returns an error instead, which can name the
+file.
 """
 
 import io
@@ -52,10 +52,7 @@ class NpyHeader:
 
 @dataclass(frozen=True)
 class NpyFile(NpyHeader):
-    """A .npy file, of which any thread or machine can read boxes. Errors name `path`.
-
-    `stored_shape` is the order of the file, where the last dimension is contiguous.
-    """
+    """A .npy file, of which any thread or machine can read boxes. Errors name `path`."""
 
     path: Path
 
@@ -66,11 +63,11 @@ class NpyFile(NpyHeader):
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """The elements per dimension; the contiguous dimension is the last."""
+        """The shape in the order of the file, where the last dimension is contiguous."""
         return self.shape[::-1] if self.is_fortran else self.shape
 
     def __getitem__(self, region: tuple[slice, ...]) -> np.ndarray:
-        """Read a box of the array, and all bytes between its first and last element."""
+        """Read a box of the array. All bytes between its first and last element are read."""
         sides = region[::-1] if self.is_fortran else region
         shape, width = tuple(side.stop - side.start for side in sides), self.dtype.itemsize
         strides = packed_byte_strides(self.stored_shape, width)
@@ -82,14 +79,14 @@ class NpyFile(NpyHeader):
         return box.T if self.is_fortran else box
 
     def open(self, first: int = 0) -> FileIO:
-        """The file, open at a byte of its elements."""
+        """Open the file at byte `first` of its elements."""
         with naming(self.path):
             file = FileIO(self.path)
         file.seek(self.offset + first)
         return file
 
     def read_into(self, values: np.ndarray, file: FileIO) -> None:
-        """Fill a contiguous array of bytes with the next ones of the file."""
+        """Fill a contiguous array with the next bytes of the file."""
         rest = values.reshape(-1).data
         with naming(self.path):
             while rest:
@@ -123,9 +120,15 @@ def write(file: FileIO, path: Path, data: Any) -> None:
 def read_npy_header(file: IO[bytes]) -> NpyHeader:
     """Read the header of a .npy file that is open at its beginning.
 
-    Format: NEP 1, versions 1.0 and 2.0; 3.0 is for field names outside Latin-1 only. A file of
-    another format, a damaged one, or one with Python objects raises an InvalidArgumentError, which
-    does not name the file: `dmlsplit.errors.file_errors` does.
+    Format: NEP 1, versions 1.0 and 2.0; 3.0 is only for field names outside Latin-1.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file has another format, is damaged or holds Python objects. The error does not name
+        the file: `dmlsplit.errors.file_errors` adds it.
+    OSError
+        If the file cannot be read.
     """
     start = file.read(BEGINNING_BYTES)
     if not start.startswith(np.lib.format.MAGIC_PREFIX):
@@ -162,7 +165,7 @@ def _parsed(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     version = np.lib.format.read_magic(file)
     if version not in _READERS:
         raise ValueError(f"its version is {version}; it must be (1, 0) or (2, 0)")
-    with warnings.catch_warnings():  # headers that Python 2 wrote
+    with warnings.catch_warnings():  # about headers that Python 2 wrote
         warnings.simplefilter("ignore")
         return _READERS[version](file)
 

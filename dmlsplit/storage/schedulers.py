@@ -17,7 +17,7 @@ from dmlsplit.system import processors
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.1  # between two looks at a cluster
-# A function of collections, and of a function that it calls with the tasks done and in total.
+# Computes collections, and calls a function with the numbers of finished and of all tasks.
 Compute = Callable[[Sequence[Any], Callable[[int, int], None]], None]
 
 
@@ -25,7 +25,7 @@ Compute = Callable[[Sequence[Any], Callable[[int, int], None]], None]
 def compute_context(scheduler: str | None) -> Iterator[Compute]:
     """A `Compute` that uses one thread per processor, or the cluster with this address.
 
-    Interrupts must be delayed, because one inside a pool or a client would leave its locks taken.
+    The caller must delay interrupts: one inside a pool or a client would leave their locks taken.
     """
     needed("dask.array", "a zarr store")
     if scheduler is None:
@@ -33,7 +33,7 @@ def compute_context(scheduler: str | None) -> Iterator[Compute]:
             yield _compute_on_threads
         return
     distributed = needed("distributed", "scheduler")
-    # It would print tracebacks when a cluster is lost.
+    # Otherwise it prints tracebacks when a cluster is lost.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         _wait_for_answer(distributed, scheduler)
@@ -51,7 +51,7 @@ def compute_context(scheduler: str | None) -> Iterator[Compute]:
 
 
 def _wait_for_answer(distributed: Any, scheduler: str) -> None:
-    """Raise an OSError if no scheduler answers at a TCP address; dask would hang, or wait longer.
+    """Raise an OSError if no scheduler answers at a TCP address. Dask would hang, or wait longer.
 
     A scheduler sends the first bytes.
     """
@@ -114,7 +114,7 @@ def _compute_on_cluster(
 
 @contextmanager
 def _named_errors() -> Iterator[None]:
-    """Say in one line what a codec, the cluster or a worker raised."""
+    """Turn what a codec, the cluster or a worker raises into an UnsupportedError of one line."""
     try:
         yield
     except (DmlError, OSError):

@@ -32,7 +32,7 @@ from dmlsplit.storage.zarr_arrays import (
 BLOCK_BYTES = 4 << 20
 
 
-@delay_interrupts()  # because dask and zarr also wait for threads of their own
+@delay_interrupts()  # because dask and zarr wait for threads of their own
 def split_store(
     path: Path,
     sizes_or_count: int | Sequence[int],
@@ -46,12 +46,24 @@ def split_store(
 ) -> SplitFiles:
     """Split a zarr array or a .npy file into zarr arrays ``NAME_0.zarr``, ``NAME_1.zarr``, ...
 
-    Arguments and errors are those of `split_file`. Pieces keep the format (2 or 3), codecs, chunks,
-    fill value and attributes of a zarr array. `scheduler` is the address of a running Dask cluster,
-    whose workers must all see `path` and `folder` under the same names; None uses threads. Blocks
-    are whole chunks of together `block_bytes`, by default 4 MiB, or one chunk if that is larger.
-    InvalidArgumentError also: the input is damaged, or its elements have no fixed size.
-    UnsupportedError: zarr or dask is missing.
+    Arguments and errors are those of `split_file`, and these. Pieces keep the format (2 or 3),
+    codecs, chunks, fill value and attributes of a zarr array.
+
+    Parameters
+    ----------
+    scheduler
+        The address of a running Dask cluster, whose workers must all see `path` and `folder` under
+        the same names; None uses threads.
+    block_bytes
+        The most bytes of a block, which has whole chunks; by default 4 MiB. A chunk that is larger
+        is a block.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the input is damaged, or its elements have no fixed size.
+    UnsupportedError
+        If zarr or dask is missing, no scheduler answers, or a block fails.
     """
     mark = input_mark(path)
     with file_errors(path):

@@ -15,7 +15,7 @@ from dmlsplit.messages import MOST_SHOWN, more
 from dmlsplit.storage.drafts import ARRAY_FILES
 from dmlsplit.storage.npy_file import NpyFile
 
-METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # all that zarr reads
+METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # the metadata that zarr reads
 CHUNK_BYTES = 4 << 20  # for the zarr pieces of a .npy file
 
 
@@ -35,7 +35,10 @@ def is_store(path: Path) -> bool:
 
 
 def open_store(path: Path) -> Any:
-    """Open a zarr array. InvalidArgumentError for groups and Python objects."""
+    """Open a zarr array.
+
+    An InvalidArgumentError refuses groups, Python objects and damaged metadata.
+    """
     zarr = needed("zarr", "a zarr store")
     for file in (path / name for name in METADATA_FILES):
         if file.exists() and not file.is_file():  # zarr would wait forever for a pipe
@@ -122,8 +125,8 @@ def create_piece(
         raise InvalidArgumentError(
             f"{target}: zarr cannot hold {stored.dtype} {shape}: {describe(error)}"
         ) from None
-    # Zarr does not store chunks that equal the fill value. For it, all NaNs are equal, and so are
-    # complex zeros.
+    # Zarr does not store chunks that equal the fill value. It regards all NaNs as equal, and all
+    # complex zeros, although their bytes differ.
     has_one_form = stored.dtype.kind in "biuf" and piece.fill_value == piece.fill_value
     written = piece.with_config({"write_empty_chunks": not has_one_form})
     return NamedArray(target, written, shape, stored.dtype)
@@ -177,11 +180,11 @@ def _kept(stored: Any) -> dict[str, Any]:
 
 
 def settle() -> None:
-    """Wait for the chunks that zarr leaves running after one has failed.
+    """Wait for the chunks that zarr still reads or writes after one has failed.
 
     Otherwise asyncio complains at exit.
     """
-    import asyncio  # late, because a run without zarr starts faster
+    import asyncio  # late, so that a run without zarr starts faster
 
     sync = needed("zarr.core.sync", "a zarr store")
 

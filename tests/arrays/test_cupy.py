@@ -34,7 +34,7 @@ def test_describing_an_array_does_not_call_the_driver(fake: FakeDriver) -> None:
     assert fake.calls == []
 
 
-def test_new_arrays_are_on_the_device_of_the_model(fake: FakeDriver) -> None:
+def test_new_arrays_are_on_the_device_of_like(fake: FakeDriver) -> None:
     like = view(Array(fake.array(np.zeros(3, "f4")), 1), "array")
     (packed,), (address,) = CUPY.empty(like, NewArrays(((2, 3),)))
     (store,), _ = CUPY.empty(like, NewArrays(((6,),), np.dtype("i2")))

@@ -66,7 +66,7 @@ def test_the_host_command_times_every_peer(timed: Callable[..., list[dict[str, A
     assert all(row["status"] == "ok" for row in rows if row["peer"].startswith("dmlsplit"))
 
 
-def test_the_host_command_times_split_instead_of_every_library(
+def test_the_host_command_compares_split_with_every_library(
     timed: Callable[..., list[dict[str, Any]]],
 ) -> None:
     rows = {(row["library"], row["peer"]): row["status"] for row in timed("256 B")}

@@ -42,7 +42,7 @@ def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def check(case: Case, peer: GpuPeer) -> None:
-    """The outputs of the second set are its pieces after a call, wherever they are."""
+    """A call leaves the pieces of the second set in its outputs, wherever they are."""
     arrays = np.random.default_rng(case.total_bytes).integers(0, 100, (2, *case.shape), case.dtype)
     buffers = [BufferSet(x, memory=x, **gpu_problem.empty_outputs(case)) for x in arrays]
     problem = GpuProblem(case, buffers)

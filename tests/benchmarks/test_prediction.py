@@ -80,13 +80,13 @@ def test_rounds_one_after_the_other_cost_a_small_split_their_latency() -> None:
 
 
 def test_blocks_beyond_the_first_wave_leave_a_tail() -> None:
-    """Where all fit at once, they end together."""
-    places = 132 * 8
-    total_bytes = places * 64 * KIB
-    at_once = launched(H200, total_bytes, count=places)
-    longer = launched(H200, total_bytes, count=places + 1)
+    """Blocks that all fit at once end together."""
+    block_slots = 132 * 8
+    total_bytes = block_slots * 64 * KIB
+    at_once = launched(H200, total_bytes, count=block_slots)
+    longer = launched(H200, total_bytes, count=block_slots + 1)
     assert longer < at_once
-    assert launched(H200, 16 * total_bytes, count=16 * places) > 0.98, "of a large split, less"
+    assert launched(H200, 16 * total_bytes, count=16 * block_slots) > 0.98, "of a large split, less"
 
 
 def test_a_unit_waits_for_the_sm_with_the_most_blocks() -> None:

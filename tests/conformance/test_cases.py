@@ -66,7 +66,7 @@ def test_inputs_are_the_same_every_time() -> None:
 
 
 @pytest.mark.parametrize("name", ["FLOAT16", "FLOAT32", "FLOAT64"])
-def test_any_bits_include_values_that_arithmetic_would_change(name: str) -> None:
+def test_inputs_of_any_bits_include_nans_denormals_and_negative_zero(name: str) -> None:
     first, second, denormal, zero, infinite = elements(CASES[f"bytes-bits-{name}"])[:5]
     assert np.isnan([first, second]).all()
     assert 0 < denormal < np.finfo(denormal.dtype).smallest_normal

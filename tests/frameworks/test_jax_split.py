@@ -221,7 +221,7 @@ def test_weak_types_and_the_device_are_kept() -> None:
 
 @pytest.mark.parametrize("rows", ["3", "70000", "rows"])
 def test_an_exported_split_needs_no_dmlsplit(rows: str) -> None:
-    """XLA makes it, of any size: a callback exists only in its own process."""
+    """XLA makes an exported split, of any size: a callback exists only in its own process."""
     from jax import export
 
     shape = export.symbolic_shape(f"{rows}, 4")

@@ -151,7 +151,7 @@ def test_transforms_that_need_the_rules_of_a_primitive_agree_with_jax(function: 
         np.testing.assert_array_equal(one, two)
 
 
-def test_splits_on_two_devices_pass_in_their_own_process() -> None:
+def test_sharded_arrays_are_split_on_two_devices() -> None:
     """The test runs in a process of its own, because JAX counts the devices when it starts."""
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     cases = Path(__file__).with_name("jax_two_devices.py")

@@ -17,7 +17,7 @@ from dmlsplit.frameworks.torch import _small  # noqa: E402
         ((257, 2048), 1, 2, True),
     ],
 )
-def test_torch_copies_itself_what_it_copies_as_fast(
+def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
     shape: tuple[int, ...], axis: int, count: int, is_small: bool
 ) -> None:
     sizes, _ = _small.__wrapped__(shape, torch.uint8, axis, count)

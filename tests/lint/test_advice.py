@@ -285,7 +285,7 @@ def followed(text: str, name: str, target: Sequence[str]) -> tuple[list[str], Se
 
 
 def test_the_printed_options_run_together(here: Path, reported: Reported) -> None:
-    """Also if splits share a dimension, or if one's shape follows from another's."""
+    """Splits may share a dimension, and the shape of one may follow from that of another."""
     shared = parsed("""(float[n,6] x, float[6,n] y) => (float[] a, float[] d, float[] g) {
         a, b = Split <axis = 0, num_outputs = 2> (x)
         d, e, f = Split <axis = 1, num_outputs = 3> (y)
@@ -334,7 +334,9 @@ def test_an_option_that_disagrees_with_the_model_or_another_is_refused(
     assert said in capsys.readouterr().err
 
 
-def test_advice_for_a_link_to_weights(here: Path, reported: Reported) -> None:
+def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
+    here: Path, reported: Reported
+) -> None:
     saved(variadic())
     Path("folder").mkdir()
     link = Path("folder", "model.bin")
@@ -390,7 +392,9 @@ def test_a_string_has_one_fix_and_a_complex_number_no_cast(here: Path, reported:
 
 
 @pytest.mark.parametrize("paths", [["m/a.onnx", "m/b.onnx"], ["m"], ["[m]/a.*"]])
-def test_a_model_is_rewritten_alone(paths: list[str], here: Path, capsys: Capsys) -> None:
+def test_write_fixed_takes_one_model_and_the_advice_names_it(
+    paths: list[str], here: Path, capsys: Capsys
+) -> None:
     Path("m").mkdir()
     for name in "m/a.onnx", "m/b.onnx":
         onnx.save(single(INT64, (6,), (2, 4), 0), name)
@@ -404,7 +408,9 @@ def test_a_model_is_rewritten_alone(paths: list[str], here: Path, capsys: Capsys
     assert main(["validate", split["file"], *OLD, *advised[1].split()]) == 0
 
 
-def test_without_an_equivalent_none_can_be_allowed(here: Path, reported: Reported) -> None:
+def test_allow_equivalent_accepts_no_split_without_an_equivalent(
+    here: Path, reported: Reported
+) -> None:
     name = saved(single(TensorProto.UINT8, (1, 1, 5, 3), (1, 2), 3))
     (verdict,) = reported(name, *OLD)
     assert verdict.notes[-1].startswith("no equivalent descriptor at feature level 2_0: ")

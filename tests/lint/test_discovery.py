@@ -17,7 +17,7 @@ from tests.support.models import single
 
 
 def test_the_models_of_this_project_are_accepted() -> None:
-    """The action judges the whole repository by default."""
+    """The action checks the whole repository by default."""
     assert main(["validate", str(ROOT)]) == 0
 
 
@@ -159,7 +159,7 @@ def test_files_that_git_ignores_are_left_out(work_tree: Path) -> None:
     assert len(names(".", hidden=True)[0]) == 9
 
 
-def test_an_ignored_path_that_is_named_is_judged(work_tree: Path) -> None:
+def test_an_ignored_path_that_is_named_is_checked(work_tree: Path) -> None:
     assert names("build") == (["build/a.onnx", "build/deep/b.onnx"], 0)
     assert names("build/deep") == (["build/deep/b.onnx"], 0)
     assert names("models/other.onnx") == (["models/other.onnx"], 0)

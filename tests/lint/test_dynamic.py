@@ -1,4 +1,4 @@
-"""Splits with dynamic sizes are judged on everything that does not depend on a size."""
+"""Splits with dynamic sizes are checked for everything that does not depend on a size."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def assessed(
     return assess(scan.sites, resolve_target(**asked), scan.unreadable)
 
 
-def judged(content: onnx.ModelProto, folder: Path, **asked: str) -> Verdict:
+def verdict_of(content: onnx.ModelProto, folder: Path, **asked: str) -> Verdict:
     (verdict,) = assessed(content, folder, **asked).verdicts
     return verdict
 
@@ -58,7 +58,7 @@ REFUSED = [
 def test_a_split_that_breaks_a_rule_for_every_size_is_refused(
     content: onnx.ModelProto, asked: dict[str, str], broken: set[str] | None, tmp_path: Path
 ) -> None:
-    verdict = judged(content, tmp_path, **asked)
+    verdict = verdict_of(content, tmp_path, **asked)
     assert verdict.outcome is Outcome.NEVER
     assert not verdict.descriptor
     assert verdict.undecided == ("via" not in asked and broken != {"SPLIT-NODE-TEXT"})
@@ -79,7 +79,7 @@ def test_a_split_that_breaks_a_rule_for_every_size_is_refused(
 def test_a_verdict_that_depends_on_the_size_is_unknown(
     content: onnx.ModelProto, asked: dict[str, str], tmp_path: Path
 ) -> None:
-    verdict = judged(content, tmp_path, **asked)
+    verdict = verdict_of(content, tmp_path, **asked)
     assert (verdict.outcome, verdict.minimum, rules(verdict)) == (Outcome.UNKNOWN, None, set())
 
 
@@ -113,20 +113,20 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
 def test_a_missing_count_is_refused_if_the_axis_is_known(
     shape: tuple[int | str, ...], outcome: Outcome, tmp_path: Path
 ) -> None:
-    verdict = judged(bare_split(shape), tmp_path, via="ort")
+    verdict = verdict_of(bare_split(shape), tmp_path, via="ort")
     assert verdict.outcome is outcome
     assert verdict.fix.startswith("set num_outputs")
     assert ("ORT-NUM-OUTPUTS" in rules(verdict)) == (outcome is not Outcome.UNKNOWN)
     # ONNX Runtime fails to load it, but that is not a failure of DirectML.
     assert verdict.hresult is None
-    assert judged(bare_split(shape), tmp_path).outcome is not Outcome.REFUSED
+    assert verdict_of(bare_split(shape), tmp_path).outcome is not Outcome.REFUSED
 
 
 @pytest.mark.parametrize("shape", [(2, 6), ("n", 6), (2, "n")])
 def test_a_missing_count_must_be_sizes_before_version_1_16(
     shape: tuple[int | str, ...], tmp_path: Path
 ) -> None:
-    verdict = judged(bare_split(shape), tmp_path, via="ort", ort_version="1.15")
+    verdict = verdict_of(bare_split(shape), tmp_path, via="ort", ort_version="1.15")
     assert verdict.fix.startswith("give the sizes as split")
     assert "set num_outputs" not in verdict.fix
 
@@ -149,7 +149,7 @@ def test_a_missing_count_must_be_sizes_before_version_1_16(
 def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
     content: onnx.ModelProto, asked: dict[str, str], names: Any, most: int | None, tmp_path: Path
 ) -> None:
-    verdict = judged(content, tmp_path, **asked)
+    verdict = verdict_of(content, tmp_path, **asked)
     assert verdict.outcome is Outcome.ALWAYS
     assert verdict.sizes
     assert (verdict.sizes.names, verdict.hresult) == (names, None)

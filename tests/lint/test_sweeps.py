@@ -27,7 +27,7 @@ from tests.support.random_graphs import dynamic_chain, dynamic_names, static_cha
 def test_static_shapes_are_right_and_never_unknown(
     tmp_path: Path, models: int, chains: int
 ) -> None:
-    """They are those of ONNX Runtime, which ran each step."""
+    """The right shapes are those of ONNX Runtime, which ran each step."""
     for first in range(0, models * chains, chains):
         content, built = static_chains(first, chains)
         path = tmp_path / "m.onnx"
@@ -69,12 +69,12 @@ SIZES = [1, 2, 3, 5, 8, 64, 1000, 2**16, 2**31]
     ids=["1000 sizes", "40000 sizes"],
 )
 def test_no_size_contradicts_a_verdict_on_a_dynamic_graph(tmp_path: Path, graphs: int) -> None:
-    judged: Counter[Outcome] = Counter()
+    outcomes: Counter[Outcome] = Counter()
     beyond = 0
     for seed in range(graphs):
         content, target = dynamic_chain(seed), TARGETS[seed % len(TARGETS)]
         said, names = verdict_on(content, tmp_path, target), dynamic_names(content)
-        judged[said.outcome] += 1
+        outcomes[said.outcome] += 1
         random = Random(seed)
         drawn = [tuple(random.choice(SIZES) for _ in names) for _ in range(20)]
         for chosen in dict.fromkeys(drawn):  # half of them repeat others
@@ -89,4 +89,4 @@ def test_no_size_contradicts_a_verdict_on_a_dynamic_graph(tmp_path: Path, graphs
                 assert found.outcome in (Outcome.REFUSED, Outcome.EQUIVALENT)
             elif said.outcome is not Outcome.UNKNOWN:
                 assert found.outcome is said.outcome
-    assert min(judged[Outcome.ALWAYS], judged[Outcome.NEVER], beyond) > 0.1 * graphs
+    assert min(outcomes[Outcome.ALWAYS], outcomes[Outcome.NEVER], beyond) > 0.1 * graphs

@@ -61,7 +61,7 @@ class Counts:
     global_wavefronts, shared_wavefronts, constant_wavefronts : float
         Passes through the L1 cache's data, shared memory, and the constant cache.
     stored_rows, row_turns : float
-        Rows of memory (`ROW_BYTES`) that a block stores to, and how often it turns to another one,
+        DRAM rows (`ROW_BYTES`) that a block stores to, and how often it switches to another one,
         for as many stored bytes as a row has.
     stored_bytes : int
     """

@@ -17,7 +17,7 @@ INPUT_ADDRESS = 1 << 46
 OUTPUT_ADDRESS = 1 << 44
 ALIGNMENT = 512  # of buffers, and the least gap between them
 VECTOR = 16
-# Bytes of memory that are open at the same time: an assumption.
+# Bytes of a DRAM row: an assumption.
 ROW_BYTES = 2048
 BLOCK_BITS = 48  # above the number of a row
 
@@ -158,10 +158,10 @@ class SplitMemory:
         self.stored.append(Stored(access, lanes, addresses, data.view(np.uint8)[:, : access.size]))
 
     def count_rows(self, start: int) -> Counter[str]:
-        """The rows of memory of each counted block's stores, since the one with index `start`.
+        """The DRAM rows of each counted block's stores, since the one with index `start`.
 
         Stores follow the code, and its warps each other. A GPU may take another order, in which a
-        block turns to at least as many rows as it stores to.
+        block switches to at least as many rows as it stores to.
         """
         places = [np.empty(0, np.int64)]  # the block and the row in one number, which sorts faster
         for stored in self.stored[start:]:

@@ -1,4 +1,4 @@
-"""The table of splits, held to the planner; and its comparison, on the CPU."""
+"""The table of splits reaches all that the planner can choose; the comparison works on the CPU."""
 
 import ctypes
 from typing import Any

@@ -111,7 +111,7 @@ def test_a_run_that_ends_early_after_wrong_bytes_says_both(
     assert "fail  bytes              0 of 1 split exact; first: 'experts'" in str(test)
 
 
-def test_a_strict_self_test_of_the_cpu_judges_no_speed() -> None:
+def test_a_strict_self_test_of_the_cpu_fails_without_speeds_to_check() -> None:
     test = dml.selftest("cpu", seconds=0, strict=True)
     assert test.status == 2
     assert "only 0 of 5 speeds can be judged. Fix: " in " ".join(str(test).split())

@@ -186,7 +186,7 @@ def test_a_piece_that_does_not_fit_is_refused_before_the_disk_is_full(
 
 
 def test_the_next_run_removes_what_killed_runs_left_behind(path: Path, tmp_path: Path) -> None:
-    """It does so for the same name and for others, and for what a worker wrote too late."""
+    """A run of the same name left some, a run of another name, and a worker that wrote too late."""
     out, run = tmp_path / "out", "0123456789abcdef" * 2
     for name in (".q.unfinished", ".other.unfinished", ".late.unfinished"):
         (out / name / f"0-{run}").mkdir(parents=True)

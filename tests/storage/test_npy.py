@@ -45,7 +45,7 @@ def test_an_array_without_elements_is_split_too(tmp_path: Path) -> None:
     assert [np.load(path).shape for path in done.paths] == [(1, 0, 4), (2, 0, 4)]
 
 
-def test_more_pieces_than_the_initial_limit_of_open_files(
+def test_more_pieces_than_the_soft_limit_of_open_files_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda file: None)  # these are only read again
@@ -55,7 +55,7 @@ def test_more_pieces_than_the_initial_limit_of_open_files(
 
 
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
-    """Damaged headers are in tests/arrays."""
+    """test_npy_file.py has damaged headers."""
     header = npy_header((6, 2), False, np.dtype("f4"))
     (tmp_path / "a.npy").write_bytes(header + bytes(47))
     with pytest.raises(dml.InvalidArgumentError, match=r"a\.npy: has 175 bytes; its header says"):

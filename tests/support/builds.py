@@ -50,7 +50,7 @@ def made(path: Path, make: Callable[[Path], object]) -> Path:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Keep other processes and threads from making a build, and some other ones, at once."""
+    """Let one process and thread at a time make a build, and those that share its lock."""
     lock = path.with_name(f"lock-{path.name[:2]}")
     with lock.open("wb") as file:
         while not lock_file(file.fileno()):

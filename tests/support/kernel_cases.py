@@ -35,7 +35,7 @@ COMPILING = settings(
 
 @dataclass(frozen=True)
 class Layout:
-    """The places of the elements of one tensor; strides are in bytes and may be 0 or negative."""
+    """Where the elements of a tensor are; strides are in bytes, and may be 0 or negative."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -48,7 +48,7 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Bytes from the lowest to the end of the highest element."""
+        """Bytes from the start of the lowest element to the end of the highest."""
         if 0 in self.shape:
             return 0
         reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))

@@ -1,7 +1,8 @@
 """The engine without a compiler: NumPy assignments between windows on memory, on one thread.
 
-An item is one contiguous run: u1 to c16 for 1 to 16 bytes, ``V<n>`` up to WIDEST_ITEM. Longer runs
-are one more loop, over bytes. A *row* is one iteration of the outermost loop.
+An element of a window is one contiguous run: u1 to c16 for 1 to 16 bytes, ``V<n>`` up to
+WIDEST_ELEMENT. A longer run is one more loop, over bytes. A *row* is one iteration of the outermost
+loop.
 """
 
 import ctypes
@@ -17,25 +18,25 @@ from dmlsplit.geometry import ONE_TRIP, Loop, SplitGeometry, StridedCopy
 
 # All of memory as one buffer, so that an array can be made at any address. It touches no memory and
 # owns none. A window on it is only as safe as its address, shape and strides: binding.py and
-# acceptance.py have checked types, sizes and overlap of the arrays, and keep them alive.
-# Unsafe are writes to read-only memory (a fault, not an exception, so callers refuse read-only
-# outputs), anything but assignments between windows (a copy or hash of `_MEMORY` itself reads
+# acceptance.py have checked types, sizes and overlap of the arrays, which callers keep alive.
+# Not safe are writes to read-only memory (a fault and not an exception, so read-only outputs are
+# refused), anything but assignments between windows (a copy or hash of `_MEMORY` itself reads
 # unmapped pages), and windows that outlive the arrays.
 # It begins at address 1, because NumPy refuses a buffer at 0, and ends at sys.maxsize. NumPy raises
 # an error for higher addresses (tagged pointers, the upper half on 32-bit systems).
 _MEMORY = memoryview((ctypes.c_ubyte * sys.maxsize).from_address(1))
 
-_ITEMS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
-WIDEST_ITEM = 2048
-PART_BYTES = 64 << 20  # Python raises interrupts between assignments
+_ELEMENTS = {1: "|u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
+WIDEST_ELEMENT = 2048
+PART_BYTES = 64 << 20  # Python handles signals only between assignments
 
 
 class _Nest(NamedTuple):
-    """One output's copy as NumPy describes an array: items, their shape and strides in bytes."""
+    """One output's copy as NumPy describes an array: its elements, shape and strides in bytes."""
 
     output: int
     offset: int  # in the input
-    item: np.dtype[Any]
+    element: np.dtype[Any]
     part: int  # rows that one assignment copies
     shape: tuple[int, ...]
     input_strides: tuple[int, ...]
@@ -48,7 +49,7 @@ class NumpyProgram(NamedTuple):
     nests: list[_Nest]
 
     def prepare(self, alignment: int = 16) -> None:
-        """Nothing: assignments need addresses (`bind`)."""
+        """Do nothing: assignments need addresses (`bind`)."""
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input and of each output."""
@@ -76,20 +77,20 @@ def program_of(geometry: SplitGeometry) -> NumpyProgram:
 
 
 def _nest(output: int, piece: StridedCopy) -> _Nest:
-    loops, item = list(piece.loops), piece.run_bytes
-    if item > WIDEST_ITEM:
-        loops.append(Loop(item, 1, 1))
-        item = 1
+    loops, width = list(piece.loops), piece.run_bytes
+    if width > WIDEST_ELEMENT:
+        loops.append(Loop(width, 1, 1))
+        width = 1
     shape, src, dst = zip(*loops or [ONE_TRIP], strict=True)
-    dtype = np.dtype(_ITEMS.get(item, f"|V{item}"))
+    dtype = np.dtype(_ELEMENTS.get(width, f"|V{width}"))
     part = max(1, PART_BYTES * shape[0] // piece.total_bytes)
     return _Nest(output, piece.input_offset, dtype, part, shape, src, dst)
 
 
 def _windows(nest: _Nest, src: int, dsts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    _, offset, item, _, shape, input_strides, output_strides = nest
+    _, offset, element, _, shape, input_strides, output_strides = nest
     target, source = dsts[nest.output] - 1, src + offset - 1
     return (
-        np.ndarray(shape, item, _MEMORY, target, output_strides),
-        np.ndarray(shape, item, _MEMORY, source, input_strides),
+        np.ndarray(shape, element, _MEMORY, target, output_strides),
+        np.ndarray(shape, element, _MEMORY, source, input_strides),
     )

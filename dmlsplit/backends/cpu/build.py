@@ -1,4 +1,4 @@
-"""Hatchling's hook that compiles copy.c into the wheel, or beside the source when it is editable.
+"""Hatchling's hook that compiles copy.c into the wheel, or beside the source if it is editable.
 
 Without a compiler, or with one that fails, the wheel has no library and suits every system.
 """

@@ -2,8 +2,8 @@
 //
 // plan.py makes a plan, which says what is copied but not where, as 64-bit integers whose products
 // Python has checked; native.py passes it here. A *nest* is a loop nest over runs of contiguous bytes, from
-// the input to one output. Nests of neighbouring outputs that read the same rows are a *group*. A *task*
-// is `step` items (runs) of each nest of a group: some 64 KiB, which one thread copies.
+// the input to one output. Nests of neighbouring outputs that read the same rows are a *group*. An *item*
+// is one run of each nest of a group, and a *task* is `step` items: some 64 KiB, which one thread copies.
 
 #define _GNU_SOURCE  // pthread_sigmask and clock_gettime under -std=c11
 #include <pthread.h>
@@ -22,18 +22,18 @@ enum {
     WORD = 16,            // bytes of the widest element, and of a vector that any processor has
     STREAMED_RUN = 512,   // bytes; shorter runs are streamed only where they follow one another
     MOST_OUTS = 16,       // of a kernel
-    NO_KERNEL = -1, EQUAL = -2,  // as in plan.py; others are places in `kernels`
-    SPINS = 1 << 13,      // 120 to 400 us; a call from Python spends 20 us
-    STACK = 1 << 20,      // its pages are touched only when used; the C library keeps TLS in it too
+    NO_KERNEL = -1, EQUAL = -2,  // as in plan.py; other numbers of kernels are indices of `kernels`
+    SPINS = 1 << 13,      // 120 to 400 us: helpers stay awake between calls from Python, which take 20 us
+    STACK = 1 << 20,      // only used pages take memory; the C library keeps thread-local storage there too
     SERIES_NS = 250000,   // if the last split ended this recently, helpers are probably still spinning
     YIELD_RATIO = 100,    // minimum time between yields, in multiples of the last one's duration
 };
 
 struct loop { int64_t size, src, dst; };  // iterations, and bytes from one to the next
-struct nest { int64_t output, src, dst, run, first_loop, loops; };  // `src`, `dst`: where it begins
+struct nest { int64_t output, src, dst, run, first_loop, loops; };  // `src`, `dst`: bytes before its first run
 struct group { int64_t first_task, items, step, first_nest, nests, kernel; };
-struct plan { int64_t groups, nests, streams, kind; };  // then its groups, nests and loops
-struct call {  // some tasks of a plan between these addresses
+struct plan { int64_t groups, nests, streams, kind; };  // its groups, nests and loops follow it
+struct call {  // tasks `first` to `end` of a plan, for these addresses
     const struct plan *plan;
     const char *src;
     int64_t first, end, threads, wakes;
@@ -46,7 +46,7 @@ typedef uint32_t u32 __attribute__((aligned(1), may_alias));
 typedef uint64_t u64 __attribute__((aligned(1), may_alias));
 typedef uint64_t u128 __attribute__((vector_size(WORD), aligned(1), may_alias));
 
-// Code that copies is compiled for three kinds of x86-64 processors. This one's kind is `dmlsplit_kind`.
+// Code that copies is compiled for three kinds of x86-64 processors; `dmlsplit_kind` returns this one's.
 #define INLINE __attribute__((always_inline)) static inline
 #define PLAIN
 #if defined(__x86_64__)
@@ -68,11 +68,11 @@ int dmlsplit_kind(void) { return 0; }
 
 // -- Rows of a few narrow elements --------------------------------------------------------------------
 
-// One function for each form, such as 1 + 3, each size of its elements and each kind of processor: one
-// pass over the rows, which the compiler vectorises, because the pragma says that no output overlaps
-// another or the input, and all distances are constants.
+// One function for each form, such as 1 + 3, each size of its elements and each kind of processor. It makes
+// one pass over the rows, which the compiler can vectorise: all distances are constants, and the pragma says
+// that no output overlaps another or the input.
 #if defined(__clang__)
-#pragma clang diagnostic ignored "-Wpass-failed"  // those of u128 are vectors already
+#pragma clang diagnostic ignored "-Wpass-failed"  // u128 is a vector already
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define INDEPENDENT _Pragma("GCC ivdep")
@@ -89,7 +89,8 @@ typedef void kernel(const void *in, char *const *outs, int64_t rows);
     EACH_KIND(KERNEL, NAME, u8, BODY) EACH_KIND(KERNEL, NAME, u16, BODY) \
     EACH_KIND(KERNEL, NAME, u32, BODY) EACH_KIND(KERNEL, NAME, u64, BODY) \
     EACH_KIND(KERNEL, NAME, u128, BODY)
-// Elements of output OUT, from element I of rows of PITCH. A kernel's digits are its outputs' elements.
+// Elements of output OUT, from element I of rows of PITCH. The digits of a kernel's name are the elements of
+// its outputs; k8 and k16 have that many outputs of one element.
 #define ONE(OUT, PITCH, I) o[OUT][r] = in[PITCH * r + I];
 #define TWO(OUT, PITCH, I) o[OUT][2 * r] = in[PITCH * r + I]; o[OUT][2 * r + 1] = in[PITCH * r + I + 1];
 #define THREE(OUT, PITCH, I) \
@@ -115,9 +116,9 @@ static kernel *const kernels[][5][3] = {  // in the order of FORMS in plan.py
 
 // -- Runs --------------------------------------------------------------------------------------------
 
-// Runs with non-temporal stores, for outputs that do not fit the cache. They must fill whole cache lines,
-// because each partial line costs a write to memory. That is possible for long runs, and for short runs
-// that are contiguous in the output and whose size and address are multiples of a word.
+// Copies of runs with non-temporal stores, for outputs that do not fit the cache. Such stores must fill whole
+// cache lines, because each partial line costs a write to memory. Long runs can do so, and short runs that
+// are contiguous in the output, if their size and address are multiples of a word.
 #if defined(__x86_64__)
 VBMI static void stream_512(char *dst, const char *src, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += LINE)
@@ -137,15 +138,15 @@ INLINE void stream_run(char *dst, const char *src, int64_t run, const struct pla
 }
 #endif
 
-// A run of more than a line, line by line: the last one overlaps the one before. memcpy would use
-// `rep movsb`, which takes twice the time on some processors.
+// Copies a run of more than a line, line by line; the last line overlaps the one before. memcpy would use
+// `rep movsb`, which takes twice as long on some processors.
 INLINE void copy_run(char *dst, const char *src, int64_t run) {
     typedef uint64_t line __attribute__((vector_size(LINE), aligned(1), may_alias));
     for (int64_t at = 0; at < run - LINE; at += LINE) *(line *)(dst + at) = *(const line *)(src + at);
     *(line *)(dst + run - LINE) = *(const line *)(src + run - LINE);
 }
 
-// Runs of up to a word that follow one another in the output: each store has as many as fill a word.
+// Copies runs of up to a word that are contiguous in the output; each store has as many runs as fit a word.
 // Loads and stores reach into later runs, so the last ones are not copied. Returns the number copied.
 INLINE int64_t copy_packed(char *dst, const char *src, int64_t run, int64_t count, int64_t step) {
     typedef u8 bytes __attribute__((vector_size(WORD)));
@@ -180,8 +181,8 @@ INLINE int64_t copy_packed(char *dst, const char *src, int64_t run, int64_t coun
     return i;
 }
 
-// `count` runs of `run` bytes, which are `src_step` and `dst_step` bytes apart. Copies of constant size
-// are much cheaper than a call to memcpy.
+// Copies `count` runs of `run` bytes, which are `src_step` and `dst_step` bytes apart. Copies of constant
+// size are much faster than a call to memcpy.
 INLINE void copy_runs(
     char *dst, const char *src, int64_t run, int64_t count, int64_t dst_step, int64_t src_step,
     const struct plan *plan
@@ -209,9 +210,9 @@ INLINE void copy_runs(
     else EACH(copy_run(dst, src, run))
 }
 
-// Rows of `count` pieces of `run` bytes, up to 8. Each store has the pieces of several rows, permuted
-// from two vectors: of whole rows, or of a word of each of eight rows. Loads and stores reach into later
-// rows, so the last ones are not copied. Returns the number of rows copied.
+// Copies rows of `count` pieces of `run` bytes, at most 8 each. Each store has the pieces of several rows,
+// permuted from two vectors, which hold whole rows, or a word of each of eight rows. Loads and stores reach
+// into later rows, so the last ones are not copied. Returns the number of rows copied.
 #if defined(__x86_64__)
 VBMI static int64_t copy_equal(
     const char *src, char *const *outs, int64_t count, int64_t run, int64_t rows
@@ -247,26 +248,27 @@ VBMI static int64_t copy_equal(
 
 // -- Tasks -------------------------------------------------------------------------------------------
 
-// Items `begin` to `end` of a nest, in the order of its loops, the last of which is the innermost.
-INLINE void copy_items(
+// Copies runs `begin` to `end` of a nest, in the order of its loops, the last of which is the innermost.
+INLINE void copy_nest(
     const struct nest *nest, const struct loop *loops, const char *src, char *dst, int64_t begin,
     int64_t end, const struct plan *plan
 ) {
     const struct loop *inner = &loops[nest->loops - 1];
     for (int64_t count; begin < end; begin += count) {
         int64_t row = begin / inner->size, first = begin % inner->size, rest = inner->size - first;
-        int64_t from = first * inner->src, to = first * inner->dst;
+        int64_t src_offset = first * inner->src, dst_offset = first * inner->dst;
         for (int64_t depth = nest->loops - 2; depth >= 0; row /= loops[depth--].size) {
-            from += row % loops[depth].size * loops[depth].src;
-            to += row % loops[depth].size * loops[depth].dst;
+            src_offset += row % loops[depth].size * loops[depth].src;
+            dst_offset += row % loops[depth].size * loops[depth].dst;
         }
         count = rest < end - begin ? rest : end - begin;
-        copy_runs(dst + to, src + from, nest->run, count, inner->dst, inner->src, plan);
+        copy_runs(
+            dst + dst_offset, src + src_offset, nest->run, count, inner->dst, inner->src, plan);
     }
 }
 
-// One task: some of the items of each nest of its group.
-INLINE void copy_part(const struct call *call, int64_t task) {
+// Copies one task: some items of its group.
+INLINE void copy_task_body(const struct call *call, int64_t task) {
     const struct plan *plan = call->plan;
     const struct group *groups = (const void *)(plan + 1), *group;
     const struct nest *nests = (const void *)(groups + plan->groups), *nest;
@@ -291,31 +293,31 @@ INLINE void copy_part(const struct call *call, int64_t task) {
         kernels[group->kernel / 5][group->kernel % 5][plan->kind](in, outs, end - begin), begin = end;
     }
     for (int64_t i = 0; i < group->nests; i++, nest++)
-        copy_items(nest, &loops[nest->first_loop], call->src + nest->src,
+        copy_nest(nest, &loops[nest->first_loop], call->src + nest->src,
             call->outs[nest->output] + nest->dst, begin, end, plan);
 #if defined(__x86_64__)
     if (plan->streams) _mm_sfence();
 #endif
 }
 #define TASK(NAME, KIND) \
-    KIND static void NAME##_##KIND(const struct call *call, int64_t task) { copy_part(call, task); }
-EACH_KIND(TASK, of)
+    KIND static void NAME##_##KIND(const struct call *call, int64_t task) { copy_task_body(call, task); }
+EACH_KIND(TASK, copy_task_on)
 static void copy_task(const struct call *call, int64_t task) {
-    static void (*const of[])(const struct call *, int64_t) = KINDS(of);
-    of[call->plan->kind](call, task);
+    static void (*const of_kind[])(const struct call *, int64_t) = KINDS(copy_task_on);
+    of_kind[call->plan->kind](call, task);
 }
 
 // -- Threads -----------------------------------------------------------------------------------------
 
-// The pool shares at most one split at a time. Its caller takes the first task that remains and helpers
-// take the last, so that repeated splits find their rows in the cache of the same processor.
+// The pool shares at most one split at a time. Its caller takes tasks from the first and helpers take them
+// from the last, so that repeated splits find their rows in the cache of the same processor.
 static struct {
     atomic_bool is_owned;  // by a caller that shares its split; others copy alone
     _Atomic(const struct call *) call;
     atomic_llong threads, remaining_tasks;  // of this split; tasks that nobody has taken
-    atomic_llong last, active_helpers;      // the helpers' next task; helpers that may still copy
+    atomic_llong helpers_next, active_helpers;  // the helpers' next task; helpers that may still copy
     int64_t ended_ns, yield_ns;        // when the last owner ended, and when one may yield again
-    pthread_mutex_t lock;              // of what follows
+    pthread_mutex_t lock;              // for the fields below
     pthread_cond_t work;
     int64_t started, sleeping;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .work = PTHREAD_COND_INITIALIZER};
@@ -332,14 +334,14 @@ static bool has_work(int64_t number) {
     return atomic_load(&pool.remaining_tasks) > 0 && number < atomic_load(&pool.threads);
 }
 
-// A helper, whose number is 1 or more. It counts itself as active before it takes a task, because the
-// owner returns when no task remains and no helper is active. After some time without work it sleeps.
+// The loop of a helper, whose number is 1 or more. It counts itself as active before it takes a task, because
+// the owner returns when no task remains and no helper is active. After SPINS without work it sleeps.
 static void *help(void *number) {
     for (int64_t spins = 0;; spins++) {
         if (has_work((intptr_t)number)) {
             atomic_fetch_add(&pool.active_helpers, 1);
             while (atomic_fetch_sub(&pool.remaining_tasks, 1) > 0)
-                copy_task(atomic_load(&pool.call), atomic_fetch_sub(&pool.last, 1));
+                copy_task(atomic_load(&pool.call), atomic_fetch_sub(&pool.helpers_next, 1));
             atomic_fetch_sub(&pool.active_helpers, 1);
             spins = 0;
         }
@@ -355,8 +357,8 @@ static void *help(void *number) {
     return NULL;
 }
 
-// Starts helpers until there are `count`. If the system refuses one, the others do the work. Signals
-// are for Python's threads. The process does not wait for helpers when it ends.
+// Starts helpers until there are `count`. If the system refuses one, the others do its work. They block all
+// signals, which are for Python's threads. The process does not wait for helpers when it ends.
 static void start(int64_t count) {
     pthread_attr_t attributes;
     sigset_t all, before;
@@ -373,8 +375,8 @@ static void start(int64_t count) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-// After a fork, the child has no helper threads and perhaps not the owner, so the state is reset. The
-// thread that forks holds the lock meanwhile, so that no other one does.
+// The child of a fork has only the thread that forked, no helpers and no owner, so the state is reset. That
+// thread holds the lock during the fork, so that no other thread does.
 static void before_fork(void) { pthread_mutex_lock(&pool.lock); }
 static void in_parent(void) { pthread_mutex_unlock(&pool.lock); }
 static void in_child(void) {
@@ -396,11 +398,11 @@ static int64_t now_ns(void) {
 }
 
 // Publishes a split to the helpers, and wakes those that sleep if that pays: for a large split, or in a
-// series of splits. A helper that wakes on this processor can only leave it when it runs, hence the
-// yield. It loses milliseconds beside other programs, so yields may take a hundredth of the time.
+// series of splits. A helper that wakes on this processor must run before it can move to another, hence the
+// yield. Beside other programs a yield can take milliseconds, so yields take at most a hundredth of the time.
 static void share(const struct call *call) {
     atomic_store(&pool.call, call);
-    atomic_store(&pool.last, call->end - 1);
+    atomic_store(&pool.helpers_next, call->end - 1);
     atomic_store(&pool.threads, call->threads);
     atomic_store(&pool.remaining_tasks, call->end - call->first);
     int64_t now = now_ns();
@@ -415,7 +417,7 @@ static void share(const struct call *call) {
     pool.yield_ns = now_ns() + YIELD_RATIO * (now_ns() - now);
 }
 
-// Carries out tasks `first` to `end` of a plan, and returns when all of them are done.
+// Carries out the tasks of a call, and returns when all of them are done.
 void dmlsplit_copy(const struct call *call) {
     if (call->threads < 2 || call->end - call->first < 2 || atomic_exchange(&pool.is_owned, true)) {
         for (int64_t task = call->first; task < call->end; task++) copy_task(call, task);

@@ -15,6 +15,6 @@ class CpuBackend:
 
     def compile(self, geometry: SplitGeometry) -> Program:
         """The program of a geometry."""
-        threads.thread_count()  # An invalid variable fails here, not when a large split is bound.
+        threads.thread_count()  # raises the error of an invalid variable before a split is bound
         library = native.library()
         return native.program_of(geometry, library) if library else assignments.program_of(geometry)

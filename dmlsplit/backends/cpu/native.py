@@ -1,7 +1,7 @@
 """The engine in C: loads the library that was built from copy.c, and calls it.
 
-The library is beside copy.c, and its name has the checksum of the source, so that one that was
-built from another source is never loaded.
+The library is beside copy.c, and its name has the checksum of the source, so that a library of
+another source is never loaded.
 """
 
 import ctypes
@@ -24,10 +24,10 @@ from dmlsplit.geometry import SplitGeometry
 VARIABLE = "DMLSPLIT_NATIVE"
 SOURCE = Path(__file__).with_name("copy.c")
 
-# Threads share a split of SHARED_COST or more if they are awake. Waking one takes up to 50 us,
-# which pays at WAKING_COST. Python raises interrupts between parts.
+# Threads that are awake share a split of SHARED_COST or more. To wake one takes up to 50 us, which
+# pays from WAKING_COST on. Python handles signals between parts.
 SHARED_COST, WAKING_COST, PART_BYTES = 512 << 10, 2 << 20, 64 << 20
-# Some virtual machines report the cache of a whole package, but get a part of it; hence the limit.
+# Some virtual machines report the cache of a whole processor but get a part of it, hence the limit.
 MOST_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 
 
@@ -47,7 +47,7 @@ class NativeProgram(NamedTuple):
     copy_tasks: Callable[[bytes], None]
 
     def prepare(self, alignment: int = 16) -> None:
-        """Nothing: the library is compiled."""
+        """Do nothing: the library is compiled."""
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input and of each output."""
@@ -81,7 +81,8 @@ class NativeProgram(NamedTuple):
 
 def program_of(geometry: SplitGeometry, library: Library) -> NativeProgram:
     """The program of a geometry."""
-    # With its input, a split fills two thirds of the cache; several threads have more caches.
+    # A split that fills two thirds of the cache stores its outputs without it; on several threads,
+    # which have more caches, one that fills all of it.
     cached = _cache_bytes() // (2 if threads.thread_count() > 1 else 3)
     plan = plan_of(geometry, library.kind, geometry.total_bytes >= cached)
     return NativeProgram(plan, geometry.total_bytes, library.copy)

@@ -9,15 +9,18 @@ from typing import NamedTuple
 from dmlsplit.geometry import ONE_TRIP, SplitGeometry, ceil_div
 
 # A task has about TASK_BYTES: enough that taking it costs nothing, and few enough for the cache and
-# for threads that end together. An item counts as ITEM_BYTES more, the cost of its loop. The kernel
-# EQUAL passes over its rows several times: tasks fit the first cache, or write long runs to memory.
-TASK_BYTES, ITEM_BYTES, EQUAL_BYTES = 64 << 10, 8, (32 << 10, 256 << 10)
+# for threads that end together. Without a kernel, each run counts as RUN_BYTES more, the cost of a
+# loop. The kernel EQUAL passes over its rows several times, so its tasks fit the first-level cache,
+# or write long runs if the outputs do not fit the cache.
+TASK_BYTES, RUN_BYTES, EQUAL_BYTES = 64 << 10, 8, (32 << 10, 256 << 10)
 # A task of many outputs is larger: it writes PIECE_BYTES of each, not a line here and there.
 PIECE_BYTES, MOST_BYTES = 1 << 10, 512 << 10
-# Nests with longer runs share few cache lines of the input, so each is a group of its own.
+# Nests with runs of this size or more share few cache lines of the input, so each is a group of its
+# own.
 LONG_RUN = 4 << 10
-# Kernels copy all outputs in one pass over packed rows. FORMS are sizes in elements of 1, 2, 4, 8
-# or 16 bytes; processors of the kind PERMUTES have one more, for equal pieces of up to 8 bytes.
+# Kernels copy packed rows: those of FORMS in one pass, EQUAL in several. FORMS are sizes in
+# elements of 1, 2, 4, 8 or 16 bytes. Only processors of the kind PERMUTES have EQUAL, for equal
+# pieces of up to 8 bytes.
 MOST_OUTS, WIDEST_ELEMENT, WIDEST_PIECE, PERMUTES = 16, 16, 8, 2
 NO_KERNEL, EQUAL = -1, -2
 FORMS = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *((1,) * count for count in (3, 4, 8, 16))]
@@ -31,11 +34,11 @@ class Plan(NamedTuple):
 
     words: "array[int]"
     tasks: int
-    cost: int  # bytes, and ITEM_BYTES for each item
+    cost: int  # bytes, and RUN_BYTES for each run that no kernel copies
 
 
 def plan_of(geometry: SplitGeometry, kind: int, streams: bool) -> Plan:
-    """The plan of a geometry; `streams` is whether outputs are stored without the cache."""
+    """The plan of a geometry; `streams` says that outputs are stored without the cache."""
     nests = list(_nests(geometry))
     kernel = _kernel(geometry, nests, kind, streams)
     groups = [nests] if kernel != NO_KERNEL else _groups(nests)
@@ -43,7 +46,7 @@ def plan_of(geometry: SplitGeometry, kind: int, streams: bool) -> Plan:
     words, tasks, cost, first = array("q", (len(groups), len(nests), streams, kind)), 0, 0, 0
     for group in groups:
         items = prod(size for size, _, _ in group[0][4])
-        extra = ITEM_BYTES if kernel == NO_KERNEL else 0
+        extra = RUN_BYTES if kernel == NO_KERNEL else 0
         task = EQUAL_BYTES[streams] if kernel == EQUAL else TASK_BYTES
         item = sum(run + extra for _, _, _, run, _ in group)
         step = max(1, task // item, min(PIECE_BYTES // group[-1][3], MOST_BYTES // item))
@@ -58,9 +61,9 @@ def plan_of(geometry: SplitGeometry, kind: int, streams: bool) -> Plan:
 
 
 def _nests(geometry: SplitGeometry) -> Iterator[_Nest]:
-    """The nests of all outputs that have elements. A run of many tasks is one more loop."""
+    """The nests of all outputs that have elements. A run of several tasks is one more loop."""
     copies: list[tuple[int, int, _Loops]]
-    if rows := geometry.row_split:  # without `pieces`, which would take longer than the plan
+    if rows := geometry.row_split:  # not from `pieces`, which would take longer than the plan
         packed = zip(rows.offsets, rows.widths, strict=True)
         copies = [(offset, run, ((rows.rows, rows.pitch, run),)) for offset, run in packed]
     else:
@@ -76,14 +79,14 @@ def _nests(geometry: SplitGeometry) -> Iterator[_Nest]:
 def _groups(nests: list[_Nest]) -> list[list[_Nest]]:
     """Neighbours with loops of equal sizes and short runs, as many as fit a task."""
     groups: list[list[_Nest]] = []
-    sizes, room = [0], 0
+    sizes, left = [0], 0
     for nest in nests:
         run, own = nest[3], [size for size, _, _ in nest[4]]
-        if own != sizes or run > room or run >= LONG_RUN:
+        if own != sizes or run > left or run >= LONG_RUN:
             groups.append([])
-            sizes, room = own, TASK_BYTES
+            sizes, left = own, TASK_BYTES
         groups[-1].append(nest)
-        room = room - run if run < LONG_RUN else 0
+        left = left - run if run < LONG_RUN else 0
     return groups
 
 

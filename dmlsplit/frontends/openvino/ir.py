@@ -20,9 +20,9 @@ from dmlsplit.messages import counted
 
 NET_VERSIONS = ("10", "11")
 MAX_FILE_BYTES = 128 << 20
-# Opening tags, closing tags, and texts: what takes time.
+# Opening tags, closing tags and texts, which take time.
 MAX_EVENTS = 3_000_000
-# Elements that are kept: what takes memory.
+# Elements that are kept, which take memory.
 MAX_KEPT = 250_000
 MAX_DEPTH = 96
 MAX_RANK = 64
@@ -112,7 +112,7 @@ def read_ir(path: Path) -> Graph:
 
 
 def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> int:
-    """The value of a decimal number; an InvalidArgumentError if it is out of bounds."""
+    """The value of a decimal number; an InvalidArgumentError refuses any that is out of bounds."""
     digits = text.strip(" \t\r\n")
     if _INTEGER.fullmatch(digits) and low <= int(digits) <= high:
         return int(digits)
@@ -219,7 +219,7 @@ def _required(element: ElementTree.Element, name: str) -> str:
 
 
 def constant_shape(layer: Layer) -> tuple[int, ...]:
-    """The shape of a Const, from its attribute or otherwise from its output."""
+    """The shape of a Const, from its attribute or else from its output."""
     text = layer.data.get("shape")
     if text is None:
         dims = layer.outputs[0].dims if layer.outputs else []
@@ -233,7 +233,14 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
 def integers(layer: Layer, xml: Path) -> list[int]:
     """The values of an integer Const, as a flat list. Check its shape first: it may claim any.
 
-    NotKnownError if the .bin file links out of its folder, OSError if it is not a file.
+    Raises
+    ------
+    InvalidArgumentError
+        If the Const does not describe integers that the .bin file has.
+    NotKnownError
+        If the .bin file links out of its folder.
+    OSError
+        If the .bin file is not a file, or cannot be read.
     """
     name = f"Const {layer.name[:80]!r}"
     precision = layer.outputs[0].precision if layer.outputs else ""

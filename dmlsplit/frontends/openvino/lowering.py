@@ -1,7 +1,7 @@
 """OpenVINO's VariadicSplit-1 and Split-1, lowered to a DirectML Split.
 
-Semantics: OpenVINO operation specifications, "VariadicSplit" and "Split", version 1. They are also
-followed where the implementation is laxer (floating-point axes, lengths that exceed the data).
+Semantics: OpenVINO operation specifications, "VariadicSplit" and "Split", version 1. They also hold
+where OpenVINO's code is laxer (floating-point axes, lengths that exceed the data).
 """
 
 from collections.abc import Sequence

@@ -50,7 +50,8 @@ def variadic_split(
     Raises
     ------
     InvalidArgumentError
-        If an argument has the wrong type or shape, or the lengths do not add up to the axis.
+        If an argument has the wrong type or shape, the lengths do not add up to the size of the
+        axis, `data` is on another device, or the device's level has no equivalent of the split.
 
     Examples
     --------
@@ -85,7 +86,8 @@ def split(
     Raises
     ------
     InvalidArgumentError
-        If an argument has the wrong type or shape, or `num_splits` does not divide the axis.
+        If an argument has the wrong type or shape, `num_splits` does not divide the size of the
+        axis, `data` is on another device, or the device's level has no equivalent of the split.
     """
     with within(SPLIT):
         axis = _axis(SPLIT, axis)

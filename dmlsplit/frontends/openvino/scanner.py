@@ -107,8 +107,8 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
             raise InvalidArgumentError(error.strerror or str(error)) from None
 
 
-def _scan(graph: Graph, xml: Path, file: str, above: str) -> Iterator[SplitSite]:
-    name = f"{above}{graph.name}"
+def _scan(graph: Graph, xml: Path, file: str, parent_path: str) -> Iterator[SplitSite]:
+    name = f"{parent_path}{graph.name}"
     for layer in graph.layers.values():
         if layer.type in _OPERATORS:
             yield _site(_Node(layer, graph, xml), file, name)
@@ -141,7 +141,7 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
 def _lowered(
     node: _Node, data_type: TensorDataType | None, shape: tuple[int, ...] | None
 ) -> Lowering:
-    """The split of data whose type and shape may be unknown; a dynamic size, -1, becomes 1."""
+    """The split of data whose type and shape may be unknown; a dynamic size (-1) becomes 1."""
     if data_type is None:
         raise NotKnownError("the data type is not in the file", Cause.TYPE)
     if shape is None:

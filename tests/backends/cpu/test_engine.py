@@ -36,7 +36,7 @@ def program_of(request: pytest.FixtureRequest) -> Compile:
 def test_every_split_has_the_bytes_of_its_definition(
     part: int, program_of: Compile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In C, also with tasks of a few rows, which helpers share."""
+    """C also copies with tasks of a few rows, which helpers share."""
     monkeypatch.setenv(threads.VARIABLE, str(part % 2 * 2 + 1))
     monkeypatch.setattr(native, "SHARED_COST", 0)
     monkeypatch.setattr(native, "PART_BYTES", 1 << 12)
@@ -249,7 +249,7 @@ print("done")
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("program", [FORKS, LIMITS], ids=["forks", "limits"])
-def test_helpers_are_of_this_process_and_as_many_as_allowed(
+def test_helpers_start_anew_in_a_forked_child_and_are_limited(
     program: str, library: native.Library
 ) -> None:
     done = ran(sys.executable, "-W", "ignore", "-c", START + program, library.path)
@@ -286,7 +286,7 @@ def test_the_engine_is_numpy_if_c_is_off_or_cannot_be_loaded(
     assert "Fix: reinstall dmlsplit" in str(native.missing())
 
 
-def test_a_bound_copy_is_one_call_that_binding_prepared(library: native.Library) -> None:
+def test_every_dispatch_of_a_bound_copy_reuses_the_packed_call(library: native.Library) -> None:
     calls: list[bytes] = []
     program = native.program_of(packed((6,), 0, (1, 2, 3), 4), library)
     copy = program._replace(copy_tasks=calls.append).bind(0, [1, 2, 3])

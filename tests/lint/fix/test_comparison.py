@@ -42,7 +42,7 @@ def test_sequences_of_other_lengths_differ() -> None:
 
 
 @pytest.mark.parametrize("names", ["nm", "??"])
-def test_three_inputs_meet_three_sizes_of_each_dimension(names: str) -> None:
+def test_each_dynamic_dimension_has_another_size_in_each_input(names: str) -> None:
     """In each input the sizes differ, so that two dimensions cannot be mistaken for each other."""
     first, second = names
     shapes = [x.shape for x in _inputs(site(shape=(first, 4, second, first)))]
