@@ -71,7 +71,7 @@ for backend in "gloo", "fake":
         assert_as_torch(x)
         assert_as_torch(x.t().contiguous().t())
         assert_as_torch(x, torch.compile(split, fullgraph=True, backend="aot_eager"))
-        refused(lambda x=x: dml.split(x, (1, 4), 1), "add up to axis 1, of size 6")
+        refused(lambda x=x: dml.split(x, (1, 4), 1), "add up to 6, the size of axis 1")
         refused(lambda x=x: dml.split(x, SIZES, 1, split(x)), "out is given for a DTensor")
         x = distribute_tensor(values, mesh, [placement]) if backend == "gloo" else x
         leaves = [x.detach().requires_grad_() for _ in range(2)]
