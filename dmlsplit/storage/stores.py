@@ -142,7 +142,6 @@ def _tasks(copies: BlockCopies) -> Any:
     """A Dask collection with one task per block."""
     da: Any = needed("dask.array", "a zarr store")
     dask: Any = needed("dask", "a zarr store")
-
     grid = tuple(map(ceil_div, copies.source.shape, copies.block))
     numbers = da.zeros(grid, chunks=1, dtype="i1")
     # As one object, `copies` is sent to a worker once, not with each task.
