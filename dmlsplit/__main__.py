@@ -26,7 +26,7 @@ def main() -> int:
             atexit.register(_signal.signal, number, _signal.SIG_IGN)
     from dmlsplit.cli import main as command
 
-    return command(at_once=stop)
+    return command(on_import_signal=stop)
 
 
 def stop(number: int, frame: object = None) -> None:

@@ -92,7 +92,7 @@ def prepared_split(
 
 
 def _has_few_pieces(sizes_or_count: Any) -> bool:
-    """Whether a split has so few pieces that its cache entry is small."""
+    """Whether a split has few enough pieces for a small cache entry."""
     count = len(sizes_or_count) if isinstance(sizes_or_count, tuple) else sizes_or_count
     return bool(count <= _FEW_PIECES)
 

@@ -21,7 +21,7 @@ class NewArrays(NamedTuple):
 
     shapes: Shapes
     dtype: np.dtype | None = None  # None for the type of the input
-    # Shapes, and strides in bytes, of the views that replace the arrays; None if there are none.
+    # Shapes, and strides in bytes, of the views that replace the arrays; None without views.
     layouts: tuple[tuple[Shape, Shape], ...] | None = None
 
 

@@ -28,11 +28,13 @@ _EXAMPLES = """\
   dmlsplit COMMAND --help"""
 
 
-def main(argv: Sequence[str] | None = None, at_once: Callable[[int], None] | None = None) -> int:
-    """Run a command and return its status. A signal during an import calls `at_once`."""
+def main(
+    argv: Sequence[str] | None = None, on_import_signal: Callable[[int], None] | None = None
+) -> int:
+    """Run a command and return its status. A signal during an import calls `on_import_signal`."""
     open_standard_streams()
     try:
-        with interruptible(at_once):
+        with interruptible(on_import_signal):
             line = list(sys.argv[1:] if argv is None else argv)
             if line[:1] == ["help"]:
                 line = [*line[1:], "--help"]

@@ -117,17 +117,17 @@ class Parser(argparse.ArgumentParser):
 
 
 @contextmanager
-def interruptible(at_once: Callable[[int], None] | None) -> Iterator[None]:
+def interruptible(on_import_signal: Callable[[int], None] | None) -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the block like Ctrl-C; a second signal kills the process.
 
-    The KeyboardInterrupt has the signal's number. During an import, `at_once` is called instead,
-    because Python and C modules lose or replace exceptions there.
+    The KeyboardInterrupt has the signal's number. During an import, `on_import_signal` is called
+    instead, because Python and C modules lose or replace exceptions there.
     """
 
     def stop(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)
-        if at_once is not None and _is_importing(frame):
-            at_once(number)
+        if on_import_signal is not None and _is_importing(frame):
+            on_import_signal(number)
         interrupt(number)
 
     # Python sets no handlers outside the main thread.

@@ -285,7 +285,7 @@ def followed(text: str, name: str, target: Sequence[str]) -> tuple[list[str], Se
 
 
 def test_the_printed_options_run_together(here: Path, reported: Reported) -> None:
-    """Splits may share a dimension, and the shape of one may follow from that of another."""
+    """Splits may share a dimension, and one shape may follow from another one."""
     shared = parsed("""(float[n,6] x, float[6,n] y) => (float[] a, float[] d, float[] g) {
         a, b = Split <axis = 0, num_outputs = 2> (x)
         d, e, f = Split <axis = 1, num_outputs = 3> (y)

@@ -277,7 +277,7 @@ def test_only_a_strict_test_fails_for_a_speed(
 def test_a_strict_test_that_can_judge_nothing_fails() -> None:
     test = dml.selftest("cuda:0", seconds=0, strict=True)
     assert test.status == 2
-    assert "only 0 of 5 speeds can be judged. Fix: " in " ".join(str(test).split())
+    assert "only 0 of 5 speeds have a bar. Fix: " in " ".join(str(test).split())
     assert test.summary.startswith("not proved")
 
 

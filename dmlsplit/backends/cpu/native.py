@@ -25,7 +25,7 @@ VARIABLE = "DMLSPLIT_NATIVE"
 SOURCE = Path(__file__).with_name("copy.c")
 
 # Threads that are awake share a split of SHARED_COST or more. To wake one takes up to 50 us, which
-# pays from WAKING_COST on. Python handles signals between parts.
+# pays for WAKING_COST or more. Python handles signals between parts.
 SHARED_COST, WAKING_COST, PART_BYTES = 512 << 10, 2 << 20, 64 << 20
 # Some virtual machines report the cache of a whole processor but get a part of it, hence the limit.
 MOST_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
