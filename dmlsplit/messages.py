@@ -59,18 +59,18 @@ def width() -> int:
     return _width.get()
 
 
-def wrapped(text: str, indent: str) -> str:
-    """Text in lines of at most `width()` columns, the second and later ones indented."""
-    return _wrapped(text, indent, width())
+def wrapped(text: str, indent: str, hanging: str = "    ") -> str:
+    """Text in indented lines of at most `width()` columns; later ones also begin with `hanging`."""
+    return _wrapped(text, indent, hanging, width())
 
 
 @lru_cache(maxsize=1024)  # because the splits of a model have most lines in common
-def _wrapped(text: str, indent: str, columns: int) -> str:
+def _wrapped(text: str, indent: str, hanging: str, columns: int) -> str:
     lines = textwrap.wrap(
         _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), text),
         columns,
         initial_indent=indent,
-        subsequent_indent=indent + "    ",
+        subsequent_indent=indent + hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )

@@ -112,7 +112,7 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
     if arguments != arguments.parser.parse_args([explain.__name__, *arguments.paths]):
         raise InvalidArgumentError("the id of a rule accepts no options; give it alone")
     pages = "\n".join(rule_page(RULES[rule]) for rule in ids)
-    show("\n".join(wrapped(line, "") for line in pages.splitlines()))
+    show("\n".join(wrapped(line, "", hanging="") for line in pages.splitlines()))
     return ACCEPTED
 
 

@@ -91,7 +91,7 @@ def _basis(rule: Rule) -> str:
     """How the rule is known, with its source."""
     if rule.basis == "policy":
         _, _, why = rule.source.partition("; ")
-        return f"This rule is policy, which means a choice of dmlsplit: {why}."
+        return f"This rule is a policy of dmlsplit: {why}."
     return _BASES[rule.basis].format(rule.source)
 
 
