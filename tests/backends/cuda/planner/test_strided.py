@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
-from dmlsplit.backends.cuda.planner.strided import FAR_RESIDENT
+from dmlsplit.backends.cuda.planner.strided import RESIDENT_64_BIT
 from dmlsplit.geometry import SplitGeometry, split_geometry
 from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
@@ -88,7 +88,7 @@ def test_64_bit_strides_with_edges_get_more_registers(sizes: tuple[int, ...]) ->
     """64-bit numbers, several items and edges need registers, of several nests and of one."""
     geometry = split_geometry((2, sum(sizes)), 1, sizes, 1, ((1 << 33) + 1, 2), [None] * 2)
     (launch,) = planned(geometry)
-    assert known(launch)["kResident"] == FAR_RESIDENT
+    assert known(launch)["kResident"] == RESIDENT_64_BIT
 
 
 def test_64_bit_strides_in_loops_get_more_registers() -> None:
@@ -99,7 +99,7 @@ def test_64_bit_strides_in_loops_get_more_registers() -> None:
     assert [constants[name] for name in ("kItems", "kDimensions", "kResident")] == [
         8,
         3,
-        FAR_RESIDENT,
+        RESIDENT_64_BIT,
     ]
 
 

@@ -62,7 +62,7 @@ def test_slabs_are_alike_and_hold_their_rows(split: RowSplit, src: int, dst: int
         assert run == (read_rows * split.pitch if runs == 1 else reach)
         assert found["run_vectors"] * 16 >= run + (16 - src if runs == 1 else 0)
         if dst < 16:
-            assert found["rows_before"] * min(split.widths) >= 16 - found["kItem"]
+            assert found["rows_before"] * min(split.widths) >= 16 - found["kPartBytes"]
         assert (found["row_pitch"] - split.pitch) % 16 == 0
         assert found["kSlabVectors"] * 16 >= (read_rows - 1) * found["row_pitch"] + reach
         check_fits(launch, H200.limits)
