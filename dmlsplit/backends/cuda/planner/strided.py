@@ -149,7 +149,7 @@ def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> Kern
     if in_flight > (MOST_UNSHIFTED if needs_no_shift else MOST_PAIRED) * VECTOR:
         resident = 1
     resident *= THREADS // threads
-    how = "from vectors of the input" if has_window else "each by its own load"
+    how = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
     constants = (
         TypedValue("int", "kUnit", form.unit),
         TypedValue("int", "kItemBytes", form.item_bytes),
@@ -180,7 +180,7 @@ def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> Kern
         grid,
         bytes_in_flight=in_flight,
         shared_bytes=threads * staged_item,
-        reason=f"in units of {form.unit} byte{'s' * (form.unit > 1)}, {how}",
+        reason=f"moves {form.unit} byte{'s' * (form.unit > 1)} at a time, {how}",
         block=threads,
     )
 

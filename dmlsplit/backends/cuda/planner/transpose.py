@@ -151,7 +151,7 @@ def element_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None
         split.outputs,
         split.total_bytes,
         assumed,
-        f"rows of {count} outputs, one element of {unit} bytes each",
+        f"rows of {count} outputs, one {unit}-byte element each",
         has_pointers=True,
     )
     return launch if len(launch.parameters(())) <= assumed.limits.parameter_bytes else None
@@ -190,7 +190,7 @@ def transpose_launches(
             tuple(output for _, output in outputs),
             sum(pieces[output].total_bytes for _, output in outputs),
             assumed,
-            f"input and output are contiguous along different dimensions, {unit} bytes each",
+            f"{unit}-byte elements, contiguous along different dimensions in input and output",
         )
 
     outputs = [(nest, output) for nest, indices in alike.items() for output in indices]

@@ -155,7 +155,6 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
     ]
     resident = resident_blocks(limits, THREADS, REGISTERS[mode.is_aligned])
     what = "a single row" if rows == 1 else "wide outputs"
-    aligned = "all widths, offsets and addresses are multiples of 16 bytes"
     launch = KernelLaunch(
         *specialize("rows", slots, resident, constants, arguments),
         outputs,
@@ -163,7 +162,7 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
         assumed.bypasses_cache,
         chunks.grid,
         bytes_in_flight=loads * VECTOR,
-        reason=f"{what}; {aligned}" if mode.is_aligned else f"{what} at any alignment",
+        reason=f"{what}, {'not ' * (not mode.is_aligned)}aligned to {VECTOR} bytes",
         shared_bytes=SHORT_BYTES * is_short,
         block=chunks.threads,
     )
