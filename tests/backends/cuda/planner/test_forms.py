@@ -79,7 +79,7 @@ def test_channels_of_pixels_share_their_windows() -> None:
         (rows(2, 1024, -2, pitch=4096), 0, 16, 4),
     ],
 )
-def test_windows_are_as_aligned_as_known(
+def test_a_window_has_the_alignment_that_all_its_addresses_share(
     nest: Nest, offset: int, output_alignment: int, alignment: int
 ) -> None:
     entry = Entry((0,), offset, nest)

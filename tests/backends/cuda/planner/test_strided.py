@@ -92,7 +92,7 @@ def test_64_bit_strides_with_edges_get_more_registers(sizes: tuple[int, ...]) ->
 
 
 def test_64_bit_strides_in_loops_get_more_registers() -> None:
-    """Far strides of three loops and eight items need registers."""
+    """64-bit strides of three loops and eight items need registers."""
     strides = (1 << 43, 1 << 38, 17 * 8)
     (launch,) = planned(split_geometry((5, 7, 601), 2, (601,), 8, strides, [None]))
     constants = known(launch)
@@ -115,10 +115,10 @@ def test_64_bit_strides_in_loops_get_more_registers() -> None:
         (7, 2, 1, 4),
     ],
 )
-def test_a_large_window_has_an_sm_to_itself(
+def test_blocks_with_large_windows_get_more_registers(
     width: int, count: int, alignment: int, resident: int
 ) -> None:
-    """Those of wide items or at odd addresses take the registers of two blocks."""
+    """Windows of wide items or at odd addresses need the registers of two blocks."""
     (launch,) = planned(packed((1000, count), 1, (1,) * count, width), alignment, 16)
     assert (launch.code.kernel, launch.code.resident) == ("strided", resident)
 
