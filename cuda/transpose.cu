@@ -88,11 +88,11 @@ __device__ inline Lines read_square(Byte* shared, const Parameters& launch, cons
         if constexpr (!kWhole) held[i] = {};
         if (is_read && has(i) && (kWhole || (from >= -step && from < count - step))) held[i] = load<uint4>(src);
     }
-    Byte* const own = shared + (lines.place(line) - low + vector * kVector);
+    Byte* const place = shared + (lines.place(line) - low + vector * kVector);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
         if ((is_read || !kWhole) && has(i))
-            *reinterpret_cast<uint4*>(own + i * (kStep / kElements) * lines.group) = held[i];
+            *reinterpret_cast<uint4*>(place + i * (kStep / kElements) * lines.group) = held[i];
     return lines;
 }
 
@@ -111,8 +111,8 @@ template <class Part> __device__ inline void transpose_parts(const Part (&parts)
     } else {
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
-            const Part* const some = parts + w * kNear;
-            const auto two = [&](int i, unsigned order) { return __byte_perm(some[i], some[i + 1], order); };
+            const Part* const in_word = parts + w * kNear;
+            const auto two = [&](int i, unsigned order) { return __byte_perm(in_word[i], in_word[i + 1], order); };
 #pragma unroll
             for (int n = 0; n < kNear; ++n) {
                 const unsigned order = n % 2 ? 0x7632 : 0x5410;
