@@ -164,10 +164,10 @@ __device__ inline void copy_edges(const Parameters& launch, int entry, int nest,
         const Signed place = slot % kSlots;
         const Signed unit = place < kUnits ? place : after + place - kUnits;
         if (unit >= (place < kUnits ? before : units)) continue;
-        const long long offset = static_cast<long long>(unit) * kUnit;
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
-            store(launch.outputs[entry * kChannels + channel] + row.output_offset + offset,
+            store(launch.outputs[entry * kChannels + channel] + row.output_offset +
+                      static_cast<long long>(unit) * kUnit,
                   load<Unit>(row.src + unit * step + channel * kUnit), launch.policy);
     }
 }

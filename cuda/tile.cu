@@ -154,9 +154,9 @@ template <bool kFull>
 __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group, const Parameters& launch) {
     const Byte* corner = launch.input + (launch.columns[group] + static_cast<long long>(number * launch.tile_pitch));
     // The last tile may hold only ends of outputs; its rows are then in the tile before.
-    const int tile_rows = static_cast<int>(launch.tile_rows);
-    const int rest = static_cast<int>(launch.rest_rows) - (number > launch.full_tiles ? tile_rows : 0);
-    const int rows = number < launch.full_tiles ? tile_rows : rest;
+    const int rest = static_cast<int>(launch.rest_rows) -
+                     (number > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
+    const int rows = number < launch.full_tiles ? static_cast<int>(launch.tile_rows) : rest;
     const unsigned first_row = number == 0 ? launch.rows_before : 0u;
     const unsigned end_row = static_cast<unsigned>(static_cast<int>(launch.rows_before) + rows);
     Source source(corner, launch.run_bytes[group], launch);
