@@ -6,7 +6,7 @@
 //
 // No unsigned number wraps except in less_multiple; tests check that. Bits may be shifted out.
 //
-// All global memory is read and written through load() and store(). Reads may fetch a whole aligned
+// Inputs and outputs are read and written only through load() and store(). Reads may fetch a whole aligned
 // word or vector that holds at least one byte of the input; writes touch bytes of outputs only.
 
 using Byte = unsigned char;

@@ -1,11 +1,11 @@
-// The self-test's own kernel: it marks the multiprocessors that its blocks run on. The table in its module is
-// so large that a module which stays in the device's memory is missed.
+// The self-test's own kernel: its blocks mark the multiprocessors that they run on. Its module has a table so
+// large that free memory shows whether the module was unloaded.
 
-constexpr unsigned kMost = 4096;  // multiprocessors; more than any device has
-constexpr unsigned kRoomBytes = 2u << 20;
+constexpr unsigned kMostMultiprocessors = 4096;  // more than any device has
+constexpr unsigned kTableBytes = 2u << 20;
 
 // Volatile, because NVRTC leaves out tables that nobody reads.
-__device__ volatile Byte room[kRoomBytes];
+__device__ volatile Byte table[kTableBytes];
 
 #ifndef CUDA_ON_HOST
 __device__ inline unsigned multiprocessor() {
@@ -18,7 +18,7 @@ __device__ inline unsigned multiprocessor() {
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) probe(const __grid_constant__ Parameters launch) {
     const unsigned number = multiprocessor();
-    if (threadIdx.x > 0 || number >= kMost) return;
-    room[number] = 1;
+    if (threadIdx.x > 0 || number >= kMostMultiprocessors) return;
+    table[number] = 1;
     store<Byte>(launch.outputs[0] + number, 1, launch.policy);
 }

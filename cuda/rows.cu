@@ -1,34 +1,33 @@
 // Wide outputs at any alignment: QKV, gates, channels, vocabularies, parameters, experts.
 //
-// The input is rows of `pitch` bytes. An output takes the same columns of each row, and has them one row after
-// the other. Rows are taken in chunks, and a chunk's bytes of one output are cut into tiles. A block copies
-// one tile: everything about its output is the same for all threads. A tile is vectors of 16 bytes at
-// aligned addresses of the output. It is copied in rounds, in each of which a warp takes kLoads * 32
-// consecutive ones, and its lane l takes l, l + 32, ... of them. All loads of a round are in flight before
-// its first store.
+// The input is rows of `pitch` bytes. An output takes the same columns of each row, and has them one row after the
+// other. Rows are taken in chunks, and a chunk's bytes of one output are cut into tiles. A block copies one tile:
+// everything about its output is the same for all threads. A tile is vectors of 16 bytes at aligned addresses of the
+// output. It is copied in rounds, in each of which a warp takes kLoads * 32 consecutive ones, and its lane l takes l,
+// l + 32, ... of them. All loads of a round are in flight before its first store.
 //
-// The blocks of a chunk cover all outputs before the next chunk begins, so that sectors and pages of memory
-// that outputs share are still in the L2 cache. All sizes are arguments.
+// The blocks of a chunk cover all outputs before the next chunk begins, so that sectors and pages of memory that
+// outputs share are still in the L2 cache. All sizes are arguments.
 //
-// kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise a vector is read as the
-// two aligned vectors that hold it, which are shifted together in registers. The first-level cache then serves
-// two bytes for each byte copied, unless the vector happens to be aligned. Two things remain, each for a few threads of few
+// kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise a vector is read as the two
+// aligned vectors that hold it, which are shifted together in registers. The first-level cache then serves two bytes
+// for each byte copied, unless the vector happens to be aligned. Two things remain, each for a few threads of few
 // blocks: vectors that hold the end of a row, and the first and last bytes of an output.
-// kShort: rows of at most MOST_SHORT bytes (planner/wide.py) go through shared memory, because reading two
-// vectors for each one stored costs too much where every fifth holds the end of a row. A block copies whole rows.
-// kOneRow: a chunk is one row, of any width. Otherwise outputs have at least 16 bytes in a row, so that a
-// vector reaches two rows at most, and a chunk fewer than 2^30 bytes of an output.
+// kShort: rows of at most MOST_SHORT bytes (planner/wide.py) go through shared memory, and a block copies whole rows.
+// Reading two vectors for each one stored would cost too much: of 96 bytes, one in six also holds the end of a row.
+// kOneRow: a chunk is one row, of any width. Otherwise outputs have at least 16 bytes in a row, so that a vector
+// reaches two rows at most, and a chunk fewer than 2^30 bytes of an output.
 
 constexpr unsigned kWarp = 32;
 
-// One output's part of a chunk. A Place counts its bytes; in a chunk of one row, from where the tile begins.
+// One output's part of a chunk. In a chunk of one row, skip_to moves it to where the tile begins.
 struct Part {
     const Byte* src;
     Byte* dst;
     unsigned bytes;
     unsigned rows;
     unsigned width;  // of a row
-    Place gap;       // bytes of a row of the input that are not the output's
+    Position gap;    // bytes of a row of the input that are not the output's
     Divisor by_width;
     bool is_last;    // whether this is the last chunk
     Wide policy;
@@ -37,7 +36,7 @@ struct Part {
         if constexpr (kOneRow) return 0;
         else return quotient(at, by_width);
     }
-    __device__ const Byte* from(unsigned at, unsigned row) const { return src + at + static_cast<Wide>(row) * gap; }
+    __device__ const Byte* source(unsigned at, unsigned row) const { return src + at + static_cast<Wide>(row) * gap; }
     // A vector belongs to the chunk in which it starts. The last one of an output must be inside the output.
     __device__ unsigned end() const { return kAligned || !is_last ? bytes : whole_end(); }
     __device__ unsigned whole_end() const { return max(bytes, kVector - 1u) - (kVector - 1); }
@@ -73,8 +72,8 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
         if (at >= end) break;
         if (count == 0) continue;
         Window head, tail;
-        head.read(part.from(at, row), 0, 0, count);
-        tail.read(part.from(at, row + 1), 0, count);
+        head.read(part.source(at, row), 0, 0, count);
+        tail.read(part.source(at, row + 1), 0, count);
         store(part.dst + at, joined(head.vector(), tail.vector(), count), part.policy);
     }
 }
@@ -82,7 +81,7 @@ __device__ inline void join_rows(const Part& part, unsigned first, unsigned end)
 // Copies a thread's vectors of a round, the first at `at`. It stores those that begin before `end` and are
 // inside one row. In a kFull round, all of them begin before `end`.
 template <bool kFull>
-__device__ inline void copy_round(const Part& part, unsigned at, unsigned end, const Byte* from, Byte* to) {
+__device__ inline void copy_round(const Part& part, unsigned at, unsigned end, const Byte* src, Byte* dst) {
     Window windows[kLoads];
     uint4 held[kLoads];
     bool is_stored[kLoads];
@@ -90,7 +89,7 @@ __device__ inline void copy_round(const Part& part, unsigned at, unsigned end, c
     for (int i = 0; i < kLoads; ++i) {
         const int step = i * (kWarp * kVector);
         const unsigned row = part.row(at + step);
-        const Byte* const vector = settled(from + static_cast<Wide>(row) * part.gap);  // without the step, which is part of the load
+        const Byte* const vector = settled(src + static_cast<Wide>(row) * part.gap);  // the step is part of the load
         const bool is_read = kFull || at + step < end;
         const auto to_row = [&] { return static_cast<int>(row * part.width) - static_cast<int>(at + step); };
         is_stored[i] = is_read && (kAligned || kOneRow || to_row() >= kVector - static_cast<int>(part.width));
@@ -101,19 +100,19 @@ __device__ inline void copy_round(const Part& part, unsigned at, unsigned end, c
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
         if constexpr (!kAligned) held[i] = windows[i].vector();
-        if (is_stored[i]) store(to + i * (kWarp * kVector), held[i], part.policy);
+        if (is_stored[i]) store(dst + i * (kWarp * kVector), held[i], part.policy);
     }
 }
 
 __device__ inline void copy_vectors(const Part& part, unsigned first, unsigned end) {
     const unsigned thread = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;
     const unsigned round = blockDim.x * (kLoads * kVector);
-    const Byte* from = settled(part.src + (first + thread * kVector));
-    Byte* to = settled(part.dst + (first + thread * kVector));
+    const Byte* src = settled(part.src + (first + thread * kVector));
+    Byte* dst = settled(part.dst + (first + thread * kVector));
 #pragma unroll 1
-    for (; first < end; first += round, from += round, to += round) {
-        if (first + round <= end) copy_round<true>(part, first + thread * kVector, end, from, to);
-        else copy_round<false>(part, first + thread * kVector, end, from, to);
+    for (; first < end; first += round, src += round, dst += round) {
+        if (first + round <= end) copy_round<true>(part, first + thread * kVector, end, src, dst);
+        else copy_round<false>(part, first + thread * kVector, end, src, dst);
     }
 }
 
@@ -127,14 +126,14 @@ __device__ inline void copy_ends(const Part& part, bool is_start, unsigned lead,
     if (!part.is_last || part.bytes <= lead) return;
     const unsigned count = (part.bytes - lead) % kVector, tail = part.bytes - count;
     if (tail >= first && tail < first + tile_bytes)
-        copy_bytes(part.dst + tail, part.from(tail, part.rows - 1), count, part.policy);
+        copy_bytes(part.dst + tail, part.source(tail, part.rows - 1), count, part.policy);
 }
 
 // Where an output's columns and tiles begin.
 struct Output {
     int index;
     unsigned first_tile;
-    Place offset, width;
+    Position offset, width;
     Divisor by_width, by_slot;
 };
 
@@ -149,8 +148,8 @@ template <class Launch> __device__ inline Output output_of(const Launch& launch,
         output.first_tile = launch.tile_starts[output.index];
     }
     const int entry = kEqual ? 0 : output.index;
-    output.width = static_cast<Place>(launch.widths[entry]);
-    output.offset = static_cast<Place>(launch.offsets[entry]) + (output.index - entry) * output.width;
+    output.width = static_cast<Position>(launch.widths[entry]);
+    output.offset = static_cast<Position>(launch.offsets[entry]) + (output.index - entry) * output.width;
     if constexpr (!kOneRow) output.by_width = launch.by_width[entry];
     if constexpr (kShort) output.by_slot = launch.by_slot[entry];
     return output;
@@ -165,18 +164,18 @@ template <class Launch> __device__ inline Part part_of(const Launch& launch, con
     part.bytes = part.rows * part.width;
     part.gap = launch.pitch - output.width;
     part.by_width = output.by_width;
-    const Place chunk_bytes = kOneRow ? output.width : launch.chunk_rows * output.width;
+    const Position chunk_bytes = kOneRow ? output.width : launch.chunk_rows * output.width;
     part.src = launch.input + output.offset + static_cast<Wide>(chunk) * launch.chunk_pitch;
     part.dst = launch.outputs[output.index] + static_cast<Wide>(chunk) * chunk_bytes;
     return part;
 }
 
-// Moves the part of a row, which may be longer than 2^32 bytes, to `begin`, and limits it to 2^30 bytes. A tile
-// is so much shorter that the limit makes no difference.
-__device__ inline void skip_to(Part& part, Place begin, Place width) {
+// Advances `part`, which is a single row, to its byte `begin`, and limits it to 2^30 bytes. The row may have 2^32
+// or more; a tile has fewer than the limit.
+__device__ inline void skip_to(Part& part, Position begin, Position width) {
     part.src += begin;
     part.dst += begin;
-    part.bytes = part.width = static_cast<unsigned>(min(width - min(begin, width), static_cast<Place>(1 << 30)));
+    part.bytes = part.width = static_cast<unsigned>(min(width - min(begin, width), static_cast<Position>(1 << 30)));
 }
 
 // A short row has a slot of whole vectors in shared memory, and one more that moves the next slot to other
@@ -193,13 +192,13 @@ struct Slots {
     __device__ unsigned place(unsigned row) const { return row * bytes + (first_phase + row * pitch_phase) % kVector; }
 
     __device__ uint4 vector(unsigned place) const {
-        const auto* from = reinterpret_cast<const unsigned*>(memory + place / 4 * 4);
-        const unsigned words[5] = {from[0], from[1], from[2], from[3], from[4]};
+        const auto* at = reinterpret_cast<const unsigned*>(memory + place / 4 * 4);
+        const unsigned words[5] = {at[0], at[1], at[2], at[3], at[4]};
         return funnel(words, place);
     }
 };
 
-// Reads kLoads * `step` rows, the first at `corner`, of which `rows` are left. Threads without a row read the last.
+// Reads kLoads * `step` rows from `corner` on, of which `rows` are left. Past these, the last one is read again.
 __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned step, unsigned rows, unsigned width,
                                  unsigned pitch, Divisor by_slot) {
     const unsigned slot = slot_vectors(width), row = quotient(threadIdx.x, by_slot);
@@ -209,12 +208,12 @@ __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned ste
     uint4 held[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-        const unsigned from = corner_phase + min(row + i * step, rows - 1) * pitch, last = from + width - 1;
-        held[i] = load<uint4>(around + min(from / kVector * kVector + vector, last) / kVector * kVector);
+        const unsigned begin = corner_phase + min(row + i * step, rows - 1) * pitch, last = begin + width - 1;
+        held[i] = load<uint4>(around + min(begin / kVector * kVector + vector, last) / kVector * kVector);
     }
-    uint4* to = memory + threadIdx.x + row;
+    uint4* slots = memory + threadIdx.x + row;
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i, to += step * (slot + 1)) *to = held[i];
+    for (int i = 0; i < kLoads; ++i, slots += step * (slot + 1)) *slots = held[i];
 }
 
 // Copies the vectors that begin in `rows` short rows, a multiple of 16, beginning with row `first`. Phases repeat every
@@ -227,24 +226,27 @@ __device__ inline void copy_short(const Part& part, unsigned first, unsigned row
     // The row after a chunk completes the chunk's last vector.
     read_rows(memory, corner, rows / kLoads, part.rows - first + !part.is_last, width, pitch, by_slot);
     const unsigned slot = slot_vectors(width) + 1;
-    if (is_first_round)  // vectors at the ends of rows are read from there too, but not stored
-        for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += kShortThreads * slot) memory[end - 1] = {};
+    if (is_first_round)  // vectors at the end of a row read this spare one as well; its bytes are not stored
+        for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += kShortThreads * slot)
+            memory[end - 1] = {};
     __syncthreads();
 
-    const Slots slots = {reinterpret_cast<const Byte*>(memory), slot * kVector, phase(corner, kVector), pitch % kVector};
-    const unsigned repeat = (rows / 4 + 15) / 16 * 16, repeat_bytes = repeat * width, repeat_slots = repeat * slots.bytes;
-    const unsigned whole = rows * width - (kVector - 1);  // after which vectors may end in another row than the last
+    const auto* bytes = reinterpret_cast<const Byte*>(memory);
+    const Slots slots = {bytes, slot * kVector, phase(corner, kVector), pitch % kVector};
+    const unsigned repeat = (rows / 4 + 15) / 16 * 16;
+    const unsigned repeat_bytes = repeat * width, repeat_slots = repeat * slots.bytes;
+    const unsigned whole = rows * width - (kVector - 1);  // vectors that begin here or later reach past the last row
     const unsigned end = min(max(part.end(), begin) - begin, whole);
     Byte* const dst = settled(part.dst + begin);
-    for (unsigned place = lead + threadIdx.x * kVector; place < repeat_bytes; place += kShortThreads * kVector) {
-        const unsigned row = quotient(place, part.by_width), column = place - row * width;
+    for (unsigned start = lead + threadIdx.x * kVector; start < repeat_bytes; start += kShortThreads * kVector) {
+        const unsigned row = quotient(start, part.by_width), column = start - row * width;
         if (width - column < kVector) continue;
-        const unsigned from = slots.place(row) + column;
+        const unsigned in_slot = slots.place(row) + column;
         Slots later = slots;
-        Byte* to = dst + place;
+        Byte* stored = dst + start;
 #pragma unroll 4
-        for (unsigned at = place; at < end; at += repeat_bytes, to += repeat_bytes, later.memory += repeat_slots)
-            store(to, later.vector(from), part.policy);
+        for (unsigned at = start; at < end; at += repeat_bytes, stored += repeat_bytes, later.memory += repeat_slots)
+            store(stored, later.vector(in_slot), part.policy);
     }
     for (unsigned row = threadIdx.x; row < repeat; row += kShortThreads) {
         const unsigned next = (row + 1) * width, count = (next - lead) % kVector;
@@ -278,7 +280,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
         }
         return;
     }
-    const Place begin = static_cast<Place>(tile - output.first_tile) * tile_bytes;
+    const Position begin = static_cast<Position>(tile - output.first_tile) * tile_bytes;
     if constexpr (kOneRow) skip_to(part, begin, output.width);
     const unsigned first = lead + (kOneRow ? 0u : static_cast<unsigned>(begin));
     const unsigned end = min(part.end(), first + tile_bytes);

@@ -1,30 +1,29 @@
-// Any layout: broadcast, padded, permuted and reversed, up to eight dimensions.
+// Any layout, with any number of dimensions: broadcast, padded, permuted and reversed.
 //
-// An output is a loop nest, with byte strides in the input and in the output. Its innermost loop is a
-// row: units of kUnit bytes, side by side in the output and one step apart in the input. Rows are cut
-// into items of kItemBytes, which are numbered in the order of the output; a block copies kTile of them, and
-// thread t of it kItems, kThreads apart. All loads are in flight before the first store.
+// An output is a loop nest, with byte strides in the input and in the output. Its innermost loop is a row: units of
+// kUnit bytes, side by side in the output and one step apart in the input. Rows are cut into items of kItemBytes,
+// which are numbered in the order of the output; a block copies kTile of them, and thread t of it kItems, kThreads
+// apart. All loads are in flight before the first store.
 //
-// An item is filled by a load for each of its units, which may be any step apart. Where the step is a
-// small constant (kStep), it is filled from the window of input that holds all of its units: whole
-// vectors, sorted by byte permutations. Up to kChannels outputs, whose units lie side by side in the
-// input, are filled from one window.
+// An item is filled by a load for each of its units, which may be any step apart. Where the step is a small constant
+// (kStep), it is filled from the window of input that holds all of its units: whole vectors, sorted by byte
+// permutations. Up to kChannels outputs, whose units lie side by side in the input, are filled from one window.
 //
-// Rows of elements of any width, or outputs at any address, take the same window through shared memory
-// (kStaged, the alignment of the outputs): an item is then the elements that fill whole vectors, 48 bytes
-// of elements of 3. Threads sort their items into it, and neighbouring threads store neighbouring vectors,
-// which begin at multiples of 16 in memory. These have bytes of the item before a block's first one, too.
+// Rows of elements of any width, or outputs at any address, take the same window through shared memory (kStaged, the
+// alignment of the outputs): an item is then the elements that fill whole vectors, 48 bytes of elements of 3. Threads
+// sort their items into it, and neighbouring threads store neighbouring vectors, which begin at multiples of 16 in
+// memory. These have bytes of the item before a block's first one, too.
 //
-// Items of 16 bytes begin at multiples of 16 in memory. If rows begin or end inside an item (kEdges), other
-// threads copy the units there one by one, so that no thread waits for one that has an edge. Without kLeads,
-// all rows begin at multiples of 16, and only their ends remain.
+// Items of 16 bytes begin at multiples of 16 in memory. If rows begin or end inside an item (kEdges), other threads
+// copy the units there one by one, so that no thread waits for one that has an edge. Without kLeads, all rows begin
+// at multiples of 16, and only their ends remain.
 //
-// Sizes, strides and offsets are parameters: no split is compiled for its sizes. Each entry of the
-// tables, kChannels outputs, has its own nest, unless all nests are equal (kNests is 1).
+// Sizes, strides and offsets are parameters: no split is compiled for its sizes. Each entry of the tables, kChannels
+// outputs, has its own nest, unless all nests are equal (kNests is 1).
 //
 // Assumes that a row with edges is longer than two items.
 
-using Unit = typename Unsigned<kUnit & -kUnit>::Type;  // or part of an element of another width
+using Unit = typename Unsigned<kUnit & -kUnit>::Type;  // a whole unit wherever units are loaded one by one
 
 constexpr int kUnits = kItemBytes / kUnit;  // of an item
 constexpr int kWords = kItemBytes < 4 ? 1 : kItemBytes / 4;
@@ -36,13 +35,17 @@ constexpr int kVectors = (kSpan + 2 * kVector - 1 - kAlign) / kVector;
 constexpr int kWindowWords = kVectors * 4 + 2;  // two more may be read, but are not used
 
 // Division by a size. Items are numbered with 64 bits (Index) only where there are too many for 31.
-__device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned shift) { return quotient(number, Divisor{magic, shift}); }
-__device__ inline Wide quotient(Wide number, Wide magic, unsigned shift) { return __umul64hi(2 * number, magic) >> shift; }
+__device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned shift) {
+    return quotient(number, Divisor{magic, shift});
+}
+__device__ inline Wide quotient(Wide number, Wide magic, unsigned shift) {
+    return __umul64hi(2 * number, magic) >> shift;
+}
 
 // A place in the input, and the corresponding offset, in bytes, in each output of an entry.
 struct Place {
     const Byte* src;
-    long long to;
+    long long output_offset;
 };
 
 // The beginning of a row, by one digit of its number for each loop around rows.
@@ -54,7 +57,7 @@ __device__ inline Place row_at(const Parameters& launch, int entry, int nest, In
         const Index rest = d == 0 ? 0u : quotient(row, launch.magics[at], launch.shifts[at]);
         const Signed digit = less_multiple(row, rest, launch.minus_sizes[at]);
         place.src += static_cast<long long>(digit) * launch.input_strides[at];
-        place.to += static_cast<long long>(digit) * launch.output_strides[at];
+        place.output_offset += static_cast<long long>(digit) * launch.output_strides[at];
         row = rest;
     }
     return place;
@@ -62,7 +65,8 @@ __device__ inline Place row_at(const Parameters& launch, int entry, int nest, In
 
 // Units of a row before its first item.
 __device__ inline int units_before(const Parameters& launch, int entry, const Place& row) {
-    return kLeads ? (kVector - phase(launch.outputs[entry * kChannels] + row.to, kVector)) % kVector / kUnit : 0u;
+    if constexpr (!kLeads) return 0;
+    return (kVector - phase(launch.outputs[entry * kChannels] + row.output_offset, kVector)) % kVector / kUnit;
 }
 
 struct Item {
@@ -83,7 +87,7 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
     const bool is_whole = !kLeads || column * kUnits + before <= launch.row_units[nest] - kUnits;
     if (!is_whole) --column;
     place.src += static_cast<long long>(column) * launch.input_strides[at] + before * step;
-    place.to += static_cast<long long>(column) * launch.output_strides[at] + before * kUnit;
+    place.output_offset += static_cast<long long>(column) * launch.output_strides[at] + before * kUnit;
     return {place, is_whole && is_item};
 }
 
@@ -93,7 +97,8 @@ __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWor
     const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
     const unsigned shift = kAlign == kVector ? 0u : settled(phase(lowest, kVector));
     const Byte* const vectors = kAlign == kVector ? lowest : vector_around(lowest);
-    const Byte* const last = kAlign == kVector ? vectors + (kSpan - 1) / kVector * kVector : vector_around(lowest + (kSpan - 1));
+    const Byte* const last =
+        kAlign == kVector ? vectors + (kSpan - 1) / kVector * kVector : vector_around(lowest + (kSpan - 1));
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
         // The window may end before the last vector, which could be outside the input; `last` never is.
@@ -109,7 +114,8 @@ __device__ constexpr int origin(int channel, int byte) {
     return (unit * kDistance + channel) * kUnit + byte % kUnit;
 }
 
-// A word of an item: bytes of a word of its window, then those of each other word that has some.
+// Collects a word of an item: the bytes that one word of the window has, then by one byte permutation those of
+// each further word.
 __device__ inline unsigned sorted_word(const unsigned (&window)[kWindowWords], int channel, int word) {
     unsigned sorted = window[origin(channel, 4 * word) / 4];
     bool is_sorted = kUnit % 4 == 0;
@@ -134,7 +140,8 @@ __device__ inline void fill(const Byte* src, long long step, unsigned (&words)[k
         unsigned window[kWindowWords] = {};
         load_window(src, window);
 #pragma unroll
-        for (int i = 0; i < kChannels * kWords; ++i) words[i / kWords][i % kWords] = sorted_word(window, i / kWords, i % kWords);
+        for (int i = 0; i < kChannels * kWords; ++i)
+            words[i / kWords][i % kWords] = sorted_word(window, i / kWords, i % kWords);
     } else {
 #pragma unroll
         for (int i = 0; i < kUnits; ++i) reinterpret_cast<Unit*>(words[0])[i] = load<Unit>(src + i * step);
@@ -143,7 +150,8 @@ __device__ inline void fill(const Byte* src, long long step, unsigned (&words)[k
 
 // Copies the units of rows before the first item and after the last whole one; each thread takes one. A block
 // copies those of the rows whose first item it copies.
-__device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index begin, Index end, long long step) {
+__device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index begin, Index end,
+                                  long long step) {
     constexpr int kSlots = 2 * kUnits;  // of a row: before, and after
     const int at = nest * kDimensions + kDimensions - 1;
     const Index last_digit = ~launch.minus_sizes[at];  // the size less 1
@@ -158,13 +166,15 @@ __device__ inline void copy_edges(const Parameters& launch, int entry, int nest,
         if (unit >= (place < kUnits ? before : units)) continue;
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
-            store(launch.outputs[entry * kChannels + channel] + row.to + static_cast<long long>(unit) * kUnit,
+            store(launch.outputs[entry * kChannels + channel] + row.output_offset +
+                      static_cast<long long>(unit) * kUnit,
                   load<Unit>(row.src + unit * step + channel * kUnit), launch.policy);
     }
 }
 
 // Only the last tile of an output may not be full.
-template <bool kFull> __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, Index first, long long step) {
+template <bool kFull>
+__device__ inline void copy_tile(const Parameters& launch, int entry, int nest, Index first, long long step) {
     using Stored = typename Unsigned<kStaged ? kVector : kItemBytes>::Type;
     Item items[kItems];
     alignas(kVector) unsigned held[kItems][kChannels][kWords];
@@ -178,7 +188,7 @@ template <bool kFull> __device__ inline void copy_tile(const Parameters& launch,
         if (!items[i].is_stored) continue;
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
-            store(launch.outputs[entry * kChannels + channel] + items[i].place.to,
+            store(launch.outputs[entry * kChannels + channel] + items[i].place.output_offset,
                   *reinterpret_cast<const Stored*>(held[i][channel]), launch.policy);
     }
 }
@@ -189,8 +199,8 @@ constexpr int kRepeated = kStaged < kVector;
 
 __device__ inline uint4 staged_vector(const uint4* staged, unsigned place) {
     if constexpr (kStaged == kVector) return staged[place / kVector];
-    const auto* from = reinterpret_cast<const unsigned*>(staged) + place / 4;
-    const unsigned words[5] = {from[0], from[1], from[2], from[3], kStaged < 4 ? from[4] : 0u};
+    const auto* at = reinterpret_cast<const unsigned*>(staged) + place / 4;
+    const unsigned words[5] = {at[0], at[1], at[2], at[3], kStaged < 4 ? at[4] : 0u};
     return kStaged < 4 ? funnel(words, place) : make_uint4(words[0], words[1], words[2], words[3]);
 }
 
@@ -232,7 +242,8 @@ template <bool kFull> __device__ inline void copy_staged(uint4* staged, const Pa
             const long long at = begin + vector * kVector;
             const bool is_stored = kFull || (at >= 0 && at < end);
             const unsigned place = kRepeated * (kItemBytes - kVector) + before + vector * kVector;
-            if (is_stored && (!kRepeated || vector < kTile * kItemVectors)) store(dst + at, staged_vector(staged, place), launch.policy);
+            if (is_stored && (!kRepeated || vector < kTile * kItemVectors))
+                store(dst + at, staged_vector(staged, place), launch.policy);
         }
         if (first + kTile > count) copy_ends(launch, channel, before, end);
     }

@@ -1,27 +1,27 @@
 // Narrow outputs: columns from one byte up, and any number of them. Heads, labels, points, channels.
 //
-// A block takes a tile, which is some rows of the columns of one group of outputs, through shared memory.
-// A tile is slabs that are alike: each has the number of rows after which phases in memory repeat, and its
-// share of each output is a whole number of vectors of 16 bytes. So what a thread finds out about the
-// first slab is true of all of them:
+// A block takes a tile, which is some rows of the columns of one group of outputs, through shared memory. A tile is
+// slabs that are alike: each has the number of rows after which phases in memory repeat, and its share of each output
+// is a whole number of vectors of 16 bytes. So what a thread finds out about the first slab is true of all of them:
 //
-// - the vector of the input that it reads, and where that belongs in shared memory. A slab is read in runs
-//   of vectors: one for each row, or a single one where the tile is whole rows.
-// - the vector of an output that it writes, and where each part of it is in shared memory. Neighbouring
-//   threads have neighbouring vectors of an output. The parts, of kItem bytes, are loaded one by one, so
-//   that rows may end anywhere in a vector; kItem divides every width, offset, pitch and address. Bytes of
-//   outputs that are all at least a vector wide are loaded as words instead (kWords), which neighbouring
-//   threads do in half the time. A vector is then in two rows at most.
+// - the vector of the input that it reads, and where that belongs in shared memory. A slab is read in runs of
+//   vectors: one for each row, or a single one where the tile is whole rows.
+// - the vector of an output that it writes, and where each part of it is in shared memory. Neighbouring threads have
+//   neighbouring vectors of an output. The parts, of kPartBytes, are loaded one by one, so that rows may end anywhere
+//   in a vector; kPartBytes divides every width, offset, pitch and address. Bytes of outputs that are all at least a
+//   vector wide are loaded as words instead (kWords), which neighbouring threads do in half the time. A vector is
+//   then in two rows at most.
 //
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
-// Byte c of a slab's row r is at low + r * row_pitch + c in shared memory. row_pitch equals the input's pitch
-// modulo 16, so vectors stay aligned. kPadded: unused vectors after every 2^pad_bits bytes move the rest to other banks.
+// Byte c of a slab's row r is at low + r * row_pitch + c in shared memory. row_pitch equals the input's pitch modulo
+// 16, so vectors stay aligned. kPadded: unused vectors after every 2^pad_bits bytes move the rest to other banks.
 //
-// A vector of an unaligned output belongs to the slab in which it ends; for its first bytes, a slab also reads
-// the `rows_before` it. At both ends of an output, a thread stores only the parts that belong to the output.
-constexpr int kParts = kVector / kItem;
-using Part = typename Unsigned<kItem>::Type;
+// A vector of an unaligned output belongs to the slab in which it ends. Its first bytes may be in earlier rows, so a
+// slab also reads the last `rows_before` rows before it. At both ends of an output, a thread stores only the parts
+// that belong to the output.
+constexpr int kParts = kVector / kPartBytes;
+using Part = typename Unsigned<kPartBytes>::Type;
 constexpr int kWindow = 5;  // words that hold a vector at any address
 
 __device__ inline unsigned padded(unsigned place, const Parameters& launch) {
@@ -87,8 +87,8 @@ struct Target {
         unsigned place = in_row, end = row_left;
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
-            places[i] = settled(static_cast<int>(padded(place + i * kItem, launch)));
-            if (i + 1 == kParts || end > static_cast<unsigned>((i + 1) * kItem)) continue;
+            places[i] = settled(static_cast<int>(padded(place + i * kPartBytes, launch)));
+            if (i + 1 == kParts || end > static_cast<unsigned>((i + 1) * kPartBytes)) continue;
             place = settled(place + gap);
             end += static_cast<unsigned>(width);
         }
@@ -113,7 +113,7 @@ struct Target {
         return funnel(words, place);
     }
 
-    // The vector of a wide row, and where it ends, of the next one.
+    // The vector from a row of at least 16 bytes; if the row ends inside it, joined with the start of the next row.
     __device__ uint4 vector_of_words(const uint4* slab) const {
         const uint4 head = window(slab, 0, in_row);
         return row_left < kVector ? joined(head, window(slab, kWindow, in_next), row_left) : head;
@@ -136,7 +136,8 @@ struct Target {
         const uint4 held = vector(slab);
 #pragma unroll
         for (int i = 0; i < kParts; ++i)
-            if (at + i * kItem >= least && at + i * kItem < most) store(dst + i * kItem, reinterpret_cast<const Part*>(&held)[i], policy);
+            if (at + i * kPartBytes >= least && at + i * kPartBytes < most)
+                store(dst + i * kPartBytes, reinterpret_cast<const Part*>(&held)[i], policy);
     }
 
     __device__ uint4 vector(const uint4* slab) const {
@@ -151,9 +152,10 @@ struct Target {
 // kFull: the tile has all of its rows, and those before it.
 template <bool kFull>
 __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group, const Parameters& launch) {
-    const Byte* const corner = launch.input + (launch.columns[group] + static_cast<long long>(number * launch.tile_pitch));
+    const Byte* corner = launch.input + (launch.columns[group] + static_cast<long long>(number * launch.tile_pitch));
     // The last tile may hold only ends of outputs; its rows are then in the tile before.
-    const int rest = static_cast<int>(launch.rest_rows) - (number > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
+    const int rest = static_cast<int>(launch.rest_rows) -
+                     (number > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
     const int rows = number < launch.full_tiles ? static_cast<int>(launch.tile_rows) : rest;
     const unsigned first_row = number == 0 ? launch.rows_before : 0u;
     const unsigned end_row = static_cast<unsigned>(static_cast<int>(launch.rows_before) + rows);
@@ -167,7 +169,8 @@ __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group,
 #pragma unroll
         for (int i = 0; i < kLoads; ++i, source.next(launch)) {
             if constexpr (!kFull) held[i] = {};
-            if (source.is_read && (kFull || (source.last_row >= first_row && source.row < end_row))) held[i] = load<uint4>(source.from);
+            if (source.is_read && (kFull || (source.last_row >= first_row && source.row < end_row)))
+                held[i] = load<uint4>(source.from);
         }
         if (round > 0) __syncthreads();
 #pragma unroll

@@ -13,7 +13,7 @@
 // No size is compiled, only what changes the code: the element (kUnit), the shape of a square (kDownVectors),
 // the numbers of outputs, nests and loops, and what divides the addresses of all lines: those of the input are
 // multiples of kRead, which is 16, 4 or 1. If it is not 16, lines are read up to a vector further than kDown.
-// Assumes less than 2^31 - 2^14 bytes down and across, and less than 2^31 squares.
+// Assumes at most 2^31 - 2^14 bytes down and across, and fewer than 2^31 squares.
 
 constexpr int kElements = kVector / kUnit;
 constexpr unsigned kDown = (kDownVectors - (kRead < kVector)) * kElements;
@@ -29,7 +29,7 @@ struct Square {
     int output;
     unsigned nest;          // of the output
     unsigned down, across;  // its first elements
-    long long from, to;     // where the loops around it are in the input and the output, in bytes
+    long long input_offset, output_offset;  // where the loops around it are, in bytes
 };
 
 // Removes the lowest digit of a number, whose base is the size of a loop.
@@ -47,12 +47,12 @@ __device__ inline Square find_square(const Parameters& launch) {
     unsigned number = blockIdx.x - launch.starts[square.output], entry = square.nest * (kLoops + 1);
     square.down = digit(launch, entry, number) * kDown;
     square.across = (kLoops ? digit(launch, ++entry, number) : number) * kAcross;
-    square.from = launch.offsets[square.output];
+    square.input_offset = launch.offsets[square.output];
 #pragma unroll(kLoops == 2 ? 2 : 1)  // all of more loops would need too many registers
     for (int d = 0; d < kLoops; ++d) {
         const unsigned at = d + 1 < kLoops ? digit(launch, ++entry, number) : number;
-        square.from += at * launch.input_strides[square.nest * kLoops + d];
-        square.to += at * launch.output_strides[square.nest * kLoops + d];
+        square.input_offset += at * launch.input_strides[square.nest * kLoops + d];
+        square.output_offset += at * launch.output_strides[square.nest * kLoops + d];
     }
     return square;
 }
@@ -70,7 +70,7 @@ __device__ inline Lines read_square(Byte* shared, const Parameters& launch, cons
     const long long stride = launch.across_strides[square.nest];
     const int first = static_cast<int>(square.across) - kBefore;
     const int count = static_cast<int>(launch.across_sizes[square.nest]);
-    const Byte* const corner = launch.input + square.from + (first * stride + square.down * kUnit);
+    const Byte* const corner = launch.input + square.input_offset + (first * stride + square.down * kUnit);
     const unsigned ahead = static_cast<unsigned>(stride & (kVector - 1)), pitch = kDownVectors * kVector + ahead;
     const Lines lines = {phase(corner, kVector), pitch, kElements * pitch + (ahead / kUnit % 2 ? 0u : kVector + 0u)};
 
@@ -88,28 +88,31 @@ __device__ inline Lines read_square(Byte* shared, const Parameters& launch, cons
         if constexpr (!kWhole) held[i] = {};
         if (is_read && has(i) && (kWhole || (from >= -step && from < count - step))) held[i] = load<uint4>(src);
     }
-    Byte* const to = shared + (lines.place(line) - low + vector * kVector);
+    Byte* const place = shared + (lines.place(line) - low + vector * kVector);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
-        if ((is_read || !kWhole) && has(i)) *reinterpret_cast<uint4*>(to + i * (kStep / kElements) * lines.group) = held[i];
+        if ((is_read || !kWhole) && has(i))
+            *reinterpret_cast<uint4*>(place + i * (kStep / kElements) * lines.group) = held[i];
     return lines;
 }
 
-// A word at any place, or an element at a multiple of its size.
+// Loads a word from any place, or an element from a multiple of its size.
 template <class Part> __device__ inline Part part_at(const Byte* shared, unsigned place) {
     const auto at = [&](unsigned multiple) { return *reinterpret_cast<const Part*>(shared + multiple); };
     if constexpr (kNear > 1 && kRead < 4) return __funnelshift_r(at(place / 4 * 4), at((place + 3) / 4 * 4), place * 8);
     else return at(place);
 }
 
-// The vectors of kNear lines of the output, of their parts: four lines of bytes, two of halves, or one.
+// Transposes parts, each with one element of each of kNear neighbouring lines, into a vector of each line: four
+// lines of bytes, two of 16-bit elements, or one of others.
 template <class Part> __device__ inline void transpose_parts(const Part (&parts)[kElements], uint4 (&vectors)[kNear]) {
     if constexpr (kNear == 1) {
         vectors[0] = vector_of(parts);
     } else {
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
-            const auto two = [&](int i, unsigned order) { return __byte_perm(parts[w * kNear + i], parts[w * kNear + i + 1], order); };
+            const Part* const in_word = parts + w * kNear;
+            const auto two = [&](int i, unsigned order) { return __byte_perm(in_word[i], in_word[i + 1], order); };
 #pragma unroll
             for (int n = 0; n < kNear; ++n) {
                 const unsigned order = n % 2 ? 0x7632 : 0x5410;
@@ -127,11 +130,13 @@ __device__ inline void store_vector(Byte* dst, const uint4& held, int at, int co
     if (at >= 0 && at <= count - kElements) return store(dst, held, policy);
 #pragma unroll
     for (int i = 0; i < kElements; i += kInWord) {
-        if (at >= -i && at <= count - kInWord - i) store(dst + i * kUnit, reinterpret_cast<const Word*>(&held)[i / kInWord], policy);
+        if (at >= -i && at <= count - kInWord - i)
+            store(dst + i * kUnit, reinterpret_cast<const Word*>(&held)[i / kInWord], policy);
         else if (kInWord > 1 && at > -kInWord - i && at < count - i)
 #pragma unroll
             for (int n = i; n < i + kInWord; ++n)
-                if (at >= -n && at < count - n) store(dst + n * kUnit, reinterpret_cast<const Element*>(&held)[n], policy);
+                if (at >= -n && at < count - n)
+                    store(dst + n * kUnit, reinterpret_cast<const Element*>(&held)[n], policy);
     }
 }
 
@@ -139,7 +144,8 @@ template <bool kWhole>
 __device__ inline void copy_square(Byte* shared, const Parameters& launch, const Square& square) {
     const Lines lines = read_square<kWhole>(shared, launch, square);
     __syncthreads();
-    // A warp writes eight neighbouring vectors of lines whose elements are in four words.
+    // A warp writes eight neighbouring vectors of each of four lines, whose elements are in different words. So a
+    // load of words, or of narrower elements, reads a word from each of the 32 banks.
     constexpr int at_once = kThreads / kRowVectors, step = at_once * kNear;
     constexpr int apart = kNear > 1 ? 1 : kInWord < at_once / 4 ? kInWord : at_once / 4;
     const unsigned vector = threadIdx.x % 8 + threadIdx.x / 32 % (kRowVectors / 8) * 8;
@@ -147,8 +153,8 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
     const unsigned first = (number % 4 * apart + number / 4 % apart + number / (4 * apart) * (4 * apart)) * kNear;
     const long long stride = launch.down_strides[square.nest];
     const unsigned across = square.across + vector * kElements;
-    long long to = square.to + across * kUnit;
-    Byte* dst = launch.outputs[square.output] + to + (square.down + first) * stride;
+    const long long offset = square.output_offset + across * kUnit;
+    Byte* dst = launch.outputs[square.output] + offset + (square.down + first) * stride;
     const unsigned shift = kWrite ? 0u : phase(dst, kVector) / kUnit;
     dst -= shift * kUnit;
 
@@ -175,7 +181,7 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
 #pragma unroll
         for (int n = 0; n < kNear; ++n, dst += stride) {
             if (!kWhole && kNear > 1 && first + row + n >= rows) break;
-            if constexpr (kPointers) dst = launch.outputs[square.down + first + row + n] + to;
+            if constexpr (kPointers) dst = launch.outputs[square.down + first + row + n] + offset;
             if (kWhole) store(dst, held[n], launch.policy);
             else store_vector(dst, held[n], at, count, launch.policy);
         }

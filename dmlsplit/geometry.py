@@ -106,7 +106,7 @@ class RowSplit(NamedTuple):
         return self.widths[0] if self.widths.count(self.widths[0]) == len(self.widths) else 0
 
     @property
-    def filled(self) -> tuple[int, ...]:
+    def nonempty(self) -> tuple[int, ...]:
         """The outputs that have elements."""
         return tuple(compress(self.outputs, self.widths)) if 0 in self.widths else self.outputs
 
@@ -150,10 +150,10 @@ class SplitGeometry:
         return len(self.row_split.widths if self.row_split else self.strided)
 
     @property
-    def filled(self) -> tuple[int, ...]:
+    def nonempty(self) -> tuple[int, ...]:
         """The outputs that have elements."""
         if self.row_split:
-            return self.row_split.filled
+            return self.row_split.nonempty
         return tuple([index for index, piece in enumerate(self.strided) if piece.run_bytes])
 
     @property

@@ -67,7 +67,7 @@ def test_strides_without_a_dimension_or_an_output_are_refused() -> None:
 def test_some_outputs_of_rows_keep_their_places() -> None:
     split = packed((2, 9), 1, (0, 4, 3, 2), 1).row_split
     assert split is not None
-    assert split.take(split.filled) == RowSplit(2, 9, (1, 2, 3), (0, 4, 7), (4, 3, 2))
+    assert split.take(split.nonempty) == RowSplit(2, 9, (1, 2, 3), (0, 4, 7), (4, 3, 2))
     assert split.take([3]) == RowSplit(2, 9, (3,), (7,), (2,))
     assert split.take(range(4)) is split
     assert (split.row_bytes, split.total_bytes, split.equal_width) == (9, 18, 0)
@@ -154,8 +154,8 @@ def test_packed_splits_agree_with_the_general_calculation(
     assert list(found.pieces) == merged
     assert found.total_bytes == sum(piece.total_bytes for piece in merged)
     assert found.output_count == len(sizes)
-    filled = tuple(index for index, piece in enumerate(merged) if piece.run_bytes)
-    assert found.filled == general.filled == filled
+    nonempty = tuple(index for index, piece in enumerate(merged) if piece.run_bytes)
+    assert found.nonempty == general.nonempty == nonempty
 
 
 @given(borders=st.lists(st.integers(0, 9), max_size=5), ends=st.tuples(*[st.integers(0, 9)] * 2))

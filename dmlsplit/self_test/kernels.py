@@ -36,7 +36,7 @@ class Programs(NamedTuple):
 def compile_programs(number: int) -> Programs:
     """Compile the programs of all splits for a CUDA device."""
     loaded, begin = driver.load(), perf_counter()
-    limits, load = loaded.limits(number), loaded.kernels(number)
+    limits, load = loaded.limits(number), loaded.kernel_loader(number)
     names = {
         one.code.source: one.code.kernel
         for case in CASES
@@ -62,7 +62,7 @@ def wrong_bind(case: Case, program: Program) -> Bind:
     if not isinstance(program, CudaProgram):
         return partial(_flipping, program)
     device, count = program.device, program.geometry.output_count
-    kernels, launches = driver.load().kernels(device), []
+    kernels, launches = driver.load().kernel_loader(device), []
     for launch in plan(program.geometry, *case.alignments, driver.load().limits(device)):
         source = launch.code.source.replace(STORE, WRONG)
         if source == launch.code.source:

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.backends.cuda import driver
-from dmlsplit.backends.cuda.launch import KernelLaunch, coded
+from dmlsplit.backends.cuda.launch import KernelLaunch, specialize
 from dmlsplit.errors import OutOfMemoryError
 from dmlsplit.self_test.environment import Check, State
 from dmlsplit.self_test.memory import CardMemory
 
 # As in cuda/probe.cu: entries for multiprocessors, and bytes of the module.
-MOST_MULTIPROCESSORS, ROOM_BYTES = 4096, 2 << 20
-CODE, ARGUMENTS = coded("probe", 1, 1, (), ())
+MOST_MULTIPROCESSORS, TABLE_BYTES = 4096, 2 << 20
+CODE, ARGUMENTS = specialize("probe", 1, 1, (), ())
 LOADS = 8
 BLOCKS_PER_SM = 4
 
@@ -45,7 +45,7 @@ def probes(memory: CardMemory) -> Iterator[Check]:
 def _load_repeatedly(memory: CardMemory, grid: int) -> tuple[int, int]:
     """The multiprocessors that blocks ran on, and how many unloaded modules stayed in memory."""
     number = memory.number
-    kernels: Any = driver.load().kernels(number)
+    kernels: Any = driver.load().kernel_loader(number)
     load = partial(kernels, CODE.source, CODE.kernel)
     launch = KernelLaunch(CODE, ARGUMENTS, (0,), grid, False, grid, 1, "it marks multiprocessors")
     launcher, free = driver.load().launcher(number, load, launch), []
@@ -56,4 +56,4 @@ def _load_repeatedly(memory: CardMemory, grid: int) -> tuple[int, int]:
         free.append(memory.free_bytes())
         kernels.cache_clear()  # the next load unloads what this has dropped
     # The second load unloads the kernels of all splits too.
-    return marked, (free[1] - free[-1]) // ROOM_BYTES
+    return marked, (free[1] - free[-1]) // TABLE_BYTES

@@ -51,7 +51,9 @@ def _many(entries: int) -> int:
 # follow from addresses, which are covered one by one.
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
-    **dict.fromkeys("kAligned kShort kOneRow kEqual kItem kPadded kWords kPointers".split(), int),
+    **dict.fromkeys(
+        "kAligned kShort kOneRow kEqual kPartBytes kPadded kWords kPointers".split(), int
+    ),
     **dict.fromkeys("kWindow kEdges kLeads kRead kWrite".split(), int),
     "kStaged": bool,
     "kUnit": lambda unit: unit & -unit,
@@ -83,7 +85,9 @@ def numbers(are_large: bool, are_far: bool) -> Iterator[None]:
         if are_large:
             stack.enter_context(patch.object(strided, "SMALL", 1))
         if are_far:
-            stack.enter_context(patch.object(strided, "_is_far", lambda nests, walks: True))
+            stack.enter_context(
+                patch.object(strided, "_has_64_bit_strides", lambda nests, item_loops: True)
+            )
             for module in (wide,):
                 stack.enter_context(patch.object(module, "index_type", lambda largest: COUNT_64))
         yield

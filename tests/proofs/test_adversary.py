@@ -87,7 +87,7 @@ def test_the_processor_copies_every_byte_once(
 
 @needs_gcc
 @each_toolchain
-def test_ends_of_outputs_are_filled_up_from_the_tile(
+def test_the_last_vector_of_an_output_reads_no_byte_after_the_tile(
     builds: Path, toolchain: harness.Toolchain
 ) -> None:
     kernel_cases.check_all([adversary.case(FILLED), BEHIND_SHARED], builds, toolchain)

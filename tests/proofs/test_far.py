@@ -29,7 +29,7 @@ def last_blocks(launch: planner.KernelLaunch) -> Sequence[int]:
 
 
 @pytest.mark.parametrize("name", FAR)
-def test_the_last_blocks_store_the_right_bytes(name: str, builds: Path) -> None:
+def test_the_last_blocks_beyond_4_gib_store_the_right_bytes(name: str, builds: Path) -> None:
     case = FAR[name]
     assert max(case.source.size, case.targets[0].size) > 4 * GIB
     assert case.kernels == {name.partition("_")[0]}

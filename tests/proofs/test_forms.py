@@ -46,7 +46,7 @@ def test_every_form_runs_at_every_address(
 def test_no_split_needs_a_form_that_is_not_listed(
     scope: tuple[Reached, list[Case], Reached],
 ) -> None:
-    """Those that were chosen by hand, and random ones."""
+    """Neither one chosen by hand nor a random one."""
     others = [*SMALL.values(), *LARGE.values()]
     others += map(adversary.case, range(60))
     launches = [launch for case in others for launch in case.launches]
@@ -75,7 +75,7 @@ PARTS = list(product(forms.SCOPE, (forms.SMALL, *forms.LARGE)))
 def test_forms_with_64_bit_numbers_run_at_every_address(
     scope: tuple[Reached, list[Case], Reached], builds: Path
 ) -> None:
-    """Those whose programs are others than with small numbers."""
+    """Forms whose programs are others than with small numbers."""
     known = {launch.code.source for case in scope[1] for launch in case.launches}
     required, cases, covered = forms.chosen(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
     check_covered(required, covered)

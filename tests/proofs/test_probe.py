@@ -23,10 +23,10 @@ def test_the_probe_reads_its_multiprocessor_and_keeps_its_table(arch: str, build
     assert nvrtc.resources(cubin, builds).local_bytes == 0
     # The table's section and its size.
     assert b".nv.global" in cubin
-    assert probe.ROOM_BYTES.to_bytes(8, "little") in cubin
+    assert probe.TABLE_BYTES.to_bytes(8, "little") in cubin
 
 
 def test_the_constants_of_the_probe_are_those_of_its_source() -> None:
     text = probe.CODE.source
-    assert f"kMost = {probe.MOST_MULTIPROCESSORS};" in text
-    assert f"kRoomBytes = {probe.ROOM_BYTES >> 20}u << 20;" in text
+    assert f"kMostMultiprocessors = {probe.MOST_MULTIPROCESSORS};" in text
+    assert f"kTableBytes = {probe.TABLE_BYTES >> 20}u << 20;" in text

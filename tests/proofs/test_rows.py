@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import Constant
+from dmlsplit.backends.cuda.launch import TypedValue
 from dmlsplit.backends.cuda.planner import wide
 from tests.host_cuda import harness
 from tests.sass import cases as sass
@@ -93,6 +93,6 @@ def test_only_the_ends_of_very_wide_rows_are_joined(builds: Path) -> None:
     width = 2**25 + 5
     case = Case((4, width + 1600), (width, *(16,) * 100))
     (launch,) = case.launches
-    assert Constant("bool", "kOneRow", 0) in launch.code.constants
+    assert TypedValue("bool", "kOneRow", 0) in launch.code.constants
     end_of_row = width // plans.arguments(launch)["tile_bytes"]
     sass.run(case, builds, lambda launch: [end_of_row - 1, end_of_row])

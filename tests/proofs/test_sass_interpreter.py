@@ -117,7 +117,7 @@ def test_tables_of_constants_are_read_by_an_index(builds: Path) -> None:
 
 
 def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
-    """They begin at 0x210 of their bank; nvdisasm prints offsets above 0x7fff as negative."""
+    """Parameters begin at 0x210 of their bank; nvdisasm prints offsets above 0x7fff as negative."""
     source = """
     struct Table { unsigned* out; unsigned values[8180]; };
     extern "C" __global__ void kernel(const __grid_constant__ Table table) {

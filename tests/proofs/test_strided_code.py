@@ -41,7 +41,9 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing(
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_few_instructions_and_many_bytes_in_flight(name: str, builds: Path) -> None:
+def test_strided_issues_few_instructions_and_keeps_many_bytes_in_flight(
+    name: str, builds: Path
+) -> None:
     case, (most, reads) = LARGE[f"strided_{name}"], LIMITS[name]
     launch = max(case.launches, key=lambda launch: launch.total_bytes)
     assert launch.code.kernel == "strided"

@@ -23,7 +23,7 @@ from tests.support.each import each
 SWITCHES = set(
     "kAligned kShort kOneRow kEqual kPadded kPointers kWindow kEdges kLeads kStaged".split()
 )
-SIZES = {"kUnit", "kItem", "kStep", "kWords"}
+SIZES = {"kUnit", "kPartBytes", "kStep", "kWords"}
 
 
 def modes(launch: KernelLaunch) -> set[tuple[Any, ...]]:

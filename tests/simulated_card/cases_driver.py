@@ -51,7 +51,7 @@ def test_the_second_failure_in_a_row_is_an_error() -> None:
 
 
 def test_the_public_launch_fails_in_the_same_way() -> None:
-    """It is for a CuPy that does not give access to a kernel's handle."""
+    """The public launch is for a CuPy that does not give access to a kernel's handle."""
     with public_launch():
         source, outs = problem()
         operator = bound(source, outs)

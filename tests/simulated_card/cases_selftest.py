@@ -115,7 +115,7 @@ def test_a_wrong_device_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_with_little_free_memory_every_split_is_tested_and_only_speeds_and_sms_are_skipped() -> (
     None
 ):
-    kernels: Any = driver.load().kernels(0)
+    kernels: Any = driver.load().kernel_loader(0)
     kernels.cache_clear()
     dml.split(cupy.zeros((64, 3), "f4"), 3, axis=1)  # unloads the rest
     gc.collect()

@@ -53,8 +53,8 @@ Function* function_of(CUfunction handle) {
 Status take_memory(Module& module) {
     Dl_info found;
     ElfW(Sym)* symbol = nullptr;
-    void* room = dlsym(module.library, "room");
-    if (room && dladdr1(room, &found, reinterpret_cast<void**>(&symbol), RTLD_DL_SYMENT))
+    void* table = dlsym(module.library, "table");
+    if (table && dladdr1(table, &found, reinterpret_cast<void**>(&symbol), RTLD_DL_SYMENT))
         module.bytes = symbol->st_size;
     Device& owner = device(module.device);
     if (module.bytes > owner.memory_limit - owner.memory_used) return {CUDA_ERROR_OUT_OF_MEMORY};

@@ -138,7 +138,7 @@ class FakeDriver:
     def unusable(self, device: int) -> str | None:
         return None
 
-    def kernels(self, device: int) -> Callable[[str, str], FakeKernel]:
+    def kernel_loader(self, device: int) -> Callable[[str, str], FakeKernel]:
         if device not in self.loaded:
             self.loaded[device] = cache(partial(self._compiled, device))
         return self.loaded[device]

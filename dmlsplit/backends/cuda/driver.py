@@ -16,7 +16,7 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     in_flight_bytes,
 )
-from dmlsplit.backends.cuda.modules import Kernel, kernels
+from dmlsplit.backends.cuda.modules import Kernel, kernel_loader
 from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
 from dmlsplit.errors import (
     DeviceRemovedError,
@@ -116,7 +116,7 @@ class Driver:
         self._api = _driver_api()
         # By device: its limits, a loader of kernels by source and name, and why it cannot run them.
         self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
-        self.kernels: Callable[[int], Callable[[str, str], Kernel]] = cache(self._kernels)
+        self.kernel_loader: Callable[[int], Callable[[str, str], Kernel]] = cache(self._loader)
         self.unusable: Callable[[int], str | None] = cache(self._unusable)
         launch_kernel = self._api.launchKernel or public_launch(cupy.cuda)
         # Makes the launcher of a planned launch on a device, with a loader of its kernel.
@@ -181,9 +181,10 @@ class Driver:
             in_flight_bytes(properties["major"]),
         )
 
-    def _kernels(self, device: int) -> Callable[[str, str], Kernel]:
+    def _loader(self, device: int) -> Callable[[str, str], Kernel]:
         compiled_for = partial(self.architecture, device)
-        return kernels(self._cupy, partial(self.on_device, device), self._target, compiled_for)
+        on_device = partial(self.on_device, device)
+        return kernel_loader(self._cupy, on_device, self._target, compiled_for)
 
     def _target(self, function: Any) -> Any:
         """The `Kernel.target` of a CuPy function, whose code is loaded onto the device here."""

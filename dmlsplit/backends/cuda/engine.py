@@ -37,14 +37,14 @@ class CudaProgram(NamedTuple):
         """Plan and compile the launches for memory of an alignment, in bytes."""
         key = input_alignment, output_alignment
         driver, device, count = self.driver, self.device, self.geometry.output_count
-        kernels, launches = driver.kernels(device), []
+        loader, launches = driver.kernel_loader(device), []
         for launch in plan(self.geometry, *key, driver.limits(device)):
             source = launch.code.source
             if (mark := (device, hash(source))) not in driver.has_siblings:
                 for sibling in (launch, *launch.siblings()):
-                    kernels(sibling.code.source, sibling.code.kernel)
+                    loader(sibling.code.source, sibling.code.kernel)
                 driver.has_siblings.add(mark)
-            load = partial(kernels, source, launch.code.kernel)
+            load = partial(loader, source, launch.code.kernel)
             launcher = driver.launcher(device, load, launch)
             launches.append((selector(launch.outputs, count), launcher))
         return self.variants.setdefault(key, tuple(launches))
@@ -103,5 +103,5 @@ class CudaBackend:
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """The program of a geometry; its kernels are compiled when the alignment is known."""
         rows, count = geometry.row_split, geometry.output_count
-        written = tuple if rows and 0 not in rows.widths else selector(geometry.filled, count)
+        written = tuple if rows and 0 not in rows.widths else selector(geometry.nonempty, count)
         return CudaProgram(driver.load(), self.number, geometry, written, {})

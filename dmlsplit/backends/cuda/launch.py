@@ -59,8 +59,8 @@ UNUSED_TILE = 2**32 - 1
 # DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
 RESIDENT_BLOCKS = 6
-# If even RESIDENT_BLOCKS blocks could not saturate the memory, only that many must fit, and threads
-# get more registers.
+# If RESIDENT_BLOCKS blocks could not saturate the memory, only SLOW_RESIDENT_BLOCKS must fit, and
+# threads get more registers.
 SLOW_RESIDENT_BLOCKS = 3
 
 
@@ -85,7 +85,7 @@ class Divisor(NamedTuple):
     shift: int
 
 
-class Constant(NamedTuple):
+class TypedValue(NamedTuple):
     """A constant of a kernel (a number or type) or an argument of a launch (a number or table)."""
 
     type: str
@@ -132,18 +132,18 @@ class Code:
     kernel: str  # its name, and that of its file in cuda/
     slots: int  # outputs that the parameters have room for
     resident: int  # blocks that an SM must be able to hold, which limits the registers of a thread
-    own_constants: tuple[Constant, ...]  # beside those that every kernel has
+    own_constants: tuple[TypedValue, ...]  # beside those that every kernel has
     members: tuple[Member, ...]
     threads: int = THREADS  # of a block, at most
 
     @property
-    def constants(self) -> tuple[Constant, ...]:
+    def constants(self) -> tuple[TypedValue, ...]:
         """All constants of the source."""
         return (
-            Constant("int", "kOutputs", self.slots),
-            Constant("int", "kThreads", self.threads),
-            Constant("int", "kResident", self.resident),
-            Constant(COUNT_64, "kStreaming", STREAMING),
+            TypedValue("int", "kOutputs", self.slots),
+            TypedValue("int", "kThreads", self.threads),
+            TypedValue("int", "kResident", self.resident),
+            TypedValue(COUNT_64, "kStreaming", STREAMING),
             *self.own_constants,
         )
 
@@ -175,7 +175,7 @@ def _code(
     kernel: str,
     slots: int,
     resident: int,
-    constants: tuple[Constant, ...],
+    constants: tuple[TypedValue, ...],
     members: tuple[tuple[str, str, int], ...],
     threads: int,
 ) -> Code:
@@ -189,15 +189,15 @@ def _code(
     return Code(kernel, slots, resident, constants, tuple(ordered), threads)
 
 
-def coded(
+def specialize(
     kernel: str,
     slots: int,
     resident: int,
-    constants: tuple[Constant, ...],
-    arguments: Sequence[Constant],
+    constants: tuple[TypedValue, ...],
+    arguments: Sequence[TypedValue],
     threads: int = THREADS,
 ) -> tuple[Code, bytes]:
-    """The `Code` of a kernel and the packed bytes of its arguments."""
+    """The `Code` of a kernel with these constants, and the packed bytes of its arguments."""
     members: list[tuple[str, str, int]] = []
     values: dict[str, Any] = {}
     for kind, name, value in arguments:
@@ -255,7 +255,7 @@ class KernelLaunch(NamedTuple):
         return pointers(len(addresses)).pack(*addresses) + unused + self.argument_bytes
 
 
-def fitting(
+def launches_within(
     make: Callable[[Sequence[_Entry]], KernelLaunch | None], parts: Sequence[_Entry], limit: int
 ) -> Iterator[KernelLaunch]:
     """The launches that `make` plans for these parts, in halves if they need over `limit` bytes.
@@ -267,7 +267,7 @@ def fitting(
         yield launch
     else:
         for half in (parts[: len(parts) // 2], parts[len(parts) // 2 :]):
-            yield from fitting(make, half, limit)
+            yield from launches_within(make, half, limit)
 
 
 def in_flight_bytes(major: int) -> int:
@@ -317,7 +317,7 @@ def capacity(count: int, least: int = 4) -> int:
     return 1 << (bits + (bits % 2 if count <= POWER_OF_FOUR_LIMIT else 0))
 
 
-def filled(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry, ...]:
+def padded_table(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry, ...]:
     """`values`, padded with `spare` to `slots` entries."""
     entries = tuple(values)
     return entries + (spare,) * (slots - len(entries))

@@ -41,7 +41,7 @@ class Kernel:
 _kept: set[Kernel] = set()
 
 
-def kernels(
+def kernel_loader(
     cupy: Any,
     on_device: Callable[[str], AbstractContextManager[object]],
     target: Callable[[Any], Any],
@@ -53,8 +53,8 @@ def kernels(
     failed. `target` turns CuPy's Function into `Kernel.target`, and `architecture` gives
     NVRTC's name of what is compiled for: ``sm_90`` is machine code, ``compute_90`` PTX.
     """
-    # A module can lose its last reference at any time, even during a capture, which forbids to
-    # unload it. A capture mostly forbids loading too, so unused modules are unloaded then.
+    # A module can lose its last reference at any time, even during a capture, when it must not be
+    # unloaded. Unused modules are therefore unloaded when another one is loaded.
     unused: deque[Any] = deque()
 
     def loaded(image: bytes, name: str) -> Kernel:

@@ -60,7 +60,7 @@ class Launcher:
         # Copied for every binding, which a type of this length makes twice as fast.
         self._content = (ctypes.c_char * len(content)).from_buffer_copy(content)
         # Parameters that no call of `launch_at` is using. Threads must not share them: the driver
-        # reads them without the GIL.
+        # reads them while the GIL is released.
         self._free: list[_Parameters] = []
 
     def bind(self, addresses: Sequence[int]) -> BoundLaunch:
@@ -99,7 +99,7 @@ class Launcher:
                 # A thread that never used CUDA has no context yet.
                 self._cuda.Device(self._device).use()
                 self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
-            # Neither a graph that is captured nor a bound operator keeps the kernel loaded.
+            # A captured graph does not keep the kernel loaded, and no bound operator does here.
             if is_once and self._is_capturing(stream):
                 kernel.keep_loaded()
         except RuntimeError as error:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dmlsplit.backends.cuda.launch import Constant, capacity, divisor, divisors
+from dmlsplit.backends.cuda.launch import TypedValue, capacity, divisor, divisors
 from tests.support.descriptors import packed
 from tests.support.plans import sources
 
@@ -54,7 +54,7 @@ def test_a_source_is_constants_then_common_then_the_kernel() -> None:
 
 
 def test_large_and_negative_numbers_are_typed() -> None:
-    far = Constant("long long", "kBefore", -(2**33)), Constant("long long", "kBehind", 2**36)
+    far = TypedValue("long long", "kBefore", -(2**33)), TypedValue("long long", "kBehind", 2**36)
     assert [constant.definition for constant in far] == [
         "constexpr long long kBefore = -8589934592ll;",
         "constexpr long long kBehind = 68719476736ull;",

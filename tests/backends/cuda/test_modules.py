@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dmlsplit.backends.cuda import images, modules
-from dmlsplit.backends.cuda.modules import MOST_MODULES, Kernel, kernels
+from dmlsplit.backends.cuda.modules import MOST_MODULES, Kernel, kernel_loader
 from dmlsplit.errors import DmlError
 
 
@@ -104,7 +104,7 @@ Load = Callable[[str, str], Kernel]
 
 @pytest.fixture
 def load(gpu: Gpu) -> Load:
-    return kernels(gpu, gpu.on_device, lambda function: function, lambda: "sm_90")
+    return kernel_loader(gpu, gpu.on_device, lambda function: function, lambda: "sm_90")
 
 
 def test_ten_thousand_kernels_leave_a_bounded_number_loaded(gpu: Gpu, load: Load) -> None:

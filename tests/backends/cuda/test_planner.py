@@ -67,7 +67,7 @@ def test_the_launch_of_a_wide_aligned_split() -> None:
     assert found["chunk_tiles"] == sum(tiles)
     assert launch.grid == (chunks + 1) * sum(tiles)
     assert launch.outputs == (0, 1, 2)
-    assert "multiples of 16 bytes" in launch.reason
+    assert launch.reason == "wide outputs, aligned to 16 bytes"
 
 
 def test_small_outputs_stay_in_the_cache_and_share_the_program_of_large_ones() -> None:

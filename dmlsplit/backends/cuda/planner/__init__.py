@@ -3,7 +3,7 @@
 Kernels are not compiled for the sizes of a split; those are arguments of launches. The choice:
 
 ==============  ===============================================================================
-`rows`          wide outputs, at any alignment
+`rows`          wide outputs; narrow ones of whole aligned vectors, if few share a warp; single rows
 `strided`       rows of few equal elements: pixels, points, complex numbers
 `transpose`     rows of many outputs that are one element wide each, at aligned addresses
 `tile`          other short rows, or narrow outputs of long rows, through shared memory
@@ -15,23 +15,23 @@ Kernels are not compiled for the sizes of a split; those are arguments of launch
 from collections.abc import Iterable, Iterator
 from math import gcd
 
-from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, Constant, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import takes_whole_rows
 from dmlsplit.backends.cuda.planner.strided import fit_windows, interleaved_launch, strided_launches
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
-from dmlsplit.backends.cuda.planner.transpose import down_loop, transposed_elements, transposes
+from dmlsplit.backends.cuda.planner.transpose import down_loop, element_launch, transpose_launches
 from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches
 from dmlsplit.geometry import RowSplit, SplitGeometry
 
-__all__ = ["Constant", "DeviceLimits", "KernelLaunch", "plan"]
+__all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 
-# From this width, outputs are faster without shared memory. The keys are the bytes that `tile`
-# moves at once. Of rows of 96 bytes, `rows` copies one vector in six, at a row's end, separately.
+# From this width, `rows` is faster than `tile`. The keys are the bytes that `tile` moves at once.
+# In rows of 96 bytes, one vector in six holds the end of a row, and `rows` copies it separately.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
-# Lanes of a warp that look up different entries of a table in the parameters are served one entry
-# at a time (CUDA C++ Programming Guide, "Constant memory"). They also read from as many distant
-# places. Up to WARP_OUTPUTS outputs per warp, this costs little.
+# If the lanes of a warp look up different entries of a table in the parameters, they get them one
+# at a time (CUDA C++ Programming Guide, "Constant memory"), and read from distant addresses. Up to
+# WARP_OUTPUTS outputs per warp, this costs little.
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
 # With fewer rows, `rows` writes to fewer places than `tile`, whose blocks would be mostly idle.
 FEW_ROWS = 32
@@ -59,7 +59,7 @@ def plan(
     )
     if rows is None or (rows.pitch > rows.row_bytes and _are_windows(geometry, assumed)):
         return tuple(_nest_launches(geometry, assumed))
-    return tuple(_row_launches(rows.take(rows.filled), assumed))
+    return tuple(_row_launches(rows.take(rows.nonempty), assumed))
 
 
 def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunch]:
@@ -71,9 +71,9 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunc
         return wide_launches(split, assumed, is_aligned=True)
     if fit_windows(split, assumed):
         return [interleaved_launch(split, assumed)]
-    if has_aligned_memory and (squares := transposed_elements(split, assumed)) is not None:
+    if has_aligned_memory and (squares := element_launch(split, assumed)) is not None:
         return [squares]
-    # Of a single row, each output has blocks of its own.
+    # In a single row, all outputs count as wide: each has blocks of its own.
     least = WIDE_BYTES[min(unit, alignment)] if split.rows > 1 else 1
     if split.rows > 1 and min(split.widths) < least and takes_whole_rows(split):
         return tile_launches(split, assumed)
@@ -121,5 +121,5 @@ def _nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[Ke
         else:
             by_unit.setdefault(nest.unit, {}).setdefault(nest, []).append(index)
     for alike in by_unit.values():
-        yield from transposes(alike, geometry.pieces, assumed)
+        yield from transpose_launches(alike, geometry.pieces, assumed)
     yield from strided_launches(others, assumed)

@@ -8,8 +8,8 @@ from math import gcd
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
 from dmlsplit.geometry import Loop, StridedCopy
 
-# A row that begins or ends inside a vector has edges, whose units threads copy singly. This pays
-# for rows of at least that many units, but not for units of 8 bytes: two are as cheap as a vector.
+# A row that begins or ends inside a vector has edges, whose units are copied one by one. That pays
+# from LEAST_EDGED_UNITS units of up to MOST_EDGED_UNIT bytes; two of 8 are as cheap as a vector.
 LEAST_EDGED_UNITS, MOST_EDGED_UNIT = 48, 4
 # Loads of single units, and vectors of a window, for which a thread has registers.
 MOST_LOADS = 16
@@ -48,10 +48,10 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The constants of a kernel, besides the depth and the number of nests."""
+    """How outputs are copied, whatever their sizes. Those with the same form share launches."""
 
     unit: int  # bytes
-    item: int  # bytes that a thread stores at once
+    item_bytes: int  # that a thread stores at once
     channels: int  # outputs that are filled from one window
     window_step: int | None  # units, where items are filled from windows
     # The alignment of the outputs if items go through shared memory; otherwise 0.
@@ -62,8 +62,8 @@ class Form:
         """Items of a thread: enough loads in flight to keep memory busy."""
         if self.window_step is not None:
             return LOADS if self.channels == 1 and abs(self.window_step) <= NEAR_STEP else 1
-        units = self.item // self.unit
-        return min(LOADS if self.item == VECTOR else 2 * LOADS, MOST_LOADS // units)
+        units = self.item_bytes // self.unit
+        return min(LOADS if self.item_bytes == VECTOR else 2 * LOADS, MOST_LOADS // units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ def nest_of(piece: StridedCopy, assumed: Assumptions) -> Nest:
 
 def form_of(nest: Nest, channels: int, assumed: Assumptions) -> Form:
     """The form in which outputs with a nest are copied, `channels` of them together."""
-    item = nest.unit
+    item_bytes = nest.unit
     if nest.loops[-1].output_stride == nest.unit:
-        item = gcd(nest.row_alignment(assumed), nest.row_bytes)
+        item_bytes = gcd(nest.row_alignment(assumed), nest.row_bytes)
         if nest.row_units >= LEAST_EDGED_UNITS and nest.unit <= MOST_EDGED_UNIT:
-            item = VECTOR
-    is_window = item == VECTOR and _has_window(nest, channels)
-    return Form(nest.unit, item, channels, nest.step if is_window else None)
+            item_bytes = VECTOR
+    is_window = item_bytes == VECTOR and _has_window(nest, channels)
+    return Form(nest.unit, item_bytes, channels, nest.step if is_window else None)
 
 
 def _has_window(nest: Nest, channels: int) -> bool:
@@ -114,10 +114,10 @@ def _has_window(nest: Nest, channels: int) -> bool:
     return vectors <= MOST_WINDOW_VECTORS and vectors < channels * units
 
 
-def entries(
+def entries_of(
     nest: Nest, outputs: Sequence[tuple[int, int]], assumed: Assumptions
 ) -> Iterator[Entry]:
-    """The entries of outputs with equal nests, each an index and an offset: one per window."""
+    """The entries of outputs with the same nest, which are pairs of an index and an offset."""
     # Vectors of all outputs of an entry must have the same alignment.
     most = nest.step if assumed.output_alignment == VECTOR else 1
     side_by_side: list[list[tuple[int, int]]] = []
@@ -127,7 +127,7 @@ def entries(
             last.append((index, offset))
         else:
             side_by_side.append([(index, offset)])
-    for found in side_by_side:
-        has_window = form_of(nest, len(found), assumed).window_step is not None
-        for part in [found] if has_window else [[one] for one in found]:
+    for group in side_by_side:
+        has_window = form_of(nest, len(group), assumed).window_step is not None
+        for part in [group] if has_window else [[one] for one in group]:
             yield Entry(tuple(index for index, _ in part), part[0][1], nest)

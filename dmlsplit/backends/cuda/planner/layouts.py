@@ -16,7 +16,7 @@ ROUNDS = (4, 2, 1)  # in which a block reads SLABS slabs: candidates
 THREADS_TRIED = (128, 256, 384, 512)  # of a block: candidates
 LEAST_THREADS, MOST_THREADS = 128, 512  # of a block; a small split may have the fewest
 REGISTERS = 64  # of a thread, at most
-MOST_ROWS = 1 << 16
+MOST_ROWS = MOST_THREADS * VECTOR  # of a slab, if they are one byte each
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MOST_GROUPS = 64
 # (log2 of the interval, unused bytes after it) in shared memory; 128 bytes span its banks. A slab
@@ -38,7 +38,7 @@ WAIT_BYTES = 8 << 10  # that an SM copies during one load, of half a microsecond
 class Layout:
     """A tile's part of the input, its layout in shared memory, and the threads that copy it."""
 
-    item: int  # 1, 2, 4, 8 or 16: divides every width, offset, pitch and address
+    part_bytes: int  # 1, 2, 4, 8 or 16: divides every width, offset, pitch and address
     groups: tuple[int, ...]  # first output of each, and the number of outputs
     rows_before: int  # which a slab also reads
     slab_rows: int
@@ -74,15 +74,16 @@ class Layout:
     def instruction_time(self, limits: DeviceLimits) -> float:
         """The time of a block's instructions, if memory takes 1 for the same bytes.
 
-        Memory that needs more bytes in flight is faster. A run costs a sector at each end, but an
-        output's share of a slab only one, because the next slab continues it.
+        The bytes in flight that memory needs stand for its speed. A run costs half a sector at each
+        end, but an output's share of a slab only one half, because the next slab continues it.
         """
         reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
-        find = (FIND_INSTRUCTIONS + PART_INSTRUCTIONS * VECTOR // self.item) / SLABS / self.rounds
-        warps = READ_INSTRUCTIONS * reading + (WRITE_INSTRUCTIONS[self.item] + find) * writing
+        parts = PART_INSTRUCTIONS * VECTOR // self.part_bytes
+        find = (FIND_INSTRUCTIONS + parts) / SLABS / self.rounds
+        warps = READ_INSTRUCTIONS * reading + (WRITE_INSTRUCTIONS[self.part_bytes] + find) * writing
         outputs = max(last - first for first, last in pairwise(self.groups))
-        sectors = VECTOR * (self.read_vectors - self.items + 2 * self.runs + outputs)
-        more = (WARP * warps + sectors) / self.items - COPY_INSTRUCTIONS
+        half_sectors = self.read_vectors - self.items + 2 * self.runs + outputs
+        more = WARP * (warps + half_sectors / 2) / self.items - COPY_INSTRUCTIONS
         return 1 + INSTRUCTION_TIME * more * limits.in_flight_bytes / IN_FLIGHT_BYTES
 
     def in_flight(self, limits: DeviceLimits) -> tuple[int, int]:
@@ -98,20 +99,21 @@ def takes_whole_rows(split: RowSplit) -> bool:
     return split.row_bytes == split.pitch and fits and max(split.widths) <= _most_bytes(rows, 1)
 
 
-def _most_bytes(rows: int, item: int) -> int:
-    """The longest run of which a block can read `rows`, at any multiple of `item`."""
-    return MOST_THREADS // rows * VECTOR - (VECTOR - item)
+def _most_bytes(rows: int, part_bytes: int) -> int:
+    """The longest run of which a block can read `rows`, at any multiple of `part_bytes`."""
+    return MOST_THREADS // rows * VECTOR - (VECTOR - part_bytes)
 
 
 def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
     """The layout of narrow outputs, whose program is the same for any number of rows."""
     alignments = assumed.input_alignment, assumed.output_alignment
-    item = gcd(VECTOR, *split.widths, *split.offsets, split.pitch, *alignments)
+    part_bytes = gcd(VECTOR, *split.widths, *split.offsets, split.pitch, *alignments)
     is_aligned = assumed.output_alignment == VECTOR
-    before = 0 if is_aligned else ceil_div(VECTOR - item, min(split.widths))
-    columns = _Columns(split._replace(rows=0, outputs=()), item, before, assumed.input_alignment)
-    every = columns.sizes(_largest(columns, assumed.limits))
-    # Of layouts that take about the same time, the one with most blocks.
+    before = 0 if is_aligned else ceil_div(VECTOR - part_bytes, min(split.widths))
+    any_rows = split._replace(rows=0, outputs=())
+    columns = _Columns(any_rows, part_bytes, before, assumed.input_alignment)
+    every = columns.sizes(_best_for_many_rows(columns, assumed.limits))
+    # If times are equal to two decimals, choose the layout with the most blocks.
     return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.tile_rows))
 
 
@@ -122,17 +124,17 @@ def _period(split: RowSplit) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What a program depends on."""
+    """What selects a program of `tile`: everything about a split but its number of rows."""
 
     split: RowSplit  # of any number of rows
-    item: int
+    part_bytes: int
     rows_before: int
     input_alignment: int
 
     @property
     def are_words(self) -> bool:
         """Whether bytes are loaded as words, because a vector is in two rows at most."""
-        return self.item == 1 and min(self.split.widths) >= VECTOR
+        return self.part_bytes == 1 and min(self.split.widths) >= VECTOR
 
     def slab(self, groups: tuple[int, ...], most_rows: int, threads: int) -> Layout | None:
         """The largest slab that this number of threads can copy; None if they cannot copy any."""
@@ -165,7 +167,7 @@ class _Columns:
             return None
         shape = rows, runs, run_vectors, row_pitch, items
         return Layout(
-            self.item, groups, before, *shape, self.are_words, slab_vectors=shared // VECTOR
+            self.part_bytes, groups, before, *shape, self.are_words, slab_vectors=shared // VECTOR
         )
 
     def candidates(self) -> Iterator[Layout]:
@@ -173,7 +175,7 @@ class _Columns:
         split = self.split
         whole = [(0, len(split.widths))] * (split.row_bytes == split.pitch)
         groups: set[tuple[int, ...]] = set(whole)
-        most = _most_bytes(_period(split) + self.rows_before, self.item)
+        most = _most_bytes(_period(split) + self.rows_before, self.part_bytes)
         while most >= max(split.widths):
             groups.add(_groups(split, most))
             most //= 2
@@ -181,11 +183,11 @@ class _Columns:
             if slab := self.slab(group, MOST_ROWS, threads):
                 yield slab
 
-    def largest(self, limits: DeviceLimits) -> Layout:
+    def best_for_many_rows(self, limits: DeviceLimits) -> Layout:
         """The best slab for many rows, with the padding that spares most bank conflicts."""
 
         def cost(slab: Layout) -> tuple[bool, float, int]:
-            """Of those that take about the same time, the smallest."""
+            """A sort key: slabs whose tables fit the parameters, the fastest, the smallest."""
             waits = limits.in_flight_bytes / prod(slab.in_flight(limits))
             are_many = len(slab.groups) - 1 > MOST_GROUPS
             return are_many, round(max(slab.instruction_time(limits), waits), 2), slab.threads
@@ -196,11 +198,11 @@ class _Columns:
     def wavefronts(self, slab: Layout, pad: tuple[int, int]) -> float:
         """The wavefronts of a warp that reads a vector in each lane."""
         starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
-        part = WORD if self.are_words else self.item
+        part = WORD if self.are_words else self.part_bytes
         return vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, part, pad)
 
     def sizes(self, largest: Layout) -> Iterator[Layout]:
-        """Layouts of one program, with fewer rows and with more rounds."""
+        """The layouts of one program: a slab and smaller ones, each in 4, 2 and 1 rounds."""
         period, rows = _period(self.split), largest.slab_rows
         while rows and (slab := self.slab(largest.groups, rows, MOST_THREADS)):
             if rows < largest.slab_rows and slab.threads < LEAST_THREADS:
@@ -212,17 +214,18 @@ class _Columns:
             rows = rows // 2 // period * period
 
 
-_largest = lru_cache(maxsize=1024)(_Columns.largest)
+_best_for_many_rows = lru_cache(maxsize=1024)(_Columns.best_for_many_rows)
 
 
 def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
     """The time of a launch, if memory takes 1 for its bytes."""
-    sm_bytes, (requested, places) = split.total_bytes / limits.sm_count, layout.in_flight(limits)
+    requested, block_slots = layout.in_flight(limits)
+    sm_bytes = split.total_bytes / limits.sm_count
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
     blocks = (len(layout.groups) - 1) * tiles / limits.sm_count
-    waits = limits.in_flight_bytes / min(requested, sm_bytes / blocks) / min(blocks, places)
+    waits = limits.in_flight_bytes / min(requested, sm_bytes / blocks) / min(blocks, block_slots)
     # Blocks end at different times: while the last ones run, half of an SM is empty.
-    tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * (blocks > places)
+    tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * (blocks > block_slots)
     return max(waits, layout.instruction_time(limits)) + tail / sm_bytes
 
 
@@ -251,6 +254,7 @@ def _groups(split: RowSplit, most: int) -> tuple[int, ...]:
 
 
 def _cut(starts: Sequence[int], count: int) -> list[int]:
-    """Where outputs are cut into about equal parts, each output by its middle."""
+    """The first output of each of about `count` equal parts, and the number of outputs."""
+    # An output is in the part that holds its middle.
     parts = [(begin + end) * count // (2 * starts[-1]) for begin, end in pairwise(starts)]
     return [0, *(i for i in range(1, len(parts)) if parts[i] > parts[i - 1]), len(parts)]

@@ -18,21 +18,21 @@ from dmlsplit.backends.cuda.launch import (
     UNUSED_TILE,
     VECTOR,
     Assumptions,
-    Constant,
     KernelLaunch,
+    TypedValue,
     capacity,
-    coded,
     divisor,
-    filled,
-    fitting,
+    launches_within,
+    padded_table,
     resident_for,
+    specialize,
 )
 from dmlsplit.backends.cuda.planner.forms import (
     LEAST_EDGED_UNITS,
     Entry,
     Form,
     Nest,
-    entries,
+    entries_of,
     form_of,
 )
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
@@ -42,26 +42,26 @@ from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 SMALL = 2**30
 # Loops up to which a thread has registers for all items of a form.
 SHALLOW = 3
-# Blocks that an SM must hold if items are narrower than vectors: 32 KiB are then in flight.
+# Blocks that an SM must hold if items are narrower than vectors; of 4 bytes, 32 KiB are in flight.
 NARROW_RESIDENT = 4
 # Blocks that it must hold if several items have 64-bit numbers, which need registers: in edges, and
 # as the strides of loops.
-FAR_RESIDENT = 3
+RESIDENT_64_BIT = 3
 
-# If a block also sorts the item before its first one, it has this many fewer items than threads.
-# Its items then fill half cache lines of outputs; otherwise blocks would share more lines.
+# A block that also sorts the item before its first one has this many fewer items than threads. One
+# fewer would do, but so blocks begin a multiple of half a cache line apart, and share fewer lines.
 REPEATING = 4
 # Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
 # all multiprocessors. For others, so small a block would repeat too many items.
 STAGED_THREADS = 64
 # The most vectors of a window of all outputs: if a thread stores a vector to each, and if shared
-# memory puts them in order. If a thread has more than MOST_PAIRED vectors, or than MOST_EASY with
-# items of PAIRED_ITEMS bytes and no shifts or 64-bit numbers, an SM may hold a single block.
+# memory puts them in order. An SM must hold only THREADS threads if one has more than MOST_PAIRED
+# vectors, or than MOST_UNSHIFTED with items of PAIRED_ITEMS bytes, no shifts and 32-bit numbers.
 MOST_DIRECT, MOST_STAGED = 8, 22
-MOST_PAIRED, MOST_EASY, PAIRED_ITEMS = 13, 20, (48, 80)
+MOST_PAIRED, MOST_UNSHIFTED, PAIRED_ITEMS = 13, 20, (48, 80)
 
 # The loops of a nest over items; the innermost one is over those of a row.
-Walk = tuple[Loop, ...]
+ItemLoops = tuple[Loop, ...]
 
 
 def strided_launches(
@@ -70,12 +70,12 @@ def strided_launches(
     """Launches for outputs that are strided in any way: indices and offsets, by nest."""
     by_form: dict[Form, list[Entry]] = {}
     for nest, outputs in alike.items():
-        for entry in entries(nest, outputs, assumed):
+        for entry in entries_of(nest, outputs, assumed):
             form = form_of(nest, len(entry.outputs), assumed)
             by_form.setdefault(form, []).append(entry)
-    for form, found in by_form.items():
+    for form, entries in by_form.items():
         launch = partial(_strided, form, assumed)
-        yield from fitting(launch, found, assumed.limits.parameter_bytes)
+        yield from launches_within(launch, entries, assumed.limits.parameter_bytes)
 
 
 def fit_windows(split: RowSplit, assumed: Assumptions) -> bool:
@@ -114,109 +114,112 @@ def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
     return launch(split.rows)._replace(siblings=lambda: [launch(other)])
 
 
-def _strided(form: Form, assumed: Assumptions, found: Sequence[Entry]) -> KernelLaunch:
-    nests, slots = [entry.nest for entry in found], capacity(len(found), least=1)
+def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> KernelLaunch:
+    nests, slots = [entry.nest for entry in entries], capacity(len(entries), least=1)
     is_one_nest = len(set(nests)) == 1
-    walks = _walks(nests, form.item)
-    is_small = max(*map(trips, walks), *(nest.row_units for nest in nests)) < SMALL
-    depth = len(walks[0])
+    item_loops = _item_loops(nests, form.item_bytes)
+    counts = [*map(trips, item_loops)]
+    is_small = max(*counts, *(nest.row_units for nest in nests)) < SMALL
+    depth = len(item_loops[0])
     # 64-bit numbers and the strides of many loops need registers.
-    is_far = _is_far(nests, walks)
-    is_light = depth <= SHALLOW and (is_one_nest or not is_far)
-    items = form.items if is_small and is_light else ceil_div(form.items, 2)
-    # The ends of a staged row belong to a block that has fewer items than threads.
+    has_64_bit_strides = _has_64_bit_strides(nests, item_loops)
+    fits_registers = depth <= SHALLOW and (is_one_nest or not has_64_bit_strides)
+    items = form.items if is_small and fits_registers else ceil_div(form.items, 2)
+    # A block that is not full copies the ends of a staged row; `more` makes sure that there is one.
     threads = STAGED_THREADS if form.staged == VECTOR else THREADS
     more, tile = int(form.staged > 0), threads * items - REPEATING * (0 < form.staged < VECTOR)
-    *starts, grid = accumulate((ceil_div(trips(walk) + more, tile) for walk in walks), initial=0)
+    *starts, grid = accumulate((ceil_div(count + more, tile) for count in counts), initial=0)
     kept = 1 if is_one_nest else slots
-    nests = list(filled(nests, slots, nests[0]))[:kept]
-    walks = list(filled(walks, slots, walks[0]))[:kept]
-    parts = (gcd(form.item, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
-    has_edges = not form.staged and min(parts) < form.item
-    has_leads = min(nest.row_alignment(assumed) for nest in nests) < form.item
-    in_flight = items * form.channels * form.item
+    nests = list(padded_table(nests, slots, nests[0]))[:kept]
+    item_loops = list(padded_table(item_loops, slots, item_loops[0]))[:kept]
+    parts = (gcd(form.item_bytes, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
+    has_edges = not form.staged and min(parts) < form.item_bytes
+    has_leads = min(nest.row_alignment(assumed) for nest in nests) < form.item_bytes
+    in_flight = items * form.channels * form.item_bytes
     has_window = form.window_step is not None
-    staged_item = form.item if form.staged else 0
-    alignment = min(entry.window_alignment(assumed, staged_item) for entry in found)
+    staged_item = form.item_bytes if form.staged else 0
+    alignment = min(entry.window_alignment(assumed, staged_item) for entry in entries)
     # Eight items, each with a number and two addresses, need registers.
-    resident = NARROW_RESIDENT if form.item < VECTOR else resident_for(in_flight)
-    has_far_loops = is_far and depth >= SHALLOW and form.item < VECTOR
-    has_far_edges = not is_small and has_edges and form.item == VECTOR
-    if items > 1 and (has_far_loops or has_far_edges):
-        resident = FAR_RESIDENT
-    is_easy = is_small and alignment == VECTOR and form.item in PAIRED_ITEMS
-    if in_flight > (MOST_EASY if is_easy else MOST_PAIRED) * VECTOR:
+    resident = NARROW_RESIDENT if form.item_bytes < VECTOR else resident_for(in_flight)
+    has_64_bit_loops = has_64_bit_strides and depth >= SHALLOW and form.item_bytes < VECTOR
+    has_64_bit_edges = not is_small and has_edges and form.item_bytes == VECTOR
+    if items > 1 and (has_64_bit_loops or has_64_bit_edges):
+        resident = RESIDENT_64_BIT
+    needs_no_shift = is_small and alignment == VECTOR and form.item_bytes in PAIRED_ITEMS
+    if in_flight > (MOST_UNSHIFTED if needs_no_shift else MOST_PAIRED) * VECTOR:
         resident = 1
     resident *= THREADS // threads
-    how = "from vectors of the input" if has_window else "each by its own load"
+    how = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
     constants = (
-        Constant("int", "kUnit", form.unit),
-        Constant("int", "kItemBytes", form.item),
-        Constant("int", "kItems", items),
-        Constant("int", "kTile", tile),
-        Constant("int", "kChannels", form.channels),
-        Constant("bool", "kWindow", int(has_window)),
-        Constant("int", "kStep", form.window_step or 0),
-        Constant("int", "kAlign", alignment),
-        Constant("bool", "kEdges", int(has_edges)),
-        Constant("bool", "kLeads", int(has_edges and has_leads)),
-        Constant("int", "kStaged", form.staged),
-        Constant("int", "kNests", len(nests)),
-        Constant("int", "kDimensions", depth),
-        Constant("using", "Index", "unsigned" if is_small else COUNT_64),
-        Constant("using", "Signed", "int" if is_small else OFFSET_64),
+        TypedValue("int", "kUnit", form.unit),
+        TypedValue("int", "kItemBytes", form.item_bytes),
+        TypedValue("int", "kItems", items),
+        TypedValue("int", "kTile", tile),
+        TypedValue("int", "kChannels", form.channels),
+        TypedValue("bool", "kWindow", int(has_window)),
+        TypedValue("int", "kStep", form.window_step or 0),
+        TypedValue("int", "kAlign", alignment),
+        TypedValue("bool", "kEdges", int(has_edges)),
+        TypedValue("bool", "kLeads", int(has_edges and has_leads)),
+        TypedValue("int", "kStaged", form.staged),
+        TypedValue("int", "kNests", len(nests)),
+        TypedValue("int", "kDimensions", depth),
+        TypedValue("using", "Index", "unsigned" if is_small else COUNT_64),
+        TypedValue("using", "Signed", "int" if is_small else OFFSET_64),
     )
     arguments = [
-        Constant(OFFSET_64, "offsets", filled((e.offset for e in found), slots, 0)),
-        Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE)),
-        *_tables(nests, walks, 32 if is_small else 64),
+        TypedValue(OFFSET_64, "offsets", padded_table((e.offset for e in entries), slots, 0)),
+        TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE)),
+        *_tables(nests, item_loops, 32 if is_small else 64),
     ]
     return KernelLaunch(
-        *coded("strided", slots * form.channels, resident, constants, arguments, threads),
-        tuple(chain.from_iterable(entry.outputs for entry in found)),
-        sum(trips(entry.nest.loops) * form.unit * form.channels for entry in found),
+        *specialize("strided", slots * form.channels, resident, constants, arguments, threads),
+        tuple(chain.from_iterable(entry.outputs for entry in entries)),
+        sum(trips(entry.nest.loops) * form.unit * form.channels for entry in entries),
         assumed.bypasses_cache,
         grid,
         bytes_in_flight=in_flight,
         shared_bytes=threads * staged_item,
-        reason=f"in units of {form.unit} byte{'s' * (form.unit > 1)}, {how}",
+        reason=f"moves {form.unit} byte{'s' * (form.unit > 1)} at a time, {how}",
         block=threads,
     )
 
 
-def _walks(nests: Sequence[Nest], item: int) -> list[Walk]:
+def _item_loops(nests: Sequence[Nest], item_bytes: int) -> list[ItemLoops]:
     """The loops over items, of equal depth."""
-    walks: list[Walk] = []
+    item_loops: list[ItemLoops] = []
     for nest in nests:
         *outer, (_, src, dst) = nest.loops
-        units = item // nest.unit
-        walks.append((*outer, Loop(nest.row_bytes // item, src * units, dst * units)))
-    depth = max(map(len, walks))
+        units = item_bytes // nest.unit
+        item_loops.append((*outer, Loop(nest.row_bytes // item_bytes, src * units, dst * units)))
+    depth = max(map(len, item_loops))
     # Rows of one item need no loop.
-    if depth > 1 and all(len(walk) == depth and walk[-1].size == 1 for walk in walks):
-        return [walk[:-1] for walk in walks]
-    return [(ONE_TRIP,) * (depth - len(walk)) + walk for walk in walks]
+    if depth > 1 and all(len(loops) == depth and loops[-1].size == 1 for loops in item_loops):
+        return [loops[:-1] for loops in item_loops]
+    return [(ONE_TRIP,) * (depth - len(loops)) + loops for loops in item_loops]
 
 
-def _is_far(nests: Sequence[Nest], walks: Sequence[Walk]) -> bool:
+def _has_64_bit_strides(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> bool:
     """Whether a stride needs 64 bits."""
-    strides = [stride for loop in chain.from_iterable(walks) for stride in loop[1:]]
+    strides = [stride for loop in chain.from_iterable(item_loops) for stride in loop[1:]]
     strides += [nest.loops[-1].input_stride for nest in nests]
     return max(map(abs, strides)) >= 2**31
 
 
-def _tables(nests: Sequence[Nest], walks: Sequence[Walk], bits: int) -> Iterator[Constant]:
+def _tables(
+    nests: Sequence[Nest], item_loops: Sequence[ItemLoops], bits: int
+) -> Iterator[TypedValue]:
     """Sizes and strides, and divisors by the sizes."""
     index, signed = ("unsigned", "int") if bits == 32 else (COUNT_64, OFFSET_64)
-    sizes, input_strides, output_strides = zip(*chain.from_iterable(walks), strict=True)
+    sizes, input_strides, output_strides = zip(*chain.from_iterable(item_loops), strict=True)
     steps = tuple(nest.loops[-1].input_stride for nest in nests)
-    stride = OFFSET_64 if _is_far(nests, walks) else "int"
+    stride = OFFSET_64 if _has_64_bit_strides(nests, item_loops) else "int"
     divisors = [divisor(size, bits) for size in sizes]
-    yield Constant(index, "counts", tuple(map(trips, walks)))
-    yield Constant(index, "minus_sizes", tuple((1 << bits) - size for size in sizes))
-    yield Constant(index, "magics", tuple(by.magic for by in divisors))
-    yield Constant("unsigned", "shifts", tuple(by.shift for by in divisors))
-    yield Constant(stride, "input_strides", input_strides)
-    yield Constant(stride, "output_strides", output_strides)
-    yield Constant(stride, "steps", steps)
-    yield Constant(signed, "row_units", tuple(nest.row_units for nest in nests))
+    yield TypedValue(index, "counts", tuple(map(trips, item_loops)))
+    yield TypedValue(index, "minus_sizes", tuple((1 << bits) - size for size in sizes))
+    yield TypedValue(index, "magics", tuple(by.magic for by in divisors))
+    yield TypedValue("unsigned", "shifts", tuple(by.shift for by in divisors))
+    yield TypedValue(stride, "input_strides", input_strides)
+    yield TypedValue(stride, "output_strides", output_strides)
+    yield TypedValue(stride, "steps", steps)
+    yield TypedValue(signed, "row_units", tuple(nest.row_units for nest in nests))

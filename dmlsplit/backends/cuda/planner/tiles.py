@@ -10,21 +10,21 @@ from dmlsplit.backends.cuda.launch import (
     UNUSED_TILE,
     VECTOR,
     Assumptions,
-    Constant,
     KernelLaunch,
+    TypedValue,
     capacity,
-    coded,
     divisor,
     divisors,
-    filled,
-    fitting,
+    launches_within,
+    padded_table,
+    specialize,
 )
 from dmlsplit.backends.cuda.planner.layouts import MOST_THREADS, SLABS, Layout, layout_of
 from dmlsplit.geometry import RowSplit, ceil_div, indices
 
-# The largest blocks that an SM must hold: a thread has 64 registers.
+# An SM must hold this many of the largest blocks, so that a thread gets up to 64 registers.
 RESIDENT = 2
-# The kernel divides bytes of a row by the pitch, as a number of at most 31 bits.
+# The largest divisor. The kernel divides at most 8 KiB by the pitch: for any longer one, that is 0.
 LONG_PITCH = 1 << 31
 
 
@@ -38,20 +38,20 @@ def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
         part = split.take(positions)
         return _launch(part, assumed, layout_of(part, assumed))
 
-    return fitting(launch, indices(len(split.outputs)), assumed.limits.parameter_bytes)
+    return launches_within(launch, indices(len(split.outputs)), assumed.limits.parameter_bytes)
 
 
 def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaunch:
     groups = len(layout.groups) - 1
     # The last vector of an output that is not aligned may end after the last row.
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
-    full = split.rows // layout.tile_rows
+    full, slots = split.rows // layout.tile_rows, capacity(len(split.outputs))
     constants = (
-        Constant("int", "kItem", layout.item),
-        Constant("int", "kLoads", SLABS),
-        Constant("int", "kSlabVectors", layout.slab_vectors),
-        Constant("bool", "kPadded", int(layout.pad[1] > 0)),
-        Constant("bool", "kWords", int(layout.are_words)),
+        TypedValue("int", "kPartBytes", layout.part_bytes),
+        TypedValue("int", "kLoads", SLABS),
+        TypedValue("int", "kSlabVectors", layout.slab_vectors),
+        TypedValue("bool", "kPadded", int(layout.pad[1] > 0)),
+        TypedValue("bool", "kWords", int(layout.are_words)),
     )
     arguments = [
         *_output_tables(split, layout),
@@ -61,7 +61,7 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
     wide = f"outputs up to {max(split.widths)} bytes wide"
     what = f"rows of {split.pitch} bytes" if layout.runs == 1 else wide
     return KernelLaunch(
-        *coded("tile", capacity(len(split.outputs)), RESIDENT, constants, arguments, MOST_THREADS),
+        *specialize("tile", slots, RESIDENT, constants, arguments, MOST_THREADS),
         split.outputs,
         split.total_bytes,
         assumed.bypasses_cache,
@@ -78,7 +78,7 @@ def _items(split: RowSplit, layout: Layout) -> list[int]:
     return [layout.slab_rows * width // VECTOR for width in split.widths]
 
 
-def _output_tables(split: RowSplit, layout: Layout) -> Iterator[Constant]:
+def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     """The place of each output in its run, its width, a divisor, and its first vector of a slab."""
     size = capacity(len(split.outputs))
     places = [
@@ -87,12 +87,12 @@ def _output_tables(split: RowSplit, layout: Layout) -> Iterator[Constant]:
         for output in range(first, last)
     ]
     first_items = accumulate(_items(split, layout)[:-1], initial=0)
-    yield Constant(COUNT_64, "places", filled(places, size, 0))
-    yield Constant(DIVISOR, "by_width", filled(divisors(split.widths), size, divisor(1)))
-    yield Constant("unsigned", "first_items", filled(first_items, size, UNUSED_TILE))
+    yield TypedValue(COUNT_64, "places", padded_table(places, size, 0))
+    yield TypedValue(DIVISOR, "by_width", padded_table(divisors(split.widths), size, divisor(1)))
+    yield TypedValue("unsigned", "first_items", padded_table(first_items, size, UNUSED_TILE))
 
 
-def _group_tables(split: RowSplit, layout: Layout) -> Iterator[Constant]:
+def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     """The columns of each group in the input, and its vectors of a slab."""
     items, starts, begins, runs = _items(split, layout), [0], [], []
     for first, last in pairwise(layout.groups):
@@ -102,19 +102,19 @@ def _group_tables(split: RowSplit, layout: Layout) -> Iterator[Constant]:
     if layout.runs == 1:
         runs = [(layout.slab_rows + layout.rows_before) * split.pitch]
     size = capacity(len(runs))
-    yield Constant(OFFSET_64, "columns", filled(begins, size, 0))
-    yield Constant("unsigned", "run_bytes", filled(runs, size, 1))
-    yield Constant("unsigned", "group_items", filled(starts, size + 1, starts[-1]))
+    yield TypedValue(OFFSET_64, "columns", padded_table(begins, size, 0))
+    yield TypedValue("unsigned", "run_bytes", padded_table(runs, size, 1))
+    yield TypedValue("unsigned", "group_items", padded_table(starts, size + 1, starts[-1]))
 
 
-def _numbers(split: RowSplit, layout: Layout, full_tiles: int) -> Iterator[Constant]:
+def _numbers(split: RowSplit, layout: Layout, full_tiles: int) -> Iterator[TypedValue]:
     """The arguments about rows and runs."""
-    yield Constant(COUNT_64, "pitch", split.pitch)
-    yield Constant(COUNT_64, "slab_pitch", split.pitch * layout.slab_rows)
-    yield Constant(COUNT_64, "tile_pitch", split.pitch * layout.tile_rows)
-    yield Constant(DIVISOR, "by_run_vectors", divisor(layout.run_vectors))
-    yield Constant(DIVISOR, "by_pitch", divisor(min(split.pitch, LONG_PITCH)))
-    yield Constant(DIVISOR, "by_groups", divisor(len(layout.groups) - 1))
+    yield TypedValue(COUNT_64, "pitch", split.pitch)
+    yield TypedValue(COUNT_64, "slab_pitch", split.pitch * layout.slab_rows)
+    yield TypedValue(COUNT_64, "tile_pitch", split.pitch * layout.tile_rows)
+    yield TypedValue(DIVISOR, "by_run_vectors", divisor(layout.run_vectors))
+    yield TypedValue(DIVISOR, "by_pitch", divisor(min(split.pitch, LONG_PITCH)))
+    yield TypedValue(DIVISOR, "by_groups", divisor(len(layout.groups) - 1))
     for name, number in {
         "groups": len(layout.groups) - 1,
         "full_tiles": full_tiles,
@@ -129,4 +129,4 @@ def _numbers(split: RowSplit, layout: Layout, full_tiles: int) -> Iterator[Const
         "pad_bits": layout.pad[0],
         "pad_bytes": layout.pad[1],
     }.items():
-        yield Constant("unsigned", name, number)
+        yield TypedValue("unsigned", name, number)

@@ -17,18 +17,18 @@ from dmlsplit.backends.cuda.launch import (
     VECTOR,
     WORD,
     Assumptions,
-    Constant,
     KernelLaunch,
-    coded,
+    TypedValue,
     divisor,
-    fitting,
+    launches_within,
+    specialize,
 )
 from dmlsplit.backends.cuda.planner.forms import Nest
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
 # Few threads with many loads, because each thread computes once where its elements are.
 THREADS, LOADS = 128, 8
-# The blocks that an SM must hold: a thread has 64 registers.
+# An SM must hold this many blocks, so that a thread gets up to 64 registers.
 RESIDENT = 8
 SQUARE_BYTES = THREADS * LOADS * VECTOR
 # The kernel has 31 bits for the elements of a side of a plane and of one more square.
@@ -130,7 +130,7 @@ def best_square(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
     return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
 
 
-def transposed_elements(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None:
+def element_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None:
     """The launch for outputs that are one element wide each, or None if it does not pay.
 
     Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
@@ -138,20 +138,20 @@ def transposed_elements(split: RowSplit, assumed: Assumptions) -> KernelLaunch |
     unit, count = split.equal_width, len(split.outputs)
     is_side = max(split.rows, count) * unit <= MOST_SIDE_BYTES
     if unit not in (1, 2, 4, 8) or not is_side or split.pitch % VECTOR:
-        return None  # `tile` takes less time
+        return None  # a side is too long for the kernel, or `tile` takes less time
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
     # Neighbouring squares both read the sectors between them.
     allowed = [s for s in squares(unit) if s.down >= count or split.pitch % SECTOR == 0]
     if not allowed or (square := best_square(allowed, [plane])).fill([plane]) < LEAST_FILL:
         return None
-    launch = transposition(
+    launch = _launch(
         square,
         [plane],
         [(0, 0)],
         split.outputs,
         split.total_bytes,
         assumed,
-        f"rows of {count} outputs, one element of {unit} bytes each",
+        f"rows of {count} outputs, one {unit}-byte element each",
         has_pointers=True,
     )
     return launch if len(launch.parameters(())) <= assumed.limits.parameter_bytes else None
@@ -170,7 +170,7 @@ def down_loop(nest: Nest) -> Loop | None:
     return None
 
 
-def transposes(
+def transpose_launches(
     alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumed: Assumptions
 ) -> Iterator[KernelLaunch]:
     """The launches for outputs by nest; all nests have a down loop and the same unit."""
@@ -183,18 +183,18 @@ def transposes(
         numbers = {nest: number for number, nest in enumerate(nests)}
         planes = tuple(map(_plane, nests))
         offsets = [pieces[output].input_offset for _, output in outputs]
-        return transposition(
+        return _launch(
             best_square(squares(unit, *alignments(planes, offsets, assumed)), planes),
             planes,
             [(offset, numbers[nest]) for offset, (nest, _) in zip(offsets, outputs, strict=True)],
             tuple(output for _, output in outputs),
             sum(pieces[output].total_bytes for _, output in outputs),
             assumed,
-            f"input and output are contiguous along different dimensions, {unit} bytes each",
+            f"{unit}-byte elements, contiguous along different dimensions in input and output",
         )
 
-    outputs = [(nest, output) for nest, found in alike.items() for output in found]
-    return fitting(launch, outputs, assumed.limits.parameter_bytes)
+    outputs = [(nest, output) for nest, indices in alike.items() for output in indices]
+    return launches_within(launch, outputs, assumed.limits.parameter_bytes)
 
 
 def _plane(nest: Nest) -> Plane:
@@ -206,7 +206,7 @@ def _plane(nest: Nest) -> Plane:
     return Plane(down.size, across.size, down.output_stride, across.input_stride, around)
 
 
-def transposition(
+def _launch(
     square: Square,
     planes: Sequence[Plane],
     segments: Sequence[tuple[int, int]],
@@ -225,25 +225,25 @@ def transposition(
     loops = max(len(plane.loops) for plane in planes)
     starts = tuple(accumulate((prod(square.counts(planes[n])) for n in plane_of), initial=0))
     constants = (
-        Constant("int", "kUnit", square.unit),
-        Constant("int", "kDownVectors", square.down_vectors),
-        Constant("int", "kAcross", square.across),
-        Constant("int", "kRead", square.read),
-        Constant("bool", "kWrite", int(square.is_written)),
-        Constant("int", "kShared", square.shared_vectors),
-        Constant("bool", "kPointers", int(has_pointers)),
-        Constant("int", "kSegments", len(segments)),
-        Constant("int", "kNests", len(planes)),
-        Constant("int", "kLoops", loops),
+        TypedValue("int", "kUnit", square.unit),
+        TypedValue("int", "kDownVectors", square.down_vectors),
+        TypedValue("int", "kAcross", square.across),
+        TypedValue("int", "kRead", square.read),
+        TypedValue("bool", "kWrite", int(square.is_written)),
+        TypedValue("int", "kShared", square.shared_vectors),
+        TypedValue("bool", "kPointers", int(has_pointers)),
+        TypedValue("int", "kSegments", len(segments)),
+        TypedValue("int", "kNests", len(planes)),
+        TypedValue("int", "kLoops", loops),
     )
     arguments = [
-        Constant(OFFSET_64, "offsets", offsets),
+        TypedValue(OFFSET_64, "offsets", offsets),
         *_plane_tables(square, planes, loops),
-        Constant("unsigned", "starts", starts),
-        Constant("unsigned char", "nests", plane_of),
+        TypedValue("unsigned", "starts", starts),
+        TypedValue("unsigned char", "nests", plane_of),
     ]
     return KernelLaunch(
-        *coded("transpose", len(outputs), RESIDENT, constants, arguments, THREADS),
+        *specialize("transpose", len(outputs), RESIDENT, constants, arguments, THREADS),
         outputs,
         total_bytes,
         assumed.bypasses_cache,
@@ -255,18 +255,18 @@ def transposition(
     )
 
 
-def _plane_tables(square: Square, planes: Sequence[Plane], depth: int) -> Iterator[Constant]:
+def _plane_tables(square: Square, planes: Sequence[Plane], depth: int) -> Iterator[TypedValue]:
     # All planes get the loops of the deepest one; a table has at least one entry.
     around = [[*plane.loops, *[ONE_TRIP] * depth][:depth] for plane in planes]
     loops = list(chain.from_iterable(around)) or [ONE_TRIP]
     # The outermost loop takes what remains of a number, and needs no divisor.
     counts = [[*square.counts(plane), *[1] * depth][: depth + 1] for plane in planes]
     divisors = tuple(chain.from_iterable(counts))
-    yield Constant(OFFSET_64, "across_strides", tuple(plane.across_stride for plane in planes))
-    yield Constant(OFFSET_64, "down_strides", tuple(plane.down_stride for plane in planes))
-    yield Constant(OFFSET_64, "input_strides", tuple(loop.input_stride for loop in loops))
-    yield Constant(OFFSET_64, "output_strides", tuple(loop.output_stride for loop in loops))
-    yield Constant("unsigned", "across_sizes", tuple(plane.across for plane in planes))
-    yield Constant("unsigned", "down_sizes", tuple(plane.down for plane in planes))
-    yield Constant("unsigned", "counts", divisors)
-    yield Constant(DIVISOR, "by_counts", tuple(map(divisor, divisors)))
+    yield TypedValue(OFFSET_64, "across_strides", tuple(plane.across_stride for plane in planes))
+    yield TypedValue(OFFSET_64, "down_strides", tuple(plane.down_stride for plane in planes))
+    yield TypedValue(OFFSET_64, "input_strides", tuple(loop.input_stride for loop in loops))
+    yield TypedValue(OFFSET_64, "output_strides", tuple(loop.output_stride for loop in loops))
+    yield TypedValue("unsigned", "across_sizes", tuple(plane.across for plane in planes))
+    yield TypedValue("unsigned", "down_sizes", tuple(plane.down for plane in planes))
+    yield TypedValue("unsigned", "counts", divisors)
+    yield TypedValue(DIVISOR, "by_counts", tuple(map(divisor, divisors)))

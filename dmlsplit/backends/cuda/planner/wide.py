@@ -18,15 +18,15 @@ from dmlsplit.backends.cuda.launch import (
     UNUSED_TILE,
     VECTOR,
     Assumptions,
-    Constant,
     DeviceLimits,
     KernelLaunch,
+    TypedValue,
     capacity,
-    coded,
     divisor,
     divisors,
-    filled,
     index_type,
+    padded_table,
+    specialize,
 )
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.geometry import RowSplit, ceil_div
@@ -62,15 +62,16 @@ MOST_IN_PYTHON = 32
 # Bytes of input in a chunk, for each multiprocessor: at most what it has in flight. So blocks
 # copy all outputs of a chunk at the same time, and the L2 cache has the input that they share.
 CHUNK_BYTES = IN_FLIGHT_BYTES
-# The division of common.cuh takes numbers of 31 bits.
+# The division of common.cuh takes numbers below 2^31. This leaves room for the tile after a chunk,
+# where threads without a vector calculate positions too.
 MOST_CHUNK_BYTES = 1 << 30
 # The planner prefers chunks of a single row, which are simpler, unless others need less than this
 # share of their tiles. It tries about ROW_CHOICES other numbers of rows.
 FULL_ROW = 0.97
 ROW_CHOICES = 16
 # Parameters outside tables: the input's address, pitches, divisors, numbers of rows and tiles.
-# The planner calculates from these how many outputs fit. `fitting` would plan a split of too many
-# outputs twice, while a call with new sizes waits.
+# The planner calculates from these how many outputs fit. `launches_within` would plan a split of
+# too many outputs twice, while a call with new sizes waits.
 NUMBERS_BYTES = 96
 
 
@@ -87,8 +88,8 @@ def wide_launches(
     # Along axis 0, the outputs that are not empty may be equal by chance.
     is_equal = split.rows > 1 or count == assumed.outputs
     is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(split)
-    kind = index_type(max(split.offsets[-1], *split.widths))
-    mode = _mode(is_aligned, is_short, is_equal, kind, assumed.limits.parameter_bytes)
+    table_type = index_type(max(split.offsets[-1], *split.widths))
+    mode = _mode(is_aligned, is_short, is_equal, table_type, assumed.limits.parameter_bytes)
     each = ceil_div(count, ceil_div(count, mode.capacity)) if count > mode.capacity else count
     for first in range(0, count, each):
         part = split if each == count else split.take(range(first, min(first + each, count)))
@@ -101,16 +102,16 @@ class _Mode(NamedTuple):
     is_aligned: bool
     is_short: bool  # but chunks of one row are not
     is_equal: bool
-    kind: str  # the type of places in the tables
+    table_type: str  # of the offsets and widths in tables, if there is one for each output
     capacity: int  # outputs that fit a launch
 
 
 @lru_cache
-def _mode(aligned: bool, short: bool, equal: bool, kind: str, parameter_bytes: int) -> _Mode:
-    place_bytes = 4 if kind == "unsigned" else 8
-    tables_bytes = 0 if equal else 2 * place_bytes + 8 + 4 + 8 * short
+def _mode(aligned: bool, short: bool, equal: bool, table_type: str, parameter_bytes: int) -> _Mode:
+    entry_bytes = 4 if table_type == "unsigned" else 8
+    tables_bytes = 0 if equal else 2 * entry_bytes + 8 + 4 + 8 * short
     outputs = (parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
-    return _Mode(aligned, short, equal, kind, outputs)
+    return _Mode(aligned, short, equal, table_type, outputs)
 
 
 class _Chunks(NamedTuple):
@@ -132,37 +133,36 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
     # In a mixture of experts, which outputs are empty changes with each call; their total does not.
     count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
     slots, loads = min(mode.capacity, capacity(count)), SHORT_LOADS if is_short else LOADS
-    place_type, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
+    position_type, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
     constants = (
-        Constant("int", "kLoads", loads),
-        Constant("bool", "kAligned", int(mode.is_aligned)),
-        Constant("bool", "kShort", int(is_short)),
-        Constant("bool", "kOneRow", int(is_one_row)),
-        Constant("bool", "kEqual", int(mode.is_equal)),
-        Constant("using", "Place", place_type),
+        TypedValue("int", "kLoads", loads),
+        TypedValue("bool", "kAligned", int(mode.is_aligned)),
+        TypedValue("bool", "kShort", int(is_short)),
+        TypedValue("bool", "kOneRow", int(is_one_row)),
+        TypedValue("bool", "kEqual", int(mode.is_equal)),
+        TypedValue("using", "Position", position_type),
     )
     arguments = [
-        Constant(place_type, "pitch", pitch),
-        Constant(place_type, "chunk_pitch", pitch * chunks.rows),
-        Constant(DIVISOR, "by_chunk_tiles", divisor(chunks.chunk_tiles)),
-        Constant("unsigned", "tile_bytes", chunks.tile_bytes),
-        Constant("unsigned", "chunk_tiles", chunks.chunk_tiles),
-        Constant("unsigned", "chunk_rows", chunks.rows),
-        Constant("unsigned", "last_chunk", last),
-        Constant("unsigned", "last_rows", rows - last * chunks.rows),
-        *_tables(split, chunks, mode, slots, place_type),
+        TypedValue(position_type, "pitch", pitch),
+        TypedValue(position_type, "chunk_pitch", pitch * chunks.rows),
+        TypedValue(DIVISOR, "by_chunk_tiles", divisor(chunks.chunk_tiles)),
+        TypedValue("unsigned", "tile_bytes", chunks.tile_bytes),
+        TypedValue("unsigned", "chunk_tiles", chunks.chunk_tiles),
+        TypedValue("unsigned", "chunk_rows", chunks.rows),
+        TypedValue("unsigned", "last_chunk", last),
+        TypedValue("unsigned", "last_rows", rows - last * chunks.rows),
+        *_tables(split, chunks, mode, slots, position_type),
     ]
     resident = resident_blocks(limits, THREADS, REGISTERS[mode.is_aligned])
     what = "a single row" if rows == 1 else "wide outputs"
-    aligned = "all widths, offsets and addresses are multiples of 16 bytes"
     launch = KernelLaunch(
-        *coded("rows", slots, resident, constants, arguments),
+        *specialize("rows", slots, resident, constants, arguments),
         outputs,
         split.total_bytes,
         assumed.bypasses_cache,
         chunks.grid,
         bytes_in_flight=loads * VECTOR,
-        reason=f"{what}; {aligned}" if mode.is_aligned else f"{what} at any alignment",
+        reason=f"{what}, {'not ' * (not mode.is_aligned)}aligned to {VECTOR} bytes",
         shared_bytes=SHORT_BYTES * is_short,
         block=chunks.threads,
     )
@@ -173,26 +173,26 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
 
 
 def _tables(
-    split: RowSplit, chunks: _Chunks, mode: _Mode, slots: int, place_type: str
-) -> Iterator[Constant]:
+    split: RowSplit, chunks: _Chunks, mode: _Mode, slots: int, position_type: str
+) -> Iterator[TypedValue]:
     """The tables of outputs; those that are equal and contiguous in the input share an entry."""
-    kind, entries = place_type if mode.is_equal else mode.kind, slots
+    table_type, entries = position_type if mode.is_equal else mode.table_type, slots
     widths, offsets = split.widths, split.offsets
     if mode.is_equal:
         entries, widths, offsets, each = 1, widths[:1], offsets[:1], chunks.tiles[0]
-        yield Constant(DIVISOR, "by_output_tiles", divisor(each))
-        yield Constant("unsigned", "output_tiles", each)
+        yield TypedValue(DIVISOR, "by_output_tiles", divisor(each))
+        yield TypedValue("unsigned", "output_tiles", each)
     else:
         starts = accumulate(chunks.tiles[:-1], initial=0)
-        yield Constant("unsigned", "tile_starts", filled(starts, slots, UNUSED_TILE))
-    yield Constant(kind, "offsets", filled(offsets, entries, 0))
-    yield Constant(kind, "widths", filled(widths, entries, 0))
+        yield TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE))
+    yield TypedValue(table_type, "offsets", padded_table(offsets, entries, 0))
+    yield TypedValue(table_type, "widths", padded_table(widths, entries, 0))
     # The width of a single row may be too large for a divisor.
     if not chunks.is_one_row:
-        yield Constant(DIVISOR, "by_width", filled(divisors(widths), entries, divisor(1)))
+        yield TypedValue(DIVISOR, "by_width", padded_table(divisors(widths), entries, divisor(1)))
         if mode.is_short:
             by_slot = divisors([*map(_slot_vectors, widths)])
-            yield Constant(DIVISOR, "by_slot", filled(by_slot, entries, divisor(1)))
+            yield TypedValue(DIVISOR, "by_slot", padded_table(by_slot, entries, divisor(1)))
 
 
 def _are_equal(split: RowSplit) -> bool:
@@ -222,10 +222,10 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
         share = needed / tile_parts / chunks.grid  # of tiles that is used
         cost = _cost(chunks, rounds, share, sm_bytes, limits, mode)
         if cost < best * (1 - LEAST_GAIN):
-            best, found = cost, chunks
+            best, best_chunks = cost, chunks
         if cost <= cheap:
             break
-    return found
+    return best_chunks
 
 
 def _short_rows(width: int) -> int:
@@ -235,7 +235,7 @@ def _short_rows(width: int) -> int:
 
 def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[int]) -> Any:
     """The parts of each output in a chunk, by its rows: bytes, or rounds of short rows."""
-    # They are below 2^53, so that their quotients are whole only if divisions are exact.
+    # Parts are below 2^53. Then a quotient is whole only if it is exact, so that `ceil` is right.
     if len(choices) * len(widths) > MOST_IN_PYTHON:
         rows = np.array(choices)[:, None]
         return rows / short_rows if short_rows else rows * widths
@@ -247,7 +247,7 @@ def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[i
 def _chunked(
     rows: int, choices: Sequence[int], parts: Any, block: tuple[int, int], tile_parts: int
 ) -> _Chunks:
-    """The chunks for a block of some threads, whose tile has some bytes."""
+    """The chunks that need the fewest tiles; `block` has the threads and the bytes of a tile."""
     if is_few := isinstance(parts, list):
         tiles: Any = [[ceil(part / tile_parts) for part in chunk] for chunk in parts]
         sums = [*map(sum, tiles)]

@@ -4,7 +4,7 @@ import pytest
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions
-from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries, form_of, nest_of
+from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries_of, form_of, nest_of
 from dmlsplit.geometry import Loop, StridedCopy
 
 
@@ -58,12 +58,12 @@ def test_units_are_as_wide_as_all_offsets_allow() -> None:
 
 def test_channels_of_pixels_share_their_windows() -> None:
     pixels = rows(1, 1024, 3, pitch=3073)
-    (rgb,) = entries(pixels, [(0, 0), (1, 1), (2, 2)], assumed())
+    (rgb,) = entries_of(pixels, [(0, 0), (1, 1), (2, 2)], assumed())
     assert rgb == Entry((0, 1, 2), 0, pixels)
-    two = list(entries(pixels, [(0, 0), (1, 2), (2, 3072), (3, 3073)], assumed()))
+    two = list(entries_of(pixels, [(0, 0), (1, 2), (2, 3072), (3, 3073)], assumed()))
     assert [entry.outputs for entry in two] == [(0,), (1,), (2, 3)]
     # Their vectors are at different offsets.
-    apart = list(entries(pixels, [(0, 0), (1, 1), (2, 2)], assumed(16, 1)))
+    apart = list(entries_of(pixels, [(0, 0), (1, 1), (2, 2)], assumed(16, 1)))
     assert [entry.outputs for entry in apart] == [(0,), (1,), (2,)]
 
 
@@ -79,7 +79,7 @@ def test_channels_of_pixels_share_their_windows() -> None:
         (rows(2, 1024, -2, pitch=4096), 0, 16, 4),
     ],
 )
-def test_windows_are_as_aligned_as_known(
+def test_a_window_has_the_alignment_that_all_its_addresses_share(
     nest: Nest, offset: int, output_alignment: int, alignment: int
 ) -> None:
     entry = Entry((0,), offset, nest)

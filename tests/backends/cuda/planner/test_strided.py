@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
-from dmlsplit.backends.cuda.planner.strided import FAR_RESIDENT
+from dmlsplit.backends.cuda.planner.strided import RESIDENT_64_BIT
 from dmlsplit.geometry import SplitGeometry, split_geometry
 from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
@@ -88,18 +88,18 @@ def test_64_bit_strides_with_edges_get_more_registers(sizes: tuple[int, ...]) ->
     """64-bit numbers, several items and edges need registers, of several nests and of one."""
     geometry = split_geometry((2, sum(sizes)), 1, sizes, 1, ((1 << 33) + 1, 2), [None] * 2)
     (launch,) = planned(geometry)
-    assert known(launch)["kResident"] == FAR_RESIDENT
+    assert known(launch)["kResident"] == RESIDENT_64_BIT
 
 
 def test_64_bit_strides_in_loops_get_more_registers() -> None:
-    """Far strides of three loops and eight items need registers."""
+    """64-bit strides of three loops and eight items need registers."""
     strides = (1 << 43, 1 << 38, 17 * 8)
     (launch,) = planned(split_geometry((5, 7, 601), 2, (601,), 8, strides, [None]))
     constants = known(launch)
     assert [constants[name] for name in ("kItems", "kDimensions", "kResident")] == [
         8,
         3,
-        FAR_RESIDENT,
+        RESIDENT_64_BIT,
     ]
 
 
@@ -115,10 +115,10 @@ def test_64_bit_strides_in_loops_get_more_registers() -> None:
         (7, 2, 1, 4),
     ],
 )
-def test_a_large_window_has_an_sm_to_itself(
+def test_blocks_with_large_windows_get_more_registers(
     width: int, count: int, alignment: int, resident: int
 ) -> None:
-    """Those of wide items or at odd addresses take the registers of two blocks."""
+    """Windows of wide items or at odd addresses need the registers of two blocks."""
     (launch,) = planned(packed((1000, count), 1, (1,) * count, width), alignment, 16)
     assert (launch.code.kernel, launch.code.resident) == ("strided", resident)
 

@@ -62,7 +62,7 @@ def test_slabs_are_alike_and_hold_their_rows(split: RowSplit, src: int, dst: int
         assert run == (read_rows * split.pitch if runs == 1 else reach)
         assert found["run_vectors"] * 16 >= run + (16 - src if runs == 1 else 0)
         if dst < 16:
-            assert found["rows_before"] * min(split.widths) >= 16 - found["kItem"]
+            assert found["rows_before"] * min(split.widths) >= 16 - found["kPartBytes"]
         assert (found["row_pitch"] - split.pitch) % 16 == 0
         assert found["kSlabVectors"] * 16 >= (read_rows - 1) * found["row_pitch"] + reach
         check_fits(launch, H200.limits)
@@ -87,7 +87,7 @@ ROWS = (2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 65, 100, 257, 4096, 99_999)
 
 @settings(max_examples=40)
 @given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
-def test_the_number_of_rows_is_not_compiled(split: RowSplit, src: int, dst: int) -> None:
+def test_any_number_of_rows_has_the_same_program(split: RowSplit, src: int, dst: int) -> None:
     texts = {
         tuple(
             launch.code.source
@@ -99,7 +99,7 @@ def test_the_number_of_rows_is_not_compiled(split: RowSplit, src: int, dst: int)
 
 
 @given(st.lists(st.integers(1, 40), min_size=4, max_size=16), st.integers(2, 5000))
-def test_columns_are_not_compiled(widths: list[int], rows: int) -> None:
+def test_other_columns_have_the_same_program(widths: list[int], rows: int) -> None:
     """Programs for the same number of outputs differ in the size of shared memory at most."""
     texts = set()
     for cut in range(1, len(widths)):
@@ -118,7 +118,7 @@ def test_every_launch_fits_the_parameter_limit(split: RowSplit, most: int) -> No
 
 
 def test_groups_of_outputs_are_even() -> None:
-    """None is left with a single output, whose blocks would be as many as the others'."""
+    """No group is left with a single output, whose blocks would be as many as the others'."""
     widths = (32,) * 1000
     split = RowSplit(1, 32000, tuple(range(1000)), tuple(range(0, 32000, 32)), widths)
     for most in (70, 1000, 1008, 1023, 8000):

@@ -105,7 +105,7 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
     ("mib", "aligned", "odd"),
     [(1, 1, 1), (6, 1, 1), (13, 2, 2), (17, 2, 2), (21, 2, 2), (25, 4, 4), (45, 4, 4)],
 )
-def test_an_h200_has_these_rounds(mib: int, aligned: int, odd: int) -> None:
+def test_larger_splits_take_more_rounds_on_an_h200(mib: int, aligned: int, odd: int) -> None:
     found = []
     for alignment in 16, 1:
         (launch,) = planned(packed((mib << 20,), 0, (mib << 19,) * 2, 1), alignment, alignment)
@@ -115,7 +115,7 @@ def test_an_h200_has_these_rounds(mib: int, aligned: int, odd: int) -> None:
 
 @pytest.mark.parametrize(("gpu", "blocks"), [("H200", 8), ("A100", 7), ("L4", 4), ("T4", 2)])
 def test_blocks_of_short_rows_hold_memory_for_their_threads(gpu: str, blocks: int) -> None:
-    """As they have 128, an SM holds twice as many as of 256."""
+    """Blocks have 128 threads, so an SM holds twice as many as it would of blocks of 256."""
     limits = find_gpu(gpu).limits
     (launch,) = plan(packed((1000, 2408), 1, (301,) * 8, 1), 16, 16, limits)
     assert launch.shared_bytes < 23 << 10
@@ -123,7 +123,7 @@ def test_blocks_of_short_rows_hold_memory_for_their_threads(gpu: str, blocks: in
 
 
 def test_chunks_shrink_with_the_gpu() -> None:
-    """What a slice of a GPU copies at the same time is in all outputs."""
+    """On a slice of a GPU, blocks that run at the same time still cover all outputs of a chunk."""
     geometry = packed((1 << 16, 4096), 1, (1024, 1024, 2048), 4)
     slice_ = H200.limits._replace(sm_count=16)
     rows = [
