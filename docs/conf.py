@@ -11,6 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "docs" / "extensions")]
 
+from pygments.lexers import PythonConsoleLexer  # noqa: E402
+from sphinx.highlighting import lexers  # noqa: E402
+
 import dmlsplit  # noqa: E402
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -34,6 +37,7 @@ smartquotes_action = "D"  # dashes only: quoted text is copied
 toc_object_entries_show_parents = "hide"
 default_role = "py:obj"
 highlight_language = "none"
+lexers["pycon"] = PythonConsoleLexer()  # without the empty line that ends the last doctest
 
 myst_heading_anchors = 4
 myst_enable_extensions = ["attrs_block", "attrs_inline"]

@@ -118,10 +118,15 @@ def test_a_search_for_an_error_leads_to_its_page() -> None:
     assert numbers < {term for term, page in found if page == "errors"}
     # The search takes 0x off, as it finds 80070057 in no other way.
     code = (DOCS / "extensions" / "page_search.py").read_text("utf-8")
-    (pattern,) = re.findall(r"replace\(/(.*?)/gi, \"\"\)", code)
-    assert re.sub(
-        pattern.replace("\\\\", "\\"), "", "0x80070057 0x887A0005 0x10 FP0x80070057", flags=re.I
-    ) == ("80070057 887A0005 0x10 FP0x80070057")
+    patterns = re.findall(r"\.replace\(/(.*?)/gi, ", code)
+    prefix, level = (re.compile(each.replace("\\\\", "\\"), re.I) for each in patterns)
+    codes = "0x80070057 0x887A0005 0x10 FP0x80070057"
+    assert prefix.sub("", codes) == "80070057 887A0005 0x10 FP0x80070057"
+    # Any level leads to the page of levels, however it is written.
+    assert ("feature level", "levels") in found
+    for written in ("4_0", "DML_FEATURE_LEVEL_4_0", "feature level 2_1", "--feature-level 5_0"):
+        assert level.sub("!", written) == "!", written
+    assert [text for text in ("x86_64", "24_576", "int4_0") if level.search(text)] == []
 
 
 def test_a_rule_is_described_by_its_sentence() -> None:

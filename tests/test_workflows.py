@@ -173,18 +173,21 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path: Path)
     step = script("release.yml", "build", "The notes are the section of the changelog")
     text = (ROOT / "CHANGELOG.md").read_text("utf-8")
     newest = text.index("## [")
-    versions = "## [1.20.0] - 2026-01-02\n\n- newer\n\n## [1.2.0]\n\n- older\n\n"
+    items = "- new ([how](docs/ci.md)),\n  in two lines\n- second\n\nEnd\nof it\n"
+    versions = f"## [1.20.0] - 2026-01-02\n\n{items}\n## [1.2.0]\n\n- older\n\n"
     (tmp_path / "CHANGELOG.md").write_text(text[:newest] + versions + text[newest:], "utf-8")
 
     def notes(version: str) -> str:
-        known = {"GITHUB_REF_NAME": f"v{version}"}
+        known = {"GITHUB_REF_NAME": f"v{version}", "GITHUB_REPOSITORY": "owner/name"}
         done = ran("bash", "-ec", step, cwd=tmp_path, env=known)
         assert done.returncode == 0
         return (tmp_path / "notes.md").read_text("utf-8")
 
-    assert notes("1.20.0").split() == ["-", "newer"]
-    assert notes("1.2.0").split() == ["-", "older"]
-    assert notes(dml.__version__).strip() in text
+    page = "https://github.com/owner/name/blob/v1.20.0/docs/ci.md"
+    assert notes("1.20.0").strip() == f"- new ([how]({page})), in two lines\n- second\n\nEnd of it"
+    assert notes("1.2.0").strip() == "- older"
+    words = re.sub(r"https://\S*/docs/", "docs/", notes(dml.__version__)).split()
+    assert " ".join(words) in " ".join(text.split())
     assert ran("bash", "-ec", step, cwd=tmp_path, env={"GITHUB_REF_NAME": "v9"}).returncode == 1
 
 

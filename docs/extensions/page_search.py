@@ -1,6 +1,7 @@
 """Search that finds numbers and lists a page once.
 
-People look for 80070057, which Sphinx leaves out of its index; 0x80070057 finds the same.
+People look for 80070057, which Sphinx leaves out of its index; 0x80070057 finds the same. Every
+level, such as 4_0 or DML_FEATURE_LEVEL_4_0, leads to the page of levels.
 ``{index} ! TERM`` makes a page the first answer to that term.
 """
 
@@ -17,7 +18,9 @@ class PageSearch(SearchEnglish):
     js_splitter_code = """
 const wordsOnly = Search._parseQuery;
 Search._parseQuery = (text) => {
-  const query = text.replace(/\\b0x(?=[0-9a-f]{8}\\b)/gi, ""); // an HRESULT, as in C
+  const query = text
+    .replace(/\\b0x(?=[0-9a-f]{8}\\b)/gi, "") // an HRESULT, as in C
+    .replace(/-*\\b((dml_)?feature[ _-]level[ _])?[1-9]_\\d\\b/gi, "feature level");
   const parsed = wordsOnly(query);
   for (const number of query.match(/\\b\\d{4,}\\b/g) ?? []) {
     parsed[1].add(number); // searched
