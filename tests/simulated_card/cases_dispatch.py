@@ -151,7 +151,7 @@ def test_a_handle_of_another_devices_stream_is_refused_by_cuda() -> None:
     source, outs = many_outputs(3)
     with cupy.cuda.Device(1):
         strange = cupy.cuda.Stream()
-    with pytest.raises(dml.InvalidArgumentError, match="use a stream of this device that still exists"):
+    with pytest.raises(dml.InvalidArgumentError, match="use a stream of this device"):
         bound_rows(source, outs).dispatch(strange.ptr)
 
 
