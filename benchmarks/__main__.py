@@ -98,8 +98,11 @@ def _cpu(options: argparse.Namespace, argv: list[str]) -> int:
     from benchmarks.environment import environment, state_after
     from benchmarks.results import Results
     from benchmarks.table import Table
+    from dmlsplit.backends.cpu import native
     from dmlsplit.backends.cpu.threads import thread_count
 
+    if reason := native.missing():
+        print(f"note: NumPy copies in the rows of dmlsplit: {reason}", file=sys.stderr)
     chosen = [c for c in cases.cpu_cases(options.quick) if (options.only or "") in c.name]
     threads = sorted({1, thread_count()})
     results = Results(_path(options, "cpu"), "cpu", environment(argv, with_gpu=False))

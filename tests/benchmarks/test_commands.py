@@ -15,6 +15,7 @@ from benchmarks import host, host_instead, host_on_card, timing
 from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
+from dmlsplit.backends.cpu import native
 from tests.simulated_card import build
 from tests.support.fixtures import Capsys, Patch
 
@@ -40,6 +41,16 @@ def test_a_cpu_run_is_written_once_and_read_by_bars(tmp_path: Path, capsys: Caps
     assert "unchanged within noise" in capsys.readouterr().out
     assert command.main(["compare", str(path), str(tmp_path / "none.json")]) == 2
     assert "No such file" in capsys.readouterr().err
+
+
+def test_a_cpu_run_without_the_library_says_so(
+    tmp_path: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(native, "missing", lambda: "the engine was not built")
+    words = ["cpu", "--only", "no case", "-o", str(tmp_path / "run.json")]
+    assert command.main(words) == 0
+    note = "note: NumPy copies in the rows of dmlsplit: the engine was not built\n"
+    assert capsys.readouterr().err.startswith(note)
 
 
 @pytest.fixture
