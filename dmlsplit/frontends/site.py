@@ -108,7 +108,7 @@ class SplitSite:
     Attributes
     ----------
     file : str
-        The file as the caller named it.
+        The file as the caller named it; empty for a descriptor without a file.
     graph : str
         The graph, nested body or function that has the node, such as ``net/If.then_branch``.
     node : str

@@ -131,7 +131,7 @@ def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence
     with within("--data-type"):
         kind = TensorDataType.parse(data_type)
     desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, sizes), axis=axis, sizes=split)
-    return SplitSite("options", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
+    return SplitSite("", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
 
 
 def _size(file: str) -> int:

@@ -105,8 +105,8 @@ def address(site: SplitSite) -> str:
 
 
 def location(site: SplitSite) -> str:
-    """File and address of a split."""
-    return f"{printable(site.file)}:{address(site)}"
+    """File and address of a split; without a file, only its address."""
+    return f"{printable(site.file)}:{address(site)}" if site.file else address(site)
 
 
 def outcome_of(verdict: Verdict) -> str:

@@ -15,7 +15,7 @@ def junit_report(assessment: Assessment) -> str:
     root = ET.Element("testsuites", name="dmlsplit")
     suites: dict[str, ET.Element] = {}
     for finding in findings(assessment):
-        file = printable(finding.file or finding.title)
+        file = printable(finding.file or finding.subject or finding.title)
         if file not in suites:
             suites[file] = ET.SubElement(root, "testsuite", name=file)
         name = finding.subject or "read"

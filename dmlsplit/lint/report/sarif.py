@@ -89,7 +89,8 @@ def _result(
         "ruleIndex": rule_ids.index(violation.rule.id),
         "level": "error" if failed else "note" if finding.status == "note" else "warning",
         "message": {"text": f"{text}. Fix: {finding.fix}" if finding.fix else text},
-        "locations": [_physical(finding.file) | logical],
+        # GitHub refuses a result without a file.
+        "locations": [_physical(finding.file or name) | logical],
         "partialFingerprints": dict.fromkeys(_FINGERPRINTS, fingerprint),
     }
 

@@ -90,8 +90,9 @@ def _summary(assessment: Assessment, is_long: bool, paint: _Paint) -> Iterator[s
     if total:
         yield from _table(_rows(assessment.verdicts, is_long), paint)
         counts = "; ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
-        files = counted(len({verdict.site.file for verdict in assessment.verdicts}), "file")
-        yield wrapped(f"{counted(total, 'split')} in {files} at {assessment.target}: {counts}", "")
+        files = {verdict.site.file for verdict in assessment.verdicts if verdict.site.file}
+        where = f" in {counted(len(files), 'file')}" if files else ""
+        yield wrapped(f"{counted(total, 'split')}{where} at {assessment.target}: {counts}", "")
     elif not assessment.unreadable:
         yield "no splits found"
     if assessment.unreadable:
@@ -133,7 +134,7 @@ def _table(files: dict[str, list[_Row]], paint: _Paint) -> Iterator[str]:
 
     for file, rows in files.items():
         first, verdict = rows[0]
-        whole = f"{printable(file)}: {first}"
+        whole = f"{printable(file)}: {first}" if file else first
         if len(rows) == 1 and len(whole) <= columns:
             yield row(whole, verdict)
             continue
