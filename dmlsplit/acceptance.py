@@ -16,6 +16,7 @@ from dmlsplit.arrays.array_view import data_type_name
 from dmlsplit.arrays.overlap import are_apart, first_overlap
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.messages import counted
 
 
 class Mismatch(NamedTuple):
@@ -88,10 +89,8 @@ def check_list(out: Any, count: int) -> None:
     """Refuse anything but a list or a tuple of `count` arrays."""
     is_list = isinstance(out, (list, tuple))
     if not is_list or len(out) != count:
-        length = f" of {len(out)}" if is_list else ""
-        raise InvalidArgumentError(
-            f"out is a {type(out).__name__}{length}; it must be a list of {count} arrays"
-        )
+        found = counted(len(out), "array") if is_list else f"the type {type(out).__name__}"
+        raise InvalidArgumentError(f"out has {found}; it must be a list of {count} arrays")
 
 
 def check_outputs(

@@ -127,8 +127,8 @@ class BindingTable:
         """Check all bindings. An InvalidArgumentError reports every broken rule."""
         if not isinstance(outputs, (list, tuple)):
             raise InvalidArgumentError(
-                f"outputs is a {type(outputs).__name__}; it must be a list with one array per "
-                "output"
+                f"outputs has the type {type(outputs).__name__}; it must be a list with one array "
+                "per output"
             )
         return self._exact(source, outputs) or self._checked(source, outputs)
 

@@ -87,7 +87,7 @@ def test_strides_of_dimensions_of_one_do_not_matter() -> None:
 @pytest.mark.parametrize("given_outputs", [np.zeros(3), "abc", None, iter([])])
 def test_outputs_that_are_not_a_list_are_refused(given_outputs: Any) -> None:
     kind = type(given_outputs).__name__
-    message = f"^outputs is a {kind}; it must be a list with one array per output$"
+    message = f"^outputs has the type {kind}; it must be a list with one array per output$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         TABLE.bind(ramp(1, 1, 6, 2), given_outputs)
 

@@ -103,8 +103,8 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
         ((A, (3, 4), 1), r"sizes \[3, 4\] add up to 7"),
         ((A, 2, 2), "axis is 2; it must be from -2 to 1"),
         ((np.array(1), 1), "a scalar cannot be split"),
-        ((A, (2, 4), 1, [ONE]), "out is a list of 1; it must be a list of 2 arrays"),
-        ((A, (2, 4), 1, ONE), "out is a ndarray; it must be a list"),
+        ((A, (2, 4), 1, [ONE]), "out has 1 array; it must be a list of 2 arrays"),
+        ((A, (2, 4), 1, ONE), "out has the type ndarray; it must be a list"),
         ((A, (2, 4), 1, [ONE, ONE]), r"out\[1\]: shape is \(2, 2\); it must be \(2, 4\)"),
         (
             (A, (2, 4), 1, [ONE, TWO.view("i8")]),

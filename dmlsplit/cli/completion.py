@@ -31,7 +31,9 @@ def add_to(commands: Commands) -> None:
     summary = "print a completion script for a shell"
     statuses = {ACCEPTED: "printed", UNUSABLE: "wrong usage, or shtab is not installed"}
     parser = add_command(commands, completion, summary, _DESCRIPTION, _EXAMPLES, statuses)
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"))
+    parser.add_argument(
+        "shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"
+    )
 
 
 def completion(arguments: argparse.Namespace) -> int:

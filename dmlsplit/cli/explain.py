@@ -47,7 +47,7 @@ known, examples, and the fix.
 """
 
 _STATUSES = {
-    ACCEPTED: "each split, or its equivalent, is explained, or is unknown",
+    ACCEPTED: "every split, or its equivalent, was explained; unknown ones were listed",
     REFUSED: "a split is refused and has no known equivalent; or, with\n"
     "       --via ort, the target is below feature level 5_0",
 }

@@ -92,7 +92,8 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="PATH",
         help="an ONNX model (.onnx), an OpenVINO model (.xml), a DxDispatch model or a descriptor "
-        "(.json); a folder to search for models; or a quoted pattern such as 'models/**/*.onnx'",
+        "(.json); a folder to search for .onnx and .xml models; or a quoted pattern such as "
+        "'models/**/*.onnx'",
     )
     parser.add_argument(
         "--hidden",
@@ -198,5 +199,7 @@ def _fixed_sizes(pairs: Sequence[tuple[str, int]]) -> FixedSizes | None:
     sizes: dict[str, int] = {}
     for name, size in pairs:
         if sizes.setdefault(name, size) != size:
-            raise InvalidArgumentError(f"--dim {name} is given as {sizes[name]} and as {size}")
+            raise InvalidArgumentError(
+                f"--dim gives {name} the sizes {sizes[name]} and {size}. Fix: give one"
+            )
     return FixedSizes(sizes)

@@ -94,7 +94,7 @@ class Parser(argparse.ArgumentParser):
         """End the program."""
         # argparse says "argument --axis: is 'one'; it must be an integer".
         message = message.removeprefix("argument ").replace(": is ", " is ", 1)
-        message = message.replace("the following arguments are required", "missing", 1)
+        message = re.sub(r"^the following arguments are required: (.*)", r"\1 is missing", message)
         if exclusive := re.fullmatch(r"(\S+): not allowed with argument (\S+)", message):
             message = "give only one of {} and {}".format(*exclusive.groups())
         tell(f"error: {message}")

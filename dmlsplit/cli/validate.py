@@ -41,7 +41,8 @@ The verdicts:
       the target refuses it but accepts the descriptor that is shown, which
       moves the same bytes between the same buffers
   refused
-      the target refuses it and every equivalent descriptor
+      the target refuses it, and no equivalent descriptor is known; or the node
+      is invalid, or never reaches DirectML
   refused for every size
       some sizes are dynamic; the target refuses all of their values
   unknown

@@ -167,10 +167,11 @@ def _widening_problem(desc: SplitOperatorDesc, data_type: TensorDataType) -> str
     # `max` finds the first odd piece, because it returns the first maximum.
     pieces = enumerate(descriptor_geometry(desc).pieces)
     index, piece = max(pieces, key=lambda pair: is_odd(pair[1]))
-    runs = f"OutputTensors[{index}] has runs of {counted(piece.run_bytes, 'byte')}"
+    length = counted(piece.run_bytes, "byte")
+    runs = f"the contiguous parts of OutputTensors[{index}] have {length}"
     if piece.run_bytes % width == 0:
-        runs += f" at offsets or strides that are not multiples of {width}"
-    return f"{runs}, and {data_type.name} is the smallest type of the level"
+        runs += f", at offsets or strides that are not multiples of {width}"
+    return f"{runs}, and {data_type.name}, the smallest type of the level, has {width}"
 
 
 def _fewer(dims: list[_Dimension], limit: int) -> list[_Dimension]:

@@ -48,7 +48,7 @@ class Advice(StrEnum):
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
     NODES = "rewrite the model: run dmlsplit validate again with --write-fixed fixed.onnx"
     NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
-    DISPATCH = "in DirectML, dispatch {equivalent}"
+    DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
     ON_CPU = "without a change, ONNX Runtime runs the node on the CPU"
     UNDECIDED = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"

@@ -103,6 +103,8 @@ def scan_file(
 ) -> list[SplitSite]:
     """Scan one model or descriptor file, of the type that its suffix names."""
     ending = Path(file).suffix.lower()
+    if file != "-" and not Path(file).exists():
+        raise InvalidArgumentError("cannot be read: No such file or directory")
     if ending not in endings:
         if file == "-":
             raise InvalidArgumentError("standard input cannot be read. Fix: give a file")
@@ -110,7 +112,7 @@ def scan_file(
             raise InvalidArgumentError(
                 f"--via ort checks {' and '.join(endings)} files only. Fix: leave out --via ort"
             )
-        raise InvalidArgumentError(f"the name must end in {' or '.join(endings)}")
+        raise InvalidArgumentError(f"its name must end in {' or '.join(endings)}")
     if Path(file).exists() and not Path(file).is_file():
         raise InvalidArgumentError("is not a regular file")
     if ending == ".onnx":

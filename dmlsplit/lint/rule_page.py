@@ -79,9 +79,9 @@ def _at_run_time(rule: Rule) -> str:
     """What happens if a program breaks the rule."""
     if rule.hresult is None:
         return rule.consequence
-    refusal = f"dmlsplit refuses what breaks this rule, with {numbered(rule.hresult)}."
+    refusal = f"dmlsplit reports {numbered(rule.hresult)}."
     if rule.beyond_c:
-        return f"{refusal} A C program cannot break it: {rule.beyond_c}."
+        return f"{refusal} DirectML cannot meet this case: {rule.beyond_c}."
     if rule.basis == "policy":
         return f"{refusal} DirectML's documents do not say what DirectML does."
     return HRESULTS[rule.hresult][1].format(numbered(rule.hresult))
@@ -91,7 +91,7 @@ def _basis(rule: Rule) -> str:
     """How the rule is known, with its source."""
     if rule.basis == "policy":
         _, _, why = rule.source.partition("; ")
-        return f"This rule is a policy of dmlsplit: {why}."
+        return f"This rule is a choice of dmlsplit (a policy): {why}."
     return _BASES[rule.basis].format(rule.source)
 
 
@@ -107,7 +107,8 @@ def example_of(rule: Rule) -> Example:
 def _program(sample: Sample) -> str:
     newest = sample.level == Sample._field_defaults["level"]
     level = "" if newest else f', feature_level="{sample.level}"'
-    lines = ["import dmlsplit as dml", "", *_assignments(sample.desc)]
+    about = [f"# {sample.about}"] if sample.about else []
+    lines = ["import dmlsplit as dml", "", *about, *_assignments(sample.desc)]
     return "\n".join([*lines, f"print(dml.validate(desc{level}))"])
 
 

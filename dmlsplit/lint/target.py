@@ -64,9 +64,10 @@ class Requirement:
         return str(self.level), self.directml, build
 
     def __str__(self) -> str:
-        build = f"build {self.windows.build}" if self.windows else "build of its own"
-        windows = f"{'' if self.windows else 'no '}Windows {build}"
-        return f"level {self.level} (DirectML {self.directml}, {windows})"
+        windows = (
+            f"Windows build {self.windows.build}+" if self.windows else "no known Windows build"
+        )
+        return f"level {self.level} (DirectML {self.directml}+, {windows})"
 
 
 @cache

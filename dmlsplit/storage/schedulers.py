@@ -43,7 +43,8 @@ def compute_context(scheduler: str | None) -> Iterator[Compute]:
             text = f"--scheduler is {scheduler!r}; it must be an address such as tcp://host:8786"
             raise InvalidArgumentError(text) from None
         raise UnsupportedError(
-            f"no Dask scheduler answers at {scheduler}: {describe(error)}"
+            f"no Dask scheduler answers at {scheduler}: {describe(error)}. Fix: start one with "
+            "`dask scheduler`, or correct the address"
         ) from None
     with client, _named_errors():
         _check_cluster(client)

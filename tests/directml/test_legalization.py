@@ -158,9 +158,8 @@ def bytes_split(*sizes: int, shape: tuple[int, ...] = ()) -> SplitOperatorDesc:
 
 
 def copied(index: int, runs: str) -> str:
-    return (
-        f"OutputTensors[{index}] has runs of {runs}, and UINT16 is the smallest type of the level"
-    )
+    parts = f"the contiguous parts of OutputTensors[{index}] have {runs}"
+    return f"{parts}, and UINT16, the smallest type of the level, has 2"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +169,7 @@ def copied(index: int, runs: str) -> str:
         (bytes_split(5), "2_0", copied(0, "5 bytes")),
         # Runs of 2 bytes would be possible, but in the input they are 9 bytes apart.
         (bytes_split(2, 4, 3, shape=(2,)), "1_0",
-         copied(0, "2 bytes at offsets or strides that are not multiples of 2")),
+         copied(0, "2 bytes, at offsets or strides that are not multiples of 2")),
         (bytes_split(2, 4, 3), "1_0", copied(2, "3 bytes")),
         (SplitOperatorDesc(TensorDesc("FLOAT32", (2,) * 5, strides=(625, 125, 25, 5, 1)),
                            [TensorDesc("FLOAT32", (2, 2, 1, 2, 2))] * 2, 2), "1_0",

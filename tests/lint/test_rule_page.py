@@ -63,9 +63,9 @@ AT_RUN_TIME = {
     "ORT-FEATURE-LEVEL": "the device fails with 887A0004 (DXGI_ERROR_UNSUPPORTED).",
     "DML-BIND-SIZE": "the next call fails with 887A0005 (DXGI_ERROR_DEVICE_REMOVED). dmlsplit "
     "raises InvalidArgumentError before that.",
-    "DML-TENSOR-OUTPUT-OVERLAP": f"with {INVALID}. DirectML's documents do not say",
-    "DML-ARRAY-SHAPE": f"with {INVALID}. A C program cannot break it: DirectML has no arrays.",
-    "DML-BIND-KIND": f"with {INVALID}. A C program cannot break it: a C binding is a range of",
+    "DML-TENSOR-OUTPUT-OVERLAP": f"reports {INVALID}. DirectML's documents do not say",
+    "DML-ARRAY-SHAPE": f"reports {INVALID}. DirectML cannot meet this case: it has no arrays.",
+    "DML-BIND-KIND": f"reports {INVALID}. DirectML cannot meet this case: a C binding is a",
     "ORT-NUM-OUTPUTS": "ONNX Runtime does not load the model (seen with 1.32).",
 }
 

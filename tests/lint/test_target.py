@@ -44,12 +44,12 @@ def test_levels_and_releases_that_do_not_exist_are_refused(
 @pytest.mark.parametrize(
     ("level", "releases"),
     [
-        ("2_0", "DirectML 1.1.0, Windows build 19041"),
-        ("2_1", "DirectML 1.4.0, Windows build 22000"),  # 1.2.0 was never public
-        ("4_1", "DirectML 1.7.0, Windows build 22621"),
-        ("6_0", "DirectML 1.11.0, Windows build 26100"),
-        ("6_3", "DirectML 1.15.0, no Windows build of its own"),
-        ("6_4", "DirectML 1.15.0, no Windows build of its own"),
+        ("2_0", "DirectML 1.1.0+, Windows build 19041+"),
+        ("2_1", "DirectML 1.4.0+, Windows build 22000+"),  # 1.2.0 was never public
+        ("4_1", "DirectML 1.7.0+, Windows build 22621+"),
+        ("6_0", "DirectML 1.11.0+, Windows build 26100+"),
+        ("6_3", "DirectML 1.15.0+, no known Windows build"),
+        ("6_4", "DirectML 1.15.0+, no known Windows build"),
     ],
 )
 def test_a_requirement_names_the_first_documented_releases(level: str, releases: str) -> None:

@@ -65,8 +65,8 @@ def wrong_versions(cuda: Cuda, names: Sequence[str]) -> str | None:
     if not cuda.driver:
         newer = f" {DRIVER_13} or newer" if major >= 13 else ""
         return (
-            f"there is no usable CUDA driver. Fix: install NVIDIA's driver{newer}; in a container, "
-            "start it with --gpus all"
+            f"there is no usable CUDA driver. Fix: install NVIDIA's driver{newer}; if this is a "
+            "container, start it with --gpus all"
         )
     if major < min(EXTRAS):
         fix = _replaced(names, fitting_extra(cuda.driver))

@@ -116,7 +116,7 @@ def _compile(cupy: Any, source: str, name: str, architecture: str) -> bytes:
         log = nvrtc.getProgramLog(program)
         raise DmlError(
             f"kernel {name} does not compile for cuda:{cupy.cuda.Device().id} ({architecture}); "
-            f"NVRTC says:\n{log}"
+            f"please report this bug of dmlsplit, with what NVRTC says:\n{log}"
         ) from None
     finally:
         nvrtc.destroyProgram(program)

@@ -47,7 +47,7 @@ def cuda_devices() -> list[CudaDevice]:
     except pynvml.NVMLError as error:
         if error.value in absent:
             return []
-        raise UnsupportedError(f"NVML failed: {error}") from None
+        raise UnsupportedError(f"NVML failed: {error}. Fix: check that nvidia-smi runs") from None
 
 
 def by_ordinal() -> list[CudaDevice | None]:

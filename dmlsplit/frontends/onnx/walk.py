@@ -55,7 +55,7 @@ class _Visit(NamedTuple):
     @property
     def named(self) -> str:
         """The node, for a message."""
-        name = f" {shown_name(self.node.name)!r}" if self.node.name else f"[{self.position}]"
+        name = f" {shown_name(self.node.name)!r}" if self.node.name else f" #{self.position}"
         return f"{shown_name(self.node.op_type)}{name} of {self.scope.graph}"
 
     def gap_after(self) -> Gap:
@@ -307,4 +307,6 @@ def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> li
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
         return _Walk(name, reader, model, dimensions).sites()
     except WireError as error:
-        raise InvalidArgumentError(f"cannot be read as an ONNX model: {error}") from None
+        raise InvalidArgumentError(
+            f"cannot be read as an ONNX model: {error}. Fix: export or download the model again"
+        ) from None

@@ -22,8 +22,8 @@ ROWS = {
     ),
     "no driver": (
         installation.wrong_versions(Cuda(13020, 0, (13, 2)), ONE),
-        "there is no usable CUDA driver. Fix: install NVIDIA's driver 580 or newer; in a "
-        "container, start it with --gpus all",
+        "there is no usable CUDA driver. Fix: install NVIDIA's driver 580 or newer; if this is "
+        "a container, start it with --gpus all",
     ),
     "an older driver": (
         installation.wrong_versions(Cuda(13020, 12080, (13, 2)), ONE),
