@@ -50,7 +50,7 @@ def test_a_defect_is_one_finding_of_its_file_and_fails_only_if_asked(form: str) 
         text = " ".join(text.split()) if form == "text" else text
         if form != "junit":  # a case has its file and rule instead
             assert text.count("may affect 10 splits: in graphs") == 2
-        assert "net/n7: its pieces are combined by Mul #7" in text
+        assert "net/n7: its pieces are combined by Mul[7]" in text
         assert "... and 2 more" in text
         pattern = {"github": "^::error", "sarif": '"level": "error"', "junit": "<failure"}
         fails = re.findall(pattern.get(form, "$^"), text, re.MULTILINE)

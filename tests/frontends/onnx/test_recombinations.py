@@ -43,7 +43,7 @@ def test_many_recombinations_of_one_split_are_noted_without_copies(
 
     monkeypatch.setattr(walk, "replace", counted)
     found = combining(scanned, *(node("Add", "a b", f"y{i}") for i in range(500)))
-    assert found == [f"Add[{i + 1}] of main" for i in range(500)]
+    assert found == [f"Add #{i + 1} of main" for i in range(500)]
     assert copied <= 2 * 500
 
 
