@@ -181,8 +181,8 @@ def test_no_higher_level_is_advised_if_none_helps() -> None:
         return {v.hint for v in dml.validate(desc, level).violations}
 
     assert hints("INT4", "6_4") == {
-        "carry the bits in a supported type of another width (dml.legalize or --write-fixed does "
-        "this)"
+        "describe the same bytes with a supported type, which dml.legalize and --write-fixed do if "
+        "they can"
     }
     assert hints("INT4", "4_1") == hints("INT4", "6_4")
     assert all(hint.startswith("raise the feature level, or ") for hint in hints("INT64", "2_0"))
