@@ -1,4 +1,4 @@
-"""``dmlsplit selftest``: proof on this machine's own card, or CPU."""
+"""``dmlsplit selftest``: checks every byte on this machine's GPU, or on its CPU."""
 
 import argparse
 
