@@ -14,7 +14,8 @@ from dmlsplit.directml.validation import validate
 from dmlsplit.lint.rules import HRESULTS, numbered
 
 _WIDEST = 76  # of a program
-_OPTION = re.compile(r"(?<!\S)--[a-z-]+")  # outside code, its two hyphens would become a dash
+# Names in Python, and options, whose two hyphens would become a dash outside of code.
+_CODE = re.compile(r"(?<!\S)(--[a-z-]+|dml\.\w+)")
 _BASES = {
     "documented": "This rule is [documented]({}).",
     "source": "This rule comes from the [source code of ONNX Runtime]({}).",
@@ -71,8 +72,8 @@ def _reach(rule: Rule) -> Iterator[str]:
 
 
 def _with_code(text: str) -> str:
-    """A sentence whose options are code: their two hyphens would become a dash."""
-    return _OPTION.sub(r"`\g<0>`", text)
+    """A sentence whose options and names are marked as code."""
+    return _CODE.sub(r"`\g<0>`", text)
 
 
 def _at_run_time(rule: Rule) -> str:
