@@ -90,9 +90,9 @@ def split_store(
 class BlockCopies:
     """Copies each block of an array into the chunks of its pieces that begin in the block.
 
-    The last of these chunks may reach into the next block, whose beginning is then read twice. In
-    return, no two blocks write the same chunk, and no data is kept from one block for another:
-    Dask may run them in any order, and the memory of a task does not depend on the array.
+    The last of these chunks may extend into the next block, whose beginning is then read twice. The
+    benefit: no two blocks write the same chunk, and none needs data of another, so Dask may run
+    them in any order, and the memory of a task does not depend on the array.
     """
 
     source: NamedArray
