@@ -36,7 +36,7 @@ def test_an_outermost_split_is_one_run_per_piece() -> None:
     assert [piece.loops for piece in geometry.pieces] == [(), ()]
 
 
-def test_one_output_is_one_run() -> None:
+def test_one_output_of_a_packed_input_is_one_run() -> None:
     assert packed((6, 5), 1, (5,), 4).pieces == (StridedCopy((), 0, 120),)
 
 
@@ -79,12 +79,12 @@ def test_a_selector_gives_a_tuple_for_any_number_of_outputs(outputs: tuple[int, 
     assert selector(outputs, 3)([0, 10, 20]) == tuple(10 * output for output in outputs)
 
 
-def test_a_padded_input_keeps_the_packed_form() -> None:
+def test_a_padded_input_is_still_split_by_rows() -> None:
     geometry = split_geometry((4, 6), 1, (2, 4), 1, (10, 1), [None, None])
     assert geometry.row_split == RowSplit(4, 10, (0, 1), (0, 2), (2, 4))
 
 
-def test_other_layouts_have_no_packed_form() -> None:
+def test_other_layouts_are_not_split_by_rows() -> None:
     for strides in [(1, 4), (0, 1), (-6, 1), (7, -1)]:
         assert split_geometry((4, 6), 1, (2, 4), 1, strides, [None, None]).row_split is None
     assert split_geometry((4, 6), 1, (2, 4), 1, (6, 1), [(3, 1), None]).row_split is None

@@ -93,7 +93,7 @@ def test_the_command_writes_a_file_that_is_drawn(
     assert (tmp_path / "sweep-sweep.png").stat().st_size > 10_000
 
 
-def test_measured_sizes_are_drawn_beside_a_copy(tmp_path: Path) -> None:
+def test_measured_speeds_are_drawn_relative_to_the_fastest_copy(tmp_path: Path) -> None:
     case = FAMILIES[1].case(SIZES[4], "odd")
     head = {"case": case.name, "kind": SWEEP, "at": case.at, "status": "ok"}
     rows: list[dict[str, Any]] = [

@@ -26,7 +26,9 @@ def test_a_summary_agrees_with_numpy(samples: list[float]) -> None:
         summary([])
 
 
-def test_samples_of_calls_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_round_times_every_call_once_in_an_order_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(timing, "WARM_SECONDS", 0)
     monkeypatch.setattr(timing, "SHORTEST_SAMPLE", 0)
     log: list[str] = []

@@ -152,7 +152,7 @@ def test_nothing_is_computed_for_a_shape() -> None:
     assert {str(piece.dtype) for piece in found} == {"int8"}
 
 
-def test_a_donated_array_is_not_a_piece() -> None:
+def test_the_piece_of_a_donated_array_has_its_bytes() -> None:
     """A single piece has the array's size, so XLA could give it the array's memory."""
     array = random((512, 300))
     wanted = np.asarray(array).tobytes()
@@ -212,7 +212,7 @@ def test_an_error_in_a_callback_ends_with_ours(monkeypatch: pytest.MonkeyPatch) 
         jax.block_until_ready(jax.jit(lambda array: dml.split(array, (5, 6), 1))(array))
 
 
-def test_weak_types_and_the_device_are_kept() -> None:
+def test_weak_types_and_commitment_to_a_device_are_kept() -> None:
     weak = jax.lax.full_like(2.0, 1.0, shape=(4,))
     for array in (weak, jnp.zeros(4), jax.device_put(jnp.zeros(4), jax.devices()[0])):
         for piece in dml.split(array, 2):

@@ -136,7 +136,9 @@ def reshaped(x: str, constants: str, nodes: str) -> onnx.ModelProto:
         ("int64[1] n = {2}", "s = ConstantOfShape <value = int64[1] {6}> (n)", (6, 6)),
     ],
 )
-def test_a_shape_is_computed(scanned: Scanned, constants: str, nodes: str, shape: Shape) -> None:
+def test_a_valid_shape_that_a_graph_computes_is_known(
+    scanned: Scanned, constants: str, nodes: str, shape: Shape
+) -> None:
     assert [site.shape for site in scanned(reshaped("4, 6, 2", constants, nodes))] == [shape]
 
 
