@@ -3,8 +3,8 @@
 tests/self_test/test_cases.py has splits that reach every kernel at any alignment, with guard bytes
 around their outputs; here, any layout has them.
 
-Run ``pytest -m gpu``. The tests whose names end with sanitizer, and the splits of the self-test, are
-also for
+Run ``pytest -m gpu``. The tests whose names end with sanitizer, and the splits of the self-test,
+are also for
 ``compute-sanitizer --tool memcheck python -m pytest -m gpu -k "sanitizer or exact_on_the_card"``.
 Memory is filled by copies from the host, so that the tests run on the simulated card too, which has
 only our kernels.

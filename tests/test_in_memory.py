@@ -162,7 +162,7 @@ def test_true_and_floats_do_not_hit_the_cache_of_integers(sizes: Any, axis: Any)
         (PADDED, (4, 6), 0, False),
     ],
 )
-def test_small_and_large_splits_give_the_same_result(
+def test_splits_by_slices_and_by_the_engine_give_the_bytes_of_numpy(
     kind: Any, shape: tuple[int, int], axis: int, are_sliced: bool
 ) -> None:
     """Up to a size slices are copied; larger splits use the engine, as do types with gaps."""

@@ -35,7 +35,7 @@ def test_sizes_are_powers_of_two_and_three_between_each() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 @pytest.mark.parametrize("placement", sweep.PLACEMENTS)
-def test_a_family_has_about_the_wanted_size(family: sweep.Family, placement: str) -> None:
+def test_cases_of_a_family_have_about_the_wanted_size(family: sweep.Family, placement: str) -> None:
     for size in SIZES:
         case = family.case(size, placement)
         assert 0.8 * size <= case.total_bytes <= size

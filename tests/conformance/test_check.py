@@ -141,7 +141,7 @@ def right(case: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": outcome, "exit": 0 if outcome == "accepted" else 1, "outputs": outputs}
 
 
-def test_right_bytes_and_bindings_agree(dispatched: Dispatch) -> None:
+def test_right_bytes_and_bindings_are_no_difference(dispatched: Dispatch) -> None:
     comparison = dispatched(lambda _: None)
     assert comparison.differences == ()
     assert sum(answer.dispatched is not None for answer in comparison.observation.answers) > 230

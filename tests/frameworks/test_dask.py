@@ -167,7 +167,7 @@ def test_arrays_that_cannot_be_split_are_refused_before_anything_runs(
         dml.split(array, *arguments)
 
 
-def test_array_expressions_are_refused_by_name() -> None:
+def test_arrays_of_dasks_query_planning_are_refused_with_the_fix() -> None:
     program = """
 import dask; dask.config.set({"array.query-planning": True})
 import dask.array, dmlsplit

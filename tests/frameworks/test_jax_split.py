@@ -193,7 +193,7 @@ def test_arguments_that_do_not_fit_are_refused(function: Any, message: str) -> N
             transform(function)(array)
 
 
-def test_arrays_of_numpy_can_be_outputs() -> None:
+def test_pieces_of_a_jax_array_can_be_written_to_numpy_arrays() -> None:
     array, outs = jnp.arange(4), [np.zeros(1, "i8"), np.zeros(3, "i8")]
     assert dml.split(array, (1, 3), out=outs)[1].tolist() == outs[1].tolist() == [1, 2, 3]
 
@@ -205,7 +205,7 @@ def test_a_deleted_array_is_an_error() -> None:
         dml.split(array, 2)
 
 
-def test_an_error_in_a_callback_ends_with_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_in_a_callback_reaches_the_caller_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DMLSPLIT_NUM_THREADS", "some")
     array = jnp.zeros((7, 11, 2000), "f8")  # Plans are cached, so no other test has this shape.
     with pytest.raises(jax.errors.JaxRuntimeError, match="DMLSPLIT_NUM_THREADS is 'some'"):

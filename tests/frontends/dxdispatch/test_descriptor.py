@@ -110,7 +110,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), ERRORS)
-def test_an_error_is_a_path_a_value_and_what_is_allowed(
+def test_an_error_names_the_path_the_value_and_what_is_allowed(
     changes: dict[str, Any], message: str
 ) -> None:
     assert error_of(split_desc(**changes)) == message

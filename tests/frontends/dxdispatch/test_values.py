@@ -46,7 +46,7 @@ def test_float_sequences_add_up_in_their_own_precision(contents: Contents) -> No
     assert found.tobytes() == np.array(expected).tobytes()
 
 
-def test_halves_are_rounded_toward_zero_as_in_dxdispatch(contents: Contents) -> None:
+def test_float16_values_are_rounded_toward_zero_as_in_dxdispatch(contents: Contents) -> None:
     numbers = [0.1, -0.1, 65504, 65530, 1e-8, 0.3333333, 1]
     bits = contents(values("FLOAT16", numbers)).view("u2").tolist()
     assert bits[:7] == [0x2E66, 0xAE66, 0x7BFF, 0x7BFF, 0x0000, 0x3555, 0x3C00]
