@@ -64,7 +64,7 @@ def test_strides_without_a_dimension_or_an_output_are_refused() -> None:
             split_geometry((4, 6), 1, (4, 2), 1, input_strides, output_strides)
 
 
-def test_some_outputs_of_rows_keep_their_places() -> None:
+def test_a_row_split_of_some_outputs_keeps_their_offsets() -> None:
     split = packed((2, 9), 1, (0, 4, 3, 2), 1).row_split
     assert split is not None
     assert split.take(split.nonempty) == RowSplit(2, 9, (1, 2, 3), (0, 4, 7), (4, 3, 2))

@@ -46,7 +46,7 @@ def test_lengths_are_read_from_initializers_and_constants(
     assert found.state.descriptor.split_sizes == (2, 4)
 
 
-def test_lengths_of_split_1_are_floats(scanned: Scanned) -> None:
+def test_float_lengths_of_split_1_are_read(scanned: Scanned) -> None:
     for kind in (np.float16, np.float32, np.float64):
         array = np.array([2, 4], kind)
         data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
