@@ -28,7 +28,8 @@ from dmlsplit.storage.zarr_arrays import (
     open_store,
 )
 
-# Small enough for a dozen blocks per thread, large enough that a block costs more than its task.
+# A block is small enough that each thread gets a dozen, and large enough that its copy takes longer
+# than the overhead of its task.
 BLOCK_BYTES = 4 << 20
 
 

@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
-    """The plan of a geometry; `non_temporal` says how outputs are stored, where possible."""
+    """The plan of a geometry; `non_temporal` asks for such stores where they are possible."""
     nests = list(_nests(geometry))
     kernel = _kernel(geometry, nests, kind, non_temporal)
     groups = [nests] if kernel != NO_KERNEL else _groups(nests)
