@@ -49,7 +49,7 @@ def test_each_round_times_every_call_once_in_an_order_of_its_own(
     assert all(0 < sample < 1 for taken in samples.values() for sample in taken)
 
 
-def test_each_sample_is_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_calls_for_its_time_and_at_least_once(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[float] = []
     start = time.perf_counter()
     timing.warm_up(lambda: begun.append(time.perf_counter()))

@@ -156,7 +156,7 @@ def test_right_bytes_and_bindings_are_no_difference(dispatched: Dispatch) -> Non
     ],
     ids=["other bytes", "written behind", "unwritten"],
 )
-def test_other_bytes_are_found(dispatched: Dispatch, change: Any) -> None:
+def test_wrong_bytes_are_a_difference(dispatched: Dispatch, change: Any) -> None:
     comparison = dispatched(lambda cases: change(cases["bytes-type-INT8"]["dispatched"]["outputs"]))
     assert said(comparison.differences) == {("bytes", "bytes-type-INT8 OutputTensors[1]")}
     assert not comparison.agrees

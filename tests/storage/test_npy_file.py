@@ -177,7 +177,7 @@ class Slow(FileIO):
         return super().write(data[:7])
 
 
-def test_a_call_that_moves_a_part_of_the_bytes_is_continued(tmp_path: Path) -> None:
+def test_reading_and_writing_go_on_after_a_call_that_moved_a_part(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(100, dtype="u2"))
     values = np.empty(200, np.uint8)
     file = open_npy(tmp_path / "a.npy")
