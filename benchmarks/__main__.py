@@ -56,7 +56,9 @@ def parser() -> argparse.ArgumentParser:
         if name == "gpu":
             command.add_argument("--minutes", type=float, help="stop starting cases after this")
             command.add_argument(
-                "--sweep", action="store_true", help="ten forms from 1 MiB to 1 GiB, beside a copy"
+                "--sweep",
+                action="store_true",
+                help="ten families of splits, 1 MiB to 1 GiB, beside a copy",
             )
     for name, text in OWN_ARGUMENTS.items():
         commands.add_parser(name, help=text, add_help=False)

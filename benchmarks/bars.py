@@ -1,4 +1,7 @@
-"""`python -m benchmarks bars RESULTS.json`: which bars of the CPU engine a run meets."""
+"""`python -m benchmarks bars RESULTS.json`: which bars of the CPU engine a run meets.
+
+A bar is the ratio of two times that the engine must reach, or must not exceed.
+"""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple

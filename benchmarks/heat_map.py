@@ -1,4 +1,4 @@
-"""The sweep over sizes as a heat map: a panel for each GPU, a row for each form and placement."""
+"""The sweep over sizes as a heat map: a panel for each GPU, a row for each family and placement."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ SHADES = ("#40004b", "#762a83", "#9970ab", "#c2a5cf", "#d9ead3", "#f7f7f7")
 ABSENT = "#ffffff00"
 TICK = 8  # sizes between labels
 
-# Fractions of a copy's speed by form and placement, then by size.
+# Fractions of a copy's speed by family and placement, then by size.
 Fractions = Mapping[str, Mapping[int, float]]
 
 
@@ -25,7 +25,7 @@ def predicted(run: Mapping[str, Any]) -> dict[str, Fractions]:
     panels: dict[str, dict[str, dict[int, float]]] = {}
     for row in run["rows"]:
         cells = dict(zip(run["sizes"], row["fractions"], strict=True))
-        panels.setdefault(row["gpu"], {})[f"{row['form']}, {row['placement']}"] = cells
+        panels.setdefault(row["gpu"], {})[f"{row['family']}, {row['placement']}"] = cells
     return dict(panels)
 
 

@@ -9,7 +9,7 @@ import argparse
 import os
 from pathlib import Path
 
-from benchmarks import cases, cpu, host_instead, host_on_card, peers_cpu
+from benchmarks import cases, cpu, host_libraries, host_on_card, peers_cpu
 from benchmarks.environment import environment, state_after
 from benchmarks.results import Results, failed
 from benchmarks.streams import one_stream
@@ -35,15 +35,15 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
     with_gpu = not inside and has_gpu()
     only = options.only or ""
     small = [case for case in cases.latency_cases() if only in case.name]
-    instead = [name for name in host_instead.CASES if only in name]
+    libraries = [name for name in host_libraries.CASES if only in name]
     counts = [name for name in host_on_card.CASES if only in name]
     results = Results(path, "host", environment(argv, with_gpu=with_gpu))
-    table = Table(len(counts) + (not inside) * (len(small) * (1 + with_gpu) + len(instead)), OURS)
+    table = Table(len(counts) + (not inside) * (len(small) * (1 + with_gpu) + len(libraries)), OURS)
     if not inside:
         cpu.run(small, PEERS, [1], rounds, results, table)
         if with_gpu:
             _on_gpu(small, results, table)
-        host_instead.run(instead, rounds, results, table)
+        host_libraries.run(libraries, rounds, results, table)
         if counts:
             reason = host_on_card.missing()
             if reason is None:

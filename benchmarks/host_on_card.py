@@ -4,12 +4,14 @@ CuPy runs on the simulated card (tests/simulated_card), whose launches return at
 that of Python, of CuPy, and of a driver that only keeps a log. If the card cannot be built, only
 NumPy arrays are split, and PyTorch tensors if PyTorch is installed. The benchmark measures the
 processor time of the calling thread, which other programs on the machine disturb less than wall
-time. They can only add to it, so the fastest round shows what an idle machine would show, and the
-bars apply to it. "cupy alone" is the time that CuPy needs to make the outputs of a split.
-"fresh" is a split along axis 0 into sizes that no earlier call had, as in a mixture of experts;
-"fresh own" is the same with outputs that exist already, and "fresh plan" the part of it from the
-checks of the sizes to the packed parameters of the launch. "regroup" splits the halves of each row,
-into views of one array that has the pieces of both halves side by side.
+time. Other programs can only add to it, so the fastest round shows what an idle machine would show,
+and the bars apply to that round.
+
+"cupy alone" is the time that CuPy needs to make the outputs of a split. "fresh" is a split along
+axis 0 into sizes that no earlier call had, as in a mixture of experts; "fresh own" is the same with
+outputs that exist already, and "fresh plan" the part of it from the checks of the sizes to the
+packed parameters of the launch. "regroup" splits the halves of each row, into views of one array
+that has the pieces of both halves side by side.
 """
 
 import os

@@ -299,7 +299,9 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--only", default="", help="only cases whose name contains this text")
     parser.add_argument(
-        "--sweep", action="store_true", help="instead, ten forms on six GPUs, from 1 MiB to 1 GiB"
+        "--sweep",
+        action="store_true",
+        help="instead, ten families of splits, 1 MiB to 1 GiB, on six GPUs",
     )
     options = parser.parse_args(argv)
     lacking = harness.missing() or nvrtc.missing()
@@ -329,7 +331,7 @@ def _workloads(only: str, folder: Path) -> dict[str, Any]:
 
 def _sweep(only: str, folder: Path) -> dict[str, Any]:
     """Print the worst cells of the sweep; return all of them."""
-    chosen = [form for form in sweep.FORMS if only in form.name]
+    chosen = [family for family in sweep.FAMILIES if only in family.name]
     cells = []
     for row in sweep.predict(folder, chosen):
         tqdm.write(sweep.line(row))

@@ -127,7 +127,7 @@ def torch_cat(problem: GpuProblem) -> GpuPrepared:
 
 
 def torch_index(problem: GpuProblem) -> GpuPrepared:
-    """`torch.index_select` of what all widths are multiples of, into the tensor that joins them."""
+    """`torch.index_select` of units that divide all widths, into the tensor that joins them."""
     import torch
 
     outs, case = _joined(problem), problem.case
@@ -275,7 +275,7 @@ def triton_kernel(problem: GpuProblem) -> GpuPrepared:
 def triton_one_tensor(problem: GpuProblem) -> GpuPrepared:
     """The kernel with one address for all outputs, which follow one another.
 
-    FlagGems splits into one storage so (github.com/flagos-ai/FlagGems/pull/4456).
+    FlagGems splits into one storage in this way (github.com/flagos-ai/FlagGems/pull/4456).
     """
     from benchmarks.peers_triton import prepare
 

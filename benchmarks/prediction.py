@@ -20,8 +20,8 @@ from two transposes of the same bytes on a GH200 with 137 and 74 instructions pe
 reach 75.4 % and 82.8 % of the memory's speed (pytorch/pytorch#194310). As these are only two
 points, the fraction may be off by 0.04, and by more for kernels with barriers or long loops. A
 sector is assumed to cost as much as an instruction, because an SM handles four of either per clock.
-This ranks kernels, such as five loads of a word at a stride of 16 bytes (80 sectors) behind two of
-16 bytes (32).
+In the formula, five loads of a word, 16 bytes apart (80 sectors), are therefore slower than two
+loads of 16 bytes (32 sectors).
 
 A launch also takes what its blocks leave unused (`launch_clocks`):
 

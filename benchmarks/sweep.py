@@ -1,4 +1,4 @@
-"""Ten kinds of splits over sizes from 1 MiB to 1 GiB, at aligned and at odd addresses.
+"""Ten families of splits over sizes from 1 MiB to 1 GiB, at aligned and at odd addresses.
 
 A user's size is never that of a workload: blocks that suit the workloads may leave a tail, or
 too few bytes in flight, at sizes between them. `benchmarks model --sweep` predicts all of them
@@ -20,7 +20,7 @@ from dmlsplit.backends.cuda.planner import KernelLaunch, plan
 from tests.sass import launch as sass
 from tests.sass.split_memory import ALIGNMENT
 
-# Every power of two, and three sizes between.
+# Every power of two, and three sizes between each and the next.
 SIZES = tuple(round(2 ** (20 + quarter / 4)) for quarter in range(41))
 PLACEMENTS = ("aligned", "odd")
 LARGE = 64 << 20
@@ -30,8 +30,8 @@ SAMPLED = 8  # blocks of a launch that run, besides the first and the last
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
-    """A kind of split: rows that are cut at the same columns, as many as a size has.
+class Family:
+    """Splits of any size: rows that are cut at the same columns, as many as fit the size.
 
     Attributes
     ----------
@@ -68,69 +68,69 @@ class Form:
         return Case(name, SWEEP, shape, kind, 1, sizes, total_bytes, strides, misaligned)
 
 
-FORMS = (
-    Form("2 halves, axis 0", 2, ()),
-    Form("QKV", 2, (8192, 1024, 1024)),
-    Form("channels 58 + 58", 2, (58, 58), 28 * 28),
-    Form("8 x 301 bytes", 1, (301,) * 8),
-    Form("YOLO head 85", 2, (2, 2, 1, 80)),
-    Form("1000 x 8 floats", 4, (8,) * 1000),
-    Form("RGB bytes", 1, (1, 1, 1)),
-    Form("7 x 3 bytes", 1, (3,) * 7),
-    Form("32 x 1 float", 4, (1,) * 32),
-    Form("transposed floats", 4, (1024, 1024), is_transposed=True),
+FAMILIES = (
+    Family("2 halves, axis 0", 2, ()),
+    Family("QKV", 2, (8192, 1024, 1024)),
+    Family("channels 58 + 58", 2, (58, 58), 28 * 28),
+    Family("8 x 301 bytes", 1, (301,) * 8),
+    Family("YOLO head 85", 2, (2, 2, 1, 80)),
+    Family("1000 x 8 floats", 4, (8,) * 1000),
+    Family("RGB bytes", 1, (1, 1, 1)),
+    Family("7 x 3 bytes", 1, (3,) * 7),
+    Family("32 x 1 float", 4, (1,) * 32),
+    Family("transposed floats", 4, (1024, 1024), is_transposed=True),
 )
 
 
 def cases() -> Iterator[Case]:
     """All splits of the sweep."""
-    for form in FORMS:
+    for family in FAMILIES:
         for placement in PLACEMENTS:
             for size in SIZES:
-                yield form.case(size, placement)
+                yield family.case(size, placement)
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """The predictions for a form and a placement on a GPU, by size.
+    """The predictions for a family of splits and a placement on a GPU, by size.
 
     Attributes
     ----------
-    form, placement, gpu : str
+    family, placement, gpu : str
     fractions : tuple of float
         Of a copy's speed.
     causes : tuple of str
         What costs most besides the copy itself.
     """
 
-    form: str
+    family: str
     placement: str
     gpu: str
     fractions: tuple[float, ...]
     causes: tuple[str, ...]
 
 
-def predict(folder: Path, forms: Sequence[Form] = FORMS) -> Iterator[Predicted]:
+def predict(folder: Path, families: Sequence[Family] = FAMILIES) -> Iterator[Predicted]:
     """All rows of the sweep; `folder` keeps compiled programs."""
-    combined = [(form, placement) for form in forms for placement in PLACEMENTS]
-    for form, placement in tqdm(combined, leave=False, disable=None):
+    combined = [(family, placement) for family in families for placement in PLACEMENTS]
+    for family, placement in tqdm(combined, leave=False, disable=None):
         count = _counter(folder)
         # The largest come first, because their blocks are typical of those of their program.
-        splits = [form.case(size, placement) for size in reversed(SIZES)]
+        splits = [family.case(size, placement) for size in reversed(SIZES)]
         for gpu in prediction.GPUS:
             cells = [_cell(case, gpu, count) for case in splits][::-1]
             fractions = tuple(round(fraction, 3) for fraction, _ in cells)
             causes = tuple(cause for _, cause in cells)
-            yield Predicted(form.name, placement, gpu.name, fractions, causes)
+            yield Predicted(family.name, placement, gpu.name, fractions, causes)
 
 
 def least(size: int) -> float:
-    """The bar for a size."""
+    """The least predicted fraction that a split of this size should reach."""
     return LEAST_LARGE if size >= LARGE else LEAST
 
 
 def line(row: Predicted) -> str:
-    """One line of the table: the worst cell below and from `LARGE`, and how many miss the bar."""
+    """One line of the table: the worst cell below and from `LARGE`, and how many are exceptions."""
     small, large = (
         min(
             (fraction, size)
@@ -141,7 +141,7 @@ def line(row: Predicted) -> str:
     )
     missed = sum(map(gt, map(least, SIZES), row.fractions))
     return (
-        f"{row.form:<18} {row.placement:<8}{row.gpu:<9}"
+        f"{row.family:<18} {row.placement:<8}{row.gpu:<9}"
         f"{small[0]:>6.2f} at{mebibytes(small[1]):>9}{large[0]:>6.2f} at{mebibytes(large[1]):>9}"
         f"{missed or '':>4}"
     )
@@ -157,7 +157,7 @@ _Counter = Callable[[Case, KernelLaunch], _Counts]
 
 
 def _counter(folder: Path) -> _Counter:
-    """A function that counts what launches of one form execute, and what a thread and block hold.
+    """A function that counts what a program's launches execute, and what a thread and block hold.
 
     Launches of the same program with blocks of about the same size execute about the same.
     """

@@ -1,4 +1,4 @@
-"""DirectML's Split operator on the CPU and on CUDA, and a validator that says why it is refused.
+"""DirectML's Split operator on the CPU and CUDA, and a validator that says why a split is refused.
 
 >>> import dmlsplit as dml
 >>> x = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))

@@ -123,7 +123,8 @@ class Device:
     def warm(self, descs: Iterable[SplitOperatorDesc], alignment: int | None = None) -> None:
         """Compile the kernels of these splits in advance.
 
-        No later call then waits for the compiler, neither an operator's nor ``dml.split``.
+        No later call that copies these splits waits for the compiler, whether of an operator or of
+        ``dml.split``, as long as its addresses have this alignment.
 
         Parameters
         ----------

@@ -58,7 +58,7 @@ def split(
         The dimension to split; a negative axis counts from the end.
     out
         Arrays to write to, one per piece, with the shape and type of the piece and any strides;
-        None allocates new ones.
+        None allocates new ones. For a dask.array, it must be None.
     dim
         PyTorch's name for `axis`; give only one of the two.
 
@@ -73,8 +73,13 @@ def split(
     InvalidArgumentError
         If an argument has the wrong type or does not fit `array`, or both `axis` and `dim` are
         given. Nothing has been written.
+    UnsupportedError
+        If the device of `array` cannot be used, for example because CuPy is missing, or if `array`
+        belongs to dask's array query planning.
     OutOfMemoryError
         If the pieces do not fit in memory.
+    DeviceRemovedError
+        If the device fails.
 
     Examples
     --------

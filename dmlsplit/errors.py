@@ -83,7 +83,10 @@ class NoEquivalentError(InvalidArgumentError):
 
 
 class UnsupportedError(DmlError):
-    """The device, the backend or the level lacks a feature (DXGI_ERROR_UNSUPPORTED)."""
+    """Something that the call needs is missing or cannot be used (DXGI_ERROR_UNSUPPORTED).
+
+    That is a device, a driver, a package, a feature level or a feature.
+    """
 
     hresult = 0x887A0004
 

@@ -12,7 +12,8 @@ WIDTH = 80
 _width = ContextVar("_width", default=WIDTH)
 # The number of entries of a list that a message spells out.
 MOST_SHOWN = 16
-# Commands of pip, and those with a quoted argument: only whole can they be pasted into a shell.
+# Commands of pip, and those with a quoted argument. Text is not wrapped inside them, so that they
+# can be pasted into a shell.
 _QUOTED = re.compile(r"""(?:\S+ -+\w+ )?"[^"\n]*"|pip install '\S+'|pip uninstall -y [^&]+ &&""")
 
 

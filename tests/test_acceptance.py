@@ -12,7 +12,7 @@ from dmlsplit.arrays.array_view import share_memory
 from dmlsplit.in_memory import requirements
 
 
-def test_packed_outputs_take_the_fast_path() -> None:
+def test_only_outputs_exactly_as_required_take_the_fast_path() -> None:
     source, first, second = np.zeros(6), np.zeros(2), np.zeros(4)
     required = requirements((6,), ("<f8", 8, "cpu"), 0, (2, 4))
 

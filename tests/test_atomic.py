@@ -41,7 +41,7 @@ def test_a_file_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_writing_to_a_link_writes_its_target(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     write_text(tmp_path / "link", "text")
     assert (tmp_path / "link").is_symlink()
@@ -121,7 +121,7 @@ def test_errors_name_the_file_and_not_its_draft(
         assert list(tmp_path.iterdir()) == []
 
 
-def test_text_is_utf_8_and_umask_stays(tmp_path: Path) -> None:
+def test_text_is_utf_8_and_its_mode_follows_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_text(tmp_path / "a", "é")

@@ -174,7 +174,7 @@ def test_an_input_that_breaks_a_rule_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("size", [48, 256])
-def test_a_range_may_fill_the_buffer(size: int) -> None:
+def test_a_range_that_ends_with_the_buffer_is_accepted(size: int) -> None:
     TABLE.bind(BufferBinding(BUFFER, 0, size), outputs())
     TABLE.bind(BufferBinding(BUFFER, 208), outputs())
 

@@ -121,7 +121,9 @@ def test_an_axis_that_does_not_exist_is_refused(
         (np.array([6, 0]), -1, (1, (6, 0))),
     ],
 )
-def test_a_count_or_sizes_make_pieces(cut: Any, axis: int, found: object) -> None:
+def test_a_count_or_sizes_give_the_axis_and_the_size_of_each_piece(
+    cut: Any, axis: int, found: object
+) -> None:
     assert piece_sizes((2, 6), cut, axis) == found
     assert {type(size) for size in piece_sizes((2, 6), cut, axis)[1]} == {int}
 

@@ -75,7 +75,7 @@ def test_every_example_is_tested(name: str) -> None:
         assert all(isinstance(read(block), (dict, list)) for block in blocks(name, language))
 
 
-def test_the_first_steps_need_only_each_other(
+def test_the_first_steps_work_in_an_empty_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -168,7 +168,7 @@ def test_the_set_up_of_the_readme_ends_with_a_command_that_prints_what_it_shows(
     assert capsys.readouterr().out == shown
 
 
-def test_the_level_table_is_the_real_one() -> None:
+def test_the_level_table_of_the_page_is_that_of_the_command() -> None:
     (shown,) = re.findall(r"<!-- levels:.*?```text\n(.*?)```", PAGES["docs/levels.md"], re.DOTALL)
     assert shown == level_table() + "\n"
 
@@ -262,7 +262,7 @@ def test_the_architecture_names_every_package_and_root_module() -> None:
     assert parts <= NAMED
 
 
-def test_the_import_diagram_is_the_contract() -> None:
+def test_the_import_diagram_has_the_layers_of_the_contract() -> None:
     layers = PYPROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
     drawn = re.findall(r"<!-- layers:.*?```text\n(.*?)```", ARCHITECTURE, re.DOTALL)[0]
     assert [line.partition("  ")[0] for line in drawn.splitlines()] == layers

@@ -65,7 +65,7 @@ def test_the_axis_may_be_called_dim(dim: Any) -> None:
             np.testing.assert_array_equal(one, two)
 
 
-def test_dim_works_for_every_library() -> None:
+def test_dim_works_for_dask_and_jax_too() -> None:
     array = np.arange(24.0, dtype="f4").reshape(4, 6)
     wanted = [piece.tolist() for piece in dml.split(array, 2, 1)]
     da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -146,7 +146,7 @@ def test_an_output_of_another_extension_type_is_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=6))
-def test_a_sweep_reports_each_span_that_overlaps_another(starts: Any) -> None:
+def test_overlaps_reports_each_span_that_overlaps_another(starts: Any) -> None:
     spans = [(start, start + size) for start, size in starts]
     found = list(overlaps(spans))
     meet = {
@@ -191,7 +191,7 @@ def test_a_strided_input_is_not_copied() -> None:
 
 
 @given(st.data())
-def test_views_that_share_a_byte_share_a_column(data: st.DataObject) -> None:
+def test_columns_of_views_that_share_a_byte_overlap(data: st.DataObject) -> None:
     base = np.zeros((4, 3, 12), np.uint8)
     views = []
     for _ in range(2):
@@ -214,7 +214,7 @@ def test_columns_are_counted_from_the_first_address(start: int) -> None:
     ]
 
 
-def test_columns_may_run_backwards_in_few_rows() -> None:
+def test_columns_that_run_backwards_are_found_in_two_rows_but_not_in_one() -> None:
     base = np.zeros((2, 12), np.uint8)
     for rows, wanted in ((2, [(0, 3), (4, 7)]), (1, [(0, 1), (0, 1)])):
         parts = base[:rows, :3], base[:rows, 6:3:-1]

@@ -72,7 +72,7 @@ print(check(lambda: reached.wait(20)))
 """
 
 
-def test_a_cached_property_is_not_locked() -> None:
+def test_computing_a_cached_property_never_blocks_a_forked_child() -> None:
     """That of functools is in Python 3.11, for all instances at once."""
     done = ran(sys.executable, "-c", FORKS + AT_A_PROPERTY)
     assert (done.stdout, done.stderr) == ("0\n", "")

@@ -36,7 +36,7 @@ def test_an_outermost_split_is_one_run_per_piece() -> None:
     assert [piece.loops for piece in geometry.pieces] == [(), ()]
 
 
-def test_one_output_is_one_run() -> None:
+def test_one_output_of_a_packed_input_is_one_run() -> None:
     assert packed((6, 5), 1, (5,), 4).pieces == (StridedCopy((), 0, 120),)
 
 
@@ -64,7 +64,7 @@ def test_strides_without_a_dimension_or_an_output_are_refused() -> None:
             split_geometry((4, 6), 1, (4, 2), 1, input_strides, output_strides)
 
 
-def test_some_outputs_of_rows_keep_their_places() -> None:
+def test_a_row_split_of_some_outputs_keeps_their_offsets() -> None:
     split = packed((2, 9), 1, (0, 4, 3, 2), 1).row_split
     assert split is not None
     assert split.take(split.nonempty) == RowSplit(2, 9, (1, 2, 3), (0, 4, 7), (4, 3, 2))
@@ -79,12 +79,12 @@ def test_a_selector_gives_a_tuple_for_any_number_of_outputs(outputs: tuple[int, 
     assert selector(outputs, 3)([0, 10, 20]) == tuple(10 * output for output in outputs)
 
 
-def test_a_padded_input_keeps_the_packed_form() -> None:
+def test_a_padded_input_is_still_split_by_rows() -> None:
     geometry = split_geometry((4, 6), 1, (2, 4), 1, (10, 1), [None, None])
     assert geometry.row_split == RowSplit(4, 10, (0, 1), (0, 2), (2, 4))
 
 
-def test_other_layouts_have_no_packed_form() -> None:
+def test_other_layouts_are_not_split_by_rows() -> None:
     for strides in [(1, 4), (0, 1), (-6, 1), (7, -1)]:
         assert split_geometry((4, 6), 1, (2, 4), 1, strides, [None, None]).row_split is None
     assert split_geometry((4, 6), 1, (2, 4), 1, (6, 1), [(3, 1), None]).row_split is None

@@ -3,8 +3,9 @@
 tests/self_test/test_cases.py has splits that reach every kernel at any alignment, with guard bytes
 around their outputs; here, any layout has them.
 
-Run ``pytest -m gpu``. The tests named sanitize, and the splits of the self-test, are also for
-``compute-sanitizer --tool memcheck python -m pytest -m gpu -k "sanitize or exact_on_the_card"``.
+Run ``pytest -m gpu``. The tests whose names end with sanitizer, and the splits of the self-test,
+are also for
+``compute-sanitizer --tool memcheck python -m pytest -m gpu -k "sanitizer or exact_on_the_card"``.
 Memory is filled by copies from the host, so that the tests run on the simulated card too, which has
 only our kernels.
 """
@@ -35,7 +36,7 @@ def check(array: np.ndarray, sizes: tuple[int, ...], axis: int, on_card: Any = N
         assert found.get().tobytes() == piece.tobytes()
 
 
-def test_sanitize_the_long_tables_of_many_outputs() -> None:
+def test_long_tables_of_outputs_give_exact_pieces_under_the_sanitizer() -> None:
     """Every kernel with a table of outputs gets a long one."""
     import cupy
 
@@ -84,7 +85,7 @@ def test_any_layout_leaves_every_other_byte_alone(desc: dml.SplitOperatorDesc) -
 
 
 @pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1)])
-def test_sanitize_strided_arrays(order: tuple[int, ...]) -> None:
+def test_strided_arrays_give_exact_pieces_under_the_sanitizer(order: tuple[int, ...]) -> None:
     import cupy
 
     array = noise((70, 33, 130), "u2")
@@ -111,7 +112,7 @@ def test_an_operator_returns_arrays_laid_out_as_described() -> None:
     assert np.ascontiguousarray(two).tobytes() == array[:, 1:].tobytes()
 
 
-def test_files_go_through_the_device(tmp_path: Path) -> None:
+def test_a_file_is_split_on_the_gpu(tmp_path: Path) -> None:
     from dmlsplit.storage.npy import split_file
 
     array = noise((6, 7), "f4")
@@ -239,7 +240,7 @@ def test_a_dispatch_allocates_nothing() -> None:
     assert not seen
 
 
-def test_sanitize_the_public_launch() -> None:
+def test_the_public_launch_gives_exact_pieces_under_the_sanitizer() -> None:
     with public_launch():
         source, outs = problem()
         bound(source, outs).dispatch()
@@ -341,5 +342,5 @@ def test_an_error_for_too_large_an_output_has_the_needed_and_free_bytes() -> Non
         dml.split(source, 2)
 
 
-def test_without_a_name_the_card_is_used() -> None:
+def test_a_device_without_a_name_is_the_first_gpu() -> None:
     assert dml.Device().name == "cuda:0"

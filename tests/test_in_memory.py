@@ -105,7 +105,7 @@ CALLS = st.tuples(
 
 
 @given(st.lists(CALLS, min_size=2, max_size=12))
-def test_every_call_does_the_same_as_a_first_call(calls: list[Call]) -> None:
+def test_cached_plans_never_change_the_outcome_of_a_call(calls: list[Call]) -> None:
     wanted = [without_plans(call) for call in calls]
     forget_programs()
     assert [outcome(call) for call in calls] == wanted
@@ -122,7 +122,9 @@ def test_the_order_of_calls_does_not_change_results() -> None:
         assert [outcome(call) for call in reversed(calls)] == wanted[::-1]
 
 
-def test_a_plan_is_made_once_for_each_form_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_made_once_per_count_or_sizes_and_axis_whatever_the_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A count or sizes along an axis from the front or the end, whatever the type is called."""
     monkeypatch.setattr(in_memory, "SLICED_BYTES", 0)
     forget_programs()
@@ -160,7 +162,7 @@ def test_true_and_floats_do_not_hit_the_cache_of_integers(sizes: Any, axis: Any)
         (PADDED, (4, 6), 0, False),
     ],
 )
-def test_small_and_large_splits_give_the_same_result(
+def test_splits_by_slices_and_by_the_engine_give_the_bytes_of_numpy(
     kind: Any, shape: tuple[int, int], axis: int, are_sliced: bool
 ) -> None:
     """Up to a size slices are copied; larger splits use the engine, as do types with gaps."""

@@ -53,7 +53,7 @@ def wheel(sdist: Path) -> Path:
     return build("wheel", sdist, sdist.parent)
 
 
-def test_the_sdist_is_the_repository(sdist: Path) -> None:
+def test_the_sdist_has_every_file_of_the_repository_and_no_caches(sdist: Path) -> None:
     names = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
     assert {".ci/run", "cuda/common.cuh", "docs/ci.md", "feature_levels.yaml"} <= names
     if (ROOT / ".git").exists() and shutil.which("git"):
@@ -118,7 +118,7 @@ def test_the_metadata_of_the_wheel_agrees_with_the_project(wheel: Path) -> None:
     assert not {"docs", "bench", "mutants", "frameworks"} & set(EXTRAS)
 
 
-def test_an_installation_elsewhere_runs(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_runs_outside_the_repository(wheel: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "env", with_pip=False)
     (python,) = [*tmp_path.glob("env/bin/python"), *tmp_path.glob("env/Scripts/python.exe")]
     (site,) = tmp_path.glob("env/[Ll]ib/**/site-packages")
@@ -197,7 +197,8 @@ def test_the_page_about_compatibility_agrees_with_pyproject() -> None:
     declared = [*PROJECT["dependencies"]]
     declared += (one for name, given in EXTRAS.items() if name != "test" for one in given)
     needed = {found.name: found.specifier for found in map(Requirement, declared)}
-    # Of the same major version as CuPy; test_an_extra_is_small resolves it.
+    # It has the major version of CuPy, and a test with the package index resolves it:
+    # test_a_cuda_extra_installs_five_packages_within_its_limit.
     del needed["cuda-toolkit"]
     named = {PACKAGES.get(name, name): text for name, text in COMPATIBILITY.items()}
     assert set(named) - {"Python"} == set(needed) - {"distributed"}  # listed as Dask
@@ -228,7 +229,7 @@ SIZES = OPEN + (
 
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", MOST_BYTES)
-def test_an_extra_is_small(extra: str, tmp_path: Path) -> None:
+def test_a_cuda_extra_installs_five_packages_within_its_limit(extra: str, tmp_path: Path) -> None:
     reached = ran(sys.executable, "-c", REACH)
     if reached.returncode:
         pytest.skip(f"the package index cannot be reached: {reached.stderr.splitlines()[-1]}")

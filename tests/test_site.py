@@ -59,7 +59,7 @@ def test_every_table_names_the_directml_that_has_a_level() -> None:
     assert f"DirectML {hidden.directml}" in TEXTS["levels"]
 
 
-def test_the_table_of_launches_is_the_planners() -> None:
+def test_the_table_of_launches_agrees_with_the_planner() -> None:
     """The table is exact to the output at which a second launch begins."""
     planned = extension("launches")
     table = extension("tables").launches()
@@ -74,7 +74,9 @@ def test_the_table_of_launches_is_the_planners() -> None:
         assert row[2].split(" | ") == list(map(str, counts))
 
 
-def test_received_reports_are_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_received_reports_of_the_self_test_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = extension("tables")
     assert tables.selftest_reports() == "No report has arrived yet."
     report = dml.selftest("cpu", seconds=0)

@@ -84,7 +84,7 @@ def test_commands_name_options_and_extras_that_exist() -> None:
 
 
 @posix
-def test_a_release_has_the_kit_beside_what_pypi_gets(tmp_path: Path) -> None:
+def test_a_release_has_the_conformance_kit_which_pypi_does_not_get(tmp_path: Path) -> None:
     step = script("release.yml", "build", "The kit for the real DirectML, docs/conformance.md")
     install, rest = step.split("\n", 1)
     assert install == "pip install dist/*.whl"
@@ -126,7 +126,7 @@ def test_only_a_tag_releases_and_only_what_was_built_and_checked() -> None:
 
 
 @posix
-def test_a_tag_beside_main_is_refused(tmp_path: Path) -> None:
+def test_a_tag_of_a_commit_that_is_not_on_main_is_refused(tmp_path: Path) -> None:
     def refused(commit: str) -> bool:
         known = {"GITHUB_SHA": commit, "GITHUB_REF_NAME": "v1.2.3"}
         done = ran("bash", "-ec", step, cwd=tmp_path, env=known)
@@ -191,7 +191,7 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path: Path)
     assert ran("bash", "-ec", step, cwd=tmp_path, env={"GITHUB_REF_NAME": "v9"}).returncode == 1
 
 
-def test_nothing_of_microsoft_is_uploaded() -> None:
+def test_no_library_of_microsoft_is_uploaded() -> None:
     """DirectML's licence does not allow sharing the library that the workflow probes."""
     uploads = [
         step["with"]["path"]

@@ -56,7 +56,7 @@ def reach(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> 
 
 
 def share_memory(first: ArrayView, second: ArrayView) -> bool:
-    """Whether two arrays share a byte. Two columns share a range of addresses, but no byte.
+    """Whether two arrays share a byte. Two columns of a matrix share addresses, but no byte.
 
     True also if that cannot be found out in a short time.
     """

@@ -29,7 +29,7 @@ class _Numpy(Adapter):
         )
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
-        # The type itself, because extensions such as bfloat16 share one string.
+        # The view has only the type's string, which extensions such as bfloat16 share.
         dtype = like.owner.dtype if new.dtype is None else new.dtype
         rest = iter(new.shapes)
         try:
@@ -44,7 +44,7 @@ class _Numpy(Adapter):
 
 def _address(array: np.ndarray) -> int:
     try:
-        # Three times as fast as the array interface, which makes a dictionary each time.
+        # This is three times as fast as the array interface, which makes a dictionary each time.
         return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError):  # read-only, strided, empty, or of no C type
         return int(array.__array_interface__["data"][0])

@@ -35,9 +35,10 @@ class _Dimension(NamedTuple):
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
     """A descriptor that a feature level accepts and that moves the same bytes.
 
-    The result runs on the buffers of `desc`. 64-bit elements become pairs of 32-bit ones, even runs
-    of 8-bit elements become 16-bit ones, and 4-bit elements become whole bytes. Dimensions are
-    merged or padded with ones. A descriptor that the level accepts is returned unchanged.
+    The result runs on the buffers of `desc`. Its data type may be another one that the level has:
+    64-bit elements become pairs of 32-bit ones, for example, and runs of narrow elements become
+    fewer, wider ones. Dimensions are merged or padded with ones. A descriptor that the level
+    accepts is returned unchanged.
 
     Parameters
     ----------
@@ -86,7 +87,9 @@ def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDes
 
 def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
     """The types to try: first one of its own size, then wider ones, then narrower ones."""
-    # The nearest size is the most likely to work, because it regroups the fewest elements.
+    # Wider types come before narrower ones, because merged elements are fewer and need no further
+    # dimension. Among the wider ones, and among the narrower ones, the nearest size regroups the
+    # fewest elements.
     sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
     data_types = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
     if own in row.data_types:

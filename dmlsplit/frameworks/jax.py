@@ -19,8 +19,8 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 from dmlsplit.in_memory import Sizes, prepared_split
 
-# XLA compiles each piece of its own split separately: to compile 16 takes 10 times as long as to
-# compile a callback, 512 take 100 times as long. But its split of a small array runs in less time.
+# XLA compiles each piece of its own split separately: 16 pieces take 10 times as long to compile as
+# a callback, and 512 pieces 100 times as long. But XLA's split of a small array runs in less time.
 FEW_PIECES, MOST_BYTES = 16, 1 << 20
 
 Shape = tuple[int, ...]
@@ -143,8 +143,8 @@ def _called_back(array: Any, axis: int, sizes: Shape) -> Any:
 
     shapes = piece_shapes(array.shape, axis, sizes)
     types = [jax.ShapeDtypeStruct(shape, array.dtype) for shape in shapes]
-    # Not in a command buffer (a CUDA graph), because the callback may have to load a kernel. That
-    # would break the capture, and no call before the capture could load it.
+    # The callback is not allowed in a command buffer (a CUDA graph), because it may have to load a
+    # kernel. That would break the capture, and no earlier call could load the kernel.
     return buffer_callback(partial(_copy, axis, sizes), types)(array)
 
 
@@ -166,8 +166,8 @@ _pointer.argtypes, _pointer.restype = (py_object, c_char_p), c_void_p
 
 def _address(buffer: Any) -> int:
     """The address of an XLA buffer."""
-    # Through DLPack, because JAX's CUDA array interface has no names for float8 types. DLPack's
-    # structure begins with the address, and lives as long as the capsule.
+    # It is read through DLPack, because JAX's CUDA array interface has no names for float8 types.
+    # DLPack's structure begins with the address, and lives as long as the capsule.
     capsule = buffer.__dlpack__()
     address = c_void_p.from_address(_pointer(capsule, b"dltensor")).value
     return address or 0

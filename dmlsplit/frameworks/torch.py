@@ -34,8 +34,9 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 from dmlsplit.in_memory import Sizes, requirements, split_view
 
-# Up to SMALL_BYTES, torch's own operator takes less time than the engine, because it allocates its
-# outputs without Python, unless it copies more than FEW_ROWS runs of less than LONG_RUN bytes.
+# Up to SMALL_BYTES, torch's own operator is faster than the engine, because it allocates outputs
+# without Python. The exception is more than FEW_ROWS runs shorter than LONG_RUN bytes, which the
+# engine copies faster.
 SMALL_BYTES, FEW_ROWS, LONG_RUN = 8 << 20, 256, 1 << 10
 
 _NO_GRADIENT = (

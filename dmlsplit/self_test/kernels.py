@@ -1,6 +1,6 @@
-"""The kernels of the self-test: compiled before they are used, and made wrong on purpose.
+"""The kernels of the self-test: compiled before they are used, and made faulty on purpose.
 
-If the comparison does not notice a wrong kernel, it has proved nothing.
+If the comparison does not notice a faulty kernel, it has proved nothing.
 """
 
 import ctypes
@@ -18,10 +18,10 @@ from dmlsplit.geometry import selector
 from dmlsplit.self_test.cases import CASES, Case
 from dmlsplit.self_test.comparison import Bind
 
-# The only line of common.cuh that stores to outputs, and the lines that replace it to flip a bit of
+# The only line of common.cuh that stores to outputs, and lines that replace it and flip a bit of
 # each value.
 STORE = "    store_with(reinterpret_cast<T*>(pointer), value, policy);"
-WRONG = f"    *reinterpret_cast<Byte*>(&value) ^= 1;\n{STORE}"
+FAULTY = f"    *reinterpret_cast<Byte*>(&value) ^= 1;\n{STORE}"
 
 
 class Programs(NamedTuple):
@@ -50,23 +50,23 @@ def compile_programs(number: int) -> Programs:
     return Programs(tuple(names.values()), seconds, registers, spilled)
 
 
-class WrongKernel(NamedTuple):
-    """A kernel that was made wrong, and whether the comparison noticed."""
+class FaultyKernel(NamedTuple):
+    """A kernel with an injected fault, and whether the comparison noticed."""
 
     kernel: str
     caught: bool
 
 
-def wrong_bind(case: Case, program: Program) -> Bind:
-    """The `bind` of a program made wrong: on a card in its kernels, on the CPU in its result."""
+def faulty_bind(case: Case, program: Program) -> Bind:
+    """The `bind` of a program with an injected fault: in its kernels on a GPU, else in output 0."""
     if not isinstance(program, CudaProgram):
         return partial(_flipping, program)
     device, count = program.device, program.geometry.output_count
     kernels, launches = driver.load().kernel_loader(device), []
     for launch in plan(program.geometry, *case.alignments, driver.load().limits(device)):
-        source = launch.code.source.replace(STORE, WRONG)
+        source = launch.code.source.replace(STORE, FAULTY)
         if source == launch.code.source:
-            raise DmlError(f"kernel {launch.code.kernel} has no store that can be made wrong")
+            raise DmlError(f"kernel {launch.code.kernel} has no store that can be made faulty")
         load = partial(kernels, source, launch.code.kernel)
         launcher = driver.load().launcher(device, load, launch)
         launches.append((selector(launch.outputs, count), launcher))
@@ -76,8 +76,8 @@ def wrong_bind(case: Case, program: Program) -> Bind:
 def _flipping(program: Program, src: int, dsts: Sequence[int]) -> BoundCopy:
     copy = program.bind(src, dsts)
 
-    def wrong(stream: Any = None) -> None:
+    def faulty(stream: Any = None) -> None:
         copy(stream)
         ctypes.c_ubyte.from_address(dsts[0]).value ^= 1
 
-    return wrong
+    return faulty

@@ -9,7 +9,7 @@ from hashlib import sha256
 from dmlsplit.messages import counted, printable, wrapped
 from dmlsplit.self_test.comparison import Outcome
 from dmlsplit.self_test.environment import VERSION, Check, State
-from dmlsplit.self_test.kernels import Programs, WrongKernel
+from dmlsplit.self_test.kernels import FaultyKernel, Programs
 from dmlsplit.self_test.speed import WORKLOADS, Speed
 
 EXACT, WRONG, NOT_RUN = 0, 1, 2
@@ -38,7 +38,7 @@ class SelfTest:
     checks: tuple[Check, ...]  # the lines of the report, but the last
     programs: Programs | None
     outcomes: tuple[Outcome, ...]
-    wrong_kernels: tuple[WrongKernel, ...]
+    wrong_kernels: tuple[FaultyKernel, ...]
     speeds: tuple[Speed, ...]
     is_strict: bool  # whether a speed below its bar is a failure
     error: str | None
@@ -128,8 +128,8 @@ def bytes_check(outcomes: Sequence[Outcome]) -> Check:
     return Check("bytes", State.FAIL, first)
 
 
-def wrong_kernels_check(kernels: Sequence[WrongKernel]) -> Check:
-    """Whether kernels that were made wrong were caught."""
+def faulty_kernels_check(kernels: Sequence[FaultyKernel]) -> Check:
+    """Whether the faults that were injected into kernels were noticed."""
     missed = [one.kernel for one in kernels if not one.caught]
     text = f"{len(kernels) - len(missed)} of {len(kernels)} made on purpose were caught"
     state = State.FAIL if missed else State.OK

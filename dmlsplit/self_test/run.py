@@ -26,7 +26,7 @@ from dmlsplit.self_test import environment, report
 from dmlsplit.self_test.cases import CASES, FAR, NEAR, Case
 from dmlsplit.self_test.comparison import Outcome, compare
 from dmlsplit.self_test.environment import Check, State, missing_card
-from dmlsplit.self_test.kernels import Programs, WrongKernel, compile_programs, wrong_bind
+from dmlsplit.self_test.kernels import FaultyKernel, Programs, compile_programs, faulty_bind
 from dmlsplit.self_test.memory import CardMemory, Memory, memory_of, other_memories
 from dmlsplit.self_test.probe import probes
 from dmlsplit.self_test.report import SelfTest
@@ -34,7 +34,7 @@ from dmlsplit.self_test.speed import Speed, speeds
 
 Show = Callable[[str], object]
 Count = Callable[[int, int], object]
-Item = Check | Programs | Outcome | WrongKernel | Speed
+Item = Check | Programs | Outcome | FaultyKernel | Speed
 
 
 def selftest(
@@ -96,12 +96,12 @@ def selftest(
         error = one_line(failure) if parts else "the check of the card failed"
         if not parts:
             keep(Check("card", State.FAIL, str(failure)))
-        elif parts[Outcome] and not parts[WrongKernel]:
+        elif parts[Outcome] and not parts[FaultyKernel]:
             keep(report.bytes_check(parts[Outcome]))
-    kinds = Check, Outcome, WrongKernel, Speed
-    checks, outcomes, wrong, measured = (tuple(parts[kind]) for kind in kinds)
+    kinds = Check, Outcome, FaultyKernel, Speed
+    checks, outcomes, faulty, measured = (tuple(parts[kind]) for kind in kinds)
     programs = next(iter(parts[Programs]), None)
-    return SelfTest(tested, name, checks, programs, outcomes, wrong, measured, strict, error)
+    return SelfTest(tested, name, checks, programs, outcomes, faulty, measured, strict, error)
 
 
 def _check_arguments(seconds: float, show: object, progress: object, strict: bool) -> None:
@@ -125,7 +125,7 @@ def _stages(backend: Backend, until: float, strict: bool, progress: Count | None
         outcomes += [item] if isinstance(item, Outcome) else []
         yield item
     yield report.bytes_check(outcomes)
-    yield from _try_wrong_kernels(backend, memory)
+    yield from _try_faulty_kernels(backend, memory)
     yield from _measure(backend, memory, until, strict)
 
 
@@ -158,13 +158,13 @@ def _compare_elsewhere(backend: Backend, memory: CardMemory) -> Iterator[Check |
             yield compare(named, backend.compile(case.geometry).bind, other)
 
 
-def _try_wrong_kernels(backend: Backend, memory: Memory) -> Iterator[Item]:
+def _try_faulty_kernels(backend: Backend, memory: Memory) -> Iterator[Item]:
     kernels = []
     for kernel, case in _one_of_each_kernel(memory).items():
-        outcome = compare(case, wrong_bind(case, backend.compile(case.geometry)), memory)
-        kernels.append(WrongKernel(kernel, outcome.difference is not None))
+        outcome = compare(case, faulty_bind(case, backend.compile(case.geometry)), memory)
+        kernels.append(FaultyKernel(kernel, outcome.difference is not None))
     yield from kernels
-    yield report.wrong_kernels_check(kernels)
+    yield report.faulty_kernels_check(kernels)
 
 
 def _measure(backend: Backend, memory: Memory, until: float, strict: bool) -> Iterator[Item]:

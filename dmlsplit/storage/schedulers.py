@@ -33,7 +33,7 @@ def compute_context(scheduler: str | None) -> Iterator[Compute]:
             yield _compute_on_threads
         return
     distributed = needed("distributed", "scheduler")
-    # Otherwise it prints tracebacks when a cluster is lost.
+    # Otherwise the client prints tracebacks when the cluster is lost.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         _wait_for_answer(distributed, scheduler)

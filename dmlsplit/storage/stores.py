@@ -28,7 +28,8 @@ from dmlsplit.storage.zarr_arrays import (
     open_store,
 )
 
-# Small enough for a dozen blocks per thread, large enough that a block costs more than its task.
+# A block is small enough that each thread gets a dozen, and large enough that its copy takes longer
+# than the overhead of its task.
 BLOCK_BYTES = 4 << 20
 
 
@@ -90,9 +91,9 @@ def split_store(
 class BlockCopies:
     """Copies each block of an array into the chunks of its pieces that begin in the block.
 
-    The last of these chunks may reach into the next block, whose beginning is then read twice. In
-    return, no two blocks write the same chunk, and no data is kept from one block for another:
-    Dask may run them in any order, and the memory of a task does not depend on the array.
+    The last of these chunks may extend into the next block, whose beginning is then read twice. The
+    benefit: no two blocks write the same chunk, and none needs data of another, so Dask may run
+    them in any order, and the memory of a task does not depend on the array.
     """
 
     source: NamedArray

@@ -205,7 +205,7 @@ def sweep() -> str:
         cells = zip(row["fractions"], run["sizes"], row["causes"], strict=True)
         low = [cell for cell in cells if cell[0] < least(cell[1])]
         if low:
-            missed[row["form"], row["placement"], row["gpu"]] = low
+            missed[row["family"], row["placement"], row["gpu"]] = low
     heading = ("split", "addresses", "GPU", "sizes", "least", "at", "cause")
     table = _table(heading, (_missed(*item) for item in missed.items()), "lllrrrl")
     count, total = sum(map(len, missed.values())), len(run["sizes"]) * len(run["rows"])

@@ -62,7 +62,7 @@ def test_too_little_device_memory_is_reported(fake: FakeDriver) -> None:
         CUPY.empty(like, NewArrays(((2,), (3,))))
 
 
-def test_a_type_without_a_type_string_is_that_of_the_array(fake: FakeDriver) -> None:
+def test_types_with_named_fields_are_kept(fake: FakeDriver) -> None:
     kind = np.dtype([("a", "u1"), ("b", "<f4")])
     seen = cuda_view(fake.array(np.zeros(3, kind)), "array", 0)
     assert seen.type == str(kind)

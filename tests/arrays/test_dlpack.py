@@ -28,7 +28,7 @@ def test_a_cuda_array_is_viewed_at_its_own_address(fake: FakeDriver) -> None:
     assert (seen.device, seen.read_only) == ("cuda:1", False)
 
 
-def test_strides_of_none_are_packed(fake: FakeDriver) -> None:
+def test_an_interface_without_strides_means_a_packed_array(fake: FakeDriver) -> None:
     seen = view(bare(fake.array(np.zeros((3, 4), "i2")), strides=None), "array")
     assert seen.strides == (8, 2)
     assert seen.device == "cuda:1"  # The driver knows the device of the address.
@@ -251,7 +251,7 @@ def test_the_error_for_a_lazy_array_advises_a_call_that_loads_only_the_pieces() 
 
 
 @pytest.mark.parametrize("kind", ["DataArray", "Variable"])
-def test_what_xarray_wraps_is_split(kind: str) -> None:
+def test_an_xarray_object_is_refused_and_its_data_can_be_split(kind: str) -> None:
     xarray = pytest.importorskip("xarray", reason="xarray is not installed")
     lazy = pytest.importorskip("dask.array", reason="Dask is not installed").arange(6, chunks=2)
     wrapped = xarray.DataArray(lazy, dims="x")

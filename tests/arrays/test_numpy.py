@@ -75,7 +75,7 @@ def test_pieces_of_a_matrix_as_raw_memory_are_plain_arrays() -> None:
     assert [type(piece) for piece in op(dml.BufferBinding(buffer))] == [np.ndarray] * 2
 
 
-def test_a_mask_is_not_lost() -> None:
+def test_masked_arrays_are_refused_as_input_and_as_output() -> None:
     masked = np.ma.masked_array(np.arange(4), [0, 1, 0, 0])
     with pytest.raises(dml.InvalidArgumentError, match=r"array is masked.*\.data and \.mask"):
         dml.split(masked, 2)

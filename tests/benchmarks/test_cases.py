@@ -52,7 +52,7 @@ def test_the_outputs_of_joined_cases_are_views_of_one_tensor(at: int) -> None:
     assert case.alignments == (16, {0: 16, 1: 4, 2: 4}[at])
 
 
-def test_misaligned_addresses_share_fewer_powers_of_two() -> None:
+def test_alignments_follow_from_misaligned_addresses() -> None:
     found = {case.name[:2]: case.alignments for case in WORKLOADS}
     misaligned = {number: found[number] for number in ("35", "39", "40", "41")}
     assert misaligned == {"35": (2, 2), "39": (1, 16), "40": (16, 4), "41": (8, 16)}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import host, host_instead, host_on_card, timing
+from benchmarks import host, host_libraries, host_on_card, timing
 from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
@@ -81,7 +81,7 @@ def test_the_host_command_compares_split_with_every_library(
     timed: Callable[..., list[dict[str, Any]]],
 ) -> None:
     rows = {(row["library"], row["peer"]): row["status"] for row in timed("256 B")}
-    assert {library for library, _ in rows} == set(host_instead.LIBRARIES)
+    assert {library for library, _ in rows} == set(host_libraries.LIBRARIES)
     for library, package in (("NumPy", "numpy"), ("PyTorch, `out=`", "torch"), ("JAX", "jax")):
         assert rows[library, "dmlsplit"] == ("ok" if find_spec(package) else "absent")
 

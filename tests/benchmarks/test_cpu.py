@@ -114,7 +114,7 @@ def test_a_run_continues_where_it_was_interrupted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", peers_cpu.PEERS)
 @pytest.mark.parametrize("case", [TINY, cases.latency_cases()[-1]], ids=lambda case: case.name)
-def test_a_peer_is_exact_or_says_why_not(name: str, case: Case) -> None:
+def test_every_installed_peer_is_exact(name: str, case: Case) -> None:
     problem = cpu.random_problem(case, 1)
     try:
         prepared = peers_cpu.PEERS[name](problem)

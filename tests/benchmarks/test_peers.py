@@ -135,7 +135,7 @@ def test_cuda_core_is_not_called_for_too_many_copies_and_may_be_absent(
 
 @each_split
 @pytest.mark.parametrize("peer", ["Triton", "Triton, one tensor"])
-def test_triton_interprets_our_kernel(
+def test_the_triton_peer_is_exact_in_its_interpreter(
     peer: str, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRITON_INTERPRET", "1")

@@ -17,7 +17,7 @@ def steady(gpu: Gpu, issue: float, work: float = 1, **busy: float) -> float:
     return prediction.steady(gpu, replace(COPY, issue=issue, **busy), work)
 
 
-def test_a_copy_takes_the_predicted_clocks() -> None:
+def test_a_copy_takes_the_clocks_that_its_bandwidth_gives() -> None:
     """512 bytes are read and written, at 3.0, 4.3 and 6.9 TB/s in total, on 132 or 148 SMs."""
     found = [round(gpu.copy_clocks, 1) for gpu in GPUS]
     assert found == [76.6, 53.4, 40.6, 364.1, 448.7, 226.1]
@@ -98,7 +98,7 @@ def test_a_unit_waits_for_the_sm_with_the_most_blocks() -> None:
     assert clocks[1] > 1.5 * clocks[0]
 
 
-def test_every_launch_of_a_split_waits() -> None:
+def test_two_launches_are_predicted_to_be_slower_than_one() -> None:
     half = Blocks(512, 8, 16 * KIB, 8 * MIB)
     both = prediction.fraction(H200, [(COPY, half)] * 2, 16 * MIB)
     assert both < prediction.fraction(

@@ -11,16 +11,16 @@ from benchmarks import gpu, heat_map, sweep
 from benchmarks.cases import SWEEP
 from benchmarks.prediction import GPUS
 from benchmarks.results import FORMAT
-from benchmarks.sweep import FORMS, LARGE, SIZES, Predicted
+from benchmarks.sweep import FAMILIES, LARGE, SIZES, Predicted
 from tests.host_cuda import harness
 from tests.support import nvrtc
 
 # The least predicted fractions, over all sizes and those of at least 64 MiB; for other GPUs, the
-# least share of what an H200 reaches. Forms that `rows` copies; of all forms, only the slow test.
+# least share of what an H200 reaches. Those that `rows` copies, and all families.
 LEAST = {"H100": (0.9, 0.92), "H200": (0.86, 0.89), "B200": (0.81, 0.85)}
 LEAST_OF_ALL = {"H100": (0.89, 0.9), "H200": (0.85, 0.86), "B200": (0.73, 0.83)}
 LEAST_OF_H200 = 0.8
-WIDE = [form for form in FORMS if form.name in ("2 halves, axis 0", "QKV", "8 x 301 bytes")]
+WIDE = [one for one in FAMILIES if one.name in ("2 halves, axis 0", "QKV", "8 x 301 bytes")]
 
 needs_compilers = pytest.mark.skipif(
     bool(harness.missing() or nvrtc.missing()), reason=str(harness.missing() or nvrtc.missing())
@@ -33,34 +33,34 @@ def test_sizes_are_powers_of_two_and_three_between_each() -> None:
     assert list(SIZES) == sorted(set(SIZES))
 
 
-@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 @pytest.mark.parametrize("placement", sweep.PLACEMENTS)
-def test_a_form_has_about_the_wanted_size(form: sweep.Form, placement: str) -> None:
+def test_cases_of_a_family_have_about_the_wanted_size(family: sweep.Family, placement: str) -> None:
     for size in SIZES:
-        case = form.case(size, placement)
+        case = family.case(size, placement)
         assert 0.8 * size <= case.total_bytes <= size
         assert (case.alignments == (16, 16)) == (placement == "aligned")
 
 
 def test_cases_have_names_of_their_own() -> None:
     names = [case.name for case in sweep.cases()]
-    assert len(names) == len(set(names)) == len(FORMS) * 2 * 41
+    assert len(names) == len(set(names)) == len(FAMILIES) * 2 * 41
     assert [case.name for case, _ in gpu._sweep()] == names
 
 
 def check(row: Predicted, least: tuple[float, float], h200: Predicted) -> None:
     for size, fraction, there in zip(SIZES, row.fractions, h200.fractions, strict=True):
-        assert least[size >= LARGE] <= fraction <= 1, (row.form, row.placement, row.gpu, size)
+        assert least[size >= LARGE] <= fraction <= 1, (row.family, row.placement, row.gpu, size)
         if row.gpu not in LEAST:
             assert fraction >= LEAST_OF_H200 * there
 
 
-def predictions(forms: list[sweep.Form], builds: Path) -> list[tuple[Predicted, Predicted]]:
+def predictions(families: list[sweep.Family], builds: Path) -> list[tuple[Predicted, Predicted]]:
     """All rows, each with that of an H200."""
-    rows = list(sweep.predict(builds, forms))
-    assert len(rows) == len(forms) * 2 * len(GPUS)
-    h200 = {(row.form, row.placement): row for row in rows if row.gpu == "H200"}
-    return [(row, h200[row.form, row.placement]) for row in rows]
+    rows = list(sweep.predict(builds, families))
+    assert len(rows) == len(families) * 2 * len(GPUS)
+    h200 = {(row.family, row.placement): row for row in rows if row.gpu == "H200"}
+    return [(row, h200[row.family, row.placement]) for row in rows]
 
 
 @needs_compilers
@@ -71,8 +71,8 @@ def test_no_size_of_wide_outputs_is_predicted_to_be_slow(builds: Path) -> None:
 
 @needs_compilers
 @pytest.mark.slow
-def test_no_size_of_any_form_is_predicted_to_be_slow(builds: Path) -> None:
-    for row, h200 in predictions(list(FORMS), builds):
+def test_no_size_of_any_family_is_predicted_to_be_slow(builds: Path) -> None:
+    for row, h200 in predictions(list(FAMILIES), builds):
         check(row, LEAST_OF_ALL.get(row.gpu, (0.9, 0.9)), h200)
 
 
@@ -93,8 +93,8 @@ def test_the_command_writes_a_file_that_is_drawn(
     assert (tmp_path / "sweep-sweep.png").stat().st_size > 10_000
 
 
-def test_measured_sizes_are_drawn_beside_a_copy(tmp_path: Path) -> None:
-    case = FORMS[1].case(SIZES[4], "odd")
+def test_measured_speeds_are_drawn_relative_to_the_fastest_copy(tmp_path: Path) -> None:
+    case = FAMILIES[1].case(SIZES[4], "odd")
     head = {"case": case.name, "kind": SWEEP, "at": case.at, "status": "ok"}
     rows: list[dict[str, Any]] = [
         {**head, "peer": peer, "seconds": {"median": seconds}}

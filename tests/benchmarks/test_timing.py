@@ -26,7 +26,9 @@ def test_a_summary_agrees_with_numpy(samples: list[float]) -> None:
         summary([])
 
 
-def test_samples_of_calls_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_round_times_every_call_once_in_an_order_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(timing, "WARM_SECONDS", 0)
     monkeypatch.setattr(timing, "SHORTEST_SAMPLE", 0)
     log: list[str] = []
@@ -47,7 +49,7 @@ def test_samples_of_calls_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(0 < sample < 1 for taken in samples.values() for sample in taken)
 
 
-def test_each_sample_is_warmed_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_calls_for_its_time_and_at_least_once(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[float] = []
     start = time.perf_counter()
     timing.warm_up(lambda: begun.append(time.perf_counter()))

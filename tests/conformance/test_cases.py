@@ -98,7 +98,7 @@ def test_every_kind_of_difference_is_explained() -> None:
     assert {kind for kind in KINDS if "does not count" in rows[kind][2]} == set(APART)
 
 
-def test_every_kind_of_case_is_explained() -> None:
+def test_the_page_explains_every_kind_of_case() -> None:
     shown = {row[0].strip("`").partition("-")[0] for row in table("## The cases")[1:6]}
     assert shown == {case.id.partition("-")[0] for case in all_cases()}
 

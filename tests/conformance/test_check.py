@@ -141,7 +141,7 @@ def right(case: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": outcome, "exit": 0 if outcome == "accepted" else 1, "outputs": outputs}
 
 
-def test_right_bytes_and_bindings_agree(dispatched: Dispatch) -> None:
+def test_right_bytes_and_bindings_are_no_difference(dispatched: Dispatch) -> None:
     comparison = dispatched(lambda _: None)
     assert comparison.differences == ()
     assert sum(answer.dispatched is not None for answer in comparison.observation.answers) > 230
@@ -156,7 +156,7 @@ def test_right_bytes_and_bindings_agree(dispatched: Dispatch) -> None:
     ],
     ids=["other bytes", "written behind", "unwritten"],
 )
-def test_other_bytes_are_found(dispatched: Dispatch, change: Any) -> None:
+def test_wrong_bytes_are_a_difference(dispatched: Dispatch, change: Any) -> None:
     comparison = dispatched(lambda cases: change(cases["bytes-type-INT8"]["dispatched"]["outputs"]))
     assert said(comparison.differences) == {("bytes", "bytes-type-INT8 OutputTensors[1]")}
     assert not comparison.agrees

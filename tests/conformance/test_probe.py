@@ -35,7 +35,9 @@ def fields_of(tensor: dict[str, Any]) -> list[Any]:
     ]
 
 
-def test_every_field_of_every_case_arrives(observe: Observe, kit: Path, tmp_path: Path) -> None:
+def test_every_field_of_every_case_reaches_the_library(
+    observe: Observe, kit: Path, tmp_path: Path
+) -> None:
     observe(STAND_IN_LOG=str(tmp_path / "log"))
     arrived = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     cases = json.loads((kit / "cases.json").read_text())["cases"]

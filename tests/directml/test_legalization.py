@@ -93,7 +93,7 @@ def test_a_valid_descriptor_comes_back_unchanged() -> None:
         (("FLOAT32", (2,) * 9), 4, (1, 1), "6_4", "axis 4: FLOAT32[2,2,2,2,2,2,2,4]"),
     ],
 )
-def test_the_rewriting_changes_as_little_as_possible(
+def test_a_refused_descriptor_becomes_the_expected_type_and_sizes(
     tensor: Any, axis: int, sizes: tuple[int, ...], level: str, expected: str
 ) -> None:
     desc = SplitOperatorDesc.from_sizes(TensorDesc(*tensor), axis=axis, sizes=sizes)
@@ -133,7 +133,7 @@ def test_strides_are_rewritten_with_the_elements(
     assert_equivalent(desc, legal, level)
 
 
-def test_promises_of_a_tensor_are_carried_over() -> None:
+def test_flags_and_total_size_are_kept_and_alignment_covers_an_element() -> None:
     promises = {"total_tensor_size_in_bytes": 64, "guaranteed_base_offset_alignment": 1}
     source = TensorDesc("UINT8", (4, 4), flags="OWNED_BY_DML", **promises)
     outputs = [TensorDesc("UINT8", (2, 4), guaranteed_base_offset_alignment=64)] * 2
@@ -144,7 +144,7 @@ def test_promises_of_a_tensor_are_carried_over() -> None:
     assert legal.output_tensors[0].guaranteed_base_offset_alignment == 64
 
 
-def test_a_tensor_of_too_many_elements_moves_four_at_a_time() -> None:
+def test_a_tensor_of_too_many_elements_gets_fewer_wider_ones() -> None:
     desc = SplitOperatorDesc.from_sizes(TensorDesc("UINT8", (3, 2**31)), axis=0, sizes=(1, 2))
     assert "DML-TENSOR-ELEMENT-COUNT" in dml.validate(desc).rule_ids
     legal = dml.legalize(desc, "6_4")
@@ -224,14 +224,16 @@ def test_a_split_that_every_level_refuses_names_the_rule(desc: SplitOperatorDesc
         ("INT4", "6_4", "UINT8 UINT16 UINT32 UINT64"),
     ],
 )
-def test_types_of_the_nearest_size_are_tried_first(kind: str, level: str, types: str) -> None:
+def test_types_of_equal_size_are_tried_first_then_wider_then_narrower(
+    kind: str, level: str, types: str
+) -> None:
     row = capability_table()[FeatureLevel.parse(level)]
     found = legalization._candidates(dml.TensorDataType.parse(kind), row)
     assert [kind.name for kind in found] == types.split()
 
 
 @pytest.mark.parametrize("kind", ["UINT4", "INT4"])
-def test_whole_bytes_of_4_bit_elements_are_carried(kind: str) -> None:
+def test_four_bit_elements_in_runs_of_whole_bytes_are_split_as_bytes(kind: str) -> None:
     x = TensorDesc(kind, (3, 8))
     legal = dml.legalize(SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 6)), "6_4")
     assert str(legal) == "SPLIT axis 1: UINT8[3,4] -> UINT8[3,1], UINT8[3,3]"

@@ -39,7 +39,9 @@ BUILDS = {
 
 
 @pytest.mark.parametrize(("build", "level"), BUILDS.items())
-def test_a_windows_build_has_the_level_of_its_own_dll(build: int, level: str) -> None:
+def test_a_windows_build_has_the_level_of_the_directml_that_it_ships(
+    build: int, level: str
+) -> None:
     assert str(level_for_windows(build)) == level
 
 
@@ -124,7 +126,9 @@ SIXTEEN_AND_32 = frozenset(
 )
 
 
-def test_an_entry_becomes_a_row_and_passes_on_what_it_supports(monkeypatch: Patch) -> None:
+def test_an_entry_becomes_a_row_and_later_levels_inherit_what_it_supports(
+    monkeypatch: Patch,
+) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader", raising=False)  # some builds of PyYAML lack it
     rows = parse_table(TEXT)
     assert list(rows) == list(dml.FeatureLevel)
@@ -139,7 +143,7 @@ def test_an_entry_becomes_a_row_and_passes_on_what_it_supports(monkeypatch: Patc
     assert rows[dml.FeatureLevel.LEVEL_3_0][4:6] == (1, 8)
 
 
-def test_the_file_has_these_keys_and_no_others() -> None:
+def test_feature_levels_yaml_has_only_known_keys() -> None:
     """This covers keys that are not read; `parse_table` has checked the types of the others."""
     table = yaml.safe_load(TEXT)
     assert table.keys() == {"schema", "operator", "levels"}

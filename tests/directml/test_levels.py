@@ -38,7 +38,7 @@ def test_an_unknown_level_is_refused_with_the_allowed_ones(text: object) -> None
         ("1.15.4.77", (1, 15, 4)),  # a build number carries no features
     ],
 )
-def test_a_directml_version_is_three_numbers(text: str, version: tuple[int, ...]) -> None:
+def test_a_directml_version_is_read_as_three_numbers(text: str, version: tuple[int, ...]) -> None:
     assert directml_version(text) == version
 
 
@@ -49,6 +49,6 @@ def test_a_text_that_is_not_a_version_is_refused(text: str) -> None:
         directml_version(text)
 
 
-def test_builds_are_documented_or_inferred() -> None:
+def test_a_windows_build_is_documented_unless_its_basis_is_inferred() -> None:
     assert WindowsBuild(22621, "Windows 11 22H2").is_documented
     assert not WindowsBuild(26100, "Windows 11 24H2", "inferred").is_documented

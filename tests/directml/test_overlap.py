@@ -39,7 +39,7 @@ def test_large_packed_and_permuted_layouts_are_decided_at_once() -> None:
     ("sizes", "strides", "steps"),
     [((2, 3), (3, 1), 2), ((3, 4), (5, 2), 4), ((4, 3), (3, 4), 6), ((3, 3, 3), (2, 7, 20), 3)],
 )
-def test_the_search_counts_every_step(
+def test_the_search_gives_up_exactly_at_its_limit_of_steps(
     sizes: tuple[int, ...], strides: tuple[int, ...], steps: int, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(overlap, "SEARCH_STEPS", steps)
@@ -48,6 +48,6 @@ def test_the_search_counts_every_step(
     assert may_overlap_itself(sizes, strides)
 
 
-def test_a_search_that_grows_too_large_ends_with_overlapping() -> None:
+def test_a_search_that_grows_too_large_reports_an_overlap() -> None:
     sizes, strides = (99991,) * 8, (99989, 99971, 99961, 99929, 99923, 99907, 99901, 99881)
     assert may_overlap_itself(sizes, strides)

@@ -84,7 +84,7 @@ def test_the_last_index_of_an_empty_tensor_is_minus_one() -> None:
     assert dml.TensorDesc("FLOAT32", (2, 3), strides=(4, 1, 9)).last_element_index == 6
 
 
-def test_fields_are_kept_and_counted() -> None:
+def test_a_tensor_keeps_its_fields_and_derives_counts_and_strides() -> None:
     total, alignment = np.int64(64), np.int64(32)
     sizes = {"total_tensor_size_in_bytes": total, "guaranteed_base_offset_alignment": alignment}
     owned = {"strides": [8, 1], "flags": "OWNED_BY_DML", **sizes}
@@ -108,7 +108,7 @@ def test_flags_are_read_from_names() -> None:
     assert type(parse([1])) is dml.TensorFlags
 
 
-def test_flags_of_unknown_bits_stay_unknown_after_python_made_them() -> None:
+def test_unknown_flags_are_refused_as_numbers_and_as_members() -> None:
     made = dml.TensorFlags(4)
     for value in (made, 4):
         with pytest.raises(
@@ -117,7 +117,7 @@ def test_flags_of_unknown_bits_stay_unknown_after_python_made_them() -> None:
             dml.TensorFlags.parse(value)
 
 
-def test_descriptors_are_values() -> None:
+def test_equal_descriptors_have_one_hash_and_cannot_be_changed() -> None:
     one = dml.TensorDesc("FLOAT32", [1, np.int64(2)])
     assert one == dml.TensorDesc("float32", (1, 2))
     assert hash(one) == hash(dml.TensorDesc("float32", (1, 2)))

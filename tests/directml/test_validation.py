@@ -132,7 +132,7 @@ def test_a_value_past_its_limit_is_reported_and_nothing_else(
     assert found == rules
 
 
-def test_a_range_of_dimension_counts_is_named() -> None:
+def test_a_violation_names_the_range_of_dimension_counts_of_its_level() -> None:
     kinds = frozenset([dml.TensorDataType.FLOAT32])
     row = LevelSupport(dml.FeatureLevel.LEVEL_5_0, "1.8.0", True, None, 2, 3, kinds, "")
     found = [(v.place, v.allowed) for v in violations(one_output(sizes=(4,)), row)]

@@ -77,7 +77,7 @@ def test_a_culled_graph_has_the_tasks_of_its_blocks_and_no_others(chunk: int) ->
 
 
 @given(case=chunked_splits())
-def test_chunks_end_where_those_of_the_input_do(case: Any) -> None:
+def test_pieces_are_cut_into_chunks_where_the_input_is(case: Any) -> None:
     lazy, _, sizes, axis = case
     borders = set(np.cumsum((0, *lazy.chunks[axis])).tolist())
     start = 0
@@ -119,7 +119,7 @@ def test_each_block_is_read_once_and_dispatched_once(dispatches: list[Any]) -> N
     assert sorted(dispatches) == 3 * [((20, 10), (3, 4, 3))] + 3 * [((20, 10), (5, 5))]
 
 
-def test_the_same_split_has_the_same_names() -> None:
+def test_equal_splits_have_equal_names_and_others_do_not() -> None:
     """Dask therefore shares work between equal splits, and never mixes up different ones."""
     lazy = da.ones((8, 8), chunks=3)
     names = [[piece.name for piece in dml.split(lazy, cut, 1)] for cut in (2, (4, 4), (3, 5))]
@@ -167,7 +167,7 @@ def test_arrays_that_cannot_be_split_are_refused_before_anything_runs(
         dml.split(array, *arguments)
 
 
-def test_array_expressions_are_refused_by_name() -> None:
+def test_arrays_of_dasks_query_planning_are_refused_with_the_fix() -> None:
     program = """
 import dask; dask.config.set({"array.query-planning": True})
 import dask.array, dmlsplit

@@ -103,7 +103,7 @@ def test_nested_transforms_agree_with_jax(transform: Function) -> None:
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.parametrize("batch", [0, 1, 2])
 @pytest.mark.parametrize("out", [0, 1])
-def test_a_batch_is_one_split(axis: int, batch: int, out: int) -> None:
+def test_vmap_makes_one_split_of_a_whole_batch(axis: int, batch: int, out: int) -> None:
     array = jnp.arange(6 * 6 * 6.0).reshape(6, 6, 6)
 
     def mapped(split: Function) -> Function:
@@ -114,7 +114,7 @@ def test_a_batch_is_one_split(axis: int, batch: int, out: int) -> None:
     assert str(jax.make_jaxpr(mapped(dml.split))(array)).count("dml_split[") == 1
 
 
-def test_an_array_that_is_not_batched_is_split_once() -> None:
+def test_an_array_that_is_not_batched_is_split_under_vmap() -> None:
     known = jnp.arange(4.0)
     found = jax.vmap(lambda x, y: x * dml.split(y, (1, 3))[1], (0, None))(jnp.arange(2.0), known)
     assert found.tolist() == [[0, 0, 0], [1, 2, 3]]

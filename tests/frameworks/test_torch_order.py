@@ -15,7 +15,9 @@ SIZES = [(4, 4, 8, 8), (128, 128, 256, 256), (3, 5, 7, 1)]
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("is_compiled", [False, True])
-def test_a_projection_is_regrouped(rows: int, sizes: tuple[int, ...], is_compiled: bool) -> None:
+def test_out_may_be_views_that_regroup_a_projection(
+    rows: int, sizes: tuple[int, ...], is_compiled: bool
+) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     heads, width = 4, sum(sizes)
 

@@ -112,7 +112,7 @@ def operator(x: torch.Tensor) -> list[torch.Tensor]:
         lambda f: torch.jit.trace(lambda x: tuple(f(x)), torch.zeros(6)),
     ],
 )
-def test_the_operator_is_recorded(recorded: Callable[..., Any]) -> None:
+def test_scripts_and_traces_of_torch_record_the_operator(recorded: Callable[..., Any]) -> None:
     import dmlsplit.frameworks.torch  # noqa: F401  registers it
 
     assert [one.tolist() for one in recorded(operator)(torch.arange(6))] == [[0, 1], [2, 3, 4, 5]]

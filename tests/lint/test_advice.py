@@ -239,7 +239,7 @@ CASES = {
 ELSEWHERE = {"BIN_FILE", "NO_NODES", "ON_CPU"}
 
 
-def test_every_piece_of_advice_is_followed() -> None:
+def test_every_piece_of_advice_has_a_case_or_a_test_elsewhere() -> None:
     assert {case.advice for case in CASES.values()} | ELSEWHERE == set(Advice.__members__)
 
 
@@ -380,7 +380,9 @@ def test_a_note_says_which_nodes_run_on_the_cpu(here: Path, reported: Reported) 
     assert "ON_CPU" not in advised(verdict)
 
 
-def test_a_string_has_one_fix_and_a_complex_number_no_cast(here: Path, reported: Reported) -> None:
+def test_strings_and_complex_numbers_are_advised_to_stay_on_the_cpu(
+    here: Path, reported: Reported
+) -> None:
     text = "leave the node to ONNX Runtime, which runs it on the CPU; or split the strings outside"
     fixes = {
         TensorProto.STRING: f"{text} the model",

@@ -166,13 +166,13 @@ def test_an_ignored_path_that_is_named_is_checked(work_tree: Path) -> None:
     assert names("build/*.onnx") == (["build/a.onnx"], 0)
 
 
-def test_a_hook_of_git_searches_as_a_shell_does(work_tree: Path, monkeypatch: Patch) -> None:
+def test_a_git_hook_finds_the_same_files_as_a_shell(work_tree: Path, monkeypatch: Patch) -> None:
     monkeypatch.setenv("GIT_DIR", str(work_tree / "module" / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(work_tree / "none"))
     assert names(".") == (OWN, 4)
 
 
-def test_no_command_of_a_repository_is_run(work_tree: Path) -> None:
+def test_commands_that_a_repository_configures_are_not_run(work_tree: Path) -> None:
     git(work_tree, "config", "core.fsmonitor", "touch pwned; false")
     assert names(".") == (OWN, 4)
     assert not Path("pwned").exists()

@@ -123,7 +123,7 @@ def test_a_missing_count_is_refused_if_the_axis_is_known(
 
 
 @pytest.mark.parametrize("shape", [(2, 6), ("n", 6), (2, "n")])
-def test_a_missing_count_must_be_sizes_before_version_1_16(
+def test_before_onnx_runtime_1_16_the_fix_of_a_missing_count_is_sizes(
     shape: tuple[int | str, ...], tmp_path: Path
 ) -> None:
     verdict = verdict_of(bare_split(shape), tmp_path, via="ort", ort_version="1.15")

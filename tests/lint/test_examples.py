@@ -74,7 +74,7 @@ def command(here: Path, capsys: Capsys) -> Command:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_program_breaks_its_rule_alone_and_the_other_breaks_none(name: str) -> None:
+def test_the_broken_program_breaks_its_rule_alone_and_the_kept_one_breaks_none(name: str) -> None:
     example = example_of(RULES[name])  # not EXAMPLES, which a mutant is too late to change
     found = run_program(example.broken)
     assert found.rules == {name}
@@ -83,7 +83,7 @@ def test_a_program_breaks_its_rule_alone_and_the_other_breaks_none(name: str) ->
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_model_breaks_its_rule_and_says_so_and_the_other_breaks_none(
+def test_the_broken_model_breaks_its_rule_alone_and_the_kept_one_breaks_none(
     name: str, command: Command
 ) -> None:
     found = command(EXAMPLES[name].broken)
@@ -97,7 +97,7 @@ def test_a_model_breaks_its_rule_and_says_so_and_the_other_breaks_none(
 
 
 @pytest.mark.parametrize("name", [name for name in RULES if RULES[name].broken])
-def test_the_hint_for_a_descriptor_is_advice(name: str) -> None:
+def test_the_fix_of_a_refused_descriptor_has_the_hint_of_its_rule(name: str) -> None:
     sample = RULES[name].broken[0]
     desc, tensor = sample.desc, sample.desc.input_tensor
     if "level" in RULES[name].cured_by:  # the hint is advice only if no level accepts the split

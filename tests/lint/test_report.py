@@ -65,7 +65,7 @@ def test_github_notices_are_for_notes_only() -> None:
     assert github_report(found).startswith("::notice title=dmlsplit%3A SPLIT-IMPLIED,file=m.onnx")
 
 
-def test_github_reads_a_percent_sign_as_one() -> None:
+def test_percent_signs_are_escaped_for_github() -> None:
     found = assess([], resolve_target(), [("50%/m.onnx", "is 50%")])
     wanted = "::error title=dmlsplit%3A unreadable,file=50%25/m.onnx,line=1::is 50%25"
     assert github_report(found) == wanted

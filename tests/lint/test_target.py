@@ -18,7 +18,9 @@ from dmlsplit.lint.target import requirement, resolve_target
         ({"feature_level": "5_0", "via": "ort"}, "5_0", "feature level 5_0 through ONNX Runtime"),
     ],
 )
-def test_a_request_becomes_a_level(asked: dict[str, str], level: str, shown: str) -> None:
+def test_a_requested_level_version_or_build_becomes_a_target(
+    asked: dict[str, str], level: str, shown: str
+) -> None:
     target = resolve_target(**asked)
     assert str(target.level) == level
     assert str(target) == shown

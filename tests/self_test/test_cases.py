@@ -69,7 +69,7 @@ def test_each_split_is_exact_on_the_card(name: str) -> None:
             assert compare(case, program.bind, CardMemory(0)).difference is None
 
 
-def test_every_kernel_has_the_store_that_is_made_wrong() -> None:
+def test_common_cuh_has_exactly_one_store_to_inject_faults_into() -> None:
     assert (ROOT / "cuda" / "common.cuh").read_text().count(STORE) == 1
 
 

@@ -21,7 +21,7 @@ from tests.support.command import ROOT
         ("590.1, 12.0\n590.1, 7.0\n", "cuda13"),
     ],
 )
-def test_the_extra_fits_the_driver_and_the_card(
+def test_the_notebook_installs_the_extra_that_fits_driver_and_gpu(
     answer: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines = []
@@ -38,6 +38,6 @@ def test_the_extra_fits_the_driver_and_the_card(
     assert tested == "-m dmlsplit selftest -o selftest.json"
 
 
-def test_an_issue_asks_for_the_file() -> None:
+def test_the_bug_form_asks_for_the_report_of_the_self_test() -> None:
     form = (ROOT / ".github" / "ISSUE_TEMPLATE" / "bug.yml").read_text()
     assert "attach the file that `dmlsplit selftest -o report.json` writes" in form

@@ -1,8 +1,8 @@
 """The engine without a compiler: NumPy assignments between windows on memory, on one thread.
 
 An element of a window is one contiguous run: u1 to c16 for 1 to 16 bytes, ``V<n>`` up to
-WIDEST_ELEMENT. A longer run is one more loop, over bytes. A *row* is one iteration of the outermost
-loop.
+WIDEST_ELEMENT. A longer run is one more loop, over bytes. A *slice* is one iteration of the
+outermost loop.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ class _Nest(NamedTuple):
     output: int
     offset: int  # in the input
     element: np.dtype[Any]
-    part: int  # rows that one assignment copies
+    part: int  # slices that one assignment copies
     shape: tuple[int, ...]
     input_strides: tuple[int, ...]
     output_strides: tuple[int, ...]
@@ -59,8 +59,8 @@ class NumpyProgram(NamedTuple):
             if stream is not None:
                 refuse_stream(stream)
             for part, dst, src in bound:
-                for row in range(0, len(dst), part):
-                    dst[row : row + part] = src[row : row + part]
+                for first in range(0, len(dst), part):
+                    dst[first : first + part] = src[first : first + part]
 
         return copy
 

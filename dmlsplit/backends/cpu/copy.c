@@ -3,7 +3,8 @@
 // plan.py makes a plan, which says what is copied but not where, as 64-bit integers whose products
 // Python has checked; native.py passes it here. A *nest* is a loop nest over runs of contiguous bytes, from
 // the input to one output. Nests of neighbouring outputs that read the same rows are a *group*. An *item*
-// is one run of each nest of a group, and a *task* is `step` items: some 64 KiB, which one thread copies.
+// is one run of each nest of a group, and a *task* is `step` items, which one thread copies: usually some
+// 64 KiB (plan.py).
 
 #define _GNU_SOURCE  // pthread_sigmask and clock_gettime under -std=c11
 #include <pthread.h>
@@ -20,9 +21,10 @@ _Static_assert(sizeof(void *) == sizeof(int64_t), "calls hold addresses as 64-bi
 enum {
     LINE = 64,            // bytes of a cache line
     WORD = 16,            // bytes of the widest element, and of a vector that any processor has
-    STREAMED_RUN = 512,   // bytes; shorter runs are streamed only where they follow one another
+    NON_TEMPORAL_RUN = 512,  // bytes; the stores of shorter runs are non-temporal only if they follow one another
     MOST_OUTS = 16,       // of a kernel
-    NO_KERNEL = -1, EQUAL = -2,  // as in plan.py; other numbers of kernels are indices of `kernels`
+    ELEMENT_SIZES = 5, PROCESSOR_KINDS = 3, PERMUTES = 2,  // PERMUTES is the kind that has AVX-512 VBMI
+    NO_KERNEL = -1, EQUAL = -2,  // as in plan.py; other kernels are indices of `kernels`, pattern by pattern
     SPINS = 1 << 13,      // 120 to 400 us: helpers stay awake between calls from Python, which take 20 us
     STACK = 1 << 20,      // only used pages take memory; the C library keeps thread-local storage there too
     SERIES_NS = 250000,   // if the last split ended this recently, helpers are probably still spinning
@@ -32,7 +34,7 @@ enum {
 struct loop { int64_t size, src, dst; };  // iterations, and bytes from one to the next
 struct nest { int64_t output, src, dst, run, first_loop, loops; };  // `src`, `dst`: bytes before its first run
 struct group { int64_t first_task, items, step, first_nest, nests, kernel; };
-struct plan { int64_t groups, nests, streams, kind; };  // its groups, nests and loops follow it
+struct plan { int64_t groups, nests, non_temporal, kind; };  // its groups, nests and loops follow it
 struct call {  // tasks `first` to `end` of a plan, for these addresses
     const struct plan *plan;
     const char *src;
@@ -58,7 +60,7 @@ typedef uint64_t u128 __attribute__((vector_size(WORD), aligned(1), may_alias));
 int dmlsplit_kind(void) {
     bool is_wide = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
         && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi");
-    return is_wide ? 2 : __builtin_cpu_supports("avx2") ? 1 : 0;
+    return is_wide ? PERMUTES : __builtin_cpu_supports("avx2") ? 1 : 0;
 }
 #else
 #define EACH_KIND(OF, ...) OF(__VA_ARGS__, PLAIN)
@@ -68,7 +70,7 @@ int dmlsplit_kind(void) { return 0; }
 
 // -- Rows of a few narrow elements --------------------------------------------------------------------
 
-// One function for each form, such as 1 + 3, each size of its elements and each kind of processor. It makes
+// One function for each pattern, such as 1 + 3, each size of its elements and each kind of processor. It makes
 // one pass over the rows, which the compiler can vectorise: all distances are constants, and the pragma says
 // that no output overlaps another or the input.
 #if defined(__clang__)
@@ -109,31 +111,31 @@ KERNELS(k8, EQUAL_FOUR(8, 0) EQUAL_FOUR(8, 4))
 KERNELS(k16, EQUAL_FOUR(16, 0) EQUAL_FOUR(16, 4) EQUAL_FOUR(16, 8) EQUAL_FOUR(16, 12))
 #define SIZES(NAME) \
     {KINDS(NAME##_u8), KINDS(NAME##_u16), KINDS(NAME##_u32), KINDS(NAME##_u64), KINDS(NAME##_u128)}
-static kernel *const kernels[][5][3] = {  // in the order of FORMS in plan.py
+static kernel *const kernels[][ELEMENT_SIZES][PROCESSOR_KINDS] = {  // in the order of PATTERNS in plan.py
     SIZES(k11), SIZES(k12), SIZES(k21), SIZES(k13), SIZES(k31), SIZES(k111), SIZES(k1111),
     SIZES(k8), SIZES(k16),
 };
 
 // -- Runs --------------------------------------------------------------------------------------------
 
-// Copies of runs with non-temporal stores, for outputs that do not fit the cache. Such stores must fill whole
-// cache lines, because each partial line costs a write to memory. Long runs can do so, and short runs that
-// are contiguous in the output, if their size and address are multiples of a word.
+// Copies of runs with non-temporal stores (nt), for outputs that do not fit the cache. Such stores must fill
+// whole cache lines, because each partial line costs a write to memory. Long runs can do so, and short runs
+// that are contiguous in the output, if their size and address are multiples of a word.
 #if defined(__x86_64__)
-VBMI static void stream_512(char *dst, const char *src, int64_t bytes) {
+VBMI static void copy_nt_512(char *dst, const char *src, int64_t bytes) {
     for (int64_t at = 0; at < bytes; at += LINE)
         _mm512_stream_si512((void *)(dst + at), _mm512_loadu_si512((const void *)(src + at)));
 }
-static void stream(char *dst, const char *src, int64_t run, int64_t count, int64_t step) {
+static void copy_nt(char *dst, const char *src, int64_t run, int64_t count, int64_t step) {
     for (; count > 0; count--, src += step)
         for (int64_t at = 0; at < run; at += WORD, dst += WORD)
             _mm_stream_si128((void *)dst, _mm_loadu_si128((const void *)(src + at)));
 }
-INLINE void stream_run(char *dst, const char *src, int64_t run, const struct plan *plan) {
+INLINE void copy_run_nt(char *dst, const char *src, int64_t run, const struct plan *plan) {
     int64_t head = -(intptr_t)dst & (LINE - 1), end = head + (run - head) / LINE * LINE;
     memcpy(dst, src, (size_t)head);
-    if (plan->kind == 2) stream_512(dst + head, src + head, end - head);
-    else stream(dst + head, src + head, end - head, 1, 0);
+    if (plan->kind == PERMUTES) copy_nt_512(dst + head, src + head, end - head);
+    else copy_nt(dst + head, src + head, end - head, 1, 0);
     memcpy(dst + end, src + end, (size_t)(run - end));
 }
 #endif
@@ -192,13 +194,13 @@ INLINE void copy_runs(
     EACH(memcpy(dst, src, (BYTES)); memcpy(dst + run - (BYTES), src + run - (BYTES), (BYTES)))
     if (src_step == run && dst_step == run) run *= count, count = 1;
     bool is_packed = dst_step == run, is_aligned = run % WORD == 0 && (intptr_t)dst % WORD == 0;
-    if (run <= WORD && is_packed && src_step > run && !(plan->streams && is_aligned)) {
+    if (run <= WORD && is_packed && src_step > run && !(plan->non_temporal && is_aligned)) {
         int64_t done = copy_packed(dst, src, run, count, src_step);
         count -= done, dst += done * run, src += done * src_step;
     }
 #if defined(__x86_64__)
-    if (plan->streams && run >= STREAMED_RUN) EACH(stream_run(dst, src, run, plan))
-    else if (plan->streams && is_packed && is_aligned) stream(dst, src, run, count, src_step);
+    if (plan->non_temporal && run >= NON_TEMPORAL_RUN) EACH(copy_run_nt(dst, src, run, plan))
+    else if (plan->non_temporal && is_packed && is_aligned) copy_nt(dst, src, run, count, src_step);
     else
 #endif
     if (run == 1) EACH(*dst = *src)
@@ -255,11 +257,11 @@ INLINE void copy_nest(
 ) {
     const struct loop *inner = &loops[nest->loops - 1];
     for (int64_t count; begin < end; begin += count) {
-        int64_t row = begin / inner->size, first = begin % inner->size, rest = inner->size - first;
+        int64_t outer = begin / inner->size, first = begin % inner->size, rest = inner->size - first;
         int64_t src_offset = first * inner->src, dst_offset = first * inner->dst;
-        for (int64_t depth = nest->loops - 2; depth >= 0; row /= loops[depth--].size) {
-            src_offset += row % loops[depth].size * loops[depth].src;
-            dst_offset += row % loops[depth].size * loops[depth].dst;
+        for (int64_t depth = nest->loops - 2; depth >= 0; outer /= loops[depth--].size) {
+            src_offset += outer % loops[depth].size * loops[depth].src;
+            dst_offset += outer % loops[depth].size * loops[depth].dst;
         }
         count = rest < end - begin ? rest : end - begin;
         copy_runs(
@@ -290,13 +292,14 @@ INLINE void copy_task_body(const struct call *call, int64_t task) {
         if (group->kernel == EQUAL) begin += copy_equal(in, outs, group->nests, nest->run, end - begin);
         else
 #endif
-        kernels[group->kernel / 5][group->kernel % 5][plan->kind](in, outs, end - begin), begin = end;
+        kernels[group->kernel / ELEMENT_SIZES][group->kernel % ELEMENT_SIZES][plan->kind](
+            in, outs, end - begin), begin = end;
     }
     for (int64_t i = 0; i < group->nests; i++, nest++)
         copy_nest(nest, &loops[nest->first_loop], call->src + nest->src,
             call->outs[nest->output] + nest->dst, begin, end, plan);
 #if defined(__x86_64__)
-    if (plan->streams) _mm_sfence();
+    if (plan->non_temporal) _mm_sfence();
 #endif
 }
 #define TASK(NAME, KIND) \

@@ -24,15 +24,15 @@ from dmlsplit.geometry import SplitGeometry
 VARIABLE = "DMLSPLIT_NATIVE"
 SOURCE = Path(__file__).with_name("copy.c")
 
-# Threads that are awake share a split of SHARED_COST or more. To wake one takes up to 50 us, which
-# pays for WAKING_COST or more. Python handles signals between parts.
+# Helpers that are awake share splits of SHARED_COST or more. Waking one takes up to 50 us, which
+# only splits of WAKING_COST or more repay. Python handles signals between parts.
 SHARED_COST, WAKING_COST, PART_BYTES = 512 << 10, 2 << 20, 64 << 20
 # Some virtual machines report the cache of a whole processor but get a part of it, hence the limit.
 MOST_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 
 
 class Library(NamedTuple):
-    """The functions of copy.c."""
+    """The loaded library: its copy function, the kind of this processor, and its path."""
 
     copy: Callable[[bytes], None]
     kind: int  # of processor
@@ -81,8 +81,9 @@ class NativeProgram(NamedTuple):
 
 def program_of(geometry: SplitGeometry, library: Library) -> NativeProgram:
     """The program of a geometry."""
-    # A split that fills two thirds of the cache stores its outputs without it; on several threads,
-    # which have more caches, one that fills all of it.
+    # Input and outputs together take twice `total_bytes`. On one thread, stores are non-temporal if
+    # that is two thirds of the cache or more; on several, which also have caches of their own, if
+    # it is all of the cache or more.
     cached = _cache_bytes() // (2 if threads.thread_count() > 1 else 3)
     plan = plan_of(geometry, library.kind, geometry.total_bytes >= cached)
     return NativeProgram(plan, geometry.total_bytes, library.copy)
@@ -126,7 +127,7 @@ def _load() -> Library | str:
 
 
 def load(path: Path) -> Library:
-    """The functions of a library."""
+    """Load a library that was built from copy.c."""
     with fork_lock:
         code = ctypes.CDLL(str(path))
     code.dmlsplit_copy.argtypes, code.dmlsplit_copy.restype = [ctypes.c_char_p], None
@@ -135,7 +136,7 @@ def load(path: Path) -> Library:
 
 @cache
 def _cache_bytes(size: Path = CACHE) -> int:
-    """The size of the last-level cache."""
+    """The size of the last-level cache, at most MOST_CACHE; MOST_CACHE if it is unknown."""
     try:
         return min(MOST_CACHE, int(size.read_text().strip().removesuffix("K")) << 10)
     except (OSError, ValueError):  # no Linux, or no such cache

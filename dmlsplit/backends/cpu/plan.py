@@ -8,22 +8,23 @@ from typing import NamedTuple
 
 from dmlsplit.geometry import ONE_TRIP, SplitGeometry, ceil_div
 
-# A task has about TASK_BYTES: enough that taking it costs nothing, and few enough for the cache and
-# for threads that end together. Without a kernel, each run counts as RUN_BYTES more, the cost of a
-# loop. The kernel EQUAL passes over its rows several times, so its tasks fit the first-level cache,
-# or write long runs if the outputs do not fit the cache.
+# A task has about TASK_BYTES: enough that fetching it costs little, and few enough that it fits the
+# cache and that all threads finish at about the same time. If no kernel copies a run, it counts as
+# RUN_BYTES more, the cost of a loop. The kernel EQUAL passes over its rows several times, so its
+# tasks fit the first-level cache; if outputs are too large for any cache, they write long runs.
 TASK_BYTES, RUN_BYTES, EQUAL_BYTES = 64 << 10, 8, (32 << 10, 256 << 10)
-# A task of many outputs is larger: it writes PIECE_BYTES of each, not a line here and there.
+# A task of many outputs is larger, up to MOST_BYTES, so that it writes PIECE_BYTES of each and not
+# a single cache line.
 PIECE_BYTES, MOST_BYTES = 1 << 10, 512 << 10
 # Nests with runs of this size or more share few cache lines of the input, so each is a group of its
 # own.
 LONG_RUN = 4 << 10
-# Kernels copy packed rows: those of FORMS in one pass, EQUAL in several. FORMS are sizes in
-# elements of 1, 2, 4, 8 or 16 bytes. Only processors of the kind PERMUTES have EQUAL, for equal
-# pieces of up to 8 bytes.
-MOST_OUTS, WIDEST_ELEMENT, WIDEST_PIECE, PERMUTES = 16, 16, 8, 2
+# Kernels copy packed rows: those of PATTERNS in one pass, EQUAL in several. A pattern is the sizes
+# of the outputs, in elements of 1, 2, 4, 8 or 16 bytes. Only processors of the kind PERMUTES have
+# EQUAL, for equal pieces of up to 8 bytes.
+MOST_OUTS, ELEMENT_SIZES, WIDEST_ELEMENT, WIDEST_PIECE, PERMUTES = 16, 5, 16, 8, 2
 NO_KERNEL, EQUAL = -1, -2
-FORMS = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *((1,) * count for count in (3, 4, 8, 16))]
+PATTERNS = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *((1,) * count for count in (3, 4, 8, 16))]
 
 _Loops = tuple[tuple[int, int, int], ...]  # size, bytes between iterations of input and output
 _Nest = tuple[int, int, int, int, _Loops]  # output, where it begins in both, bytes of a run, loops
@@ -37,17 +38,17 @@ class Plan(NamedTuple):
     cost: int  # bytes, and RUN_BYTES for each run that no kernel copies
 
 
-def plan_of(geometry: SplitGeometry, kind: int, streams: bool) -> Plan:
-    """The plan of a geometry; `streams` says that outputs are stored without the cache."""
+def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
+    """The plan of a geometry; `non_temporal` asks for such stores where they are possible."""
     nests = list(_nests(geometry))
-    kernel = _kernel(geometry, nests, kind, streams)
+    kernel = _kernel(geometry, nests, kind, non_temporal)
     groups = [nests] if kernel != NO_KERNEL else _groups(nests)
     loops = list(accumulate((len(nest[4]) for nest in nests), initial=0))
-    words, tasks, cost, first = array("q", (len(groups), len(nests), streams, kind)), 0, 0, 0
+    words, tasks, cost, first = array("q", (len(groups), len(nests), non_temporal, kind)), 0, 0, 0
     for group in groups:
         items = prod(size for size, _, _ in group[0][4])
         extra = RUN_BYTES if kernel == NO_KERNEL else 0
-        task = EQUAL_BYTES[streams] if kernel == EQUAL else TASK_BYTES
+        task = EQUAL_BYTES[non_temporal] if kernel == EQUAL else TASK_BYTES
         item = sum(run + extra for _, _, _, run, _ in group)
         step = max(1, task // item, min(PIECE_BYTES // group[-1][3], MOST_BYTES // item))
         words.extend((tasks, items, step, first, len(group), kernel))
@@ -90,14 +91,15 @@ def _groups(nests: list[_Nest]) -> list[list[_Nest]]:
     return groups
 
 
-def _kernel(geometry: SplitGeometry, nests: list[_Nest], kind: int, streams: bool) -> int:
+def _kernel(geometry: SplitGeometry, nests: list[_Nest], kind: int, non_temporal: bool) -> int:
     """The number of the kernel of a split, for a kind of processor."""
     rows = geometry.row_split
     if rows is None or not 2 <= len(nests) <= MOST_OUTS or rows.pitch != rows.row_bytes:
         return NO_KERNEL
     element = gcd(WIDEST_ELEMENT, *rows.widths)
-    form = tuple(width // element for width in rows.widths if width)
-    if form in FORMS and not (streams and element == WIDEST_ELEMENT):  # no kernel streams
-        return 5 * FORMS.index(form) + element.bit_length() - 1
-    is_equal = len(set(form)) == 1 and nests[0][3] <= WIDEST_PIECE
+    pattern = tuple(width // element for width in rows.widths if width)
+    # Kernels have no non-temporal stores, which rows of the widest elements could use.
+    if pattern in PATTERNS and not (non_temporal and element == WIDEST_ELEMENT):
+        return ELEMENT_SIZES * PATTERNS.index(pattern) + element.bit_length() - 1
+    is_equal = len(set(pattern)) == 1 and nests[0][3] <= WIDEST_PIECE
     return EQUAL if is_equal and kind == PERMUTES else NO_KERNEL

@@ -10,12 +10,12 @@ _SHOWN = 20  # the most violations in a text
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """What one rule says: that a field breaks it, or a remark about a node.
+    """One finding of a rule: a field that breaks it, or a remark about a node.
 
     Attributes
     ----------
     rule : Rule
-        The broken rule.
+        The rule.
     tensor : str
         ``InputTensor``, ``OutputTensors[2]``, or empty for the operator itself.
     field : str

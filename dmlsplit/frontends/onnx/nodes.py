@@ -131,7 +131,8 @@ def _lowered(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lo
     smallest = [1 if isinstance(size, str) else size for size in shape]
     lowering = lower(arguments, data.element_type or ElementType.FLOAT, smallest)
     if arguments.operator.makes_sequence:
-        # Their number does not depend on the size of the file, as that of outputs does.
+        # A small file can ask for any number of pieces of a sequence, but not for any number of
+        # outputs, which it must name.
         try:
             reader.compute(count)
         except ValueError as error:

@@ -29,7 +29,7 @@ Item = int | float | str
 Constant = Tensor | tuple[Item, ...]
 # Why a shape is unknown: the arguments of NotKnownError.
 Gap = tuple[str, Cause]
-# Numbers of splits, each with an output of it.
+# Pieces of splits: the number of a split, and the index of one of its outputs.
 Pieces = frozenset[tuple[int, int]]
 
 

@@ -157,7 +157,8 @@ class _Walk:
                 if name:
                     merged = value.merged(declared.get(name))
                     if merged is None:
-                        # Later declarations are wrong too: for other sizes, or inferred by onnx.
+                        # A declaration contradicts what was inferred. Later ones are wrong too:
+                        # the file has them for other sizes, or onnx inferred them.
                         declared = {}
                     value = self._sized(name, merged or value, scope)
                     value = value.traced(inputs, visit.gap_after)

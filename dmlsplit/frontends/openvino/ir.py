@@ -26,7 +26,7 @@ MAX_EVENTS = 3_000_000
 MAX_KEPT = 250_000
 MAX_DEPTH = 96
 MAX_RANK = 64
-# Large, because expat before 2.6 reads the beginning of a long tag again with each chunk.
+# Chunks are large, because expat before 2.6 reads the beginning of a long tag again with each one.
 _CHUNK_BYTES = 16 << 20
 _INT64_MAX = 2**63 - 1
 _INTEGER = re.compile(r"-?[0-9]{1,19}")

@@ -89,7 +89,7 @@ int slow_yield(void) { return yields++, usleep(5000); }
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed")
-def test_yields_are_limited_to_a_hundredth_of_the_time(
+def test_yields_become_rare_if_each_takes_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, path = tmp_path / "slow.c", tmp_path / "slow.so"
@@ -111,14 +111,14 @@ def test_yields_are_limited_to_a_hundredth_of_the_time(
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_a_compiler_has_no_warning(compiler: str, builds: Path) -> None:
+def test_copy_c_compiles_without_a_warning(compiler: str, builds: Path) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
     done = ran(compiler, *WARNINGS, "-fsyntax-only", str(native.SOURCE))
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_cppcheck_finds_nothing() -> None:
+def test_cppcheck_finds_no_fault_in_copy_c() -> None:
     if not shutil.which("cppcheck"):
         pytest.skip("cppcheck is not installed")
     enabled = "--enable=warning,performance,portability"

@@ -13,7 +13,7 @@ from tests.conformance.kit import write_descriptor
 from tests.support.dxdispatch import F32, split_desc, tensor
 
 
-def test_all_forms_of_a_descriptor_are_equal() -> None:
+def test_every_spelling_of_a_descriptor_reads_the_same() -> None:
     plain = split_desc()
     expected = read_descriptor(plain)
     defaults = {
@@ -53,7 +53,7 @@ def test_every_tensor_field_is_read_and_written() -> None:
     assert desc.input_tensor == expected
 
 
-def test_bad_descriptors_are_left_to_validation() -> None:
+def test_bad_descriptors_are_read_and_refused_only_by_validation() -> None:
     source, outputs = tensor([0, -3], "UNKNOWN", Strides=[1]), [tensor([2**40])]
     desc = read_descriptor({"InputTensor": source, "OutputTensors": outputs, "Axis": -1})
     broken = dml.validate(desc).rule_ids
@@ -110,7 +110,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), ERRORS)
-def test_an_error_is_a_path_a_value_and_what_is_allowed(
+def test_an_error_names_the_path_the_value_and_what_is_allowed(
     changes: dict[str, Any], message: str
 ) -> None:
     assert error_of(split_desc(**changes)) == message

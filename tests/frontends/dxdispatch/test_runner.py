@@ -129,7 +129,7 @@ def test_files_are_written_beside_the_model(ran: Run, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".*"))
 
 
-def test_output_that_nobody_would_read_is_refused(refused: Callable[[Any], str]) -> None:
+def test_print_commands_of_more_than_64_mib_are_refused(refused: Callable[[Any], str]) -> None:
     said = refused(model(resources={"X": zeros(2**23)}, commands=[prints("X")] * 3))
     assert "commands print more than 64 MiB. Fix: use writeFile" in said
 

@@ -18,7 +18,7 @@ def test_comments_and_trailing_commas_are_read_as_dxdispatch_does(ran: Run) -> N
     assert ran(text) == ["Resource 'B': 1, 2", "Resource 'C': 3", "Resource 'D': 4, 5, 6"]
 
 
-def test_a_byte_order_mark_is_fine(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_bytes(b"\xef\xbb\xbf" + EXAMPLE.encode())
     assert len(load(path).resources) == 4

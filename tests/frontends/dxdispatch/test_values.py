@@ -46,7 +46,7 @@ def test_float_sequences_add_up_in_their_own_precision(contents: Contents) -> No
     assert found.tobytes() == np.array(expected).tobytes()
 
 
-def test_halves_are_rounded_toward_zero_as_in_dxdispatch(contents: Contents) -> None:
+def test_float16_values_are_rounded_toward_zero_as_in_dxdispatch(contents: Contents) -> None:
     numbers = [0.1, -0.1, 65504, 65530, 1e-8, 0.3333333, 1]
     bits = contents(values("FLOAT16", numbers)).view("u2").tolist()
     assert bits[:7] == [0x2E66, 0xAE66, 0x7BFF, 0x7BFF, 0x0000, 0x3555, 0x3C00]
@@ -58,7 +58,9 @@ def test_halves_are_rounded_toward_zero_as_in_dxdispatch(contents: Contents) -> 
 @pytest.mark.parametrize(
     "kind", ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
 )
-def test_npy_sources_bring_their_type(contents: Contents, tmp_path: Path, kind: str) -> None:
+def test_npy_sources_have_the_type_of_their_file_except_that_bools_become_bytes(
+    contents: Contents, tmp_path: Path, kind: str
+) -> None:
     data = np.array([[0, 1, 1, 0], [1, 0, 1, 1]], kind)
     np.save(tmp_path / "in.npy", data)
     found = contents({"initialValues": {"sourcePath": "in.npy"}})
@@ -114,7 +116,7 @@ OUTSIDE += ["out/secret", "link.dat", "loop"]  # links out of the folder, and a 
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_no_path_leaves_the_folder(tmp_path: Path, name: str) -> None:
+def test_paths_that_lead_out_of_the_folder_are_refused(tmp_path: Path, name: str) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (tmp_path / "in.dat").write_bytes(b"1234")

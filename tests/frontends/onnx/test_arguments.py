@@ -169,7 +169,7 @@ def test_every_assumption_is_reported() -> None:
         ([None], {}, 13, "outputs"),
     ],
 )
-def test_an_argument_must_give_the_number_of_pieces(
+def test_split_num_outputs_or_the_outputs_give_the_number_of_pieces(
     inputs: list[Any], attributes: dict[str, Any], opset: int, by: str
 ) -> None:
     operator = operator_version("Split", opset)

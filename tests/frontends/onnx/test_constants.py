@@ -46,7 +46,7 @@ def test_lengths_are_read_from_initializers_and_constants(
     assert found.state.descriptor.split_sizes == (2, 4)
 
 
-def test_lengths_of_split_1_are_floats(scanned: Scanned) -> None:
+def test_float_lengths_of_split_1_are_read(scanned: Scanned) -> None:
     for kind in (np.float16, np.float32, np.float64):
         array = np.array([2, 4], kind)
         data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
@@ -136,7 +136,9 @@ def reshaped(x: str, constants: str, nodes: str) -> onnx.ModelProto:
         ("int64[1] n = {2}", "s = ConstantOfShape <value = int64[1] {6}> (n)", (6, 6)),
     ],
 )
-def test_a_shape_is_computed(scanned: Scanned, constants: str, nodes: str, shape: Shape) -> None:
+def test_a_valid_shape_that_a_graph_computes_is_known(
+    scanned: Scanned, constants: str, nodes: str, shape: Shape
+) -> None:
     assert [site.shape for site in scanned(reshaped("4, 6, 2", constants, nodes))] == [shape]
 
 

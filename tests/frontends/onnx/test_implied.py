@@ -42,6 +42,6 @@ def test_a_slice_that_cuts_off_the_front_is_a_split(scanned: Scanned, rows: Any,
         ((1,), (6,), (7,)),
     ],
 )
-def test_other_slices_are_not_splits(scanned: Scanned, rows: Any) -> None:
+def test_a_slice_that_does_not_cut_off_the_front_is_no_split(scanned: Scanned, rows: Any) -> None:
     assert sliced(scanned, [3, 6], *rows) == []
     assert sliced(scanned, ["n", 6], *rows) == []

@@ -76,7 +76,7 @@ class TestSplitToSequence:
 # --- descriptors ------------------------------------------------------------------------------
 
 
-def test_complex128_travels_as_two_lanes() -> None:
+def test_complex128_is_described_as_pairs_of_uint64() -> None:
     found = lowered("Split", 18, (2, 3), "COMPLEX128", axis=1, split=[1, 2])
     assert str(found.descriptor) == "SPLIT axis 1: UINT64[2,3,2] -> UINT64[2,1,2], UINT64[2,2,2]"
 

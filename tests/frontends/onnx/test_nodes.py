@@ -15,7 +15,7 @@ from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
 from tests.support.sites import why
 
 
-def test_a_dynamic_part_is_named(scanned: Scanned) -> None:
+def test_the_reason_of_an_unknown_split_names_what_is_dynamic(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b", axis=1)
     lengths = (sizes("s", 2, 4),)
 

@@ -53,7 +53,7 @@ def test_a_number_that_a_later_onnx_gives_to_a_type_is_undefined() -> None:
         ElementType("99")
 
 
-def test_carriers_are_the_type_itself_or_an_unsigned_one() -> None:
+def test_every_type_is_carried_by_itself_or_by_an_unsigned_type() -> None:
     assert {kind.name: carrier.name for kind, (carrier, _) in CARRIERS.items()} == {
         "FLOAT": "FLOAT32",
         "DOUBLE": "FLOAT64",

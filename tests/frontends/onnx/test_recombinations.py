@@ -90,7 +90,7 @@ def test_pieces_are_followed_through_element_wise_operators_only(
     assert len(combining(scanned, *nodes)) == count
 
 
-def test_pieces_of_two_splits_are_no_recombination(scanned: Scanned) -> None:
+def test_combining_pieces_of_two_splits_is_no_recombination(scanned: Scanned) -> None:
     other = node("Split", "x", "c d", axis=1, num_outputs=2)
     found = scanned(model([HALVES, other, node("Mul", "a d", "y")], [value("x", [1, 4, 5])]))
     assert [site.recombined_by for site in found] == [(), ()]

@@ -159,7 +159,7 @@ def odd_nodes(draw: st.DrawFn) -> Any:
     shapes=st.lists(st.lists(EXTREMES | st.just("n"), max_size=4), min_size=2, max_size=2),
     opset=st.sampled_from([1, 2, 11, 13, 18, 24]),
 )
-def test_odd_graphs_are_at_worst_refused(
+def test_odd_graphs_give_every_split_a_site_with_at_most_one_line_of_reason(
     tmp_path_factory: pytest.TempPathFactory, nodes: list[Any], shapes: list[Any], opset: int
 ) -> None:
     inputs = [value("x", shapes[0]), value("w", shapes[1])]

@@ -9,7 +9,7 @@ from dmlsplit.frontends.site import Cause
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed, value
 
 
-def test_declared_shapes_are_used_if_the_tracker_knows_none(scanned: Scanned) -> None:
+def test_a_declared_shape_is_used_if_none_can_be_computed(scanned: Scanned) -> None:
     nodes = [node("Mystery", "x", "y", domain="own"), node("Split", "y", "a b", num_outputs=2)]
     (found,) = scanned(model(nodes, [value("x", [3])], declared=(value("y", [8, 2]),)))
     assert str(found.state.descriptor) == "SPLIT axis 0: FLOAT32[8,2] -> FLOAT32[4,2], FLOAT32[4,2]"

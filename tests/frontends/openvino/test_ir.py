@@ -26,7 +26,7 @@ from tests.support.openvino_files import (
 )
 
 
-def test_version_10_names_precisions_at_outputs_only(scanned: Scan) -> None:
+def test_an_input_of_version_10_has_the_precision_of_the_output_it_reads(scanned: Scan) -> None:
     xml = variadic(version="10").replace('<port id="0" precision="FP32">', '<port id="0">')
     (found,) = scanned(xml, weights())
     assert str(found.state.descriptor.input_tensor) == "FLOAT32[6,2]"
@@ -55,7 +55,7 @@ def with_edges(count: int) -> str:
         (with_edges, "MAX_KEPT", "layers, ports and edges"),
     ],
 )
-def test_what_takes_memory_and_time_is_counted(
+def test_a_file_with_too_many_tags_layers_or_edges_is_refused(
     made: Callable[[int], str], name: str, what: str, limit: int, scanned: Scan, monkeypatch: Patch
 ) -> None:
     limit = limit or getattr(ir, name)
@@ -101,7 +101,7 @@ def test_a_constant_may_be_described_by_its_output_alone(scanned: Scan) -> None:
     assert isinstance(found.state, Known)
 
 
-def test_constants_share_bytes_and_may_be_anywhere(scanned: Scan) -> None:
+def test_constants_may_share_bytes_and_begin_at_any_byte(scanned: Scan) -> None:
     raw = b"\1" + np.array([0, 2, 4], "<i2").tobytes()
     axis = const(1, "1", 1, 2, "i16")
     lengths = const(2, "2", 3, 4, "i16")

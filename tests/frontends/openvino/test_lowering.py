@@ -18,7 +18,7 @@ F32 = TensorDataType.FLOAT32
 VARIADIC, EQUAL = lower_variadic_split, lower_split
 
 
-def test_equal_lowerings_are_equal_and_have_one_hash() -> None:
+def test_lowerings_of_equivalent_arguments_are_equal_and_have_one_hash() -> None:
     lowering = lower_variadic_split((6, 2), -2, [2, -1, 0], F32)
     assert lowering.sizes == (2, 4, 0)
     text = "SPLIT axis 0: FLOAT32[6,2] -> FLOAT32[2,2], FLOAT32[4,2]"
@@ -87,7 +87,7 @@ def test_an_axis_is_one_integer(operator: str, shape: tuple[int, ...], allowed: 
     assert str(error.value) == f"axis has shape {list(shape)}; it must be {allowed}"
 
 
-def test_a_lowering_has_these_values() -> None:
+def test_a_lowering_has_the_shape_axis_sizes_and_descriptor() -> None:
     kind, sizes = TensorDataType.UINT8, (2, 2, 2)
     desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, (4, 6)), axis=1, sizes=sizes)
     found = lower_split([4, 6], -1, 3, kind)
@@ -95,7 +95,7 @@ def test_a_lowering_has_these_values() -> None:
     assert lower_sizes((4,), 0, (2, 2), F32) == lower_split((4,), 0, 2, F32)
 
 
-def test_lanes_are_an_innermost_dimension() -> None:
+def test_lanes_become_the_innermost_dimension_of_the_descriptor() -> None:
     for found in (
         lower_variadic_split((6, 2), 0, [2, 4], TensorDataType.UINT64, 2),
         lower_split((6, 2), 0, 2, TensorDataType.UINT64, 2),

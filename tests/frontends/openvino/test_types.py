@@ -60,7 +60,7 @@ DTYPES = {
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_data_axis_and_lengths_may_have_any_type_of_openvino(name: str) -> None:
+def test_data_may_have_any_type_of_openvino_but_axis_and_lengths_only_integers(name: str) -> None:
     dtype = DTYPES[name]
     data = np.arange(6).astype(dtype)
     two, four = variadic_split(data, 0, [2, 4])

@@ -29,12 +29,12 @@ WRONG = r"^net/cut: its replacement gives another result for an input of \(4, 4\
 
 
 @pytest.mark.parametrize("node", [split(axis=1), split(outputs="b a")], ids=["shape", "values"])
-def test_another_output_is_an_error(node: NodeProto) -> None:
+def test_a_replacement_with_another_output_is_an_error(node: NodeProto) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=WRONG):
         compare(Replacement(site(), split(), [node]))
 
 
-def test_sequences_of_other_lengths_differ() -> None:
+def test_a_replacement_with_a_sequence_of_another_length_is_an_error() -> None:
     whole = helper.make_node("SplitToSequence", ["x"], ["s"], name="cut", axis=0)
     less = helper.make_node("SequenceConstruct", ["x"], ["s"])
     with pytest.raises(dml.InvalidArgumentError, match=WRONG):
@@ -52,7 +52,7 @@ def test_each_dynamic_dimension_has_another_size_in_each_input(names: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["INT8", "UINT64", "BOOL"])
-def test_integers_span_their_range(kind: str) -> None:
+def test_random_integers_span_the_range_of_their_type(kind: str) -> None:
     x = next(_inputs(site(kind, (64, 64))))
     limits = (0, 1) if kind == "BOOL" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
     # In 4096 random numbers, each of the 256 of int8 occurs.

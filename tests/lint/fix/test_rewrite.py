@@ -262,7 +262,7 @@ def test_external_weights_stay_where_they_are(tmp_path: Path) -> None:
         write_fixed(source, tmp_path / "out.onnx", known)
 
 
-def test_a_custom_operator_may_hide_the_type(tmp_path: Path) -> None:
+def test_a_split_whose_type_a_custom_operator_hides_is_replaced(tmp_path: Path) -> None:
     decode = helper.make_node("Decode", ["x"], ["decoded"], domain="ext")
     cut = helper.make_node("Split", ["decoded"], ["a", "b"], name="cut", axis=1)
     content = model([decode, cut], {"x": (FLOAT, (2, 6))}, {"a": FLOAT, "b": FLOAT})

@@ -1,4 +1,4 @@
-"""`dml.split` beside other libraries' own splits, on the CPU.
+"""`dml.split` beside the splits of NumPy, PyTorch and JAX themselves, on the CPU.
 
 Rows of float32 queries, keys and values are cut 2:1:1 with one thread, in three ways: views; views
 that are then copied; and a call that returns or fills contiguous pieces. Pieces are compared first.
@@ -27,7 +27,7 @@ Sizes = tuple[int, ...]
 
 
 def numpy(array: np.ndarray, sizes: Sizes) -> Calls:
-    """NumPy's ways."""
+    """How NumPy splits: views, or views and copies."""
     cuts = np.cumsum(sizes)[:-1].tolist()
     return {
         OURS: lambda: dml.split(array, sizes, 1),
@@ -37,7 +37,7 @@ def numpy(array: np.ndarray, sizes: Sizes) -> Calls:
 
 
 def torch(array: np.ndarray, sizes: Sizes) -> Calls:
-    """PyTorch's ways."""
+    """How PyTorch splits: views, views and copies, or a call that copies."""
     import torch
 
     torch.set_num_threads(1)
@@ -51,7 +51,7 @@ def torch(array: np.ndarray, sizes: Sizes) -> Calls:
 
 
 def torch_out(array: np.ndarray, sizes: Sizes) -> Calls:
-    """PyTorch's ways to fill the caller's tensors."""
+    """How PyTorch fills tensors of the caller."""
     import torch
 
     torch.set_num_threads(1)
@@ -75,7 +75,7 @@ def torch_out(array: np.ndarray, sizes: Sizes) -> Calls:
 
 
 def jax(array: np.ndarray, sizes: Sizes, jitted: bool = False) -> Calls:
-    """JAX's ways; JAX has no views."""
+    """How JAX splits: always into copies, because JAX has no views."""
     import jax
 
     x, cuts = jax.numpy.asarray(array), tuple(np.cumsum(sizes)[:-1].tolist())
@@ -94,10 +94,11 @@ def _finished(way: Callable[[Any], Any], x: Any) -> Any:
 
 
 def jax_jit(array: np.ndarray, sizes: Sizes) -> Calls:
-    """JAX's ways inside `jax.jit`."""
+    """How JAX splits inside `jax.jit`."""
     return jax(array, sizes, jitted=True)
 
 
+# By the name that results and documentation use.
 LIBRARIES: dict[str, Callable[[np.ndarray, Sizes], Calls]] = {
     "NumPy": numpy,
     "PyTorch": torch,
@@ -105,8 +106,6 @@ LIBRARIES: dict[str, Callable[[np.ndarray, Sizes], Calls]] = {
     "JAX": jax,
     "JAX, in `jax.jit`": jax_jit,
 }
-
-
 CASES = {f"{library}, {size}": (library, size) for library in LIBRARIES for size in SHAPES}
 
 
