@@ -1,6 +1,6 @@
 """The forms of a launch that the planner can choose, and a small scope that reaches all of them.
 
-A form is what selects the code of a kernel: constants of its program, and types of its parameters.
+A form is what selects a specialization: the constants of a kernel, and the types of its parameters.
 A sweep of small splits, below, on and above the planner's thresholds, is planned for all alignments
 of input and outputs. `chosen` selects splits that execute each form at each address modulo 16 for
 which the planner chooses it, and on each side of each threshold.
@@ -233,18 +233,18 @@ Reached = dict[Form, set[str]]
 
 
 def chosen(runs: Iterable[Run], classes: Classes = COARSE) -> tuple[Reached, list[Case], Reached]:
-    """What each form must reach, splits of as few programs as do so, and what they reach."""
-    programs: dict[Form, dict[str, dict[tuple[Any, Any], Run]]] = {}
+    """What each form must reach, splits of as few specializations as do so, and what they reach."""
+    specializations: dict[Form, dict[str, dict[tuple[Any, Any], Run]]] = {}
     required: Reached = {}
     for run in runs:
         for launch in run.case.launches:
             form = form_of(launch, classes)
-            alike = programs.setdefault(form, {}).setdefault(launch.code.source, {})
+            alike = specializations.setdefault(form, {}).setdefault(launch.code.source, {})
             if alike.setdefault((run.alignments, run.sides), run) is run:
                 required.setdefault(form, set()).update(run.reached)
     covered: Reached = {form: set() for form in required}
     cases = []
-    for form, sources in programs.items():
+    for form, sources in specializations.items():
         for alike in sorted(sources.values(), key=len, reverse=True):
             for run in alike.values():
                 if run.reached <= covered[form]:

@@ -1,4 +1,4 @@
-"""The kernel for wide outputs: its few programs split any sizes."""
+"""The kernel for wide outputs: its few specializations split any sizes."""
 
 from pathlib import Path
 from unittest.mock import patch
