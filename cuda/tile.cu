@@ -95,7 +95,7 @@ struct Target {
         }
     }
 
-    // A word that holds no byte of the vector may be outside shared memory. The nearest word that does replaces it.
+    // A word that holds no byte of the vector may be outside shared memory. The nearest one that does replaces it.
     __device__ void find_words(const Parameters& launch) {
         const unsigned last = in_row + min(row_left, kVector + 0u) - 1, first = in_next + min(row_left, kVector - 1u);
 #pragma unroll
@@ -114,7 +114,7 @@ struct Target {
         return funnel(words, place);
     }
 
-    // The vector from a row of at least 16 bytes; if the row ends inside it, joined with the start of the next row.
+    // The vector, loaded as words. If its row ends inside it, the rest is the start of the next row.
     __device__ uint4 vector_of_words(const uint4* slab) const {
         const uint4 head = unaligned_vector(slab, 0, in_row);
         return row_left < kVector ? joined(head, unaligned_vector(slab, kVectorWords, in_next), row_left) : head;

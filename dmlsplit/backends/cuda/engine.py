@@ -21,7 +21,7 @@ Variant = tuple[tuple[Selector, Launcher], ...]
 
 
 class CudaProgram(NamedTuple):
-    """A geometry, with the variant for each alignment of memory that was asked for.
+    """A geometry, and its variants: each is for one alignment of memory, and made when needed.
 
     A tuple, because one is made for every new combination of sizes.
     """

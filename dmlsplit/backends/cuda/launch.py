@@ -28,7 +28,7 @@ LOADS = 4
 COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
 DIVISOR = "Divisor"
-# The format in `struct` of each type of arguments.
+# The format in `struct` of each type of arguments. A `Divisor` is two numbers.
 _FORMATS = {
     "unsigned char": "B",
     "int": "i",
@@ -56,13 +56,11 @@ NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
 UNUSED_TILE = 2**32 - 1
 
 # Bytes that an SM must have in flight to saturate the memory of an H200, or of a GPU of compute
-# capability 10.0 or more. Source: the tuning of DeviceTransform in NVIDIA's CUB. Kernels leave
-# registers for up to RESIDENT_BLOCKS blocks on an SM to reach the former.
+# capability 10.0 or more. Source: the tuning of DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
-RESIDENT_BLOCKS = 6
-# If RESIDENT_BLOCKS blocks cannot saturate the memory, only SLOW_RESIDENT_BLOCKS must fit, so that
-# threads get more registers.
-SLOW_RESIDENT_BLOCKS = 3
+# An SM must hold as many blocks as have IN_FLIGHT_BYTES in flight, if these are RESIDENT_BLOCKS at
+# most. More would leave too few registers for a thread, so only SLOW_RESIDENT_BLOCKS must fit then.
+RESIDENT_BLOCKS, SLOW_RESIDENT_BLOCKS = 6, 3
 
 
 class DeviceLimits(NamedTuple):
