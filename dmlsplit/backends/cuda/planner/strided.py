@@ -44,8 +44,8 @@ SMALL = 2**30
 SHALLOW = 3
 # Blocks that an SM must hold if items are narrower than vectors: of 4 bytes, 32 KiB are in flight.
 NARROW_RESIDENT = 4
-# If a thread has several items, and 64-bit numbers for edges or the strides of many loops, an SM must
-# hold only so many blocks, which leaves a thread more registers.
+# If a thread has several items, and 64-bit numbers for edges or the strides of many loops, an SM
+# must hold only so many blocks, which leaves a thread more registers.
 RESIDENT_64_BIT = 3
 
 # A block that also gathers the item before its first one has so many fewer items than threads. One
