@@ -21,7 +21,6 @@
 //
 // Sizes, strides and offsets are parameters: no split is compiled for its sizes. An entry of the tables stands for
 // kChannels outputs. Each entry has its own nest, unless all nests are equal (kNests is 1).
-//
 // Assumes that a row with edges is longer than two items.
 
 using Unit = typename Unsigned<kUnit & -kUnit>::Type;  // the whole unit, wherever units are loaded one by one
@@ -153,7 +152,7 @@ __device__ inline void fill(const Byte* src, long long step, unsigned (&words)[k
 // the rows whose first item it copies.
 __device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index begin, Index end,
                                   long long step) {
-    constexpr int kEdgeUnits = 2 * kUnits;  // of a row: at most so many before its items, and after
+    constexpr int kEdgeUnits = 2 * kUnits;  // of a row, at most: kUnits before its items, kUnits after them
     const int at = nest * kDimensions + kDimensions - 1;
     const Index last_digit = ~launch.minus_sizes[at];  // the size less 1
     const Index first_row = quotient(begin + last_digit, launch.magics[at], launch.shifts[at]);

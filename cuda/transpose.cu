@@ -107,7 +107,8 @@ template <class Part> __device__ inline Part part_at(const Byte* shared, unsigne
 }
 
 // Transposes parts, each of which has one element of kNear neighbouring lines, into one vector of each line. kNear is
-// four for bytes, two for 16-bit elements, and otherwise one.
+// four for bytes, two for 16-bit elements, and otherwise one. Of two words, the permutation 0x5410 joins the lower
+// halves and 0x7632 the upper ones; 0x5140 interleaves the bytes of the lower halves and 0x7362 those of the upper.
 template <class Part> __device__ inline void transpose_parts(const Part (&parts)[kElements], uint4 (&vectors)[kNear]) {
     if constexpr (kNear == 1) {
         vectors[0] = vector_of(parts);

@@ -52,7 +52,7 @@ class Plane:
     across: int  # elements, contiguous in the output
     down_stride: int  # of the output
     across_stride: int  # of the input
-    loops: tuple[Loop, ...] = ()  # around these, the innermost first
+    loops: tuple[Loop, ...] = ()  # around the elements, the innermost first
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Square:
     """The shape that a block transposes."""
 
     unit: int  # bytes of an element
-    down_vectors: int
+    down_vectors: int  # that a block reads of each line of the input
     # The largest of 16, 4 and 1 that divides the addresses of all lines of the input, and whether
     # 16 divides the addresses of all lines of the outputs.
     input_alignment: int = VECTOR
@@ -89,7 +89,7 @@ class Square:
         return groups * (self.elements * pitch + 1) + 1
 
     def counts(self, plane: Plane) -> list[int]:
-        """The numbers of squares down, across, and along the loops around."""
+        """The numbers of squares down, across, and along the loops around the elements."""
         # The first vector of an unaligned line begins before the line.
         across = plane.across + (0 if self.is_output_aligned else self.elements - 1)
         sides = ceil_div(plane.down, self.down), ceil_div(across, self.across)

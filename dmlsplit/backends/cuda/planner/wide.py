@@ -106,7 +106,7 @@ class _Mode(NamedTuple):
     """What selects a specialization for some outputs, beside the number of rows."""
 
     is_aligned: bool
-    is_short: bool  # but chunks of one row are not
+    is_short: bool  # whether rows are short; chunks of one row are copied as wide ones
     is_equal: bool
     table_type: str  # of the offsets and widths in tables, if there is one for each output
     capacity: int  # outputs that fit a launch
@@ -115,7 +115,7 @@ class _Mode(NamedTuple):
 @lru_cache
 def _mode(aligned: bool, short: bool, equal: bool, table_type: str, parameter_bytes: int) -> _Mode:
     entry_bytes = 4 if table_type == "unsigned" else 8
-    tables_bytes = 0 if equal else 2 * entry_bytes + 8 + 4 + 8 * short
+    tables_bytes = 0 if equal else 2 * entry_bytes + 8 + 4 + 8 * short  # as in `_tables`
     outputs = (parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
     return _Mode(aligned, short, equal, table_type, outputs)
 
