@@ -54,7 +54,7 @@ COARSE: Classes = {
     **dict.fromkeys(
         "kAligned kShort kOneRow kEqual kPartBytes kPadded kWords kPointers".split(), int
     ),
-    **dict.fromkeys("kWindow kEdges kLeads kRead kWrite".split(), int),
+    **dict.fromkeys("kWindow kEdges kLeads kInputAlign kOutputAligned".split(), int),
     "kStaged": bool,
     "kUnit": lambda unit: unit & -unit,
     "kItemBytes": lambda item: (item >= VECTOR) + (item > VECTOR),
@@ -64,7 +64,7 @@ COARSE: Classes = {
 FINE: Classes = COARSE | {
     "kItemBytes": lambda item: min(item, VECTOR + 1),
     **dict.fromkeys(("kLoads", "kDownVectors", "kLoops"), int),
-    **dict.fromkeys(("kNests", "kSegments", "kItems"), _many),
+    **dict.fromkeys(("kNests", "kPlanes", "kEntries", "kItems"), _many),
     **dict.fromkeys(("Index", "type of input_strides", "type of pitch", "type of widths"), str),
     "kDimensions": lambda depth: min(depth, strided.SHALLOW + 1),
 }

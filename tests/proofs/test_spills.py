@@ -18,7 +18,7 @@ from tests.support.plans import known
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 BRANCHES = "kUnit kShort kAligned kEdges kWindow Index input_strides".split()
-TABLES = ("kNests", "kSegments")  # one entry, or more
+TABLES = ("kNests", "kPlanes", "kEntries")  # one entry, or more
 
 
 def specializations(runs: Iterable[forms.Run]) -> dict[Any, KernelLaunch]:
