@@ -229,14 +229,13 @@ __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned ste
 // begin `repeat`, 2 * `repeat`, ... rows later.
 __device__ inline void copy_short(const ChunkPart& part, unsigned first, unsigned rows, unsigned lead, unsigned pitch,
                                   Divisor by_slot, bool is_first_round) {
-    // The narrowest rows have slots of 3 vectors and a spare one, hence 4 / 3. All widths fit that; 64 are a margin.
-    __shared__ uint4 memory[kLoads * kShortThreads * 4 / 3 + 64];
+    __shared__ uint4 memory[kLoads * kShortThreads * 4 / 3 + 64];  // SHORT_BYTES in planner/wide.py
     const unsigned width = part.width, begin = first * width;
     const Byte* const corner = settled(part.src + static_cast<Wide>(first) * pitch);
     // The last vector of a chunk ends in the row after it, which is read, too.
     read_rows(memory, corner, rows / kLoads, part.rows - first + !part.is_last, width, pitch, by_slot);
     const unsigned slot = slot_vectors(width) + 1;
-    if (is_first_round)  // vectors at the end of a row load words of the spare one, but do not store them
+    if (is_first_round)  // words of the spare vector are loaded at the end of a row, but not stored
         for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += kShortThreads * slot)
             memory[end - 1] = {};
     __syncthreads();
@@ -248,6 +247,7 @@ __device__ inline void copy_short(const ChunkPart& part, unsigned first, unsigne
     const unsigned whole = rows * width - (kVector - 1);  // vectors that begin here or later extend past the last row
     const unsigned end = min(max(part.end(), begin) - begin, whole);
     Byte* const dst = settled(part.dst + begin);
+    // First the vectors that are inside a row, then those that hold the end of one and the start of the next.
     for (unsigned start = lead + threadIdx.x * kVector; start < repeat_bytes; start += kShortThreads * kVector) {
         const unsigned row = quotient(start, part.by_width), column = start - row * width;
         if (width - column < kVector) continue;

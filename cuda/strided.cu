@@ -9,15 +9,15 @@
 // (kStep), the item is filled from a window instead: the vectors of the input that hold all of its units, from which
 // byte permutations gather them. kChannels outputs, whose units are adjacent in the input, share one window.
 //
-// If outputs are elements of any width, or begin at any address, their items go through shared memory (kStaged, the
-// alignment of the outputs). An item is then as many elements as fill whole vectors: 48 bytes for elements of 3.
-// Threads write their items to shared memory, and neighbouring threads store neighbouring vectors of it, which begin
-// at multiples of 16 in the output. The first of these also holds bytes of the item before the block's first one.
+// In rows of one element for each output, elements may have any width, and outputs any address: items then go through
+// shared memory (kStaged, the alignment of the outputs). An item is as many elements as fill whole vectors: 48 bytes
+// for elements of 3. Threads write their items to shared memory, and neighbouring threads store neighbouring vectors
+// of it, which begin at multiples of 16 in the output. If outputs are unaligned, the first of these also holds bytes
+// of the item before the block's first one.
 //
 // Without kStaged, items of 16 bytes begin at multiples of 16 in the output. If rows begin or end inside such an item
-// (kEdges), a block copies the units there in the end, one per thread. If the threads of items copied them, whole warps
-// would wait for the few threads that have edges. Without kLeads, all rows begin at multiples of 16, and only the ends
-// of rows are edges.
+// (kEdges), a block copies the units there in the end, one per thread. If threads copied them with their items, whole
+// warps would wait for the few that have edges. Without kLeads, rows begin at multiples of 16: only ends are edges.
 //
 // Sizes, strides and offsets are parameters: no split is compiled for its sizes. An entry of the tables stands for
 // kChannels outputs. Each entry has its own nest, unless all nests are equal (kNests is 1).

@@ -41,4 +41,7 @@ class Backend(Protocol):
         """``cpu`` or ``cuda:N``."""
 
     def compile(self, geometry: SplitGeometry) -> Program:
-        """The program of a geometry. Kernels are compiled by `prepare`, or by the first `bind`."""
+        """The program of a geometry.
+
+        Its kernels may be compiled later: by `prepare`, or for the first addresses.
+        """

@@ -37,8 +37,8 @@ __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 # at once; the more these are, the faster is `tile`.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # A warp of `rows` reads one output. If more than WARP_OUTPUTS outputs share WARP_BYTES of a row, it
-# reads runs shorter than a cache line, in many rows. Warps of other kernels have as few outputs, as
-# lanes look up one after the other in the parameters (tests/proofs/test_counts.py checks that).
+# reads runs shorter than a cache line, in many rows. Warps of other kernels have as few on average,
+# because lanes look up one after the other in the parameters (tests/proofs/test_counts.py).
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
 # With fewer rows, `rows` copies such crowded outputs, too: `tile` would have mostly idle threads.
 FEW_ROWS = 32

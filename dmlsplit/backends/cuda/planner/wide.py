@@ -49,7 +49,7 @@ MOST_SHORT = 33 * VECTOR - SLOT_MORE - 1
 SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
 SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
 # 4 / 3: the narrowest rows have slots of 3 vectors and a spare one. Whatever the width, slots take
-# at most 1,344 of these 1,429 vectors.
+# at most 1,344 of these 1,429 vectors, so that 64 of them are a margin.
 SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
 # By (is_aligned, is_short): the time of the instructions beyond those of a plain copy, for the
 # bytes, and for setting up a block of one round. It is a share of the time that the memory of an
