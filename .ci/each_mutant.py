@@ -31,12 +31,12 @@ import pytest
 from mutmut.mutation.trampoline import set_mutant_under_test
 from mutmut.utils.format_utils import mangled_name_from_mutant_name
 
-MOST_TESTS = 8  # CPU seconds of tests for a mutant; nearly all are noticed within the first
-MOST_CPU = 60  # seconds; a mutant that takes more is an endless loop
-MOST_WAIT = 600  # seconds; a mutant that takes more waits forever
-MOST_MEMORY = 8 << 30  # bytes
+MAX_TESTS = 8  # CPU seconds of tests for a mutant; nearly all are noticed within the first
+MAX_CPU = 60  # seconds; a mutant that takes more is an endless loop
+MAX_WAIT = 600  # seconds; a mutant that takes more waits forever
+MAX_MEMORY = 8 << 30  # bytes
 SURVIVED = "survived"
-NOT_ALL = f"survived {MOST_TESTS} s of its tests"
+NOT_ALL = f"survived {MAX_TESTS} s of its tests"
 NO_TEST = "survived: no test calls it"
 
 
@@ -70,7 +70,7 @@ class EachMutant:
                     if len(running) > len(os.sched_getaffinity(0)):  # one more: tests also wait
                         results.write(_first_result(running))
                     if tests[name]:
-                        pid, pipe = self._forked(name, tests[name], MOST_TESTS)
+                        pid, pipe = self._forked(name, tests[name], MAX_TESTS)
                         running[pid] = name, pipe
                     else:
                         results.write(f"{name}\t{NO_TEST}\n")
@@ -112,9 +112,9 @@ class EachMutant:
         os.dup2(os.open(os.devnull, os.O_RDWR), 0)
         tests[0].config.pluginmanager.unregister(name="terminalreporter")
         if mutant:
-            resource.setrlimit(resource.RLIMIT_CPU, (MOST_CPU, MOST_CPU))
-            resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY, MOST_MEMORY))
-            signal.alarm(MOST_WAIT)
+            resource.setrlimit(resource.RLIMIT_CPU, (MAX_CPU, MAX_CPU))
+            resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
+            signal.alarm(MAX_WAIT)
         begun = time.process_time()
         for test, following in zip(tests, [*tests[1:], None], strict=True):
             if time.process_time() - begun > most:

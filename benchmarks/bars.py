@@ -11,13 +11,13 @@ from benchmarks.peers_cpu import BAR
 from benchmarks.table import duration
 
 # The least ratio of the best peer's time to ours; the second at LARGE bytes and above.
-LEAST, LEAST_LARGE, LARGE = 1.0, 1.3, 16 << 20
+LEAST, MIN_LARGE, LARGE = 1.0, 1.3, 16 << 20
 SMALLEST = 800_000  # bytes; smaller ones have no bar in a sweep
 # The least share of a copy's speed, for rows of narrow elements.
 WIDER, NARROWEST = ("RGB", "pairs of", "1 + 3"), ("7 x 3", "16 x 5")
 SHARE, SHARE_NARROWEST = 0.8, 0.5
 # The most that a time grows where the size grows by a fifth.
-MOST_STEP = 1.5
+MAX_STEP = 1.5
 
 _Key = tuple[str, int]  # case and number of threads
 
@@ -87,7 +87,7 @@ def _of_peers(run: dict[str, Any]) -> Iterator[Measured]:
         own = rows["dmlsplit"]["seconds"]
         ratio = rows[best]["seconds"]["median"] / own["median"]
         is_large = kind in (cases.SIZE, cases.CHANNELS) and size >= LARGE
-        bar = LEAST_LARGE if is_large else LEAST
+        bar = MIN_LARGE if is_large else LEAST
         yield Measured(case, threads, own["median"], best, ratio, fastest / own["least"], bar)
 
 
@@ -112,7 +112,7 @@ def _of_steps(run: dict[str, Any]) -> Iterator[Measured]:
         own = rows["dmlsplit"]["seconds"]
         if old := before.get(threads):
             ratios = _ratios(own, old)
-            yield Measured(case, threads, own["median"], "size before", *ratios, MOST_STEP)
+            yield Measured(case, threads, own["median"], "size before", *ratios, MAX_STEP)
         before[threads] = own
 
 

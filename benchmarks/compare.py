@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.table import duration
 
 # Changes below this are not reported, however small the spread is.
-LEAST_CHANGE = 0.03
+MIN_CHANGE = 0.03
 REFERENCES = ("plain copy", "memcpy", "copy kernel")
 Key = tuple[str, int | None, str]
 
@@ -78,7 +78,7 @@ def _change(key: Key, old: dict[Key, Any], new: dict[Key, Any]) -> Change:
     if reference:
         ratio /= _median(new[reference]) / _median(old[reference])  # type: ignore[operator]
         spreads += [_spread(old[reference]), _spread(new[reference])]
-    return Change(key, before, after, ratio - 1, max(LEAST_CHANGE, 2 * hypot(*spreads)))
+    return Change(key, before, after, ratio - 1, max(MIN_CHANGE, 2 * hypot(*spreads)))
 
 
 def _reference(key: Key, old: dict[Key, Any], new: dict[Key, Any]) -> Key | None:

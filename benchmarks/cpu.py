@@ -16,7 +16,7 @@ from benchmarks.table import Table
 from benchmarks.timing import Call, interleaved, summary
 
 # Bytes that each caller splits per sample: enough that starting the threads does not matter.
-CALLER_BYTES, MOST_CALLS = 128 << 20, 128
+CALLER_BYTES, MAX_CALLS = 128 << 20, 128
 # Times depend on the address of the memory by a few per cent, so each case is repeated in this many
 # allocations.
 ALLOCATIONS = 3
@@ -110,7 +110,7 @@ def _seconds_per_split(
     """Time every peer; for several callers at once, divide the total time by all their splits."""
     if case.kind != CALLERS:
         return interleaved({name: call for name, (call,) in ready.items()}, rounds)
-    times = min(MOST_CALLS, -(-CALLER_BYTES // case.total_bytes))
+    times = min(MAX_CALLS, -(-CALLER_BYTES // case.total_bytes))
     with ThreadPoolExecutor(int(case.at)) as pool:
         samples = interleaved({name: _at_once(pool, ready[name], times) for name in ready}, rounds)
     splits = int(case.at) * times

@@ -23,10 +23,10 @@ from benchmarks.workloads import WORKLOADS
 
 # A sample is at least this long, so that the resolution of events does not matter.
 SAMPLE_SECONDS = 1e-3
-MOST_CALLS = 200
+MAX_CALLS = 200
 # At most this many rotating sets of buffers: making more would take longer than measuring.
-MOST_SETS = 64
-MOST_ARRAYS = 8192
+MAX_SETS = 64
+MAX_ARRAYS = 8192
 WARM_UP_BYTES = 1 << 28
 HOST_CALLS = 20  # of a sample of host time
 _INTEGERS = {1: "u1", 2: "i2", 4: "i4", 8: "i8"}
@@ -175,7 +175,7 @@ def random_problem(case: Case) -> GpuProblem:
     needed = case.span_bytes + case.total_bytes
     beyond_cache = max(2, -(-3 * cache // needed))
     fitting = int(0.25 * free) // needed
-    most = min(max(2, MOST_ARRAYS // len(case.sizes)), MOST_SETS)
+    most = min(max(2, MAX_ARRAYS // len(case.sizes)), MAX_SETS)
     count = max(1, min(beyond_cache, fitting, most))
     return GpuProblem(case, [_buffer_set(case) for _ in range(count)])
 
@@ -246,7 +246,7 @@ def event_samples(
         return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3 / calls
 
     guess = timed(queue(sets), sets)
-    count = sets * max(1, min(MOST_CALLS, round(SAMPLE_SECONDS / guess)) // sets)
+    count = sets * max(1, min(MAX_CALLS, round(SAMPLE_SECONDS / guess)) // sets)
     go, mode = queue(count), "queue"
     if prepared.mode == "graph" and (graph := _captured(go)) is not None:
         mode = "graph"
@@ -290,7 +290,7 @@ def wall_samples(prepared: GpuPrepared, sets: int, seconds: float, rounds: int) 
         return (time.perf_counter() - start) / count
 
     guess = timed(sets)
-    count = max(sets, min(MOST_CALLS, round(5 * SAMPLE_SECONDS / guess)))
+    count = max(sets, min(MAX_CALLS, round(5 * SAMPLE_SECONDS / guess)))
     samples: list[float] = []
     stop = time.monotonic() + seconds
     while len(samples) < 5 or (len(samples) < rounds and time.monotonic() < stop):

@@ -56,7 +56,7 @@ NOISE = 1.05
 CASES = {f"{count} outputs": count for count in (1, 3, 8, 16, 64, 256, 4000, 8192)}
 # Tokens and elements of each, and more different sizes than plans are kept.
 TOKENS, TOKEN, FRESH = 4000, 7168, 1100
-ROWS, WIDTH, MOST_OF_NUMPY = 64, 32, 256
+ROWS, WIDTH, MAX_OF_NUMPY = 64, 32, 256
 INSIDE = "DMLSPLIT_ON_SIMULATED_CARD"
 
 
@@ -83,7 +83,7 @@ def run(chosen: Iterable[str], rounds: int, results: Results, table: Table) -> N
         outputs = CASES[case]
         array = np.zeros((ROWS, WIDTH * outputs), "f4")
         # More would be copied by other threads.
-        calls = _host_calls(array, outputs) if outputs <= MOST_OF_NUMPY else {}
+        calls = _host_calls(array, outputs) if outputs <= MAX_OF_NUMPY else {}
         if INSIDE in os.environ:
             calls |= _cuda_calls(array, outputs)
         head = {"case": case, "kind": "on card", "at": outputs, "bytes": array.nbytes, "threads": 1}
@@ -176,8 +176,8 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
         "bind": lambda: operator.bind(array, outs),
         "dispatch": bound.dispatch,
         "dispatch with stream": lambda: bound.dispatch(0),
-        **(_fresh_calls(cupy, outputs) if outputs <= MOST_OF_NUMPY else {}),
-        **(_regroup_calls(cupy, array, outputs) if outputs <= MOST_OF_NUMPY else {}),
+        **(_fresh_calls(cupy, outputs) if outputs <= MAX_OF_NUMPY else {}),
+        **(_regroup_calls(cupy, array, outputs) if outputs <= MAX_OF_NUMPY else {}),
     }
 
 

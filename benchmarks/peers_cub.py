@@ -16,7 +16,7 @@ import numpy as np
 if TYPE_CHECKING:
     from benchmarks.gpu_problem import GpuProblem
 
-_MOST_RANGES = (1 << 32) - 1
+_MAX_RANGES = (1 << 32) - 1
 
 
 def prepare(problem: GpuProblem) -> Callable[[int], None]:
@@ -27,7 +27,7 @@ def prepare(problem: GpuProblem) -> Callable[[int], None]:
     if rows is None:
         raise NotImplementedError("takes packed arrays only; not called with strided ones")
     ranges = rows.rows * len(rows.widths)
-    if ranges > _MOST_RANGES or max(rows.widths) > _MOST_RANGES:
+    if ranges > _MAX_RANGES or max(rows.widths) > _MAX_RANGES:
         raise NotImplementedError(f"{ranges} ranges; its counters have 32 bits")
     function = library().split_batched
     offsets = cupy.asarray(np.array(rows.offsets, np.int64))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from benchmarks.gpu_problem import GpuProblem
 
 # Each copy is two objects of Python and an entry in the driver's tables.
-MOST_COPIES = 100_000
+MAX_COPIES = 100_000
 
 
 def prepare(problem: "GpuProblem") -> Callable[[int], None]:
@@ -25,8 +25,8 @@ def prepare(problem: "GpuProblem") -> Callable[[int], None]:
     rows = problem.case.geometry.row_split
     if rows is None:
         raise NotImplementedError("takes packed arrays only; not called with strided ones")
-    if (count := rows.rows * len(rows.outputs)) > MOST_COPIES:
-        raise NotImplementedError(f"not called: {count} copies are more than {MOST_COPIES}")
+    if (count := rows.rows * len(rows.outputs)) > MAX_COPIES:
+        raise NotImplementedError(f"not called: {count} copies are more than {MAX_COPIES}")
     Device(cupy.cuda.Device().id).set_current()
     stream = Stream.from_handle(cupy.cuda.get_current_stream().ptr)
 

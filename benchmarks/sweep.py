@@ -25,7 +25,7 @@ SIZES = tuple(round(2 ** (20 + quarter / 4)) for quarter in range(41))
 PLACEMENTS = ("aligned", "odd")
 LARGE = 64 << 20
 # The least predicted fractions, below which a cell is an exception, in all sizes and in large ones.
-LEAST, LEAST_LARGE = 0.85, 0.9
+LEAST, MIN_LARGE = 0.85, 0.9
 SAMPLED = 8  # blocks of a launch that run, besides the first and the last
 
 
@@ -126,7 +126,7 @@ def predict(folder: Path, families: Sequence[Family] = FAMILIES) -> Iterator[Pre
 
 def least(size: int) -> float:
     """The least predicted fraction that a split of this size should reach."""
-    return LEAST_LARGE if size >= LARGE else LEAST
+    return MIN_LARGE if size >= LARGE else LEAST
 
 
 def line(row: Predicted) -> str:

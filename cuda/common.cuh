@@ -1,13 +1,14 @@
-// What every kernel shares: global memory access, and searching small tables.
+// What kernels share: access to global memory, division by known numbers, searching small tables, and moving bytes
+// between registers.
 //
-// The constants (kOutputs, kThreads, kResident, ...) and the parameters of a launch are generated
-// in front of this text. Every launch passes one struct by value: the pointers, and the sizes that
-// splits with the same kernel differ in, such as the number of rows.
+// The constants (kOutputs, kThreads, kResident, ...) are generated in front of this text, and the type Parameters
+// after it. A launch passes one such struct by value. It holds the pointers and all numbers that splits with the
+// same code differ in, such as the number of rows.
 //
-// No unsigned number wraps except in less_multiple; tests check that. Bits may be shifted out.
+// Unsigned arithmetic never wraps, except in less_multiple; tests check that. Shifts may drop bits.
 //
-// Inputs and outputs are read and written only through load() and store(). Reads may fetch a whole aligned
-// word or vector that holds at least one byte of the input; writes touch bytes of outputs only.
+// Kernels read the input only through load(), and write outputs only through store(). A load may fetch an aligned
+// word or vector if it holds at least one byte of the input; a store touches bytes of outputs only.
 
 using Byte = unsigned char;
 using Wide = unsigned long long;  // counts and offsets that may exceed 2^32
@@ -21,24 +22,25 @@ template <> struct Unsigned<16> { using Type = uint4; };
 
 constexpr int kVector = 16;
 
+// An address modulo an alignment, which is a power of two.
 __device__ inline unsigned phase(const Byte* pointer, unsigned alignment) {
     return static_cast<unsigned>(reinterpret_cast<size_t>(pointer) & (alignment - 1));
 }
 
-// Where the aligned vector that holds a byte begins.
+// The address of the aligned vector that holds a byte.
 __device__ inline const Byte* vector_around(const Byte* pointer) {
     return reinterpret_cast<const Byte*>(reinterpret_cast<size_t>(pointer) / kVector * kVector);
 }
 
-// The input is never written while a kernel runs, so it may go through the read-only path.
+// Nothing writes the input while a kernel runs, so loads may use the read-only path of the cache.
 template <class T> __device__ inline T load(const Byte* pointer) {
     return __ldg(reinterpret_cast<const T*>(pointer));
 }
 
-// Tests that run kernels on the host have functions of these names.
+// Tests that run kernels on the host define the functions of this section themselves.
 #ifndef CUDA_ON_HOST
-// A store with a `cuda::access_property`, which tells the L2 cache how long to keep the line. The property
-// is an operand of the store and takes no instruction of its own.
+// A store with a `cuda::access_property`, which tells the L2 cache how long to keep the line. The property is an
+// operand of the store and takes no instruction of its own.
 template <class T> __device__ inline void store_with(T* pointer, T value, Wide policy) {
 #if __CUDA_ARCH__ >= 800
     pointer = static_cast<T*>(__nv_associate_access_property(pointer, policy));
@@ -46,28 +48,28 @@ template <class T> __device__ inline void store_with(T* pointer, T value, Wide p
     if (policy == kStreaming) return __stcs(pointer, value);
 #endif
     __builtin_assume(__isGlobal(pointer));
-    *pointer = value;  // not __stwb, whose store is ordered among those of its multiprocessor
+    *pointer = value;  // not __stwb: its stores are ordered among those of the multiprocessor
 }
 
-// The same value, computed here. Otherwise the compiler may add up the parts of a sum again for each use.
+// Returns `value`, which the compiler must compute here. Otherwise it may add up a sum again at each use.
 template <class T> __device__ inline T settled(T value) {
     if constexpr (sizeof(T) == 8) asm("" : "+l"(value));
     else asm("" : "+r"(value));
     return value;
 }
 
-// number - times * size, where minus_size is 2^32 - size or 2^64 - size: one instruction.
+// number - times * size in one instruction, whose product wraps: minus_size is 2^32 - size or 2^64 - size.
 template <class T> __device__ inline T less_multiple(T number, T times, T minus_size) {
     return number + times * minus_size;
 }
 #endif
 
-// Lines of outputs too large for the cache leave it first (kStreaming), so that they do not push out the input.
+// If the outputs do not fit the L2 cache, the policy is kStreaming: it evicts their lines before the input's.
 template <class T> __device__ inline void store(Byte* pointer, T value, Wide policy) {
     store_with(reinterpret_cast<T*>(pointer), value, policy);
 }
 
-// Division of numbers below 2^31 by a number known at the launch: a multiplication and a shift.
+// Division by a number that is known at the launch (`divisor` in launch.py), of numbers below 2^31.
 struct Divisor {
     unsigned magic, shift;
 };
@@ -76,7 +78,7 @@ __device__ inline unsigned quotient(unsigned number, Divisor by) {
     return __umulhi(2 * number, by.magic) >> by.shift;
 }
 
-// The index of the last entry of an ascending table, among the first kCount, that is not above `value`.
+// The index of the last entry that is at most `value`, among the first kCount of an ascending table.
 template <int kCount, class T> __device__ inline int find(const T* table, T value) {
     int steps = 1;
     while (steps < kCount) steps *= 2;
@@ -86,7 +88,7 @@ template <int kCount, class T> __device__ inline int find(const T* table, T valu
     return low;
 }
 
-// The vector that consists of `parts`.
+// The vector that consists of `parts`. Narrow ones are combined in pairs, by byte permutations.
 template <class T, int kCount> __device__ inline uint4 vector_of(const T (&parts)[kCount]) {
     alignas(kVector) unsigned words[4];
 #pragma unroll
@@ -99,15 +101,15 @@ template <class T, int kCount> __device__ inline uint4 vector_of(const T (&parts
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// The vector that begins `shift` bytes, 0 to 3, after the start of five consecutive words.
+// The vector that begins `shift` % 4 bytes after the start of five consecutive words.
 __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
     const unsigned bits = shift * 8;
     return make_uint4(__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
                       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits));
 }
 
-// Moves words down by a phase, a multiple of kUnit below 16: by 8 bytes, by 4, and by 0 to 3. The last two
-// words, and as many as the phase has moved, get undefined values.
+// Moves bytes to the front by `phase`, a multiple of kUnit below 16: by 8, then by 4, then by 0 to 3. After that,
+// the last 2 + phase / 4 words are not meaningful.
 template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&words)[kCount], unsigned phase) {
 #pragma unroll
     for (int i = 0; i < kCount - 2; ++i) words[i] = kUnit <= 8 && phase & 8 ? words[i + 2] : words[i];
@@ -118,9 +120,9 @@ template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&wo
         if (kUnit < 4) words[i] = __funnelshift_r(words[i], words[i + 1], phase * 8);
 }
 
-// The first `count` bytes of `head`, then those of `tail` after them.
+// The first `count` bytes of `head`, then the bytes of `tail` from `count` on.
 __device__ inline unsigned joined(unsigned head, unsigned tail, int count) {
-    const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));  // all of 4 and more
+    const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));  // all bits from 4 on
     return (head & mask) | (tail & ~mask);
 }
 __device__ inline uint4 joined(uint4 head, uint4 tail, unsigned count) {

@@ -1,24 +1,24 @@
-// The self-test's own kernel: its blocks mark the multiprocessors that they run on. Its module has a table so
-// large that free memory shows whether the module was unloaded.
+// A kernel of the self-test only: its blocks mark the multiprocessors that they run on. Its module has a large table,
+// so that the amount of free memory shows whether the module was unloaded.
 
-constexpr unsigned kMostMultiprocessors = 4096;  // more than any device has
+constexpr unsigned kMaxMultiprocessors = 4096;  // more than any GPU has
 constexpr unsigned kTableBytes = 2u << 20;
 
-// Volatile, because NVRTC leaves out tables that nobody reads.
+// Volatile, because NVRTC would leave out a table that is never read.
 __device__ volatile Byte table[kTableBytes];
 
 #ifndef CUDA_ON_HOST
 __device__ inline unsigned multiprocessor() {
     unsigned number;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
-    __nanosleep(20000);  // meanwhile, other blocks go to other multiprocessors
+    __nanosleep(20000);  // ns, in which other blocks start on other multiprocessors
     return number;
 }
 #endif
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) probe(const __grid_constant__ Parameters launch) {
     const unsigned number = multiprocessor();
-    if (threadIdx.x > 0 || number >= kMostMultiprocessors) return;
+    if (threadIdx.x > 0 || number >= kMaxMultiprocessors) return;
     table[number] = 1;
     store<Byte>(launch.outputs[0] + number, 1, launch.policy);
 }

@@ -1,27 +1,29 @@
 // Wide outputs at any alignment: QKV, gates, channels, vocabularies, parameters, experts.
 //
-// The input is rows of `pitch` bytes. An output takes the same columns of each row, and has them one row after the
-// other. Rows are taken in chunks, and a chunk's bytes of one output are cut into tiles. A block copies one tile:
-// everything about its output is the same for all threads. A tile is vectors of 16 bytes at aligned addresses of the
-// output. It is copied in rounds, in each of which a warp takes kLoads * 32 consecutive ones, and its lane l takes l,
-// l + 32, ... of them. All loads of a round are in flight before its first store.
+// The input is rows of `pitch` bytes. An output takes the same columns of each row, and stores them row after row.
+// Rows are grouped into chunks, and a chunk's bytes of one output are cut into tiles. A block copies one tile, so that
+// everything about its output is the same for all of its threads. A tile consists of vectors of 16 bytes at aligned
+// addresses of the output. A block copies it in rounds: in each, a warp takes kLoads * 32 consecutive vectors, of
+// which its lane l takes vectors l, l + 32, ... All loads of a round are in flight before its first store.
 //
-// The blocks of a chunk cover all outputs before the next chunk begins, so that sectors and pages of memory that
-// outputs share are still in the L2 cache. All sizes are arguments.
+// The blocks of one chunk, for all outputs, begin before those of the next chunk. A sector of the input that two
+// outputs share is therefore still in the L2 cache when it is needed again. All sizes are arguments.
 //
-// kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise a vector is read as the two
-// aligned vectors that hold it, which are shifted together in registers. The first-level cache then serves two bytes
-// for each byte copied, unless the vector happens to be aligned. Two things remain, each for a few threads of few
-// blocks: vectors that hold the end of a row, and the first and last bytes of an output.
-// kShort: rows of at most MOST_SHORT bytes (planner/wide.py) go through shared memory, and a block copies whole rows.
-// Reading two vectors for each one stored would cost too much: of 96 bytes, one in six also holds the end of a row.
-// kOneRow: a chunk is one row, of any width. Otherwise outputs have at least 16 bytes in a row, so that a vector
-// reaches two rows at most, and a chunk fewer than 2^30 bytes of an output.
+// kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise, a vector of the output is read
+// as the two aligned vectors that hold it in the input, which are shifted together in registers. The L1 cache then
+// serves two bytes for each byte copied, unless the vector happens to be aligned in the input, too. Two things
+// remain: vectors that hold the end of a row, one thread each, in every block whose tile has such ends; and the first
+// and last bytes of an output, in its first and last block.
+// kShort: rows have at most MAX_SHORT bytes (planner/wide.py). A block then copies whole rows, through shared memory.
+// Reading two vectors for each one stored would cost too much, and many would hold the end of a row: one in six if
+// rows have 96 bytes.
+// kOneRow: a chunk is one row, of any width. Otherwise an output has at least 16 bytes in a row, so that no vector
+// extends over more than two rows, and a chunk has fewer than 2^30 bytes of an output.
 
 constexpr unsigned kWarp = 32;
 
-// One output's part of a chunk. In a chunk of one row, skip_to moves it to where the tile begins.
-struct Part {
+// One output's part of a chunk. If the chunk is one row, skip_to moves it to where the tile begins.
+struct ChunkPart {
     const Byte* src;
     Byte* dst;
     unsigned bytes;
@@ -37,18 +39,19 @@ struct Part {
         else return quotient(at, by_width);
     }
     __device__ const Byte* source(unsigned at, unsigned row) const { return src + at + static_cast<Wide>(row) * gap; }
-    // A vector belongs to the chunk in which it starts. The last one of an output must be inside the output.
+    // Vectors that begin before this are copied. A vector belongs to the chunk in which it begins, and may end in the
+    // next one, but not after the output.
     __device__ unsigned end() const { return kAligned || !is_last ? bytes : whole_end(); }
     __device__ unsigned whole_end() const { return max(bytes, kVector - 1u) - (kVector - 1); }
 };
 
-// The two aligned vectors that hold a vector at any address. Each is read only if it holds one of the bytes
-// `begin` to `end` - 1 of that vector.
-struct Window {
+// A vector at any address, as the two aligned vectors that hold it. Each of these is read only if it holds one of the
+// bytes `begin` to `end` - 1 of the vector.
+struct UnalignedVector {
     uint4 low = {}, high = {};
     unsigned shift = 0;
 
-    // `step`, a multiple of 16, is a constant, so that adding it is part of the load instruction.
+    // `step` is a multiple of 16, and known to the compiler, so that the load instruction adds it.
     __device__ void read(const Byte* from, int step = 0, unsigned begin = 0, unsigned end = kVector) {
         shift = settled(phase(from, kVector));
         const Byte* const vector = vector_around(from) + step;
@@ -62,49 +65,49 @@ struct Window {
     }
 };
 
-// Copies the vectors, among those from `first` up to `end`, that hold the end of a row and the start of the
-// next. Thread t takes the t-th end of a row.
-__device__ inline void join_rows(const Part& part, unsigned first, unsigned end) {
+// Copies those vectors between `first` and `end` that hold the end of a row and the start of the next one. Thread t
+// takes the t-th of these rows, and every blockDim.x-th after it.
+__device__ inline void join_rows(const ChunkPart& part, unsigned first, unsigned end) {
     for (unsigned row = part.row(first) + threadIdx.x; row < part.rows; row += blockDim.x) {
         const unsigned next = (row + 1) * part.width;
         if (kOneRow && next <= first) break;  // copy_ends copies these bytes
         const unsigned count = (next - first) % kVector, at = next - count;
         if (at >= end) break;
         if (count == 0) continue;
-        Window head, tail;
+        UnalignedVector head, tail;
         head.read(part.source(at, row), 0, 0, count);
         tail.read(part.source(at, row + 1), 0, count);
         store(part.dst + at, joined(head.vector(), tail.vector(), count), part.policy);
     }
 }
 
-// Copies a thread's vectors of a round, the first at `at`. It stores those that begin before `end` and are
-// inside one row. In a kFull round, all of them begin before `end`.
+// Copies a thread's vectors of a round, the first at `at`. It stores those that begin before `end` and are inside one
+// row: they begin at least 16 bytes before the row ends. In a kFull round, all begin before `end`.
 template <bool kFull>
-__device__ inline void copy_round(const Part& part, unsigned at, unsigned end, const Byte* src, Byte* dst) {
-    Window windows[kLoads];
+__device__ inline void copy_round(const ChunkPart& part, unsigned at, unsigned end, const Byte* src, Byte* dst) {
+    UnalignedVector unaligned[kLoads];
     uint4 held[kLoads];
     bool is_stored[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
         const int step = i * (kWarp * kVector);
         const unsigned row = part.row(at + step);
-        const Byte* const vector = settled(src + static_cast<Wide>(row) * part.gap);  // the step is part of the load
+        const Byte* const vector = settled(src + static_cast<Wide>(row) * part.gap);  // the load adds the step
         const bool is_read = kFull || at + step < end;
         const auto to_row = [&] { return static_cast<int>(row * part.width) - static_cast<int>(at + step); };
         is_stored[i] = is_read && (kAligned || kOneRow || to_row() >= kVector - static_cast<int>(part.width));
         if (!is_read) continue;
         if constexpr (kAligned) held[i] = load<uint4>(vector + step);
-        else windows[i].read(vector, step);
+        else unaligned[i].read(vector, step);
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-        if constexpr (!kAligned) held[i] = windows[i].vector();
+        if constexpr (!kAligned) held[i] = unaligned[i].vector();
         if (is_stored[i]) store(dst + i * (kWarp * kVector), held[i], part.policy);
     }
 }
 
-__device__ inline void copy_vectors(const Part& part, unsigned first, unsigned end) {
+__device__ inline void copy_vectors(const ChunkPart& part, unsigned first, unsigned end) {
     const unsigned thread = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;
     const unsigned round = blockDim.x * (kLoads * kVector);
     const Byte* src = settled(part.src + (first + thread * kVector));
@@ -120,8 +123,9 @@ __device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count, Wi
     if (threadIdx.x < count) store(dst + threadIdx.x, load<Byte>(src + threadIdx.x), policy);
 }
 
-// Copies the bytes of an output before its first whole vector and after its last, each by a thread of its own.
-__device__ inline void copy_ends(const Part& part, bool is_start, unsigned lead, unsigned first, unsigned tile_bytes) {
+// Copies the bytes of an output before its first whole vector and after its last one, a byte per thread.
+__device__ inline void copy_ends(const ChunkPart& part, bool is_start, unsigned lead, unsigned first,
+                                 unsigned tile_bytes) {
     if (is_start) copy_bytes(part.dst, part.src, min(lead, part.bytes), part.policy);
     if (!part.is_last || part.bytes <= lead) return;
     const unsigned count = (part.bytes - lead) % kVector, tail = part.bytes - count;
@@ -129,7 +133,7 @@ __device__ inline void copy_ends(const Part& part, bool is_start, unsigned lead,
         copy_bytes(part.dst + tail, part.source(tail, part.rows - 1), count, part.policy);
 }
 
-// Where an output's columns and tiles begin.
+// An output's columns, and the first of its tiles.
 struct Output {
     int index;
     unsigned first_tile;
@@ -137,7 +141,7 @@ struct Output {
     Divisor by_width, by_slot;
 };
 
-// A template, because a launch has only the tables that it needs.
+// A template, so that code for tables that a launch does not have is not compiled.
 template <class Launch> __device__ inline Output output_of(const Launch& launch, unsigned tile) {
     Output output;
     if constexpr (kEqual) {
@@ -155,12 +159,13 @@ template <class Launch> __device__ inline Output output_of(const Launch& launch,
     return output;
 }
 
-template <class Launch> __device__ inline Part part_of(const Launch& launch, const Output& output, unsigned chunk) {
-    Part part;
+template <class Launch>
+__device__ inline ChunkPart part_of(const Launch& launch, const Output& output, unsigned chunk) {
+    ChunkPart part;
     part.policy = launch.policy;
     part.is_last = chunk == launch.last_chunk;
     part.rows = kOneRow ? 1u : part.is_last ? launch.last_rows : launch.chunk_rows;
-    part.width = kOneRow ? 0u : static_cast<unsigned>(output.width);  // of one row: see skip_to
+    part.width = kOneRow ? 0u : static_cast<unsigned>(output.width);  // skip_to sets that of a single row
     part.bytes = part.rows * part.width;
     part.gap = launch.pitch - output.width;
     part.by_width = output.by_width;
@@ -170,18 +175,19 @@ template <class Launch> __device__ inline Part part_of(const Launch& launch, con
     return part;
 }
 
-// Advances `part`, which is a single row, to its byte `begin`, and limits it to 2^30 bytes. The row may have 2^32
-// or more; a tile has fewer than the limit.
-__device__ inline void skip_to(Part& part, Position begin, Position width) {
+// Advances `part`, which is a single row, to the row's byte `begin`, and limits it to 2^30 bytes, because the row may
+// have 2^32 bytes or more. A tile has fewer than the limit.
+__device__ inline void skip_to(ChunkPart& part, Position begin, Position width) {
     part.src += begin;
     part.dst += begin;
     part.bytes = part.width = static_cast<unsigned>(min(width - min(begin, width), static_cast<Position>(1 << 30)));
 }
 
-// A short row has a slot of whole vectors in shared memory, and one more that moves the next slot to other
-// banks. It begins in its slot at the phase that it has in the input.
+// A short row has a slot in shared memory: vectors that hold it at any phase, and a spare vector, which moves the next
+// slot to other banks. The row begins in its slot at the phase that it has in the input.
 constexpr unsigned kShortThreads = kThreads / 2;  // of a block
 
+// Without the spare one: for up to 15 bytes before the row and one word after it.
 __device__ inline unsigned slot_vectors(unsigned width) { return (width + 34) / kVector; }
 
 struct Slots {
@@ -189,6 +195,7 @@ struct Slots {
     unsigned bytes;  // from slot to slot
     unsigned first_phase, pitch_phase;
 
+    // Where a row begins.
     __device__ unsigned place(unsigned row) const { return row * bytes + (first_phase + row * pitch_phase) % kVector; }
 
     __device__ uint4 vector(unsigned place) const {
@@ -198,7 +205,8 @@ struct Slots {
     }
 };
 
-// Reads kLoads * `step` rows from `corner` on, of which `rows` are left. Past these, the last one is read again.
+// Reads kLoads * `step` rows from `corner` on into their slots. If only `rows` are left, the last of them is read
+// again in place of those after it.
 __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned step, unsigned rows, unsigned width,
                                  unsigned pitch, Divisor by_slot) {
     const unsigned slot = slot_vectors(width), row = quotient(threadIdx.x, by_slot);
@@ -216,17 +224,18 @@ __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned ste
     for (int i = 0; i < kLoads; ++i, slots += step * (slot + 1)) *slots = held[i];
 }
 
-// Copies the vectors that begin in `rows` short rows, a multiple of 16, beginning with row `first`. Phases repeat every
-// 16 rows, so what a thread finds out about a vector is true of those `repeat` rows later, which it also copies.
-__device__ inline void copy_short(const Part& part, unsigned first, unsigned rows, unsigned lead, unsigned pitch,
+// Copies the vectors that begin in the short rows from `first` on; there are `rows` of them, a multiple of 16. Phases
+// repeat every 16 rows. A thread therefore computes the place of a vector once, and uses it again for the vectors that
+// begin `repeat`, 2 * `repeat`, ... rows later.
+__device__ inline void copy_short(const ChunkPart& part, unsigned first, unsigned rows, unsigned lead, unsigned pitch,
                                   Divisor by_slot, bool is_first_round) {
-    __shared__ uint4 memory[kLoads * kShortThreads * 4 / 3 + 64];
+    __shared__ uint4 memory[kLoads * kShortThreads * 4 / 3 + 64];  // SHORT_BYTES in planner/wide.py
     const unsigned width = part.width, begin = first * width;
     const Byte* const corner = settled(part.src + static_cast<Wide>(first) * pitch);
-    // The row after a chunk completes the chunk's last vector.
+    // The last vector of a chunk ends in the row after it, which is read, too.
     read_rows(memory, corner, rows / kLoads, part.rows - first + !part.is_last, width, pitch, by_slot);
     const unsigned slot = slot_vectors(width) + 1;
-    if (is_first_round)  // vectors at the end of a row read this spare one as well; its bytes are not stored
+    if (is_first_round)  // words of the spare vector are loaded at the end of a row, but not stored
         for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += kShortThreads * slot)
             memory[end - 1] = {};
     __syncthreads();
@@ -235,9 +244,10 @@ __device__ inline void copy_short(const Part& part, unsigned first, unsigned row
     const Slots slots = {bytes, slot * kVector, phase(corner, kVector), pitch % kVector};
     const unsigned repeat = (rows / 4 + 15) / 16 * 16;
     const unsigned repeat_bytes = repeat * width, repeat_slots = repeat * slots.bytes;
-    const unsigned whole = rows * width - (kVector - 1);  // vectors that begin here or later reach past the last row
+    const unsigned whole = rows * width - (kVector - 1);  // vectors that begin here or later extend past the last row
     const unsigned end = min(max(part.end(), begin) - begin, whole);
     Byte* const dst = settled(part.dst + begin);
+    // First the vectors that are inside a row, then those that hold the end of one and the start of the next.
     for (unsigned start = lead + threadIdx.x * kVector; start < repeat_bytes; start += kShortThreads * kVector) {
         const unsigned row = quotient(start, part.by_width), column = start - row * width;
         if (width - column < kVector) continue;
@@ -264,13 +274,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     const unsigned chunk = quotient(blockIdx.x, launch.by_chunk_tiles);
     const unsigned tile = blockIdx.x - chunk * launch.chunk_tiles;
     const Output output = output_of(launch, tile);
-    Part part = part_of(launch, output, chunk);
+    ChunkPart part = part_of(launch, output, chunk);
 
     const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst, kVector)) % kVector;
     const unsigned tile_bytes = launch.tile_bytes;
     if constexpr (kShort) {
         const unsigned rows = quotient(kShortThreads, output.by_slot) / 2 * (2 * kLoads);
-        const unsigned tile_rows = tile_bytes / (kShortThreads * kLoads * kVector) * rows;  // in one round to four
+        const unsigned tile_rows = tile_bytes / (kShortThreads * kLoads * kVector) * rows;  // of one to four rounds
         const unsigned row = (tile - output.first_tile) * tile_rows, end = min(part.rows, row + tile_rows);
         copy_ends(part, chunk == 0 && row == 0, lead, row * part.width + lead, tile_rows * part.width);
 #pragma unroll 2

@@ -1,29 +1,29 @@
 // Any layout, with any number of dimensions: broadcast, padded, permuted and reversed.
 //
-// An output is a loop nest, with byte strides in the input and in the output. Its innermost loop is a row: units of
-// kUnit bytes, side by side in the output and one step apart in the input. Rows are cut into items of kItemBytes,
-// which are numbered in the order of the output; a block copies kTile of them, and thread t of it kItems, kThreads
-// apart. All loads are in flight before the first store.
+// An output is a loop nest, with strides in bytes in the input and in the output. The innermost loop of the nest is a
+// row: units of kUnit bytes, one step apart in the input. Rows are cut into items of kItemBytes, which are contiguous
+// in the output and numbered in its order. A block copies kTile items; a thread copies kItems of them, which are
+// kThreads apart. All of its loads are in flight before its first store.
 //
-// An item is filled by a load for each of its units, which may be any step apart. Where the step is a small constant
-// (kStep), it is filled from the window of input that holds all of its units: whole vectors, sorted by byte
-// permutations. Up to kChannels outputs, whose units lie side by side in the input, are filled from one window.
+// An item is filled by one load for each of its units, which may be any step apart. If the step is a small constant
+// (kStep), the item is filled from a window instead: the vectors of the input that hold all of its units, from which
+// byte permutations gather them. kChannels outputs, whose units are adjacent in the input, share one window.
 //
-// Rows of elements of any width, or outputs at any address, take the same window through shared memory (kStaged, the
-// alignment of the outputs): an item is then the elements that fill whole vectors, 48 bytes of elements of 3. Threads
-// sort their items into it, and neighbouring threads store neighbouring vectors, which begin at multiples of 16 in
-// memory. These have bytes of the item before a block's first one, too.
+// In rows of one element for each output, elements may have any width, and outputs any address: items then go through
+// shared memory (kStaged, the alignment of the outputs). An item is as many elements as fill whole vectors: 48 bytes
+// for elements of 3. Threads write their items to shared memory, and neighbouring threads store neighbouring vectors
+// of it, which begin at multiples of 16 in the output. If outputs are unaligned, the first of these also holds bytes
+// of the item before the block's first one.
 //
-// Items of 16 bytes begin at multiples of 16 in memory. If rows begin or end inside an item (kEdges), other threads
-// copy the units there one by one, so that no thread waits for one that has an edge. Without kLeads, all rows begin
-// at multiples of 16, and only their ends remain.
+// Without kStaged, items of 16 bytes begin at multiples of 16 in the output. If rows begin or end inside such an item
+// (kEdges), a block copies the units there in the end, one per thread. If threads copied them with their items, whole
+// warps would wait for the few that have edges. Without kLeads, rows begin at multiples of 16: only ends are edges.
 //
-// Sizes, strides and offsets are parameters: no split is compiled for its sizes. Each entry of the tables, kChannels
-// outputs, has its own nest, unless all nests are equal (kNests is 1).
-//
+// Sizes, strides and offsets are parameters: no split is compiled for its sizes. An entry of the tables stands for
+// kChannels outputs. Each entry has its own nest, unless all nests are equal (kNests is 1).
 // Assumes that a row with edges is longer than two items.
 
-using Unit = typename Unsigned<kUnit & -kUnit>::Type;  // a whole unit wherever units are loaded one by one
+using Unit = typename Unsigned<kUnit & -kUnit>::Type;  // the whole unit, wherever units are loaded one by one
 
 constexpr int kUnits = kItemBytes / kUnit;  // of an item
 constexpr int kWords = kItemBytes < 4 ? 1 : kItemBytes / 4;
@@ -32,9 +32,9 @@ constexpr int kDistance = kStep < 0 ? -kStep : kStep;
 // Bytes of a window, and the vectors that may hold some of them.
 constexpr int kSpan = ((kUnits - 1) * kDistance + kChannels) * kUnit;
 constexpr int kVectors = (kSpan + 2 * kVector - 1 - kAlign) / kVector;
-constexpr int kWindowWords = kVectors * 4 + 2;  // two more may be read, but are not used
+constexpr int kWindowWords = kVectors * 4 + 2;  // shift_down reads two more, which are not used
 
-// Division by a size. Items are numbered with 64 bits (Index) only where there are too many for 31.
+// Division by a size. Items are numbered with 64 bits (Index) only if there are too many for 31 bits.
 __device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned shift) {
     return quotient(number, Divisor{magic, shift});
 }
@@ -48,7 +48,7 @@ struct Place {
     long long output_offset;
 };
 
-// The beginning of a row, by one digit of its number for each loop around rows.
+// The beginning of a row. Its number has one digit for each loop around rows.
 __device__ inline Place row_at(const Parameters& launch, int entry, int nest, Index row) {
     Place place = {launch.input + launch.offsets[entry], 0};
 #pragma unroll
@@ -74,7 +74,7 @@ struct Item {
     bool is_stored;
 };
 
-// An item that is not stored gets the place of another one, so that loading it is allowed.
+// The item of a number. If it must not be stored, it has the place of another item, so that it may be loaded.
 template <bool kFull>
 __device__ inline Item item_at(const Parameters& launch, int entry, int nest, Index number, long long step) {
     const int at = nest * kDimensions + kDimensions - 1;
@@ -91,9 +91,9 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
     return {place, is_whole && is_item};
 }
 
-// Loads the bytes of a window; its first byte becomes the first byte of `words`.
+// Loads a window, whose first byte becomes the first byte of `words`.
 __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
-    // Where steps go down, the last unit comes first.
+    // If steps go down, the last unit has the lowest address.
     const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
     const unsigned shift = kAlign == kVector ? 0u : settled(phase(lowest, kVector));
     const Byte* const vectors = kAlign == kVector ? lowest : vector_around(lowest);
@@ -101,38 +101,38 @@ __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWor
         kAlign == kVector ? vectors + (kSpan - 1) / kVector * kVector : vector_around(lowest + (kSpan - 1));
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
-        // The window may end before the last vector, which could be outside the input; `last` never is.
+        // The next vector may begin after the window, outside the input; `last` holds the window's last byte.
         const uint4 held = load<uint4>(i < kVectors - 1 ? vectors + i * kVector : last);
         words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
     }
     shift_down<kAlign>(words, shift);
 }
 
-// Where byte `byte` of an item is in its window.
+// Where byte `byte` of a channel's item is in the window.
 __device__ constexpr int origin(int channel, int byte) {
     const int unit = kStep < 0 ? kUnits - 1 - byte / kUnit : byte / kUnit;
     return (unit * kDistance + channel) * kUnit + byte % kUnit;
 }
 
-// Collects a word of an item: the bytes that one word of the window has, then by one byte permutation those of
-// each further word.
-__device__ inline unsigned sorted_word(const unsigned (&window)[kWindowWords], int channel, int word) {
-    unsigned sorted = window[origin(channel, 4 * word) / 4];
-    bool is_sorted = kUnit % 4 == 0;
+// Gathers a word of an item from the words of the window that have its bytes. Each word after the first one takes one
+// byte permutation.
+__device__ inline unsigned gathered_word(const unsigned (&window)[kWindowWords], int channel, int word) {
+    unsigned gathered = window[origin(channel, 4 * word) / 4];
+    bool is_gathered = kUnit % 4 == 0;
 #pragma unroll
     for (int i = 1; i < 4; ++i) {
         const int from = origin(channel, 4 * word + i) / 4;
-        if (from == origin(channel, 4 * word + i - 1) / 4 && (is_sorted || i < 3)) continue;
+        if (from == origin(channel, 4 * word + i - 1) / 4 && (is_gathered || i < 3)) continue;
         unsigned selector = 0;
 #pragma unroll
         for (int byte = 0; byte < 4; ++byte) {
             const int place = origin(channel, 4 * word + byte);
-            selector |= (place / 4 == from ? 4 + place % 4 : is_sorted ? byte : place % 4) << 4 * byte;
+            selector |= (place / 4 == from ? 4 + place % 4 : is_gathered ? byte : place % 4) << 4 * byte;
         }
-        sorted = __byte_perm(sorted, window[from], selector);
-        is_sorted = true;
+        gathered = __byte_perm(gathered, window[from], selector);
+        is_gathered = true;
     }
-    return sorted;
+    return gathered;
 }
 
 __device__ inline void fill(const Byte* src, long long step, unsigned (&words)[kChannels][kWords]) {
@@ -141,27 +141,27 @@ __device__ inline void fill(const Byte* src, long long step, unsigned (&words)[k
         load_window(src, window);
 #pragma unroll
         for (int i = 0; i < kChannels * kWords; ++i)
-            words[i / kWords][i % kWords] = sorted_word(window, i / kWords, i % kWords);
+            words[i / kWords][i % kWords] = gathered_word(window, i / kWords, i % kWords);
     } else {
 #pragma unroll
         for (int i = 0; i < kUnits; ++i) reinterpret_cast<Unit*>(words[0])[i] = load<Unit>(src + i * step);
     }
 }
 
-// Copies the units of rows before the first item and after the last whole one; each thread takes one. A block
-// copies those of the rows whose first item it copies.
+// Copies the units of a row before its first item and after its last whole one, one per thread. A block does this for
+// the rows whose first item it copies.
 __device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index begin, Index end,
                                   long long step) {
-    constexpr int kSlots = 2 * kUnits;  // of a row: before, and after
+    constexpr int kEdgeUnits = 2 * kUnits;  // of a row, at most: kUnits before its items, kUnits after them
     const int at = nest * kDimensions + kDimensions - 1;
     const Index last_digit = ~launch.minus_sizes[at];  // the size less 1
     const Index first_row = quotient(begin + last_digit, launch.magics[at], launch.shifts[at]);
     const Index end_row = quotient(min(end, launch.counts[nest]) + last_digit, launch.magics[at], launch.shifts[at]);
-    for (Index slot = threadIdx.x; slot < (end_row - first_row) * kSlots; slot += kThreads) {
-        const Place row = row_at(launch, entry, nest, first_row + slot / kSlots);
+    for (Index edge_unit = threadIdx.x; edge_unit < (end_row - first_row) * kEdgeUnits; edge_unit += kThreads) {
+        const Place row = row_at(launch, entry, nest, first_row + edge_unit / kEdgeUnits);
         const Signed units = launch.row_units[nest], before = units_before(launch, entry, row);
         const Signed after = before + (units - before) / kUnits * kUnits;
-        const Signed place = slot % kSlots;
+        const Signed place = edge_unit % kEdgeUnits;
         const Signed unit = place < kUnits ? place : after + place - kUnits;
         if (unit >= (place < kUnits ? before : units)) continue;
 #pragma unroll
@@ -172,7 +172,7 @@ __device__ inline void copy_edges(const Parameters& launch, int entry, int nest,
     }
 }
 
-// Only the last tile of an output may not be full.
+// kFull: the tile has kTile items. Only the last tile of an output may have fewer.
 template <bool kFull>
 __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, Index first, long long step) {
     using Stored = typename Unsigned<kStaged ? kVector : kItemBytes>::Type;
@@ -193,7 +193,7 @@ __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, 
     }
 }
 
-// Vectors of an item; whether a block also sorts the item before its first one, which another block stores.
+// Vectors of an item; whether a block also gathers the item before its first one, most of which another block stores.
 constexpr int kItemVectors = kItemBytes < kVector ? 1 : kItemBytes / kVector;
 constexpr int kRepeated = kStaged < kVector;
 
@@ -204,7 +204,7 @@ __device__ inline uint4 staged_vector(const uint4* staged, unsigned place) {
     return kStaged < 4 ? funnel(words, place) : make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Copies the bytes of an output that no whole vector has: `before` the first one, and those after `end`.
+// Copies the bytes of an output that are in no whole vector: the first `before` bytes, and those from `end` on.
 __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned before, Wide end) {
     const Wide bytes = static_cast<Wide>(launch.row_units[0]) * kUnit;
     for (Wide at = threadIdx.x < before ? threadIdx.x : end + (threadIdx.x - before); at < bytes; at += kThreads) {
@@ -214,8 +214,8 @@ __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned
     }
 }
 
-// Copies the vectors that begin in a block's items or in the end of the item before. kFull: the block is not
-// the first one, and has all items.
+// Copies the vectors that begin in a block's items, or in the last 16 bytes of the item before them. kFull: the block
+// is not the first one, and has all of its items.
 template <bool kFull> __device__ inline void copy_staged(uint4* staged, const Parameters& launch, Index first) {
     const Index count = launch.counts[0];
     const Index last = first + min(threadIdx.x, static_cast<unsigned>(kRepeated ? kTile : kThreads));
@@ -228,7 +228,7 @@ template <bool kFull> __device__ inline void copy_staged(uint4* staged, const Pa
         if (channel > 0) __syncthreads();
 #pragma unroll
         for (int i = 0; i < kItemVectors; ++i) {
-            const auto word = [&](int j) { return sorted_word(window, channel, 4 * i + j); };
+            const auto word = [&](int j) { return gathered_word(window, channel, 4 * i + j); };
             staged[threadIdx.x * kItemVectors + i] = make_uint4(word(0), word(1), word(2), word(3));
         }
         __syncthreads();

@@ -1,34 +1,35 @@
 // Narrow outputs: columns from one byte up, and any number of them. Heads, labels, points, channels.
 //
-// A block takes a tile, which is some rows of the columns of one group of outputs, through shared memory. A tile is
-// slabs that are alike: each has the number of rows after which phases in memory repeat, and its share of each output
-// is a whole number of vectors of 16 bytes. So what a thread finds out about the first slab is true of all of them:
+// A block copies a tile through shared memory. A tile is some rows of the columns of one group of outputs, and consists
+// of slabs that are alike: phases in memory repeat after the rows of a slab, and a slab's share of each output is whole
+// vectors of 16 bytes. What a thread computes for the first slab is therefore true of all of them:
 //
-// - the vector of the input that it reads, and where that belongs in shared memory. A slab is read in runs of
-//   vectors: one for each row, or a single one where the tile is whole rows.
-// - the vector of an output that it writes, and where each part of it is in shared memory. Neighbouring threads have
-//   neighbouring vectors of an output. The parts, of kPartBytes, are loaded one by one, so that rows may end anywhere
-//   in a vector; kPartBytes divides every width, offset, pitch and address. Bytes of outputs that are all at least a
-//   vector wide are loaded as words instead (kWords), which neighbouring threads do in half the time. A vector is
-//   then in two rows at most.
+// - which vector of the input it reads, and where that belongs in shared memory. A slab is read in runs of vectors:
+//   one run for each row, or a single run if the tile is whole rows.
+// - which vector of an output it writes, and where each part of it is in shared memory. Neighbouring threads write
+//   neighbouring vectors of an output. A part has kPartBytes, which divides every width, offset, pitch and address.
+//   Parts are loaded one by one, because rows may end anywhere in a vector. If parts are single bytes, but all outputs
+//   are at least a vector wide, a thread loads words instead and shifts them (kWords), which takes half the time. A
+//   vector is then in two rows at most.
 //
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
-// Byte c of a slab's row r is at low + r * row_pitch + c in shared memory. row_pitch equals the input's pitch modulo
-// 16, so vectors stay aligned. kPadded: unused vectors after every 2^pad_bits bytes move the rest to other banks.
+// Byte c of a slab's row r is at low + r * row_pitch + c in shared memory, where `low` is the phase of the slab's first
+// byte. row_pitch equals the input's pitch modulo 16, so that vectors stay aligned. kPadded: after every 2^pad_bits
+// bytes, unused vectors move the rest to other banks.
 //
 // A vector of an unaligned output belongs to the slab in which it ends. Its first bytes may be in earlier rows, so a
-// slab also reads the last `rows_before` rows before it. At both ends of an output, a thread stores only the parts
+// slab also reads the `rows_before` rows in front of it. At both ends of an output, a thread stores only the parts
 // that belong to the output.
 constexpr int kParts = kVector / kPartBytes;
 using Part = typename Unsigned<kPartBytes>::Type;
-constexpr int kWindow = 5;  // words that hold a vector at any address
+constexpr int kVectorWords = 5;  // words that hold a vector at any address
 
 __device__ inline unsigned padded(unsigned place, const Parameters& launch) {
     return kPadded ? place + (place >> launch.pad_bits) * launch.pad_bytes : place;
 }
 
-// The vector that a thread reads of each slab.
+// The vector of each slab that a thread reads.
 struct Source {
     const Byte* from;
     unsigned row, last_row;  // of its first and last byte
@@ -55,17 +56,17 @@ struct Source {
     }
 };
 
-// The vector that a thread writes of each slab, and its parts in shared memory.
+// The vector of each slab that a thread writes, and where its parts are in shared memory.
 struct Target {
     Byte* dst;
-    int at;  // of the tile's share of the output
+    int at;  // where the vector begins in the tile's share of the output
     int width;
     Wide policy;
     int places[kParts];
-    // Places in shared memory: of the vector's first byte, and where the next row would have it. Bytes left in its row.
+    // In shared memory, byte i of the vector is at in_row + i if i < row_left, else at in_next + i, in the next row.
     unsigned in_row, in_next, row_left;
 
-    // `number`: the tile's among those of its group; `low`: the phase of a slab's first byte.
+    // `number` is the tile's among those of its group, and `low` the phase of a slab's first byte.
     __device__ Target(unsigned group, Wide number, unsigned low, const Parameters& launch) : policy(launch.policy) {
         const unsigned items = launch.group_items[group + 1] - launch.group_items[group];
         const unsigned item = launch.group_items[group] + min(threadIdx.x, items - 1);
@@ -94,29 +95,29 @@ struct Target {
         }
     }
 
-    // A word without a byte of the vector may be outside shared memory; the nearest one with a byte replaces it.
+    // A word that holds no byte of the vector may be outside shared memory. The nearest one that does replaces it.
     __device__ void find_words(const Parameters& launch) {
         const unsigned last = in_row + min(row_left, kVector + 0u) - 1, first = in_next + min(row_left, kVector - 1u);
 #pragma unroll
-        for (unsigned i = 0; i < kWindow; ++i) {
+        for (unsigned i = 0; i < kVectorWords; ++i) {
             places[i] = settled(static_cast<int>(padded(min(in_row + 4 * i, last) / 4 * 4, launch)));
             const unsigned place = min(max(in_next + 4 * i, first), in_next + 15);
-            places[kWindow + i] = settled(static_cast<int>(padded(place / 4 * 4, launch)));
+            places[kVectorWords + i] = settled(static_cast<int>(padded(place / 4 * 4, launch)));
         }
     }
 
-    __device__ uint4 window(const uint4* slab, int first, unsigned place) const {
-        unsigned words[kWindow];
+    __device__ uint4 unaligned_vector(const uint4* slab, int first, unsigned place) const {
+        unsigned words[kVectorWords];
 #pragma unroll
-        for (int i = 0; i < kWindow; ++i)
+        for (int i = 0; i < kVectorWords; ++i)
             words[i] = *reinterpret_cast<const unsigned*>(reinterpret_cast<const Byte*>(slab) + places[first + i]);
         return funnel(words, place);
     }
 
-    // The vector from a row of at least 16 bytes; if the row ends inside it, joined with the start of the next row.
+    // The vector, loaded as words. If its row ends inside it, the rest is the start of the next row.
     __device__ uint4 vector_of_words(const uint4* slab) const {
-        const uint4 head = window(slab, 0, in_row);
-        return row_left < kVector ? joined(head, window(slab, kWindow, in_next), row_left) : head;
+        const uint4 head = unaligned_vector(slab, 0, in_row);
+        return row_left < kVector ? joined(head, unaligned_vector(slab, kVectorWords, in_next), row_left) : head;
     }
 
     __device__ Part part(const uint4* slab, int i) const {
@@ -130,7 +131,7 @@ struct Target {
         at += bytes;
     }
 
-    // Stores the vector, or those parts of it that the output has: from `least` to `most` in the tile.
+    // Stores the vector, or only the parts between `least` and `most`, where the output ends in the tile.
     template <bool kFull> __device__ void copy(const uint4* slab, int least, int most) const {
         if (kFull || (at >= least && at + kVector <= most)) return store(dst, vector(slab), policy);
         const uint4 held = vector(slab);
@@ -149,11 +150,11 @@ struct Target {
     }
 };
 
-// kFull: the tile has all of its rows, and those before it.
+// kFull: the tile has all of its rows, and there are rows before it if it needs any.
 template <bool kFull>
 __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group, const Parameters& launch) {
     const Byte* corner = launch.input + (launch.columns[group] + static_cast<long long>(number * launch.tile_pitch));
-    // The last tile may hold only ends of outputs; its rows are then in the tile before.
+    // The last tile may have no rows, only the ends of outputs. These are then before it: its `rows` are negative.
     const int rest = static_cast<int>(launch.rest_rows) -
                      (number > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
     const int rows = number < launch.full_tiles ? static_cast<int>(launch.tile_rows) : rest;

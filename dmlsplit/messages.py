@@ -11,7 +11,7 @@ from functools import lru_cache
 WIDTH = 80
 _width = ContextVar("_width", default=WIDTH)
 # The number of entries of a list that a message spells out.
-MOST_SHOWN = 16
+MAX_SHOWN = 16
 # Commands of pip, and those with a quoted argument. Text is not wrapped inside them, so that they
 # can be pasted into a shell.
 _QUOTED = re.compile(r"""(?:\S+ -+\w+ )?"[^"\n]*"|pip install '\S+'|pip uninstall -y [^&]+ &&""")
@@ -28,9 +28,9 @@ def printable(text: str) -> str:
 
 def shown(values: Sequence[object]) -> str:
     """A list for a message, shortened if it is long: ``[1, 2, ...] (40 values)``."""
-    text = ", ".join(map(str, values[:MOST_SHOWN]))
+    text = ", ".join(map(str, values[:MAX_SHOWN]))
     count = len(values)
-    return f"[{text}]" if count <= MOST_SHOWN else f"[{text}, ...] ({count} values)"
+    return f"[{text}]" if count <= MAX_SHOWN else f"[{text}, ...] ({count} values)"
 
 
 def counted(number: int, noun: str) -> str:

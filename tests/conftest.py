@@ -25,7 +25,7 @@ BUILDS = "builds"
 ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/frontends/onnx/test_types.py")
 PROOFS = Path(__file__).parent / "proofs"
 LONGEST = "test_run_faults.py"
-MOST_PROCESSES = 8
+MAX_PROCESSES = 8
 LONG = ("slow", "exhaustive")  # marks of tests that need an option of the same name
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
 
@@ -96,7 +96,7 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if cores and cores > 1 and not config.option.usepdb and not config.option.collectonly:
         # One more than cores, because tests often wait for a process or a clock.
-        config.option.numprocesses = min(cores + 1, MOST_PROCESSES)
+        config.option.numprocesses = min(cores + 1, MAX_PROCESSES)
         config.option.dist = "loadfile"
         config.option.loadscopereorder = False
 

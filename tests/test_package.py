@@ -217,7 +217,7 @@ def test_the_page_about_compatibility_agrees_with_pyproject() -> None:
 # ---- the extras `cuda12` and `cuda13` install what is called of CUDA, and no more ---------------
 
 # Without NumPy. CUDA 12's CuPy has code for twice as many cards, and its NVRTC is larger.
-MOST_BYTES = {"cuda12": 240 * 10**6, "cuda13": 150 * 10**6}
+MAX_BYTES = {"cuda12": 240 * 10**6, "cuda13": 150 * 10**6}
 # In processes of their own, because a test must not connect.
 OPEN = "import sys, urllib.request as web\n"
 REACH = OPEN + "web.urlopen('https://pypi.org/simple/cuda-toolkit/', timeout=20)"
@@ -228,7 +228,7 @@ SIZES = OPEN + (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("extra", MOST_BYTES)
+@pytest.mark.parametrize("extra", MAX_BYTES)
 def test_a_cuda_extra_installs_five_packages_within_its_limit(extra: str, tmp_path: Path) -> None:
     reached = ran(sys.executable, "-c", REACH)
     if reached.returncode:
@@ -244,7 +244,7 @@ def test_a_cuda_extra_installs_five_packages_within_its_limit(extra: str, tmp_pa
     assert len(urls) == 5, urls
     sizes = [int(size) for size in ran(sys.executable, "-c", SIZES, *urls.values()).stdout.split()]
     assert len(sizes) == len(urls)
-    assert 50 * 10**6 < sum(sizes) <= MOST_BYTES[extra], dict(zip(urls, sizes, strict=True))
+    assert 50 * 10**6 < sum(sizes) <= MAX_BYTES[extra], dict(zip(urls, sizes, strict=True))
 
 
 # ---- light -------------------------------------------------------------------------------------

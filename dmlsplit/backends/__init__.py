@@ -1,6 +1,6 @@
-"""Engines that carry out a `SplitGeometry`; they see only addresses and bytes.
+"""Engines that carry out a `SplitGeometry`. They see only addresses and bytes.
 
-A backend compiles a geometry once. Bound to memory, the program is a call that only copies::
+A backend makes a program of a geometry once. Bound to memory, the program is a call that copies::
 
     program = backend.compile(geometry)
     copy = program.bind(src, dsts)
@@ -41,4 +41,7 @@ class Backend(Protocol):
         """``cpu`` or ``cuda:N``."""
 
     def compile(self, geometry: SplitGeometry) -> Program:
-        """The program of a geometry. This is the expensive step."""
+        """The program of a geometry.
+
+        Its kernels may be compiled later: by `prepare`, or for the first addresses.
+        """

@@ -26,7 +26,7 @@ ACCEPTED = 0
 REFUSED = 1
 UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # plus the number of the signal, as in shells
-LEAST_WIDTH = 40  # the least width of text, even on a narrower terminal
+MIN_WIDTH = 40  # the least width of text, even on a narrower terminal
 BAR_DELAY_SECONDS = 0.5  # shorter work shows no bar
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
@@ -178,7 +178,7 @@ def columns() -> int:
         return WIDTH
     from shutil import get_terminal_size
 
-    return max(LEAST_WIDTH, get_terminal_size((WIDTH, 24)).columns)
+    return max(MIN_WIDTH, get_terminal_size((WIDTH, 24)).columns)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from dmlsplit.cli.inputs import (
 )
 from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, UNUSABLE, deliver, status_of, tell
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.messages import MOST_SHOWN, WIDTH, counted, more, wrapped, wrapped_at
+from dmlsplit.messages import MAX_SHOWN, WIDTH, counted, more, wrapped, wrapped_at
 
 if TYPE_CHECKING:
     from dmlsplit.lint.fix.rewrite import Rewriting
@@ -247,7 +247,7 @@ def _changes(rewriting: "Rewriting", output: str) -> list[str]:
     return [
         f"{output}: {counted(len(replaced), 'split')} replaced; {whose} bit for bit on "
         f"{len(SIZES)} random inputs (ONNX's reference evaluator)",
-        *replaced[:MOST_SHOWN],
-        *more(len(replaced), MOST_SHOWN),
+        *replaced[:MAX_SHOWN],
+        *more(len(replaced), MAX_SHOWN),
         *kept,
     ]

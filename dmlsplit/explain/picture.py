@@ -22,9 +22,9 @@ _GAP = 18
 _SIDE_BY_SIDE = 4
 _LETTER = 7  # the mean width of a letter in a label
 # Limits; the picture says what it leaves out.
-MOST_RUNS = 3000
-MOST_LINES = 12
-MOST_OUTPUTS = 12
+MAX_RUNS = 3000
+MAX_LINES = 12
+MAX_OUTPUTS = 12
 # A row of at most _PIXEL_ELEMENTS is a pixel; a line holds several pixels, up to _LINE_ELEMENTS.
 _PIXEL_ELEMENTS, _LINE_ELEMENTS = 4, 64
 # Okabe and Ito's palette, readable with any colour vision: red, green and blue for the planes of an
@@ -89,7 +89,7 @@ def svg_picture(desc: SplitOperatorDesc) -> str:
 def _output_pages(
     geometry: SplitGeometry, runs: list[_Run], rows: int, limit: int
 ) -> Iterator[_Page]:
-    for index, piece in enumerate(geometry.pieces[:MOST_OUTPUTS]):
+    for index, piece in enumerate(geometry.pieces[:MAX_OUTPUTS]):
         outer = rows * abs(piece.loops[0].output_stride) if piece.loops else 0
         line_bytes = min(max(outer, piece.run_bytes, 1), limit)
         yield _page([(run.dst, run) for run in runs if run.output == index], line_bytes)
@@ -140,8 +140,8 @@ def _line(desc: SplitOperatorDesc, geometry: SplitGeometry) -> tuple[int, int]:
 
 
 def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
-    share = max(1, MOST_RUNS // max(1, len(geometry.pieces)))
-    for output, piece in enumerate(geometry.pieces[:MOST_RUNS]):
+    share = max(1, MAX_RUNS // max(1, len(geometry.pieces)))
+    for output, piece in enumerate(geometry.pieces[:MAX_RUNS]):
         src_steps = [loop.input_stride for loop in piece.loops]
         dst_steps = [loop.output_stride for loop in piece.loops]
         for index in islice(product(*(range(loop.size) for loop in piece.loops)), share):
@@ -154,7 +154,7 @@ def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
     """The page of a tensor, from its runs and the byte at which each starts."""
     first = min((start for start, _ in runs), default=0) // line_bytes * line_bytes
     end = max((start + run.size for start, run in runs), default=line_bytes)
-    lines = min(MOST_LINES, ceil_div(end - first, line_bytes))
+    lines = min(MAX_LINES, ceil_div(end - first, line_bytes))
     parts = []
     for start, run in runs:
         byte, stop = start - first, min(start - first + run.size, lines * line_bytes)
@@ -183,12 +183,12 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
 
 
 def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
-    yield from more(len(geometry.pieces), MOST_OUTPUTS, "output")
-    whole = sum(piece.total_bytes for piece in geometry.pieces[:MOST_OUTPUTS])
+    yield from more(len(geometry.pieces), MAX_OUTPUTS, "output")
+    whole = sum(piece.total_bytes for piece in geometry.pieces[:MAX_OUTPUTS])
     if pages[0].drawn < geometry.total_bytes or sum(page.drawn for page in pages[1:]) < whole:
         yield (
-            f"the picture shows at most {MOST_OUTPUTS} outputs, {MOST_LINES} lines of each tensor "
-            f"and {MOST_RUNS} runs of bytes"
+            f"the picture shows at most {MAX_OUTPUTS} outputs, {MAX_LINES} lines of each tensor "
+            f"and {MAX_RUNS} runs of bytes"
         )
 
 

@@ -21,7 +21,7 @@ from dmlsplit.in_memory import Sizes, prepared_split
 
 # XLA compiles each piece of its own split separately: 16 pieces take 10 times as long to compile as
 # a callback, and 512 pieces 100 times as long. But XLA's split of a small array runs in less time.
-FEW_PIECES, MOST_BYTES = 16, 1 << 20
+FEW_PIECES, MAX_BYTES = 16, 1 << 20
 
 Shape = tuple[int, ...]
 
@@ -134,7 +134,7 @@ def _is_local(module: Any) -> bool:
 
 
 def _is_large(array: Any, sizes: Shape) -> bool:
-    return len(sizes) > FEW_PIECES or array.size * array.dtype.itemsize >= MOST_BYTES
+    return len(sizes) > FEW_PIECES or array.size * array.dtype.itemsize >= MAX_BYTES
 
 
 def _called_back(array: Any, axis: int, sizes: Shape) -> Any:

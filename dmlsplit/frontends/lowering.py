@@ -8,7 +8,7 @@ from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.frontends.site import Known, NotKnownError, SplitSite, State, Unknown
 
 # A model with more outputs than this must be wrong, and each output costs memory.
-MOST_OUTPUTS = 2**20
+MAX_OUTPUTS = 2**20
 
 
 @dataclass(frozen=True, slots=True)

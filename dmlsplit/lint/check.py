@@ -25,7 +25,7 @@ from dmlsplit.messages import more
 _remembered = lru_cache(maxsize=4096)
 _minimum_level = _remembered(minimum_feature_level)
 # The most nodes that are named as combining the pieces of a split.
-_MOST_NODES = 4
+_MAX_NODES = 4
 
 
 def assess(
@@ -134,7 +134,7 @@ def _node_diagnostics(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
                 yield violation("SPLIT-NODE-SURPRISE", text=warning)
     if site.recombined_by:
         names = site.recombined_by
-        nodes = ", ".join([*names[:_MOST_NODES], *more(len(names), _MOST_NODES)])
+        nodes = ", ".join([*names[:_MAX_NODES], *more(len(names), _MAX_NODES)])
         yield defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined by {nodes}")
 
 
@@ -156,4 +156,4 @@ def _minimum(desc: SplitOperatorDesc | None, target: Target) -> Requirement | No
     level = _minimum_level(desc) if desc else None
     if level is None:
         return None
-    return requirement(max(level, onnxruntime.MINIMUM_LEVEL) if target.via == "ort" else level)
+    return requirement(max(level, onnxruntime.MIN_LEVEL) if target.via == "ort" else level)

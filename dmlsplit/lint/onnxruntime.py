@@ -17,9 +17,9 @@ from dmlsplit.lint.rules import defect, violation
 from dmlsplit.lint.target import Target
 
 # The provider passes this minimum to DMLCreateDevice1; a lower level fails the session.
-MINIMUM_LEVEL = FeatureLevel.LEVEL_5_0
+MIN_LEVEL = FeatureLevel.LEVEL_5_0
 # Lower ranks are padded on the left to NchwDimensionCount; DirectML takes at most 8.
-LEAST_DIMENSIONS, MOST_DIMENSIONS = 4, 8
+MIN_DIMENSIONS, MAX_DIMENSIONS = 4, 8
 # onnxruntime issue 14523: before 1.16, a Split-18 with num_outputs ran on the CPU. In the DLL of
 # onnxruntime-directml, VersionedKernel<DmlOperatorSplit, 18> is new in 1.16.0 (1.15.1 lacks it).
 FIRST_WITH_NUM_OUTPUTS = (1, 16)
@@ -37,7 +37,7 @@ ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
 def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
     """The descriptor that the provider makes: padded on the left to 4 dimensions."""
     x = desc.input_tensor
-    ones = (1,) * max(0, LEAST_DIMENSIONS - x.dimension_count)
+    ones = (1,) * max(0, MIN_DIMENSIONS - x.dimension_count)
     if not ones:
         return desc
     padded = TensorDesc(x.data_type, (*ones, *x.sizes))
@@ -51,8 +51,8 @@ def takes_num_outputs(target: Target) -> bool:
 
 def target_violations(target: Target) -> Iterator[Violation]:
     """The provider's rule that the target itself breaks, for any model."""
-    if target.via == "ort" and target.level < MINIMUM_LEVEL:
-        allowed = f"at least {MINIMUM_LEVEL}"
+    if target.via == "ort" and target.level < MIN_LEVEL:
+        allowed = f"at least {MIN_LEVEL}"
         yield violation("ORT-FEATURE-LEVEL", "", "FeatureLevel", str(target.level), allowed)
 
 
@@ -62,9 +62,9 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     yield from _operator_violations(site, target)
     yield from _type_violations(site.element_type)
     count = len(site.shape or ())
-    if count > MOST_DIMENSIONS:
+    if count > MAX_DIMENSIONS:
         # The descriptor may have fewer, because dimensions are merged.
-        allowed = f"at most {MOST_DIMENSIONS}"
+        allowed = f"at most {MAX_DIMENSIONS}"
         text = f"the input of the node has {count} dimensions; the provider supports {allowed}"
         fields = "InputTensor", "DimensionCount", str(count), allowed
         yield violation("ORT-DIMENSION-COUNT", *fields, text=text)

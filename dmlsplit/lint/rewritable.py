@@ -7,7 +7,7 @@ from dmlsplit.directml.levels import capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.frontends import Known, SplitSite, Unknown
-from dmlsplit.lint.onnxruntime import MOST_DIMENSIONS, takes_num_outputs
+from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, takes_num_outputs
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
@@ -16,7 +16,7 @@ IN_A_FUNCTION = "it is in the body of a function; inline the functions first (on
 _IN_HALVES = frozenset({TensorDataType.INT64, TensorDataType.UINT64})
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6;
 # arithmetic broadcasts by itself since 7.
-_LEAST_OPSET = 7
+_MIN_OPSET = 7
 
 
 class Form(NamedTuple):
@@ -40,8 +40,8 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
         return IN_A_FUNCTION
     if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"} and takes_num_outputs(target):
         return Form(lacks_only_count=True)
-    if site.opset < _LEAST_OPSET:
-        return f"the opset is {site.opset}; rewriting needs {_LEAST_OPSET} or later"
+    if site.opset < _MIN_OPSET:
+        return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
     desc = _descriptor(site)
     if desc is None:
         return "its sizes are known only when the model runs. Fix: give them with --dim"
@@ -79,7 +79,7 @@ def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
 def _dimension_counts(target: Target) -> tuple[int, int]:
     """The least and the greatest rank that a target accepts."""
     if target.via == "ort":
-        return 1, MOST_DIMENSIONS
+        return 1, MAX_DIMENSIONS
     support = capability_table()[target.level]
     return support.minimum_dimensions, support.maximum_dimensions
 

@@ -13,7 +13,7 @@ from dmlsplit.self_test.environment import Check, State
 from dmlsplit.self_test.memory import CardMemory
 
 # As in cuda/probe.cu: entries for multiprocessors, and bytes of the module.
-MOST_MULTIPROCESSORS, TABLE_BYTES = 4096, 2 << 20
+MAX_MULTIPROCESSORS, TABLE_BYTES = 4096, 2 << 20
 CODE, ARGUMENTS = specialize("probe", 1, 1, (), ())
 LOADS = 8
 BLOCKS_PER_SM = 4
@@ -49,7 +49,7 @@ def _load_repeatedly(memory: CardMemory, grid: int) -> tuple[int, int]:
     load = partial(kernels, CODE.source, CODE.kernel)
     launch = KernelLaunch(CODE, ARGUMENTS, (0,), grid, False, grid, 1, "it marks multiprocessors")
     launcher, free = driver.load().launcher(number, load, launch), []
-    marks = memory.upload(np.zeros(MOST_MULTIPROCESSORS, np.uint8))
+    marks = memory.upload(np.zeros(MAX_MULTIPROCESSORS, np.uint8))
     for _ in range(LOADS):
         launcher.launch_at((marks.address, marks.address), None)
         marked = int(np.count_nonzero(memory.read(marks)))

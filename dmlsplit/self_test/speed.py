@@ -14,7 +14,7 @@ from dmlsplit.geometry import ceil_div
 from dmlsplit.self_test.cases import Case
 from dmlsplit.self_test.memory import Buffer, CardMemory, Memory
 
-MOST_BYTES, LEAST_BYTES = 256 << 20, 1 << 20
+MAX_BYTES, MIN_BYTES = 256 << 20, 1 << 20
 # Input and outputs each take at most this fraction of the free memory, as others may need some.
 MEMORY_SHARE = 1 / 8
 REPEATS = 7
@@ -69,9 +69,9 @@ def speeds(backend: Backend, memory: Memory, until: float, gpu: Gpu | None) -> I
     source, target = (memory.upload(_noise(size + SPARE)) for _ in range(2))
     # A slow device gets smaller arrays: if all splits were as fast as the copy, they would take a
     # sixteenth of the time.
-    once = memory.seconds(memory.plain_copy(source, target, LEAST_BYTES))
+    once = memory.seconds(memory.plain_copy(source, target, MIN_BYTES))
     allowed = max(0.0, until - monotonic()) / (16 * REPEATS * len(WORKLOADS))
-    size = min(size, max(LEAST_BYTES, int(LEAST_BYTES * allowed / max(once, 1e-7))))
+    size = min(size, max(MIN_BYTES, int(MIN_BYTES * allowed / max(once, 1e-7))))
     seconds = _median(memory, memory.plain_copy(source, target, size))
     copy = Speed("copy", size, seconds, gpu.seconds(size) if gpu else None)
     yield copy
@@ -89,8 +89,8 @@ def speeds(backend: Backend, memory: Memory, until: float, gpu: Gpu | None) -> I
 
 def _size(memory: Memory) -> int:
     if not isinstance(memory, CardMemory):
-        return MOST_BYTES  # systems overcommit memory, so none says how much is free
-    return max(LEAST_BYTES, min(MOST_BYTES, int(memory.free_bytes() * MEMORY_SHARE)))
+        return MAX_BYTES  # systems overcommit memory, so none says how much is free
+    return max(MIN_BYTES, min(MAX_BYTES, int(memory.free_bytes() * MEMORY_SHARE)))
 
 
 def _noise(size: int) -> np.ndarray:

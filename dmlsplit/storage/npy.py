@@ -23,7 +23,7 @@ from dmlsplit.system import allow_open_files
 # and for a GPU.
 BLOCK_BYTES = 1 << 20
 PIECES_PER_BLOCK = 32
-MOST_BLOCKS = 32
+MAX_BLOCKS = 32
 OTHER_FILES = 128  # that a process may have open besides the pieces
 
 Pieces = Sequence[tuple[FileIO, Path]]  # the draft of each, and the file that it becomes
@@ -92,8 +92,8 @@ def _write_pieces(
     axis = len(shape) - 1 - axis if source.is_fortran else axis
     step = prod(shape[axis + 1 :]) * source.dtype.itemsize
     starts = [0, *accumulate(size * step for size in sizes)]
-    blocks = 1 + len(sizes) // PIECES_PER_BLOCK if device == "cpu" else MOST_BLOCKS
-    limit = BLOCK_BYTES * min(blocks, MOST_BLOCKS)
+    blocks = 1 + len(sizes) // PIECES_PER_BLOCK if device == "cpu" else MAX_BLOCKS
+    limit = BLOCK_BYTES * min(blocks, MAX_BLOCKS)
     block, done = np.empty(min(limit, source.size_in_bytes), np.uint8), 0
     with source.open() as file:
         for rows, low, high in row_blocks(prod(shape[:axis]), starts[-1], limit):

@@ -11,7 +11,7 @@ import numpy as np
 from dmlsplit.atomic import naming
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import ceil_div
-from dmlsplit.messages import MOST_SHOWN, more
+from dmlsplit.messages import MAX_SHOWN, more
 from dmlsplit.storage.drafts import ARRAY_FILES
 from dmlsplit.storage.npy_file import NpyFile
 
@@ -78,7 +78,7 @@ def _fix_for_group(path: Path, group: Any) -> str:
         return f"its members cannot be read: {describe(error)}"
     if not names:
         return "it holds no array"
-    shown = ", ".join(sorted(names)[:MOST_SHOWN] + more(len(names), MOST_SHOWN))
+    shown = ", ".join(sorted(names)[:MAX_SHOWN] + more(len(names), MAX_SHOWN))
     return f"it must be one array. It holds {shown}. Fix: give {path / min(names)}"
 
 

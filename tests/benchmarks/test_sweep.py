@@ -18,8 +18,8 @@ from tests.support import nvrtc
 # The least predicted fractions, over all sizes and those of at least 64 MiB; for other GPUs, the
 # least share of what an H200 reaches. Those that `rows` copies, and all families.
 LEAST = {"H100": (0.9, 0.92), "H200": (0.86, 0.89), "B200": (0.81, 0.85)}
-LEAST_OF_ALL = {"H100": (0.89, 0.9), "H200": (0.85, 0.86), "B200": (0.73, 0.83)}
-LEAST_OF_H200 = 0.8
+MIN_OF_ALL = {"H100": (0.89, 0.9), "H200": (0.85, 0.86), "B200": (0.73, 0.83)}
+MIN_OF_H200 = 0.8
 WIDE = [one for one in FAMILIES if one.name in ("2 halves, axis 0", "QKV", "8 x 301 bytes")]
 
 needs_compilers = pytest.mark.skipif(
@@ -52,7 +52,7 @@ def check(row: Predicted, least: tuple[float, float], h200: Predicted) -> None:
     for size, fraction, there in zip(SIZES, row.fractions, h200.fractions, strict=True):
         assert least[size >= LARGE] <= fraction <= 1, (row.family, row.placement, row.gpu, size)
         if row.gpu not in LEAST:
-            assert fraction >= LEAST_OF_H200 * there
+            assert fraction >= MIN_OF_H200 * there
 
 
 def predictions(families: list[sweep.Family], builds: Path) -> list[tuple[Predicted, Predicted]]:
@@ -73,7 +73,7 @@ def test_no_size_of_wide_outputs_is_predicted_to_be_slow(builds: Path) -> None:
 @pytest.mark.slow
 def test_no_size_of_any_family_is_predicted_to_be_slow(builds: Path) -> None:
     for row, h200 in predictions(list(FAMILIES), builds):
-        check(row, LEAST_OF_ALL.get(row.gpu, (0.9, 0.9)), h200)
+        check(row, MIN_OF_ALL.get(row.gpu, (0.9, 0.9)), h200)
 
 
 @needs_compilers

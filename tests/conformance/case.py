@@ -17,7 +17,7 @@ from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import DeviceRemovedError, InvalidArgumentError
 
 S_OK = 0
-_MOST_BYTES = 1 << 15  # for all tensors together; larger cases have no model to dispatch
+_MAX_BYTES = 1 << 15  # for all tensors together; larger cases have no model to dispatch
 Values = Literal["numbers", "bits"]
 # Floats whose bits arithmetic may change: a signalling NaN, a NaN with a payload, the smallest
 # denormal, -0.0 and -infinity.
@@ -104,7 +104,7 @@ def _broken_bindings(desc: SplitOperatorDesc, placement: Placement) -> tuple[str
 def is_small(desc: SplitOperatorDesc) -> bool:
     """Whether the tensors of a descriptor are small enough to dispatch."""
     tensors = (desc.input_tensor, *desc.output_tensors)
-    return sum(tensor.total_tensor_size_in_bytes for tensor in tensors) <= _MOST_BYTES
+    return sum(tensor.total_tensor_size_in_bytes for tensor in tensors) <= _MAX_BYTES
 
 
 def input_bytes(case: Case) -> bytes:

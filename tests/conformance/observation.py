@@ -18,7 +18,7 @@ from tests.conformance.case import Case, Outcome, Placed, Placement, is_small
 from tests.conformance.probe import SCHEMA
 
 VERDICTS = ("accepted", "refused")
-_MOST_BUFFER_BYTES = 1 << 20  # more than in any kit; a limit, because `expected` allocates buffers
+_MAX_BUFFER_BYTES = 1 << 20  # more than in any kit; a limit, because `expected` allocates buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ def _answer(field: Field) -> Answer:
 
 
 def _placement(field: Field) -> Placement:
-    sizes = [size.integer(1, _MOST_BUFFER_BYTES) for size in field.get("buffers").items()]
+    sizes = [size.integer(1, _MAX_BUFFER_BYTES) for size in field.get("buffers").items()]
 
     def placed(each: Field) -> Placed:
         buffer = each.get("buffer").integer(0, len(sizes) - 1)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 ON_WINDOWS = sys.platform == "win32"
 STAND_IN = b"dmlsplit stand-in for DirectML"
-MOST_TEXT = 1000
+MAX_TEXT = 1000
 
 
 class UnusableError(Exception):
@@ -173,7 +173,7 @@ def _tensor_desc(fields: Record) -> tuple[int, int]:
 # ---- the child: asks one device, item by item --------------------------------------------------
 
 MARK = b"@dmlsplit "  # starts each line of the child; the library may print lines, too
-MOST_MESSAGES = 16
+MAX_MESSAGES = 16
 
 
 class Direct3D:
@@ -211,7 +211,7 @@ class Direct3D:
         if not self.debug or not self.messages:
             return []
         count = method(self.messages, QUEUE_COUNT)()
-        texts = [self._message(index) for index in range(min(count, MOST_MESSAGES))]
+        texts = [self._message(index) for index in range(min(count, MAX_MESSAGES))]
         method(self.messages, QUEUE_CLEAR)()
         return texts
 
@@ -221,7 +221,7 @@ class Direct3D:
         message = room(f"{read('N', size)[0]}s0P")
         get(index, message, size)
         *_, text, _ = read(MESSAGE, message)
-        return ctypes.string_at(text).decode("utf-8", "replace")[:MOST_TEXT] if text else ""
+        return ctypes.string_at(text).decode("utf-8", "replace")[:MAX_TEXT] if text else ""
 
 
 def device_record(direct3d: Direct3D, device: int) -> Record:
@@ -380,14 +380,14 @@ def _next_answer(process: subprocess.Popen[bytes], timeout: float) -> Record:
 # ---- DxDispatch, for bytes and bindings --------------------------------------------------------
 
 POISON = 0xA5  # every byte of a buffer before the dispatch
-LEAST_LEVEL = "2.0"  # a minimum that every DirectML has that DxDispatch can use
+MIN_LEVEL = "2.0"  # a minimum that every DirectML has that DxDispatch can use
 
 
 def run_models(
     kit: Path, cases: list[Record], program: Path, options: list[str], timeout: float
 ) -> Iterator[tuple[str, Record]]:
     """Run the model of each case that has one; yield the case's id and record."""
-    line = [str(program.resolve()), "--dml_feature_level", LEAST_LEVEL, *options]
+    line = [str(program.resolve()), "--dml_feature_level", MIN_LEVEL, *options]
     for case in cases:
         name, model = case["id"], kit / "dxdispatch" / f"{case['id']}.json"
         if not model.is_file():
@@ -419,7 +419,7 @@ def _run(line: list[str], folder: str, timeout: float) -> Record:
     crashed = code < 0 or code & 0xF0000000 == 0xC0000000
     outcome = "crashed" if crashed else "refused" if code else "accepted"
     # The path may contain a user's name.
-    said = done.stderr.decode("utf-8", "replace").replace(folder + os.sep, "")[-MOST_TEXT:]
+    said = done.stderr.decode("utf-8", "replace").replace(folder + os.sep, "")[-MAX_TEXT:]
     return {"outcome": outcome, "exit": code & 0xFFFFFFFF, "said": said}
 
 

@@ -8,7 +8,7 @@ from tests.conformance.cases import QUESTIONS, Question
 from tests.conformance.check import APART, KINDS, Comparison, Difference
 from tests.conformance.observation import Observation
 
-_MOST_NAMED = 4  # cases of each answer in a text
+_MAX_NAMED = 4  # cases of each answer in a text
 
 
 def text_report(comparison: Comparison) -> str:
@@ -75,7 +75,7 @@ def _answers(seen: Observation) -> Iterator[tuple[Question, str]]:
 
 
 def _shown(cases: Sequence[str]) -> str:
-    return ", ".join([*cases[:_MOST_NAMED], *more(len(cases), _MOST_NAMED)])
+    return ", ".join([*cases[:_MAX_NAMED], *more(len(cases), _MAX_NAMED)])
 
 
 def _level_answer(seen: Observation) -> str:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.explain.picture import MOST_OUTPUTS, MOST_RUNS, svg_picture
+from dmlsplit.explain.picture import MAX_OUTPUTS, MAX_RUNS, svg_picture
 from tests.golden.make import PICTURE, PIXELS
 from tests.support.descriptors import split_descriptors
 
@@ -74,14 +74,14 @@ def test_the_bytes_that_are_left_out_are_named_exactly(
     drawn_said = "" if is_whole else f", {input_drawn} drawn"
     assert f"{total} elements, {total} bytes{drawn_said};" in said[1]
     assert any(line.startswith("the picture shows at most") for line in said) != is_whole
-    left = len(sizes) - MOST_OUTPUTS
+    left = len(sizes) - MAX_OUTPUTS
     assert (f"... and {left} more outputs" in said) == (left > 0)
     rows = prod(shape[:axis])
-    for size, label in zip(sizes, said[3 : 3 + 2 * MOST_OUTPUTS : 2], strict=False):
+    for size, label in zip(sizes, said[3 : 3 + 2 * MAX_OUTPUTS : 2], strict=False):
         inner = size * prod(shape[axis + 1 :])
         assert label.endswith(f", {12 * inner} drawn") == (rows > 12)
         assert ("drawn" in label) == (rows > 12)
-    assert len(list(root.iter(f"{SVG}rect"))) < 3 * MOST_RUNS
+    assert len(list(root.iter(f"{SVG}rect"))) < 3 * MAX_RUNS
 
 
 @given(desc=split_descriptors())

@@ -242,7 +242,7 @@ def test_xla_splits_few_bytes_into_few_pieces() -> None:
         traced = jax.jit(lambda array: dml.split(array, count)).trace(array)
         return "_callback" in traced.lower(lowering_platforms=(platform,)).as_text()
 
-    large, small = jnp.zeros(1 << 20, "u1"), not ours.MOST_BYTES
+    large, small = jnp.zeros(1 << 20, "u1"), not ours.MAX_BYTES
     assert [is_callback(large, 2, on) for on in ("cpu", "cuda", "rocm", "tpu")] == [1, 1, 0, 0]
     assert [is_callback(jnp.zeros(n), n) for n in (16, 17)] == [small, 1]
     assert is_callback(large[2:], 2) == small

@@ -90,7 +90,7 @@ def test_a_hostile_file_is_one_clear_error_at_once(
     read: Read, content: bytes, message: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """ONNX's most fields take 10 s; here they are a sixteenth of it."""
-    monkeypatch.setattr(walk, "MAXIMUM_FIELDS", walk.MAXIMUM_FIELDS // 16)
+    monkeypatch.setattr(walk, "MAX_FIELDS", walk.MAX_FIELDS // 16)
     path = tmp_path / "model"
     path.write_bytes(content)
     assert message in refusal(read, path)

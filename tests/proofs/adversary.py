@@ -25,9 +25,9 @@ from tests.support.plans import arguments, check_fits
 FAR = (16, 24, 25, 27, 31, 32, 33)
 COUNTS = (1, 1, 2, 2, 3, 3, 4, 5, 7, 9, 12, 20, 20, 40, 40, 130, 130, 300, 300, 700, 1500, 4500)
 WIDTHS = ((0, 17), (0, 17), (1, 17), (14, 40), (0, 600), (1, 5000))
-MOST_BYTES = 1 << 16  # of a case whose rows are not far apart
-MOST_HELD = 1 << 20  # bytes of outputs of a case that runs on the host
-MOST_BLOCKS, MOST_ROWS = 40, 4  # blocks of a launch that run, about, and rows of which some do
+MAX_BYTES = 1 << 16  # of a case whose rows are not far apart
+MAX_HELD = 1 << 20  # bytes of outputs of a case that runs on the host
+MAX_BLOCKS, MAX_ROWS = 40, 4  # blocks of a launch that run, about, and rows of which some do
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def near(draw: Random) -> Case:
     widths, size = _widths(draw), _element_bytes(draw)
     row = sum(widths)
     rows = draw.choice((1, 2, 3, draw.randint(4, 80), draw.randint(80, 3000)))
-    rows = max(1, min(rows, MOST_BYTES // (row * size)))
+    rows = max(1, min(rows, MAX_BYTES // (row * size)))
     pitch = row + draw.choice((0, 0, 0, 1, 2, 13, 16))
     return Rows((rows, row), widths, element_bytes=size, strides=(pitch, 1))
 
@@ -79,7 +79,7 @@ def far(draw: Random) -> Case:
     widths, size = _widths(draw), _element_bytes(draw)
     row = sum(widths)
     rows = draw.choice((1, 2, 3, 3, draw.randint(4, 70)))
-    rows = max(1, min(rows, MOST_BYTES // (row * size)))
+    rows = max(1, min(rows, MAX_BYTES // (row * size)))
     pitch = max(row, _far(draw, size))
     return Rows((rows, row), widths, element_bytes=size, strides=(pitch, 1))
 
@@ -97,7 +97,7 @@ def filled(draw: Random) -> Case:
 def elements(draw: Random) -> Case:
     """Rows of outputs that are one element wide each."""
     size, count = draw.choice((1, 2, 4, 8)), draw.choice((2, 3, 4, 7, 8, 9, 16, 61, 130, 300))
-    rows = draw.randint(1, max(3, MOST_BYTES // (count * size)))
+    rows = draw.randint(1, max(3, MAX_BYTES // (count * size)))
     pitch = count + draw.choice((0, 0, 0, 1, 4, 32))
     return Rows((rows, count), (1,) * count, element_bytes=size, strides=(pitch, 1))
 
@@ -213,13 +213,13 @@ def _limits(draw: Random) -> DeviceLimits:
 
 def borders(launch: KernelLaunch) -> list[int]:
     """All blocks of a launch; if there are many, those at ends of outputs and rows, and others."""
-    if launch.grid <= MOST_BLOCKS:
+    if launch.grid <= MAX_BLOCKS:
         return list(range(launch.grid))
     known = arguments(launch)
     draw = Random(launch.grid)
     starts = _starts(launch, known)
-    chosen = draw.sample(starts, min(len(starts), MOST_BLOCKS // 8))
-    chosen += [draw.randrange(launch.grid) for _ in range(MOST_BLOCKS // 8)]
+    chosen = draw.sample(starts, min(len(starts), MAX_BLOCKS // 8))
+    chosen += [draw.randrange(launch.grid) for _ in range(MAX_BLOCKS // 8)]
     if launch.code.kernel == "rows":
         chosen += _row_starts(launch, known)
     near = {block + step for block in (0, launch.grid, *chosen) for step in (-1, 0)}
@@ -239,7 +239,7 @@ def _row_starts(launch: KernelLaunch, known: dict[str, Any]) -> Iterator[int]:
     width, tile_bytes = max(widths), known["tile_bytes"]
     start = _starts(launch, known)[widths.index(width)]
     for chunk in {0, known["last_chunk"]}:
-        for row in range(min(known["chunk_rows"], MOST_ROWS)):
+        for row in range(min(known["chunk_rows"], MAX_ROWS)):
             yield chunk * known["chunk_tiles"] + start + row * width // tile_bytes
 
 
@@ -259,4 +259,4 @@ def check_plan(case: Case) -> None:
 def fits_host(case: Case) -> bool:
     """Whether a case is small enough for the processor, and for the machine's memory."""
     held = sum(layout.size for layout in case.targets)
-    return held <= MOST_HELD and (isinstance(case, Rows) or case.source.size <= MOST_HELD)
+    return held <= MAX_HELD and (isinstance(case, Rows) or case.source.size <= MAX_HELD)

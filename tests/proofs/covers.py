@@ -79,16 +79,16 @@ def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
 
 def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     unit = known["kUnit"]
-    elements, is_written = VECTOR // unit, bool(known["kWrite"])
-    square = Square(unit, known["kDownVectors"], known["kRead"], is_written)
+    elements, is_aligned = VECTOR // unit, bool(known["kOutputAligned"])
+    square = Square(unit, known["kDownVectors"], known["kInputAlign"], is_aligned)
     assert square.across == known["kAcross"]
     assert launch.shared_bytes == known["kShared"] * VECTOR
     assert (known["starts"][0], known["starts"][-1]) == (0, launch.grid)
-    for segment, (first, end) in enumerate(pairwise(known["starts"])):
-        nest = known["nests"][segment]
-        sides = known["down_sizes"][nest], known["across_sizes"][nest]
+    for entry, (first, end) in enumerate(pairwise(known["starts"])):
+        plane = known["planes"][entry]
+        sides = known["down_sizes"][plane], known["across_sizes"][plane]
         # Vectors of lines that are not aligned begin before those of aligned ones.
-        across = sides[1] + (0 if is_written else elements - 1)
+        across = sides[1] + (0 if is_aligned else elements - 1)
         squares = ceil_div(sides[0], square.down) * ceil_div(across, square.across)
         turns, rest = divmod(end - first, squares)
         assert not rest
@@ -96,8 +96,8 @@ def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
             assert (turns, sides[0]) == (1, len(launch.outputs))
             yield from ((output, sides[1] * unit) for output in launch.outputs)
         else:
-            assert known["offsets"][segment] == pieces[launch.outputs[segment]].input_offset
-            yield launch.outputs[segment], sides[0] * sides[1] * turns * unit
+            assert known["offsets"][entry] == pieces[launch.outputs[entry]].input_offset
+            yield launch.outputs[entry], sides[0] * sides[1] * turns * unit
 
 
 def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:

@@ -1,6 +1,6 @@
 """The forms of a launch that the planner can choose, and a small scope that reaches all of them.
 
-A form is what selects the code of a kernel: constants of its program, and types of its parameters.
+A form is what selects a specialization: the constants of a kernel, and the types of its parameters.
 A sweep of small splits, below, on and above the planner's thresholds, is planned for all alignments
 of input and outputs. `chosen` selects splits that execute each form at each address modulo 16 for
 which the planner chooses it, and on each side of each threshold.
@@ -22,10 +22,10 @@ from dmlsplit.geometry import ceil_div
 from tests.support.kernel_cases import Case
 
 ALIGNMENTS = (1, 2, 4, 8, 16)
-MOST_BYTES = 1 << 15
+MAX_BYTES = 1 << 15
 THRESHOLDS = {
-    "rows": (planner.FEW_ROWS, forms.LEAST_EDGED_UNITS),
-    "width": (wide.LEAST_WIDTH, *sorted(set(planner.WIDE_BYTES.values())), wide.MOST_SHORT),
+    "rows": (planner.FEW_ROWS, forms.MIN_EDGED_UNITS),
+    "width": (wide.MIN_WIDTH, *sorted(set(planner.WIDE_BYTES.values())), wide.MAX_SHORT),
     "outputs": (wide.FEW_OUTPUTS,),
 }
 # Whether numbers of items need 64 bits, and whether strides and places do: small splits are planned
@@ -54,7 +54,7 @@ COARSE: Classes = {
     **dict.fromkeys(
         "kAligned kShort kOneRow kEqual kPartBytes kPadded kWords kPointers".split(), int
     ),
-    **dict.fromkeys("kWindow kEdges kLeads kRead kWrite".split(), int),
+    **dict.fromkeys("kWindow kEdges kLeads kInputAlign kOutputAligned".split(), int),
     "kStaged": bool,
     "kUnit": lambda unit: unit & -unit,
     "kItemBytes": lambda item: (item >= VECTOR) + (item > VECTOR),
@@ -64,7 +64,7 @@ COARSE: Classes = {
 FINE: Classes = COARSE | {
     "kItemBytes": lambda item: min(item, VECTOR + 1),
     **dict.fromkeys(("kLoads", "kDownVectors", "kLoops"), int),
-    **dict.fromkeys(("kNests", "kSegments", "kItems"), _many),
+    **dict.fromkeys(("kNests", "kPlanes", "kEntries", "kItems"), _many),
     **dict.fromkeys(("Index", "type of input_strides", "type of pitch", "type of widths"), str),
     "kDimensions": lambda depth: min(depth, strided.SHALLOW + 1),
 }
@@ -99,8 +99,8 @@ def around(*thresholds: int) -> list[int]:
 
 def packed(is_fine: bool) -> Iterator[Case]:
     """Rows of equal outputs, of uneven ones, and with gaps."""
-    few = (1, 2, forms.LEAST_EDGED_UNITS + 1)
-    rows = (1, 2, *around(*THRESHOLDS["rows"]), forms.LEAST_EDGED_UNITS + VECTOR)
+    few = (1, 2, forms.MIN_EDGED_UNITS + 1)
+    rows = (1, 2, *around(*THRESHOLDS["rows"]), forms.MIN_EDGED_UNITS + VECTOR)
     more = (5, 7, 9, 20, 32, 33, 48, 63, 64) if is_fine else ()
     widths = (1, 2, 3, 4, 6, 8, 12, 24, *more, *around(*THRESHOLDS["width"]), 1024)
     counts = (1, 5, 8, 40, *around(wide.FEW_OUTPUTS)) if is_fine else (wide.FEW_OUTPUTS + 1,)
@@ -112,8 +112,8 @@ def packed(is_fine: bool) -> Iterator[Case]:
             yield Case((number, width + 1030), (width, 1030))
             yield replace(equal, strides=(count * width + VECTOR, 1))
     yield from (Case((number, 256), (32,) * 8) for number in rows)
-    most = strided.MOST_STAGED * VECTOR
-    for width, count in product(range(1, most // 2), range(2, strided.MOST_STAGED)):
+    most = strided.MAX_STAGED * VECTOR
+    for width, count in product(range(1, most // 2), range(2, strided.MAX_STAGED)):
         if is_fine and width % VECTOR and lcm(width, VECTOR) * count <= most:
             yield from (Case((rows, count * width), (width,) * count) for rows in (256, 257))
 
@@ -121,7 +121,7 @@ def packed(is_fine: bool) -> Iterator[Case]:
 def nested(is_fine: bool) -> Iterator[Case]:
     """Elements some steps apart, in loops: equal outputs, different ones, with gaps, channels."""
     steps = (*range(-6, 10), 17) if is_fine else (-1, 0, 1, 2, 17)
-    lengths = (1, 2, 3, 4, 8, 12, *around(forms.LEAST_EDGED_UNITS), 272)
+    lengths = (1, 2, 3, 4, 8, 12, *around(forms.MIN_EDGED_UNITS), 272)
     depths = (0, 1, 2, 3, 7) if is_fine else (0, 1)
     for unit, step, length, depth in product(ALIGNMENTS, steps, lengths, depths):
         pitch = 2 * VECTOR * (1 + length * max(1, abs(step)))
@@ -135,14 +135,14 @@ def nested(is_fine: bool) -> Iterator[Case]:
         if is_fine or (depth and length > 12):
             gaps = (*(2 * VECTOR * n * length for n in loops), 1)
             yield replace(twice, output_strides=(gaps, gaps))
-            longer = length + 1 + 15 * (length >= forms.LEAST_EDGED_UNITS)
+            longer = length + 1 + 15 * (length >= forms.MIN_EDGED_UNITS)
             shape = *(2,) * depth, length + longer
             yield Case(shape, (length, longer), -1, unit, strides)
 
 
 def transposed(is_fine: bool) -> Iterator[Case]:
     """Two dimensions that are swapped, in loops, and rows of elements."""
-    sides = (*around(transpose.LEAST_SIDE), 33, 64, 130) if is_fine else (8, 128)
+    sides = (*around(transpose.MIN_SIDE), 33, 64, 130) if is_fine else (8, 128)
     for unit, down, across, loops in product(ALIGNMENTS, sides, sides, range(4 if is_fine else 2)):
         for sizes, gap in product(((down,), (down, down + 1)), (0, 3) if is_fine else (0,)):
             pitch = ceil_div(sum(sizes), VECTOR) * VECTOR + gap
@@ -211,7 +211,7 @@ def sweep(
     is_fine: bool,
     scope: Iterable[Callable[[bool], Iterable[Case]]] = SCOPE,
     are: tuple[bool, bool] = SMALL,
-    most_bytes: int = MOST_BYTES,
+    most_bytes: int = MAX_BYTES,
 ) -> Iterator[Run]:
     """Every split of the scope, planned for all alignments, the smallest ones first."""
     drawn = (case for cases in scope for case in cases(is_fine))
@@ -233,18 +233,18 @@ Reached = dict[Form, set[str]]
 
 
 def chosen(runs: Iterable[Run], classes: Classes = COARSE) -> tuple[Reached, list[Case], Reached]:
-    """What each form must reach, splits of as few programs as do so, and what they reach."""
-    programs: dict[Form, dict[str, dict[tuple[Any, Any], Run]]] = {}
+    """What each form must reach, splits of as few specializations as do so, and what they reach."""
+    specializations: dict[Form, dict[str, dict[tuple[Any, Any], Run]]] = {}
     required: Reached = {}
     for run in runs:
         for launch in run.case.launches:
             form = form_of(launch, classes)
-            alike = programs.setdefault(form, {}).setdefault(launch.code.source, {})
+            alike = specializations.setdefault(form, {}).setdefault(launch.code.source, {})
             if alike.setdefault((run.alignments, run.sides), run) is run:
                 required.setdefault(form, set()).update(run.reached)
     covered: Reached = {form: set() for form in required}
     cases = []
-    for form, sources in programs.items():
+    for form, sources in specializations.items():
         for alike in sorted(sources.values(), key=len, reverse=True):
             for run in alike.values():
                 if run.reached <= covered[form]:

@@ -15,17 +15,17 @@ from dmlsplit.backends.cuda.planner import WARP_OUTPUTS
 from tests.host_cuda import harness
 from tests.support import nvrtc
 
-MOST_SECTORS = 1.03
-LEAST_VECTORS = 0.95
+MAX_SECTORS = 1.03
+MIN_VECTORS = 0.95
 LARGE = 64_000_000
 # The clocks that an SM of an H200 has for 128 bytes at the speed of its memory.
 CYCLES = 15
-MOST_WAVEFRONTS = CYCLES // 2
+MAX_WAVEFRONTS = CYCLES // 2
 # `strided` puts elements in order in shared memory too, if they are not vectors of aligned outputs.
 STAGED = {40, 45, 46}
 # The bars for the machine code: instructions that a warp may issue per 512 bytes, by workload.
 # Blocks of 8, 13 and 14, which are small, have one round, so that all bytes are in flight at once.
-MOST_ISSUED = {
+MAX_ISSUED = {
     1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 18, 7: 14, 8: 21, 9: 36, 10: 10,
     11: 10, 12: 14, 13: 25, 14: 25, 15: 34, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
     21: 31, 22: 42, 23: 43, 24: 23, 25: 18, 26: 30, 27: 10, 28: 13, 29: 20, 30: 11,
@@ -33,21 +33,21 @@ MOST_ISSUED = {
     41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 46, 47: 41, 48: 36, 49: 32,
 }  # fmt: skip
 # Where blocks read more sectors than they must: rows of a few hundred bytes share them with others.
-MOST_READ = {37: 1.11, 38: 1.31}
+MAX_READ = {37: 1.11, 38: 1.31}
 # Bytes that threads load for each one that they store, where it is not nearly one: windows hold
 # what is between the elements, and at odd addresses a fourth vector where three are full. `rows`
 # reads two vectors for one, unless they are aligned alike, and slabs of `tile` some rows twice.
-MOST_LOADED = {
+MAX_LOADED = {
     9: 2.1, 22: 2.1, 23: 2.1, 31: 2, 32: 2, 34: 4 / 3, 35: 2.1, 38: 1.3,
     39: 4 / 3, 41: 1.25, 42: 1.25, 47: 1.32,
 }  # fmt: skip
 # Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment.
-MOST_SERVED = 2.2
+MAX_SERVED = 2.2
 SHORT_ROWS = {37, 38}  # which `rows` copies through shared memory
 # The least predicted fraction on an H100 and an H200: while memory is busy, and of whole launches.
-LEAST_STEADY, LEAST_PREDICTED = 0.9, 0.895
+MIN_STEADY, MIN_PREDICTED = 0.9, 0.895
 # The least predicted fraction of what the same workload reaches on an H200.
-LEAST_OF_H200 = {"RTX 4090": 0.8, "L4": 0.8, "T4": 0.8, "B200": 0.95}
+MIN_OF_H200 = {"RTX 4090": 0.8, "L4": 0.8, "T4": 0.8, "B200": 0.95}
 
 
 @pytest.fixture(scope="module")
@@ -76,17 +76,17 @@ each = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workl
 def test_memory_is_read_and_written_in_whole_sectors_and_lines(
     workload: Case, row: model.Figures
 ) -> None:
-    assert 1 <= round(row.mean("read_ratio"), 6) <= MOST_READ.get(row.number, MOST_SECTORS)
-    assert 1 <= round(row.mean("write_ratio"), 6) <= MOST_SECTORS
-    assert row.mean("write_line_ratio") <= MOST_SECTORS
+    assert 1 <= round(row.mean("read_ratio"), 6) <= MAX_READ.get(row.number, MAX_SECTORS)
+    assert 1 <= round(row.mean("write_ratio"), 6) <= MAX_SECTORS
+    assert row.mean("write_line_ratio") <= MAX_SECTORS
     if workload.strides is None:
-        assert row.mean("vector_share") >= LEAST_VECTORS
+        assert row.mean("vector_share") >= MIN_VECTORS
 
 
 @each
 def test_shared_memory_and_tables_do_not_limit_the_speed(row: model.Figures) -> None:
     wavefronts = row.mean("wavefronts")
-    assert wavefronts <= MOST_WAVEFRONTS
+    assert wavefronts <= MAX_WAVEFRONTS
     assert (wavefronts > 0) == (row.number in STAGED | SHORT_ROWS) | any(
         launch.kernel in ("tile", "transpose") for launch in row.launches
     )
@@ -94,7 +94,7 @@ def test_shared_memory_and_tables_do_not_limit_the_speed(row: model.Figures) -> 
     assert 1 <= row.mean("warp_outputs") <= WARP_OUTPUTS
     for launch in row.launches:
         assert launch.total_bytes <= LARGE or launch.in_flight >= model.IN_FLIGHT_BYTES
-        assert launch.kernel != "rows" or launch.executed.served <= MOST_SERVED
+        assert launch.kernel != "rows" or launch.executed.served <= MAX_SERVED
 
 
 @each
@@ -115,9 +115,9 @@ def test_the_narrowest_rows_stay_within_the_limits_of_memory_accesses(
     builds: Path, compilers: None
 ) -> None:
     for row in model.rows(NARROWEST, builds):
-        assert row.mean("write_ratio") <= MOST_SECTORS, row.name
+        assert row.mean("write_ratio") <= MAX_SECTORS, row.name
         assert row.mean("write_line_ratio") <= 2, row.name
-        assert row.mean("vector_share") >= LEAST_VECTORS, row.name
+        assert row.mean("vector_share") >= MIN_VECTORS, row.name
         # Threads of `tile` look an output up once for many vectors.
         assert row.mean("warp_outputs") <= 2 * WARP_OUTPUTS, row.name
         assert row.mean("wavefronts") <= CYCLES, row.name
@@ -126,20 +126,20 @@ def test_the_narrowest_rows_stay_within_the_limits_of_memory_accesses(
 @each
 def test_few_instructions_are_issued(row: model.Figures) -> None:
     """Every stored byte has been compared. Counting only loads and stores would not show loops."""
-    assert row.executed("issue") <= MOST_ISSUED[row.number]
+    assert row.executed("issue") <= MAX_ISSUED[row.number]
 
 
 @each
 def test_no_split_is_predicted_to_be_slow(row: model.Figures) -> None:
     found = row.predicted
-    assert min(found["H100"], found["H200"]) >= LEAST_PREDICTED
+    assert min(found["H100"], found["H200"]) >= MIN_PREDICTED
     for gpu in prediction.GPUS[:2]:
-        assert row.steady(gpu) >= LEAST_STEADY
+        assert row.steady(gpu) >= MIN_STEADY
 
 
 @each
 def test_no_gpu_is_far_behind_an_h200(row: model.Figures) -> None:
-    for name, least in LEAST_OF_H200.items():
+    for name, least in MIN_OF_H200.items():
         assert row.predicted[name] >= least * row.predicted["H200"]
 
 
@@ -162,7 +162,7 @@ def test_both_counts_of_memory_accesses_agree(row: model.Figures) -> None:
     assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=apart, abs=0.05)
     parts = [row.executed(pipe) for pipe in ("alu", "imad", "lsu", "uniform", "other")]
     assert sum(parts) == pytest.approx(row.executed("issue"))
-    assert 1 <= row.executed("load_bytes") <= MOST_LOADED.get(row.number, 1.2) + 1e-9
+    assert 1 <= row.executed("load_bytes") <= MAX_LOADED.get(row.number, 1.2) + 1e-9
 
 
 def test_the_command_writes_the_figures_and_where_they_were_made(

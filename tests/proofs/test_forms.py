@@ -75,7 +75,7 @@ PARTS = list(product(forms.SCOPE, (forms.SMALL, *forms.LARGE)))
 def test_forms_with_64_bit_numbers_run_at_every_address(
     scope: tuple[Reached, list[Case], Reached], builds: Path
 ) -> None:
-    """Forms whose programs are others than with small numbers."""
+    """Forms whose code is another one than with small numbers."""
     known = {launch.code.source for case in scope[1] for launch in case.launches}
     required, cases, covered = forms.chosen(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
     check_covered(required, covered)
@@ -87,7 +87,7 @@ def test_forms_with_64_bit_numbers_run_at_every_address(
 @pytest.mark.exhaustive
 @needs_gcc
 @pytest.mark.parametrize(("cases", "are"), PARTS)
-def test_every_fine_form_runs_at_every_pair_of_alignments(
+def test_every_form_of_the_finer_classification_runs_at_every_pair_of_alignments(
     cases: Callable[[bool], Iterable[Case]],
     are: tuple[bool, bool],
     scope: tuple[Reached, list[Case], Reached],

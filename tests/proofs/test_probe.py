@@ -28,5 +28,5 @@ def test_the_probe_reads_its_multiprocessor_and_keeps_its_table(arch: str, build
 
 def test_the_constants_of_the_probe_are_those_of_its_source() -> None:
     text = probe.CODE.source
-    assert f"kMostMultiprocessors = {probe.MOST_MULTIPROCESSORS};" in text
+    assert f"kMaxMultiprocessors = {probe.MAX_MULTIPROCESSORS};" in text
     assert f"kTableBytes = {probe.TABLE_BYTES >> 20}u << 20;" in text

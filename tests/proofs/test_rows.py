@@ -1,4 +1,4 @@
-"""The kernel for wide outputs: its few programs split any sizes."""
+"""The kernel for wide outputs: its few specializations split any sizes."""
 
 from pathlib import Path
 from unittest.mock import patch
@@ -15,7 +15,7 @@ from tests.sass import cases as sass
 from tests.support import kernel_cases, nvrtc, plans
 from tests.support.kernel_cases import Case
 
-MOST_BYTES = 1 << 17
+MAX_BYTES = 1 << 17
 EMPTY = 0
 
 pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
@@ -26,7 +26,7 @@ wide_widths = st.one_of(
 )
 # These outputs go with a wide one; without it they would be copied through shared memory.
 narrow_widths = st.one_of(st.integers(16, 60), st.sampled_from([16, 32, 48]))
-short_widths = st.one_of(st.integers(96, wide.MOST_SHORT), st.sampled_from([101, 128, 301]))
+short_widths = st.one_of(st.integers(96, wide.MAX_SHORT), st.sampled_from([101, 128, 301]))
 phases = st.one_of(st.just(0), st.integers(0, 15))
 
 
@@ -44,7 +44,7 @@ def wide_cases(draw: st.DrawFn) -> Case:
     widths = draw(st.permutations(widths))
     empty = draw(st.integers(0, len(widths)))
     sizes = (*widths[:empty], EMPTY, *widths[empty:])
-    rows = draw(st.integers(1, max(1, MOST_BYTES // sum(sizes))))
+    rows = draw(st.integers(1, max(1, MAX_BYTES // sum(sizes))))
     misaligned = (0, 0) if draw(st.booleans()) else (draw(phases), draw(phases))
     return Case((rows, sum(sizes)), sizes, misaligned=misaligned)
 

@@ -60,7 +60,9 @@ def code_of(launch: KernelLaunch, builds: Path) -> sass.Code:
 
 @pytest.fixture(scope="module", autouse=True)
 def _disassembled(request: pytest.FixtureRequest, builds: Path) -> None:
-    chosen = kernel_cases.chosen(request, test_code_has_what_the_plan_assumes)
+    chosen = kernel_cases.chosen(
+        request, test_code_has_no_spill_or_call_and_the_planned_bytes_in_flight
+    )
     sass.disassemble((LAUNCHES[name].code.source for name in chosen), builds)
 
 
@@ -74,7 +76,7 @@ def test_large_splits_reach_every_kernel() -> None:
 
 
 def check_spills(launches: Iterable[KernelLaunch], builds: Path, arches: Iterable[str]) -> None:
-    """Compile programs, and compare their resources with the plans."""
+    """Compile specializations, and compare their resources with the plans."""
 
     def check(job: tuple[KernelLaunch, str]) -> None:
         launch, arch = job
@@ -116,7 +118,7 @@ def test_plans_of_the_adversary_have_their_resources(number: int, builds: Path) 
 
 
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_code_has_what_the_plan_assumes(name: str, builds: Path) -> None:
+def test_code_has_no_spill_or_call_and_the_planned_bytes_in_flight(name: str, builds: Path) -> None:
     """No spills or calls, as many blocks on an SM, and as many loads in flight.
 
     A call would be a 64-bit division by a variable, which takes 117 instructions.

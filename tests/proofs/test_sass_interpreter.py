@@ -227,6 +227,6 @@ def test_instructions_are_counted_for_warps_that_issue_them(builds: Path) -> Non
 
 
 def test_an_endless_loop_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.sass.machine.MOST_STEPS", 1000)
+    monkeypatch.setattr("tests.sass.machine.MAX_STEPS", 1000)
     with pytest.raises(SassError, match="not at an end"):
         run_code("BRA 0x0")

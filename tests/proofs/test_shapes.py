@@ -1,4 +1,4 @@
-"""Calls whose shapes change need no programs but those of the first call."""
+"""Calls whose shapes change need no specializations but those of the first call."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,7 @@ def anchors(draw: np.random.Generator) -> Iterator[Split]:
         yield (8, rows, 85), 2, (2, 2, 1, 80)
 
 
-def programs(split: Split) -> tuple[set[str], set[str]]:
+def specializations(split: Split) -> tuple[set[str], set[str]]:
     """The sources that a call needs, and those that a first call compiles."""
     shape, axis, sizes = split
     strides = packed_byte_strides(shape, WIDTH)
@@ -50,7 +50,7 @@ def programs(split: Split) -> tuple[set[str], set[str]]:
     return {one.code.source for one in launches}, {one.code.source for one in first}
 
 
-# How many programs a first call may compile.
+# How many specializations a first call may compile.
 MOST = {prefill: 4, experts: 2, boxes: 4, anchors: 2}
 
 
@@ -58,7 +58,7 @@ MOST = {prefill: 4, experts: 2, boxes: 4, anchors: 2}
 @pytest.mark.parametrize("replay", MOST, ids=lambda replay: replay.__name__)
 def test_nothing_is_compiled_after_the_first_call(replay: object, seed: int) -> None:
     first, *others = replay(np.random.default_rng(seed))
-    _, compiled = programs(first)
+    _, compiled = specializations(first)
     assert 1 <= len(compiled) <= MOST[replay]
     for split in others:
-        assert programs(split)[0] <= compiled, split
+        assert specializations(split)[0] <= compiled, split

@@ -1,4 +1,4 @@
-"""No program that the planner can choose spills, and all leave room for the blocks of the plan."""
+"""No specialization that the planner can choose spills; all leave room for the planned blocks."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
@@ -18,11 +18,11 @@ from tests.support.plans import known
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 BRANCHES = "kUnit kShort kAligned kEdges kWindow Index input_strides".split()
-TABLES = ("kNests", "kSegments")  # one entry, or more
+TABLES = ("kNests", "kPlanes", "kEntries")  # one entry, or more
 
 
-def programs(runs: Iterable[forms.Run]) -> dict[Any, KernelLaunch]:
-    """A launch of every program, those that differ only in sizes of tables but once."""
+def specializations(runs: Iterable[forms.Run]) -> dict[Any, KernelLaunch]:
+    """A launch of every specialization, those that differ only in sizes of tables but once."""
     distinct: dict[Any, KernelLaunch] = {}
     for run in runs:
         for launch in run.case.launches:
@@ -37,9 +37,9 @@ def programs(runs: Iterable[forms.Run]) -> dict[Any, KernelLaunch]:
 
 
 def heaviest(runs: Iterable[forms.Run]) -> list[KernelLaunch]:
-    """Of the programs with the same branches and types, the one with most bytes in flight."""
+    """Of specializations with the same branches and types, the one with most bytes in flight."""
     largest: dict[Any, KernelLaunch] = {}
-    for launch in programs(runs).values():
+    for launch in specializations(runs).values():
         have = known(launch) | {member.name: member.type for member in launch.code.members}
         is_deep = have.get("kDimensions", 0) >= strided.SHALLOW
         kind = launch.code.kernel, is_deep, bool(have.get("kStaged")), *map(have.get, BRANCHES)
@@ -51,7 +51,7 @@ def in_flight(launch: KernelLaunch) -> tuple[int, int]:
     return launch.bytes_in_flight * launch.code.resident, known(launch).get("kDimensions", 0)
 
 
-def test_the_programs_with_most_bytes_in_flight_have_registers(builds: Path) -> None:
+def test_the_specializations_with_most_bytes_in_flight_have_registers(builds: Path) -> None:
     launches = heaviest(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
     assert len(launches) >= 10
     check_spills(launches, builds, [sass.ARCH])
@@ -59,16 +59,16 @@ def test_the_programs_with_most_bytes_in_flight_have_registers(builds: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("are", [(False, True), (True, True)])
-def test_the_heaviest_programs_do_not_spill(are: tuple[bool, bool], builds: Path) -> None:
-    """Strides of 64 bits, on the architectures on which programs have spilled before."""
+def test_the_heaviest_specializations_do_not_spill(are: tuple[bool, bool], builds: Path) -> None:
+    """Strides of 64 bits, on the architectures on which specializations have spilled before."""
     runs = forms.sweep(False, are=are, most_bytes=1 << 40)
     check_spills(heaviest(runs), builds, ("sm_90", "sm_100", "sm_120"))
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(("cases", "are"), list(product(forms.SCOPE, (forms.SMALL, *forms.LARGE))))
-def test_no_program_spills(
+def test_no_specialization_spills(
     cases: Callable[[bool], Iterator[Case]], are: tuple[bool, bool], builds: Path
 ) -> None:
-    launches = programs(forms.sweep(True, [cases], are, most_bytes=1 << 40)).values()
+    launches = specializations(forms.sweep(True, [cases], are, most_bytes=1 << 40)).values()
     check_spills(launches, builds, ARCHES)

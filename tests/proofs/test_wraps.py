@@ -21,7 +21,7 @@ from tests.support.kernel_splits import SMALL
 from tests.support.large_splits import LARGE
 
 BLOCKS = 12
-MOST_BYTES = 1 << 36
+MAX_BYTES = 1 << 36
 CASES = tagged(WRAPS, LARGE)
 
 pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
@@ -91,10 +91,10 @@ def large_packed(draw: Random) -> Case:
     draw.shuffle(sizes)
     if draw.random() < 1 / 3:
         sizes = [*narrow, draw.randint(1, 600)]
-    most = max(1, MOST_BYTES // sum(sizes))
+    most = max(1, MAX_BYTES // sum(sizes))
     rows = min(most, draw.choice((draw.randint(1, 4), near_power(draw))))
     gap = draw.choice((0, 0, 0, 1, 1 << 16, (1 << 32) + 1))
-    pitch = sum(sizes) + (gap if rows * gap < MOST_BYTES else 0)
+    pitch = sum(sizes) + (gap if rows * gap < MAX_BYTES else 0)
     return Case(
         (rows, sum(sizes)), tuple(sizes), -1, 1, (pitch, 1), None, (phase(draw), phase(draw))
     )

@@ -16,7 +16,7 @@ from tests.sass.listing import Instruction, Listing, UnknownCodeError
 from tests.sass.operands import Operands, Reader
 from tests.sass.threads import Array, SassError, Threads
 
-MOST_STEPS = 1_000_000
+MAX_STEPS = 1_000_000
 FAR = np.int32(2**31 - 1)
 
 
@@ -64,8 +64,8 @@ class Machine:
                 taken += self._run_together(ready)
             elif not control.release_blocks(t):
                 raise SassError("threads wait for each other forever")
-            if taken > MOST_STEPS:
-                raise SassError(f"not at an end after {MOST_STEPS} steps")
+            if taken > MAX_STEPS:
+                raise SassError(f"not at an end after {MAX_STEPS} steps")
 
     def _run_together(self, ready: Array) -> int:
         """Run the threads that are furthest behind until they diverge or meet others."""

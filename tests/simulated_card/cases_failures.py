@@ -125,5 +125,5 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     line = (sys.executable, "-W", "ignore", "-c", text)
     cache = {"CUPY_CACHE_DIR": str(tmp_path)}
     counts = [ran(*line, env=cache, check=True).stdout for _ in range(2)]
-    # Rows of 100 bytes take `tile`, which has one program for all numbers of rows.
+    # Rows of 100 bytes take `tile`, which has one specialization for all numbers of rows.
     assert counts == ["1\n", "0\n"]

@@ -31,7 +31,7 @@ def test_a_new_shape_compiles_nothing() -> None:
 @pytest.fixture
 def two_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A driver that keeps two modules loaded."""
-    monkeypatch.setattr(modules, "MOST_MODULES", 2)
+    monkeypatch.setattr(modules, "MAX_MODULES", 2)
     with another_driver():
         yield
 

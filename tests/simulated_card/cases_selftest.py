@@ -230,7 +230,7 @@ def test_the_self_test_detects_each_wrong_assumption(
     assert all(check.state != "ok" for check in lines)
 
 
-def test_the_checks_of_the_documented_beliefs_exist() -> None:
+def test_every_documented_assumption_has_a_check_that_exists() -> None:
     page = (ROOT / "docs" / "reliability.md").read_text()
     table = page.partition("| assumption | check in `selftest` |")[2].partition("\n\n")[0]
     checks = [re.findall("`([^`]+)`", row.split("|")[2]) for row in table.splitlines()[2:]]
@@ -243,7 +243,7 @@ def test_the_checks_of_the_documented_beliefs_exist() -> None:
 
 @pytest.fixture
 def small_speeds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(speed, "MAX_BYTES", 1 << 20)
 
 
 def test_the_prediction_is_that_of_explain(small_speeds: None) -> None:

@@ -18,7 +18,7 @@ import cupy  # noqa: E402
 from benchmarks import __main__ as command  # noqa: E402
 from benchmarks import gpu, peers_cub, timing, workloads  # noqa: E402
 
-MOST_BYTES = 1 << 16
+MAX_BYTES = 1 << 16
 # Cases that are large even with fewer rows do not fit; their rows have that message.
 MEMORY = 16 << 20
 
@@ -52,8 +52,8 @@ def no_library() -> NoReturn:
 def prepare() -> None:
     """Make the program's data small, and make it on the host."""
     gpu.random_words, gpu.count_different = random_words, count_different
-    gpu.WORKLOADS = tuple(workloads.scaled(one, MOST_BYTES) for one in workloads.WORKLOADS)
-    gpu.MOST_SETS = gpu.MOST_CALLS = gpu.HOST_CALLS = 2
+    gpu.WORKLOADS = tuple(workloads.scaled(one, MAX_BYTES) for one in workloads.WORKLOADS)
+    gpu.MAX_SETS = gpu.MAX_CALLS = gpu.HOST_CALLS = 2
     gpu.WARM_UP_BYTES = 1 << 16
     timing.WARM_SECONDS = 0
     peers_cub.library = no_library

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dmlsplit.system import lock_file
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 WAIT_S = 0.01
 
 
@@ -69,7 +69,7 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def prune(folder: Path, most_bytes: int = MOST_BYTES) -> None:
+def prune(folder: Path, most_bytes: int = MAX_BYTES) -> None:
     """Remove the least recently used builds until no more than `most_bytes` are left."""
     ages = {}
     for entry in folder.iterdir():

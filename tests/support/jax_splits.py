@@ -29,7 +29,7 @@ def lowered(to: str) -> Iterator[None]:
     """Splits become callbacks, however small, or what they usually become (XLA's own splits)."""
     with pytest.MonkeyPatch.context() as patch:
         if to == "callback":
-            patch.setattr(frameworks, "MOST_BYTES", 0)
+            patch.setattr(frameworks, "MAX_BYTES", 0)
         frameworks._compiled.cache_clear()
         yield
     frameworks._compiled.cache_clear()

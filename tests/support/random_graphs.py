@@ -20,7 +20,7 @@ from tests.support.models import parsed, session, split_nodes
 from tests.support.onnx_graphs import model, value
 
 Shape = tuple[int, ...]
-MOST_ELEMENTS, MOST_RANK = 20_000, 5
+MAX_ELEMENTS, MAX_RANK = 20_000, 5
 REFUSED = ort.Fail, ort.InvalidArgument, ort.InvalidGraph, ort.RuntimeException
 
 
@@ -148,7 +148,7 @@ def step(text: str, shape: Shape) -> tuple[list[onnx.NodeProto], Shape] | None:
         (made,) = session(content).run(None, {"x": np.zeros(shape, np.float32)})
     except REFUSED:
         return None
-    fits = 0 < made.size <= MOST_ELEMENTS and 0 < made.ndim <= MOST_RANK
+    fits = 0 < made.size <= MAX_ELEMENTS and 0 < made.ndim <= MAX_RANK
     return (list(content.graph.node), made.shape) if fits else None
 
 

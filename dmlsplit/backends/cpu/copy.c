@@ -22,7 +22,7 @@ enum {
     LINE = 64,            // bytes of a cache line
     WORD = 16,            // bytes of the widest element, and of a vector that any processor has
     NON_TEMPORAL_RUN = 512,  // bytes; the stores of shorter runs are non-temporal only if they follow one another
-    MOST_OUTS = 16,       // of a kernel
+    MAX_OUTS = 16,       // of a kernel
     ELEMENT_SIZES = 5, PROCESSOR_KINDS = 3, PERMUTES = 2,  // PERMUTES is the kind that has AVX-512 VBMI
     NO_KERNEL = -1, EQUAL = -2,  // as in plan.py; other kernels are indices of `kernels`, pattern by pattern
     SPINS = 1 << 13,      // 120 to 400 us: helpers stay awake between calls from Python, which take 20 us
@@ -83,8 +83,8 @@ typedef void kernel(const void *in, char *const *outs, int64_t rows);
 #define KERNEL(NAME, T, BODY, KIND) \
     KIND static void NAME##_##T##_##KIND(const void *from, char *const *outs, int64_t rows) { \
         const T *in = from; \
-        T *o[MOST_OUTS]; \
-        for (int i = 0; i < MOST_OUTS; i++) o[i] = (T *)outs[i]; \
+        T *o[MAX_OUTS]; \
+        for (int i = 0; i < MAX_OUTS; i++) o[i] = (T *)outs[i]; \
         INDEPENDENT for (int64_t r = 0; r < rows; r++) { BODY } \
     }
 #define KERNELS(NAME, BODY) \
@@ -284,7 +284,7 @@ INLINE void copy_task_body(const struct call *call, int64_t task) {
     int64_t begin = (task - group->first_task) * group->step, rest = group->items - begin;
     int64_t end = begin + (rest < group->step ? rest : group->step);
     if (group->kernel != NO_KERNEL) {
-        char *outs[MOST_OUTS] = {0};
+        char *outs[MAX_OUTS] = {0};
         for (int64_t i = 0; i < group->nests; i++)
             outs[i] = call->outs[nest[i].output] + begin * nest[i].run;
         const char *in = call->src + nest->src + begin * loops[nest->first_loop].src;

@@ -28,7 +28,7 @@ SOURCE = Path(__file__).with_name("copy.c")
 # only splits of WAKING_COST or more repay. Python handles signals between parts.
 SHARED_COST, WAKING_COST, PART_BYTES = 512 << 10, 2 << 20, 64 << 20
 # Some virtual machines report the cache of a whole processor but get a part of it, hence the limit.
-MOST_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
+MAX_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
 
 
 class Library(NamedTuple):
@@ -136,8 +136,8 @@ def load(path: Path) -> Library:
 
 @cache
 def _cache_bytes(size: Path = CACHE) -> int:
-    """The size of the last-level cache, at most MOST_CACHE; MOST_CACHE if it is unknown."""
+    """The size of the last-level cache, at most MAX_CACHE; MAX_CACHE if it is unknown."""
     try:
-        return min(MOST_CACHE, int(size.read_text().strip().removesuffix("K")) << 10)
+        return min(MAX_CACHE, int(size.read_text().strip().removesuffix("K")) << 10)
     except (OSError, ValueError):  # no Linux, or no such cache
-        return MOST_CACHE
+        return MAX_CACHE

@@ -13,16 +13,16 @@ from dmlsplit.geometry import ONE_TRIP, SplitGeometry, ceil_div
 # RUN_BYTES more, the cost of a loop. The kernel EQUAL passes over its rows several times, so its
 # tasks fit the first-level cache; if outputs are too large for any cache, they write long runs.
 TASK_BYTES, RUN_BYTES, EQUAL_BYTES = 64 << 10, 8, (32 << 10, 256 << 10)
-# A task of many outputs is larger, up to MOST_BYTES, so that it writes PIECE_BYTES of each and not
+# A task of many outputs is larger, up to MAX_BYTES, so that it writes PIECE_BYTES of each and not
 # a single cache line.
-PIECE_BYTES, MOST_BYTES = 1 << 10, 512 << 10
+PIECE_BYTES, MAX_BYTES = 1 << 10, 512 << 10
 # Nests with runs of this size or more share few cache lines of the input, so each is a group of its
 # own.
 LONG_RUN = 4 << 10
 # Kernels copy packed rows: those of PATTERNS in one pass, EQUAL in several. A pattern is the sizes
 # of the outputs, in elements of 1, 2, 4, 8 or 16 bytes. Only processors of the kind PERMUTES have
 # EQUAL, for equal pieces of up to 8 bytes.
-MOST_OUTS, ELEMENT_SIZES, WIDEST_ELEMENT, WIDEST_PIECE, PERMUTES = 16, 5, 16, 8, 2
+MAX_OUTS, ELEMENT_SIZES, WIDEST_ELEMENT, WIDEST_PIECE, PERMUTES = 16, 5, 16, 8, 2
 NO_KERNEL, EQUAL = -1, -2
 PATTERNS = [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *((1,) * count for count in (3, 4, 8, 16))]
 
@@ -50,7 +50,7 @@ def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
         extra = RUN_BYTES if kernel == NO_KERNEL else 0
         task = EQUAL_BYTES[non_temporal] if kernel == EQUAL else TASK_BYTES
         item = sum(run + extra for _, _, _, run, _ in group)
-        step = max(1, task // item, min(PIECE_BYTES // group[-1][3], MOST_BYTES // item))
+        step = max(1, task // item, min(PIECE_BYTES // group[-1][3], MAX_BYTES // item))
         words.extend((tasks, items, step, first, len(group), kernel))
         tasks += ceil_div(items, step)
         cost += items * item
@@ -94,7 +94,7 @@ def _groups(nests: list[_Nest]) -> list[list[_Nest]]:
 def _kernel(geometry: SplitGeometry, nests: list[_Nest], kind: int, non_temporal: bool) -> int:
     """The number of the kernel of a split, for a kind of processor."""
     rows = geometry.row_split
-    if rows is None or not 2 <= len(nests) <= MOST_OUTS or rows.pitch != rows.row_bytes:
+    if rows is None or not 2 <= len(nests) <= MAX_OUTS or rows.pitch != rows.row_bytes:
         return NO_KERNEL
     element = gcd(WIDEST_ELEMENT, *rows.widths)
     pattern = tuple(width // element for width in rows.widths if width)

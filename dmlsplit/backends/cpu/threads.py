@@ -9,7 +9,7 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.system import processors
 
 VARIABLE = "DMLSPLIT_NUM_THREADS"
-MOST_THREADS = 1024
+MAX_THREADS = 1024
 
 
 def thread_count() -> int:
@@ -20,10 +20,10 @@ def thread_count() -> int:
     """
     setting = os.environ.get(VARIABLE, "").strip()
     if not setting:
-        return min(len(processors()), _quota() or MOST_THREADS, MOST_THREADS)
-    if not setting.isascii() or not setting.isdigit() or not 1 <= int(setting[:9]) <= MOST_THREADS:
+        return min(len(processors()), _quota() or MAX_THREADS, MAX_THREADS)
+    if not setting.isascii() or not setting.isdigit() or not 1 <= int(setting[:9]) <= MAX_THREADS:
         raise InvalidArgumentError(
-            f"{VARIABLE} is {setting[:40]!r}; it must be a whole number from 1 to {MOST_THREADS}. "
+            f"{VARIABLE} is {setting[:40]!r}; it must be a whole number from 1 to {MAX_THREADS}. "
             f"Fix: unset it to use all {len(processors())} processors of this process"
         )
     return int(setting)

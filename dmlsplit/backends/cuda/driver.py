@@ -1,4 +1,4 @@
-"""All uses of CuPy, and through it of the CUDA driver. Tests replace `load` by their own."""
+"""The only module that imports CuPy, through which it calls CUDA. Tests replace `load`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,8 +26,8 @@ from dmlsplit.errors import (
     UnsupportedError,
 )
 
-# Bytes of kernel parameters, raised by this CUDA version for this compute capability and newer ones
-# (CUDA 12.1 release notes).
+# Kernel parameters have at most SMALL_PARAMETERS bytes, or LARGE_PARAMETERS since this version of
+# CUDA, on GPUs of this major compute capability and newer ones (CUDA 12.1 release notes).
 SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 4096, 12010, 7
 
 # cudaDevAttrComputeCapabilityMajor and Minor.
@@ -36,7 +36,7 @@ CAPABILITY = 75, 76
 ATTRIBUTES = 4, 3
 # cudaError_t and CUresult share these numbers. Source: cuda.h and driver_types.h.
 OUT_OF_MEMORY = 2
-# An invalid handle, and everything about a stream's capture.
+# An invalid handle, and all errors about the capture of a stream.
 BAD_STREAM = frozenset({400, *range(900, 909)})
 # In a forked child whose parent had initialised CUDA.
 NOT_INITIALIZED = 3
@@ -46,7 +46,7 @@ REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 
 
 @cache
 def load() -> "Driver":
-    """The driver; an `UnsupportedError` says what is missing, and what mends it."""
+    """The driver. An `UnsupportedError` says what is missing, and how to fix it."""
     names = installation.packages()
     if wrong := installation.wrong_packages(names, libcuda.driver_version()):
         raise UnsupportedError(wrong)
@@ -114,7 +114,7 @@ class Driver:
         self._array = cupy.ndarray
         self._current_device = cupy.cuda.runtime.getDevice
         self._api = _driver_api()
-        # By device: its limits, a loader of kernels by source and name, and why it cannot run them.
+        # By device: its limits, a loader of kernels by source and name, and why it can run none.
         self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
         self.kernel_loader: Callable[[int], Callable[[str, str], Kernel]] = cache(self._loader)
         self.unusable: Callable[[int], str | None] = cache(self._unusable)
@@ -123,24 +123,24 @@ class Driver:
         self.launcher: Callable[[int, Callable[[], Kernel], KernelLaunch], Launcher] = partial(
             Launcher, cupy.cuda, launch_kernel, self.translated
         )
-        # Devices, and hashes of sources that the engine has compiled with their siblings. If two
-        # had the same hash, the siblings of one would be compiled later.
+        # Pairs of a device and the hash of a source that the engine has compiled with its siblings.
+        # If two sources had the same hash, the siblings of one would be compiled later.
         self.has_siblings: set[tuple[int, int]] = set()
 
     @property
     def cupy(self) -> Any:
-        """CuPy itself, for what no split needs."""
+        """CuPy itself, for the self-test, which does more than split."""
         return self._cupy
 
     def name(self, device: int) -> str:
-        """The product."""
+        """The product name of a device."""
         with self.on_device(device, "the device's name cannot be read"):
             name: bytes = self._cupy.cuda.runtime.getDeviceProperties(device)["name"]
         return name.decode(errors="replace")
 
     @property
     def has_packed_launches(self) -> bool:
-        """Whether CuPy has the call that launches take; otherwise they take its public API."""
+        """Whether CuPy has cuLaunchKernel; if not, launches use CuPy's public API."""
         return self._api.launchKernel is not None
 
     def attributes(self, kernel: Kernel) -> tuple[int, int] | None:
@@ -261,7 +261,7 @@ class Driver:
     def on_device(self, device: int | None, what: str, needed: int | None = None) -> Iterator[None]:
         """Make a device current in CuPy, and turn CUDA's errors into the library's.
 
-        `what` could not be done then, and `needed` bytes were requested, if any.
+        `what` says what has failed then, and `needed` how many bytes were requested, if any.
         """
         try:
             with self._cupy.cuda.Device(device):
@@ -274,7 +274,7 @@ class Driver:
     ) -> DmlError:
         """The library's error for one of CUDA (which has a ``status``), CuPy or torch.
 
-        `what` failed, on a device if it is known; `needed` bytes were requested, if any.
+        `what` says what has failed, and `needed` how many bytes were requested, if any.
         """
         status = getattr(error, "status", None)
         name = "the CUDA device" if device is None else f"cuda:{device}"

@@ -1,4 +1,4 @@
-"""The CUDA engine: a plan's kernels, compiled once, launched with pointers and sizes by value."""
+"""The CUDA engine: it compiles the kernels of a plan once, and launches them on any memory."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ Variant = tuple[tuple[Selector, Launcher], ...]
 
 
 class CudaProgram(NamedTuple):
-    """A compiled geometry: one variant for each alignment of the memory.
+    """A geometry, and its variants: each is for one alignment of memory, and made when needed.
 
     A tuple, because one is made for every new combination of sizes.
     """
@@ -34,7 +34,7 @@ class CudaProgram(NamedTuple):
     variants: dict[tuple[int, int], Variant]
 
     def variant(self, input_alignment: int, output_alignment: int) -> Variant:
-        """Plan and compile the launches for memory of an alignment, in bytes."""
+        """Plan and compile the launches for addresses that are multiples of these alignments."""
         key = input_alignment, output_alignment
         driver, device, count = self.driver, self.device, self.geometry.output_count
         loader, launches = driver.kernel_loader(device), []
@@ -61,7 +61,7 @@ class CudaProgram(NamedTuple):
         return self.variants.get(key) or self.variant(*key)
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
-        """Fix the addresses, whose alignment selects the kernels; a new one compiles them."""
+        """Fix the addresses. Their alignment selects the variant, which is compiled if new."""
         device = self.device
         variant = self._variant_of(src, dsts)
         launches = [launcher.bind((src, *select(dsts))) for select, launcher in variant]
@@ -101,7 +101,7 @@ class CudaBackend:
         return f"cuda:{self.number}"
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
-        """The program of a geometry; its kernels are compiled when the alignment is known."""
+        """The program of a geometry. Its kernels are compiled for the alignments of addresses."""
         rows, count = geometry.row_split, geometry.output_count
         written = tuple if rows and 0 not in rows.widths else selector(geometry.nonempty, count)
         return CudaProgram(driver.load(), self.number, geometry, written, {})

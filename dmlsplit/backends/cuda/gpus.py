@@ -1,8 +1,8 @@
 """Known GPUs, for which a split can be planned and timed without the hardware.
 
-An unknown device is planned from NVML's data: its compute capability implies the limits of an SM,
-and with its CUDA cores the number of SMs. The rest is assumed (`Gpu.assumed`). Running programs
-ask CUDA instead (`driver.Driver.limits`).
+For an unknown device, NVML's data are used: the compute capability implies the limits of an SM, and
+together with the number of CUDA cores the number of SMs. The rest is assumed (`Gpu.assumed`). When
+dmlsplit runs on a device, it asks CUDA instead (`driver.Driver.limits`).
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ class Gpu:
     bandwidth: int | None  # peak of its memory, in bytes per second; None if unknown
     limits: DeviceLimits
     source: str  # where its figures come from
-    nvml_name: str = ""  # the beginning of NVML's name, without the maker's; "" for `name` itself
+    nvml_name: str = ""  # how NVML's name begins after the maker; "" if it is `name`
     assumed: tuple[str, ...] = ()  # values taken for unknown properties
 
     def seconds(self, total_bytes: int) -> float | None:
@@ -62,8 +62,8 @@ MULTIPROCESSORS = {
 LEAST = MULTIPROCESSORS["7.5"]
 _GB, _MIB = 10**9, 1 << 20
 
-# 7680 bits at 3996 MHz, two transfers per clock. The data sheet of HGX B200 says 7.7 TB/s; those
-# of GB200 and B300 round the same memory to 8.
+# The memory of a B200 has 7680 bits at 3996 MHz, and two transfers per clock. The data sheet of
+# HGX B200 says 7.7 TB/s; those of GB200 and B300 round the same memory to 8.
 _B200 = "what CUDA and NVML report of one: github.com/pytorch/ao/pull/4002"
 _L2 = "L2 as in B200, by NVIDIA's Blackwell tuning guide"
 _GB200 = f"data sheet of GB200 NVL72 (8 TB/s); SMs as CUDA reports them; {_L2}"
@@ -144,8 +144,8 @@ def this_gpu() -> Gpu:
 def gpu_of_device(device: CudaDevice) -> Gpu:
     """The GPU of a device, with the bandwidth that NVML reports.
 
-    It is a known one if the name and the number of SMs agree: NVML calls a GB203 with 82 SMs an
-    RTX 5090 Laptop GPU. Others are planned from NVML's data.
+    A known GPU is taken if the name and the number of SMs agree. The name alone is not enough: NVML
+    calls a GB203 with 82 SMs an RTX 5090 Laptop GPU.
     """
     known = _known_gpu(device)
     if known is None:

@@ -1,8 +1,8 @@
 """Compiled kernels on disk: one file each, shared by processes.
 
-A file's name is a digest of all that its content depends on. If a file is missing, damaged, no
-regular file or cannot be written, the kernel is compiled again. Sizes of splits are arguments of
-kernels, so the number of files does not grow with them.
+A file's name is a digest of everything that its content depends on. If a file cannot be read, is
+damaged or is not a regular file, the kernel is compiled again. The number of files does not grow
+with the sizes of splits, which are arguments of kernels.
 """
 
 import os
@@ -13,12 +13,12 @@ from pathlib import Path
 
 from dmlsplit.atomic import atomic_write
 
-MOST_BYTES = 16 << 20  # of a file
+MAX_BYTES = 16 << 20  # of a file
 _DIGEST_BYTES = sha256().digest_size
 
 
 def folder() -> Path | None:
-    """The folder of the files, inside CuPy's; None if the user wants no files."""
+    """The folder of the files, inside CuPy's cache; None if the user has turned that off."""
     if os.environ.get("CUPY_CACHE_IN_MEMORY", "0") not in ("", "0"):
         return None
     try:
@@ -29,7 +29,7 @@ def folder() -> Path | None:
 
 
 def file_name(source: str, made_for: Iterable[str]) -> str:
-    """The file name of a source that is compiled with options, by a compiler."""
+    """The file name of a source; `made_for` are the options and the version of the compiler."""
     return sha256("\0".join([source, *made_for]).encode()).hexdigest()[:40] + ".image"
 
 
@@ -51,12 +51,12 @@ def _content(path: Path) -> bytes:
     if not path.is_file():
         return b""
     with path.open("rb") as file:
-        content = file.read(MOST_BYTES + 1)
-    return content if len(content) <= MOST_BYTES else b""
+        content = file.read(MAX_BYTES + 1)
+    return content if len(content) <= MAX_BYTES else b""
 
 
 def write(name: str, image: bytes) -> None:
-    """Keep a compiled kernel, if possible."""
+    """Write a compiled kernel, if possible."""
     directory = folder()
     if directory is None:
         return

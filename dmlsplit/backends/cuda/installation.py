@@ -1,6 +1,6 @@
-"""What is wrong with an installation of CUDA, in one sentence with the command that mends it.
+"""What is wrong with an installation of CUDA, and the command that fixes it.
 
-The sentences are functions of versions, so that each can be tried without the installation.
+The messages are functions of versions, so that each can be tried without the installation.
 """
 
 from collections.abc import Sequence
@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 # CuPy's distributions, all of which install the same package.
 PACKAGES = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
-# The driver of CUDA 13.0 (its release notes, table 3).
+# The oldest driver for CUDA 13.0 (its release notes, table 3).
 DRIVER_13, VERSION_13 = 580, 13000
-# `__grid_constant__` parameters need it (CUDA C++ Programming Guide).
-LEAST_CAPABILITY = 70
+# Kernels have `__grid_constant__` parameters, which need it (CUDA C++ Programming Guide).
+MIN_CAPABILITY = 70
 EXTRAS = {12: "cuda12", 13: "cuda13"}
 
 
@@ -97,8 +97,8 @@ def wrong_card(
 ) -> str | None:
     """The error if a card is too old for the kernels, or for NVRTC; None if it is not."""
     has = f"{device} has compute capability {_capability(capability)}"
-    if capability < LEAST_CAPABILITY:
-        least = _capability(LEAST_CAPABILITY)
+    if capability < MIN_CAPABILITY:
+        least = _capability(MIN_CAPABILITY)
         return f"{has}, and dmlsplit needs {least} or newer. Fix: use a newer card, or the CPU"
     if capability < min(architectures):
         least = _capability(min(architectures))
@@ -110,7 +110,7 @@ def wrong_card(
 
 
 def architecture(capability: int, architectures: Sequence[int]) -> str:
-    """NVRTC's name of what a card runs: its machine code, or PTX of the best older card."""
+    """NVRTC's name of what a card runs: its own machine code, or PTX of the newest older card."""
     if capability in architectures:
         return f"sm_{capability}"
     return f"compute_{max(number for number in architectures if number < capability)}"

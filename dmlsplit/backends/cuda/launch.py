@@ -1,4 +1,4 @@
-"""A kernel launch as a value, and what a planner must know of a device."""
+"""A kernel launch as a value, and the properties of a device on which plans depend."""
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,8 @@ from dmlsplit.resources import kernel_source
 
 _Entry = TypeVar("_Entry")
 
-# Bytes of the widest load and store, of a register or a bank of shared memory, and of a cache line.
+# Bytes of a vector, the widest load and store that every supported GPU has; of a register or a bank
+# of shared memory; and of a cache line.
 VECTOR, WORD, LINE_BYTES = 16, 4, 128
 # Threads of a block.
 THREADS = 256
@@ -27,7 +28,7 @@ LOADS = 4
 COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
 DIVISOR = "Divisor"
-# The types of arguments in `struct`; a `Divisor` is two numbers.
+# The format in `struct` of each type of arguments. A `Divisor` is two numbers.
 _FORMATS = {
     "unsigned char": "B",
     "int": "i",
@@ -38,7 +39,7 @@ _FORMATS = {
 }
 POINTER_BYTES = 8
 POWER_OF_FOUR_LIMIT = 256  # the most entries of a table whose size must be a power of four
-NUMPY_FROM_DIVISORS = 17  # from this number, NumPy is faster
+NUMPY_FROM_DIVISORS = 17  # from so many divisors on, NumPy makes them faster than Python
 LARGE_PARAMETERS = 32764  # bytes of a kernel's parameters since CUDA 12.1
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
@@ -49,19 +50,17 @@ PARAMETERS = """struct Parameters {
 """
 _text = cache(kernel_source)
 # L2 policies of stores, as `cuda::access_property` of NVIDIA's libcu++ encodes `normal` and
-# `streaming`: lines that leave the cache first.
+# `streaming`. Lines of streaming stores are evicted first.
 NORMAL, STREAMING = 0x10F0 << 48, 0x12F0 << 48
 # The first tile in an unused entry of a table of outputs.
 UNUSED_TILE = 2**32 - 1
 
 # Bytes that an SM must have in flight to saturate the memory of an H200, or of a GPU of compute
-# capability 10.0 or more, and the most blocks that may be needed for them. Source: the tuning of
-# DeviceTransform in NVIDIA's CUB.
+# capability 10.0 or more. Source: the tuning of DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
-RESIDENT_BLOCKS = 6
-# If RESIDENT_BLOCKS blocks could not saturate the memory, only SLOW_RESIDENT_BLOCKS must fit, and
-# threads get more registers.
-SLOW_RESIDENT_BLOCKS = 3
+# An SM must hold as many blocks as have IN_FLIGHT_BYTES in flight, if these are RESIDENT_BLOCKS at
+# most. More would leave too few registers for a thread, so only SLOW_RESIDENT_BLOCKS must fit then.
+RESIDENT_BLOCKS, SLOW_RESIDENT_BLOCKS = 6, 3
 
 
 class DeviceLimits(NamedTuple):
@@ -122,7 +121,7 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True)
 class Code:
-    """The source of a compiled program; splits with equal `Code` differ only in their arguments.
+    """The source of a specialization. Splits with equal `Code` differ only in their arguments.
 
     The kernel's only parameter is a struct by value: the address of the input's first element,
     those of the outputs, the policy of stores, then `members`, larger types first, so that there is
@@ -131,8 +130,8 @@ class Code:
 
     kernel: str  # its name, and that of its file in cuda/
     slots: int  # outputs that the parameters have room for
-    resident: int  # blocks that an SM must be able to hold, which limits the registers of a thread
-    own_constants: tuple[TypedValue, ...]  # beside those that every kernel has
+    resident: int  # blocks that an SM must hold, which limits the registers of a thread
+    own_constants: tuple[TypedValue, ...]  # in addition to those that every kernel has
     members: tuple[Member, ...]
     threads: int = THREADS  # of a block, at most
 
@@ -152,8 +151,8 @@ class Code:
         """The CUDA source: constants, the type of the parameters, then the texts from ``cuda/``.
 
         A complete translation unit with one entry, named `kernel`. It includes nothing: CuPy's
-        cache of compiled kernels would not notice a change of an included file. It is interned, so
-        that cache look-ups compare by identity.
+        cache of compiled kernels would not notice a change of an included file. The text is
+        interned, so that cache look-ups compare it by identity.
         """
         constants = "\n".join(constant.definition for constant in self.constants)
         members = "".join(member.definition for member in self.members)
@@ -224,7 +223,7 @@ class Assumptions(NamedTuple):
     output_alignment: int
     limits: DeviceLimits
     outputs: int  # of the split, the empty ones included
-    bypasses_cache: bool  # outputs are too large for the L2 cache, and must not evict the input
+    is_streaming: bool  # outputs do not fit the L2 cache; their lines are evicted first
 
 
 class KernelLaunch(NamedTuple):
@@ -234,20 +233,20 @@ class KernelLaunch(NamedTuple):
     packed: bytes  # the values of its members
     outputs: tuple[int, ...]  # that it writes, as indices into the geometry's pieces
     total_bytes: int  # read, which is also the number of bytes written
-    bypasses_cache: bool  # as in `Assumptions`
+    is_streaming: bool  # as in `Assumptions`
     grid: int  # blocks, in one dimension
     bytes_in_flight: int  # that one thread requests before it waits for the first
     reason: str  # why this kernel, in one line
     shared_bytes: int = 0  # of a block
     block: int = THREADS  # threads
-    # Makes the launches whose programs the same outputs need with other sizes. All are compiled
-    # together, so that no later call waits for the compiler.
+    # Makes launches with the other specializations that the same outputs need with other sizes. All
+    # are compiled together, so that no later call waits for the compiler.
     siblings: Callable[[], Sequence["KernelLaunch"]] = tuple
 
     @property
     def argument_bytes(self) -> bytes:
         """The arguments in memory, the policy of stores first."""
-        return (STREAMING if self.bypasses_cache else NORMAL).to_bytes(8, "little") + self.packed
+        return (STREAMING if self.is_streaming else NORMAL).to_bytes(8, "little") + self.packed
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
         """The struct for the addresses of the input and of each output, or without addresses."""
@@ -258,9 +257,9 @@ class KernelLaunch(NamedTuple):
 def launches_within(
     make: Callable[[Sequence[_Entry]], KernelLaunch | None], parts: Sequence[_Entry], limit: int
 ) -> Iterator[KernelLaunch]:
-    """The launches that `make` plans for these parts, in halves if they need over `limit` bytes.
+    """The launches that `make` plans for these parts: halves if all need more than `limit` bytes.
 
-    `make` returns None if a kernel cannot index that many parts.
+    `make` returns None if its kernel cannot index so many parts.
     """
     launch = make(parts)
     if launch is not None and len(launch.parameters(())) <= limit:
@@ -309,7 +308,7 @@ def divisors(numbers: Sequence[int]) -> Iterable[tuple[int, int]]:
 
 
 def capacity(count: int, least: int = 4) -> int:
-    """The size of a table for `count` entries: a power of four, as each size is a program.
+    """The size of a table for `count` entries: a power of four, as each size is a specialization.
 
     Tables of more than POWER_OF_FOUR_LIMIT entries may have any power of two, to save parameters.
     """

@@ -1,19 +1,19 @@
-"""NVIDIA's driver library, asked without CuPy: the CUDA that it supports, and CUDA's ordinals."""
+"""What NVIDIA's driver library says without CuPy: its version of CUDA, and the devices in order."""
 
 import ctypes
 import sys
 
-# A PCI address: domain, bus and device. It maps CUDA's ordinals to NVML's indices; UUIDs would not,
-# because those of CUDA name a part of the card under MIG.
+# A PCI address: domain, bus and device. By it, a device of CUDA is found among those of NVML. UUIDs
+# would not do: under MIG, a UUID of CUDA names a part of the card.
 BusId = tuple[int, int, int]
 _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-_MOST_CHARACTERS = 32
+_MAX_CHARACTERS = 32
 
 
 def driver_version() -> int | None:
     """The newest CUDA that the driver supports, such as 13000; None without a driver.
 
-    It does not initialise CUDA, so that a forked process can still do that.
+    This call does not initialise CUDA, so that a forked process can still do so.
     """
     version = ctypes.c_int()
     try:
@@ -26,17 +26,17 @@ def driver_version() -> int | None:
 def bus_ids() -> list[BusId]:
     """The PCI addresses of CUDA's devices, by ordinal; none without a driver.
 
-    The driver itself applies CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. This initialises CUDA.
+    The driver applies CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. This call initialises CUDA.
     """
     try:
         library = ctypes.CDLL(_NAME)
         count = ctypes.c_int()
         if library.cuInit(0) or library.cuDeviceGetCount(ctypes.byref(count)):
             return []
-        text = ctypes.create_string_buffer(_MOST_CHARACTERS)
+        text = ctypes.create_string_buffer(_MAX_CHARACTERS)
         addresses = []
         for ordinal in range(count.value):
-            if library.cuDeviceGetPCIBusId(text, _MOST_CHARACTERS, ordinal):
+            if library.cuDeviceGetPCIBusId(text, _MAX_CHARACTERS, ordinal):
                 return []
             addresses.append(parsed_bus_id(text.value.decode()))
     except (OSError, AttributeError):

@@ -1,7 +1,7 @@
 """Loaded modules: compiled or read from disk, and unloaded when they are no longer needed.
 
-CuPy keeps every RawModule that it has loaded, so a process with many shapes would fill the device's
-memory with code.
+CuPy's own RawModule is never unloaded, so that a process with many kinds of splits would fill the
+device's memory with code.
 """
 
 from collections import deque
@@ -13,9 +13,9 @@ from typing import Any
 from dmlsplit.backends.cuda import images
 from dmlsplit.errors import DmlError
 
-# Modules in one device's least-recently-used cache. Those that bound operators and captured graphs
-# need are kept in addition.
-MOST_MODULES = 256
+# Modules in the least-recently-used cache of a device. Modules that bound operators and captured
+# graphs need stay loaded in addition.
+MAX_MODULES = 256
 OPTIONS = ("-std=c++17",)
 
 
@@ -53,8 +53,8 @@ def kernel_loader(
     failed. `target` turns CuPy's Function into `Kernel.target`, and `architecture` gives
     NVRTC's name of what is compiled for: ``sm_90`` is machine code, ``compute_90`` PTX.
     """
-    # A module can lose its last reference at any time, even during a capture, when it must not be
-    # unloaded. Unused modules are therefore unloaded when another one is loaded.
+    # A module can lose its last reference at any time, even during a capture, when nothing may be
+    # unloaded. Unused modules are therefore unloaded when another module is loaded.
     unused: deque[Any] = deque()
 
     def loaded(image: bytes, name: str) -> Kernel:
@@ -77,7 +77,7 @@ def kernel_loader(
             return loaded(image, name)
 
     # The module evicted here is unloaded by the next load, hence `- 1`.
-    return lru_cache(maxsize=MOST_MODULES - 1)(load)
+    return lru_cache(maxsize=MAX_MODULES - 1)(load)
 
 
 def _is_capturing(cupy: Any) -> bool:
@@ -105,7 +105,7 @@ def _unload(cupy: Any, unused: deque[Any]) -> None:
 
 def _compile(cupy: Any, source: str, name: str, architecture: str) -> bytes:
     """A source compiled for an architecture."""
-    # CuPy would choose the architecture from a table of its own, which ends before newer cards.
+    # Not by CuPy, which chooses the architecture from a table that lacks newer cards.
     nvrtc = cupy.cuda.nvrtc
     program = nvrtc.createProgram(source, f"{name}.cu", (), ())
     try:

@@ -19,13 +19,13 @@ class CudaDevice:
     memory_bytes: int | None  # in total
     compute_capability: str | None  # such as "9.0"
     sm_clock_mhz: int | None  # the highest clock of the multiprocessors
-    memory_clock_mhz: int | None  # the highest
+    memory_clock_mhz: int | None  # the highest clock of the memory
     bus_width_bits: int | None  # of the memory
     driver: str | None  # its version
     cuda_cores: int | None = None  # in total; NVML does not count multiprocessors
     bus_id: libcuda.BusId | None = None
     is_divided: bool | None = None  # by MIG
-    processes: int | None = None  # that compute on it
+    processes: int | None = None  # other processes that compute on it
 
     @property
     def peak_bandwidth(self) -> int | None:
@@ -36,7 +36,7 @@ class CudaDevice:
 
 
 def cuda_devices() -> list[CudaDevice]:
-    """The CUDA devices: [] without an NVIDIA driver. UnsupportedError if NVML fails."""
+    """The CUDA devices; none without an NVIDIA driver. Raises UnsupportedError if NVML fails."""
     import pynvml
 
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
@@ -51,7 +51,7 @@ def cuda_devices() -> list[CudaDevice]:
 
 
 def by_ordinal() -> list[CudaDevice | None]:
-    """NVML's device for each of CUDA's, by ordinal; None where NVML lists none.
+    """NVML's device for each device of CUDA, by ordinal; None if NVML does not list it.
 
     CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER are respected.
     """
@@ -60,7 +60,7 @@ def by_ordinal() -> list[CudaDevice | None]:
 
 
 def device_at(ordinal: int) -> CudaDevice | None:
-    """NVML's device for one of CUDA's; None if NVML fails too."""
+    """NVML's device for one of CUDA; None if there is none or NVML fails."""
     with suppress(UnsupportedError, IndexError):
         return by_ordinal()[ordinal]
     return None
@@ -82,7 +82,7 @@ def _device(nvml: Any, index: int) -> CudaDevice:
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
 
     def answer(ask: Callable[[], Any]) -> Any:
-        # Anything may be missing: under MIG, on integrated GPUs, without permission.
+        # NVML may lack any answer: under MIG, on integrated GPUs, or without permission.
         try:
             return ask()
         except nvml.NVMLError:

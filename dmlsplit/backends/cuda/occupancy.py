@@ -5,10 +5,11 @@ from functools import lru_cache
 from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.geometry import ceil_div
 
-# The four parts of an SM each have a quarter of its registers, which warps get in units of
-# REGISTER_UNIT per thread. Each block takes RESERVED bytes of shared memory beside its own, in
-# units of SHARED_UNIT; before compute capability 8.0 none, so that one more may fit. Source: CUDA
-# C++ Programming Guide, "Compute Capabilities", and cuda_occupancy.h of the toolkit.
+# Each of the four parts of an SM has a quarter of its registers, which warps get in units of
+# REGISTER_UNIT per thread. A block takes RESERVED bytes of shared memory in addition to its own,
+# and gets both in units of SHARED_UNIT. Before compute capability 8.0 nothing is reserved, so one
+# more block may fit than is counted here. Source: CUDA C++ Programming Guide, "Compute
+# Capabilities", and cuda_occupancy.h of the toolkit.
 WARP, PARTS, REGISTER_UNIT = 32, 4, 8
 RESERVED, SHARED_UNIT = 1024, 128
 
@@ -30,7 +31,7 @@ def resident_blocks(
 
 
 def blocks_of(launch: KernelLaunch, limits: DeviceLimits) -> int:
-    """The blocks of a launch that fit an SM, if threads have as many registers as its code allows.
+    """The blocks of a launch that fit an SM, if threads have the most registers that they may.
 
     The compiler limits registers so that `Code.resident` blocks of `Code.threads` threads fit.
     """
@@ -40,7 +41,7 @@ def blocks_of(launch: KernelLaunch, limits: DeviceLimits) -> int:
 
 
 def in_flight_per_sm(launch: KernelLaunch, limits: DeviceLimits) -> int:
-    """The bytes that an SM waits for at the beginning of a launch, at least, on average."""
+    """The bytes that an SM has in flight when a launch begins: a lower bound of the average."""
     blocks = min(launch.grid, blocks_of(launch, limits) * limits.sm_count)
     own = min(launch.block * launch.bytes_in_flight, launch.total_bytes // launch.grid)
     return blocks * own // limits.sm_count

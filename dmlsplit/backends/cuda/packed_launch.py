@@ -1,7 +1,7 @@
 """Calls of cuLaunchKernel with parameters that were packed in advance.
 
-CuPy's RawKernel packs its arguments and looks up the kernel's handle at every call. Here arguments
-are packed when a launch is planned and addresses when memory is bound; a dispatch passes only the
+CuPy's RawKernel packs its arguments and looks up the kernel's handle at every call. Here, arguments
+are packed when a launch is planned, and addresses when memory is bound. A dispatch passes only the
 stream.
 """
 
@@ -20,7 +20,7 @@ from dmlsplit.errors import DmlError
 # One launch, bound to memory; takes a stream's handle, or None for CuPy's current stream.
 BoundLaunch = Callable[[int | None], None]
 INVALID_CONTEXT = 201  # of CUresult, in cuda.h
-# cuLaunchKernel reads one address per parameter; the size follows for `public_launch`.
+# The address of the only parameter, which cuLaunchKernel reads; then its size, for `public_launch`.
 _POINTERS = pointers(2)
 
 
@@ -45,7 +45,7 @@ class Launcher:
         launch_kernel: Callable[..., None],  # cuLaunchKernel, or `public_launch`
         translated: Callable[[Exception, int, str], DmlError],  # Driver's
         device: int,
-        load: Callable[[], Kernel],  # loads it again after it was evicted
+        load: Callable[[], Kernel],  # loads the kernel, again if it was evicted
         launch: KernelLaunch,
     ) -> None:
         self._cuda, self._translated, self._device = cuda, translated, device
@@ -57,7 +57,7 @@ class Launcher:
         self._is_capturing = cuda.runtime.streamIsCapturing
         self._pack = pointers(1 + len(launch.outputs)).pack_into
         content = launch.parameters(()) + bytes(_POINTERS.size)
-        # Copied for every binding, which a type of this length makes twice as fast.
+        # Copied for every binding. As an array of this very length, that takes half the time.
         self._content = (ctypes.c_char * len(content)).from_buffer_copy(content)
         # Parameters that no call of `launch_at` is using. Threads must not share them: the driver
         # reads them while the GIL is released.
@@ -83,7 +83,7 @@ class Launcher:
     def _launch(
         self, kernel: Kernel, parameters: _Parameters, is_once: bool, handle: int | None
     ) -> None:
-        """Launch on a stream, on its own device: for `launch_at` and bound launches."""
+        """Launch on a stream and on the launcher's device, for `launch_at` and bound launches."""
         try:
             if self._current_device() != self._device:
                 with self._cuda.Device(self._device):
@@ -99,7 +99,7 @@ class Launcher:
                 # A thread that never used CUDA has no context yet.
                 self._cuda.Device(self._device).use()
                 self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
-            # A captured graph does not keep the kernel loaded, and no bound operator does here.
+            # A captured graph does not keep the kernel loaded, nor does a bound operator here.
             if is_once and self._is_capturing(stream):
                 kernel.keep_loaded()
         except RuntimeError as error:
@@ -107,7 +107,7 @@ class Launcher:
 
 
 def public_launch(cuda: Any) -> Callable[..., None]:
-    """A cuLaunchKernel from CuPy's documented API. Several times slower; takes a Function."""
+    """A substitute for cuLaunchKernel from CuPy's documented API, for Functions: it is slower."""
 
     def launch(function: Any, grid: int, _y: int, _z: int, block: int, *rest: int) -> None:
         *_, stream, address, _extra = rest

@@ -10,7 +10,7 @@ from math import prod
 from dmlsplit.checks import axis_from_front, instance, integers
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
-from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, split_descriptor
+from dmlsplit.frontends.lowering import MAX_OUTPUTS, Lowering, split_descriptor
 from dmlsplit.frontends.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
 from dmlsplit.frontends.site import ProviderWarning
@@ -95,8 +95,8 @@ def _output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
     """The size of each output along an axis; arguments that do not fit its size are refused."""
     operator, split = arguments.operator, arguments.split
     count = output_count(arguments, dimension)
-    if count > MOST_OUTPUTS:
-        refuse(operator, f"there are {count} pieces", f"at most {MOST_OUTPUTS} are supported")
+    if count > MAX_OUTPUTS:
+        refuse(operator, f"there are {count} pieces", f"at most {MAX_OUTPUTS} are supported")
     if isinstance(split, tuple):
         if sum(split) != dimension:
             problem = f"split is {shown(split)}, which adds up to {sum(split)}"

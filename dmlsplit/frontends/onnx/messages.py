@@ -7,7 +7,7 @@ from typing import Any
 from dmlsplit.frontends.onnx.reader import (
     I32,
     I64,
-    MAXIMUM_VALUES,
+    MAX_VALUES,
     VARINT,
     Span,
     WireError,
@@ -16,7 +16,7 @@ from dmlsplit.frontends.onnx.reader import (
 )
 from dmlsplit.messages import printable
 
-MAXIMUM_RANK = 64
+MAX_RANK = 64
 
 # Sizes, or names of dynamic sizes; "?" for one without a name.
 Shape = tuple[int | str, ...]
@@ -31,8 +31,8 @@ def domain(name: str) -> str:
 
 
 def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
-    if len(shape) > MAXIMUM_RANK:
-        raise WireError(f"value {shown_name(name)!r} has a rank above {MAXIMUM_RANK}")
+    if len(shape) > MAX_RANK:
+        raise WireError(f"value {shown_name(name)!r} has a rank above {MAX_RANK}")
     return shape
 
 
@@ -149,8 +149,8 @@ class Attribute:
 
     @property
     def value(self) -> int | tuple[int, ...] | None:
-        """The integer or integers; None for any other kind, or more than MAXIMUM_VALUES."""
-        if len(self.ints) > MAXIMUM_VALUES:
+        """The integer or integers; None for any other kind, or more than MAX_VALUES."""
+        if len(self.ints) > MAX_VALUES:
             return None  # A table, such as a tree ensemble's; no split has that many outputs.
         if self.type == _INTS or (not self.type and self.ints):
             return self.ints

@@ -24,7 +24,7 @@ from dmlsplit.frontends.onnx.operators import (
     OperatorVersion,
     operator_version,
 )
-from dmlsplit.frontends.onnx.reader import MAXIMUM_VALUES, Reader, WireError
+from dmlsplit.frontends.onnx.reader import MAX_VALUES, Reader, WireError
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value, elements
 from dmlsplit.frontends.site import (
     Cause,
@@ -38,7 +38,7 @@ from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
 
 # The most pieces of a node that a scan describes.
-MOST_PIECES = 32_768
+MAX_PIECES = 32_768
 # Names of dimensions that every shell takes literally.
 _PLAIN_DIMENSION = re.compile(r"(?![-?])[\w ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 
@@ -125,8 +125,8 @@ def _lowered(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lo
     if isinstance(dimension, str):
         raise data.gap_error(_dynamic(shape, axis))
     count = output_count(arguments, dimension)
-    if count > MOST_PIECES:
-        what = f"it makes {counted(count, 'piece')}; a scan describes at most {MOST_PIECES:,}"
+    if count > MAX_PIECES:
+        what = f"it makes {counted(count, 'piece')}; a scan describes at most {MAX_PIECES:,}"
         raise NotKnownError(f"{what} of a node", Cause.COUNT)
     smallest = [1 if isinstance(size, str) else size for size in shape]
     lowering = lower(arguments, data.element_type or ElementType.FLOAT, smallest)
@@ -151,7 +151,7 @@ def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
             raise NotKnownError(text, Cause.CALLER)
         value = attribute.value
         if value is None and key in operator.attributes:
-            allowed = f"it must be an integer or a list of at most {MAXIMUM_VALUES} integers"
+            allowed = f"it must be an integer or a list of at most {MAX_VALUES} integers"
             refuse(operator, f"attribute {key!r} has a value of another kind", allowed)
         values[key] = value
     lengths = [

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 VARINT, I64, LEN, I32 = 0, 1, 2, 5
 _FIXED_BYTES = {I64: 8, I32: 4}
 _VARINT_BYTES = 10
-MAXIMUM_NAME_BYTES = 16_384
+MAX_NAME_BYTES = 16_384
 # Numbers of a repeated field; one more is read, so that an excess shows.
-MAXIMUM_VALUES = 65_536
+MAX_VALUES = 65_536
 # Elements of constants that are computed, and of their inputs, and tensors of sequences.
-MAXIMUM_COMPUTED = 262_144
-MAXIMUM_STRING_BYTES = 1_024  # of an attribute; more is cut off
+MAX_COMPUTED = 262_144
+MAX_STRING_BYTES = 1_024  # of an attribute; more is cut off
 
 
 class WireError(ValueError):
@@ -37,7 +37,7 @@ class Span(NamedTuple):
 
 _Entry = TypeVar("_Entry")
 _Message = TypeVar("_Message")
-# The type that a field is read as: `int`; `bytes` for the first MAXIMUM_STRING_BYTES; `Span` for
+# The type that a field is read as: `int`; `bytes` for the first MAX_STRING_BYTES; `Span` for
 # unread bytes; a dataclass for a message; else a function of the text.
 _Type = Callable[..., Any]
 
@@ -76,13 +76,13 @@ class Reader:
         self._data = data
         self._limit = maximum_fields
         self._left = maximum_fields
-        self._elements_left = MAXIMUM_COMPUTED
+        self._elements_left = MAX_COMPUTED
 
     def compute(self, count: int) -> None:
         """Allow to compute with this many elements; a ValueError once there are too many."""
         self._elements_left -= count
         if self._elements_left < 0:
-            raise ValueError(f"more than {MAXIMUM_COMPUTED:,} computed values")
+            raise ValueError(f"more than {MAX_COMPUTED:,} computed values")
 
     def read(self, message: type[_Message], span: Span) -> _Message:
         """Read the fields that a message declares."""
@@ -100,9 +100,9 @@ class Reader:
         return message(**{k: tuple(v) if isinstance(v, list) else v for k, v in members.items()})
 
     def add_numbers(self, numbers: list[int], span: Span) -> None:
-        """Add the integers in a range to a list of at most MAXIMUM_VALUES + 1."""
+        """Add the integers in a range to a list of at most MAX_VALUES + 1."""
         position, end = span
-        while position < end and len(numbers) <= MAXIMUM_VALUES:
+        while position < end and len(numbers) <= MAX_VALUES:
             value, position = self._varint(position, end)
             numbers.append(_signed(value))
 
@@ -119,10 +119,10 @@ class Reader:
         if value_type is Span:
             return inside
         if value_type is bytes:
-            return self._data[inside.start : min(inside.end, inside.start + MAXIMUM_STRING_BYTES)]
+            return self._data[inside.start : min(inside.end, inside.start + MAX_STRING_BYTES)]
         if is_dataclass(value_type):
             return self.read(value_type, inside)
-        text = self.copy(inside, MAXIMUM_NAME_BYTES)
+        text = self.copy(inside, MAX_NAME_BYTES)
         return value_type(text.decode("utf-8", "backslashreplace"))
 
     def _fields(self, span: Span, entries: Mapping[int, _Entry]) -> Iterator[tuple[_Entry, Span]]:

@@ -17,7 +17,7 @@ from dmlsplit.file_kinds import identifying
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import Function, Graph, Model, Node, Tensor
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.walk import MAXIMUM_FIELDS, scan_model
+from dmlsplit.frontends.onnx.walk import MAX_FIELDS, scan_model
 from dmlsplit.frontends.site import SplitSite
 
 
@@ -74,7 +74,7 @@ def weight_files(model: Path) -> list[Path]:
     """
     names: dict[str, None] = {}
     with suppress(InvalidArgumentError, WireError, RecursionError), _mapped(str(model)) as data:
-        reader = Reader(data, MAXIMUM_FIELDS)
+        reader = Reader(data, MAX_FIELDS)
         top = reader.read(Model, Span(0, len(data)))
         bodies: list[Graph | Function] = [reader.read(Graph, span) for span in top.graph]
         for body in (*bodies, *top.functions):

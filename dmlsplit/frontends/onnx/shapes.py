@@ -12,7 +12,7 @@ from math import prod
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx import constants, rearrangement, windows
-from dmlsplit.frontends.onnx.messages import MAXIMUM_RANK, Attribute, Shape
+from dmlsplit.frontends.onnx.messages import MAX_RANK, Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.rearrangement import combined, divided
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
@@ -47,7 +47,7 @@ def outputs(call: Call) -> list[Value]:
 def _storable(shape: Shape) -> Shape:
     """A shape, unless ONNX cannot store it: a hostile model must not make shapes grow."""
     sizes = [size for size in shape if isinstance(size, int)]
-    if len(shape) > MAXIMUM_RANK or not all(0 <= size < 2**63 for size in sizes):
+    if len(shape) > MAX_RANK or not all(0 <= size < 2**63 for size in sizes):
         raise ValueError("no shape")
     return shape
 

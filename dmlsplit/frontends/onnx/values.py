@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx.messages import (
-    MAXIMUM_RANK,
+    MAX_RANK,
     Attribute,
     Node,
     Shape,
@@ -20,7 +20,7 @@ from dmlsplit.frontends.onnx.messages import (
     shown_name,
 )
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.reader import MAXIMUM_VALUES, Reader, WireError
+from dmlsplit.frontends.onnx.reader import MAX_VALUES, Reader, WireError
 from dmlsplit.frontends.site import Cause, NotKnownError
 
 # A number, or a dynamic size in a tensor of sizes: its name, or "?".
@@ -119,7 +119,7 @@ class Call(NamedTuple):
     @property
     def shape_part(self) -> Shape:
         """The output of Shape."""
-        return self.shape(0)[self.number("start", 0) : self.number("end", MAXIMUM_RANK)]
+        return self.shape(0)[self.number("start", 0) : self.number("end", MAX_RANK)]
 
     def text(self, name: str) -> str:
         """A string attribute; empty without one."""
@@ -129,7 +129,7 @@ class Call(NamedTuple):
         """An attribute of one float, or of as many as a shape may have sizes."""
         attribute = self.node.attributes.get(name, Attribute())
         stored = attribute.f or b"".join(attribute.floats)
-        if len(stored) > 4 * MAXIMUM_RANK:
+        if len(stored) > 4 * MAX_RANK:
             raise ValueError("too large")
         return struct.unpack(f"<{len(stored) // 4}f", stored)
 
@@ -151,7 +151,7 @@ class Call(NamedTuple):
             return self.number(name, ())
         count = self.shape(index)
         if self.inputs[index].constant is None and len(count) == 1 and isinstance(count[0], int):
-            return ("?",) * min(count[0], MAXIMUM_RANK + 1)
+            return ("?",) * min(count[0], MAX_RANK + 1)
         items = self.items(index)
         sizes = tuple(size for size in items if not isinstance(size, float))
         if len(sizes) < len(items):
@@ -216,9 +216,9 @@ def elements(reader: Reader, constant: Constant) -> tuple[Any, ...]:
     code, field = _STORAGE[ElementType(constant.data_type)]
     width = struct.calcsize(code)
     count = prod(constant.shape) if min(constant.shape, default=0) >= 0 else -1
-    if not 0 <= count <= MAXIMUM_VALUES:
+    if not 0 <= count <= MAX_VALUES:
         raise WireError(
-            f"tensor {name!r} has sizes {list(constant.shape)}; at most {MAXIMUM_VALUES} "
+            f"tensor {name!r} has sizes {list(constant.shape)}; at most {MAX_VALUES} "
             "values are read"
         )
     stored = _stored(reader, constant, field, width)
@@ -231,7 +231,7 @@ def elements(reader: Reader, constant: Constant) -> tuple[Any, ...]:
 
 
 def _stored(reader: Reader, tensor: Tensor, field: str, width: int) -> bytes:
-    limit = MAXIMUM_VALUES * width
+    limit = MAX_VALUES * width
     if tensor.raw_data is not None:
         return reader.copy(tensor.raw_data, limit)
     spans = getattr(tensor, field)

@@ -21,11 +21,11 @@ from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Gap, Pieces, Value, common, recombinations
 from dmlsplit.frontends.site import Cause, Invalid, SplitSite, Unknown
 
-MAXIMUM_FIELDS = 1_500_000
+MAX_FIELDS = 1_500_000
 # Levels of nested bodies and functions; real models stay below 20.
-MAXIMUM_DEPTH = 64
+MAX_DEPTH = 64
 # Values that derive from more pieces are not followed any further.
-_MOST_PIECES = 64
+_MAX_PIECES = 64
 # Since this IR version, an initializer of an input is only the input's default.
 _DEFAULTS_SINCE_IR = 4
 
@@ -142,8 +142,8 @@ class _Walk:
 
     def _nodes(self, body: Graph | Function, scope: _Scope, outputs: Sequence[str]) -> list[Value]:
         """The outputs of these names, once all nodes are visited."""
-        if sum(isinstance(step, str) for step in scope.path) > MAXIMUM_DEPTH:
-            raise WireError(f"graphs and functions nest deeper than {MAXIMUM_DEPTH}")
+        if sum(isinstance(step, str) for step in scope.path) > MAX_DEPTH:
+            raise WireError(f"graphs and functions nest deeper than {MAX_DEPTH}")
         self._used.update(outputs)
         declared = scope.declared
         for index, span in enumerate(body.node):
@@ -181,7 +181,7 @@ class _Walk:
         for split in splits:
             self._recombined.setdefault(split, []).append(visit.named)
         derived = frozenset().union(*pieces)
-        return frozenset() if splits or len(derived) > _MOST_PIECES else derived
+        return frozenset() if splits or len(derived) > _MAX_PIECES else derived
 
     def _node(self, visit: _Visit) -> Sequence[Value]:
         node, call = visit.node, Call(visit.node, visit.inputs, self._reader)
@@ -301,7 +301,7 @@ def _unify_sizes(sites: list[SplitSite]) -> list[SplitSite]:
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
     """The sites of a model."""
     # Calls and constants are walked again, which may double the fields of a small model.
-    reader = Reader(data, min(MAXIMUM_FIELDS, 50_000 + 2 * len(data)))
+    reader = Reader(data, min(MAX_FIELDS, 50_000 + 2 * len(data)))
     try:
         model = reader.read(Model, Span(0, len(data)))
         if len(model.graph) != 1:

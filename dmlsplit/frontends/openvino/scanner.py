@@ -10,7 +10,7 @@ from dmlsplit.checks import axis_from_front, file_name
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, file_errors, within
 from dmlsplit.file_kinds import identifying
-from dmlsplit.frontends.lowering import MOST_OUTPUTS, Lowering, lowered_site, split_descriptor
+from dmlsplit.frontends.lowering import MAX_OUTPUTS, Lowering, lowered_site, split_descriptor
 from dmlsplit.frontends.openvino.ir import (
     Graph,
     Layer,
@@ -154,7 +154,7 @@ def _lowered(
         sizes = resolve_lengths(_lengths(node, axis), axis, whole)
     else:
         text = node.layer.data.get("num_splits", "")
-        count = checked_integer("num_splits", text, 1, MOST_OUTPUTS)
+        count = checked_integer("num_splits", text, 1, MAX_OUTPUTS)
         _check_outputs(node, count)
         sizes = resolve_count(count, axis, whole)
     if whole is None:

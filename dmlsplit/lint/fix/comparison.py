@@ -19,7 +19,7 @@ from dmlsplit.lint.report.findings import address
 
 # The sizes of a dynamic dimension, one per input; in one input, up to three dimensions differ.
 SIZES = (2, 1, 3)
-_MOST_ELEMENTS = 1 << 26
+_MAX_ELEMENTS = 1 << 26
 
 
 class Replacement(NamedTuple):
@@ -67,10 +67,10 @@ def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
     for first in range(len(SIZES)):
         known = {name: SIZES[(first + i) % len(SIZES)] for i, name in enumerate(dynamic)}
         shape = [known[size] if isinstance(size, str) else size for size in sizes]
-        if (count := prod(shape)) > _MOST_ELEMENTS:
+        if (count := prod(shape)) > _MAX_ELEMENTS:
             raise UnsupportedError(
                 f"its input has {count} elements, too many to compare it with a replacement, "
-                f"which is done for at most {_MOST_ELEMENTS}"
+                f"which is done for at most {_MAX_ELEMENTS}"
             )
         data = random.integers(0, 2 if kind == np.bool_ else 256, count * kind.itemsize, np.uint8)
         yield data.view(kind).reshape(shape)

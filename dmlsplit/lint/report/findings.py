@@ -14,7 +14,7 @@ from dmlsplit.messages import counted, more, printable
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
 # The most splits that a text names for one defect.
-_MOST_SPLITS = 8
+_MAX_SPLITS = 8
 _INDENT = "  "
 # Titles of findings that are not about one split.
 TARGET = "target"
@@ -83,7 +83,7 @@ def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Fin
     defect, sites = splits[0][1], [site for site, _ in splits]
     head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
     lines = [f"{address(site)}: {printable(violation.found)}" for site, violation in splits]
-    lines[_MOST_SPLITS:] = more(len(lines), _MOST_SPLITS)
+    lines[_MAX_SPLITS:] = more(len(lines), _MAX_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"
     name, reasons = f"{printable(file)}: {defect.rule.id}", [(defect, "")]

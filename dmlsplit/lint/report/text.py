@@ -28,7 +28,7 @@ Detail = Literal["quiet", "usual", "verbose"]
 _OUTCOME_WIDTH = max(map(len, Outcome))
 _NAME_WIDTH = 23  # at least; the other columns take 57
 # The most accepted splits that are shown one by one.
-_MOST_OK: dict[Detail, float] = {"quiet": 0, "usual": 8, "verbose": math.inf}
+_MAX_OK: dict[Detail, float] = {"quiet": 0, "usual": 8, "verbose": math.inf}
 _COLOURS = dict(zip(Outcome, (32, 32, 33, 31, 31, 36), strict=True))
 _Paint = Callable[[str, Outcome], str]
 
@@ -44,7 +44,7 @@ def text_report(
     def paint(text: str, outcome: Outcome) -> str:
         return f"\x1b[{_COLOURS[outcome]}m{text}\x1b[0m" if colour else text
 
-    is_long = sum(verdict.is_plain for verdict in assessment.verdicts) > _MOST_OK[detail]
+    is_long = sum(verdict.is_plain for verdict in assessment.verdicts) > _MAX_OK[detail]
     shown = [v for v in assessment.verdicts if not (is_long and v.is_plain)]
     summary = "" if detail == "quiet" else "\n".join(_summary(assessment, is_long, paint))
     blocks = [paragraph(verdict, paint) for verdict in shown]

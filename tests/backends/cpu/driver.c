@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { GUARD = 0xA5, MOST_OUTPUTS = 64, MOST_CALLERS = 16 };
+enum { GUARD = 0xA5, MAX_OUTPUTS = 64, MAX_CALLERS = 16 };
 static char *file;     // a number of splits, then each as `read_split` reads it
 static int64_t rounds;
 
@@ -51,11 +51,11 @@ static const char *check(const char *place, bool is_at_end) {
     int64_t words = next(&place), tasks = next(&place), size = next(&place), first = next(&place);
     int64_t count = next(&place);
     struct room plan = room_of(words * 8, false), source = room_of(size, is_at_end);
-    struct room outs[MOST_OUTPUTS];
+    struct room outs[MAX_OUTPUTS];
     struct call *call = malloc(sizeof *call + (size_t)count * sizeof *call->outs);
-    int64_t skews[MOST_OUTPUTS], sizes[MOST_OUTPUTS];
+    int64_t skews[MAX_OUTPUTS], sizes[MAX_OUTPUTS];
     int64_t *copied = malloc((size_t)words * 8);
-    if (call == NULL || copied == NULL || count > MOST_OUTPUTS) abort();
+    if (call == NULL || copied == NULL || count > MAX_OUTPUTS) abort();
     for (int64_t i = 0; i < count; i++) {
         skews[i] = next(&place), sizes[i] = next(&place);
         outs[i] = room_of(skews[i] + sizes[i], is_at_end);
@@ -94,7 +94,7 @@ static void *caller(void *number) {
 int main(int words, char **line) {
     if (words != 5) return 2;
     int64_t callers = atoi(line[2]), forks = atoi(line[4]);
-    pthread_t threads[MOST_CALLERS];
+    pthread_t threads[MAX_CALLERS];
     FILE *from = fopen(line[1], "rb");
     if (from == NULL || fseek(from, 0, SEEK_END)) return 2;
     size_t size = (size_t)ftell(from);

@@ -162,12 +162,14 @@ def test_a_kernel_that_does_not_compile_is_an_error(fake: FakeDriver) -> None:
 def test_an_operator_is_compiled_once_per_device(fake: FakeDriver) -> None:
     for number in (0, 0, 1, 1):
         dml.Device(f"cuda:{number}").compile(DESC)
-    # This includes the programs for other numbers of rows: one row or several.
+    # This includes the specializations for other numbers of rows: one row or several.
     assert fake.calls == ["compile"] * 2 * 2
 
 
 @pytest.mark.parametrize("start", [0, 1])
-def test_a_first_call_compiles_two_programs_at_any_alignment(fake: FakeDriver, start: int) -> None:
+def test_a_first_call_compiles_two_specializations_at_any_alignment(
+    fake: FakeDriver, start: int
+) -> None:
     """This holds for any number of rows, and whether or not outputs bypass the cache."""
     for l2_bytes in (50 << 20, 0):
         fake.device_limits = fake.device_limits._replace(l2_bytes=l2_bytes)

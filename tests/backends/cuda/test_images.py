@@ -56,7 +56,7 @@ def test_only_regular_files_of_a_bounded_size_are_read(
 ) -> None:
     if kind != "long" and not hasattr(os, "mkfifo"):
         pytest.skip("this system has no FIFOs and devices")
-    monkeypatch.setattr(images, "MOST_BYTES", 36)
+    monkeypatch.setattr(images, "MAX_BYTES", 36)
     images.write("a.image", b"1234")
     assert images.read("a.image") == b"1234"
     path = folder / "a.image"
@@ -69,7 +69,7 @@ def test_only_regular_files_of_a_bounded_size_are_read(
         images.write("a.image", b"12345")
     # In a process that can be ended.
     code = (
-        "from dmlsplit.backends.cuda import images; images.MOST_BYTES = 36; "
+        "from dmlsplit.backends.cuda import images; images.MAX_BYTES = 36; "
         "print(images.read('a.image'))"
     )
     limit = "import resource; resource.setrlimit(resource.RLIMIT_AS, (1 << 30,) * 2); "

@@ -15,7 +15,7 @@ from tests.support.plans import sources
 @pytest.mark.parametrize(
     ("count", "entries"), [(1, 1), (2, 4), (4, 4), (5, 16), (16, 16), (17, 64), (257, 512)]
 )
-def test_tables_have_few_sizes(count: int, entries: int) -> None:
+def test_sizes_of_tables_are_powers_of_two_or_four(count: int, entries: int) -> None:
     assert capacity(count, least=1) == entries
     assert capacity(count) == max(4, entries)
 

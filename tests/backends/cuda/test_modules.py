@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dmlsplit.backends.cuda import images, modules
-from dmlsplit.backends.cuda.modules import MOST_MODULES, Kernel, kernel_loader
+from dmlsplit.backends.cuda.modules import MAX_MODULES, Kernel, kernel_loader
 from dmlsplit.errors import DmlError
 
 
@@ -110,7 +110,7 @@ def load(gpu: Gpu) -> Load:
 def test_ten_thousand_kernels_leave_a_bounded_number_loaded(gpu: Gpu, load: Load) -> None:
     for number in range(10_000):
         load(f"source {number}", "tile")
-    assert gpu.most == MOST_MODULES == 256
+    assert gpu.most == MAX_MODULES == 256
     assert (gpu.loads, gpu.strays) == (10_000, 0)
 
 
@@ -140,7 +140,7 @@ def test_a_kernel_that_is_held_is_not_unloaded(gpu: Gpu, load: Load) -> None:
 def test_launches_are_done_before_their_module_is_unloaded(gpu: Gpu, load: Load) -> None:
     held = [load("held", "tile")]
     load("dropped", "tile")
-    for number in range(MOST_MODULES - 1):
+    for number in range(MAX_MODULES - 1):
         load(f"source {number}", "tile")
     gpu.running = {b"dropped"}
     gpu.meanwhile = held.clear  # by another thread, while this one waits
@@ -157,12 +157,12 @@ def test_modules_stay_if_the_device_cannot_be_waited_for(gpu: Gpu, load: Load) -
     def fail() -> None:
         raise RuntimeError("cudaErrorStreamCaptureUnsupported")
 
-    for number in range(MOST_MODULES):
+    for number in range(MAX_MODULES):
         load(f"source {number}", "tile")
     gpu.meanwhile = fail
     with pytest.raises(RuntimeError):
         load("another", "tile")
-    assert len(gpu.loaded) == MOST_MODULES
+    assert len(gpu.loaded) == MAX_MODULES
 
 
 @pytest.mark.parametrize("stream", [7, 3], ids=["current", "blocking"])
@@ -173,7 +173,7 @@ def test_nothing_is_unloaded_during_a_capture(gpu: Gpu, load: Load, stream: int)
     assert len(gpu.loaded) == 1000
     gpu.captures.clear()
     load("another", "tile")
-    assert len(gpu.loaded) == MOST_MODULES
+    assert len(gpu.loaded) == MAX_MODULES
 
 
 def test_a_kernel_can_be_kept_forever(

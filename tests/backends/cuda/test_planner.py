@@ -52,11 +52,11 @@ def test_the_kernel_follows_from_geometry_and_alignment(
     assert kernels(geometry, 16, 2) == misaligned
 
 
-def test_the_launch_of_a_wide_aligned_split() -> None:
+def test_the_arguments_of_a_wide_aligned_launch_describe_its_chunks_and_tiles() -> None:
     (launch,) = planned(QKV)
     found = known(launch)
     assert (found["kAligned"], found["kOneRow"], found["kEqual"]) == (1, 0, 0)
-    assert launch.bypasses_cache
+    assert launch.is_streaming
     assert (found["kOutputs"], found["pitch"]) == (4, 20480)
     assert found["offsets"] == (0, 16384, 18432, 0)
     assert found["widths"] == (16384, 2048, 2048, 0)
@@ -70,10 +70,10 @@ def test_the_launch_of_a_wide_aligned_split() -> None:
     assert launch.reason == "wide outputs, aligned to 16 bytes"
 
 
-def test_small_outputs_stay_in_the_cache_and_share_the_program_of_large_ones() -> None:
+def test_small_outputs_stay_in_the_cache_and_share_the_specialization_of_large_ones() -> None:
     (small,) = planned(packed((64, 10240), 1, (8192, 1024, 1024), 2))
     (large,) = planned(packed((64 << 10, 10240), 1, (8192, 1024, 1024), 2))
-    assert (small.bypasses_cache, large.bypasses_cache) == (False, True)
+    assert (small.is_streaming, large.is_streaming) == (False, True)
     assert small.code.source == large.code.source
     policies = [int.from_bytes(at.argument_bytes[:8], "little") for at in (small, large)]
     assert policies == [NORMAL, STREAMING]

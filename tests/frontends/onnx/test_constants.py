@@ -199,7 +199,7 @@ def test_the_work_of_one_model_is_limited(
     nodes = " ".join(f"v{at + 1} = Add (v{at}, v0)" for at in range(9))
     content = written("3", "int64[2] v0 = {1, 2}", f"{nodes} y = ConstantOfShape (v9)")
     assert [site.shape for site in scanned(content)] == [(10, 20)]
-    monkeypatch.setattr(reader, "MAXIMUM_COMPUTED", 20)
+    monkeypatch.setattr(reader, "MAX_COMPUTED", 20)
     assert [site.shape for site in scanned(content)] == [("?", "?")]
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from onnx import TensorProto, helper
 
-from dmlsplit.frontends.onnx.nodes import MOST_PIECES
-from dmlsplit.frontends.onnx.reader import MAXIMUM_COMPUTED
+from dmlsplit.frontends.onnx.nodes import MAX_PIECES
+from dmlsplit.frontends.onnx.reader import MAX_COMPUTED
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
 from tests.support.sites import why
 
@@ -136,7 +136,7 @@ def test_a_hostile_node_is_a_site_with_a_problem(
 
 
 def test_pieces_are_limited_by_the_node_and_for_sequences_by_the_file(scanned: Scanned) -> None:
-    outputs = [f"y{index}" for index in range(MOST_PIECES + 1)]
+    outputs = [f"y{index}" for index in range(MAX_PIECES + 1)]
 
     def unknown(nodes: list[Any], size: int) -> list[str]:
         return [why(site) for site in scanned(model(nodes, [value("x", [size])]))]
@@ -145,11 +145,11 @@ def test_pieces_are_limited_by_the_node_and_for_sequences_by_the_file(scanned: S
         return helper.make_node("Split", ["x"], outputs[:count], num_outputs=count)
 
     assert unknown([cut(4096)] * 9, 4096) == [""] * 9
-    assert unknown([cut(MOST_PIECES)], MOST_PIECES) == [""]
-    (said,) = unknown([cut(MOST_PIECES + 1)], MOST_PIECES + 1)
+    assert unknown([cut(MAX_PIECES)], MAX_PIECES) == [""]
+    (said,) = unknown([cut(MAX_PIECES + 1)], MAX_PIECES + 1)
     assert said == "it makes 32769 pieces; a scan describes at most 32,768 of a node"
     sequences = [node("SplitToSequence", "x", "s")] * 9
-    *known, said = unknown(sequences, MAXIMUM_COMPUTED // 8)
+    *known, said = unknown(sequences, MAX_COMPUTED // 8)
     assert known == [""] * 8
     assert said == "with its pieces, the model has more than 262,144 computed values"
 

@@ -180,5 +180,5 @@ def test_a_hundred_thousand_splits_are_within_the_field_limit_of_a_scan(
     nodes = [
         node("Split", "x", f"a{i} b{i}", name=f"n{i}", axis=1, num_outputs=2) for i in range(1000)
     ]
-    monkeypatch.setattr(walk, "MAXIMUM_FIELDS", walk.MAXIMUM_FIELDS // 100)
+    monkeypatch.setattr(walk, "MAX_FIELDS", walk.MAX_FIELDS // 100)
     assert len(scanned(model(nodes, [value("x", [4, 6])]))) == 1000

@@ -1,15 +1,21 @@
 """Which kernels carry out a geometry, and how they are launched: pure, without a GPU.
 
-Kernels are not compiled for the sizes of a split; those are arguments of launches. The choice:
+Kernels are not compiled for the sizes of a split; sizes are arguments of launches. The choice:
 
 ==============  ===============================================================================
-`rows`          wide outputs; narrow ones of whole aligned vectors, if few share a warp; single rows
+`rows`          single rows; outputs of whole aligned vectors, unless they are narrow and many
 `strided`       rows of few equal elements: pixels, points, complex numbers
 `transpose`     rows of many outputs that are one element wide each, at aligned addresses
-`tile`          other short rows, or narrow outputs of long rows, through shared memory
+`tile`          narrow outputs, through shared memory
+`rows`          wide outputs
 `transpose`     strided, and contiguous along different dimensions in input and output
 `strided`       everything else
 ==============  ===============================================================================
+
+The first line that fits decides, except that evenly spaced single units in padded rows go to
+`strided` at once. If a block can read whole rows, `tile` copies all outputs if one is narrow;
+otherwise wide and narrow outputs have separate launches. The last two lines are for splits that
+are not packed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,22 +27,23 @@ from dmlsplit.backends.cuda.planner.layouts import takes_whole_rows
 from dmlsplit.backends.cuda.planner.strided import fit_windows, interleaved_launch, strided_launches
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, element_launch, transpose_launches
-from dmlsplit.backends.cuda.planner.wide import LEAST_WIDTH, wide_launches
+from dmlsplit.backends.cuda.planner.wide import MIN_WIDTH, wide_launches
 from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 
-# From this width, `rows` is faster than `tile`. The keys are the bytes that `tile` moves at once.
-# In rows of 96 bytes, one vector in six holds the end of a row, and `rows` copies it separately.
+# Outputs of this width or more go to `rows`: by benchmarks/prediction.py, it is then faster than
+# `tile` (for 96 bytes, see docs/design/016-slabs.md). The keys are the bytes that `tile` would move
+# at once; the more these are, the faster is `tile`.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
-# If the lanes of a warp look up different entries of a table in the parameters, they get them one
-# at a time (CUDA C++ Programming Guide, "Constant memory"), and read from distant addresses. Up to
-# WARP_OUTPUTS outputs per warp, this costs little.
+# A warp of `rows` reads one output. If more than WARP_OUTPUTS outputs share WARP_BYTES of a row, it
+# reads runs shorter than a cache line, in many rows. Warps of other kernels have as few on average,
+# because lanes look up one after the other in the parameters (tests/proofs/test_counts.py).
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
-# With fewer rows, `rows` writes to fewer places than `tile`, whose blocks would be mostly idle.
+# With fewer rows, `rows` copies such crowded outputs, too: `tile` would have mostly idle threads.
 FEW_ROWS = 32
-# Below this share of the bytes, narrow outputs among wide ones do not get their own launch, which
-# would read their sectors again.
+# Narrow outputs that are at most this share (an estimate) of the bytes have no launch of their own,
+# which would read sectors again that they share with wide outputs. `rows` copies them, too.
 NARROW_SHARE = 1 / 16
 
 
@@ -54,7 +61,7 @@ def plan(
         output_alignment,
         limits,
         geometry.output_count,
-        # Outputs that would fill more than half of the cache are not worth caching.
+        # The input and the outputs do not fit the L2 cache together.
         2 * geometry.total_bytes > limits.l2_bytes,
     )
     if rows is None or (rows.pitch > rows.row_bytes and _are_windows(geometry, assumed)):
@@ -63,7 +70,7 @@ def plan(
 
 
 def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunch]:
-    """Launches for outputs of a packed split, by the first test that fits."""
+    """Launches for the outputs of a packed split, by the first test that fits."""
     unit = gcd(VECTOR, *split.widths, split.pitch if split.rows > 1 else VECTOR)
     alignment = min(assumed.input_alignment, assumed.output_alignment)
     has_aligned_memory = alignment == VECTOR
@@ -73,7 +80,7 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunc
         return [interleaved_launch(split, assumed)]
     if has_aligned_memory and (squares := element_launch(split, assumed)) is not None:
         return [squares]
-    # In a single row, all outputs count as wide: each has blocks of its own.
+    # In a single row, all outputs count as wide, because each has blocks of its own.
     least = WIDE_BYTES[min(unit, alignment)] if split.rows > 1 else 1
     if split.rows > 1 and min(split.widths) < least and takes_whole_rows(split):
         return tile_launches(split, assumed)
@@ -84,7 +91,7 @@ def _by_width(split: RowSplit, assumed: Assumptions, wide: int) -> Iterator[Kern
     """Separate launches for wide and narrow outputs."""
     narrow = [i for i, width in enumerate(split.widths) if width < wide]
     if sum(split.widths[i] for i in narrow) <= NARROW_SHARE * split.row_bytes:
-        least = 1 if split.rows == 1 else LEAST_WIDTH
+        least = 1 if split.rows == 1 else MIN_WIDTH
         narrow = [i for i in narrow if split.widths[i] < least]
     others = sorted(set(range(len(split.outputs))).difference(narrow))
     if others:
@@ -94,7 +101,7 @@ def _by_width(split: RowSplit, assumed: Assumptions, wide: int) -> Iterator[Kern
 
 
 def _is_crowded(split: RowSplit) -> bool:
-    """Whether outputs are narrow, and too many of them share what a warp reads."""
+    """Whether outputs are so narrow that too many share the bytes of a warp's load."""
     if split.rows < FEW_ROWS or max(split.widths) >= WIDE_BYTES[VECTOR]:
         return False
     outputs = min(len(split.outputs), len(split.outputs) * WARP_BYTES / split.row_bytes)
@@ -102,13 +109,13 @@ def _is_crowded(split: RowSplit) -> bool:
 
 
 def _are_windows(geometry: SplitGeometry, assumed: Assumptions) -> bool:
-    """Whether all outputs are single units a few apart: windows are then faster than tiles."""
+    """Whether all outputs are single units a few apart, for which windows beat tiles."""
     nests = (nest_of(piece, assumed) for piece in geometry.pieces if piece.run_bytes)
     return all(abs(nest.step) > 1 and form_of(nest, 1, assumed).window_step for nest in nests)
 
 
 def _nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[KernelLaunch]:
-    """Launches for a geometry that is not packed, separate for each kernel and unit."""
+    """Launches for a geometry that is not packed: separate ones for each kernel and unit."""
     by_unit: dict[int, dict[Nest, list[int]]] = {}
     others: dict[Nest, list[tuple[int, int]]] = {}
     for index, piece in enumerate(geometry.pieces):

@@ -1,4 +1,4 @@
-"""Outputs as kernels see them: loops and forms of a strided split."""
+"""Outputs as `strided` and `transpose` see them: nests, and the forms in which they are copied."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,13 +8,15 @@ from math import gcd
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
 from dmlsplit.geometry import Loop, StridedCopy
 
-# A row that begins or ends inside a vector has edges, whose units are copied one by one. That pays
-# from LEAST_EDGED_UNITS units of up to MOST_EDGED_UNIT bytes; two of 8 are as cheap as a vector.
-LEAST_EDGED_UNITS, MOST_EDGED_UNIT = 48, 4
-# Loads of single units, and vectors of a window, for which a thread has registers.
-MOST_LOADS = 16
-MOST_WINDOW_VECTORS = 5
-# The largest step at which a thread has registers for `LOADS` items, as in other kernels.
+# Rows of at least MIN_EDGED_UNITS units of up to MAX_EDGED_UNIT bytes are copied as vectors, and
+# unit by unit at their edges. Most splits gain from that length on; docs/design/017-transposes.md
+# names those that lose. Two units of 8 bytes cost no more than a vector.
+MIN_EDGED_UNITS, MAX_EDGED_UNIT = 48, 4
+# The most single units that a thread loads before it stores, and the most vectors of its window. A
+# thread has registers for these, as tests/proofs/test_spills.py checks.
+MAX_LOADS = 16
+MAX_WINDOW_VECTORS = 5
+# The largest step at which a thread has registers for the windows of `LOADS` items.
 NEAR_STEP = 2
 
 
@@ -48,12 +50,12 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How outputs are copied, whatever their sizes. Those with the same form share launches."""
+    """How outputs are copied, whatever their sizes. Outputs with the same form share launches."""
 
     unit: int  # bytes
     item_bytes: int  # that a thread stores at once
     channels: int  # outputs that are filled from one window
-    window_step: int | None  # units, where items are filled from windows
+    window_step: int | None  # in units, if items are filled from windows
     # The alignment of the outputs if items go through shared memory; otherwise 0.
     staged: int = 0
 
@@ -63,7 +65,7 @@ class Form:
         if self.window_step is not None:
             return LOADS if self.channels == 1 and abs(self.window_step) <= NEAR_STEP else 1
         units = self.item_bytes // self.unit
-        return min(LOADS if self.item_bytes == VECTOR else 2 * LOADS, MOST_LOADS // units)
+        return min(LOADS if self.item_bytes == VECTOR else 2 * LOADS, MAX_LOADS // units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,9 @@ class Entry:
     def window_alignment(self, assumed: Assumptions, staged_item: int = 0) -> int:
         """The largest power of two, up to 16, that divides the addresses of windows."""
         *outer, row = self.nest.loops
-        # Staged items begin with the row, others where its address is a multiple of 16. If steps go
-        # down, an item's last unit comes first.
+        # Staged items are `staged_item` bytes apart from the beginning of a row on. Other items
+        # begin a multiple of the row's alignment after it, where the output has a multiple of 16.
+        # If steps go down, a window begins with the last unit, so the row's stride counts, too.
         begin = staged_item or self.nest.row_alignment(assumed)
         to_item = begin * self.nest.step
         strides = min(0, row.input_stride), *(loop.input_stride for loop in outer)
@@ -100,25 +103,25 @@ def form_of(nest: Nest, channels: int, assumed: Assumptions) -> Form:
     item_bytes = nest.unit
     if nest.loops[-1].output_stride == nest.unit:
         item_bytes = gcd(nest.row_alignment(assumed), nest.row_bytes)
-        if nest.row_units >= LEAST_EDGED_UNITS and nest.unit <= MOST_EDGED_UNIT:
+        if nest.row_units >= MIN_EDGED_UNITS and nest.unit <= MAX_EDGED_UNIT:
             item_bytes = VECTOR
     is_window = item_bytes == VECTOR and _has_window(nest, channels)
     return Form(nest.unit, item_bytes, channels, nest.step if is_window else None)
 
 
 def _has_window(nest: Nest, channels: int) -> bool:
-    """Whether windows need fewer loads than units, and few registers."""
+    """Whether a window needs fewer loads than the units in it, and fits the registers."""
     units = VECTOR // nest.unit
     span = ((units - 1) * abs(nest.step) + channels) * nest.unit
     vectors = (span + 2 * VECTOR - 1 - nest.unit) // VECTOR
-    return vectors <= MOST_WINDOW_VECTORS and vectors < channels * units
+    return vectors <= MAX_WINDOW_VECTORS and vectors < channels * units
 
 
 def entries_of(
     nest: Nest, outputs: Sequence[tuple[int, int]], assumed: Assumptions
 ) -> Iterator[Entry]:
-    """The entries of outputs with the same nest, which are pairs of an index and an offset."""
-    # Vectors of all outputs of an entry must have the same alignment.
+    """The entries of outputs with the same nest; an output is a pair of an index and an offset."""
+    # All outputs of an entry must have the same phase, so only aligned ones can share a window.
     most = nest.step if assumed.output_alignment == VECTOR else 1
     side_by_side: list[list[tuple[int, int]]] = []
     for index, offset in outputs:

@@ -1,4 +1,4 @@
-"""How narrow outputs are cut into slabs that are alike, and laid out in shared memory."""
+"""How `tile` cuts narrow outputs into slabs that are alike, and lays them out in shared memory."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,24 +14,24 @@ from dmlsplit.geometry import RowSplit, ceil_div
 SLABS = 4  # that a block reads at once; each thread has one vector of every slab
 ROUNDS = (4, 2, 1)  # in which a block reads SLABS slabs: candidates
 THREADS_TRIED = (128, 256, 384, 512)  # of a block: candidates
-LEAST_THREADS, MOST_THREADS = 128, 512  # of a block; a small split may have the fewest
-REGISTERS = 64  # of a thread, at most
-MOST_ROWS = MOST_THREADS * VECTOR  # of a slab, if they are one byte each
+MIN_THREADS, MAX_THREADS = 128, 512  # of a block; a slab is halved down to MIN_THREADS
+REGISTERS = 64  # of a thread, at most: two blocks of MAX_THREADS fit an SM (tiles.RESIDENT)
+MAX_ROWS = MAX_THREADS * VECTOR  # of a slab, if they are one byte each
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
-MOST_GROUPS = 64
-# (log2 of the interval, unused bytes after it) in shared memory; 128 bytes span its banks. A slab
-# has room for any of these, so that its program does not depend on which is best.
+MAX_GROUPS = 64
+# Paddings of shared memory: (log2 of an interval, unused bytes after each). The banks span 128
+# bytes. A slab has room for each of these, so that its code does not depend on which is best.
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
-SHARED_STEP = 64 * VECTOR  # a slab's shared memory is a multiple, as each size has its own program
-MOST_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without asking for more
-# About how many instructions a warp executes, to
-READ_INSTRUCTIONS = 6  # read one vector in each lane,
-WRITE_INSTRUCTIONS = {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}  # write one, by the bytes of its parts,
-FIND_INSTRUCTIONS = 320  # find its output among up to 1,024,
-PART_INSTRUCTIONS = 6  # find each of its parts in shared memory,
-COPY_INSTRUCTIONS = 16  # copy it without splitting (benchmarks/prediction.py)
-INSTRUCTION_TIME = 1 / 470  # if the memory of an H200 takes 1 to move the warp's bytes
-WAIT_BYTES = 8 << 10  # that an SM copies during one load, of half a microsecond
+SHARED_STEP = 64 * VECTOR  # divides a slab's shared memory, as each size is a specialization
+MAX_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without asking for more
+# About how many instructions a warp executes for one vector in each lane, by counts in the code of
+# sm_90: to read it; to write it, by the bytes of its parts; to find its output among up to 1,024;
+# to find each of its parts in shared memory; and for a plain copy.
+READ_INSTRUCTIONS, WRITE_INSTRUCTIONS = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
+FIND_INSTRUCTIONS, PART_INSTRUCTIONS, COPY_INSTRUCTIONS = 320, 6, 16
+# 0.114 of the 53 clocks that an H200's memory takes for these vectors (benchmarks/prediction.py).
+INSTRUCTION_TIME = 1 / 470
+WAIT_BYTES = 8 << 10  # that an SM copies during one load, which takes half a microsecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,15 @@ class Layout:
     """A tile's part of the input, its layout in shared memory, and the threads that copy it."""
 
     part_bytes: int  # 1, 2, 4, 8 or 16: divides every width, offset, pitch and address
-    groups: tuple[int, ...]  # first output of each, and the number of outputs
-    rows_before: int  # which a slab also reads
+    groups: tuple[int, ...]  # the first output of each group, and the number of outputs
+    rows_before: int  # rows before a slab, which it also reads
     slab_rows: int
     runs: int  # of a slab
-    run_vectors: int
+    run_vectors: int  # of a run
     row_pitch: int  # bytes from row to row in shared memory
     items: int  # vectors of a slab's outputs
     are_words: bool = False  # whether bytes are loaded as words
-    pad: tuple[int, int] = (0, 0)  # of shared memory, as in `warps`
+    pad: tuple[int, int] = (0, 0)  # one of PADS
     slab_vectors: int = 0  # of shared memory
     rounds: int = 1
 
@@ -74,8 +74,9 @@ class Layout:
     def instruction_time(self, limits: DeviceLimits) -> float:
         """The time of a block's instructions, if memory takes 1 for the same bytes.
 
-        The bytes in flight that memory needs stand for its speed. A run costs half a sector at each
-        end, but an output's share of a slab only one half, because the next slab continues it.
+        The speed of memory is taken to grow with the bytes in flight that saturate it. Each end of
+        a run wastes half a sector. An output's share of a slab wastes half a sector in all, because
+        the next slab continues where it ends.
         """
         reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
         parts = PART_INSTRUCTIONS * VECTOR // self.part_bytes
@@ -87,25 +88,25 @@ class Layout:
         return 1 + INSTRUCTION_TIME * more * limits.in_flight_bytes / IN_FLIGHT_BYTES
 
     def in_flight(self, limits: DeviceLimits) -> tuple[int, int]:
-        """The bytes that a block waits for at the same time, and the blocks that fit an SM."""
+        """The bytes that a block has in flight in a round, and the blocks that fit an SM."""
         resident = resident_blocks(limits, self.threads, REGISTERS, self.shared_bytes)
         return SLABS * VECTOR * self.read_vectors, resident
 
 
 def takes_whole_rows(split: RowSplit) -> bool:
-    """Whether a block can read whole rows as one run, and also each output alone."""
+    """Whether a block can read a slab of whole rows as one run, and a slab of any one output."""
     rows = _period(split) + ceil_div(VECTOR - 1, min(split.widths))
-    fits = rows * split.pitch <= (MOST_THREADS - 1) * VECTOR
+    fits = rows * split.pitch <= (MAX_THREADS - 1) * VECTOR
     return split.row_bytes == split.pitch and fits and max(split.widths) <= _most_bytes(rows, 1)
 
 
 def _most_bytes(rows: int, part_bytes: int) -> int:
-    """The longest run of which a block can read `rows`, at any multiple of `part_bytes`."""
-    return MOST_THREADS // rows * VECTOR - (VECTOR - part_bytes)
+    """The most bytes of a run, if a block reads `rows` runs at any multiples of `part_bytes`."""
+    return MAX_THREADS // rows * VECTOR - (VECTOR - part_bytes)
 
 
 def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
-    """The layout of narrow outputs, whose program is the same for any number of rows."""
+    """The layout of narrow outputs. Its specialization is the same for any number of rows."""
     alignments = assumed.input_alignment, assumed.output_alignment
     part_bytes = gcd(VECTOR, *split.widths, *split.offsets, split.pitch, *alignments)
     is_aligned = assumed.output_alignment == VECTOR
@@ -113,7 +114,7 @@ def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
     any_rows = split._replace(rows=0, outputs=())
     columns = _Columns(any_rows, part_bytes, before, assumed.input_alignment)
     every = columns.sizes(_best_for_many_rows(columns, assumed.limits))
-    # If times are equal to two decimals, choose the layout with the most blocks.
+    # If times are equal to two decimals, the layout with the most blocks is chosen.
     return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.tile_rows))
 
 
@@ -124,7 +125,7 @@ def _period(split: RowSplit) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """What selects a program of `tile`: everything about a split but its number of rows."""
+    """What selects a specialization of `tile`: all about a split but its number of rows."""
 
     split: RowSplit  # of any number of rows
     part_bytes: int
@@ -154,8 +155,8 @@ class _Columns:
             return None
         runs, run_rows = (1, rows + before) if is_run else (rows + before, 1)
         run_vectors = ceil_div(run_rows * widest + slack, VECTOR)
-        # Rows keep their phases. The vectors of a row end before the first one of the next row; if
-        # that row has a lower phase, rows are one vector further apart.
+        # Rows keep their phases in shared memory. A row's last vector is before the first one of
+        # the next row. If that row has a lower phase, rows are one vector further apart.
         row_phase = 0 if is_run else split.pitch % VECTOR
         own = max(run_vectors - 1, ceil_div(widest + slack - row_phase, VECTOR))
         row_pitch = split.pitch if is_run else own * VECTOR + row_phase
@@ -163,7 +164,7 @@ class _Columns:
         # The last row may begin at any phase.
         reach = (runs - 1) * row_pitch + (run_vectors + 1) * VECTOR
         shared = ceil_div(max(padded(reach, pad) for pad in PADS), SHARED_STEP) * SHARED_STEP
-        if shared > MOST_SHARED:
+        if shared > MAX_SHARED:
             return None
         shape = rows, runs, run_vectors, row_pitch, items
         return Layout(
@@ -171,7 +172,7 @@ class _Columns:
         )
 
     def candidates(self) -> Iterator[Layout]:
-        """Slabs of whole rows, or of groups of outputs, for few threads and for many."""
+        """Slabs of whole rows and of groups of outputs, each for few threads and for many."""
         split = self.split
         whole = [(0, len(split.widths))] * (split.row_bytes == split.pitch)
         groups: set[tuple[int, ...]] = set(whole)
@@ -180,32 +181,32 @@ class _Columns:
             groups.add(_groups(split, most))
             most //= 2
         for group, threads in product(groups, THREADS_TRIED):
-            if slab := self.slab(group, MOST_ROWS, threads):
+            if slab := self.slab(group, MAX_ROWS, threads):
                 yield slab
 
     def best_for_many_rows(self, limits: DeviceLimits) -> Layout:
-        """The best slab for many rows, with the padding that spares most bank conflicts."""
+        """The best slab for many rows, with the padding that avoids the most bank conflicts."""
 
         def cost(slab: Layout) -> tuple[bool, float, int]:
-            """A sort key: slabs whose tables fit the parameters, the fastest, the smallest."""
+            """A sort key: slabs whose tables fit the parameters, then the fastest, the smallest."""
             waits = limits.in_flight_bytes / prod(slab.in_flight(limits))
-            are_many = len(slab.groups) - 1 > MOST_GROUPS
+            are_many = len(slab.groups) - 1 > MAX_GROUPS
             return are_many, round(max(slab.instruction_time(limits), waits), 2), slab.threads
 
         slab = min((replace(one, rounds=ROUNDS[0]) for one in self.candidates()), key=cost)
         return replace(slab, pad=min(PADS, key=lambda pad: self.wavefronts(slab, pad)))
 
     def wavefronts(self, slab: Layout, pad: tuple[int, int]) -> float:
-        """The wavefronts of a warp that reads a vector in each lane."""
+        """The wavefronts of a warp that gathers a vector in each lane."""
         starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
         part = WORD if self.are_words else self.part_bytes
         return vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, part, pad)
 
     def sizes(self, largest: Layout) -> Iterator[Layout]:
-        """The layouts of one program: a slab and smaller ones, each in 4, 2 and 1 rounds."""
+        """The layouts of one specialization: a slab and smaller ones, in 4, 2 and 1 rounds."""
         period, rows = _period(self.split), largest.slab_rows
-        while rows and (slab := self.slab(largest.groups, rows, MOST_THREADS)):
-            if rows < largest.slab_rows and slab.threads < LEAST_THREADS:
+        while rows and (slab := self.slab(largest.groups, rows, MAX_THREADS)):
+            if rows < largest.slab_rows and slab.threads < MIN_THREADS:
                 return
             for rounds in ROUNDS:
                 yield replace(
@@ -219,18 +220,18 @@ _best_for_many_rows = lru_cache(maxsize=1024)(_Columns.best_for_many_rows)
 
 def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
     """The time of a launch, if memory takes 1 for its bytes."""
-    requested, block_slots = layout.in_flight(limits)
+    requested, resident = layout.in_flight(limits)
     sm_bytes = split.total_bytes / limits.sm_count
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
     blocks = (len(layout.groups) - 1) * tiles / limits.sm_count
-    waits = limits.in_flight_bytes / min(requested, sm_bytes / blocks) / min(blocks, block_slots)
-    # Blocks end at different times: while the last ones run, half of an SM is empty.
-    tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * (blocks > block_slots)
+    waits = limits.in_flight_bytes / min(requested, sm_bytes / blocks) / min(blocks, resident)
+    # Blocks end at different times: while the last ones run, half of an SM's room is unused.
+    tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * (blocks > resident)
     return max(waits, layout.instruction_time(limits)) + tail / sm_bytes
 
 
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
-    """The first byte of each output in its group's run, and the end of the last."""
+    """The first byte of each output in the run of its group, and the end of the last output."""
     begin = split.offsets[first]
     ends = (*split.offsets[first:last], split.offsets[last - 1] + split.widths[last - 1])
     return tuple(end - begin for end in ends)
@@ -239,7 +240,7 @@ def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
 def _groups(split: RowSplit, most: int) -> tuple[int, ...]:
     """The first output of each group, and the number of outputs.
 
-    Groups end at gaps; those of more than `most` bytes are cut evenly.
+    Groups end at gaps between outputs. Those of more than `most` bytes are cut evenly.
     """
     ends = [offset + width for offset, width in zip(split.offsets, split.widths, strict=True)]
     gaps = [i for i in range(1, len(ends)) if split.offsets[i] != ends[i - 1]]

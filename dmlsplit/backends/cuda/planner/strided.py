@@ -1,9 +1,9 @@
 """Plans for strided splits of any layout: rows of units, any distance apart.
 
-A kernel is compiled for a unit, the depth of the nests, the number of outputs, and the alignment of
-rows; sizes, strides and offsets are arguments. By executed instructions, that costs 0 to 2 % of the
-predicted speed for vectors in nests of two or three loops, compared with compiled sizes that are
-powers of two, and up to 3 % for deeper nests, single units and broadcast elements.
+A kernel is compiled for a form, the depth of the nests, the room for outputs, whether these share a
+nest, the alignment of rows and windows, and the width of numbers. Sizes, strides and offsets are
+arguments. Compared with sizes that are compiled in and powers of two, executed instructions predict
+a loss of at most 2 % for vectors in nests of two or three loops, and at most 3 % otherwise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ from dmlsplit.backends.cuda.launch import (
     specialize,
 )
 from dmlsplit.backends.cuda.planner.forms import (
-    LEAST_EDGED_UNITS,
+    MIN_EDGED_UNITS,
     Entry,
     Form,
     Nest,
@@ -37,28 +37,30 @@ from dmlsplit.backends.cuda.planner.forms import (
 )
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 
-# With fewer items and units than this, they are numbered with 32 bits. Threads past the last item
-# still compute its number, and divisors of 32 bits need numbers below 2^31.
+# Fewer items and units than this are numbered with 32 bits. The division needs numbers below 2^31,
+# and threads past the last item divide the numbers after the last one.
 SMALL = 2**30
-# Loops up to which a thread has registers for all items of a form.
+# The most loops for which a thread has registers for all items of a form.
 SHALLOW = 3
-# Blocks that an SM must hold if items are narrower than vectors; of 4 bytes, 32 KiB are in flight.
+# Blocks that an SM must hold if items are narrower than vectors: of 4 bytes, 32 KiB are in flight.
 NARROW_RESIDENT = 4
-# Blocks that it must hold if several items have 64-bit numbers, which need registers: in edges, and
-# as the strides of loops.
+# If a thread has several items, and 64-bit numbers for edges or the strides of many loops, an SM
+# must hold only so many blocks, which leaves a thread more registers.
 RESIDENT_64_BIT = 3
 
-# A block that also sorts the item before its first one has this many fewer items than threads. One
-# fewer would do, but so blocks begin a multiple of half a cache line apart, and share fewer lines.
+# A block that also gathers the item before its first one has so many fewer items than threads. One
+# fewer would do; with four, blocks begin a multiple of half a line apart and share fewer lines.
 REPEATING = 4
 # Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
-# all multiprocessors. For others, so small a block would repeat too many items.
+# all multiprocessors (docs/design/016-slabs.md). Blocks of unaligned outputs are larger, because
+# each also gathers an item of the block before it.
 STAGED_THREADS = 64
-# The most vectors of a window of all outputs: if a thread stores a vector to each, and if shared
-# memory puts them in order. An SM must hold only THREADS threads if one has more than MOST_PAIRED
-# vectors, or than MOST_UNSHIFTED with items of PAIRED_ITEMS bytes, no shifts and 32-bit numbers.
-MOST_DIRECT, MOST_STAGED = 8, 22
-MOST_PAIRED, MOST_UNSHIFTED, PAIRED_ITEMS = 13, 20, (48, 80)
+# The most vectors in a window that fills all outputs: if threads store from registers, and if items
+# go through shared memory. With more than MAX_PAIRED vectors, a thread needs the registers of two,
+# so that an SM must hold only THREADS threads. MAX_UNSHIFTED replaces this limit for items of
+# PAIRED_ITEMS bytes that need no shift and 32-bit numbers. Above the limits, code would spill.
+MAX_DIRECT, MAX_STAGED = 8, 22
+MAX_PAIRED, MAX_UNSHIFTED, PAIRED_ITEMS = 13, 20, (48, 80)
 
 # The loops of a nest over items; the innermost one is over those of a row.
 ItemLoops = tuple[Loop, ...]
@@ -67,7 +69,7 @@ ItemLoops = tuple[Loop, ...]
 def strided_launches(
     alike: Mapping[Nest, Sequence[tuple[int, int]]], assumed: Assumptions
 ) -> Iterator[KernelLaunch]:
-    """Launches for outputs that are strided in any way: indices and offsets, by nest."""
+    """Launches for strided outputs of any layout; `alike` has indices and offsets by nest."""
     by_form: dict[Form, list[Entry]] = {}
     for nest, outputs in alike.items():
         for entry in entries_of(nest, outputs, assumed):
@@ -79,28 +81,28 @@ def strided_launches(
 
 
 def fit_windows(split: RowSplit, assumed: Assumptions) -> bool:
-    """Whether rows are equal elements, few enough for one window of all outputs."""
+    """Whether rows are equal elements, so few that one window fills all outputs."""
     unit, count = split.equal_width, len(split.outputs)
     is_direct = _is_direct(unit, assumed)
     beside = 0 if is_direct else VECTOR - assumed.input_alignment
-    most = MOST_DIRECT if is_direct else MOST_STAGED
+    most = MAX_DIRECT if is_direct else MAX_STAGED
     return (
         unit % VECTOR > 0
         and count > 1
         and split.row_bytes == split.pitch
-        and split.rows >= LEAST_EDGED_UNITS
+        and split.rows >= MIN_EDGED_UNITS
         and lcm(unit, VECTOR) * count + beside <= most * VECTOR
     )
 
 
 def _is_direct(unit: int, assumed: Assumptions) -> bool:
-    """Whether a thread sorts one aligned vector of each output, and edges are aligned units."""
+    """Whether a thread gathers one aligned vector of each output, and edges are aligned units."""
     is_vector = lcm(unit, VECTOR) == assumed.output_alignment == VECTOR
     return is_vector and assumed.input_alignment % unit == 0
 
 
 def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
-    """The launch for equal outputs, one unit wide each, that are all filled from one window."""
+    """The launch for outputs that are one unit wide each, and are all filled from one window."""
     unit, count = split.equal_width, len(split.outputs)
     staged = 0 if _is_direct(unit, assumed) else assumed.output_alignment
     form = Form(unit, lcm(unit, VECTOR), count, count, staged)
@@ -109,7 +111,7 @@ def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
         nest = Nest(unit, (Loop(rows, split.pitch, unit),))
         return _strided(form, assumed, [Entry(split.outputs, split.offsets[0], nest)])
 
-    # Whole vectors have a program without edges.
+    # Outputs that are whole vectors have no edges, which selects another specialization.
     other = split.rows // VECTOR * VECTOR + (split.rows * unit % VECTOR == 0)
     return launch(split.rows)._replace(siblings=lambda: [launch(other)])
 
@@ -125,7 +127,8 @@ def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> Kern
     has_64_bit_strides = _has_64_bit_strides(nests, item_loops)
     fits_registers = depth <= SHALLOW and (is_one_nest or not has_64_bit_strides)
     items = form.items if is_small and fits_registers else ceil_div(form.items, 2)
-    # A block that is not full copies the ends of a staged row; `more` makes sure that there is one.
+    # The block that is not full copies the ends of a staged row. Counting one item more (`more`)
+    # ensures that there is such a block.
     threads = STAGED_THREADS if form.staged == VECTOR else THREADS
     more, tile = int(form.staged > 0), threads * items - REPEATING * (0 < form.staged < VECTOR)
     *starts, grid = accumulate((ceil_div(count + more, tile) for count in counts), initial=0)
@@ -139,14 +142,14 @@ def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> Kern
     has_window = form.window_step is not None
     staged_item = form.item_bytes if form.staged else 0
     alignment = min(entry.window_alignment(assumed, staged_item) for entry in entries)
-    # Eight items, each with a number and two addresses, need registers.
+    # A thread has up to eight narrow items, each with a number and two addresses in registers.
     resident = NARROW_RESIDENT if form.item_bytes < VECTOR else resident_for(in_flight)
     has_64_bit_loops = has_64_bit_strides and depth >= SHALLOW and form.item_bytes < VECTOR
     has_64_bit_edges = not is_small and has_edges and form.item_bytes == VECTOR
     if items > 1 and (has_64_bit_loops or has_64_bit_edges):
         resident = RESIDENT_64_BIT
     needs_no_shift = is_small and alignment == VECTOR and form.item_bytes in PAIRED_ITEMS
-    if in_flight > (MOST_UNSHIFTED if needs_no_shift else MOST_PAIRED) * VECTOR:
+    if in_flight > (MAX_UNSHIFTED if needs_no_shift else MAX_PAIRED) * VECTOR:
         resident = 1
     resident *= THREADS // threads
     how = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
@@ -176,7 +179,7 @@ def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> Kern
         *specialize("strided", slots * form.channels, resident, constants, arguments, threads),
         tuple(chain.from_iterable(entry.outputs for entry in entries)),
         sum(trips(entry.nest.loops) * form.unit * form.channels for entry in entries),
-        assumed.bypasses_cache,
+        assumed.is_streaming,
         grid,
         bytes_in_flight=in_flight,
         shared_bytes=threads * staged_item,
@@ -193,14 +196,14 @@ def _item_loops(nests: Sequence[Nest], item_bytes: int) -> list[ItemLoops]:
         units = item_bytes // nest.unit
         item_loops.append((*outer, Loop(nest.row_bytes // item_bytes, src * units, dst * units)))
     depth = max(map(len, item_loops))
-    # Rows of one item need no loop.
+    # If all rows are single items, the loops over items of a row are not needed.
     if depth > 1 and all(len(loops) == depth and loops[-1].size == 1 for loops in item_loops):
         return [loops[:-1] for loops in item_loops]
     return [(ONE_TRIP,) * (depth - len(loops)) + loops for loops in item_loops]
 
 
 def _has_64_bit_strides(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> bool:
-    """Whether a stride needs 64 bits."""
+    """Whether any stride needs 64 bits."""
     strides = [stride for loop in chain.from_iterable(item_loops) for stride in loop[1:]]
     strides += [nest.loops[-1].input_stride for nest in nests]
     return max(map(abs, strides)) >= 2**31
@@ -209,7 +212,7 @@ def _has_64_bit_strides(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) 
 def _tables(
     nests: Sequence[Nest], item_loops: Sequence[ItemLoops], bits: int
 ) -> Iterator[TypedValue]:
-    """Sizes and strides, and divisors by the sizes."""
+    """The tables of nests: sizes, strides, and divisors by the sizes."""
     index, signed = ("unsigned", "int") if bits == 32 else (COUNT_64, OFFSET_64)
     sizes, input_strides, output_strides = zip(*chain.from_iterable(item_loops), strict=True)
     steps = tuple(nest.loops[-1].input_stride for nest in nests)

@@ -1,4 +1,4 @@
-"""Plans for `tile`: narrow outputs, some rows at a time, through shared memory."""
+"""Plans for `tile`, which copies narrow outputs through shared memory, some rows at a time."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
@@ -19,12 +19,13 @@ from dmlsplit.backends.cuda.launch import (
     padded_table,
     specialize,
 )
-from dmlsplit.backends.cuda.planner.layouts import MOST_THREADS, SLABS, Layout, layout_of
+from dmlsplit.backends.cuda.planner.layouts import MAX_THREADS, SLABS, Layout, layout_of
 from dmlsplit.geometry import RowSplit, ceil_div, indices
 
 # An SM must hold this many of the largest blocks, so that a thread gets up to 64 registers.
 RESIDENT = 2
-# The largest divisor. The kernel divides at most 8 KiB by the pitch: for any longer one, that is 0.
+# The largest divisor, which replaces longer pitches. The kernel divides at most 8 KiB by the pitch,
+# so the quotient is 0 in either case.
 LONG_PITCH = 1 << 31
 
 
@@ -43,7 +44,7 @@ def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
 
 def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaunch:
     groups = len(layout.groups) - 1
-    # The last vector of an output that is not aligned may end after the last row.
+    # A vector of an unaligned output belongs to the tile in which it ends, even after the last row.
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
     full, slots = split.rows // layout.tile_rows, capacity(len(split.outputs))
     constants = (
@@ -61,10 +62,10 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
     wide = f"outputs up to {max(split.widths)} bytes wide"
     what = f"rows of {split.pitch} bytes" if layout.runs == 1 else wide
     return KernelLaunch(
-        *specialize("tile", slots, RESIDENT, constants, arguments, MOST_THREADS),
+        *specialize("tile", slots, RESIDENT, constants, arguments, MAX_THREADS),
         split.outputs,
         split.total_bytes,
-        assumed.bypasses_cache,
+        assumed.is_streaming,
         tiles * groups,
         shared_bytes=layout.shared_bytes,
         bytes_in_flight=SLABS * VECTOR,
@@ -79,7 +80,7 @@ def _items(split: RowSplit, layout: Layout) -> list[int]:
 
 
 def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
-    """The place of each output in its run, its width, a divisor, and its first vector of a slab."""
+    """For each output: its place in a run, its width, a divisor, and its first vector of a slab."""
     size = capacity(len(split.outputs))
     places = [
         split.widths[output] + (split.offsets[output] - split.offsets[first] << 32)
@@ -93,7 +94,7 @@ def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
 
 
 def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
-    """The columns of each group in the input, and its vectors of a slab."""
+    """For each group: where its columns begin in the input, its run, and its vectors of a slab."""
     items, starts, begins, runs = _items(split, layout), [0], [], []
     for first, last in pairwise(layout.groups):
         starts.append(starts[-1] + sum(items[first:last]))

@@ -2,7 +2,7 @@
 
 It serves strided splits whose input and output are contiguous along different dimensions, and rows
 of outputs that are one element wide each. A kernel is compiled for an element, the shape of a
-square, the alignment of lines, and how many outputs, planes and loops there are, not for sizes.
+square, the alignment of lines, and the numbers of outputs, planes and loops. Sizes are arguments.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,21 +26,22 @@ from dmlsplit.backends.cuda.launch import (
 from dmlsplit.backends.cuda.planner.forms import Nest
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
-# Few threads with many loads, because each thread computes once where its elements are.
+# Few threads have many loads each, because each thread computes once where its elements are.
 THREADS, LOADS = 128, 8
 # An SM must hold this many blocks, so that a thread gets up to 64 registers.
 RESIDENT = 8
 SQUARE_BYTES = THREADS * LOADS * VECTOR
-# The kernel has 31 bits for the elements of a side of a plane and of one more square.
-MOST_SIDE_BYTES = 2**31 - SQUARE_BYTES
-# The most vectors of an output's line, of which a warp writes eight in each of four lines.
-MOST_ROW_VECTORS = 32
-SECTOR = 32
-# For rows of elements, squares less full than this cost more than `tile`.
-LEAST_FILL = 0.6
-# Squares pay if both dimensions are at least this long: 8 words are one sector.
-LEAST_SIDE = 8
-MOST_NESTS = 256  # which have numbers of one byte
+# The kernel numbers the elements of a side, and those of one more square, with 31 bits.
+MAX_SIDE_BYTES = 2**31 - SQUARE_BYTES
+# The most vectors in an output line of a square: each of the four warps of a block writes eight.
+MAX_ROW_VECTORS = 32
+SECTOR = 32  # bytes
+# Rows of elements go to `tile` if they would fill less than this of the squares: what `transpose`
+# saves in instructions, it then loses in wavefronts, by counts of both.
+MIN_FILL = 0.6
+# Both sides of a plane must be at least this long: a line of 8 words is one sector.
+MIN_SIDE = 8
+MAX_PLANES = 256  # whose numbers have one byte
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Plane:
     across: int  # elements, contiguous in the output
     down_stride: int  # of the output
     across_stride: int  # of the input
-    loops: tuple[Loop, ...] = ()  # around these, the innermost first
+    loops: tuple[Loop, ...] = ()  # around the elements, the innermost first
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,11 @@ class Square:
     """The shape that a block transposes."""
 
     unit: int  # bytes of an element
-    down_vectors: int
+    down_vectors: int  # that a block reads of each line of the input
     # The largest of 16, 4 and 1 that divides the addresses of all lines of the input, and whether
-    # 16 divides those of the outputs.
-    read: int = VECTOR
-    is_written: bool = True
+    # 16 divides the addresses of all lines of the outputs.
+    input_alignment: int = VECTOR
+    is_output_aligned: bool = True
 
     @property
     def elements(self) -> int:
@@ -73,50 +74,53 @@ class Square:
     @property
     def down(self) -> int:
         """Elements of a line of the input."""
-        return (self.down_vectors - (self.read < VECTOR)) * self.elements
+        return (self.down_vectors - (self.input_alignment < VECTOR)) * self.elements
 
     @property
     def across(self) -> int:
         """Elements of a line of the output."""
-        return min(SQUARE_BYTES // VECTOR // self.down_vectors, MOST_ROW_VECTORS * self.elements)
+        return min(SQUARE_BYTES // VECTOR // self.down_vectors, MAX_ROW_VECTORS * self.elements)
 
     @property
     def shared_vectors(self) -> int:
-        """The shared memory of a block: groups of lines, each at any phase."""
-        groups = self.across // self.elements + (not self.is_written)
-        pitch = self.down_vectors + (self.read < VECTOR)
+        """The shared memory of a block: lines of the input at any phase, in groups."""
+        groups = self.across // self.elements + (not self.is_output_aligned)
+        pitch = self.down_vectors + (self.input_alignment < VECTOR)
         return groups * (self.elements * pitch + 1) + 1
 
     def counts(self, plane: Plane) -> list[int]:
-        """The numbers of squares down, across, and along the loops around."""
-        # Where lines are not aligned, vectors begin before the square.
-        across = plane.across + (0 if self.is_written else self.elements - 1)
+        """The numbers of squares down, across, and along the loops around the elements."""
+        # The first vector of an unaligned line begins before the line.
+        across = plane.across + (0 if self.is_output_aligned else self.elements - 1)
         sides = ceil_div(plane.down, self.down), ceil_div(across, self.across)
         return [*sides, *(loop.size for loop in plane.loops)]
 
     def fill(self, planes: Iterable[Plane]) -> float:
-        """The share of their squares that the planes fill, without what is read twice."""
+        """The share of the squares that elements of the planes fill, each counted once."""
         counts = [(plane, self.counts(plane)) for plane in planes]
         elements = sum(plane.down * plane.across * prod(count[2:]) for plane, count in counts)
         vectors = sum(prod(count) for _, count in counts) * self.down_vectors * self.across
         return elements * self.unit / VECTOR / vectors
 
 
-def squares(unit: int, read: int = VECTOR, is_written: bool = True) -> list[Square]:
+def squares(
+    unit: int, input_alignment: int = VECTOR, is_output_aligned: bool = True
+) -> list[Square]:
     """The squares of elements of `unit` bytes, those with the longest output lines first.
 
-    A warp writes whole cache lines. A thread writes lines of the same phase.
+    Output lines are so long that a warp writes whole cache lines. If they are unaligned, they are
+    so short that all lines that a thread writes have the same phase.
     """
     most = SQUARE_BYTES // VECTOR * unit // LINE_BYTES
-    least = max(unit * (1 + (read < VECTOR)), 1 if is_written else 8)
+    least = max(unit * (1 + (input_alignment < VECTOR)), 1 if is_output_aligned else 8)
     shapes = (least << power for power in range((most // least).bit_length()))
-    return [Square(unit, down_vectors, read, is_written) for down_vectors in shapes]
+    return [Square(unit, vectors, input_alignment, is_output_aligned) for vectors in shapes]
 
 
 def alignments(
     planes: Sequence[Plane], offsets: Iterable[int], assumed: Assumptions
 ) -> tuple[int, bool]:
-    """What divides the addresses of all lines, as in `Square`."""
+    """The alignments of all lines of the input and of the outputs, as in `Square`."""
     loops = [loop for plane in planes for loop in plane.loops]
     reads = [plane.across_stride for plane in planes] + [loop.input_stride for loop in loops]
     writes = [plane.down_stride for plane in planes] + [loop.output_stride for loop in loops]
@@ -126,7 +130,7 @@ def alignments(
 
 
 def best_square(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
-    """The square that planes fill best; among equals, the one with the most equal sides."""
+    """The square that planes fill best, to an eighth; of equals, that with the most equal sides."""
     return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
 
 
@@ -136,13 +140,13 @@ def element_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None
     Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
     """
     unit, count = split.equal_width, len(split.outputs)
-    is_side = max(split.rows, count) * unit <= MOST_SIDE_BYTES
+    is_side = max(split.rows, count) * unit <= MAX_SIDE_BYTES
     if unit not in (1, 2, 4, 8) or not is_side or split.pitch % VECTOR:
         return None  # a side is too long for the kernel, or `tile` takes less time
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
-    # Neighbouring squares both read the sectors between them.
+    # If a row needs several squares, sectors must not lie in two of them, which both would read.
     allowed = [s for s in squares(unit) if s.down >= count or split.pitch % SECTOR == 0]
-    if not allowed or (square := best_square(allowed, [plane])).fill([plane]) < LEAST_FILL:
+    if not allowed or (square := best_square(allowed, [plane])).fill([plane]) < MIN_FILL:
         return None
     launch = _launch(
         square,
@@ -158,13 +162,13 @@ def element_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None
 
 
 def down_loop(nest: Nest) -> Loop | None:
-    """The loop along which the input is contiguous, if the output is along another one."""
+    """The loop along which the input is contiguous, if the output is so along another loop."""
     *outer, row = nest.loops
     if row.output_stride != nest.unit or row.input_stride == nest.unit:
         return None
     for loop in outer:
         least, most = sorted((loop.size, row.size))
-        is_side = least >= LEAST_SIDE and most * nest.unit <= MOST_SIDE_BYTES
+        is_side = least >= MIN_SIDE and most * nest.unit <= MAX_SIDE_BYTES
         if loop.input_stride == nest.unit and is_side:
             return loop
     return None
@@ -178,7 +182,7 @@ def transpose_launches(
 
     def launch(outputs: Sequence[tuple[Nest, int]]) -> KernelLaunch | None:
         nests = list(dict.fromkeys(nest for nest, _ in outputs))
-        if len(nests) > MOST_NESTS:
+        if len(nests) > MAX_PLANES:
             return None
         numbers = {nest: number for number, nest in enumerate(nests)}
         planes = tuple(map(_plane, nests))
@@ -209,7 +213,7 @@ def _plane(nest: Nest) -> Plane:
 def _launch(
     square: Square,
     planes: Sequence[Plane],
-    segments: Sequence[tuple[int, int]],
+    entries: Sequence[tuple[int, int]],
     outputs: tuple[int, ...],
     total_bytes: int,
     assumed: Assumptions,
@@ -218,35 +222,35 @@ def _launch(
 ) -> KernelLaunch:
     """The launch that writes `outputs` in squares of distinct planes.
 
-    `segments` are each output's first byte in the input and the index of its plane. With
-    `has_pointers` there is one segment, and each line of its plane (`down_stride` 0) is an output.
+    `entries` are each output's first byte in the input and the index of its plane. With
+    `has_pointers` there is one entry, and each line of its plane (`down_stride` 0) is an output.
     """
-    offsets, plane_of = zip(*segments, strict=True)
+    offsets, plane_of = zip(*entries, strict=True)
     loops = max(len(plane.loops) for plane in planes)
     starts = tuple(accumulate((prod(square.counts(planes[n])) for n in plane_of), initial=0))
     constants = (
         TypedValue("int", "kUnit", square.unit),
         TypedValue("int", "kDownVectors", square.down_vectors),
         TypedValue("int", "kAcross", square.across),
-        TypedValue("int", "kRead", square.read),
-        TypedValue("bool", "kWrite", int(square.is_written)),
+        TypedValue("int", "kInputAlign", square.input_alignment),
+        TypedValue("bool", "kOutputAligned", int(square.is_output_aligned)),
         TypedValue("int", "kShared", square.shared_vectors),
         TypedValue("bool", "kPointers", int(has_pointers)),
-        TypedValue("int", "kSegments", len(segments)),
-        TypedValue("int", "kNests", len(planes)),
+        TypedValue("int", "kEntries", len(entries)),
+        TypedValue("int", "kPlanes", len(planes)),
         TypedValue("int", "kLoops", loops),
     )
     arguments = [
         TypedValue(OFFSET_64, "offsets", offsets),
         *_plane_tables(square, planes, loops),
         TypedValue("unsigned", "starts", starts),
-        TypedValue("unsigned char", "nests", plane_of),
+        TypedValue("unsigned char", "planes", plane_of),
     ]
     return KernelLaunch(
         *specialize("transpose", len(outputs), RESIDENT, constants, arguments, THREADS),
         outputs,
         total_bytes,
-        assumed.bypasses_cache,
+        assumed.is_streaming,
         starts[-1],
         shared_bytes=square.shared_vectors * VECTOR,
         bytes_in_flight=LOADS * VECTOR,

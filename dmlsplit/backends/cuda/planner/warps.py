@@ -2,7 +2,7 @@
 
 Word n of shared memory is in bank n mod 32. A warp's load takes as many wavefronts as the busiest
 bank has words to deliver (CUDA C++ Programming Guide, "Shared memory"). Bank conflicts depend on
-all widths, so they are counted for some warps.
+all widths and follow no simple formula, so they are counted, for a sample of warps.
 """
 
 from collections import Counter
@@ -13,7 +13,7 @@ from itertools import pairwise
 from dmlsplit.backends.cuda.launch import VECTOR, WORD
 
 WARP, BANKS = 32, 32
-# Warps that are counted, one at a third and one at two thirds, and parts of their vectors.
+# How many warps are counted, at equal distances in a slab, and how many parts of their vectors.
 SAMPLED_WARPS, SAMPLED_PARTS = 2, 4
 
 
@@ -35,11 +35,11 @@ def vector_wavefronts(
     part: int,
     pad: tuple[int, int] = (0, 0),
 ) -> float:
-    """The mean wavefronts in which a sampled warp gathers a vector for each lane.
+    """The wavefronts in which a warp gathers a vector for each lane: the mean of a sample.
 
-    Neighbouring lanes have neighbouring vectors of an output, of which a slab of `rows` rows has
-    some. `starts` are the first column of each output, and the end of the last one. One load has
-    `part` bytes; those of 16 are served a quarter of the warp at a time, those of 8 half of it.
+    Neighbouring lanes gather neighbouring vectors of an output in a slab of `rows` rows. `starts`
+    are the first column of each output, and the end of the last one. Each load has `part` bytes:
+    loads of 16 bytes are served for a quarter of the warp at a time, loads of 8 for half of it.
     """
     lanes = [
         (first, end - first, at)

@@ -1,4 +1,4 @@
-"""Plans for `rows`, the kernel of wide outputs, which is not compiled for a split's columns."""
+"""Plans for `rows`, the kernel of wide outputs, to which a split's columns are arguments."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -32,46 +32,52 @@ from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.geometry import RowSplit, ceil_div
 
 # A vector may extend into the next row of an output, but no further.
-LEAST_WIDTH = VECTOR
-# More equal outputs than this have a program without a search; for few, a search is about as fast.
+MIN_WIDTH = VECTOR
+# For more equal outputs than this, a block finds its output by a division. For fewer, searching the
+# tables, which needs no other specialization, is about as fast.
 FEW_OUTPUTS = 16
-# The candidates for a launch: threads of a block, and rounds in which each copies `LOADS` vectors.
-# A block finds its output once for all rounds, but waits for memory in each of them.
+# Candidates: the threads of a block, and the rounds in which each thread copies `LOADS` vectors. A
+# block finds its output once for all rounds, but waits for memory in each of them.
 BLOCKS: tuple[tuple[int, int], ...] = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
-REGISTERS = {True: 40, False: 64}  # of a thread, for aligned memory or not
-# Rows that fit a slot of shared memory, of up to 32 vectors, are short. A slot has room for a row
-# at any phase and the word after it. In a round, a block reads a vector per load and thread, of an
-# even number of rows; rows.cu has the same numbers. In smaller blocks, more threads would have no
-# vector; larger blocks would wait longer.
-SLOT_MORE = 2 * VECTOR + 2
-MOST_SHORT = 33 * VECTOR - SLOT_MORE - 1
+REGISTERS = {True: 40, False: 64}  # of a thread, by whether memory is aligned
+# Rows are short if they fit a slot of at most 32 vectors in shared memory. A slot has room for a
+# row at any phase (15 bytes more) and the word after it (4), rounded up (15). In a round, each
+# thread of a block reads a vector per load, and a load reads an even number of rows. rows.cu has
+# the same numbers. In smaller blocks, more threads would have no vector; larger ones wait longer.
+SLOT_MORE = 15 + 4 + 15
+MAX_SHORT = 33 * VECTOR - SLOT_MORE - 1
 SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
 SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
+# 4 / 3: the narrowest rows have slots of 3 vectors and a spare one. Whatever the width, slots take
+# at most 1,344 of these 1,429 vectors, so that 64 of them are a margin.
 SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
-# (is_aligned, is_short): (share per byte, share per block of one round). Instructions beyond those
-# of a plain copy take these shares of the time that the memory of an H200 takes, by counts and
-# benchmarks/prediction.py. A load takes half a microsecond, in which an SM copies WAIT_BYTES.
+# By (is_aligned, is_short): the time of the instructions beyond those of a plain copy, for the
+# bytes, and for setting up a block of one round. It is a share of the time that the memory of an
+# H200 takes for the same bytes, by counted instructions and benchmarks/prediction.py. Negative:
+# fewer instructions than a plain copy.
 INSTRUCTION_TIMES = {(True, False): (-1 / 66, 1 / 30), (False, False): (1 / 14, 1 / 14)}
 INSTRUCTION_TIMES[False, True] = 1 / 11, 1 / 40
+# A load takes half a microsecond, in which an SM of an H200 copies these bytes.
 WAIT_BYTES = 8 << 10
-# The planner tries no more candidates after one that takes at most CHEAP_RATIO times as long as its
-# bytes alone. A smaller block must save 1 % of the time.
-CHEAP_RATIO, LEAST_GAIN = 1.03, 0.01
-# Python counts up to this many tiles of outputs faster than NumPy.
-MOST_IN_PYTHON = 32
-# Bytes of input in a chunk, for each multiprocessor: at most what it has in flight. So blocks
-# copy all outputs of a chunk at the same time, and the L2 cache has the input that they share.
+# The planner stops at the first candidate that takes at most CHEAP_RATIO times as long as its bytes
+# and their instructions would without set-up and waiting. A candidate with smaller blocks must save
+# MIN_GAIN of the time.
+CHEAP_RATIO, MIN_GAIN = 1.03, 0.01
+# Up to so many pairs of an output and a number of rows, Python counts tiles faster than NumPy.
+MAX_IN_PYTHON = 32
+# A chunk of several rows has about as much input as all multiprocessors have in flight. Blocks thus
+# copy its outputs at the same time, while sectors that outputs share are still in the L2 cache.
 CHUNK_BYTES = IN_FLIGHT_BYTES
-# The division of common.cuh takes numbers below 2^31. This leaves room for the tile after a chunk,
-# where threads without a vector calculate positions too.
-MOST_CHUNK_BYTES = 1 << 30
-# The planner prefers chunks of a single row, which are simpler, unless others need less than this
-# share of their tiles. It tries about ROW_CHOICES other numbers of rows.
+# The division of common.cuh takes numbers below 2^31. Threads without a vector calculate positions,
+# too, up to a tile after the end of a chunk.
+MAX_CHUNK_BYTES = 1 << 30
+# Chunks of a single row need fewer instructions, so the planner takes them unless others need less
+# than FULL_ROW, an estimate, of their tiles. It tries about ROW_CHOICES other numbers of rows.
 FULL_ROW = 0.97
 ROW_CHOICES = 16
-# Parameters outside tables: the input's address, pitches, divisors, numbers of rows and tiles.
-# The planner calculates from these how many outputs fit. `launches_within` would plan a split of
-# too many outputs twice, while a call with new sizes waits.
+# The most bytes of parameters outside tables: the input's address, pitches, divisors, numbers of
+# rows and tiles. From them the planner calculates how many outputs fit a launch. `launches_within`
+# would plan a split of too many outputs twice, while a call with new sizes waits.
 NUMBERS_BYTES = 96
 
 
@@ -83,9 +89,9 @@ def wide_launches(
     `is_aligned`: all widths, offsets, addresses and the pitch are multiples of 16 bytes.
     """
     count = len(split.outputs)
-    is_short = not is_aligned and split.rows > 1 and max(split.widths) <= MOST_SHORT
-    is_short = is_short and split.pitch < MOST_CHUNK_BYTES
-    # Along axis 0, the outputs that are not empty may be equal by chance.
+    is_short = not is_aligned and split.rows > 1 and max(split.widths) <= MAX_SHORT
+    is_short = is_short and split.pitch < MAX_CHUNK_BYTES
+    # Along axis 0, outputs may be equal by chance, because empty ones are left out.
     is_equal = split.rows > 1 or count == assumed.outputs
     is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(split)
     table_type = index_type(max(split.offsets[-1], *split.widths))
@@ -97,10 +103,10 @@ def wide_launches(
 
 
 class _Mode(NamedTuple):
-    """The constants of a program for some outputs, whatever the number of rows."""
+    """What selects a specialization for some outputs, beside the number of rows."""
 
     is_aligned: bool
-    is_short: bool  # but chunks of one row are not
+    is_short: bool  # whether rows are short; chunks of one row are copied as wide ones
     is_equal: bool
     table_type: str  # of the offsets and widths in tables, if there is one for each output
     capacity: int  # outputs that fit a launch
@@ -109,7 +115,7 @@ class _Mode(NamedTuple):
 @lru_cache
 def _mode(aligned: bool, short: bool, equal: bool, table_type: str, parameter_bytes: int) -> _Mode:
     entry_bytes = 4 if table_type == "unsigned" else 8
-    tables_bytes = 0 if equal else 2 * entry_bytes + 8 + 4 + 8 * short
+    tables_bytes = 0 if equal else 2 * entry_bytes + 8 + 4 + 8 * short  # as in `_tables`
     outputs = (parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
     return _Mode(aligned, short, equal, table_type, outputs)
 
@@ -130,7 +136,7 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
     rows, pitch, outputs, *_ = split
     is_one_row, limits = chunks.is_one_row, assumed.limits
     is_short = mode.is_short and not is_one_row
-    # In a mixture of experts, which outputs are empty changes with each call; their total does not.
+    # In a mixture of experts, other outputs are empty in each call; there is room for all of them.
     count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
     slots, loads = min(mode.capacity, capacity(count)), SHORT_LOADS if is_short else LOADS
     position_type, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
@@ -159,14 +165,14 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
         *specialize("rows", slots, resident, constants, arguments),
         outputs,
         split.total_bytes,
-        assumed.bypasses_cache,
+        assumed.is_streaming,
         chunks.grid,
         bytes_in_flight=loads * VECTOR,
         reason=f"{what}, {'not ' * (not mode.is_aligned)}aligned to {VECTOR} bytes",
         shared_bytes=SHORT_BYTES * is_short,
         block=chunks.threads,
     )
-    if rows == 1 or pitch >= MOST_CHUNK_BYTES:
+    if rows == 1 or pitch >= MAX_CHUNK_BYTES:
         return launch
     other = chunks._replace(is_one_row=not is_one_row)
     return launch._replace(siblings=lambda: [_launch(split, assumed, mode, other)])
@@ -175,7 +181,7 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
 def _tables(
     split: RowSplit, chunks: _Chunks, mode: _Mode, slots: int, position_type: str
 ) -> Iterator[TypedValue]:
-    """The tables of outputs; those that are equal and contiguous in the input share an entry."""
+    """The tables of outputs. Outputs that are equal and contiguous in the input share an entry."""
     table_type, entries = position_type if mode.is_equal else mode.table_type, slots
     widths, offsets = split.widths, split.offsets
     if mode.is_equal:
@@ -206,7 +212,7 @@ def _slot_vectors(width: int) -> int:
 
 
 def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
-    """The chunks, with the blocks that take the least time."""
+    """The chunks and blocks that take the least time."""
     candidates = SHORT_BLOCKS if mode.is_short else BLOCKS
     short_rows = [*map(_short_rows, split.widths)] if mode.is_short else []
     multiple = max(short_rows) * candidates[0][1] if short_rows else 1
@@ -219,9 +225,9 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
         tile_bytes = threads * rounds * (SHORT_LOADS if mode.is_short else LOADS) * VECTOR
         tile_parts = rounds if mode.is_short else tile_bytes
         chunks = _chunked(split.rows, choices, parts, (threads, tile_bytes), tile_parts)
-        share = needed / tile_parts / chunks.grid  # of tiles that is used
+        share = needed / tile_parts / chunks.grid  # of the tiles that has bytes to copy
         cost = _cost(chunks, rounds, share, sm_bytes, limits, mode)
-        if cost < best * (1 - LEAST_GAIN):
+        if cost < best * (1 - MIN_GAIN):
             best, best_chunks = cost, chunks
         if cost <= cheap:
             break
@@ -229,14 +235,14 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
 
 
 def _short_rows(width: int) -> int:
-    """The rows that a block copies in a round."""
+    """The rows of an output that a block copies in a round."""
     return SHORT_THREADS // _slot_vectors(width) // 2 * (2 * SHORT_LOADS)
 
 
 def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[int]) -> Any:
     """The parts of each output in a chunk, by its rows: bytes, or rounds of short rows."""
-    # Parts are below 2^53. Then a quotient is whole only if it is exact, so that `ceil` is right.
-    if len(choices) * len(widths) > MOST_IN_PYTHON:
+    # Of numbers below 2^53, a float quotient is whole only if it is exact, so that `ceil` is right.
+    if len(choices) * len(widths) > MAX_IN_PYTHON:
         rows = np.array(choices)[:, None]
         return rows / short_rows if short_rows else rows * widths
     if short_rows:
@@ -271,15 +277,15 @@ def _cost(
     waits = limits.in_flight_bytes * rounds / (chunks.tile_bytes * share * min(resident, per_sm))
     each, setup = INSTRUCTION_TIMES[mode[:2]]
     cost = sm_bytes * max(1, waits, 1 + each + setup / (rounds * share))
-    # Blocks end at different times: while the last ones run, half of an SM is empty.
+    # Blocks end at different times: while the last ones run, half of an SM's room is unused.
     return cost + rounds * WAIT_BYTES / 2 * min(1, waits) * (per_sm > resident)
 
 
 def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[int]:
-    """The rows that a chunk may have: a single row, which is simpler, and multiples if possible."""
-    if split.rows == 1 or (largest := max(max(split.widths), split.pitch)) >= MOST_CHUNK_BYTES:
+    """The rows that a chunk may have: a single row, and multiples of `multiple` if possible."""
+    if split.rows == 1 or (largest := max(max(split.widths), split.pitch)) >= MAX_CHUNK_BYTES:
         return [1]
-    limit = min(split.rows, (MOST_CHUNK_BYTES - 1) // largest)
+    limit = min(split.rows, (MAX_CHUNK_BYTES - 1) // largest)
     multiple = multiple if multiple <= limit else 1
     wanted = ceil_div(limits.sm_count * CHUNK_BYTES // 2, split.pitch)
     least = min(limit // multiple, ceil_div(wanted, multiple)) * multiple

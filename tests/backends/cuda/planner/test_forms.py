@@ -44,7 +44,9 @@ def rows(unit: int, units: int, step: int, pitch: int = 1 << 20) -> Nest:
         (Nest(4, (Loop(9, 4096, 4096), Loop(64, 4, 8))), 1, Form(4, 4, 1, None)),
     ],
 )
-def test_the_form_follows_from_the_rows(nest: Nest, channels: int, form: Form) -> None:
+def test_the_length_and_step_of_rows_select_item_size_and_window(
+    nest: Nest, channels: int, form: Form
+) -> None:
     assert form_of(nest, channels, assumed()) == form
 
 

@@ -23,7 +23,7 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
         output_alignment,
         limits=H200.limits._replace(parameter_bytes=bytes_),
         outputs=100,
-        bypasses_cache=True,
+        is_streaming=True,
     )
 
 
@@ -43,7 +43,9 @@ def narrow_splits(draw: st.DrawFn) -> RowSplit:
 
 
 @given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
-def test_slabs_are_alike_and_hold_their_rows(split: RowSplit, src: int, dst: int) -> None:
+def test_phases_repeat_after_each_slab_and_a_slab_fits_its_memory(
+    split: RowSplit, src: int, dst: int
+) -> None:
     for launch in tile_launches(split, assumed(src, dst)):
         found = known(launch)
         count, rows = len(launch.outputs), found["slab_rows"]
@@ -87,7 +89,9 @@ ROWS = (2, 3, 7, 8, 15, 31, 32, 33, 63, 64, 65, 100, 257, 4096, 99_999)
 
 @settings(max_examples=40)
 @given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
-def test_any_number_of_rows_has_the_same_program(split: RowSplit, src: int, dst: int) -> None:
+def test_any_number_of_rows_has_the_same_specialization(
+    split: RowSplit, src: int, dst: int
+) -> None:
     texts = {
         tuple(
             launch.code.source
@@ -99,8 +103,8 @@ def test_any_number_of_rows_has_the_same_program(split: RowSplit, src: int, dst:
 
 
 @given(st.lists(st.integers(1, 40), min_size=4, max_size=16), st.integers(2, 5000))
-def test_other_columns_have_the_same_program(widths: list[int], rows: int) -> None:
-    """Programs for the same number of outputs differ in the size of shared memory at most."""
+def test_other_columns_have_the_same_specialization(widths: list[int], rows: int) -> None:
+    """For the same number of outputs, only the size of shared memory may differ."""
     texts = set()
     for cut in range(1, len(widths)):
         geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)

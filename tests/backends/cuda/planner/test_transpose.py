@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions, DeviceLimits, KernelLaunch
-from dmlsplit.backends.cuda.planner.strided import MOST_STAGED
+from dmlsplit.backends.cuda.planner.strided import MAX_STAGED
 from dmlsplit.backends.cuda.planner.transpose import (
-    MOST_ROW_VECTORS,
+    MAX_ROW_VECTORS,
     SQUARE_BYTES,
     THREADS,
     Plane,
@@ -22,39 +22,39 @@ from dmlsplit.geometry import Loop, SplitGeometry, split_geometry
 from tests.support.descriptors import packed
 from tests.support.plans import kernels, planned, sources
 
-ASSUMED = Assumptions(16, 16, H200.limits, 64, bypasses_cache=False)
+ASSUMED = Assumptions(16, 16, H200.limits, 64, is_streaming=False)
 units = st.sampled_from([1, 2, 4, 8, 16])
 sides = st.integers(1, 5000)
 
 
-reads = st.sampled_from([1, 4, 16])
+input_alignments = st.sampled_from([1, 4, 16])
 
 
-@given(units, reads, st.booleans())
+@given(units, input_alignments, st.booleans())
 def test_every_square_is_one_block_with_whole_output_lines(
-    unit: int, read: int, is_written: bool
+    unit: int, alignment: int, is_aligned: bool
 ) -> None:
-    found = squares(unit, max(unit, read), is_written)
+    found = squares(unit, max(unit, alignment), is_aligned)
     assert found
     for square in found:
         assert square.across * square.down_vectors * 16 <= SQUARE_BYTES
         assert square.across * unit % 128 == 0
         # Lines that are not aligned hold up to a vector of other bytes.
-        assert square.down * unit == square.down_vectors * 16 - 16 * (square.read < 16)
+        assert square.down * unit == square.down_vectors * 16 - 16 * (square.input_alignment < 16)
         assert square.shared_vectors * 16 <= 48 << 10
 
 
-@given(units, reads, st.booleans())
+@given(units, input_alignments, st.booleans())
 def test_threads_read_and_write_lines_of_the_same_phase(
-    unit: int, read: int, is_written: bool
+    unit: int, alignment: int, is_aligned: bool
 ) -> None:
     """A group of lines has all phases; a warp writes eight vectors of each of four lines."""
-    for square in squares(unit, max(unit, read), is_written):
+    for square in squares(unit, max(unit, alignment), is_aligned):
         group, row_vectors = 16 // unit, square.across * unit // 16
         assert THREADS // square.down_vectors % group == 0
         assert row_vectors % 8 == 0
-        assert row_vectors <= MOST_ROW_VECTORS
-        assert is_written or THREADS // row_vectors % group == 0
+        assert row_vectors <= MAX_ROW_VECTORS
+        assert is_aligned or THREADS // row_vectors % group == 0
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_square_of_a_short_side_is_long_in_the_other_direction() -> None:
 
 
 @given(units, sides, sides, st.lists(st.integers(1, 9), max_size=3))
-def test_squares_cover_a_nest(unit: int, down: int, across: int, around: list[int]) -> None:
+def test_squares_cover_a_plane(unit: int, down: int, across: int, around: list[int]) -> None:
     plane = Plane(down, across, 0, 0, tuple(Loop(size, 0, 0) for size in around))
     for square in squares(unit):
         downs, acrosses, *outer = square.counts(plane)
@@ -92,14 +92,14 @@ def test_vectors_of_lines_at_any_address_are_in_a_square(
     if unit == 16:
         return
     plane = Plane(down, across, 0, 0)
-    for square in squares(unit, 1, is_written=False):
+    for square in squares(unit, 1, is_output_aligned=False):
         _, acrosses = square.counts(plane)
         last = across - 1 + phase % (16 // unit)
         assert last < acrosses * square.across
 
 
 @pytest.mark.parametrize(
-    ("across_stride", "down_stride", "offset", "read", "is_written"),
+    ("across_stride", "down_stride", "offset", "alignment", "is_aligned"),
     [
         (800, 1600, 0, 16, True),
         (804, 1608, 0, 4, False),
@@ -110,10 +110,10 @@ def test_vectors_of_lines_at_any_address_are_in_a_square(
     ],
 )
 def test_alignments_are_those_of_every_line(
-    across_stride: int, down_stride: int, offset: int, read: int, is_written: bool
+    across_stride: int, down_stride: int, offset: int, alignment: int, is_aligned: bool
 ) -> None:
     plane = Plane(99, 99, down_stride, across_stride, (Loop(3, 1600, 3200),))
-    assert alignments([plane], [0, offset], ASSUMED) == (read, is_written)
+    assert alignments([plane], [0, offset], ASSUMED) == (alignment, is_aligned)
     around = replace(plane, loops=(Loop(3, 1601, 3202),))
     assert alignments([around], [0, offset], ASSUMED) == (1, False)
 
@@ -129,7 +129,7 @@ def test_rows_of_elements_are_transposed(count: int, width: int) -> None:
     assert kernels(rows_of(count, width)) == ["transpose"]
     assert set(kernels(rows_of(count, width), 1, 16)) == {"tile" if count > 12 else "strided"}
     # A window of few elements goes through shared memory to any address.
-    kernel = "strided" if count <= MOST_STAGED else "tile"
+    kernel = "strided" if count <= MAX_STAGED else "tile"
     assert set(kernels(rows_of(count, width), 16, 8)) == {kernel}
 
 
@@ -157,7 +157,7 @@ def test_rows_of_few_or_wide_elements_are_not_transposed(
     assert kernels(rows_of(count, width, rows)) == [kernel]
 
 
-def test_other_rows_and_pitches_have_the_same_program() -> None:
+def test_other_rows_and_pitches_have_the_same_specialization() -> None:
     padded = split_geometry((400_003, 32), 1, (1,) * 32, 4, (192, 4), [None] * 32)
     (text,) = sources(padded)
     for rows in (1 << 20, 1_000_003):

@@ -37,8 +37,10 @@ def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
 
 
 @given(st.lists(widths, min_size=2, max_size=20), st.lists(st.integers(1, 1 << 20), min_size=2))
-def test_no_number_of_rows_needs_a_program_of_its_own(sizes: list[int], rows: list[int]) -> None:
-    """One row or more, outputs that fit the L2 cache or not: at most two programs."""
+def test_no_number_of_rows_needs_a_specialization_of_its_own(
+    sizes: list[int], rows: list[int]
+) -> None:
+    """One row or more, outputs that fit the L2 cache or not: at most two specializations."""
     geometries = [packed((count, sum(sizes)), 1, tuple(sizes), 1) for count in rows]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
 
@@ -47,11 +49,11 @@ def test_no_number_of_rows_needs_a_program_of_its_own(sizes: list[int], rows: li
 @given(
     st.lists(st.lists(st.integers(1, 1 << 24), min_size=64, max_size=64), min_size=2, max_size=6)
 )
-def test_no_sizes_along_axis_0_need_a_program_of_their_own(drawn: list[list[int]]) -> None:
+def test_no_sizes_along_axis_0_need_a_specialization_of_their_own(drawn: list[list[int]]) -> None:
     geometries = [packed((sum(sizes), 16), 0, tuple(sizes), 1) for sizes in drawn]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
     plans = list(map(planned, geometries))
-    with patch.object(wide, "MOST_IN_PYTHON", 0):  # the same by NumPy
+    with patch.object(wide, "MAX_IN_PYTHON", 0):  # the same by NumPy
         assert list(map(planned, geometries)) == plans
 
 
