@@ -54,7 +54,7 @@ BARS: tuple[tuple[str, int, float | str], ...] = (
 )
 NOISE = 1.05
 CASES = {f"{count} outputs": count for count in (1, 3, 8, 16, 64, 256, 4000, 8192)}
-# Tokens and elements of each, and more different sizes than plans are kept.
+# The tokens, the elements of each, and more different sizes than the cache of plans holds.
 TOKENS, TOKEN, FRESH = 4000, 7168, 1100
 ROWS, WIDTH, MAX_OF_NUMPY = 64, 32, 256
 INSIDE = "DMLSPLIT_ON_SIMULATED_CARD"

@@ -25,8 +25,8 @@ a warp copies, 16 per thread:
 - *served*: bytes of the 32-byte sectors that the L1 cache serves to loads, for each byte copied.
 - *const*: wavefronts of the constant cache, for indexed loads.
 - *rows*: DRAM rows that a block writes to, for each row's worth of bytes that it writes. We assume
-  rows of 2 KiB. To activate a row takes time, and so does a miss of the TLB for a distant one. But
-  the L2 cache first collects what blocks write, so the prediction ignores both.
+  rows of 2 KiB. Activating a row takes time, and so does a TLB miss for a distant one. The L2
+  cache first collects what blocks write, though, so the prediction ignores both.
 - *turns*: how often a block switches to another DRAM row, if its warps are interleaved.
 - *H100*, *H200*, *B200*: the predicted fraction of a plain copy's speed (benchmarks/prediction.py).
 

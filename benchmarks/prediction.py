@@ -23,12 +23,12 @@ sector is assumed to cost as much as an instruction, because an SM handles four 
 In the formula, five loads of a word, 16 bytes apart (80 sectors), are therefore slower than two
 loads of 16 bytes (32 sectors).
 
-A launch also takes what its blocks leave unused (`launch_clocks`):
+A launch takes longer where its blocks leave something unused (`launch_clocks`):
 
 - *Occupancy.* Memory is busy if an SM has `Gpu.in_flight` bytes in flight. The blocks that fit on
   an SM may have fewer; T then grows in proportion.
-- *Evenness.* If all blocks fit at once, the SM with the most of them is done last, if a unit of it
-  is the limit and not the memory that all share.
+- *Evenness.* If all blocks fit at once, and a unit of the SM is the limit rather than the memory
+  that all share, the launch takes as long as the SM with the most blocks.
 - *Tail.* Otherwise blocks end at different times, and while the last ones run, half of the block
   slots are empty. That costs half of the time in which a block waits for its loads, round by round.
 - *Start.* The first bytes arrive after `WAIT`.

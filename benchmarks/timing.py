@@ -10,7 +10,8 @@ Call = Callable[[], object]
 
 # Long enough for the clock's resolution, and to average over single calls.
 SHORTEST_SAMPLE = 2e-3
-# A process is at rest if it used no processor time for longer than the tick of that clock.
+# A process is at rest if it used at most a tenth of REST_SECONDS of processor time in that long.
+# After LONGEST_WAIT, it is measured in any case.
 REST_SECONDS = 0.01
 LONGEST_WAIT = 0.2
 # On virtual processors, we saw calls become faster during the first 20 to 50 ms after a rest.

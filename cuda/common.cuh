@@ -64,7 +64,7 @@ template <class T> __device__ inline T less_multiple(T number, T times, T minus_
 }
 #endif
 
-// If the outputs do not fit the L2 cache, the policy is kStreaming: it evicts their lines before the input's.
+// If input and outputs do not fit the L2 cache, the policy is kStreaming: lines of outputs are evicted first.
 template <class T> __device__ inline void store(Byte* pointer, T value, Wide policy) {
     store_with(reinterpret_cast<T*>(pointer), value, policy);
 }
@@ -109,7 +109,7 @@ __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
 }
 
 // Moves bytes to the front by `phase`, a multiple of kUnit below 16: by 8, then by 4, then by 0 to 3. After that,
-// the last 2 + phase / 4 words are not meaningful.
+// up to four of the last words are not meaningful.
 template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&words)[kCount], unsigned phase) {
 #pragma unroll
     for (int i = 0; i < kCount - 2; ++i) words[i] = kUnit <= 8 && phase & 8 ? words[i + 2] : words[i];

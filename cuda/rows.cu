@@ -11,9 +11,9 @@
 //
 // kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise, a vector of the output is read
 // as the two aligned vectors that hold it in the input, which are shifted together in registers. The L1 cache then
-// serves two bytes for each byte copied, unless the vector happens to be aligned in the input, too. Two things
-// remain: vectors that hold the end of a row, one thread each, in every block whose tile has such ends; and the first
-// and last bytes of an output, in its first and last block.
+// serves two bytes for each byte copied, unless the vector happens to be aligned in the input, too. Two kinds
+// of bytes are copied separately: vectors that hold the end of a row, by one thread each, in every block whose tile
+// has such ends; and the first and last bytes of an output, in its first and last block.
 // kShort: rows have at most MAX_SHORT bytes (planner/wide.py). A block then copies whole rows, through shared memory.
 // Reading two vectors for each one stored would cost too much, and many would hold the end of a row: one in six if
 // rows have 96 bytes.
@@ -188,7 +188,7 @@ __device__ inline void skip_to(ChunkPart& part, Position begin, Position width) 
 constexpr unsigned kShortThreads = kThreads / 2;  // of a block
 
 // Without the spare one: for up to 15 bytes before the row and one word after it.
-__device__ inline unsigned slot_vectors(unsigned width) { return (width + 34) / kVector; }
+__device__ inline unsigned row_vectors(unsigned width) { return (width + 34) / kVector; }
 
 struct Slots {
     const Byte* memory;
@@ -209,9 +209,9 @@ struct Slots {
 // again in place of those after it.
 __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned step, unsigned rows, unsigned width,
                                  unsigned pitch, Divisor by_slot) {
-    const unsigned slot = slot_vectors(width), row = quotient(threadIdx.x, by_slot);
+    const unsigned vectors = row_vectors(width), row = quotient(threadIdx.x, by_slot);
     if (row >= step) return;
-    const unsigned vector = (threadIdx.x - row * slot) * kVector, corner_phase = phase(corner, kVector);
+    const unsigned vector = (threadIdx.x - row * vectors) * kVector, corner_phase = phase(corner, kVector);
     const Byte* const around = settled(corner - corner_phase);
     uint4 held[kLoads];
 #pragma unroll
@@ -221,7 +221,7 @@ __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned ste
     }
     uint4* slots = memory + threadIdx.x + row;
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i, slots += step * (slot + 1)) *slots = held[i];
+    for (int i = 0; i < kLoads; ++i, slots += step * (vectors + 1)) *slots = held[i];
 }
 
 // Copies the vectors that begin in the short rows from `first` on; there are `rows` of them, a multiple of 16. Phases
@@ -234,7 +234,7 @@ __device__ inline void copy_short(const ChunkPart& part, unsigned first, unsigne
     const Byte* const corner = settled(part.src + static_cast<Wide>(first) * pitch);
     // The last vector of a chunk ends in the row after it, which is read, too.
     read_rows(memory, corner, rows / kLoads, part.rows - first + !part.is_last, width, pitch, by_slot);
-    const unsigned slot = slot_vectors(width) + 1;
+    const unsigned slot = row_vectors(width) + 1;
     if (is_first_round)  // words of the spare vector are loaded at the end of a row, but not stored
         for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += kShortThreads * slot)
             memory[end - 1] = {};

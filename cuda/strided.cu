@@ -74,7 +74,7 @@ struct Item {
     bool is_stored;
 };
 
-// The item of a number. If it must not be stored, it has the place of another item, so that it may be loaded.
+// Item `number`. If it does not exist or is not whole, it is not stored, and has the place of one that can be loaded.
 template <bool kFull>
 __device__ inline Item item_at(const Parameters& launch, int entry, int nest, Index number, long long step) {
     const int at = nest * kDimensions + kDimensions - 1;

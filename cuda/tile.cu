@@ -154,7 +154,7 @@ struct Target {
 template <bool kFull>
 __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group, const Parameters& launch) {
     const Byte* corner = launch.input + (launch.columns[group] + static_cast<long long>(number * launch.tile_pitch));
-    // The last tile may have no rows, only the ends of outputs. These are then before it: its `rows` are negative.
+    // The last tile may only have the ends of outputs, which then end before it begins: `rows` is negative.
     const int rest = static_cast<int>(launch.rest_rows) -
                      (number > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
     const int rows = number < launch.full_tiles ? static_cast<int>(launch.tile_rows) : rest;

@@ -12,7 +12,7 @@
 //   places of the elements only once. A vector may begin up to kElements - 1 elements before the square, so kBefore
 //   more lines of the input are read.
 //
-// Sizes are arguments. Compiled in is only what changes the code: the element (kUnit), the shape of a square
+// Sizes are arguments. Only what changes the code is compiled in: the element (kUnit), the shape of a square
 // (kDownVectors, kAcross), the numbers of outputs, planes and loops, and the alignment of lines. The addresses of all
 // lines of the input are multiples of kInputAlign: 16, 4 or 1. If it is not 16, a line takes one vector more.
 // Assumes at most 2^31 - 2^14 bytes down and across, and fewer than 2^31 squares.

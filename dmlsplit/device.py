@@ -123,8 +123,8 @@ class Device:
     def warm(self, descs: Iterable[SplitOperatorDesc], alignment: int | None = None) -> None:
         """Compile the kernels of these splits in advance.
 
-        No later call that copies these splits waits for the compiler, whether of an operator or of
-        ``dml.split``, as long as its addresses have this alignment.
+        Later calls of operators and of ``dml.split`` that make one of these splits do not wait for
+        the compiler, as long as all addresses have this alignment.
 
         Parameters
         ----------
@@ -132,8 +132,8 @@ class Device:
             The splits. Splits of other sizes that use the same kernels are then compiled too.
         alignment
             A power of two, up to 16, that divides all addresses of inputs and outputs; None for
-            any addresses. The larger it is, the fewer programs are compiled. Allocations are
-            multiples of 16 bytes, but slices of arrays may begin anywhere.
+            any addresses. The larger it is, the fewer programs are compiled. Allocations
+            begin at multiples of 16 bytes, but slices of arrays may begin anywhere.
 
         Raises
         ------
@@ -234,7 +234,7 @@ class CompiledOperator:
         array
             An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
         outputs
-            The same for each output.
+            For each output, an array with its sizes, type and strides; or a `BufferBinding`.
         stream
             The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
 
@@ -260,7 +260,7 @@ class CompiledOperator:
         array
             An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
         outputs
-            The same for each output.
+            For each output, an array with its sizes, type and strides; or a `BufferBinding`.
 
         Raises
         ------

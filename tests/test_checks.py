@@ -25,7 +25,7 @@ from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3), np.array(3)])
-def test_anything_with_an_index_is_an_integer(value: Any) -> None:
+def test_anything_with_dunder_index_is_an_integer(value: Any) -> None:
     assert integer("n", value) == 3
     assert type(integer("n", value)) is int
     assert integers("n", [value, 4]) == (3, 4)

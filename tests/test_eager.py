@@ -214,7 +214,7 @@ def test_columns_are_counted_from_the_first_address(start: int) -> None:
     ]
 
 
-def test_columns_that_run_backwards_are_found_in_two_rows_but_not_in_one() -> None:
+def test_backward_views_are_recognised_as_columns_only_if_there_are_several_rows() -> None:
     base = np.zeros((2, 12), np.uint8)
     for rows, wanted in ((2, [(0, 3), (4, 7)]), (1, [(0, 1), (0, 1)])):
         parts = base[:rows, :3], base[:rows, 6:3:-1]

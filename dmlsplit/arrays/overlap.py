@@ -12,7 +12,10 @@ def are_apart(starts: Iterable[int], ends: Iterable[int]) -> bool:
 
 
 def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """In order of address, the index of each span that begins inside another, and of that other."""
+    """For each span that begins inside an earlier one, by address: its index and the other's.
+
+    The other one is the earlier span that ends last.
+    """
     areas = sorted((span, index) for index, span in enumerate(spans))
     furthest, owner = 0, 0
     for (low, high), index in areas:

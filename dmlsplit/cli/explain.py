@@ -39,8 +39,9 @@ with how many blocks and threads, and the least time that the memory bandwidth
 of a GPU allows. That time is computed, not measured: no GPU has run dmlsplit
 yet.
 
-A split that is refused is explained by its equivalent, if it has one. One that
-is unknown is not explained; what decides it, such as --dim, is printed.
+A split that is refused is explained by its equivalent, if it has one. If the
+verdict on a split is unknown, the split is not explained; the report says what
+decides it, such as --dim.
 
 Given the id of a rule, such as DML-SPLIT-AXIS-RANGE, show the rule, how it is
 known, examples, and the fix.
@@ -106,11 +107,11 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
         if not _is_rule(unknown):
             fix = "give only ids of rules, or only PATHs"
             raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
-        known = "ids look like DML-SPLIT-AXIS-RANGE; dmlsplit validate prints them"
-        fix = f"similar rules: {near}" if near else known
-        raise InvalidArgumentError(f"{unknown!r} is neither a rule nor a file; {fix}")
+        known = "an id that dmlsplit validate prints, such as DML-SPLIT-AXIS-RANGE"
+        fix = f"Fix: give {near or known}"
+        raise InvalidArgumentError(f"{unknown!r} is neither the id of a rule nor a file. {fix}")
     if arguments != arguments.parser.parse_args([explain.__name__, *arguments.paths]):
-        raise InvalidArgumentError("the id of a rule accepts no options; give it alone")
+        raise InvalidArgumentError("a rule is shown without options. Fix: give only its id")
     pages = "\n".join(rule_page(RULES[rule]) for rule in ids)
     show("\n".join(wrapped(line, "", hanging="") for line in pages.splitlines()))
     return ACCEPTED
@@ -137,6 +138,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             sized = " (with dynamic sizes = 1)" if verdict.sizes else ""
             instead = ": refused; this explains its equivalent" if verdict.equivalent else ""
             explained.append((location(verdict.site) + sized + instead, desc))
+        else:
+            tell(f"note: {location(verdict.site)}: nothing to copy, as all of its pieces are empty")
     if unknown := assessment.counts[Outcome.UNKNOWN]:
         tell(f"note: not explained: {counted(unknown, 'unknown split')}; see the fix of each above")
     if arguments.svg != STDOUT:
@@ -146,7 +149,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
 
         if len(explained) != 1:
             raise InvalidArgumentError(
-                f"--svg draws one split, not {len(explained)}. Fix: choose one with --node"
+                f"--svg draws one split, not {len(explained)}. Fix: give one file, and choose a "
+                "split with --node"
             )
         deliver(svg_picture(explained[0][1]).rstrip("\n"), arguments.svg, scan.inputs())
     # `Assessment.fails` counts "an equivalent may exist" as unknown; it was not explained either.

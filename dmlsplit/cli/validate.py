@@ -27,9 +27,9 @@ _DESCRIPTION = """\
 Find every split in each PATH, in nested graphs and functions too, and report
 whether DirectML accepts it: where the split is, the descriptor it becomes, each
 broken rule, the lowest feature level, DirectML version and Windows build that
-accept it, and what to change. Nothing runs, and no GPU is needed. When DirectML
-refuses a split at run time, it returns 80070057 (E_INVALIDARG, "The parameter
-is incorrect").
+accept it, and what to change. The model is not run, and no GPU is needed. When
+DirectML refuses a split at run time, it returns 80070057 (E_INVALIDARG, "The
+parameter is incorrect").
 
 The verdicts:
   ok
@@ -60,7 +60,7 @@ _STATUSES = {
     REFUSED: "a split is refused (see --allow), or is unknown or may be affected by a\n"
     "       known defect (see --fail-on); or, with --via ort, the target is\n"
     "       below feature level 5_0",
-    UNUSABLE: "wrong usage, or a file could not be read; the others are still reported",
+    UNUSABLE: "wrong usage, or a file could not be read (all other files are reported)",
 }
 
 _EXAMPLES = """\
@@ -137,7 +137,7 @@ def validate(arguments: argparse.Namespace) -> int:
     if "unknown" in arguments.fail_on:
         failing |= {Outcome.UNKNOWN}
     defects_fail = "defect" in arguments.fail_on
-    # Neither a folder nor a pattern is its own only file.
+    # For a folder or a pattern, `scan.files` has the files that it stands for.
     is_single_file = len(arguments.paths) == 1 and scan.files == (*arguments.paths,)
     if arguments.write_fixed is not None and not (is_single_file and _is_onnx(arguments.paths[0])):
         raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")

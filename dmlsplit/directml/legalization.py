@@ -51,8 +51,8 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
     ------
     InvalidArgumentError
         If there is no such level, `desc` breaks a rule that holds at every level, or no equivalent
-        exists. In the last case, the error is of a subclass whose `reason` says why. Its `report`
-        lists what `desc` breaks.
+        exists. In the last case, the error has an attribute `reason`, which says why, and its
+        `report` lists the rules that `desc` breaks.
 
     Examples
     --------

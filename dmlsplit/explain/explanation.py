@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from dmlsplit.backends.cuda.gpus import Gpu
+from dmlsplit.backends.cuda.gpus import H200, Gpu
 from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.occupancy import blocks_of, in_flight_per_sm
 from dmlsplit.backends.cuda.planner import plan
@@ -64,6 +64,8 @@ def _loops(piece: StridedCopy) -> str:
 def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
     aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # every binding has at least this alignment
     launches = plan(geometry, aligned, aligned, limits)
+    is_newer = limits.in_flight_bytes > H200.limits.in_flight_bytes
+    reference = "a B200" if is_newer else "an H200"
     for launch in launches[:_SHOWN]:
         yield f"kernel: {launch.code.kernel} ({launch.reason})"
         yield (
@@ -74,7 +76,7 @@ def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
         own = in_flight_per_sm(launch, limits)
         yield (
             f"in flight: {counted(own, 'byte') if own else 'less than 1 byte'} per SM; "
-            f"about {limits.in_flight_bytes} would keep the memory busy"
+            f"about {limits.in_flight_bytes} keep the memory of {reference} busy"
         )
     yield from more(len(launches), _SHOWN, "launch")
 

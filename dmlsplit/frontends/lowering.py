@@ -57,7 +57,7 @@ def lowered_site(
     gap: NotKnownError | None = None,
     missing: Sequence[tuple[str, int]] = (),
 ) -> SplitSite:
-    """A site, completed with a split, which was lowered with 1 for each dynamic size of a gap."""
+    """`blank` with a lowered split; with a `gap`, it was lowered with 1 for each dynamic size."""
     desc, pieces = lowering.descriptor, lowering.sizes
     state: State = Known(desc, pieces)
     if gap is not None:

@@ -1,4 +1,7 @@
-"""Public names of the front ends whose modules import NumPy, which scans of files do not need."""
+"""Imports the public names of a front end when they are first used.
+
+Their modules import NumPy, which scanning a file does not need.
+"""
 
 import sys
 from collections.abc import Callable, Mapping

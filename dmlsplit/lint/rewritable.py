@@ -7,6 +7,7 @@ from dmlsplit.directml.levels import capability_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.frontends import Known, SplitSite, Unknown
+from dmlsplit.frontends.site import Cause
 from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, takes_num_outputs
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
@@ -44,6 +45,9 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
         return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
     desc = _descriptor(site)
     if desc is None:
+        if isinstance(site.state, Unknown) and site.state.cause is Cause.LENGTHS:
+            fix = "make them a constant of the model"
+            return f"its split lengths are known only when the model runs. Fix: {fix}"
         return "its sizes are known only when the model runs. Fix: give them with --dim"
     if str(site.element_type).startswith("COMPLEX"):
         return "standard ONNX cannot reinterpret complex elements as another type"

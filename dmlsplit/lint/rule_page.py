@@ -57,7 +57,10 @@ def _blocks(rule: Rule) -> Iterator[str]:
     yield "## Fix"
     yield _with_code(f"{rule.hint[0].upper()}{rule.hint[1:]}.")
     if "level" in rule.cured_by:
-        yield "`dmlsplit levels` lists what each level accepts, and its DirectML and Windows."
+        yield (
+            "`dmlsplit levels` lists what each level accepts, and the first DirectML version and "
+            "Windows build that have it."
+        )
     yield f"## Example: {'accepted' if is_error else 'not reported'}"
     yield f"{fence}\n{example.kept}\n```"
 

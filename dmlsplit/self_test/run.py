@@ -57,7 +57,7 @@ def selftest(
     show
         Called with each line of the report once it is known.
     progress
-        Called with the splits that were compared, and their total.
+        Called with the number of splits compared so far, and the total.
     strict
         Whether a speed below the documented share of a copy's is a failure. Without it, speeds are
         measured but never fail the test.
@@ -132,7 +132,7 @@ def _stages(backend: Backend, until: float, strict: bool, progress: Count | None
 def _compare_all(
     backend: Backend, memory: Memory, progress: Count | None
 ) -> Iterator[Check | Outcome]:
-    """All splits; rows that are far apart; and on a card one split of each kernel once more."""
+    """Compare all splits, far rows and, on a card, one split of each kernel once more."""
     for count, case in enumerate(CASES, 1):
         yield compare(case, backend.compile(case.geometry).bind, memory)
         if progress:

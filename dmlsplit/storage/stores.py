@@ -33,7 +33,7 @@ from dmlsplit.storage.zarr_arrays import (
 BLOCK_BYTES = 4 << 20
 
 
-@delay_interrupts()  # because dask and zarr wait for threads of their own
+@delay_interrupts()  # dask and zarr wait for their own threads, and would leave locks taken
 def split_store(
     path: Path,
     sizes_or_count: int | Sequence[int],

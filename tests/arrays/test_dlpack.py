@@ -53,7 +53,7 @@ def test_an_address_of_no_device_is_refused(fake: FakeDriver) -> None:
     )
 
 
-def test_an_object_with_only_numpy_s_interface_is_viewed() -> None:
+def test_an_object_with_only_numpys_interface_is_viewed() -> None:
     array = np.arange(6.0).reshape(2, 3)[:, ::2]
     seen = view(SimpleNamespace(__array_interface__=array.__array_interface__), "array")
     assert seen[1:] == view(array, "array")[1:]
@@ -206,7 +206,7 @@ def test_an_array_that_its_library_does_not_share_is_refused(
     )
 
 
-def test_a_lost_device_is_reported_with_cuda_s_error(fake: FakeDriver) -> None:
+def test_a_lost_device_is_reported_with_cudas_error(fake: FakeDriver) -> None:
     class CudaError(RuntimeError):
         status = 700
 

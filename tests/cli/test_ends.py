@@ -100,7 +100,7 @@ def test_an_interrupt_in_any_import_is_one_line(
     assert (child.returncode, err) == (128 + number, b"dmlsplit: interrupted\n"), (out, err)
 
 
-def test_no_import_of_ours_comes_before_the_handler() -> None:
+def test_nothing_but_forks_is_imported_before_the_interrupt_handler_is_set() -> None:
     """No module of Python that is not loaded at the start comes before it either."""
     program = "import sys; before = set(sys.modules); import dmlsplit.__main__; "
     program += "print(*set(sys.modules) - before)"

@@ -222,7 +222,9 @@ def test_a_name_of_standard_output_is_written_to_and_not_replaced(name: str, fil
     assert any("1 split in 1 file" in line for line in lines)
 
 
-def test_a_link_in_a_circle_is_one_line(files: Path, capsys: Capsys) -> None:
+def test_an_output_that_is_a_circular_or_broken_link_is_refused_in_one_line(
+    files: Path, capsys: Capsys
+) -> None:
     Path("circle.onnx").symlink_to("circle.onnx")
     Path("link.onnx").symlink_to("no/such/f.onnx")
     for option in ("-o", "--write-fixed"):

@@ -40,7 +40,7 @@ def test_dim_gives_sizes(here: Path, capsys: Capsys) -> None:
 
 
 @pytest.mark.parametrize("text", ["batch", "=1", "batch=", "batch=-1", "batch=x", "batch=\u0661"])
-def test_dim_is_read_strictly(text: str, capsys: Capsys) -> None:
+def test_a_dim_that_is_not_a_name_and_a_size_is_refused(text: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit):
         main(["validate", "m.onnx", "--dim", text])
     assert "it must be NAME=N or VALUE.AXIS=N" in " ".join(capsys.readouterr().err.split())

@@ -55,7 +55,9 @@ def test_counts_and_positions_agree_with_array_split(library: str, cut: Cut) -> 
 
 @pytest.mark.parametrize("cut", PARTITIONS)
 @each(chunk=[1, 3, -1, "uneven"])
-def test_dask_agrees_in_graph_chunks_type_and_values(cut: Cut, chunk: int | str) -> None:
+def test_dask_pieces_equal_those_of_numpy_in_type_chunks_and_values(
+    cut: Cut, chunk: int | str
+) -> None:
     """Dask's own `assert_eq` compares them."""
     da = pytest.importorskip("dask.array", reason="dask is not installed")
     values, chunks = ramp(cut), chunk

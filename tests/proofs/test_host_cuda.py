@@ -186,7 +186,9 @@ def programs(builds: Path) -> Programs:
 
 @pytest.mark.parametrize("kind", FAULTS)
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_right_kernel_passes(kind: str, name: str, programs: Programs, data: np.ndarray) -> None:
+def test_a_correct_kernel_passes(
+    kind: str, name: str, programs: Programs, data: np.ndarray
+) -> None:
     (_, (target,)) = programs(kind)[RIGHT[name]].run(3, THREADS, memory(data)).windows
     assert np.array_equal(target, data)
 

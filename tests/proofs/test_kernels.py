@@ -20,13 +20,13 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 @pytest.fixture(scope="module")
 def ran(request: pytest.FixtureRequest, builds: Path) -> dict[str, object]:
     """The results of the chosen cases, which are compiled together."""
-    chosen = kernel_cases.chosen(request, test_a_case_gives_numpy_bytes)
+    chosen = kernel_cases.chosen(request, test_a_case_gives_the_bytes_of_numpy)
     outcomes = kernel_cases.run([SMALL[name] for name in chosen], builds)
     return dict(zip(chosen, outcomes, strict=True))
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_case_gives_numpy_bytes(name: str, ran: dict[str, object]) -> None:
+def test_a_case_gives_the_bytes_of_numpy(name: str, ran: dict[str, object]) -> None:
     kernel_cases.check(SMALL[name], ran[name])
 
 
@@ -59,7 +59,9 @@ def test_small_splits_reach_every_kernel() -> None:
 
 @pytest.mark.slow
 @each_toolchain
-def test_scaled_workloads_give_numpy_bytes(builds: Path, toolchain: harness.Toolchain) -> None:
+def test_scaled_workloads_give_the_bytes_of_numpy(
+    builds: Path, toolchain: harness.Toolchain
+) -> None:
     small = [scaled(workload, 1 << 16) for workload in WORKLOADS]
     chosen = [workload for workload in small if workload.total_bytes <= 1 << 20]
     assert len(chosen) >= 22

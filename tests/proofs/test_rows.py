@@ -68,7 +68,7 @@ chunkings = st.tuples(chunk_sizes, st.sampled_from([*wide.BLOCKS, (64, 4)]))
 
 
 @given(case=wide_cases() | single_rows(), chunks=chunkings)
-def test_any_wide_split_gives_numpy_bytes(
+def test_any_wide_split_gives_the_bytes_of_numpy(
     builds: Path, case: Case, chunks: tuple[int, tuple[int, int]]
 ) -> None:
     with small_chunks(*chunks):

@@ -212,9 +212,9 @@ INLINE void copy_runs(
     else EACH(copy_run(dst, src, run))
 }
 
-// Copies rows of `count` pieces of `run` bytes, at most 8 each. Each store has the pieces of several rows,
-// permuted from two vectors, which hold whole rows, or a word of each of eight rows. Loads and stores reach
-// into later rows, so the last ones are not copied. Returns the number of rows copied.
+// Copies rows of `count` pieces of `run` bytes, at most 8 each. A store writes one output's pieces of several
+// rows, permuted from two vectors: these hold whole rows if five fit, or else a word of each of eight rows.
+// Loads and stores reach into later rows, so the last ones are not copied. Returns the number of rows copied.
 #if defined(__x86_64__)
 VBMI static int64_t copy_equal(
     const char *src, char *const *outs, int64_t count, int64_t run, int64_t rows

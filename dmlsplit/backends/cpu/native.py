@@ -25,7 +25,7 @@ VARIABLE = "DMLSPLIT_NATIVE"
 SOURCE = Path(__file__).with_name("copy.c")
 
 # Helpers that are awake share splits of SHARED_COST or more. Waking one takes up to 50 us, which
-# only splits of WAKING_COST or more repay. Python handles signals between parts.
+# only splits of WAKING_COST or more repay. A call copies about PART_BYTES; signals wait for it.
 SHARED_COST, WAKING_COST, PART_BYTES = 512 << 10, 2 << 20, 64 << 20
 # Some virtual machines report the cache of a whole processor but get a part of it, hence the limit.
 MAX_CACHE, CACHE = 32 << 20, Path("/sys/devices/system/cpu/cpu0/cache/index3/size")
@@ -53,7 +53,7 @@ class NativeProgram(NamedTuple):
         """Fix the addresses of the first element of the input and of each output."""
         copy_tasks, calls = self.copy_tasks, self._calls(src, dsts)
 
-        def copy(stream: object = None, _plan: Plan = self.plan) -> None:
+        def copy(stream: object = None, _plan: Plan = self.plan) -> None:  # keeps the plan alive
             if stream is not None:
                 refuse_stream(stream)
             for call in calls:

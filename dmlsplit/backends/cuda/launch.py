@@ -58,8 +58,9 @@ UNUSED_TILE = 2**32 - 1
 # Bytes that an SM must have in flight to saturate the memory of an H200, or of a GPU of compute
 # capability 10.0 or more. Source: the tuning of DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
-# An SM must hold as many blocks as have IN_FLIGHT_BYTES in flight, if these are RESIDENT_BLOCKS at
-# most. More would leave too few registers for a thread, so only SLOW_RESIDENT_BLOCKS must fit then.
+# An SM must hold as many blocks as have IN_FLIGHT_BYTES in flight, and at least two. If these are
+# more than RESIDENT_BLOCKS, threads would get too few registers, so that it must hold only
+# SLOW_RESIDENT_BLOCKS.
 RESIDENT_BLOCKS, SLOW_RESIDENT_BLOCKS = 6, 3
 
 
@@ -223,7 +224,8 @@ class Assumptions(NamedTuple):
     output_alignment: int
     limits: DeviceLimits
     outputs: int  # of the split, the empty ones included
-    is_streaming: bool  # outputs do not fit the L2 cache; their lines are evicted first
+    # Whether input and outputs do not fit the L2 cache; lines of outputs are then evicted first.
+    is_streaming: bool
 
 
 class KernelLaunch(NamedTuple):

@@ -91,7 +91,7 @@ def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite,
 
 
 def _smallest(data: Value, axis: int, whole: int) -> SplitOperatorDesc | None:
-    """The descriptor of `Unknown` for an axis of the size `whole`; -1 if it is not known."""
+    """`Unknown.smallest`, with the size `whole` of a dynamic axis; `axis` is -1 if unknown."""
     element_type = data.element_type or ElementType.FLOAT
     # Lanes add a dimension.
     shape = data.shape or (1,) * (5 - CARRIERS.get(element_type, (None, 1))[1])

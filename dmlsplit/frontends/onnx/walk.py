@@ -60,7 +60,7 @@ class _Visit(NamedTuple):
 
     def gap_after(self) -> Gap:
         """The reason for an unknown shape if this node lost it."""
-        return f"its shape is unknown after {self.named}", Cause.UNTRACKED
+        return f"the shape of its input is unknown after {self.named}", Cause.UNTRACKED
 
     def own_label(self) -> str:
         """A label that no earlier node with bodies or call in this graph has."""

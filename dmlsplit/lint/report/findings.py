@@ -39,7 +39,7 @@ _Affected = list[tuple[SplitSite, Violation]]  # the splits that a defect may af
 
 
 def findings(assessment: Assessment) -> Iterator[Finding]:
-    """Faults of the target, the splits in the order of files and nodes, defects, other files."""
+    """Faults of the target; the splits, by file and node; defects; files that cannot be read."""
     target = str(assessment.target)
     for fault in assessment.diagnostics:
         head = f"{fault.rule.id}: {fault.message}"

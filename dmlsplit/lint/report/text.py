@@ -59,6 +59,8 @@ def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> s
     head = wrapped(f"{location(site)}: {site.operator}: {outcome_of(verdict)}", "")
     before, _, after = head.rpartition(outcome)
     lines = [before + paint(outcome, verdict.outcome) + after if before else head]
+    if verdict.outcome is Outcome.OK and verdict.descriptor is None:
+        lines.append(_line("all pieces are empty, so the split does not reach DirectML"))
     if verdict.descriptor is not None:
         sized = " (shown with dynamic sizes = 1)" if verdict.sizes else ""
         lines.append(_line(f"{verdict.descriptor}{sized}"))
@@ -96,7 +98,7 @@ def _summary(assessment: Assessment, is_long: bool, paint: _Paint) -> Iterator[s
     elif not assessment.unreadable:
         yield "no splits found"
     if assessment.unreadable:
-        yield f"not checked: {counted(len(assessment.unreadable), 'file')}"
+        yield f"not checked: {counted(len(assessment.unreadable), 'path')}"
 
 
 _Row = tuple[str, Verdict]  # with the address of a split, or the number of splits

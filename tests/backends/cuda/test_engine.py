@@ -180,7 +180,9 @@ def test_a_first_call_compiles_two_specializations_at_any_alignment(
             assert fake.calls.count("compile") == 2
 
 
-def test_an_operator_is_compiled_for_aligned_memory_after_a_call_on_other(fake: FakeDriver) -> None:
+def test_an_operator_is_compiled_for_aligned_memory_after_a_call_on_unaligned_memory(
+    fake: FakeDriver,
+) -> None:
     store = fake.array(noise((4 * 96 + 1,), "f2"))
     dml.split(FakeArray(store.host[1:].reshape(4, 96), 0), SIZES, 1)
     other = set(fake.sources)

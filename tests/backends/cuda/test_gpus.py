@@ -33,7 +33,7 @@ def test_gpus_are_found_by_name(asked: str, found: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "NVIDIA", "Voodoo 2"])
-def test_other_names_are_refused(name: str) -> None:
+def test_a_name_of_no_known_gpu_is_refused(name: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="it must be one of H200"):
         find_gpu(name)
 

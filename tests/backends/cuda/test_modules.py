@@ -199,7 +199,7 @@ def test_a_stored_image_that_does_not_load_is_replaced(
         load("bad", "tile")
 
 
-def test_a_compiler_s_error_names_the_kernel_and_the_device(gpu: Gpu, load: Load) -> None:
+def test_a_compilers_error_names_the_kernel_and_the_device(gpu: Gpu, load: Load) -> None:
     with pytest.raises(DmlError, match="kernel tile does not compile for cuda:3") as caught:
         load("an error", "tile")
     assert "line 1" in str(caught.value)

@@ -249,7 +249,10 @@ def test_a_function_of_the_model_passes_its_attributes_on(scanned: Scanned) -> N
     (found,) = scanned(parsed(f"(float[24] x) => () {{ {call} }}", function))
     assert found.shape == (4, 2, 3)
     (found,) = scanned(parsed("(float[24] x) => () { y = Relu (x) }", function))
-    assert found.state.reason == "its shape is unknown after Constant #0 of function local.F"
+    assert (
+        found.state.reason
+        == "the shape of its input is unknown after Constant #0 of function local.F"
+    )
 
 
 @pytest.mark.parametrize(

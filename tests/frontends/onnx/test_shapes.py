@@ -31,7 +31,7 @@ def test_declared_shapes_are_ignored_after_a_wrong_one(scanned: Scanned, wrong: 
     before, pooled, after = scanned(model(nodes, [value("x", [1, 1, 4])], declared=declared))
     assert before.shape == (1, 1, 4)
     assert pooled.shape == (1, 1, 2)
-    assert after.state.reason == "its shape is unknown after Mystery 'next' of main"
+    assert after.state.reason == "the shape of its input is unknown after Mystery 'next' of main"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,9 @@ def test_a_node_that_breaks_its_rules_has_an_unknown_shape(scanned: Scanned, bro
     nodes = [broken, node("Split", "y", "a b", num_outputs=2)]
     inputs = [value("x", [4, 4]), value("x3", [3, 4]), value("x4", [1, 1, 4, 4]), value("x0", [])]
     (found,) = scanned(model(nodes, inputs, initializers=(sizes("s", -1, 0, 7),)))
-    assert found.state.reason == f"its shape is unknown after {broken.op_type} #0 of main"
+    assert (
+        found.state.reason == f"the shape of its input is unknown after {broken.op_type} #0 of main"
+    )
     assert found.state.cause is Cause.UNTRACKED
 
 
@@ -66,7 +68,7 @@ def test_values_that_cannot_be_read_leave_shape_and_type_unknown(scanned: Scanne
     for shape in (external, typed("s", [1]), sizes("other", 1)):
         reshape = node("Reshape", "x s", "y")
         (found,) = scanned(model([reshape, cut], [value("x", [4])], initializers=(shape,)))
-        said = "its shape is unknown after Reshape #0 of main"
+        said = "the shape of its input is unknown after Reshape #0 of main"
         if shape.name == "other":
             said = "no earlier node produces value 's'"
         assert found.state.reason == said

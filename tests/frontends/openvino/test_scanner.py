@@ -162,7 +162,7 @@ def test_a_split_without_ports_fails_itself_and_not_its_file(scanned: Scan) -> N
 
 
 @pytest.mark.parametrize("splits", ["", "0", "-1", "three", "3.0", "9" * 30, "1048577"])
-def test_num_splits_is_read_strictly(scanned: Scan, splits: str) -> None:
+def test_num_splits_must_be_an_integer_within_the_limit(scanned: Scan, splits: str) -> None:
     inputs, data = port(0, (6,)) + port(1, None), f'num_splits="{splits}"'
     cut = layer(3, "Split", data=data, inputs=inputs, outputs=port(2, (2,)))
     (found,) = scanned(net([const(1, "", 0, 8), cut], [edge((1, 0), (3, 1))]), weights())

@@ -24,7 +24,7 @@ from math import gcd
 from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import takes_whole_rows
-from dmlsplit.backends.cuda.planner.strided import fit_windows, interleaved_launch, strided_launches
+from dmlsplit.backends.cuda.planner.strided import fits_window, interleaved_launch, strided_launches
 from dmlsplit.backends.cuda.planner.tiles import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, element_launch, transpose_launches
 from dmlsplit.backends.cuda.planner.wide import MIN_WIDTH, wide_launches
@@ -37,8 +37,9 @@ __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 # at once; the more these are, the faster is `tile`.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # A warp of `rows` reads one output. If more than WARP_OUTPUTS outputs share WARP_BYTES of a row, it
-# reads runs shorter than a cache line, in many rows. Warps of other kernels have as few on average,
-# because lanes look up one after the other in the parameters (tests/proofs/test_counts.py).
+# reads runs shorter than a cache line, in many rows. In the benchmarks' workloads, warps of other
+# kernels store to no more outputs on average either, because lanes look up different outputs one
+# after another in the parameters (tests/proofs/test_counts.py).
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
 # With fewer rows, `rows` copies such crowded outputs, too: `tile` would have mostly idle threads.
 FEW_ROWS = 32
@@ -76,10 +77,10 @@ def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunc
     has_aligned_memory = alignment == VECTOR
     if has_aligned_memory and unit == VECTOR and not (split.rows > 1 and _is_crowded(split)):
         return wide_launches(split, assumed, is_aligned=True)
-    if fit_windows(split, assumed):
+    if fits_window(split, assumed):
         return [interleaved_launch(split, assumed)]
-    if has_aligned_memory and (squares := element_launch(split, assumed)) is not None:
-        return [squares]
+    if has_aligned_memory and (launch := element_launch(split, assumed)) is not None:
+        return [launch]
     # In a single row, all outputs count as wide, because each has blocks of its own.
     least = WIDE_BYTES[min(unit, alignment)] if split.rows > 1 else 1
     if split.rows > 1 and min(split.widths) < least and takes_whole_rows(split):

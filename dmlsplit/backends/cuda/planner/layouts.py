@@ -29,7 +29,8 @@ MAX_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without a
 # to find each of its parts in shared memory; and for a plain copy.
 READ_INSTRUCTIONS, WRITE_INSTRUCTIONS = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
 FIND_INSTRUCTIONS, PART_INSTRUCTIONS, COPY_INSTRUCTIONS = 320, 6, 16
-# 0.114 of the 53 clocks that an H200's memory takes for these vectors (benchmarks/prediction.py).
+# Of one such instruction, if memory takes 1 for a vector in each lane: on an H200, 0.114 of 53
+# clocks (benchmarks/prediction.py).
 INSTRUCTION_TIME = 1 / 470
 WAIT_BYTES = 8 << 10  # that an SM copies during one load, which takes half a microsecond
 
@@ -140,26 +141,26 @@ class _Columns:
     def slab(self, groups: tuple[int, ...], most_rows: int, threads: int) -> Layout | None:
         """The largest slab that this number of threads can copy; None if they cannot copy any."""
         split, before, period = self.split, self.rows_before, _period(self.split)
-        is_run = len(groups) == 2 and split.row_bytes == split.pitch
+        is_single_run = len(groups) == 2 and split.row_bytes == split.pitch
         widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
         # A run may begin at any multiple of these bytes.
         begins = [split.offsets[first] for first in groups[:-1]]
-        between = before * split.pitch if is_run else split.pitch
+        between = before * split.pitch if is_single_run else split.pitch
         slack = VECTOR - gcd(VECTOR, self.input_alignment, between, *begins)
-        if is_run:
+        if is_single_run:
             readable = (threads * VECTOR - slack) // split.pitch
         else:
             readable = threads // ceil_div(widest + slack, VECTOR)
         rows = min(most_rows, readable - before, threads * VECTOR // widest) // period * period
         if rows <= 0:
             return None
-        runs, run_rows = (1, rows + before) if is_run else (rows + before, 1)
+        runs, run_rows = (1, rows + before) if is_single_run else (rows + before, 1)
         run_vectors = ceil_div(run_rows * widest + slack, VECTOR)
         # Rows keep their phases in shared memory. A row's last vector is before the first one of
         # the next row. If that row has a lower phase, rows are one vector further apart.
-        row_phase = 0 if is_run else split.pitch % VECTOR
+        row_phase = 0 if is_single_run else split.pitch % VECTOR
         own = max(run_vectors - 1, ceil_div(widest + slack - row_phase, VECTOR))
-        row_pitch = split.pitch if is_run else own * VECTOR + row_phase
+        row_pitch = split.pitch if is_single_run else own * VECTOR + row_phase
         items = rows * widest // VECTOR
         # The last row may begin at any phase.
         reach = (runs - 1) * row_pitch + (run_vectors + 1) * VECTOR

@@ -2,8 +2,9 @@
 
 A kernel is compiled for a form, the depth of the nests, the room for outputs, whether these share a
 nest, the alignment of rows and windows, and the width of numbers. Sizes, strides and offsets are
-arguments. Compared with sizes that are compiled in and powers of two, executed instructions predict
-a loss of at most 2 % for vectors in nests of two or three loops, and at most 3 % otherwise.
+arguments. Sizes that are compiled in, as powers of two, would need fewer instructions. By those
+that are executed, arguments cost at most 2 % of the speed for vectors in nests of two or three
+loops, and at most 3 % otherwise.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,10 +56,11 @@ REPEATING = 4
 # all multiprocessors (docs/design/016-slabs.md). Blocks of unaligned outputs are larger, because
 # each also gathers an item of the block before it.
 STAGED_THREADS = 64
-# The most vectors in a window that fills all outputs: if threads store from registers, and if items
-# go through shared memory. With more than MAX_PAIRED vectors, a thread needs the registers of two,
-# so that an SM must hold only THREADS threads. MAX_UNSHIFTED replaces this limit for items of
-# PAIRED_ITEMS bytes that need no shift and 32-bit numbers. Above the limits, code would spill.
+# The most vectors in a window that fills all outputs: MAX_DIRECT if threads store from registers,
+# MAX_STAGED if items go through shared memory. With more than MAX_PAIRED vectors, a thread needs
+# the registers of two, so that an SM must hold only THREADS threads. For items of PAIRED_ITEMS
+# bytes in aligned windows, numbered with 32 bits, that limit is MAX_UNSHIFTED. Code would spill
+# above them.
 MAX_DIRECT, MAX_STAGED = 8, 22
 MAX_PAIRED, MAX_UNSHIFTED, PAIRED_ITEMS = 13, 20, (48, 80)
 
@@ -80,7 +82,7 @@ def strided_launches(
         yield from launches_within(launch, entries, assumed.limits.parameter_bytes)
 
 
-def fit_windows(split: RowSplit, assumed: Assumptions) -> bool:
+def fits_window(split: RowSplit, assumed: Assumptions) -> bool:
     """Whether rows are equal elements, so few that one window fills all outputs."""
     unit, count = split.equal_width, len(split.outputs)
     is_direct = _is_direct(unit, assumed)

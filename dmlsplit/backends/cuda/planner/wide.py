@@ -41,9 +41,10 @@ FEW_OUTPUTS = 16
 BLOCKS: tuple[tuple[int, int], ...] = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
 REGISTERS = {True: 40, False: 64}  # of a thread, by whether memory is aligned
 # Rows are short if they fit a slot of at most 32 vectors in shared memory. A slot has room for a
-# row at any phase (15 bytes more) and the word after it (4), rounded up (15). In a round, each
-# thread of a block reads a vector per load, and a load reads an even number of rows. rows.cu has
-# the same numbers. In smaller blocks, more threads would have no vector; larger ones wait longer.
+# row at any phase (15 bytes more) and the word after it (4), rounded up (15). In a round, a thread
+# reads at most one vector per load, and a load of the block reads an even number of rows. rows.cu
+# has the same numbers. In smaller blocks, more threads would have no vector; larger ones would wait
+# longer.
 SLOT_MORE = 15 + 4 + 15
 MAX_SHORT = 33 * VECTOR - SLOT_MORE - 1
 SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
@@ -51,10 +52,10 @@ SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
 # 4 / 3: the narrowest rows have slots of 3 vectors and a spare one. Whatever the width, slots take
 # at most 1,344 of these 1,429 vectors, so that 64 of them are a margin.
 SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
-# By (is_aligned, is_short): the time of the instructions beyond those of a plain copy, for the
-# bytes, and for setting up a block of one round. It is a share of the time that the memory of an
-# H200 takes for the same bytes, by counted instructions and benchmarks/prediction.py. Negative:
-# fewer instructions than a plain copy.
+# By (is_aligned, is_short): the time of the instructions that copy the bytes, beyond those of a
+# plain copy, and of those that set up a block of one round. Both are shares of the time that the
+# memory of an H200 takes for the same bytes, by counted instructions and benchmarks/prediction.py.
+# Negative: fewer instructions than a plain copy.
 INSTRUCTION_TIMES = {(True, False): (-1 / 66, 1 / 30), (False, False): (1 / 14, 1 / 14)}
 INSTRUCTION_TIMES[False, True] = 1 / 11, 1 / 40
 # A load takes half a microsecond, in which an SM of an H200 copies these bytes.

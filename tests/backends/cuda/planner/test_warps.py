@@ -10,7 +10,7 @@ from dmlsplit.backends.cuda.planner.warps import padded, vector_wavefronts, wave
 
 @example(list(range(0, 1024, 32)))
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=32))
-def test_wavefronts_are_the_words_of_the_busiest_bank(words: list[int]) -> None:
+def test_an_access_takes_as_many_wavefronts_as_its_busiest_bank_has_words(words: list[int]) -> None:
     by_bank = [{word for word in words if word % 32 == bank} for bank in range(32)]
     assert wavefronts(words) == max(map(len, by_bank))
 
