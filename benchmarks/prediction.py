@@ -12,7 +12,7 @@ of them, where `issue` is its instructions per warp and 512 bytes, `sectors` tho
 the L1 cache serves to its loads, and the plain copy has 16 of both. A kernel never takes less than
 its busiest unit: per clock, an SM issues 4 instructions, its ALU and IMAD pipes take 2 each, its L1
 cache serves 4 sectors, and its banks pass one wavefront. A kernel that must read more than it
-writes, such as every second element, is compared with a copy of as many bytes: T and the copy's
+writes, such as every second element, is compared with a copy of what it reads: T and the copy's
 instructions and sectors grow by the same factor.
 
 0.114 clocks is what an instruction beyond the copy's costs while memory is the limit. It comes

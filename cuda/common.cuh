@@ -120,9 +120,9 @@ template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&wo
         if (kUnit < 4) words[i] = __funnelshift_r(words[i], words[i + 1], phase * 8);
 }
 
-// The first `count` bytes of `head`, then the bytes of `tail` from `count` on.
+// The first `count` bytes of `head`, then the bytes of `tail` after its first `count`.
 __device__ inline unsigned joined(unsigned head, unsigned tail, int count) {
-    const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));  // all bits from 4 on
+    const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));  // all ones from 4
     return (head & mask) | (tail & ~mask);
 }
 __device__ inline uint4 joined(uint4 head, uint4 tail, unsigned count) {

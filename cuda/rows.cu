@@ -205,8 +205,8 @@ struct Slots {
     }
 };
 
-// Reads kLoads * `step` rows from `corner` on into their slots. If only `rows` are left, the last of them is read
-// again in place of those after it.
+// Reads kLoads * `step` rows, the first at `corner`, into their slots. If only `rows` are left, the last one is read
+// again instead of those after it.
 __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned step, unsigned rows, unsigned width,
                                  unsigned pitch, Divisor by_slot) {
     const unsigned vectors = row_vectors(width), row = quotient(threadIdx.x, by_slot);
@@ -224,7 +224,7 @@ __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned ste
     for (int i = 0; i < kLoads; ++i, slots += step * (vectors + 1)) *slots = held[i];
 }
 
-// Copies the vectors that begin in the short rows from `first` on; there are `rows` of them, a multiple of 16. Phases
+// Copies the vectors that begin in `rows` short rows, the first being `first`; `rows` is a multiple of 16. Phases
 // repeat every 16 rows. A thread therefore computes the place of a vector once, and uses it again for the vectors that
 // begin `repeat`, 2 * `repeat`, ... rows later.
 __device__ inline void copy_short(const ChunkPart& part, unsigned first, unsigned rows, unsigned lead, unsigned pitch,

@@ -16,7 +16,7 @@
 // of the item before the block's first one.
 //
 // Without kStaged, items of 16 bytes begin at multiples of 16 in the output. If rows begin or end inside such an item
-// (kEdges), a block copies the units there in the end, one per thread. If threads copied them with their items, whole
+// (kEdges), a block copies the units there last, one per thread. If threads copied them with their items, whole
 // warps would wait for the few that have edges. Without kLeads, rows begin at multiples of 16: only ends are edges.
 //
 // Sizes, strides and offsets are parameters: no split is compiled for its sizes. An entry of the tables stands for
@@ -204,7 +204,7 @@ __device__ inline uint4 staged_vector(const uint4* staged, unsigned place) {
     return kStaged < 4 ? funnel(words, place) : make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Copies the bytes of an output that are in no whole vector: the first `before` bytes, and those from `end` on.
+// Copies the bytes of an output that are in no whole vector: the first `before` bytes, and those after `end`.
 __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned before, Wide end) {
     const Wide bytes = static_cast<Wide>(launch.row_units[0]) * kUnit;
     for (Wide at = threadIdx.x < before ? threadIdx.x : end + (threadIdx.x - before); at < bytes; at += kThreads) {

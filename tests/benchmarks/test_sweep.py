@@ -27,7 +27,7 @@ needs_compilers = pytest.mark.skipif(
 )
 
 
-def test_sizes_are_powers_of_two_and_three_between_each() -> None:
+def test_sizes_are_powers_of_two_with_three_steps_between() -> None:
     assert (SIZES[0], SIZES[-1], len(SIZES)) == (1 << 20, 1 << 30, 41)
     assert SIZES[::4] == tuple(1 << power for power in range(20, 31))
     assert list(SIZES) == sorted(set(SIZES))

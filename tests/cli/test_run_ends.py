@@ -105,8 +105,8 @@ sys.exit(main())
 )
 def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     """Threads of the pool and of zarr would wait for it forever, and the process for them."""
-    zarr.create_array("a.zarr", data=INPUT, chunks=(1, 4))
-    line = ["run", "a.zarr", *HALVES, *"--block-bytes 16 -o out".split()]
+    zarr.create_array("a.zarr", data=INPUT, chunks=(1, 1))
+    line = ["run", "a.zarr", *HALVES, *"--block-bytes 4 -o out".split()]
     child = started(str(lock), *line, program=INTERRUPTED)
     try:
         _, err = child.communicate(timeout=TIME_LIMIT_S)

@@ -62,7 +62,7 @@ def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [3, 6]
 
 
-def test_only_the_refused_of_two_nodes_with_one_name_is_replaced(
+def test_of_two_nodes_with_the_same_name_only_the_refused_one_is_replaced(
     here: Path, capsys: Capsys
 ) -> None:
     content = nested()

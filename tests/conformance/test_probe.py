@@ -55,7 +55,7 @@ def test_every_field_of_every_case_reaches_the_library(
     ]
 
 
-def test_an_observation_says_what_was_observed(observe: Observe, library: Path) -> None:
+def test_an_observation_records_library_and_adapter(observe: Observe, library: Path) -> None:
     seen = observed(observe(level=0x5000))
     assert seen["directml"] == {
         "file": library.name,

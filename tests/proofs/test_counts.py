@@ -124,7 +124,7 @@ def test_the_narrowest_rows_stay_within_the_limits_of_memory_accesses(
 
 
 @each
-def test_few_instructions_are_issued(row: model.Figures) -> None:
+def test_issued_instructions_stay_within_the_limit_of_the_workload(row: model.Figures) -> None:
     """Every stored byte has been compared. Counting only loads and stores would not show loops."""
     assert row.executed("issue") <= MAX_ISSUED[row.number]
 

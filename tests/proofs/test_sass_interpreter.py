@@ -132,7 +132,7 @@ def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
     assert set(out[64:]) == {8175 // 2}
 
 
-def test_calculations_with_block_numbers_are_right(builds: Path) -> None:
+def test_arithmetic_on_block_indices_is_interpreted_correctly(builds: Path) -> None:
     body = """
     const u64 first = blockIdx.x * 0x123456789abull + in[0];
     const u32 b = blockIdx.x, q = b / 7, r = b % 7;

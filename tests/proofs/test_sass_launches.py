@@ -48,7 +48,7 @@ def test_launches_store_every_byte_once(name: str, whole: Path) -> None:
 
 
 @pytest.mark.parametrize("names", PARTS)
-def test_other_launches_store_every_byte_once(names: list[str], builds: Path) -> None:
+def test_remaining_small_cases_store_every_byte_once(names: list[str], builds: Path) -> None:
     disassemble((SMALL[name] for name in names), builds)
     for name in names:
         cases.run(SMALL[name], builds)

@@ -124,7 +124,7 @@ def test_an_error_of_the_disk_is_not_called_damage() -> None:
 
 
 @given(st.data())
-def test_any_damage_is_the_same_kind_of_error(data: st.DataObject) -> None:
+def test_a_damaged_header_is_valid_or_an_invalid_argument(data: st.DataObject) -> None:
     content = bytearray(npy(HEADER.ljust(80) + "\n"))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

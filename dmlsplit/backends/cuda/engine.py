@@ -101,7 +101,7 @@ class CudaBackend:
         return f"cuda:{self.number}"
 
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
-        """The program of a geometry. Its kernels are compiled for the alignments of addresses."""
+        """The program of a geometry. Kernels are compiled by `prepare`, or by the first `bind`."""
         rows, count = geometry.row_split, geometry.output_count
         written = tuple if rows and 0 not in rows.widths else selector(geometry.nonempty, count)
         return CudaProgram(driver.load(), self.number, geometry, written, {})

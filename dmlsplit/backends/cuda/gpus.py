@@ -136,7 +136,7 @@ def find_gpu(name: str) -> Gpu:
 
 
 def this_gpu() -> Gpu:
-    """``cuda:0``, which `Device()` takes, or an H200 without a device."""
+    """``cuda:0``, which `Device()` takes, or an H200 if there is no device."""
     device = device_at(0)
     return H200 if device is None else gpu_of_device(device)
 

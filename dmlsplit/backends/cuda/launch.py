@@ -39,7 +39,7 @@ _FORMATS = {
 }
 POINTER_BYTES = 8
 POWER_OF_FOUR_LIMIT = 256  # the most entries of a table whose size must be a power of four
-NUMPY_FROM_DIVISORS = 17  # from so many divisors on, NumPy makes them faster than Python
+NUMPY_FROM_DIVISORS = 17  # divisors; for fewer, Python is faster than NumPy
 LARGE_PARAMETERS = 32764  # bytes of a kernel's parameters since CUDA 12.1
 COMMON = "common.cuh"
 # The kernel's only parameter, passed by value: no table of pointers is copied to the device.
@@ -58,9 +58,9 @@ UNUSED_TILE = 2**32 - 1
 # Bytes that an SM must have in flight to saturate the memory of an H200, or of a GPU of compute
 # capability 10.0 or more. Source: the tuning of DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
-# An SM must hold as many blocks as have IN_FLIGHT_BYTES in flight, and at least two. If these are
-# more than RESIDENT_BLOCKS, threads would get too few registers, so that it must hold only
-# SLOW_RESIDENT_BLOCKS.
+# An SM must hold enough blocks to have IN_FLIGHT_BYTES in flight, and at least two. If that takes
+# more than RESIDENT_BLOCKS, threads would get too few registers; only SLOW_RESIDENT_BLOCKS are then
+# required.
 RESIDENT_BLOCKS, SLOW_RESIDENT_BLOCKS = 6, 3
 
 
@@ -261,7 +261,7 @@ def launches_within(
 ) -> Iterator[KernelLaunch]:
     """The launches that `make` plans for these parts: halves if all need more than `limit` bytes.
 
-    `make` returns None if its kernel cannot index so many parts.
+    `make` returns None if its kernel cannot index all parts.
     """
     launch = make(parts)
     if launch is not None and len(launch.parameters(())) <= limit:

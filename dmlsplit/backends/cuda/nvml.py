@@ -60,7 +60,7 @@ def by_ordinal() -> list[CudaDevice | None]:
 
 
 def device_at(ordinal: int) -> CudaDevice | None:
-    """NVML's device for one of CUDA; None if there is none or NVML fails."""
+    """NVML's device for one of CUDA; None if NVML has no such device, or fails."""
     with suppress(UnsupportedError, IndexError):
         return by_ordinal()[ordinal]
     return None

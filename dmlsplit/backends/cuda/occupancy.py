@@ -41,7 +41,7 @@ def blocks_of(launch: KernelLaunch, limits: DeviceLimits) -> int:
 
 
 def in_flight_per_sm(launch: KernelLaunch, limits: DeviceLimits) -> int:
-    """The bytes that an SM has in flight when a launch begins: a lower bound of the average."""
+    """The bytes that an SM has in flight when a launch begins: a lower bound on the average."""
     blocks = min(launch.grid, blocks_of(launch, limits) * limits.sm_count)
     own = min(launch.block * launch.bytes_in_flight, launch.total_bytes // launch.grid)
     return blocks * own // limits.sm_count

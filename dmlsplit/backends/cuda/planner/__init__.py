@@ -37,14 +37,15 @@ __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 # at once; the more these are, the faster is `tile`.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # A warp of `rows` reads one output. If more than WARP_OUTPUTS outputs share WARP_BYTES of a row, it
-# reads runs shorter than a cache line, in many rows. In the benchmarks' workloads, warps of other
-# kernels store to no more outputs on average either, because lanes look up different outputs one
-# after another in the parameters (tests/proofs/test_counts.py).
+# reads runs shorter than a cache line, in many rows. Other kernels should not exceed this average
+# either: lanes get the pointers of different outputs from the parameters one after another.
+# tests/proofs/test_counts.py checks this for the benchmarks' workloads.
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
 # With fewer rows, `rows` copies such crowded outputs, too: `tile` would have mostly idle threads.
 FEW_ROWS = 32
 # Narrow outputs that are at most this share (an estimate) of the bytes have no launch of their own,
-# which would read sectors again that they share with wide outputs. `rows` copies them, too.
+# which would read sectors again that they share with wide outputs. `rows` copies them too, except
+# those narrower than MIN_WIDTH.
 NARROW_SHARE = 1 / 16
 
 

@@ -9,8 +9,8 @@ from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
 from dmlsplit.geometry import Loop, StridedCopy
 
 # Rows of at least MIN_EDGED_UNITS units of up to MAX_EDGED_UNIT bytes are copied as vectors, and
-# unit by unit at their edges. Most splits gain from that length on; docs/design/017-transposes.md
-# names those that lose. Two units of 8 bytes cost no more than a vector.
+# unit by unit at their edges. Most splits with such rows gain; docs/design/017-transposes.md names
+# those that lose. Two units of 8 bytes cost no more than a vector.
 MIN_EDGED_UNITS, MAX_EDGED_UNIT = 48, 4
 # The most single units that a thread loads before it stores, and the most vectors of its window. A
 # thread has registers for these, as tests/proofs/test_spills.py checks.
@@ -79,8 +79,8 @@ class Entry:
     def window_alignment(self, assumed: Assumptions, staged_item: int = 0) -> int:
         """The largest power of two, up to 16, that divides the addresses of windows."""
         *outer, row = self.nest.loops
-        # Staged items are `staged_item` bytes apart from the beginning of a row on. Other items
-        # begin a multiple of the row's alignment after it, where the output has a multiple of 16.
+        # Staged items begin every `staged_item` bytes from the start of a row. Others begin where
+        # the output's address is a multiple of 16, so a multiple of the row's alignment after it.
         # If steps go down, a window begins with the last unit, so the row's stride counts, too.
         begin = staged_item or self.nest.row_alignment(assumed)
         to_item = begin * self.nest.step

@@ -29,8 +29,8 @@ MAX_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without a
 # to find each of its parts in shared memory; and for a plain copy.
 READ_INSTRUCTIONS, WRITE_INSTRUCTIONS = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
 FIND_INSTRUCTIONS, PART_INSTRUCTIONS, COPY_INSTRUCTIONS = 320, 6, 16
-# Of one such instruction, if memory takes 1 for a vector in each lane: on an H200, 0.114 of 53
-# clocks (benchmarks/prediction.py).
+# The time of one such instruction, as a fraction of the time that memory takes for a vector in each
+# lane: on an H200, 0.114 of 53 clocks (benchmarks/prediction.py).
 INSTRUCTION_TIME = 1 / 470
 WAIT_BYTES = 8 << 10  # that an SM copies during one load, which takes half a microsecond
 
@@ -220,7 +220,7 @@ _best_for_many_rows = lru_cache(maxsize=1024)(_Columns.best_for_many_rows)
 
 
 def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
-    """The time of a launch, if memory takes 1 for its bytes."""
+    """The time of a launch, as a multiple of the time that memory needs for its bytes."""
     requested, resident = layout.in_flight(limits)
     sm_bytes = split.total_bytes / limits.sm_count
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)

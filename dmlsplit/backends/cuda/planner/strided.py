@@ -2,8 +2,8 @@
 
 A kernel is compiled for a form, the depth of the nests, the room for outputs, whether these share a
 nest, the alignment of rows and windows, and the width of numbers. Sizes, strides and offsets are
-arguments. Sizes that are compiled in, as powers of two, would need fewer instructions. By those
-that are executed, arguments cost at most 2 % of the speed for vectors in nests of two or three
+arguments. Compiled-in sizes, above all powers of two, would need fewer instructions. Judged by the
+instructions executed, arguments cost at most 2 % of the speed for vectors in nests of two or three
 loops, and at most 3 % otherwise.
 """
 
@@ -46,21 +46,20 @@ SHALLOW = 3
 # Blocks that an SM must hold if items are narrower than vectors: of 4 bytes, 32 KiB are in flight.
 NARROW_RESIDENT = 4
 # If a thread has several items, and 64-bit numbers for edges or the strides of many loops, an SM
-# must hold only so many blocks, which leaves a thread more registers.
+# must hold only this number of blocks, which leaves a thread more registers.
 RESIDENT_64_BIT = 3
 
-# A block that also gathers the item before its first one has so many fewer items than threads. One
-# fewer would do; with four, blocks begin a multiple of half a line apart and share fewer lines.
+# A block that also gathers the item before its first one has this many fewer items than threads.
+# One fewer would do; with four, blocks begin a multiple of half a line apart and share fewer lines.
 REPEATING = 4
 # Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
 # all multiprocessors (docs/design/016-slabs.md). Blocks of unaligned outputs are larger, because
 # each also gathers an item of the block before it.
 STAGED_THREADS = 64
 # The most vectors in a window that fills all outputs: MAX_DIRECT if threads store from registers,
-# MAX_STAGED if items go through shared memory. With more than MAX_PAIRED vectors, a thread needs
-# the registers of two, so that an SM must hold only THREADS threads. For items of PAIRED_ITEMS
-# bytes in aligned windows, numbered with 32 bits, that limit is MAX_UNSHIFTED. Code would spill
-# above them.
+# MAX_STAGED if items go through shared memory. With more than MAX_PAIRED vectors in flight, code
+# would spill unless an SM is required to hold only THREADS threads. For items of PAIRED_ITEMS bytes
+# in aligned windows, numbered with 32 bits, this begins above MAX_UNSHIFTED.
 MAX_DIRECT, MAX_STAGED = 8, 22
 MAX_PAIRED, MAX_UNSHIFTED, PAIRED_ITEMS = 13, 20, (48, 80)
 

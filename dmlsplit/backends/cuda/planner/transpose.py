@@ -144,7 +144,7 @@ def element_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None
     if unit not in (1, 2, 4, 8) or not is_side or split.pitch % VECTOR:
         return None  # a side is too long for the kernel, or `tile` takes less time
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
-    # If a row needs several squares, sectors must not lie in two of them, which both would read.
+    # If a row needs several squares, no sector may be in two of them, because both would read it.
     allowed = [s for s in squares(unit) if s.down >= count or split.pitch % SECTOR == 0]
     if not allowed or (square := best_square(allowed, [plane])).fill([plane]) < MIN_FILL:
         return None

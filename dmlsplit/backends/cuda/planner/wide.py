@@ -31,7 +31,8 @@ from dmlsplit.backends.cuda.launch import (
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.geometry import RowSplit, ceil_div
 
-# A vector may extend into the next row of an output, but no further.
+# The narrowest output for `rows`, unless there is a single row: a vector may extend into the next
+# row of an output, but no further.
 MIN_WIDTH = VECTOR
 # For more equal outputs than this, a block finds its output by a division. For fewer, searching the
 # tables, which needs no other specialization, is about as fast.
@@ -64,7 +65,7 @@ WAIT_BYTES = 8 << 10
 # and their instructions would without set-up and waiting. A candidate with smaller blocks must save
 # MIN_GAIN of the time.
 CHEAP_RATIO, MIN_GAIN = 1.03, 0.01
-# Up to so many pairs of an output and a number of rows, Python counts tiles faster than NumPy.
+# Python counts tiles faster than NumPy for up to this many pairs of an output and a number of rows.
 MAX_IN_PYTHON = 32
 # A chunk of several rows has about as much input as all multiprocessors have in flight. Blocks thus
 # copy its outputs at the same time, while sectors that outputs share are still in the L2 cache.

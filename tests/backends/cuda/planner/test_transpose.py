@@ -193,7 +193,7 @@ def transposed(
     "other",
     [permuted(65, (64, 64), 4096), permuted(32, (512, 512), 3136), permuted(7, (77, 77), 1 << 16)],
 )
-def test_other_sizes_need_no_other_kernel(other: SplitGeometry) -> None:
+def test_transposes_share_code_for_any_sizes_if_lines_are_aligned(other: SplitGeometry) -> None:
     (first,) = transposed(permuted(32, (64, 64), 4096))
     (second,) = transposed(other)
     assert first.argument_bytes != second.argument_bytes
