@@ -113,7 +113,7 @@ def scan_file(
                 f"--via ort checks {' and '.join(endings)} files only. Fix: leave out --via ort"
             )
         raise InvalidArgumentError(f"its name must end in {' or '.join(endings)}")
-    if Path(file).exists() and not Path(file).is_file():
+    if not Path(file).is_file():
         raise InvalidArgumentError("is not a regular file")
     if ending == ".onnx":
         from dmlsplit.frontends import onnx

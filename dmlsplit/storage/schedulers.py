@@ -3,7 +3,7 @@
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -17,8 +17,8 @@ from dmlsplit.system import processors
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
 ANSWER_SECONDS = 10.0
 POLL_SECONDS = 0.1  # between two looks at a cluster
-# Computes collections, and calls a function with the numbers of finished and of all tasks.
-Compute = Callable[[Sequence[Any], Callable[[int, int], None]], None]
+# Computes a collection, and calls a function with the numbers of finished and of all tasks.
+Compute = Callable[[Any, Callable[[int, int], None]], None]
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def _check_cluster(client: Any) -> None:
             ) from None
 
 
-def _compute_on_threads(collections: Sequence[Any], progress: Callable[[int, int], None]) -> None:
+def _compute_on_threads(collection: Any, progress: Callable[[int, int], None]) -> None:
     dask: Any = needed("dask", "a zarr store")
     callbacks: Any = needed("dask.callbacks", "a zarr store")
 
@@ -87,18 +87,16 @@ def _compute_on_threads(collections: Sequence[Any], progress: Callable[[int, int
     pool = ThreadPoolExecutor(len(processors()))
     try:
         with callbacks.Callback(posttask=count):
-            dask.compute(*collections, scheduler="threads", pool=pool)
+            dask.compute(collection, scheduler="threads", pool=pool)
     finally:
         # Nothing may write once the drafts are removed.
         pool.shutdown(cancel_futures=True)
         settle()
 
 
-def _compute_on_cluster(
-    client: Any, collections: Sequence[Any], progress: Callable[[int, int], None]
-) -> None:
+def _compute_on_cluster(client: Any, collection: Any, progress: Callable[[int, int], None]) -> None:
     distributed = needed("distributed", "scheduler")
-    futures: list[Any] = distributed.futures_of(client.persist(list(collections)))
+    futures: list[Any] = distributed.futures_of(client.persist(collection))
     pending, failed = futures, futures[:0]
     try:
         while pending and not failed:

@@ -80,10 +80,10 @@ def split_store(
             create_piece(draft, target, stored, shape, done.axis)
             for draft, target, shape in zip(drafts, done.paths, done.shapes, strict=True)
         ]
-        source = NamedArray(path, stored, done.shape, stored.dtype)
+        source = NamedArray(path, stored)
         copies = BlockCopies(source, block, done.axis, (0, *accumulate(done.sizes)), tuple(arrays))
         if size:
-            compute([_tasks(copies)], lambda count, total: progress(size * count // total, size))
+            compute(_tasks(copies), lambda count, total: progress(size * count // total, size))
     return done
 
 
@@ -104,7 +104,7 @@ class BlockCopies:
 
     def copy(self, index: tuple[int, ...]) -> None:
         """Copy the block at an index of the grid of blocks."""
-        block, shape = self.block, self.source.shape
+        block, shape = self.block, self.source.array.shape
         sides = [
             slice(i * n, min(i * n + n, s)) for i, n, s in zip(index, block, shape, strict=True)
         ]
@@ -143,7 +143,7 @@ def _tasks(copies: BlockCopies) -> Any:
     """A Dask collection with one task per block."""
     da: Any = needed("dask.array", "a zarr store")
     dask: Any = needed("dask", "a zarr store")
-    grid = tuple(map(ceil_div, copies.source.shape, copies.block))
+    grid = tuple(map(ceil_div, copies.source.array.shape, copies.block))
     numbers = da.zeros(grid, chunks=1, dtype="i1")
     # As one object, `copies` is sent to a worker once, not with each task.
     shared = dask.delayed(copies, name=f"dml-copies-{uuid4().hex}", traverse=False)

@@ -129,7 +129,7 @@ def create_piece(
     # complex zeros, although their bytes differ.
     has_one_form = stored.dtype.kind in "biuf" and piece.fill_value == piece.fill_value
     written = piece.with_config({"write_empty_chunks": not has_one_form})
-    return NamedArray(target, written, shape, stored.dtype)
+    return NamedArray(target, written)
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,6 @@ class NamedArray:
 
     path: Path
     array: Any
-    shape: tuple[int, ...]
-    dtype: np.dtype
 
     def __getitem__(self, region: tuple[slice, ...]) -> np.ndarray:
         try:

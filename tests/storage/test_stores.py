@@ -128,10 +128,10 @@ def test_each_chunk_of_a_piece_is_written_by_one_block_from_at_most_two(cut: Any
     pieces = [Chunked((shape[0], n), (chunk[0], max(1, min(chunk[1], n)))) for n in sizes]
     block = chunk[0] * counts[0], chunk[1] * counts[1]
     starts = (0, *accumulate(sizes))
-    named = tuple(NamedArray(Path("out"), piece, piece.shape, source.dtype) for piece in pieces)
+    named = tuple(NamedArray(Path("out"), piece) for piece in pieces)
     read = Chunked(shape, chunk)
     read.values[:] = source
-    copies = BlockCopies(NamedArray(Path("in"), read, shape, source.dtype), block, 1, starts, named)
+    copies = BlockCopies(NamedArray(Path("in"), read), block, 1, starts, named)
     for index in np.ndindex(*map(ceil_div, shape, block)):
         copies.copy(index)
     assert all(side.stop - side.start < 2 * block[1] for _, side in read.read)
@@ -168,7 +168,7 @@ class Chunked:
 def test_a_task_depends_on_no_other_block(store: Path, tmp_path: Path) -> None:
     """A task that keeps data for others would make the memory grow with the array."""
     array = zarr.open_array(store)
-    source = NamedArray(store, array, array.shape, array.dtype)
+    source = NamedArray(store, array)
     tasks = stores._tasks(BlockCopies(source, array.chunks, 2, (0, 3, 7), (source, source)))
     graph = dict(collections_to_expr([tasks]).optimize().__dask_graph__())
     blocks = prod(map(ceil_div, array.shape, array.chunks))
