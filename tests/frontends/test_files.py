@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from dmlsplit.frontends.onnx import walk
 from tests.support import dxdispatch as dispatched
 from tests.support import onnx_graphs, openvino_files
 from tests.support.fixtures import Patch
+from tests.support.hangs import no_hang
 from tests.support.onnx_graphs import (
     branch,
     chained,
@@ -38,10 +38,8 @@ READERS = [onnx.scan, openvino.scan, dxdispatch.scan, dxdispatch.load, dxdispatc
 
 def refusal(read: Read, path: Path) -> str:
     """The message about a file that must be refused."""
-    start = time.process_time()
-    with pytest.raises(InvalidArgumentError) as error:
+    with no_hang(), pytest.raises(InvalidArgumentError) as error:
         read(path)
-    assert time.process_time() - start < 1
     message = error.value.message
     assert error.value.path == str(path)
     assert str(error.value) == f"{path}: {message}"
@@ -150,18 +148,17 @@ def test_a_mutated_file_gives_sites_or_one_error(
     path.write_bytes(data.draw(FILES[name]))
     path.with_suffix(".bin").write_bytes(openvino_files.weights()[:weights])
     read = {".onnx": onnx.scan, ".xml": openvino.scan, ".json": dxdispatch.scan}[path.suffix]
-    start = time.process_time()
-    try:
-        sites: list[SplitSite] = read(path)
-    except InvalidArgumentError as error:
-        message = str(error)
-    else:
-        message = "".join(map(why, sites))
-        for site in sites:
-            if isinstance(site.state, Known) and site.state.descriptor:
-                dml.validate(site.state.descriptor)
-    assert "\n" not in message.replace(repr("\n"), "")
-    if path.suffix == ".json":
-        with suppress(InvalidArgumentError):
-            dxdispatch.run(path, "cpu")
-    assert time.process_time() - start < 2
+    with no_hang():
+        try:
+            sites: list[SplitSite] = read(path)
+        except InvalidArgumentError as error:
+            message = str(error)
+        else:
+            message = "".join(map(why, sites))
+            for site in sites:
+                if isinstance(site.state, Known) and site.state.descriptor:
+                    dml.validate(site.state.descriptor)
+        assert "\n" not in message.replace(repr("\n"), "")
+        if path.suffix == ".json":
+            with suppress(InvalidArgumentError):
+                dxdispatch.run(path, "cpu")
