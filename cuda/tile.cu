@@ -9,8 +9,8 @@
 // - which vector of an output it writes, and where each part of it is in shared memory. Neighbouring threads write
 //   neighbouring vectors of an output. A part has kPartBytes, which divides every width, offset, pitch and address.
 //   Parts are loaded one by one, because rows may end anywhere in a vector. If parts are single bytes, but all outputs
-//   are at least a vector wide, a thread loads words instead and shifts them (kWords), which takes half the time. A
-//   vector is then in two rows at most.
+//   are at least a vector wide, a thread loads words instead and shifts them (kShiftWords), which takes half the time.
+//   A vector is then in two rows at most.
 //
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
@@ -80,7 +80,7 @@ struct Target {
         const unsigned byte = static_cast<unsigned>(at + static_cast<int>(launch.rows_before) * width);
         const unsigned row = quotient(byte, launch.by_width[output]), gap = launch.row_pitch - columns;
         in_row = low + offset + byte + row * gap, in_next = in_row + gap, row_left = (row + 1) * columns - byte;
-        if (kWords) find_words(launch);
+        if (kShiftWords) find_words(launch);
         else find_parts(gap, launch);
     }
 
@@ -142,7 +142,7 @@ struct Target {
     }
 
     __device__ uint4 vector(const uint4* slab) const {
-        if (kWords) return vector_of_words(slab);
+        if (kShiftWords) return vector_of_words(slab);
         Part parts[kParts];
 #pragma unroll
         for (int i = 0; i < kParts; ++i) parts[i] = part(slab, i);

@@ -23,8 +23,8 @@ constexpr int kRowVectors = kAcross / kElements;
 constexpr int kInWord = kUnit < 4 ? 4 / kUnit : 1;
 constexpr int kNear = kOutputAligned ? kInWord : 1;
 constexpr int kBefore = kOutputAligned ? 0 : kElements;
-constexpr int kStep = kThreads / kDownVectors;  // lines that a block reads with one load per thread
-constexpr int kLoads = (kAcross + kBefore + kStep - 1) / kStep;
+constexpr int kLoadLines = kThreads / kDownVectors;  // lines that a block reads with one load per thread
+constexpr int kLoads = (kAcross + kBefore + kLoadLines - 1) / kLoadLines;
 using Element = typename Unsigned<kUnit>::Type;
 
 struct Square {
@@ -81,12 +81,12 @@ __device__ inline Lines read_square(Byte* shared, const Parameters& launch, cons
     const unsigned low = phase(begin, kVector), columns = min(launch.down_sizes[square.plane] - square.down, kDown);
     const bool is_read = vector * kVector < columns * kUnit + low;
     const Byte* src = settled(begin - low + vector * kVector);
-    constexpr int last = kLoads - 1, rest = kAcross + kBefore - last * kStep;  // lines of the last load
-    const auto has = [&](int i) { return i < last || rest == kStep || line < rest; };
+    constexpr int last = kLoads - 1, rest = kAcross + kBefore - last * kLoadLines;  // lines of the last load
+    const auto has = [&](int i) { return i < last || rest == kLoadLines || line < rest; };
     uint4 held[kLoads];
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i, src += kStep * stride) {
-        const int from = first + static_cast<int>(line), step = i * kStep;
+    for (int i = 0; i < kLoads; ++i, src += kLoadLines * stride) {
+        const int from = first + static_cast<int>(line), step = i * kLoadLines;
         if constexpr (!kWhole) held[i] = {};
         if (is_read && has(i) && (kWhole || (from >= -step && from < count - step))) held[i] = load<uint4>(src);
     }
@@ -94,7 +94,7 @@ __device__ inline Lines read_square(Byte* shared, const Parameters& launch, cons
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
         if ((is_read || !kWhole) && has(i))
-            *reinterpret_cast<uint4*>(place + i * (kStep / kElements) * lines.group) = held[i];
+            *reinterpret_cast<uint4*>(place + i * (kLoadLines / kElements) * lines.group) = held[i];
     return lines;
 }
 

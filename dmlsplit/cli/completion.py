@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Any
 
-from dmlsplit.cli.inputs import Commands, add_command
+from dmlsplit.cli.inputs import PATH_OR_RULE, Commands, add_command
 from dmlsplit.cli.terminal import ACCEPTED, UNUSABLE, show
 from dmlsplit.directml.levels import capability_table
 from dmlsplit.errors import UnsupportedError
@@ -45,14 +45,13 @@ def completion(arguments: argparse.Namespace) -> int:
             "completion scripts need the package shtab. Fix: pip install shtab"
         ) from None
     kinds = dict.fromkeys(_FILES, shtab.FILE) | {"DIR": shtab.DIRECTORY}
+    kinds |= {PATH_OR_RULE: rules_and_files()}
     words = targets()
     for parser in parsers(arguments.parser):
         for action in parser._actions:
             action.choices = words.get(action.dest, action.choices)
             if action.metavar in kinds:
-                is_rule = parser.prog.endswith("explain") and action.dest == "paths"
-                complete = rules_and_files() if is_rule else kinds[action.metavar]
-                action.complete = complete  # type: ignore[attr-defined]
+                action.complete = kinds[action.metavar]  # type: ignore[attr-defined]
     script = shtab.complete(arguments.parser, arguments.shell)
     if arguments.shell == "zsh":
         # shtab 1.13 completes only the first of several PATHs; this pattern matches later ones too.

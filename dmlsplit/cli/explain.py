@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import (
+    PATH_OR_RULE,
     Commands,
     add_command,
     add_inputs,
@@ -64,7 +65,7 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "show which bytes a split copies, with which kernel, in what time; or explain a rule"
     parser = add_command(commands, explain, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
-    add_inputs(parser)
+    add_inputs(parser, PATH_OR_RULE, "; or the id of a rule, such as DML-SPLIT-AXIS-RANGE")
     add_target(parser)
     parser.add_argument(
         "--node",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dmlsplit.lint.discovery import Scan
     from dmlsplit.lint.target import Target
 
+PATH_OR_RULE = "PATH|RULE-ID"
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 # Exit statuses of every command; a command may reword them.
@@ -85,15 +86,17 @@ def _wrong(text: str, allowed: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"is {text!r}; it must be {allowed}")
 
 
-def add_inputs(parser: argparse.ArgumentParser) -> None:
+def add_inputs(
+    parser: argparse.ArgumentParser, metavar: str = "PATH", alternative: str = ""
+) -> None:
     """Add the arguments for files, and the options that describe a split without a file."""
     parser.add_argument(
         "paths",
         nargs="*",
-        metavar="PATH",
+        metavar=metavar,
         help="an ONNX model (.onnx), an OpenVINO model (.xml), a DxDispatch model or a descriptor "
         "(.json); a folder to search for .onnx and .xml models; or a quoted pattern such as "
-        "'models/**/*.onnx'",
+        f"'models/**/*.onnx'{alternative}",
     )
     parser.add_argument(
         "--hidden",

@@ -1,4 +1,4 @@
-"""What surrounds the kernels: versions, the card, and what may disturb it.
+"""What surrounds the kernels: versions, the GPU, and what may disturb it.
 
 The texts may contain paths, which the JSON report replaces; they contain no host name.
 """
@@ -18,7 +18,7 @@ from dmlsplit.backends.cuda.gpus import gpu_of_device
 from dmlsplit.backends.cuda.installation import dotted
 from dmlsplit.backends.cuda.nvml import device_at
 from dmlsplit.errors import DmlError, one_line
-from dmlsplit.self_test.memory import ALIGNMENT, CardMemory, Memory
+from dmlsplit.self_test.memory import ALIGNMENT, GpuMemory, Memory
 
 # An import of the package, which imports this one, would close a circle.
 VERSION: str = sys.modules["dmlsplit"].__version__
@@ -46,21 +46,21 @@ def checks(memory: Memory) -> Iterator[Check]:
     text = f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {', '.join(packages)}"
     yield Check("software", State.OK, text)
     yield Check("system", State.OK, ", ".join(_system()))
-    if isinstance(memory, CardMemory):
-        yield from _card(memory.number)
+    if isinstance(memory, GpuMemory):
+        yield from _gpu(memory.number)
     yield _cache()
     yield _alignment(memory)
-    if isinstance(memory, CardMemory):
+    if isinstance(memory, GpuMemory):
         yield _owners(memory.number)
 
 
-def missing_card(reason: str) -> Check:
+def missing_gpu(reason: str) -> Check:
     """The check that says why the CPU is tested.
 
-    It fails if there is an NVIDIA driver, because then a usable card was to be expected.
+    It fails if there is an NVIDIA driver, because then a usable GPU was to be expected.
     """
     state = State.FAIL if libcuda.driver_version() else State.WARN
-    return Check("card", state, reason)
+    return Check("GPU", state, reason)
 
 
 def _system() -> Iterator[str]:
@@ -76,8 +76,8 @@ def _system() -> Iterator[str]:
             yield f"{name}={os.environ[name]}"
 
 
-def _card(number: int) -> Iterator[Check]:
-    loaded, card = driver.load(), device_at(number)
+def _gpu(number: int) -> Iterator[Check]:
+    loaded, gpu = driver.load(), device_at(number)
     versions, limits = driver.versions_of(loaded.cupy), loaded.limits(number)
     nvrtc = ".".join(map(str, versions.nvrtc or ()))
     text = f"driver for {dotted(versions.driver)}, CuPy for {dotted(versions.runtime)}, "
@@ -85,22 +85,24 @@ def _card(number: int) -> Iterator[Check]:
     yield Check("CUDA", State.OK, text)
     text = f"{limits.sm_count} SMs, {limits.l2_bytes >> 20} MiB of L2 cache"
     text += f", {limits.parameter_bytes} bytes of parameters"
-    yield Check("card", State.OK, f"{loaded.name(number)}, {text}")
+    yield Check("GPU", State.OK, f"{loaded.name(number)}, {text}")
     if not loaded.has_packed_launches:
         text = "this CuPy has another launchKernel; its public API is used, which is slower"
         yield Check("launch", State.WARN, text)
-    if card is None:
+    if gpu is None:
         yield Check("NVML", State.WARN, "it does not list this device; clocks are unknown")
         return
-    address = ":".join(f"{part:02x}" for part in card.bus_id or ())
-    yield Check("NVML", State.OK, f"index {card.index}, PCI {address}, driver {card.driver}")
-    if card.is_divided:
-        text = "this device is a part of a card; figures of SMs are CUDA's, bandwidth is the card's"
+    address = ":".join(f"{part:02x}" for part in gpu.bus_id or ())
+    yield Check("NVML", State.OK, f"index {gpu.index}, PCI {address}, driver {gpu.driver}")
+    if gpu.is_divided:
+        text = (
+            "this device is a MIG instance; figures of SMs are CUDA's, bandwidth is the whole GPU's"
+        )
         yield Check("MIG", State.WARN, text)
-    if card.processes:
-        text = f"{card.processes} other processes use the card; speeds may be too low"
+    if gpu.processes:
+        text = f"{gpu.processes} other processes use the GPU; speeds may be too low"
         yield Check("others", State.WARN, text)
-    known = gpu_of_device(card)
+    known = gpu_of_device(gpu)
     figures = limits.sm_count, limits.l2_bytes
     if not known.assumed and figures != (known.limits.sm_count, known.limits.l2_bytes):
         text = f"its maker documents {known.limits.sm_count} SMs and "
@@ -116,7 +118,7 @@ def _owners(number: int) -> Check:
     loaded = driver.load()
     numbers = [number, *(other for other in range(loaded.device_count) if other != number)][:2]
     try:
-        buffers = [CardMemory(one).upload(np.zeros(1, np.uint8)) for one in numbers]
+        buffers = [GpuMemory(one).upload(np.zeros(1, np.uint8)) for one in numbers]
         owners = [loaded.device_of(buffer.address) for buffer in buffers]
     except DmlError as error:
         return Check("owners", State.WARN, f"not tested: {one_line(error)}")

@@ -1,4 +1,4 @@
-"""Memory and streams of the device under test: the host's own, or a card's through CuPy."""
+"""Memory and streams of the device under test: the host's own, or a GPU's through CuPy."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -16,7 +16,7 @@ from dmlsplit.self_test.cases import Tensor
 # CUDA aligns allocations to this, and CuPy's pool to 512 (CUDA C++ Programming Guide, "Size and
 # alignment requirement").
 ALIGNMENT = 256
-SPARE = 256 << 20  # bytes of a card that stay free for other processes
+SPARE = 256 << 20  # bytes of a GPU that stay free for other processes
 # Memory outside CuPy's pool: its name, CuPy's allocator, and the device's attribute that it needs.
 _OTHERS = (
     ("cudaMallocAsync", "malloc_async", "cudaDevAttrMemoryPoolsSupported"),
@@ -83,7 +83,7 @@ class HostMemory:
         return lambda: np.copyto(target.owner[:size], source.owner[:size])
 
 
-class CardMemory:
+class GpuMemory:
     """Memory of a CUDA device, from CuPy's current allocator or the one that is named."""
 
     def __init__(self, number: int, allocator: str | None = None) -> None:
@@ -94,7 +94,7 @@ class CardMemory:
         )
 
     def upload(self, host: np.ndarray) -> Buffer:
-        """A copy on the card, which is complete when this returns."""
+        """A copy on the GPU, which is complete when this returns."""
         with self._device("a copy to the device", host.nbytes):
             with self._cuda.using_allocator(self._allocator):
                 array = self._driver.upload(self.number, host)
@@ -191,17 +191,17 @@ class CardMemory:
         return self._driver.on_device(self.number, f"{what} failed", needed)
 
 
-Memory: TypeAlias = HostMemory | CardMemory
+Memory: TypeAlias = HostMemory | GpuMemory
 
 
 def memory_of(device: str) -> Memory:
     """The memory of ``cpu`` or ``cuda:N``."""
-    return HostMemory() if device == "cpu" else CardMemory(device_number(device))
+    return HostMemory() if device == "cpu" else GpuMemory(device_number(device))
 
 
-def other_memories(number: int) -> Iterator[tuple[str, CardMemory | None]]:
-    """Other kinds of memory by name; None for those that the card does not have."""
+def other_memories(number: int) -> Iterator[tuple[str, GpuMemory | None]]:
+    """Other kinds of memory by name; None for those that the GPU does not have."""
     runtime = driver.load().cupy.cuda.runtime
     for name, allocator, attribute in _OTHERS:
         has = runtime.deviceGetAttribute(getattr(runtime, attribute), number)
-        yield name, CardMemory(number, allocator) if has else None
+        yield name, GpuMemory(number, allocator) if has else None

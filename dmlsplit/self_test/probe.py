@@ -10,7 +10,7 @@ from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.launch import KernelLaunch, specialize
 from dmlsplit.errors import OutOfMemoryError
 from dmlsplit.self_test.environment import Check, State
-from dmlsplit.self_test.memory import CardMemory
+from dmlsplit.self_test.memory import GpuMemory
 
 # As in cuda/probe.cu: entries for multiprocessors, and bytes of the module.
 MAX_MULTIPROCESSORS, TABLE_BYTES = 4096, 2 << 20
@@ -19,7 +19,7 @@ LOADS = 8
 BLOCKS_PER_SM = 4
 
 
-def probes(memory: CardMemory) -> Iterator[Check]:
+def probes(memory: GpuMemory) -> Iterator[Check]:
     """The checks `SMs` and `unloading`.
 
     They unload the kernels of all splits, which later ones load again.
@@ -42,7 +42,7 @@ def probes(memory: CardMemory) -> Iterator[Check]:
         yield Check("unloading", State.WARN, text)
 
 
-def _load_repeatedly(memory: CardMemory, grid: int) -> tuple[int, int]:
+def _load_repeatedly(memory: GpuMemory, grid: int) -> tuple[int, int]:
     """The multiprocessors that blocks ran on, and how many unloaded modules stayed in memory."""
     number = memory.number
     kernels: Any = driver.load().kernel_loader(number)

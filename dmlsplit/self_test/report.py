@@ -150,7 +150,7 @@ def bars_check(speeds: Sequence[Speed]) -> Check:
     """Whether all speeds reach their bars; only checked by a strict test."""
     barred = [speed for speed in speeds if speed.bar is not None]
     if len(barred) < len(WORKLOADS):
-        text = f"only {len(barred)} of {len(WORKLOADS)} speeds have a bar. Fix: test a card with "
+        text = f"only {len(barred)} of {len(WORKLOADS)} speeds have a bar. Fix: test a GPU with "
         return Check("bars", State.FAIL, f"{text}2.2 GB of free memory, and give it more --seconds")
     slow = [f"{one.name}: {one.share:.2f}, not {one.bar:.2f}" for one in barred if one.is_slow]
     text = "; ".join(slow) or "every speed reaches its share of the copy's"

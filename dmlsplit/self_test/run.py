@@ -25,9 +25,9 @@ from dmlsplit.errors import (
 from dmlsplit.self_test import environment, report
 from dmlsplit.self_test.cases import CASES, FAR, NEAR, Case
 from dmlsplit.self_test.comparison import Outcome, compare
-from dmlsplit.self_test.environment import Check, State, missing_card
+from dmlsplit.self_test.environment import Check, State, missing_gpu
 from dmlsplit.self_test.kernels import FaultyKernel, Programs, compile_programs, faulty_bind
-from dmlsplit.self_test.memory import CardMemory, Memory, memory_of, other_memories
+from dmlsplit.self_test.memory import GpuMemory, Memory, memory_of, other_memories
 from dmlsplit.self_test.probe import probes
 from dmlsplit.self_test.report import SelfTest
 from dmlsplit.self_test.speed import Speed, speeds
@@ -87,15 +87,15 @@ def selftest(
         backend, reason = default_backend() if device is None else (find_backend(device), None)
         tested, name = backend.device, _name(backend.device)
         if reason is not None:
-            keep(missing_card(reason))
+            keep(missing_gpu(reason))
         for item in _stages(backend, until, strict, progress):
             keep(item)
     except DmlError as failure:
         if not parts and isinstance(failure, InvalidArgumentError):
             raise  # the name of the device is wrong
-        error = one_line(failure) if parts else "the check of the card failed"
+        error = one_line(failure) if parts else "the check of the GPU failed"
         if not parts:
-            keep(Check("card", State.FAIL, str(failure)))
+            keep(Check("GPU", State.FAIL, str(failure)))
         elif parts[Outcome] and not parts[FaultyKernel]:
             keep(report.bytes_check(parts[Outcome]))
     kinds = Check, Outcome, FaultyKernel, Speed
@@ -117,7 +117,7 @@ def _check_arguments(seconds: float, show: object, progress: object, strict: boo
 def _stages(backend: Backend, until: float, strict: bool, progress: Count | None) -> Iterator[Item]:
     memory = memory_of(backend.device)
     yield from environment.checks(memory)
-    if isinstance(memory, CardMemory):
+    if isinstance(memory, GpuMemory):
         programs = compile_programs(memory.number)
         yield from (programs, report.programs_check(programs))
     outcomes = []
@@ -132,7 +132,7 @@ def _stages(backend: Backend, until: float, strict: bool, progress: Count | None
 def _compare_all(
     backend: Backend, memory: Memory, progress: Count | None
 ) -> Iterator[Check | Outcome]:
-    """Compare all splits, far rows and, on a card, one split of each kernel once more."""
+    """Compare all splits, far rows and, on a GPU, one split of each kernel once more."""
     for count, case in enumerate(CASES, 1):
         yield compare(case, backend.compile(case.geometry).bind, memory)
         if progress:
@@ -142,16 +142,16 @@ def _compare_all(
     else:
         text = f"there is no room for {FAR.source.size / 1e9:.1f} GB; not tested"
         yield Check("beyond 4 GiB", State.WARN, text)
-    if isinstance(memory, CardMemory):
+    if isinstance(memory, GpuMemory):
         yield from _compare_elsewhere(backend, memory)
 
 
-def _compare_elsewhere(backend: Backend, memory: CardMemory) -> Iterator[Check | Outcome]:
+def _compare_elsewhere(backend: Backend, memory: GpuMemory) -> Iterator[Check | Outcome]:
     """One split of each kernel, after its code was unloaded, and in other kinds of memory."""
     yield from probes(memory)
     for name, other in (("loaded again", memory), *other_memories(memory.number)):
         if other is None:
-            yield Check("other memory", State.OK, f"the card has no {name}")
+            yield Check("other memory", State.OK, f"the GPU has no {name}")
             continue
         for case in _one_of_each_kernel(memory).values():
             named = replace(case, name=f"{case.name}, {name}")
@@ -168,10 +168,10 @@ def _try_faulty_kernels(backend: Backend, memory: Memory) -> Iterator[Item]:
 
 
 def _measure(backend: Backend, memory: Memory, until: float, strict: bool) -> Iterator[Item]:
-    card = device_at(memory.number) if isinstance(memory, CardMemory) else None
+    gpu = device_at(memory.number) if isinstance(memory, GpuMemory) else None
     measured = []
     try:
-        for speed in speeds(backend, memory, until, gpu_of_device(card) if card else None):
+        for speed in speeds(backend, memory, until, gpu_of_device(gpu) if gpu else None):
             measured.append(speed)
             yield from (speed, report.speed_check(speed))
     except OutOfMemoryError as error:
@@ -183,7 +183,7 @@ def _measure(backend: Backend, memory: Memory, until: float, strict: bool) -> It
 def _one_of_each_kernel(memory: Memory) -> dict[str, Case]:
     """The first split of the table for each kernel; on the CPU, for those of an H200."""
     limits, first = H200.limits, dict[str, Case]()
-    if isinstance(memory, CardMemory):
+    if isinstance(memory, GpuMemory):
         limits = driver.load().limits(memory.number)
     for case in CASES:
         launches = plan(case.geometry, *case.alignments, limits)

@@ -12,7 +12,7 @@ from dmlsplit.backends.cuda.gpus import Gpu
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.geometry import ceil_div
 from dmlsplit.self_test.cases import Case
-from dmlsplit.self_test.memory import Buffer, CardMemory, Memory
+from dmlsplit.self_test.memory import Buffer, GpuMemory, Memory
 
 MAX_BYTES, MIN_BYTES = 256 << 20, 1 << 20
 # Input and outputs each take at most this fraction of the free memory, as others may need some.
@@ -28,7 +28,7 @@ class Workload(NamedTuple):
     row: int
     widths: tuple[int, ...]
     phase: int  # of the input's address, modulo 16
-    # The least share of the copy's speed that is promised for a card and at least BARRED_BYTES.
+    # The least share of the copy's speed that is promised for a GPU and at least BARRED_BYTES.
     bar: float
 
 
@@ -48,7 +48,7 @@ class Speed(NamedTuple):
     name: str
     bytes: int  # read, and as many written
     seconds: float  # the median
-    predicted_seconds: float | None  # what `explain` says; None without a card, or if unknown
+    predicted_seconds: float | None  # what `explain` says; None without a GPU, or if unknown
     share: float | None = None  # of the copy's rate
     bar: float | None = None  # the least share; None if none is promised
 
@@ -81,14 +81,14 @@ def speeds(backend: Backend, memory: Memory, until: float, gpu: Gpu | None) -> I
         split = _bound(backend, source, target, size // workload.row, workload)
         split()  # compiles
         moved, seconds = size // workload.row * workload.row, _median(memory, split)
-        has_bar = isinstance(memory, CardMemory) and moved >= BARRED_BYTES
+        has_bar = isinstance(memory, GpuMemory) and moved >= BARRED_BYTES
         bar = workload.bar if has_bar else None
         predicted = gpu.seconds(moved) if gpu else None
         yield Speed(workload.name, moved, seconds, predicted, 2 * moved / seconds / copy.rate, bar)
 
 
 def _size(memory: Memory) -> int:
-    if not isinstance(memory, CardMemory):
+    if not isinstance(memory, GpuMemory):
         return MAX_BYTES  # systems overcommit memory, so none says how much is free
     return max(MIN_BYTES, min(MAX_BYTES, int(memory.free_bytes() * MEMORY_SHARE)))
 

@@ -52,7 +52,7 @@ def _many(entries: int) -> int:
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
     **dict.fromkeys(
-        "kAligned kShort kOneRow kEqual kPartBytes kPadded kWords kPointers".split(), int
+        "kAligned kShort kOneRow kEqual kPartBytes kPadded kShiftWords kPointers".split(), int
     ),
     **dict.fromkeys("kWindow kEdges kLeads kInputAlign kOutputAligned".split(), int),
     "kStaged": bool,

@@ -14,7 +14,7 @@ from dmlsplit.backends.find import find_backend
 from dmlsplit.self_test.cases import CASES, FAR, NEAR, Mode
 from dmlsplit.self_test.comparison import compare
 from dmlsplit.self_test.kernels import STORE
-from dmlsplit.self_test.memory import CardMemory, HostMemory
+from dmlsplit.self_test.memory import GpuMemory, HostMemory
 from tests.proofs import forms
 from tests.support.command import ROOT
 from tests.support.each import each
@@ -23,7 +23,7 @@ from tests.support.each import each
 SWITCHES = set(
     "kAligned kShort kOneRow kEqual kPadded kPointers kWindow kEdges kLeads kStaged".split()
 )
-SIZES = {"kUnit", "kPartBytes", "kStep", "kWords"}
+SIZES = {"kUnit", "kPartBytes", "kStep", "kShiftWords"}
 
 
 def modes(launch: KernelLaunch) -> set[tuple[Any, ...]]:
@@ -66,7 +66,7 @@ def test_each_split_is_exact_on_the_card(name: str) -> None:
     for case in CASES:
         if case.name == name:
             program = find_backend("cuda:0").compile(case.geometry)
-            assert compare(case, program.bind, CardMemory(0)).difference is None
+            assert compare(case, program.bind, GpuMemory(0)).difference is None
 
 
 def test_common_cuh_has_exactly_one_store_to_inject_faults_into() -> None:
@@ -83,7 +83,7 @@ def test_without_a_card_the_cpu_is_tested_and_the_report_has_the_reason(
     monkeypatch.setattr(libcuda, "driver_version", lambda: None)
     test = dml.selftest(seconds=0)
     assert (test.status, test.device, test.ok) == (0, "cpu", True)
-    assert "warn  card               why. Fix: this" in str(test)
+    assert "warn  GPU                why. Fix: this" in str(test)
     assert str(test).splitlines()[-1] == "exact on the CPU: 71 of 71 splits"
     assert max(map(len, str(test).splitlines())) <= 80
     # With a driver, a card was meant to be used.

@@ -72,7 +72,7 @@ def test_the_report_has_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*_: object) -> None:
         raise dml.DmlError(text)
 
-    monkeypatch.setattr(run, "missing_card", lambda _: Check("card", State.WARN, text))
+    monkeypatch.setattr(run, "missing_gpu", lambda _: Check("GPU", State.WARN, text))
     monkeypatch.setattr(run, "default_backend", lambda: (run.find_backend("cpu"), "why"))
     monkeypatch.setattr(run, "_stages", refuse)
     test = dml.selftest()

@@ -105,7 +105,7 @@ def test_a_wrong_device_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
         return lambda stream=None: other.memset(0, 256)
 
     monkeypatch.setattr(CudaProgram, "bind", elsewhere)
-    monkeypatch.setattr(memory.CardMemory, "capture", lambda self, copy: copy)
+    monkeypatch.setattr(memory.GpuMemory, "capture", lambda self, copy: copy)
     test = dml.selftest("cuda:0", seconds=0)
     assert test.status == 1
     first = next(one.difference for one in test.outcomes if one.difference)
@@ -150,8 +150,8 @@ def launches_are_refused(patch: pytest.MonkeyPatch) -> None:
 
 def graphs_repeat_what_was_captured(patch: pytest.MonkeyPatch) -> None:
     """A replay copies the input as it was when it was captured."""
-    captured = memory.CardMemory.capture
-    patch.setattr(memory.CardMemory, "capture", lambda *given: cache(captured(*given)))
+    captured = memory.GpuMemory.capture
+    patch.setattr(memory.GpuMemory, "capture", lambda *given: cache(captured(*given)))
 
 
 def memory_is_aligned_less(patch: pytest.MonkeyPatch) -> None:
@@ -170,9 +170,9 @@ def fewer_multiprocessors_are_reported(patch: pytest.MonkeyPatch) -> None:
 
 
 def managed_memory_differs(patch: pytest.MonkeyPatch) -> None:
-    read, managed = memory.CardMemory.read, cupy.cuda.malloc_managed
+    read, managed = memory.GpuMemory.read, cupy.cuda.malloc_managed
     patch.setattr(
-        memory.CardMemory,
+        memory.GpuMemory,
         "read",
         lambda self, buffer: read(self, buffer) ^ (self._allocator is managed),
     )
@@ -196,7 +196,7 @@ REFUTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = {
     "loaded again": (replaced(driver.Driver, "_target", lambda _, function: function.ptr),
                      "could not run on Simulated H200", 2),
     "parameters": (launches_are_refused, "the launch failed on cuda:0", 2),
-    "second stream": (replaced(memory.CardMemory, "on_stream", lambda *_: None),
+    "second stream": (replaced(memory.GpuMemory, "on_stream", lambda *_: None),
                       "(second stream), output 0, byte 0", 1),
     "graph replay": (graphs_repeat_what_was_captured, "(graph replay), output 0", 1),
     "compilation": (replaced(driver.Driver, "attributes", lambda *_: (255, 64)),
@@ -209,8 +209,8 @@ REFUTED: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str, int]] = {
     "managed memory": (managed_memory_differs, "managed memory' (", 1),
     "NVML": (nvml(), "it does not list this device", 0),
     "figures": (nvml(name="NVIDIA H200"), "documents 132 SMs and 60 MiB of L2 cache", 0),
-    "MIG": (nvml(is_divided=True), "this device is a part of a card", 0),
-    "others": (nvml(processes=2), "2 other processes use the card", 0),
+    "MIG": (nvml(is_divided=True), "this device is a MIG instance", 0),
+    "others": (nvml(processes=2), "2 other processes use the GPU", 0),
 }  # fmt: skip
 
 

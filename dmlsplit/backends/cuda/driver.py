@@ -48,7 +48,7 @@ REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 
 def load() -> "Driver":
     """The driver. An `UnsupportedError` says what is missing, and how to fix it."""
     names = installation.packages()
-    if wrong := installation.wrong_packages(names, libcuda.driver_version()):
+    if wrong := installation.package_error(names, libcuda.driver_version()):
         raise UnsupportedError(wrong)
     try:
         import cupy
@@ -60,7 +60,7 @@ def load() -> "Driver":
             f"CuPy cannot create its cache folder for kernels: {error}. Fix: set CUPY_CACHE_DIR to "
             "a writable folder"
         ) from None
-    if wrong := installation.wrong_versions(versions_of(cupy), names):
+    if wrong := installation.version_error(versions_of(cupy), names):
         raise UnsupportedError(wrong)
     try:
         count = cupy.cuda.runtime.getDeviceCount()
@@ -157,7 +157,7 @@ class Driver:
     def _unusable(self, device: int) -> str | None:
         """Why a device cannot run the kernels, and the fix."""
         name, architectures = f"cuda:{device}", self._architectures(device)
-        return installation.wrong_card(name, *architectures, installation.packages())
+        return installation.gpu_error(name, *architectures, installation.packages())
 
     def architecture(self, device: int) -> str:
         """What kernels are compiled for, in NVRTC's words."""

@@ -153,7 +153,7 @@ def gpu_of_device(device: CudaDevice) -> Gpu:
     else:
         bandwidth = device.peak_bandwidth or known.bandwidth
         gpu = replace(known, name=device.name, bandwidth=bandwidth)
-    part = ("all of the card, of which MIG makes this device a part",) * bool(device.is_divided)
+    part = ("the whole GPU, of which MIG makes this device a part",) * bool(device.is_divided)
     return replace(gpu, assumed=(*gpu.assumed, *part))
 
 

@@ -40,7 +40,7 @@ def fitting_extra(driver: int | None) -> str:
     return EXTRAS[12 if driver and driver < VERSION_13 else 13]
 
 
-def wrong_packages(names: Sequence[str], driver: int | None) -> str | None:
+def package_error(names: Sequence[str], driver: int | None) -> str | None:
     """The error if several distributions of CuPy are installed; None if not."""
     if len(names) < 2:
         return None
@@ -59,7 +59,7 @@ def missing_cupy(error: ImportError, driver: int | None) -> str:
     )
 
 
-def wrong_versions(cuda: Cuda, names: Sequence[str]) -> str | None:
+def version_error(cuda: Cuda, names: Sequence[str]) -> str | None:
     """The error if the driver or NVRTC is missing or does not fit CuPy; None if both fit."""
     major = cuda.runtime // 1000
     if not cuda.driver:
@@ -92,14 +92,14 @@ def wrong_versions(cuda: Cuda, names: Sequence[str]) -> str | None:
     return None
 
 
-def wrong_card(
+def gpu_error(
     device: str, capability: int, architectures: Sequence[int], names: Sequence[str]
 ) -> str | None:
-    """The error if a card is too old for the kernels, or for NVRTC; None if it is not."""
+    """The error if a GPU is too old for the kernels, or for NVRTC; None if it is not."""
     has = f"{device} has compute capability {_capability(capability)}"
     if capability < MIN_CAPABILITY:
         least = _capability(MIN_CAPABILITY)
-        return f"{has}, and dmlsplit needs {least} or newer. Fix: use a newer card, or the CPU"
+        return f"{has}, and dmlsplit needs {least} or newer. Fix: use a newer GPU, or the CPU"
     if capability < min(architectures):
         least = _capability(min(architectures))
         return (
@@ -110,7 +110,7 @@ def wrong_card(
 
 
 def architecture(capability: int, architectures: Sequence[int]) -> str:
-    """NVRTC's name of what a card runs: its own machine code, or PTX of the newest older card."""
+    """NVRTC's name of what a GPU runs: its own machine code, or PTX for the newest older GPU."""
     if capability in architectures:
         return f"sm_{capability}"
     return f"compute_{max(number for number in architectures if number < capability)}"

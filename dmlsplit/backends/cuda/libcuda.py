@@ -4,7 +4,7 @@ import ctypes
 import sys
 
 # A PCI address: domain, bus and device. By it, a device of CUDA is found among those of NVML. UUIDs
-# would not do: under MIG, a UUID of CUDA names a part of the card.
+# would not do: under MIG, a UUID of CUDA names a part of the GPU.
 BusId = tuple[int, int, int]
 _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _MAX_CHARACTERS = 32

@@ -105,7 +105,7 @@ def _unload(cupy: Any, unused: deque[Any]) -> None:
 
 def _compile(cupy: Any, source: str, name: str, architecture: str) -> bytes:
     """A source compiled for an architecture."""
-    # Not by CuPy, which chooses the architecture from a table that lacks newer cards.
+    # Not by CuPy, which chooses the architecture from a table that lacks newer GPUs.
     nvrtc = cupy.cuda.nvrtc
     program = nvrtc.createProgram(source, f"{name}.cu", (), ())
     try:

@@ -98,7 +98,7 @@ def test_a_mig_instance_is_planned_as_the_whole_gpu_with_an_assumption(fake_nvml
     whole = cuda_devices()[0]
     gpu = gpu_of_device(replace(whole, is_divided=True))
     assert gpu.limits == gpu_of_device(whole).limits == H200.limits
-    assert gpu.assumed == ("all of the card, of which MIG makes this device a part",)
+    assert gpu.assumed == ("the whole GPU, of which MIG makes this device a part",)
     assert gpu_of_device(whole).assumed == ()
 
 

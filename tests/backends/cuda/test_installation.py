@@ -10,7 +10,7 @@ OLD = ["cupy-cuda12x 14.2.0"]
 TO_12 = "Fix: pip uninstall -y cupy-cuda13x && pip install 'dmlsplit[cuda12]'"
 ROWS = {
     "both extras": (
-        installation.wrong_packages(BOTH, 12080),
+        installation.package_error(BOTH, 12080),
         "cupy-cuda12x 14.2.0 and cupy-cuda13x 14.2.0 are installed in one folder and overwrite "
         "each other's files. Fix: pip uninstall -y cupy-cuda12x cupy-cuda13x && pip install "
         "'dmlsplit[cuda12]'",
@@ -21,43 +21,43 @@ ROWS = {
         "install 'dmlsplit[cuda12]'",
     ),
     "no driver": (
-        installation.wrong_versions(Cuda(13020, 0, (13, 2)), ONE),
+        installation.version_error(Cuda(13020, 0, (13, 2)), ONE),
         "there is no usable CUDA driver. Fix: install NVIDIA's driver 580 or newer; if this is "
         "a container, start it with --gpus all",
     ),
     "an older driver": (
-        installation.wrong_versions(Cuda(13020, 12080, (13, 2)), ONE),
+        installation.version_error(Cuda(13020, 12080, (13, 2)), ONE),
         f"CuPy is built for CUDA 13, and the driver supports CUDA 12.8. {TO_12}; or install "
         "NVIDIA's driver 580 or newer",
     ),
     "a driver older than any": (
-        installation.wrong_versions(Cuda(12090, 11080, (12, 9)), OLD),
+        installation.version_error(Cuda(12090, 11080, (12, 9)), OLD),
         "CuPy is built for CUDA 12, and the driver supports CUDA 11.8. Fix: install NVIDIA's "
         "driver 580 or newer",
     ),
     "CuPy of CUDA 11": (
-        installation.wrong_versions(Cuda(11080, 12080, (11, 8)), ["cupy-cuda11x 13.6.0"]),
+        installation.version_error(Cuda(11080, 12080, (11, 8)), ["cupy-cuda11x 13.6.0"]),
         "CuPy is built for CUDA 11, and dmlsplit needs 12 or newer. Fix: pip uninstall -y "
         "cupy-cuda11x && pip install 'dmlsplit[cuda12]'",
     ),
     "no NVRTC": (
-        installation.wrong_versions(Cuda(12090, 13000, None), OLD),
+        installation.version_error(Cuda(12090, 13000, None), OLD),
         "CUDA 12's compiler, NVRTC, cannot be loaded. Fix: pip install 'dmlsplit[cuda12]'",
     ),
     "another NVRTC": (
-        installation.wrong_versions(Cuda(13020, 13020, (12, 9)), ONE),
+        installation.version_error(Cuda(13020, 13020, (12, 9)), ONE),
         "CuPy is built for CUDA 13, and loads NVRTC 12.9. Fix: pip install 'dmlsplit[cuda13]', and "
         "unset LD_LIBRARY_PATH if it names another CUDA",
     ),
     "an old card": (
-        installation.wrong_card("cuda:0", 70, (75, 80, 120), ONE),
+        installation.gpu_error("cuda:0", 70, (75, 80, 120), ONE),
         "cuda:0 has compute capability 7.0, and the installed NVRTC compiles for 7.5 or newer. "
         f"{TO_12}",
     ),
     "a card older than any": (
-        installation.wrong_card("cuda:0", 60, (50, 60), OLD),
+        installation.gpu_error("cuda:0", 60, (50, 60), OLD),
         "cuda:0 has compute capability 6.0, and dmlsplit needs 7.0 or newer. Fix: use a newer "
-        "card, or the CPU",
+        "GPU, or the CPU",
     ),
 }
 
@@ -69,9 +69,9 @@ def test_the_message_of_a_wrong_installation_names_the_command(row: str) -> None
 
 
 def test_nothing_is_wrong_with_a_right_installation() -> None:
-    assert installation.wrong_packages(ONE, 13020) is None
-    assert installation.wrong_versions(Cuda(12090, 13020, (12, 9)), OLD) is None
-    assert installation.wrong_card("cuda:0", 130, (75, 120), ONE) is None
+    assert installation.package_error(ONE, 13020) is None
+    assert installation.version_error(Cuda(12090, 13020, (12, 9)), OLD) is None
+    assert installation.gpu_error("cuda:0", 130, (75, 120), ONE) is None
 
 
 @pytest.mark.parametrize(

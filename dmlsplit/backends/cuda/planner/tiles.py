@@ -52,7 +52,7 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
         TypedValue("int", "kLoads", SLABS),
         TypedValue("int", "kSlabVectors", layout.slab_vectors),
         TypedValue("bool", "kPadded", int(layout.pad[1] > 0)),
-        TypedValue("bool", "kWords", int(layout.are_words)),
+        TypedValue("bool", "kShiftWords", int(layout.are_words)),
     )
     arguments = [
         *_output_tables(split, layout),
