@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.adapter import Requirement, Requirements
 from dmlsplit.arrays.array_view import data_type_name
-from dmlsplit.arrays.overlap import are_apart, first_overlap
+from dmlsplit.arrays.overlap import are_disjoint, first_overlap
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
@@ -27,7 +27,7 @@ class Mismatch(NamedTuple):
     required: Any
 
 
-def fits(array: ArrayView, required: Requirement) -> bool:
+def matches(array: ArrayView, required: Requirement) -> bool:
     """Whether an array is exactly as required."""
     return array[2:-1] == required[:-1] and array.read_only <= required.read_only
 
@@ -43,7 +43,7 @@ def exact_addresses(
         return None
     addresses = [output.address for output in outputs]
     starts, ends = [span[0], *addresses], [span[1], *map(add, addresses, required.sizes)]
-    return addresses if are_apart(starts, ends) else None
+    return addresses if are_disjoint(starts, ends) else None
 
 
 def mismatches(
@@ -76,7 +76,7 @@ def accept_outputs(
 
     An InvalidArgumentError names the first array that does not fit or shares memory with another.
     """
-    check_list(out, len(required.sizes))
+    check_output_count(out, len(required.sizes))
     outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
     addresses = exact_addresses(outputs, source.span, required)
     if addresses is not None:
@@ -85,7 +85,7 @@ def accept_outputs(
     return [output.address for output in outputs], tuple([output.strides for output in outputs])
 
 
-def check_list(out: Any, count: int) -> None:
+def check_output_count(out: Any, count: int) -> None:
     """Refuse anything but a list or a tuple of `count` arrays."""
     is_list = isinstance(out, (list, tuple))
     if not is_list or len(out) != count:

@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import disk_usage
 
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.file_kinds import beginning, is_text
+from dmlsplit.file_kinds import is_text, read_beginning
 from dmlsplit.system import OPEN_FLAGS, closing, lock_file
 
 
@@ -26,11 +26,11 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
     # A device, a pipe, or a link in /dev or /proc to an open file.
     is_stream = path.is_symlink() and path.absolute().parts[1] in ("dev", "proc")
     if is_stream or (path.exists() and not path.is_file() and not path.is_dir()):
-        with naming(path), path.open("a", encoding="utf-8") as file:
+        with name_in_errors(path), path.open("a", encoding="utf-8") as file:
             file.write(text)
         return
-    with atomic_write(path) as draft, naming(path):
-        if not is_text(beginning(target_of(path))):
+    with atomic_write(path) as draft, name_in_errors(path):
+        if not is_text(read_beginning(resolve_destination(path))):
             raise InvalidArgumentError(
                 f"{path} holds binary data; text must not replace it. Fix: name another file"
             )
@@ -52,7 +52,7 @@ def refuse_inputs(path: Path, inputs: Sequence[Path]) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_in_errors(path: Path) -> Iterator[None]:
     """Let every OSError of the block name this file; system calls name no file, or the draft."""
     try:
         yield
@@ -100,7 +100,7 @@ def check_space(folder: Path, size: int) -> None:
         )
 
 
-def target_of(path: Path) -> Path:
+def resolve_destination(path: Path) -> Path:
     """The file to replace, a regular one or a new one. Links are followed, so they stay links."""
     final = Path(os.path.realpath(path))
     if final.is_symlink():
@@ -122,15 +122,15 @@ def atomic_write(path: Path) -> Iterator[Path]:
     An OSError is raised for a path that is not a regular file, cannot be written, or is being
     written by another process. Errors name the path, never the draft.
     """
-    final = target_of(path)
+    final = resolve_destination(path)
     draft = final.with_name(f".{final.stem}-dmlsplit{final.suffix}")
-    with naming(path):
+    with name_in_errors(path):
         handle = lock(draft)
     try:
-        with naming(path):
+        with name_in_errors(path):
             os.ftruncate(handle, 0)
         yield draft
-        with naming(path):
+        with name_in_errors(path):
             os.fsync(handle)  # otherwise a power failure could leave the name without the bytes
     except BaseException as error:
         # By now the name may belong to the draft of another process.
@@ -141,7 +141,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.filename == str(draft):
             error.filename, error.filename2 = str(path), None
         raise
-    with closing(handle), naming(path):
+    with closing(handle), name_in_errors(path):
         try:
             draft.replace(final)
         except OSError:

@@ -13,15 +13,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from dmlsplit.acceptance import Mismatch, exact_addresses, fits, mismatches
+from dmlsplit.acceptance import Mismatch, exact_addresses, matches, mismatches
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.adapter import Requirement, Requirements
 from dmlsplit.arrays.array_view import data_type_name
-from dmlsplit.arrays.overlap import overlaps
+from dmlsplit.arrays.overlap import overlapping_pairs
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
-from dmlsplit.directml.rules import RULES, Broken, violations_of
+from dmlsplit.directml.rules import RULES, BrokenRule, violations_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
@@ -81,7 +81,7 @@ class _Bindable:
         """
         is_buffer = isinstance(binding, BufferBinding)
         array = view(binding.buffer if is_buffer else binding, self.name)
-        if not is_buffer and fits(array, self.required):
+        if not is_buffer and matches(array, self.required):
             return array
         broken = [_broken(mismatch, self.tensor) for mismatch in mismatches(array, self.required)]
         if not is_buffer:
@@ -138,7 +138,7 @@ class BindingTable:
             return None
         with suppress(InvalidArgumentError):
             array = view(source, self._input.name)
-            if fits(array, self._input.required):
+            if matches(array, self._input.required):
                 span = array.address, array.address + self._input_bytes
                 written = [view(output, "") for output in outputs]
                 addresses = exact_addresses(written, span, self._required)
@@ -166,7 +166,7 @@ class BindingTable:
         return InvalidArgumentError(str(report), report)
 
 
-def _broken(mismatch: Mismatch, tensor: TensorDesc) -> Broken:
+def _broken(mismatch: Mismatch, tensor: TensorDesc) -> BrokenRule:
     """The rule that a field of an array breaks."""
     field, actual, required = mismatch
     match field:
@@ -182,7 +182,7 @@ def _broken(mismatch: Mismatch, tensor: TensorDesc) -> Broken:
     return "DML-ARRAY-STRIDES", "Strides", f"{list(actual)} bytes", f"{list(required)} bytes"
 
 
-def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[Broken]:
+def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[BrokenRule]:
     offset, total = binding.offset, tensor.total_tensor_size_in_bytes
     low, high = array.span
     rest = max(0, high - low - offset)
@@ -204,10 +204,10 @@ def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Ite
 
 def _overlaps(
     source: ArrayView | None, outputs: Sequence[ArrayView | None]
-) -> Iterator[tuple[int, Broken]]:
+) -> Iterator[tuple[int, BrokenRule]]:
     """The index of each output that overlaps another output or the input, with the broken rule."""
     spans = [entry.span if entry else (0, 0) for entry in outputs]
-    for index, owner in overlaps(spans):
+    for index, owner in overlapping_pairs(spans):
         other = f"OutputTensors[{owner}]"
         yield index, ("DML-BIND-OUTPUT-OVERLAP", "", other, "memory of its own")
     start, end = source.span if source else (0, 0)

@@ -16,14 +16,14 @@ _SEQUENCES = (tuple, list)  # fast path
 _INT = frozenset((int,))
 
 
-class Sequenced(Protocol):
+class SequenceLike(Protocol):
     """Integers in an order. They can be sliced, unlike sets and dictionaries."""
 
     def __iter__(self) -> Iterator[SupportsIndex]: ...
     def __getitem__(self, index: slice, /) -> Any: ...
 
 
-Integers: TypeAlias = Sequenced | Iterator[SupportsIndex] | ValuesView[SupportsIndex]
+Integers: TypeAlias = SequenceLike | Iterator[SupportsIndex] | ValuesView[SupportsIndex]
 
 
 def instance(name: str, value: object, base: type[K]) -> K:
@@ -72,7 +72,7 @@ def integers(name: str, values: Integers) -> tuple[int, ...]:
     return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(entries))
 
 
-def are_ints(axis: object, sizes_or_count: Any) -> bool:
+def are_plain_ints(axis: object, sizes_or_count: Any) -> bool:
     """Whether these are plain ints, which are safe cache keys: True and 1.0 would equal 1."""
     form = type(sizes_or_count)
     are_plain = form is int or (form is tuple and _INT.issuperset(map(type, sizes_or_count)))

@@ -21,7 +21,7 @@ from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.binding import BindingTable, BufferBinding
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import FeatureLevel, Level, capability_table
+from dmlsplit.directml.levels import FeatureLevel, Level, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
 from dmlsplit.directml.validation import report_at
@@ -106,7 +106,7 @@ class Device:
             If the data type is not recognised.
         """
         data_type = TensorDataType.parse(data_type)
-        return data_type in capability_table()[self.feature_level].data_types
+        return data_type in support_table()[self.feature_level].data_types
 
     def compile(self, desc: SplitOperatorDesc) -> CompiledOperator:
         """Validate a descriptor and compile it. Compiled operators are cached by descriptor.

@@ -118,6 +118,6 @@ def one_line(error: Exception, with_path: bool = True) -> str:
     return f"{path}: {line}" if path and with_path else line
 
 
-def unreadable(error: Exception) -> InvalidArgumentError:
+def unreadable_file_error(error: Exception) -> InvalidArgumentError:
     """The error of a file that the system cannot read; `file_errors` adds the file."""
     return InvalidArgumentError(f"cannot be read: {one_line(error, with_path=False)}")

@@ -23,14 +23,14 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 @contextmanager
-def identifying(path: str | PathLike[str], binary: bool = False) -> Iterator[None]:
+def name_kind_in_errors(path: str | PathLike[str], binary: bool = False) -> Iterator[None]:
     """If the block fails to read a file (of a `binary` format), say what the file is, if known."""
     try:
         yield
     except InvalidArgumentError:
         start = b""
         with suppress(OSError, ValueError):
-            start = beginning(Path(path))
+            start = read_beginning(Path(path))
         description = identify(start)
         if not description and binary and start and is_text(start):
             description = "is text, not an ONNX model, which is binary. Fix: export the model again"
@@ -39,7 +39,7 @@ def identifying(path: str | PathLike[str], binary: bool = False) -> Iterator[Non
         raise InvalidArgumentError(description) from None
 
 
-def beginning(path: Path) -> bytes:
+def read_beginning(path: Path) -> bytes:
     """The first bytes of a file; empty for a path that is not a regular file."""
     if not path.is_file():
         return b""

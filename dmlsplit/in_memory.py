@@ -15,7 +15,7 @@ from dmlsplit.acceptance import accept_outputs
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.adapter import NewArrays, Requirement, Requirements
 from dmlsplit.backends.find import find_backend
-from dmlsplit.checks import Integers, are_ints, piece_sizes
+from dmlsplit.checks import Integers, are_plain_ints, piece_sizes
 from dmlsplit.geometry import packed_byte_strides, piece_shapes, split_geometry
 from dmlsplit.prepared_split import PreparedSplit
 
@@ -32,7 +32,7 @@ def split(
 ) -> list[Any]:
     """`dml.split` of an array whose memory its library shares."""
     is_small = type(array) is np.ndarray and array.nbytes <= SLICED_BYTES and out is None
-    if is_small and array.dtype.kind in "biufc" and are_ints(axis, sizes_or_count):
+    if is_small and array.dtype.kind in "biufc" and are_plain_ints(axis, sizes_or_count):
         key: Any = array.shape, axis, sizes_or_count
         if _has_few_pieces(sizes_or_count) and (slices := _slices(*key)):
             return [array[index].copy() for index in slices]
@@ -52,7 +52,7 @@ def split_view(
     source: ArrayView, array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None
 ) -> list[Any]:
     """Split an array of which `source` is the view."""
-    if not are_ints(axis, sizes_or_count):
+    if not are_plain_ints(axis, sizes_or_count):
         axis, sizes_or_count = piece_sizes(source.shape, sizes_or_count, axis)
     layout = source.device, source.shape, source.strides, source.item_bytes
     if out is None:

@@ -8,7 +8,7 @@ forever, and the process cannot exit.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_waiting: list[int] = []  # the numbers of postponed signals
+_postponed: list[int] = []  # the numbers of postponed signals
 _depth = 0  # the number of nested `delay_interrupts` blocks
 
 
@@ -19,14 +19,14 @@ def interrupt(number: int) -> None:
     """
     if not _depth:
         raise KeyboardInterrupt(number)
-    _waiting.append(number)
+    _postponed.append(number)
 
 
-def check() -> None:
+def raise_postponed() -> None:
     """Raise a postponed interrupt: for places in `delay_interrupts` where the block may end."""
-    if _waiting:
-        number = _waiting[0]
-        _waiting.clear()
+    if _postponed:
+        number = _postponed[0]
+        _postponed.clear()
         raise KeyboardInterrupt(number)
 
 
@@ -40,4 +40,4 @@ def delay_interrupts() -> Iterator[None]:
     finally:
         _depth -= 1
         if not _depth:
-            check()
+            raise_postponed()

@@ -39,7 +39,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
-def more(count: int, limit: int, noun: str = "") -> list[str]:
+def omitted_line(count: int, limit: int, noun: str = "") -> list[str]:
     """The line ``... and 2 more`` after the first `limit` of `count` entries, if there are more."""
     left = count - limit
     return [f"... and {counted(left, f'more {noun}') if noun else f'{left} more'}"] * (left > 0)

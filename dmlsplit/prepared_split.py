@@ -59,8 +59,8 @@ class PreparedSplit(NamedTuple):
         if current is None and not tensors:
             return copy
 
-        def counted(stream: Any = None) -> None:
+        def copy_and_count(stream: Any = None) -> None:
             copy(current() if current and stream is None else stream)
             count_writes(tensors)
 
-        return counted
+        return copy_and_count

@@ -14,7 +14,7 @@ def kernel_source(name: str) -> str:
     return (_HOME / "cuda" / name).read_text(encoding="utf-8")
 
 
-def feature_level_table() -> str:
+def feature_levels_text() -> str:
     """The text of ``feature_levels.yaml``."""
     return (_HOME / "feature_levels.yaml").read_text(encoding="utf-8")
 

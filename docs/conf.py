@@ -55,7 +55,7 @@ python_maximum_signature_line_length = 88
 nitpick_ignore_regex = [
     ("py:obj", r"[a-z_]+|numpy\.split|BoundOperator\.dispatch"),
     ("py:class", r"[a-z ]+|T|A|.*\.[TA]|IntEnum|ArrayLike|DataTypeLike|FlagsLike|Integers"),
-    ("py:class", r"dmlsplit\.checks\.Sequenced"),
+    ("py:class", r"dmlsplit\.checks\.SequenceLike"),
     ("py:class", r"dmlsplit\.frontends\.\w+\.(messages|model|backend)\..*"),
     ("py:class", r"(collections\.abc|enum|numpy|onnx|os|np)\..*"),
 ]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlsplit.checks import (
-    are_ints,
+    are_plain_ints,
     axis_from_front,
     file_name,
     instance,
@@ -188,11 +188,14 @@ class OnDevice:
 
 def test_only_plain_ints_are_keys_of_a_cache() -> None:
     """A key with True, 1.0 or NumPy's 1 would find what was made for 1."""
-    assert are_ints(-1, 3)
-    assert are_ints(0, (2, 1))
+    assert are_plain_ints(-1, 3)
+    assert are_plain_ints(0, (2, 1))
     ones: list[Any] = [True, 1.0, np.int64(1)]
-    assert not any(are_ints(one, 3) or are_ints(0, one) or are_ints(0, (2, one)) for one in ones)
-    assert not are_ints(0, [2, 1])
+    assert not any(
+        are_plain_ints(one, 3) or are_plain_ints(0, one) or are_plain_ints(0, (2, one))
+        for one in ones
+    )
+    assert not are_plain_ints(0, [2, 1])
 
 
 def test_sizes_on_a_device_are_read_once() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit.arrays import view
-from dmlsplit.arrays.overlap import columns, overlaps
+from dmlsplit.arrays.overlap import column_ranges, overlapping_pairs
 from tests.support.arrays import assert_same
 
 
@@ -148,7 +148,7 @@ def test_an_output_of_another_extension_type_is_refused() -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=6))
 def test_overlaps_reports_each_span_that_overlaps_another(starts: Any) -> None:
     spans = [(start, start + size) for start, size in starts]
-    found = list(overlaps(spans))
+    found = list(overlapping_pairs(spans))
     meet = {
         index
         for pair in combinations(range(len(spans)), 2)
@@ -199,7 +199,7 @@ def test_columns_of_views_that_share_a_byte_overlap(data: st.DataObject) -> None
         rows = slice(data.draw(st.integers(0, 3)), None, data.draw(st.sampled_from([-1, 1, 2])))
         part = base[rows, data.draw(st.integers(0, 2)) :, first : last + 1]
         views.append(part.transpose(data.draw(st.permutations(range(3)))))
-    found = columns([view(each, "view") for each in views])
+    found = column_ranges([view(each, "view") for each in views])
     if found and np.shares_memory(*views):
         (one, other), (third, fourth) = found
         assert max(one, third) < min(other, fourth)
@@ -208,7 +208,7 @@ def test_columns_of_views_that_share_a_byte_overlap(data: st.DataObject) -> None
 @pytest.mark.parametrize("start", [0, 1])
 def test_columns_are_counted_from_the_first_address(start: int) -> None:
     base = np.zeros((3, 13), np.uint8)[:, start:]
-    assert columns([view(base[:, at], "view") for at in (slice(0, 5), slice(5, 12))]) == [
+    assert column_ranges([view(base[:, at], "view") for at in (slice(0, 5), slice(5, 12))]) == [
         (0, 5),
         (5, 12),
     ]
@@ -218,7 +218,7 @@ def test_backward_views_are_recognised_as_columns_only_if_there_are_several_rows
     base = np.zeros((2, 12), np.uint8)
     for rows, wanted in ((2, [(0, 3), (4, 7)]), (1, [(0, 1), (0, 1)])):
         parts = base[:rows, :3], base[:rows, 6:3:-1]
-        assert columns([view(part, "view") for part in parts]) == wanted
+        assert column_ranges([view(part, "view") for part in parts]) == wanted
 
 
 def test_thousands_of_columns_of_one_array_are_told_apart() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dmlsplit.interrupts import check, delay_interrupts, interrupt
+from dmlsplit.interrupts import delay_interrupts, interrupt, raise_postponed
 
 
 def interrupted(work: Callable[[list[str]], None]) -> tuple[object, list[str]]:
@@ -24,10 +24,10 @@ def test_an_interrupt_comes_at_once_if_interrupts_are_not_held() -> None:
 
 def test_a_held_interrupt_comes_with_the_next_check() -> None:
     def work(reached: list[str]) -> None:
-        check()
+        raise_postponed()
         interrupt(signal.SIGINT)
         reached.append("before")
-        check()
+        raise_postponed()
         reached.append("after")
 
     assert interrupted(work) == ((signal.SIGINT,), ["before"])
@@ -40,7 +40,7 @@ def test_a_held_interrupt_comes_at_the_end_of_the_outermost_block() -> None:
         reached.append("inner")
 
     assert interrupted(work) == ((signal.SIGHUP,), ["inner"])
-    check()
+    raise_postponed()
 
 
 def test_a_held_interrupt_is_not_lost_when_the_block_fails() -> None:

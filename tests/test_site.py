@@ -13,7 +13,7 @@ from benchmarks.cases import CASES
 from benchmarks.results import load
 from dmlsplit.cli import build_parser
 from dmlsplit.cli.levels import level_table
-from dmlsplit.directml.levels import capability_table
+from dmlsplit.directml.levels import support_table
 from dmlsplit.lint.rule_page import rule_page
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import requirement
@@ -50,7 +50,7 @@ def test_predictions_in_the_text_are_those_of_the_table() -> None:
 
 def test_every_table_names_the_directml_that_has_a_level() -> None:
     """Level 2_1 came with 1.2.0, which nobody could get. A table with only 1.4.0 says so."""
-    told = {row.level: row for row in capability_table().values()}
+    told = {row.level: row for row in support_table().values()}
     (hidden,) = (row for row in told.values() if not row.public)
     first = requirement(hidden.level).directml
     assert (str(hidden.level), hidden.directml, first) == ("2_1", "1.2.0", "1.4.0")

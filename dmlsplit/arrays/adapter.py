@@ -68,7 +68,7 @@ class Adapter(Protocol):
         return
 
 
-def not_allocated(
+def allocation_error(
     like: ArrayView, shapes: Shapes, rest: Iterator[Shape], dtype: Any, error: Exception
 ) -> DmlError:
     """The error for an array that did not fit in memory; `rest` still has the shapes after it."""
@@ -90,7 +90,7 @@ def type_name(value: object) -> str:
     return f"{package_of(value)}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
-def not_shared(array: Any, name: str, error: Exception) -> InvalidArgumentError:
+def sharing_error(array: Any, name: str, error: Exception) -> InvalidArgumentError:
     """The error for an array whose library does not share its memory."""
     return InvalidArgumentError(
         f"{name}, a {type_name(array)}, cannot be shared without a copy: {error}. "

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from dmlsplit.arrays.adapter import Adapter, Allocation, NewArrays, Shape, not_allocated
+from dmlsplit.arrays.adapter import Adapter, Allocation, NewArrays, Shape, allocation_error
 from dmlsplit.arrays.array_view import (
     ArrayView,
     device_name,
     device_number,
     dtype_of,
+    new_array_view,
     type_string,
-    view_of,
 )
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda import driver
@@ -21,7 +21,9 @@ class _Cupy(Adapter):
         dtype, memory = array.dtype, array.data
         typestr, device = type_string(dtype), device_name(memory.device_id)
         address, shape, strides, width = memory.ptr, array.shape, array.strides, dtype.itemsize
-        return view_of(ArrayView, (array, address, shape, strides, typestr, width, device, False))
+        return new_array_view(
+            ArrayView, (array, address, shape, strides, typestr, width, device, False)
+        )
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         dtype = dtype_of(like.owner, like.type) if new.dtype is None else new.dtype
@@ -29,7 +31,7 @@ class _Cupy(Adapter):
         try:
             arrays = driver.load().empty(device_number(like.device), rest, dtype)
         except (MemoryError, RuntimeError) as error:
-            raise not_allocated(like, new.shapes, rest, dtype, error) from None
+            raise allocation_error(like, new.shapes, rest, dtype, error) from None
         return arrays, [array.data.ptr for array in arrays]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import not_shared, package_of, type_name
+from dmlsplit.arrays.adapter import package_of, sharing_error, type_name
 from dmlsplit.arrays.array_view import ArrayView, device_name, dtype_of, type_string
 from dmlsplit.arrays.numpy import NUMPY
 from dmlsplit.backends.cuda import driver
@@ -121,4 +121,4 @@ def _query(query: Callable[[Any], Any], array: Any, name: str) -> Any:
     except (BufferError, TypeError, RuntimeError, ValueError) as error:
         if hasattr(error, "status"):  # CUDA's
             raise driver.load().translated(error, None, f"{name} cannot be shared") from None
-        raise not_shared(array, name, error) from None
+        raise sharing_error(array, name, error) from None

@@ -5,8 +5,8 @@ from itertools import repeat
 
 import numpy as np
 
-from dmlsplit.arrays.adapter import Adapter, Allocation, NewArrays, Shape, not_allocated
-from dmlsplit.arrays.array_view import ArrayView, type_string, view_of
+from dmlsplit.arrays.adapter import Adapter, Allocation, NewArrays, Shape, allocation_error
+from dmlsplit.arrays.array_view import ArrayView, new_array_view, type_string
 from dmlsplit.arrays.types import Stream
 from dmlsplit.errors import InvalidArgumentError
 
@@ -24,7 +24,7 @@ class _Numpy(Adapter):
             )
         address, typestr, width = _address(array), type_string(dtype), dtype.itemsize
         shape, strides, read_only = array.shape, array.strides, not array.flags.writeable
-        return view_of(
+        return new_array_view(
             ArrayView, (array, address, shape, strides, typestr, width, "cpu", read_only)
         )
 
@@ -35,7 +35,7 @@ class _Numpy(Adapter):
         try:
             arrays = list(map(np.empty, rest, repeat(dtype)))
         except MemoryError as error:
-            raise not_allocated(like, new.shapes, rest, dtype, error) from None
+            raise allocation_error(like, new.shapes, rest, dtype, error) from None
         return arrays, list(map(_address, arrays))
 
     def strided(self, packed: np.ndarray, shape: Shape, strides: Shape) -> np.ndarray:

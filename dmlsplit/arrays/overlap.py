@@ -3,15 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from operator import le
 
-from dmlsplit.arrays.array_view import ArrayView, reach, share_memory
+from dmlsplit.arrays.array_view import ArrayView, byte_bounds, share_memory
 
 
-def are_apart(starts: Iterable[int], ends: Iterable[int]) -> bool:
+def are_disjoint(starts: Iterable[int], ends: Iterable[int]) -> bool:
     """Whether spans do not overlap: in order of address, none ends after the next one begins."""
     return all(map(le, sorted(ends), sorted(starts)[1:]))
 
 
-def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def overlapping_pairs(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """For each span that begins inside an earlier one, by address: its index and the other's.
 
     The other one is the earlier span that ends last.
@@ -25,7 +25,7 @@ def overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
             furthest, owner = high, index
 
 
-def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
+def column_ranges(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
     """The columns that each view covers if all are cut from rows of one pitch; None if not.
 
     Views whose columns do not overlap share no byte. This distinguishes thousands of columns of one
@@ -40,7 +40,7 @@ def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
     for view in views:
         # A stride of whole rows stays in the same column.
         inner = tuple([stride if stride % pitch else 0 for stride in view.strides])
-        low, high = reach(view.shape, inner, view.item_bytes)
+        low, high = byte_bounds(view.shape, inner, view.item_bytes)
         start = (view.address + low - first) % pitch
         ranges.append((start, start + high - low))
     return None if max(end for _, end in ranges) > pitch else ranges
@@ -49,11 +49,11 @@ def columns(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
 def first_overlap(arrays: Sequence[ArrayView]) -> tuple[int, int] | None:
     """The indices of two arrays that share a byte; None if there are no such arrays."""
     spans = [array.span for array in arrays]
-    if are_apart(*zip(*spans, strict=True)):
+    if are_disjoint(*zip(*spans, strict=True)):
         return None
     indices = _overlapping(spans)
     areas = [spans[index] for index in indices]
-    if of_columns := columns([arrays[index] for index in indices]):
+    if of_columns := column_ranges([arrays[index] for index in indices]):
         crossing = _overlapping(of_columns)
         indices, areas = [indices[n] for n in crossing], [of_columns[n] for n in crossing]
     for position, (index, (_, end)) in enumerate(zip(indices, areas, strict=True)):
@@ -67,5 +67,5 @@ def first_overlap(arrays: Sequence[ArrayView]) -> tuple[int, int] | None:
 
 def _overlapping(spans: Sequence[tuple[int, int]]) -> list[int]:
     """The indices of spans that overlap another one, in the order in which they begin."""
-    indices = {index for pair in overlaps(spans) for index in pair}
+    indices = {index for pair in overlapping_pairs(spans) for index in pair}
     return sorted(indices, key=lambda index: (spans[index], index))

@@ -12,24 +12,24 @@ from dmlsplit.arrays.adapter import (
     Allocation,
     NewArrays,
     Shape,
-    not_allocated,
-    not_shared,
+    allocation_error,
+    sharing_error,
     type_name,
 )
 from dmlsplit.arrays.array_view import (
     ArrayView,
+    byte_bounds,
     device_name,
     device_number,
-    reach,
+    new_array_view,
     type_string,
-    view_of,
 )
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.forks import fork_lock
 
-_OUTSIDE = "use dmlsplit.split without out, or a tensor that has memory"
+_FIX_WITHOUT_MEMORY = "use dmlsplit.split without out, or a tensor that has memory"
 # Modules of the tensor classes that can be split: plain tensors, and those of torch's tracers.
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
 TORCH_MODULES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
@@ -60,12 +60,16 @@ class _Torch(Adapter):
             if not address and end:
                 raise RuntimeError("it has no memory")
         except RuntimeError as error:
-            if _private().is_transformed(tensor):
-                raise _refusal(name, "is inside a transform of torch.func", _OUTSIDE) from None
-            raise not_shared(tensor, name, error) from None
+            if _torch_private().is_transformed(tensor):
+                raise _refusal(
+                    name, "is inside a transform of torch.func", _FIX_WITHOUT_MEMORY
+                ) from None
+            raise sharing_error(tensor, name, error) from None
         typestr = element_type(tensor.dtype)
         device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
-        return view_of(ArrayView, (tensor, address, shape, strides, typestr, width, device, False))
+        return new_array_view(
+            ArrayView, (tensor, address, shape, strides, typestr, width, device, False)
+        )
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         if stream is not None and like.device != "cpu":
@@ -76,7 +80,7 @@ class _Torch(Adapter):
         try:
             tensors = [empty(shape, dtype=dtype, device=device) for shape in rest]
         except RuntimeError as error:
-            raise not_allocated(like, new.shapes, rest, dtype, error) from None
+            raise allocation_error(like, new.shapes, rest, dtype, error) from None
         return tensors, [tensor.data_ptr() for tensor in tensors]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
@@ -84,7 +88,11 @@ class _Torch(Adapter):
         return packed.as_strided(shape, [step // width for step in strides])
 
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
-        return partial(_private().current_stream, tensor.get_device()) if tensor.is_cuda else None
+        return (
+            partial(_torch_private().current_stream, tensor.get_device())
+            if tensor.is_cuda
+            else None
+        )
 
     def record_stream(self, tensor: Any, stream: Stream) -> None:
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
@@ -94,7 +102,7 @@ class _Torch(Adapter):
 
 def _check_memory(tensor: Any, name: str) -> None:
     """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
-    private = _private()
+    private = _torch_private()
     torch = private.torch
     if type(tensor) not in private.PLAIN:
         raise _subclass_error(tensor, name)
@@ -114,7 +122,7 @@ def _check_memory(tensor: Any, name: str) -> None:
         )
     if not (tensor.is_cpu or tensor.is_cuda):
         if tensor.is_meta:
-            raise _refusal(name, "is on the meta device and has no memory", _OUTSIDE)
+            raise _refusal(name, "is on the meta device and has no memory", _FIX_WITHOUT_MEMORY)
         raise InvalidArgumentError(
             f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
         )
@@ -139,12 +147,12 @@ def check_layout(tensor: Any, name: str) -> None:
 
 def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
     """The error for a tensor of a subclass: its pieces would be plain tensors."""
-    private = _private()
+    private = _torch_private()
     torch = private.torch
     if tensor.is_nested:
         check_layout(tensor, name)
     if isinstance(tensor, (private.FakeTensor, private.FunctionalTensor)):
-        return _refusal(name, f"is a {type_name(tensor)}, which has no memory", _OUTSIDE)
+        return _refusal(name, f"is a {type_name(tensor)}, which has no memory", _FIX_WITHOUT_MEMORY)
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         what, fix = "which has no memory of its own", "split the tensors that it is made of"
         if hasattr(tensor, "to_local"):  # a DTensor
@@ -165,7 +173,7 @@ def _refusal(name: str, what: str, fix: str) -> TrackedError:
 
 
 @cache
-def _private() -> Any:
+def _torch_private() -> Any:
     # Imported here because it imports PyTorch.
     with fork_lock:
         from dmlsplit.arrays import torch_private
@@ -185,7 +193,7 @@ def _external(stream: Stream, device: int) -> Any:
 def _layout(shape: Shape, steps: Shape, width: int) -> tuple[Shape, int]:
     """The strides of a tensor, and the end of its last element, in bytes."""
     strides = tuple(step * width for step in steps)
-    return strides, reach(shape, strides, width)[1]
+    return strides, byte_bounds(shape, strides, width)[1]
 
 
 @cache
@@ -219,7 +227,7 @@ def tensors_among(arrays: Sequence[Any]) -> list[Any]:
 
 def count_writes(tensors: Sequence[Any]) -> None:
     """Tell torch that tensors were written: autograd then rejects them where it has saved them."""
-    _private().increment_version(tensors)
+    _torch_private().increment_version(tensors)
 
 
 TORCH = _Torch()

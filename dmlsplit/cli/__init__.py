@@ -6,21 +6,24 @@ from collections.abc import Callable, Sequence
 from signal import SIGINT
 
 from dmlsplit.cli.terminal import (
-    ACCEPTED,
+    EXIT_OK,
+    EXIT_REFUSED,
+    EXIT_UNUSABLE,
     INTERRUPTED,
-    REFUSED,
-    UNUSABLE,
     Parser,
     columns,
-    forget,
     interruptible,
     open_standard_streams,
-    tell,
+    print_message,
+    redirect_to_devnull,
 )
 from dmlsplit.errors import DmlError, one_line
 from dmlsplit.messages import wrapped_at
 
-_STATUSES = {ACCEPTED: "done", REFUSED: "a check failed: a split is refused, or a byte is wrong"}
+_STATUSES = {
+    EXIT_OK: "done",
+    EXIT_REFUSED: "a check failed: a split is refused, or a byte is wrong",
+}
 
 _EXAMPLES = """\
   dmlsplit validate model.onnx --windows 19041
@@ -46,16 +49,16 @@ def main(
             with wrapped_at(columns()):
                 return command(arguments)
     except KeyboardInterrupt as stop:
-        tell(": ".join(("interrupted", *getattr(stop, "__notes__", ()))))
+        print_message(": ".join(("interrupted", *getattr(stop, "__notes__", ()))))
         return INTERRUPTED + (stop.args[0] if stop.args else SIGINT)
     except BrokenPipeError:
-        forget(sys.stdout)
-        return ACCEPTED
+        redirect_to_devnull(sys.stdout)
+        return EXIT_OK
     except (DmlError, OSError) as error:
         if isinstance(error, FileNotFoundError) and error.filename is None:
             error.filename = "the current folder"  # deleted; os.getcwd names no file
-        tell(f"error: {one_line(error)}")
-        return UNUSABLE
+        print_message(f"error: {one_line(error)}")
+        return EXIT_UNUSABLE
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -85,4 +88,4 @@ def _help(arguments: argparse.Namespace) -> int:
     pip succeeds, and a script does not notice that its command is missing.
     """
     arguments.parser.print_help(sys.stderr)
-    return UNUSABLE
+    return EXIT_UNUSABLE

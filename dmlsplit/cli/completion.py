@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from dmlsplit.cli.inputs import PATH_OR_RULE, Commands, add_command
-from dmlsplit.cli.terminal import ACCEPTED, UNUSABLE, show
-from dmlsplit.directml.levels import capability_table
+from dmlsplit.cli.terminal import EXIT_OK, EXIT_UNUSABLE, print_result
+from dmlsplit.directml.levels import support_table
 from dmlsplit.errors import UnsupportedError
 
 _DESCRIPTION = """\
@@ -29,7 +29,7 @@ _FILES = ("PATH", "FILE", "OUT.onnx", "INPUT")
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "print a completion script for a shell"
-    statuses = {ACCEPTED: "printed", UNUSABLE: "wrong usage, or shtab is not installed"}
+    statuses = {EXIT_OK: "printed", EXIT_UNUSABLE: "wrong usage, or shtab is not installed"}
     parser = add_command(commands, completion, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument(
         "shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish"
@@ -46,7 +46,7 @@ def completion(arguments: argparse.Namespace) -> int:
         ) from None
     kinds = dict.fromkeys(_FILES, shtab.FILE) | {"DIR": shtab.DIRECTORY}
     kinds |= {PATH_OR_RULE: rules_and_files()}
-    words = targets()
+    words = target_values()
     for parser in parsers(arguments.parser):
         for action in parser._actions:
             action.choices = words.get(action.dest, action.choices)
@@ -56,13 +56,13 @@ def completion(arguments: argparse.Namespace) -> int:
     if arguments.shell == "zsh":
         # shtab 1.13 completes only the first of several PATHs; this pattern matches later ones too.
         script = script.replace('"(*)::', '"*:')
-    show(script)
-    return ACCEPTED
+    print_result(script)
+    return EXIT_OK
 
 
-def targets() -> dict[str, list[str]]:
+def target_values() -> dict[str, list[str]]:
     """The values of the options that name a target."""
-    rows = capability_table().values()
+    rows = support_table().values()
     builds = dict.fromkeys(str(row.windows.build) for row in rows if row.windows)
     versions = dict.fromkeys(row.directml for row in rows)
     levels = [str(row.level) for row in rows]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlsplit.cli.inputs import Commands, add_command
-from dmlsplit.cli.terminal import ACCEPTED, UNUSABLE, show, tell
+from dmlsplit.cli.terminal import EXIT_OK, EXIT_UNUSABLE, print_message, print_result
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.messages import printable, wrapped
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _ROW = "{:<6}  {:<18}  {:>8}  {:>8}  {:>9}  {:<10}  {}"
 _STATUSES = {
-    ACCEPTED: "the devices are listed; the list may be empty",
-    UNUSABLE: "wrong usage, or NVML failed",
+    EXIT_OK: "the devices are listed; the list may be empty",
+    EXIT_UNUSABLE: "wrong usage, or NVML failed",
 }
 _EXAMPLES = "  dmlsplit devices\n  dmlsplit devices --format json"
 
@@ -40,19 +40,19 @@ def devices(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cpu import native
     from dmlsplit.backends.cuda.nvml import cuda_devices
 
-    listed = usable(cuda_devices())
+    listed = listed_devices(cuda_devices())
     if reason := native.missing():
-        tell(reason)
+        print_message(reason)
     if arguments.format == "json":
-        show(device_json(listed))
+        print_result(device_json(listed))
     elif listed:
-        show(device_table(listed))
+        print_result(device_table(listed))
     else:
-        tell(unlisted())
-    return ACCEPTED
+        print_message(no_device_message())
+    return EXIT_OK
 
 
-def unlisted() -> str:
+def no_device_message() -> str:
     """What runs splits where NVML lists no device, and why."""
     from dmlsplit.backends.cuda.libcuda import driver_version
     from dmlsplit.backends.find import default_backend
@@ -63,7 +63,7 @@ def unlisted() -> str:
     return f"NVML lists no device; splits run on {backend.device}{f': {reason}' if reason else ''}"
 
 
-class Listed(NamedTuple):
+class ListedDevice(NamedTuple):
     """A device, its name, and why dmlsplit cannot use it."""
 
     device: CudaDevice
@@ -71,7 +71,7 @@ class Listed(NamedTuple):
     reason: str | None
 
 
-def usable(devices: Sequence[CudaDevice]) -> list[Listed]:
+def listed_devices(devices: Sequence[CudaDevice]) -> list[ListedDevice]:
     """Each device with CUDA's ordinal, and the reason and fix if it is not usable."""
     from dmlsplit.backends.cuda.libcuda import bus_ids
     from dmlsplit.backends.find import find_backend
@@ -88,11 +88,11 @@ def usable(devices: Sequence[CudaDevice]) -> list[Listed]:
         except UnsupportedError as error:
             reason = str(error)
         name = f"nvml:{device.index}" if number is None else f"cuda:{number}"
-        listed.append(Listed(device, name, reason))
+        listed.append(ListedDevice(device, name, reason))
     return sorted(listed, key=lambda one: one.name)
 
 
-def device_json(devices: Sequence[Listed]) -> str:
+def device_json(devices: Sequence[ListedDevice]) -> str:
     """The devices as JSON; `index` is NVML's."""
     from dmlsplit.backends.cuda.gpus import gpu_of_device
 
@@ -106,7 +106,7 @@ def device_json(devices: Sequence[Listed]) -> str:
     return json.dumps({"schema": 1, "devices": records}, indent=2)
 
 
-def device_table(devices: Sequence[Listed]) -> str:
+def device_table(devices: Sequence[ListedDevice]) -> str:
     """The devices as text that fits 80 columns, then why dmlsplit cannot use some of them."""
     header = ("device", "name", "memory", "SM clock", "bandwidth", "driver", "usable")
     lines = [_ROW.format(*cells) for cells in (header, *map(_cells, devices))]
@@ -114,7 +114,7 @@ def device_table(devices: Sequence[Listed]) -> str:
     return "\n".join(lines)
 
 
-def _cells(listed: Listed) -> tuple[str, ...]:
+def _cells(listed: ListedDevice) -> tuple[str, ...]:
     device = listed.device
     return (
         listed.name,

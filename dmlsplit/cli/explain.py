@@ -16,14 +16,14 @@ from dmlsplit.cli.inputs import (
     target_of,
 )
 from dmlsplit.cli.terminal import (
-    ACCEPTED,
-    REFUSED,
+    EXIT_OK,
+    EXIT_REFUSED,
     STDOUT,
-    deliver,
-    show,
+    print_message,
+    print_messages,
+    print_result,
     status_of,
-    tell,
-    tell_lines,
+    write_result,
 )
 from dmlsplit.errors import InvalidArgumentError, within
 from dmlsplit.messages import counted, shown, wrapped
@@ -49,8 +49,8 @@ known, examples, and the fix.
 """
 
 _STATUSES = {
-    ACCEPTED: "every split, or its equivalent, was explained; unknown ones were listed",
-    REFUSED: "a split is refused and has no known equivalent; or, with\n"
+    EXIT_OK: "every split, or its equivalent, was explained; unknown ones were listed",
+    EXIT_REFUSED: "a split is refused and has no known equivalent; or, with\n"
     "       --via ort, the target is below feature level 5_0",
 }
 
@@ -114,8 +114,8 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
     if arguments != arguments.parser.parse_args([explain.__name__, *arguments.paths]):
         raise InvalidArgumentError("a rule is shown without options. Fix: give only its id")
     pages = "\n".join(rule_page(RULES[rule]) for rule in ids)
-    show("\n".join(wrapped(line, "", hanging="") for line in pages.splitlines()))
-    return ACCEPTED
+    print_result("\n".join(wrapped(line, "", hanging="") for line in pages.splitlines()))
+    return EXIT_OK
 
 
 def _explain_splits(arguments: argparse.Namespace) -> int:
@@ -134,17 +134,21 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     explained = []
     for verdict in assessment.verdicts:
         if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:
-            tell_lines(paragraph(verdict))
+            print_messages(paragraph(verdict))
         elif desc := verdict.equivalent or verdict.descriptor:
             sized = " (with dynamic sizes = 1)" if verdict.sizes else ""
             instead = ": refused; this explains its equivalent" if verdict.equivalent else ""
             explained.append((location(verdict.site) + sized + instead, desc))
         else:
-            tell(f"note: {location(verdict.site)}: nothing to copy, as all of its pieces are empty")
+            print_message(
+                f"note: {location(verdict.site)}: nothing to copy, as all of its pieces are empty"
+            )
     if unknown := assessment.counts[Outcome.UNKNOWN]:
-        tell(f"note: not explained: {counted(unknown, 'unknown split')}; see the fix of each above")
+        print_message(
+            f"note: not explained: {counted(unknown, 'unknown split')}; see the fix of each above"
+        )
     if arguments.svg != STDOUT:
-        show(explanations_text(explained, gpu))
+        print_result(explanations_text(explained, gpu))
     if arguments.svg is not None:
         from dmlsplit.explain.picture import svg_picture
 
@@ -153,10 +157,10 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
                 f"--svg draws one split, not {len(explained)}. Fix: give one file, and choose a "
                 "split with --node"
             )
-        deliver(svg_picture(explained[0][1]).rstrip("\n"), arguments.svg, scan.inputs())
+        write_result(svg_picture(explained[0][1]).rstrip("\n"), arguments.svg, scan.inputs())
     # `Assessment.fails` counts "an equivalent may exist" as unknown; it was not explained either.
     refused = any(verdict.outcome in WITHOUT_EQUIVALENT for verdict in assessment.verdicts)
-    return max(status_of(assessment), REFUSED if refused else ACCEPTED)
+    return max(status_of(assessment), EXIT_REFUSED if refused else EXIT_OK)
 
 
 def _sites_named(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSite"]:

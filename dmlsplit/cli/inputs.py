@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from dmlsplit.cli.terminal import UNUSABLE, progress_bar, tell
+from dmlsplit.cli.terminal import EXIT_UNUSABLE, print_message, progress_bar
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
 
@@ -19,7 +19,10 @@ PATH_OR_RULE = "PATH|RULE-ID"
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 # Exit statuses of every command; a command may reword them.
-_STATUSES = {UNUSABLE: "wrong usage, or a file could not be read or written", 130: "interrupted"}
+_STATUSES = {
+    EXIT_UNUSABLE: "wrong usage, or a file could not be read or written",
+    130: "interrupted",
+}
 
 
 def epilog(statuses: Mapping[int, str], examples: str) -> str:
@@ -55,7 +58,7 @@ def integer(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise _wrong(text, "an integer") from None
+        raise _argument_error(text, "an integer") from None
 
 
 def seconds(text: str) -> float:
@@ -63,7 +66,7 @@ def seconds(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise _wrong(text, "a number of seconds, such as 60") from None
+        raise _argument_error(text, "a number of seconds, such as 60") from None
 
 
 def integers(text: str) -> tuple[int, ...]:
@@ -71,7 +74,7 @@ def integers(text: str) -> tuple[int, ...]:
     try:
         return tuple(map(int, text.split(",")))
     except ValueError:
-        raise _wrong(text, "integers separated by commas, such as 2,1,3") from None
+        raise _argument_error(text, "integers separated by commas, such as 2,1,3") from None
 
 
 def dimension(text: str) -> tuple[str, int]:
@@ -79,10 +82,10 @@ def dimension(text: str) -> tuple[str, int]:
     name, _, size = text.rpartition("=")
     if name and size.isascii() and size.isdecimal() and int(size) < 2**63:
         return name, int(size)
-    raise _wrong(text, "NAME=N or VALUE.AXIS=N, such as batch=1")
+    raise _argument_error(text, "NAME=N or VALUE.AXIS=N, such as batch=1")
 
 
-def _wrong(text: str, allowed: str) -> argparse.ArgumentTypeError:
+def _argument_error(text: str, allowed: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"is {text!r}; it must be {allowed}")
 
 
@@ -185,12 +188,14 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
     with progress_bar("scan") as progress:
         scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.hidden)
     for file, message in scan.unreadable:
-        tell(f"error: {file}: {message}")
+        print_message(f"error: {file}: {message}")
     if scan.left_out:
         left_out = counted(scan.left_out, "model file")
-        tell(f"note: skipped {left_out} ({LEFT_OUT}); --hidden includes them")
+        print_message(f"note: skipped {left_out} ({LEFT_OUT}); --hidden includes them")
     for name in scan.unused:
-        tell(f"note: --dim {name}: none of these models has a dynamic dimension of that name")
+        print_message(
+            f"note: --dim {name}: none of these models has a dynamic dimension of that name"
+        )
     return scan
 
 

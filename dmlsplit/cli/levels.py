@@ -5,8 +5,8 @@ import json
 from typing import Any
 
 from dmlsplit.cli.inputs import Commands, add_command
-from dmlsplit.cli.terminal import ACCEPTED, show
-from dmlsplit.directml.levels import LevelSupport, capability_table
+from dmlsplit.cli.terminal import EXIT_OK, print_result
+from dmlsplit.directml.levels import LevelSupport, support_table
 from dmlsplit.directml.tensor import TensorDataType
 
 _DESCRIPTION = """\
@@ -24,18 +24,18 @@ _EXAMPLES = "  dmlsplit levels\n  dmlsplit levels --format json"
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "show what each feature level accepts, and which DirectML and Windows have it"
-    statuses = {ACCEPTED: "printed"}
+    statuses = {EXIT_OK: "printed"}
     parser = add_command(commands, levels, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
 
 
 def levels(arguments: argparse.Namespace) -> int:
     """Print the capability table."""
-    records = list(map(_record, capability_table().values()))
+    records = list(map(_record, support_table().values()))
     is_json = arguments.format == "json"
     text = f"{level_table()}\n\n{_LEGEND}"
-    show(json.dumps({"schema": 1, "levels": records}, indent=2) if is_json else text)
-    return ACCEPTED
+    print_result(json.dumps({"schema": 1, "levels": records}, indent=2) if is_json else text)
+    return EXIT_OK
 
 
 def _record(row: LevelSupport) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def level_table() -> str:
     """The table as text that fits 80 columns."""
     lines = ["level  DirectML  Windows build               ranks  data types of Split"]
     before: frozenset[TensorDataType] = frozenset()
-    for row in capability_table().values():
+    for row in support_table().values():
         windows = "-"
         if row.windows:
             doubt = "" if row.windows.is_documented else "?"

@@ -5,8 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dmlsplit.cli.inputs import Commands, add_command, integer, integers
-from dmlsplit.cli.terminal import ACCEPTED, progress_bar, show, tell
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, file_errors, unreadable
+from dmlsplit.cli.terminal import EXIT_OK, print_message, print_result, progress_bar
+from dmlsplit.errors import (
+    InvalidArgumentError,
+    UnsupportedError,
+    file_errors,
+    unreadable_file_error,
+)
 from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
@@ -30,7 +35,7 @@ _EXAMPLES = """\
 def add_to(commands: Commands) -> None:
     """Add the command."""
     summary = "split a .npy file or a zarr array, or run a DxDispatch model"
-    statuses = {ACCEPTED: "the pieces were written, or the model has run"}
+    statuses = {EXIT_OK: "the pieces were written, or the model has run"}
     parser = add_command(commands, run, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("input", metavar="INPUT", help=".npy file, zarr array or DxDispatch .json")
     parser.add_argument(
@@ -93,15 +98,15 @@ def run(arguments: argparse.Namespace) -> int:
         if error.filename is None or Path(error.filename) != arguments.input:
             raise
         with file_errors(arguments.input):
-            raise unreadable(error) from None
+            raise unreadable_file_error(error) from None
     pieces = zip(done.paths, done.shapes, strict=True)
     head = (
         f"{done.input}: {done.dtype} {done.shape} -> {counted(len(done.paths), 'piece')} "
         f"along axis {done.axis}, on {device}"
     )
     lines = (head, *(f"  {path}  {done.dtype} {shape}" for path, shape in pieces))
-    show("\n".join(map(printable, lines)))
-    return ACCEPTED
+    print_result("\n".join(map(printable, lines)))
+    return EXIT_OK
 
 
 def _split(
@@ -140,8 +145,8 @@ def _run_model(arguments: argparse.Namespace) -> int:
     why = "not allowed; a DxDispatch model sets what to split and where to write. Fix: omit it"
     _refuse(arguments, flags, why)
     device = _device(arguments.device)
-    run_model(arguments.input, device, output=show, overwrite=arguments.overwrite)
-    return ACCEPTED
+    run_model(arguments.input, device, output=print_result, overwrite=arguments.overwrite)
+    return EXIT_OK
 
 
 def _device(name: str) -> "Device":
@@ -153,7 +158,7 @@ def _device(name: str) -> "Device":
         raise InvalidArgumentError(f"--device is {name!r}; it must be auto, cpu, cuda or cuda:N")
     device = Device(None if name == "auto" else name)
     if device.reason is not None:
-        tell(f"note: dmlsplit uses the CPU, because {device.reason}")
+        print_message(f"note: dmlsplit uses the CPU, because {device.reason}")
     return device
 
 

@@ -3,7 +3,15 @@
 import argparse
 
 from dmlsplit.cli.inputs import Commands, add_command, seconds
-from dmlsplit.cli.terminal import ACCEPTED, REFUSED, UNUSABLE, deliver, progress_bar, show, tell
+from dmlsplit.cli.terminal import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    EXIT_UNUSABLE,
+    print_message,
+    print_result,
+    progress_bar,
+    write_result,
+)
 
 _DESCRIPTION = """\
 Check on this machine's GPU that every byte of a split is right. The test
@@ -18,9 +26,9 @@ slow split fails only with --strict.
 Without a usable GPU, the CPU is tested in the same way. The report contains no
 path, host name or user name."""
 _STATUSES = {
-    ACCEPTED: "every byte is right",
-    REFUSED: "a byte is wrong, or with --strict a split is too slow",
-    UNUSABLE: "the test could not run, or proved nothing; the report has the fix",
+    EXIT_OK: "every byte is right",
+    EXIT_REFUSED: "a byte is wrong, or with --strict a split is too slow",
+    EXIT_UNUSABLE: "the test could not run, or proved nothing; the report has the fix",
 }
 _EXAMPLES = "  dmlsplit selftest\n  dmlsplit selftest --device cuda:1 -o report.json"
 
@@ -55,9 +63,9 @@ def selftest(arguments: argparse.Namespace) -> int:
     is_text = arguments.format == "text"
     device, limit, strict = arguments.device, arguments.seconds, arguments.strict
     with progress_bar("splits", "") as progress:
-        test = run(device, limit, show if is_text else None, progress, strict)
-    show(test.summary if is_text else test.to_json())
+        test = run(device, limit, print_result if is_text else None, progress, strict)
+    print_result(test.summary if is_text else test.to_json())
     if arguments.output is not None:
-        deliver(test.to_json(), arguments.output, ())
-        tell(f"note: the report is in {arguments.output}; it may be attached to an issue")
+        write_result(test.to_json(), arguments.output, ())
+        print_message(f"note: the report is in {arguments.output}; it may be attached to an issue")
     return test.status

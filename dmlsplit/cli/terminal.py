@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from dmlsplit.lint.verdict import Assessment
     from dmlsplit.storage.files import Progress
 
-ACCEPTED = 0
-REFUSED = 1
-UNUSABLE = 2  # wrong usage, or a file that cannot be read
+EXIT_OK = 0
+EXIT_REFUSED = 1
+EXIT_UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # plus the number of the signal, as in shells
 MIN_WIDTH = 40  # the least width of text, even on a narrower terminal
 BAR_DELAY_SECONDS = 0.5  # shorter work shows no bar
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
-STOPS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
+STOP_SIGNALS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
 
 
 def status_of(assessment: "Assessment") -> int:
     """The exit status of a command that checks splits."""
     if assessment.unreadable:
-        return UNUSABLE
-    return ACCEPTED if assessment.accepted else REFUSED
+        return EXIT_UNUSABLE
+    return EXIT_OK if assessment.accepted else EXIT_REFUSED
 
 
-def show(text: str) -> None:
+def print_result(text: str) -> None:
     """Print a result. If the reader closes the pipe early, the exit status is unchanged."""
     if not text:
         return
@@ -49,16 +49,16 @@ def show(text: str) -> None:
     try:
         print(text, flush=True)
     except OSError as error:
-        forget(sys.stdout)
+        redirect_to_devnull(sys.stdout)
         if not isinstance(error, BrokenPipeError):
             error.filename = "standard output"
             raise
 
 
-def deliver(text: str, output: str | None, inputs: Iterable[str]) -> None:
+def write_result(text: str, output: str | None, inputs: Iterable[str]) -> None:
     """Write a result to a file that is not an input; for None or ``-``, print it."""
     if output is None or output == STDOUT:
-        show(text)
+        print_result(text)
         return
     from dmlsplit.atomic import write_text
 
@@ -66,22 +66,22 @@ def deliver(text: str, output: str | None, inputs: Iterable[str]) -> None:
         write_text(Path(output), text + "\n", list(map(Path, inputs)))
 
 
-def forget(stream: TextIO) -> None:
+def redirect_to_devnull(stream: TextIO) -> None:
     """Keep Python from reporting a closed pipe or a full disk again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def tell(message: str) -> None:
+def print_message(message: str) -> None:
     """Print a message to standard error."""
-    tell_lines(f"dmlsplit: {printable(message)}")
+    print_messages(f"dmlsplit: {printable(message)}")
 
 
-def tell_lines(text: str) -> None:
+def print_messages(text: str) -> None:
     """Print a text that is safe to print to standard error; ignore a closed or full one."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
-        forget(sys.stderr)
+        redirect_to_devnull(sys.stderr)
 
 
 class Parser(argparse.ArgumentParser):
@@ -97,9 +97,9 @@ class Parser(argparse.ArgumentParser):
         message = re.sub(r"^the following arguments are required: (.*)", r"\1 is missing", message)
         if exclusive := re.fullmatch(r"(\S+): not allowed with argument (\S+)", message):
             message = "give only one of {} and {}".format(*exclusive.groups())
-        tell(f"error: {message}")
-        tell(f"for help: {self.prog} --help")
-        raise SystemExit(UNUSABLE)
+        print_message(f"error: {message}")
+        print_message(f"for help: {self.prog} --help")
+        raise SystemExit(EXIT_UNUSABLE)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         choices = list(action.choices or [value])
@@ -111,7 +111,7 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         if file is sys.stdout:
-            show(message.removesuffix("\n"))
+            print_result(message.removesuffix("\n"))
         else:
             super()._print_message(message, file)
 
@@ -131,7 +131,7 @@ def interruptible(on_import_signal: Callable[[int], None] | None) -> Iterator[No
         interrupt(number)
 
     # Python sets no handlers outside the main thread.
-    stops = STOPS if current_thread() is main_thread() else ()
+    stops = STOP_SIGNALS if current_thread() is main_thread() else ()
     before = {number: signal.getsignal(number) for number in stops}
     taken = {n: handler for n, handler in before.items() if handler not in (None, signal.SIG_IGN)}
     try:
@@ -166,7 +166,7 @@ def open_standard_streams() -> None:
         sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), write_through=True)
 
 
-def wants_colour() -> bool:
+def is_colour_wanted() -> bool:
     """Whether to colour output: only on a terminal, unless the user opts out (no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     return sys.stdout.isatty() and not plain

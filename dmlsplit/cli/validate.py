@@ -15,9 +15,17 @@ from dmlsplit.cli.inputs import (
     scan_inputs,
     target_of,
 )
-from dmlsplit.cli.terminal import ACCEPTED, REFUSED, STDOUT, UNUSABLE, deliver, status_of, tell
+from dmlsplit.cli.terminal import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    EXIT_UNUSABLE,
+    STDOUT,
+    print_message,
+    status_of,
+    write_result,
+)
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.messages import MAX_SHOWN, WIDTH, counted, more, wrapped, wrapped_at
+from dmlsplit.messages import MAX_SHOWN, WIDTH, counted, omitted_line, wrapped, wrapped_at
 
 if TYPE_CHECKING:
     from dmlsplit.lint.fix.rewrite import Rewriting
@@ -56,11 +64,11 @@ _DETAILS = {
 }
 
 _STATUSES = {
-    ACCEPTED: "every split is accepted (with --write-fixed, of the written model)",
-    REFUSED: "a split is refused (see --allow), or is unknown or may be affected by a\n"
+    EXIT_OK: "every split is accepted (with --write-fixed, of the written model)",
+    EXIT_REFUSED: "a split is refused (see --allow), or is unknown or may be affected by a\n"
     "       known defect (see --fail-on); or, with --via ort, the target is\n"
     "       below feature level 5_0",
-    UNUSABLE: "wrong usage, or a file could not be read (all other files are reported)",
+    EXIT_UNUSABLE: "wrong usage, or a file could not be read (all other files are reported)",
 }
 
 _EXAMPLES = """\
@@ -163,8 +171,8 @@ def validate(arguments: argparse.Namespace) -> int:
         reported = tuple(map(without_rewriting, filter(None, (rewriting.written, assessment))))
     if not is_printed or arguments.format != "text":
         for line in changes:
-            tell(line)
-    deliver(_report(arguments, reported, is_printed, changes), arguments.output, inputs)
+            print_message(line)
+    write_result(_report(arguments, reported, is_printed, changes), arguments.output, inputs)
     if failure is not None:
         raise failure
     return status_of(reported[0])
@@ -187,7 +195,7 @@ def _report(
     with wrapped_at(terminal.columns() if is_printed else WIDTH):
         if arguments.format != "text":
             return rendered(assessments[0], arguments.format)
-        colour, detail = is_printed and terminal.wants_colour(), arguments.detail
+        colour, detail = is_printed and terminal.is_colour_wanted(), arguments.detail
         lines = [wrapped(line, "  " if index else "") for index, line in enumerate(changes)]
         heading = "\n".join(lines)
         for before in assessments[1:] if detail == "verbose" else ():
@@ -248,6 +256,6 @@ def _changes(rewriting: "Rewriting", output: str) -> list[str]:
         f"{output}: {counted(len(replaced), 'split')} replaced; {whose} bit for bit on "
         f"{len(SIZES)} random inputs (ONNX's reference evaluator)",
         *replaced[:MAX_SHOWN],
-        *more(len(replaced), MAX_SHOWN),
+        *omitted_line(len(replaced), MAX_SHOWN),
         *kept,
     ]

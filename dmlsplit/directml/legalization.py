@@ -10,7 +10,7 @@ from itertools import chain, permutations
 from typing import NamedTuple
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capability_table
+from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import report_at, violations
@@ -70,13 +70,13 @@ def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDes
     if refused.ok:
         return desc
     for violation in refused.violations:
-        if "descriptor" not in violation.rule.cured_by:
+        if "descriptor" not in violation.rule.fixable_by:
             message = f"{desc}: invalid at every feature level: {violation}"
             raise InvalidArgumentError(message, refused)
-    row = capability_table()[level]
+    row = support_table()[level]
     reasons = []
     for data_type in _candidates(desc.input_tensor.data_type, row):
-        result = _rewritten(desc, data_type, row)
+        result = _rewrite(desc, data_type, row)
         if isinstance(result, SplitOperatorDesc):
             return result
         reasons.append(result)
@@ -97,7 +97,7 @@ def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
     return [data_type for data_type in data_types if data_type in row.data_types]
 
 
-def _rewritten(
+def _rewrite(
     desc: SplitOperatorDesc, data_type: TensorDataType, row: LevelSupport
 ) -> SplitOperatorDesc | str:
     """A split of the same bytes in elements of `data_type`, valid at the level; or why not."""
@@ -109,7 +109,7 @@ def _rewritten(
     retyped = _retyped(dims, desc.input_tensor.data_type.bits, data_type.bits)
     if retyped is None:
         return _widening_problem(desc, data_type)
-    dims = _fewer(retyped, high)
+    dims = _limit_rank(retyped, high)
     if len(dims) > high:
         return (
             f"as {data_type.name} it needs {len(dims)} dimensions, because their strides cannot be "
@@ -129,23 +129,23 @@ def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | 
     if bits == own:
         return dims
     if bits < own:
-        return _divided(dims, own // bits)
+        return _narrow_elements(dims, own // bits)
     # If no single dimension is such a run, several of them joined may be one.
-    return _gathered(dims, bits // own) or _gathered(_fewer(dims, 1), bits // own)
+    return _widen_elements(dims, bits // own) or _widen_elements(_limit_rank(dims, 1), bits // own)
 
 
-def _divided(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
+def _narrow_elements(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
     """Cut every element into lanes: the innermost dimension gets longer, or one is added."""
     lane = _Dimension(((lanes, 1),) * len(dims[0].steps))
     scaled = [dim.with_strides(lambda stride: stride * lanes) for dim in dims]
     # Lanes extend the innermost dimension, which may be at any position in a permuted tensor.
     for index in reversed(range(len(scaled))):
-        if joined := _joined(scaled[index], lane):
+        if joined := _merge_pair(scaled[index], lane):
             return [*scaled[:index], joined, *scaled[index + 1 :]]
     return [*scaled, lane]
 
 
-def _gathered(dims: list[_Dimension], lanes: int) -> list[_Dimension] | None:
+def _widen_elements(dims: list[_Dimension], lanes: int) -> list[_Dimension] | None:
     """Group `lanes` elements into one, if they are adjacent in every tensor; otherwise None."""
     for index, run in enumerate(dims):
         # This dimension must be a run of whole groups, and all others must step over whole groups.
@@ -177,27 +177,27 @@ def _widening_problem(desc: SplitOperatorDesc, data_type: TensorDataType) -> str
     return f"{runs}, and {data_type.name}, the smallest type of the level, has {width}"
 
 
-def _fewer(dims: list[_Dimension], limit: int) -> list[_Dimension]:
+def _limit_rank(dims: list[_Dimension], limit: int) -> list[_Dimension]:
     """Drop dimensions of size 1, then join others, innermost first, until `limit` are left."""
     left = list(dims)
     for dim in dims:
         if len(left) > limit and not dim.is_axis and all(n == 1 for n, _ in dim.steps):
             left.remove(dim)
-    while len(left) > limit and (shorter := _join_two(left)):
+    while len(left) > limit and (shorter := _merge_any_pair(left)):
         left = shorter
     return left
 
 
-def _join_two(dims: list[_Dimension]) -> list[_Dimension] | None:
+def _merge_any_pair(dims: list[_Dimension]) -> list[_Dimension] | None:
     # Strides decide which dimension is inside which, not positions, so every pair must be tried.
     for inner, outer in permutations(reversed(range(len(dims))), 2):
-        if joined := _joined(dims[outer], dims[inner]):
+        if joined := _merge_pair(dims[outer], dims[inner]):
             replaced = [*dims[:inner], joined, *dims[inner + 1 :]]
             return replaced[:outer] + replaced[outer + 1 :]
     return None
 
 
-def _joined(outer: _Dimension, inner: _Dimension) -> _Dimension | None:
+def _merge_pair(outer: _Dimension, inner: _Dimension) -> _Dimension | None:
     """One dimension over both, or None if a tensor's strides or the axis forbid it."""
     # An inner axis is cut once per step of the outer dimension, and one cut of the joined dimension
     # cannot replace those. With a single output nothing is cut, so the axis may be any dimension.

@@ -11,7 +11,7 @@ from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.fields import Field
 from dmlsplit.forks import fork_lock
-from dmlsplit.resources import feature_level_table, parsed_yaml
+from dmlsplit.resources import feature_levels_text, parsed_yaml
 
 
 class FeatureLevel(IntEnum):
@@ -104,22 +104,22 @@ class TableError(ValueError):
 
 
 @cache
-def capability_table() -> Mapping[FeatureLevel, LevelSupport]:
+def support_table() -> Mapping[FeatureLevel, LevelSupport]:
     """The rows of feature_levels.yaml, lowest level first."""
     with fork_lock:
-        return parse_table(feature_level_table())
+        return parse_table(feature_levels_text())
 
 
 def level_for_directml(version: str) -> FeatureLevel:
     """The highest level that a DirectML version, such as ``"1.8.0"``, supports."""
-    last, rows = directml_version(version), capability_table().values()
+    last, rows = directml_version(version), support_table().values()
     levels = [row.level for row in rows if directml_version(row.directml) <= last]
     return _highest(levels, f"DirectML version is {version!r}; the first release is 1.0.0")
 
 
 def level_for_windows(build: int) -> FeatureLevel:
     """The highest level documented for the DirectML.dll inside a Windows build."""
-    rows = capability_table().values()
+    rows = support_table().values()
     levels = [row.level for row in rows if row.windows and row.windows.build <= build]
     return _highest(levels, f"Windows build is {build}; the first build with DirectML is 18362")
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, capability_table
+from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.overlap import may_overlap_itself
-from dmlsplit.directml.rules import Broken, violations_of
+from dmlsplit.directml.rules import BrokenRule, violations_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
@@ -49,7 +49,7 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
 @lru_cache(maxsize=1024)  # a model has many splits, but few different descriptors
 def report_at(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
     """`validate` for values that have been read."""
-    broken = tuple(violations(desc, capability_table()[level]))
+    broken = tuple(violations(desc, support_table()[level]))
     return ValidationReport(str(desc), str(level), broken)
 
 
@@ -57,7 +57,7 @@ def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
     """The lowest level that accepts a descriptor, or None if none does."""
     if next(_general_violations(instance("desc", desc, SplitOperatorDesc)), None):
         return None
-    rows = capability_table().values()
+    rows = support_table().values()
     return next((row.level for row in rows if not next(_level_violations(desc, row), None)), None)
 
 
@@ -87,7 +87,7 @@ def _with_axis_hint(violation: Violation) -> Violation:
 
 
 def _level_violations(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]:
-    highest = capability_table()[max(FeatureLevel)]
+    highest = support_table()[max(FeatureLevel)]
     for name, tensor in named_tensors(desc):
         higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest)}
         for violation in violations_of(name, _unsupported(tensor, row)):
@@ -96,7 +96,7 @@ def _level_violations(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Vi
             yield replace(violation, fix=fix)
 
 
-def _tensor(tensor: TensorDesc) -> Iterator[Broken]:
+def _tensor(tensor: TensorDesc) -> Iterator[BrokenRule]:
     rank = tensor.dimension_count
     if tensor.data_type is TensorDataType.UNKNOWN:
         yield "DML-TENSOR-DATA-TYPE", "DataType", "UNKNOWN", "a known type"
@@ -114,7 +114,7 @@ def _tensor(tensor: TensorDesc) -> Iterator[Broken]:
     yield from _alignment(tensor)
 
 
-def _unsigned(tensor: TensorDesc) -> Iterator[Broken]:
+def _unsigned(tensor: TensorDesc) -> Iterator[BrokenRule]:
     total, alignment = tensor.total_tensor_size_in_bytes, tensor.guaranteed_base_offset_alignment
     fields = [(f"Sizes[{i}]", size, UINT_MAX) for i, size in enumerate(tensor.sizes)]
     fields += [(f"Strides[{i}]", step, UINT_MAX) for i, step in enumerate(tensor.strides or ())]
@@ -133,7 +133,7 @@ def _has_extent(tensor: TensorDesc) -> bool:
     return has_all and are_sizes and all(0 <= step <= UINT_MAX for step in strides or ())
 
 
-def _extent(tensor: TensorDesc) -> Iterator[Broken]:
+def _extent(tensor: TensorDesc) -> Iterator[BrokenRule]:
     total, minimum = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
     count, last = tensor.element_count, tensor.last_element_index
     if total % 4:
@@ -150,7 +150,7 @@ def _extent(tensor: TensorDesc) -> Iterator[Broken]:
         yield "DML-TENSOR-SIZE-WRAP", "Strides", reached, f"at most element {UINT_MAX}"
 
 
-def _alignment(tensor: TensorDesc) -> Iterator[Broken]:
+def _alignment(tensor: TensorDesc) -> Iterator[BrokenRule]:
     alignment = tensor.guaranteed_base_offset_alignment
     minimum = max(1, tensor.element_bytes)
     # Zero promises nothing; a negative value is reported by DML-UINT-RANGE.
@@ -159,7 +159,7 @@ def _alignment(tensor: TensorDesc) -> Iterator[Broken]:
         yield "DML-TENSOR-ALIGNMENT", "GuaranteedBaseOffsetAlignment", alignment, allowed
 
 
-def _output(tensor: TensorDesc) -> Iterator[Broken]:
+def _output(tensor: TensorDesc) -> Iterator[BrokenRule]:
     sizes, strides = tensor.sizes, tensor.strides
     if tensor.flags & TensorFlags.OWNED_BY_DML:
         yield "DML-TENSOR-OWNED-OUTPUT", "Flags", "OWNED_BY_DML", "NONE"
@@ -168,7 +168,7 @@ def _output(tensor: TensorDesc) -> Iterator[Broken]:
         yield "DML-TENSOR-OUTPUT-OVERLAP", "Strides", list(strides), allowed
 
 
-def _operator(desc: SplitOperatorDesc) -> Iterator[Broken]:
+def _operator(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     rank = desc.input_tensor.dimension_count
     if not desc.output_tensors:
         yield "DML-SPLIT-OUTPUT-COUNT", "OutputCount", 0, "greater than 0"
@@ -179,7 +179,7 @@ def _operator(desc: SplitOperatorDesc) -> Iterator[Broken]:
         yield "DML-SPLIT-AXIS-RANGE", "Axis", desc.axis, allowed
 
 
-def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[Broken]:
+def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     data_type, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
     if tensor.data_type is not data_type:
         allowed = f"{data_type.name}, as in InputTensor"
@@ -195,7 +195,7 @@ def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[Broken]
                 yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", own, allowed
 
 
-def _axis_sum(desc: SplitOperatorDesc) -> Iterator[Broken]:
+def _axis_sum(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     axis, shape, outputs = desc.axis, desc.input_tensor.sizes, desc.output_tensors
     comparable = all(tensor.dimension_count == len(shape) for tensor in outputs)
     if not (outputs and comparable and 0 <= axis < len(shape)):
@@ -205,7 +205,7 @@ def _axis_sum(desc: SplitOperatorDesc) -> Iterator[Broken]:
         yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed
 
 
-def _unsupported(tensor: TensorDesc, row: LevelSupport) -> Iterator[Broken]:
+def _unsupported(tensor: TensorDesc, row: LevelSupport) -> Iterator[BrokenRule]:
     data_type, rank, level = tensor.data_type, tensor.dimension_count, row.level
     if data_type is not TensorDataType.UNKNOWN and data_type not in row.data_types:
         types = ", ".join(supported.name for supported in sorted(row.data_types))

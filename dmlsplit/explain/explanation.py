@@ -9,7 +9,7 @@ from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT
 from dmlsplit.geometry import SplitGeometry, StridedCopy
-from dmlsplit.messages import counted, more, printable, wrapped
+from dmlsplit.messages import counted, omitted_line, printable, wrapped
 
 _SHOWN = 8  # the most outputs or launches
 # What a reader of a time must know.
@@ -48,7 +48,7 @@ def _geometry(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterator[str]
             end = f" to {start + width - 1}" if width > 1 else ""
             of_rows = "" if is_one else " of every row"
             yield f"{size}, {'bytes' if end else 'byte'} {start}{end}{of_rows}"
-    yield from more(len(geometry.pieces), _SHOWN, "output")
+    yield from omitted_line(len(geometry.pieces), _SHOWN, "output")
 
 
 def _loops(piece: StridedCopy) -> str:
@@ -78,7 +78,7 @@ def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
             f"in flight: {counted(own, 'byte') if own else 'less than 1 byte'} per SM; "
             f"about {limits.in_flight_bytes} keep the memory of {reference} busy"
         )
-    yield from more(len(launches), _SHOWN, "launch")
+    yield from omitted_line(len(launches), _SHOWN, "launch")
 
 
 def _cost(geometry: SplitGeometry, gpu: Gpu) -> Iterator[str]:

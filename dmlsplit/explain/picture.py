@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.geometry import SplitGeometry, ceil_div
-from dmlsplit.messages import counted, more
+from dmlsplit.messages import counted, omitted_line
 
 PAGE_WIDTH = 760  # pixels
 _MARGIN = 20
@@ -58,7 +58,7 @@ def svg_picture(desc: SplitOperatorDesc) -> str:
     """An SVG document of a valid split."""
     geometry = descriptor_geometry(desc)
     runs = list(_runs(geometry))
-    rows, line_bytes = _line(desc, geometry)
+    rows, line_bytes = _line_layout(desc, geometry)
     # At the scale of the input, a few outputs of packed rows fit side by side below it.
     gaps = min(desc.output_count, _SIDE_BY_SIDE) - 1
     scale = (PAGE_WIDTH - 2 * _MARGIN - gaps * _GAP) / line_bytes
@@ -123,7 +123,7 @@ def _label(name: str, tensor: TensorDesc, drawn: int) -> tuple[str, str]:
     return shape, f"{elements}, {counted(size, 'byte')}{left_out}"
 
 
-def _line(desc: SplitOperatorDesc, geometry: SplitGeometry) -> tuple[int, int]:
+def _line_layout(desc: SplitOperatorDesc, geometry: SplitGeometry) -> tuple[int, int]:
     """The rows of a packed input in a line of the picture, and the bytes of a line.
 
     A line has one row, or the pixels of an image's line.
@@ -183,7 +183,7 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
 
 
 def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
-    yield from more(len(geometry.pieces), MAX_OUTPUTS, "output")
+    yield from omitted_line(len(geometry.pieces), MAX_OUTPUTS, "output")
     whole = sum(piece.total_bytes for piece in geometry.pieces[:MAX_OUTPUTS])
     if pages[0].drawn < geometry.total_bytes or sum(page.drawn for page in pages[1:]) < whole:
         yield (

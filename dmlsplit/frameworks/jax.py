@@ -58,7 +58,7 @@ def split(
         )
     _check_elements(array.dtype)
     dimension, sizes = piece_sizes(array.shape, sizes_or_count, axis)
-    return list(_compiled()(array, axis=dimension, sizes=sizes))
+    return list(_jitted_split()(array, axis=dimension, sizes=sizes))
 
 
 @cache
@@ -79,7 +79,7 @@ def _check_elements(dtype: Any) -> None:
 
 
 @cache
-def _compiled() -> Any:
+def _jitted_split() -> Any:
     """A primitive with the rules of `jax.lax.split`, in a `jax.jit`, which halves a call's time."""
     import jax
     from jax.experimental import jet
@@ -116,7 +116,7 @@ def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:
 
     # `_is_local` comes first: an exported shape may have sizes that cannot be compared.
     own = _is_local(context.module_context) and _is_large(context.avals_in[0], sizes)
-    rule = mlir.lower_fun(_called_back if own else jax.lax.split)
+    rule = mlir.lower_fun(_split_by_callback if own else jax.lax.split)
     return rule(context, array, axis=axis, sizes=sizes)
 
 
@@ -137,7 +137,7 @@ def _is_large(array: Any, sizes: Shape) -> bool:
     return len(sizes) > FEW_PIECES or array.size * array.dtype.itemsize >= MAX_BYTES
 
 
-def _called_back(array: Any, axis: int, sizes: Shape) -> Any:
+def _split_by_callback(array: Any, axis: int, sizes: Shape) -> Any:
     import jax
     from jax.experimental.buffer_callback import buffer_callback
 

@@ -13,7 +13,7 @@ from typing import Any, SupportsIndex
 import torch
 from torch import Tensor
 
-from dmlsplit.acceptance import check_list, check_outputs
+from dmlsplit.acceptance import check_output_count, check_outputs
 from dmlsplit.arrays import ArrayView, torch_private, view
 from dmlsplit.arrays.torch import (
     DISTRIBUTED,
@@ -23,7 +23,7 @@ from dmlsplit.arrays.torch import (
     element_type,
 )
 from dmlsplit.checks import (
-    are_ints,
+    are_plain_ints,
     axis_from_front,
     integer_argument,
     integers,
@@ -83,9 +83,9 @@ def _split_small(array: Tensor, sizes_or_count: Any, axis: Any) -> list[Tensor] 
     try:
         if not array.data_ptr() or torch_private.dispatch_modes() or torch_private.jit_trace():
             return None
-        if not are_ints(axis, sizes_or_count):
+        if not are_plain_ints(axis, sizes_or_count):
             axis, sizes_or_count = piece_sizes(tuple(array.shape), sizes_or_count, axis)
-        sizes, axis = _small(array.shape, array.dtype, axis, sizes_or_count)
+        sizes, axis = _sizes_if_small(array.shape, array.dtype, axis, sizes_or_count)
         # This operator supports gradients.
         return list(torch.split_with_sizes_copy(array, sizes, axis)) if sizes else None
     except RuntimeError:  # Sparse, inside a transform, or no memory: the engine's path says what.
@@ -93,7 +93,7 @@ def _split_small(array: Tensor, sizes_or_count: Any, axis: Any) -> list[Tensor] 
 
 
 @lru_cache(maxsize=1024)
-def _small(
+def _sizes_if_small(
     shape: tuple[int, ...], dtype: Any, axis: int, sizes_or_count: int | tuple[int, ...]
 ) -> tuple[tuple[int, ...], int]:
     """The piece sizes if torch copies them faster than the engine, else (); and the axis."""
@@ -117,7 +117,7 @@ def _split_tracked(
         return split(array.resolve_conj().resolve_neg(), sizes_or_count, axis, out)
     dim, sizes = (_unchecked if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
     if out is not None:
-        check_list(out, len(sizes))
+        check_output_count(out, len(sizes))
         if not is_traced:
             raise InvalidArgumentError(_NO_GRADIENT)
         for index, tensor in enumerate(out):
@@ -210,7 +210,7 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
         return tuple(torch.split_with_sizes_copy(tangent, ctx.sizes, ctx.dim))
 
 
-def _tracked(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+def _split_with_derivatives(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
     """Split with derivatives. torch calls this before the kernel of the operator."""
     if _is_transformed():
         # Every transform, even a nested one, supports torch's own operator.
@@ -252,7 +252,7 @@ def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tens
     storages = list(map(torch_private.storage_of, (array, *out)))
     # Equal storages get one address; others are so far apart that they cannot overlap.
     starts = [(1 + storages.index(storage)) << 44 for storage in storages]
-    source, *outputs = map(_described, (array, *out), starts)
+    source, *outputs = map(_fake_view, (array, *out), starts)
     try:
         required = requirements(source.shape, source[4:7], dim, _example_values(sizes))
         check_outputs(outputs, source, required.outputs)
@@ -260,7 +260,7 @@ def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tens
         raise _RefusedError(str(error)) from None
 
 
-def _described(tensor: Tensor, start: int) -> ArrayView:
+def _fake_view(tensor: Tensor, start: int) -> ArrayView:
     """A view of a tensor without memory, as if its storage began at address `start`."""
     width = tensor.element_size()
     (offset, *strides) = _example_values((tensor.storage_offset(), *tensor.stride()))
@@ -296,7 +296,7 @@ for schema in (
 _SPLIT, _SPLIT_OUT = torch.ops.dmlsplit.split.default, torch.ops.dmlsplit.split_out.default
 # Kernels are not compiled, because dml.split would then call the operator again, and recurse.
 _LIBRARY.impl("split", torch_private.not_compiled(_kernel), "CompositeExplicitAutograd")
-_LIBRARY.impl("split", _tracked, "Autograd")
+_LIBRARY.impl("split", _split_with_derivatives, "Autograd")
 _LIBRARY.impl("split", torch.split_with_sizes_copy, "FuncTorchBatched")
 _LIBRARY.impl("split_out", torch_private.not_compiled(_kernel_into), "CompositeExplicitAutograd")
 for key in ("Autograd", "FuncTorchBatched"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.frontends.site import Known, NotKnownError, SplitSite, State, Unknown
+from dmlsplit.frontends.site import Known, SplitSite, State, Unknown, UnknownSplitError
 
 # A model with more outputs than this must be wrong, and each output costs memory.
 MAX_OUTPUTS = 2**20
@@ -54,7 +54,7 @@ def lowered_site(
     blank: SplitSite,
     lowering: Lowering,
     warnings: Sequence[str],
-    gap: NotKnownError | None = None,
+    gap: UnknownSplitError | None = None,
     missing: Sequence[tuple[str, int]] = (),
 ) -> SplitSite:
     """`blank` with a lowered split; with a `gap`, it was lowered with 1 for each dynamic size."""

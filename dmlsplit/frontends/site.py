@@ -32,7 +32,7 @@ class ProviderWarning(str):
         return warning
 
 
-class NotKnownError(Exception):
+class UnknownSplitError(Exception):
     """The files do not determine a descriptor; the text says why."""
 
     def __init__(self, reason: str, cause: Cause) -> None:

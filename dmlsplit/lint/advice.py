@@ -86,14 +86,14 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     if isinstance(state, Implied):
         return _hints(v for v in verdict.diagnostics if v.severity == "warning"), ()
     if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
-        return (_remedy(site, state, target),), ()
+        return (_fix_for_unknown(site, state, target),), ()
     if verdict.outcome not in FAILING:
         return (), ()
     fixes: list[str] = []
     notes: list[str] = []
     if verdict.minimum is None:
         fixes += _hints(verdict.errors)
-    if site.format == "onnx" and all("model" in e.rule.cured_by for e in verdict.errors):
+    if site.format == "onnx" and all("model" in e.rule.fixable_by for e in verdict.errors):
         form = form_of(verdict, target)
         if not isinstance(form, str):
             fixes.append(Advice.NODES)
@@ -110,7 +110,7 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     if broken & _RUN_ON_CPU and "ORT-FEATURE-LEVEL" not in broken:
         notes.append(Advice.ON_CPU)
     if verdict.undecided and isinstance(state, Unknown):
-        notes.append(Advice.UNDECIDED.format(remedy=_remedy(site, state, target, True)))
+        notes.append(Advice.UNDECIDED.format(remedy=_fix_for_unknown(site, state, target, True)))
     return tuple(fixes), tuple(notes)
 
 
@@ -141,7 +141,9 @@ def _hints(broken: Iterable[Violation]) -> tuple[str, ...]:
     return ("; and ".join(hints),) if hints else ()
 
 
-def _remedy(site: SplitSite, unknown: Unknown, target: Target, every_size: bool = False) -> str:
+def _fix_for_unknown(
+    site: SplitSite, unknown: Unknown, target: Target, every_size: bool = False
+) -> str:
     """How to make an unknown split known; with `every_size`, not only ok for every size."""
     if site.format == "openvino":
         return _OPENVINO_REMEDIES[unknown.cause]

@@ -16,10 +16,10 @@ from dmlsplit.frontends import Implied, Invalid, Known, SplitSite, Unknown
 from dmlsplit.frontends.site import ProviderWarning
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.advice import advise
-from dmlsplit.lint.rules import defect, violation
+from dmlsplit.lint.rules import make_defect, make_violation
 from dmlsplit.lint.target import Requirement, Target, requirement
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
-from dmlsplit.messages import more
+from dmlsplit.messages import omitted_line
 
 # A model has many splits, but few different descriptors.
 _remembered = lru_cache(maxsize=4096)
@@ -54,12 +54,14 @@ def check_site(site: SplitSite, target: Target) -> Verdict:
         case Invalid(problem):
             # Reports name the operator before.
             text = problem.removeprefix(f"{site.operator}: ")
-            invalid = violation("SPLIT-NODE-INVALID", text=text)
+            invalid = make_violation("SPLIT-NODE-INVALID", text=text)
             remarks = _examination(site, None, target).remarks
             verdict = Verdict(site, None, Outcome.REFUSED, (invalid, *remarks))
         case Implied() as implied:
             verdict = _check_implied(site, implied, target)
-    diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
+    diagnostics = sorted(
+        verdict.diagnostics, key=lambda make_violation: make_violation.severity != "error"
+    )
     fixes, notes = advise(verdict, target)
     return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)
 
@@ -82,7 +84,7 @@ def _examination(site: SplitSite, desc: SplitOperatorDesc | None, target: Target
     remarks = [*_node_diagnostics(site, {violation.rule.id for violation in provider}), *provider]
     errors = [violation for violation in remarks if violation.severity == "error"]
     broken = report_at(desc, target.level).violations if desc else ()
-    curable = all("level" in violation.rule.cured_by for violation in errors)
+    curable = all("level" in violation.rule.fixable_by for violation in errors)
     return _Examination(desc, remarks, errors, broken, _minimum(desc, target) if curable else None)
 
 
@@ -106,7 +108,7 @@ def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict
         sizes = SizeRange(tuple(name for name, _ in unknown.missing), limit)
         return Verdict(site, desc, Outcome.ALWAYS, tuple(remarks), None, minimum, sizes=sizes)
     broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
-    note = violation("SPLIT-NODE-UNKNOWN", text=unknown.reason)
+    note = make_violation("SPLIT-NODE-UNKNOWN", text=unknown.reason)
     diagnostics = (*remarks, note, *broken)
     if not errors and not broken:
         return Verdict(site, None, Outcome.UNKNOWN, diagnostics)
@@ -119,7 +121,7 @@ def _check_implied(site: SplitSite, implied: Implied, target: Target) -> Verdict
     desc = onnxruntime.lowered(implied.descriptor)
     broken = *onnxruntime.empty_pieces(implied.pieces), *report_at(desc, target.level).violations
     warnings = (replace(violation, warns=True) for violation in broken)
-    diagnostics = (violation("SPLIT-IMPLIED", text=implied.by), *warnings)
+    diagnostics = (make_violation("SPLIT-IMPLIED", text=implied.by), *warnings)
     return Verdict(site, desc, Outcome.OK, diagnostics, None, _minimum(desc, target))
 
 
@@ -127,15 +129,15 @@ def _node_diagnostics(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
     """What is to be said about a node, except for what the broken rules of the provider say."""
     if site.element_type == "STRING":
         text = "InputTensor.DataType is STRING; DirectML has no strings"
-        yield violation("SPLIT-NODE-TEXT", text=text)
+        yield make_violation("SPLIT-NODE-TEXT", text=text)
     else:  # what a warning says is of no use for a node that DirectML never gets
         for warning in site.warnings:
             if not (isinstance(warning, ProviderWarning) and warning.rule in broken):
-                yield violation("SPLIT-NODE-SURPRISE", text=warning)
+                yield make_violation("SPLIT-NODE-SURPRISE", text=warning)
     if site.recombined_by:
         names = site.recombined_by
-        nodes = ", ".join([*names[:_MAX_NODES], *more(len(names), _MAX_NODES)])
-        yield defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined by {nodes}")
+        nodes = ", ".join([*names[:_MAX_NODES], *omitted_line(len(names), _MAX_NODES)])
+        yield make_defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined by {nodes}")
 
 
 @_remembered

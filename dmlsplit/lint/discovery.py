@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 ENDINGS = (".onnx", ".xml", ".json")
 # In a folder, only models are found: any .json may be there, and most .xml files are not models.
-_IN_FOLDERS = (".onnx", ".xml")
+_FOLDER_ENDINGS = (".onnx", ".xml")
 # What a search of folders leaves out.
 LEFT_OUT = "hidden, in a virtual environment or ignored by git"
 _IGNORED = ("--others", "--ignored", "--exclude-standard", "--directory")
-_OF_ONE_REPOSITORY = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _files(path: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], 
 
 def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], list[str]]:
     """The models of a folder, and those that are not the user's own, unless `hidden`."""
-    suffixes = set(_IN_FOLDERS).intersection(endings)
+    suffixes = set(_FOLDER_ENDINGS).intersection(endings)
     files: list[str] = []
     left_out: list[str] = []
     skipped = set() if hidden else ignored_in(folder)
@@ -189,7 +189,7 @@ def ignored_in(folder: str) -> set[Path]:
     if git is None or not Path(git).is_absolute():
         return set()
     # In a git hook, these variables name the hook's repository, not that of the folder.
-    env = {name: value for name, value in os.environ.items() if name not in _OF_ONE_REPOSITORY}
+    env = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
     line = [git, "-C", folder, "-c", "core.fsmonitor=false", "ls-files", "-z", *_IGNORED]
     try:
         done = subprocess.run(  # noqa: S603 - no shell, and `folder` is the value of -C

@@ -13,7 +13,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
-from dmlsplit.lint.rules import defect, violation
+from dmlsplit.lint.rules import make_defect, make_violation
 from dmlsplit.lint.target import Target
 
 # The provider passes this minimum to DMLCreateDevice1; a lower level fails the session.
@@ -53,7 +53,7 @@ def target_violations(target: Target) -> Iterator[Violation]:
     """The provider's rule that the target itself breaks, for any model."""
     if target.via == "ort" and target.level < MIN_LEVEL:
         allowed = f"at least {MIN_LEVEL}"
-        yield violation("ORT-FEATURE-LEVEL", "", "FeatureLevel", str(target.level), allowed)
+        yield make_violation("ORT-FEATURE-LEVEL", "", "FeatureLevel", str(target.level), allowed)
 
 
 def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
@@ -67,12 +67,12 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
         allowed = f"at most {MAX_DIMENSIONS}"
         text = f"the input of the node has {count} dimensions; the provider supports {allowed}"
         fields = "InputTensor", "DimensionCount", str(count), allowed
-        yield violation("ORT-DIMENSION-COUNT", *fields, text=text)
+        yield make_violation("ORT-DIMENSION-COUNT", *fields, text=text)
     match site.state:
         case Known(pieces=pieces) | Unknown(pieces=pieces) if any(pieces):
             yield from empty_pieces(pieces)
     if site.unused and target.directml and target.directml < FIRST_WITH_UNCONNECTED:
-        yield defect("SPLIT-DEFECT-UNCONNECTED", f"output {site.unused[0]} is unused")
+        yield make_defect("SPLIT-DEFECT-UNCONNECTED", f"output {site.unused[0]} is unused")
 
 
 def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
@@ -85,7 +85,7 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
                 "node and to leave its other outputs unwritten"
             )
             tensor = f"OutputTensors[{index}]"
-            yield violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
+            yield make_violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
 
 
 def _type_violations(element_type: str | None) -> Iterator[Violation]:
@@ -93,7 +93,7 @@ def _type_violations(element_type: str | None) -> Iterator[Violation]:
     if element_type is None or element_type in ELEMENT_TYPES or element_type == "STRING":
         return
     allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
-    refusal = violation("ORT-DATA-TYPE", "InputTensor", "DataType", element_type, allowed)
+    refusal = make_violation("ORT-DATA-TYPE", "InputTensor", "DataType", element_type, allowed)
     # ONNX has no Cast of complex numbers.
     is_complex = element_type.startswith("COMPLEX")
     yield replace(refusal, fix="keep the node on the CPU") if is_complex else refusal
@@ -103,15 +103,15 @@ def _operator_violations(site: SplitSite, target: Target) -> Iterator[Violation]
     if site.operator not in OPERATORS:
         rule = "ORT-SEQUENCE" if site.operator.startswith("SplitTo") else "ORT-OPERATOR"
         allowed = f"one of {', '.join(OPERATORS)}"
-        yield violation(rule, "", "OperatorType", site.operator, allowed)
+        yield make_violation(rule, "", "OperatorType", site.operator, allowed)
     if site.operator != "Split-18":
         return
     is_unsized = site.sized_by == "outputs" and not isinstance(site.state, Invalid)
     if is_unsized and site.shape is not None and isinstance(site.shape[site.axis], int):
         fault = "num_outputs", "absent", "set if split is absent"
         fix = "" if takes_num_outputs(target) else SIZES
-        yield replace(violation("ORT-NUM-OUTPUTS", "", *fault), fix=fix)
+        yield replace(make_violation("ORT-NUM-OUTPUTS", "", *fault), fix=fix)
     if site.sized_by == "num_outputs" and not takes_num_outputs(target):
         own = "{}.{}".format(*(target.ort_version or ()))
         allowed = "at least {}.{}".format(*FIRST_WITH_NUM_OUTPUTS)
-        yield violation("ORT-VERSION", "", "ONNX Runtime version", own, allowed)
+        yield make_violation("ORT-VERSION", "", "ONNX Runtime version", own, allowed)

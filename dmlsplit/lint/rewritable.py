@@ -3,7 +3,7 @@
 from math import prod
 from typing import NamedTuple
 
-from dmlsplit.directml.levels import capability_table
+from dmlsplit.directml.levels import support_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.frontends import Known, SplitSite, Unknown
@@ -35,7 +35,7 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
     """The form of a refused split of an ONNX model, or why no rewriting of it is accepted."""
     site, broken = verdict.site, verdict.errors
     for error in broken:
-        if "model" not in error.rule.cured_by:
+        if "model" not in error.rule.fixable_by:
             return f"{error.rule.id}: {error.message}"
     if "()" in site.path:
         return IN_A_FUNCTION
@@ -58,14 +58,14 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
     shape, (least, greatest) = site.shape or (), _dimension_counts(target)
     ones, merger = tuple(range(least - len(shape))), None
     if len(shape) > greatest:
-        merger = merged(shape, site.axis, least, greatest)
+        merger = merge_dimensions(shape, site.axis, least, greatest)
         if merger is None:
             sizes = "sizes that are known only at run time"
             return f"merging its dimensions into {greatest} needs {sizes}"
     if isinstance(site.state, Unknown) and 0 in site.state.pieces and site.opset < 9:
         return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
     rows, axis = merger or (None, site.axis + len(ones))
-    is_cast = kind not in capability_table()[target.level].data_types
+    is_cast = kind not in support_table()[target.level].data_types
     in_halves = is_cast and kind in _IN_HALVES
     if is_cast and not in_halves and kind.bits >= 32:
         return f"Cast would round {kind.name}, and no operator before BitCast-26 exposes its bits"
@@ -84,11 +84,11 @@ def _dimension_counts(target: Target) -> tuple[int, int]:
     """The least and the greatest rank that a target accepts."""
     if target.via == "ort":
         return 1, MAX_DIMENSIONS
-    support = capability_table()[target.level]
+    support = support_table()[target.level]
     return support.minimum_dimensions, support.maximum_dimensions
 
 
-def merged(
+def merge_dimensions(
     shape: tuple[int | str, ...], axis: int, least: int, greatest: int
 ) -> tuple[list[int | str], int] | None:
     """The shape for a Reshape that merges the dimensions beside the axis, and the axis in it.

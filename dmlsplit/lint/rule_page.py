@@ -11,7 +11,7 @@ from dmlsplit.directml.rules.descriptors import changed
 from dmlsplit.directml.rules.rule import Example, Rule, Sample
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.directml.validation import validate
-from dmlsplit.lint.rules import HRESULTS, numbered
+from dmlsplit.lint.rules import HRESULTS, hresult_text
 
 _WIDEST = 76  # of a program
 # Names in Python, and options, whose two hyphens would become a dash outside of code.
@@ -43,7 +43,7 @@ def _blocks(rule: Rule) -> Iterator[str]:
     fence = "```text" if is_model else "```python"
     yield f"# {rule.id}"
     yield _with_code(rule.sentence)
-    yield from _reach(rule)
+    yield from _scope_notes(rule)
     yield "## What happens"
     yield _with_code(_at_run_time(rule))
     yield "## How it is known"
@@ -56,7 +56,7 @@ def _blocks(rule: Rule) -> Iterator[str]:
     yield f"`{example.message}`"
     yield "## Fix"
     yield _with_code(f"{rule.hint[0].upper()}{rule.hint[1:]}.")
-    if "level" in rule.cured_by:
+    if "level" in rule.fixable_by:
         yield (
             "`dmlsplit levels` lists what each level accepts, and the first DirectML version and "
             "Windows build that have it."
@@ -65,7 +65,7 @@ def _blocks(rule: Rule) -> Iterator[str]:
     yield f"{fence}\n{example.kept}\n```"
 
 
-def _reach(rule: Rule) -> Iterator[str]:
+def _scope_notes(rule: Rule) -> Iterator[str]:
     """What a report of the rule changes, and where the rule applies."""
     notes = [_SEVERITIES[rule.severity]] if rule.severity in _SEVERITIES else []
     if rule.id.startswith("ORT-"):
@@ -83,12 +83,12 @@ def _at_run_time(rule: Rule) -> str:
     """What happens if a program breaks the rule."""
     if rule.hresult is None:
         return rule.consequence
-    refusal = f"dmlsplit reports {numbered(rule.hresult)}."
-    if rule.beyond_c:
-        return f"{refusal} DirectML cannot meet this case: {rule.beyond_c}."
+    refusal = f"dmlsplit reports {hresult_text(rule.hresult)}."
+    if rule.impossible_in_c:
+        return f"{refusal} DirectML cannot meet this case: {rule.impossible_in_c}."
     if rule.basis == "policy":
         return f"{refusal} DirectML's documents do not say what DirectML does."
-    return HRESULTS[rule.hresult][1].format(numbered(rule.hresult))
+    return HRESULTS[rule.hresult][1].format(hresult_text(rule.hresult))
 
 
 def _basis(rule: Rule) -> str:

@@ -29,18 +29,18 @@ RULES = rules.RULES | read_rules(
 )
 
 
-def numbered(hresult: int) -> str:
+def hresult_text(hresult: int) -> str:
     """An HRESULT in the form that users search for: its number and name."""
     return f"{hresult:08X} ({HRESULTS[hresult][0]})"
 
 
-def defect(rule_id: str, fault: str) -> Violation:
+def make_defect(rule_id: str, fault: str) -> Violation:
     """The violation for a known defect of DirectML; `fault` says how it may affect the node."""
     rule = RULES[rule_id]
     return Violation(rule, found=fault, text=f"{fault}; {rule.wording}")
 
 
-def violation(rule_id: str, *fields: str, text: str = "") -> Violation:
+def make_violation(rule_id: str, *fields: str, text: str = "") -> Violation:
     """The violation of a rule, from tensor, field, value and allowed values, or a whole `text`.
 
     The tensor is empty for a node or a target.

@@ -8,10 +8,10 @@ from typing import Literal
 from dmlsplit.directml.levels import (
     FeatureLevel,
     WindowsBuild,
-    capability_table,
     directml_version,
     level_for_directml,
     level_for_windows,
+    support_table,
 )
 from dmlsplit.errors import InvalidArgumentError, within
 
@@ -73,7 +73,7 @@ class Requirement:
 @cache
 def requirement(level: FeatureLevel) -> Requirement:
     """The releases that a level requires, from the capability table."""
-    rows = [row for row in capability_table().values() if row.level >= level]
+    rows = [row for row in support_table().values() if row.level >= level]
     # Advice names a build only if Microsoft's documents do.
     documented = (row.windows for row in rows if row.windows and row.windows.is_documented)
     directml = next(row.directml for row in rows if row.public)
@@ -93,7 +93,7 @@ def resolve_target(
     A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
     """
     runtime = dll = None
-    rows = capability_table().values()
+    rows = support_table().values()
     if directml is not None:
         with within("--directml"):
             level = level_for_directml(directml)
@@ -110,7 +110,7 @@ def resolve_target(
             )
         with within("--windows"):
             level = level_for_windows(*build)
-        dll = directml_version(capability_table()[level].directml)
+        dll = directml_version(support_table()[level].directml)
         newest = max((row.windows.build,) for row in rows if row.windows)
         name = f"Windows build {_as_checked(str(build[0]), build, newest)}"
     else:

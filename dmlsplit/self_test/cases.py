@@ -75,7 +75,7 @@ class Case:
         return _tensor(self.shape, self.strides, self.width)
 
     @property
-    def targets(self) -> list[Tensor]:
+    def output_tensors(self) -> list[Tensor]:
         """The outputs."""
         axis = self.axis % len(self.shape)
         strides: Sequence[tuple[int, ...] | None] = self.output_strides or [None] * len(self.sizes)
@@ -85,7 +85,10 @@ class Case:
     @cached_property
     def geometry(self) -> SplitGeometry:
         """The split as engines see it."""
-        axis, strides = self.axis % len(self.shape), [tensor.strides for tensor in self.targets]
+        axis, strides = (
+            self.axis % len(self.shape),
+            [tensor.strides for tensor in self.output_tensors],
+        )
         packed = self.shape, axis, self.sizes, self.width, self.source.strides, strides
         return split_geometry(*packed)
 
@@ -93,7 +96,7 @@ class Case:
     def alignments(self) -> tuple[int, int]:
         """The powers of two, up to 16, that divide the addresses of the input and the outputs."""
         source = self.phases[0] + self.source.origin
-        outputs = (self.phases[1] + tensor.origin for tensor in self.targets)
+        outputs = (self.phases[1] + tensor.origin for tensor in self.output_tensors)
         return gcd(VECTOR, source), gcd(VECTOR, *outputs)
 
     def data(self, version: int = 0) -> np.ndarray:
@@ -105,7 +108,7 @@ class Case:
         """The bytes of each output, with the sentinel between its elements."""
         cuts = list(accumulate(self.sizes))[:-1]
         pieces = np.split(self.source.view(data), cuts, self.axis)
-        for tensor, piece in zip(self.targets, pieces, strict=True):
+        for tensor, piece in zip(self.output_tensors, pieces, strict=True):
             memory = np.full(tensor.size, SENTINEL, np.uint8)
             tensor.view(memory)[...] = piece
             yield memory
@@ -118,7 +121,7 @@ def _tensor(shape: tuple[int, ...], strides: tuple[int, ...] | None, width: int)
 
 
 _ODD = (1, 3)
-_TO_AND_FRO = (1200, -30, 1), (-1600, 40, 1)
+_ALTERNATING_STRIDES = (1200, -30, 1), (-1600, 40, 1)
 _LAYOUTS = (
     # `rows`: wide outputs.
     Case("experts", (12, 4096), (3, 8, 1), axis=0),
@@ -147,7 +150,7 @@ _LAYOUTS = (
     Case("transposed", (70, 90), (30, 60), 4, (4, 4), strides=(1, 70)),
     Case("transposed bytes", (40, 492), tuple(range(9, 33)), 1, (4, 4), strides=(1, 40)),
     Case("transposed vectors", (2, 8, 128), (8,), 16, axis=1, strides=(2048, 1, 16)),
-    Case("to and fro", (3, 40, 70), (30, 40), 2, (4, 4), -1, (-2800, 1, -40), _TO_AND_FRO),
+    Case("to and fro", (3, 40, 70), (30, 40), 2, (4, 4), -1, (-2800, 1, -40), _ALTERNATING_STRIDES),
     # `strided`: every other layout.
     Case("colours", (1, 31, 67, 3), (1, 1, 1)),
     Case("complex numbers", (1023, 2), (1, 1), 8),

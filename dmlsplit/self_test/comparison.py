@@ -27,7 +27,7 @@ class Difference(NamedTuple):
         return f"{self.tensor}, byte {self.byte}: {self.actual:#04x}, expected {self.expected:#04x}"
 
 
-class Outcome(NamedTuple):
+class CaseResult(NamedTuple):
     """How one split ended."""
 
     case: Case
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     digest: str  # of all bytes of the outputs
 
 
-def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -> Outcome:
+def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -> CaseResult:
     """Run a split in its mode, and compare.
 
     If `source` is given, the input's first element is at that address, in memory of the caller.
@@ -45,7 +45,7 @@ def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -
     first, *outputs = (
         buffer.address + start + tensor.origin
         for buffer, start, tensor in zip(
-            buffers, _starts(case), (case.source, *case.targets), strict=True
+            buffers, _starts(case), (case.source, *case.output_tensors), strict=True
         )
     )
     copy = bind(source or first, outputs)
@@ -71,7 +71,7 @@ def _starts(case: Case) -> list[int]:
 
 def _images(case: Case, data: np.ndarray) -> Iterator[np.ndarray]:
     """The input's buffer with its data, and the buffers of the outputs before the split."""
-    empty = (np.full(tensor.size, SENTINEL, np.uint8) for tensor in case.targets)
+    empty = (np.full(tensor.size, SENTINEL, np.uint8) for tensor in case.output_tensors)
     return map(_image, _starts(case), (data, *empty))
 
 
@@ -82,7 +82,7 @@ def _image(start: int, content: np.ndarray) -> np.ndarray:
     return image
 
 
-def _outcome(case: Case, data: np.ndarray, buffers: Sequence[Buffer], memory: Memory) -> Outcome:
+def _outcome(case: Case, data: np.ndarray, buffers: Sequence[Buffer], memory: Memory) -> CaseResult:
     names = ["input", *(f"output {number}" for number in range(len(case.sizes)))]
     contents = [data, *case.expected(data)]
     digest, difference = sha256(), None
@@ -94,4 +94,4 @@ def _outcome(case: Case, data: np.ndarray, buffers: Sequence[Buffer], memory: Me
             first = int(wrong[0])
             values = int(expected[first]), int(actual[first])
             difference = Difference(name, first - start, *values)
-    return Outcome(case, difference, digest.hexdigest()[:16])
+    return CaseResult(case, difference, digest.hexdigest()[:16])

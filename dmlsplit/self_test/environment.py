@@ -24,7 +24,7 @@ from dmlsplit.self_test.memory import ALIGNMENT, GpuMemory, Memory
 VERSION: str = sys.modules["dmlsplit"].__version__
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """Whether a check is passed."""
 
     OK = "ok"
@@ -36,7 +36,7 @@ class Check(NamedTuple):
     """One line of the report."""
 
     name: str
-    state: State
+    state: CheckState
     text: str
 
 
@@ -44,22 +44,22 @@ def checks(memory: Memory) -> Iterator[Check]:
     """The checks that run before any kernel is compiled."""
     python, packages = platform.python_version(), installation.packages() or ["no CuPy"]
     text = f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {', '.join(packages)}"
-    yield Check("software", State.OK, text)
-    yield Check("system", State.OK, ", ".join(_system()))
+    yield Check("software", CheckState.OK, text)
+    yield Check("system", CheckState.OK, ", ".join(_system()))
     if isinstance(memory, GpuMemory):
-        yield from _gpu(memory.number)
+        yield from _gpu_checks(memory.number)
     yield _cache()
     yield _alignment(memory)
     if isinstance(memory, GpuMemory):
-        yield _owners(memory.number)
+        yield _ownership_check(memory.number)
 
 
-def missing_gpu(reason: str) -> Check:
+def missing_gpu_check(reason: str) -> Check:
     """The check that says why the CPU is tested.
 
     It fails if there is an NVIDIA driver, because then a usable GPU was to be expected.
     """
-    state = State.FAIL if libcuda.driver_version() else State.WARN
+    state = CheckState.FAIL if libcuda.driver_version() else CheckState.WARN
     return Check("GPU", state, reason)
 
 
@@ -76,41 +76,41 @@ def _system() -> Iterator[str]:
             yield f"{name}={os.environ[name]}"
 
 
-def _gpu(number: int) -> Iterator[Check]:
+def _gpu_checks(number: int) -> Iterator[Check]:
     loaded, gpu = driver.load(), device_at(number)
     versions, limits = driver.versions_of(loaded.cupy), loaded.limits(number)
     nvrtc = ".".join(map(str, versions.nvrtc or ()))
     text = f"driver for {dotted(versions.driver)}, CuPy for {dotted(versions.runtime)}, "
     text += f"NVRTC {nvrtc}, compiling for {loaded.architecture(number)}"
-    yield Check("CUDA", State.OK, text)
+    yield Check("CUDA", CheckState.OK, text)
     text = f"{limits.sm_count} SMs, {limits.l2_bytes >> 20} MiB of L2 cache"
     text += f", {limits.parameter_bytes} bytes of parameters"
-    yield Check("GPU", State.OK, f"{loaded.name(number)}, {text}")
+    yield Check("GPU", CheckState.OK, f"{loaded.name(number)}, {text}")
     if not loaded.has_packed_launches:
         text = "this CuPy has another launchKernel; its public API is used, which is slower"
-        yield Check("launch", State.WARN, text)
+        yield Check("launch", CheckState.WARN, text)
     if gpu is None:
-        yield Check("NVML", State.WARN, "it does not list this device; clocks are unknown")
+        yield Check("NVML", CheckState.WARN, "it does not list this device; clocks are unknown")
         return
     address = ":".join(f"{part:02x}" for part in gpu.bus_id or ())
-    yield Check("NVML", State.OK, f"index {gpu.index}, PCI {address}, driver {gpu.driver}")
+    yield Check("NVML", CheckState.OK, f"index {gpu.index}, PCI {address}, driver {gpu.driver}")
     if gpu.is_divided:
         text = (
             "this device is a MIG instance; figures of SMs are CUDA's, bandwidth is the whole GPU's"
         )
-        yield Check("MIG", State.WARN, text)
+        yield Check("MIG", CheckState.WARN, text)
     if gpu.processes:
         text = f"{gpu.processes} other processes use the GPU; speeds may be too low"
-        yield Check("others", State.WARN, text)
+        yield Check("others", CheckState.WARN, text)
     known = gpu_of_device(gpu)
     figures = limits.sm_count, limits.l2_bytes
     if not known.assumed and figures != (known.limits.sm_count, known.limits.l2_bytes):
         text = f"its maker documents {known.limits.sm_count} SMs and "
         text += f"{known.limits.l2_bytes / (1 << 20):g} MiB of L2 cache; plans follow CUDA"
-        yield Check("figures", State.WARN, text)
+        yield Check("figures", CheckState.WARN, text)
 
 
-def _owners(number: int) -> Check:
+def _ownership_check(number: int) -> Check:
     """Whether CUDA names the device that owns an address.
 
     If it did not, arrays on another device would not be refused.
@@ -121,29 +121,31 @@ def _owners(number: int) -> Check:
         buffers = [GpuMemory(one).upload(np.zeros(1, np.uint8)) for one in numbers]
         owners = [loaded.device_of(buffer.address) for buffer in buffers]
     except DmlError as error:
-        return Check("owners", State.WARN, f"not tested: {one_line(error)}")
+        return Check("owners", CheckState.WARN, f"not tested: {one_line(error)}")
     if owners == numbers:
         text = "CUDA names the device that owns an address"
-        return Check("owners", State.OK, text if owners[1:] else f"{text}; there is one device")
+        return Check(
+            "owners", CheckState.OK, text if owners[1:] else f"{text}; there is one device"
+        )
     text = f"CUDA says that memory of devices {numbers} is of {owners}. Fix: hide the other by "
-    return Check("owners", State.FAIL, f"{text}CUDA_VISIBLE_DEVICES")
+    return Check("owners", CheckState.FAIL, f"{text}CUDA_VISIBLE_DEVICES")
 
 
 def _cache() -> Check:
     folder = images.folder()
     if folder is None:
-        return Check("cache", State.OK, "off: kernels are compiled in every process")
+        return Check("cache", CheckState.OK, "off: kernels are compiled in every process")
     while not folder.exists():
         folder = folder.parent
     if os.access(folder, os.W_OK):
-        return Check("cache", State.OK, "compiled kernels are kept on disk")
+        return Check("cache", CheckState.OK, "compiled kernels are kept on disk")
     text = "its folder cannot be written, so every process compiles. Fix: set CUPY_CACHE_DIR"
-    return Check("cache", State.WARN, text)
+    return Check("cache", CheckState.WARN, text)
 
 
 def _alignment(memory: Memory) -> Check:
     address = memory.upload(np.zeros(1, np.uint8)).address
     if address % ALIGNMENT:
         text = f"an allocation is at {address:#x}, no multiple of {ALIGNMENT}; kernels for less "
-        return Check("memory", State.WARN, f"{text}aligned memory are used")
-    return Check("memory", State.OK, f"allocations are multiples of {ALIGNMENT}")
+        return Check("memory", CheckState.WARN, f"{text}aligned memory are used")
+    return Check("memory", CheckState.OK, f"allocations are multiples of {ALIGNMENT}")

@@ -42,7 +42,7 @@ class HostMemory:
         memory[:] = host
         return Buffer(memory.ctypes.data, memory)
 
-    def spread(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
+    def upload_spread_rows(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
         """A tensor of rows that are far apart; None if there is no room.
 
         Pages between the rows are never touched, so the system needs no memory for them.
@@ -101,7 +101,7 @@ class GpuMemory:
             self._cuda.runtime.deviceSynchronize()
         return Buffer(array.data.ptr, array)
 
-    def spread(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
+    def upload_spread_rows(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
         """A tensor of rows that are far apart; None if there is no room.
 
         CUDA frees its memory with the result; no pool keeps it.

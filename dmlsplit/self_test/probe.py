@@ -9,7 +9,7 @@ import numpy as np
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.launch import KernelLaunch, specialize
 from dmlsplit.errors import OutOfMemoryError
-from dmlsplit.self_test.environment import Check, State
+from dmlsplit.self_test.environment import Check, CheckState
 from dmlsplit.self_test.memory import GpuMemory
 
 # As in cuda/probe.cu: entries for multiprocessors, and bytes of the module.
@@ -19,7 +19,7 @@ LOADS = 8
 BLOCKS_PER_SM = 4
 
 
-def probes(memory: GpuMemory) -> Iterator[Check]:
+def probe_checks(memory: GpuMemory) -> Iterator[Check]:
     """The checks `SMs` and `unloading`.
 
     They unload the kernels of all splits, which later ones load again.
@@ -28,18 +28,20 @@ def probes(memory: GpuMemory) -> Iterator[Check]:
     try:
         multiprocessors, kept = _load_repeatedly(memory, BLOCKS_PER_SM * reported)
     except OutOfMemoryError:
-        yield Check("SMs", State.WARN, "there is no room for a kernel that counts them; not tested")
+        yield Check(
+            "SMs", CheckState.WARN, "there is no room for a kernel that counts them; not tested"
+        )
         return
     text = f"blocks ran on {multiprocessors} of the {reported} that CUDA reports"
     if multiprocessors == reported:
-        yield Check("SMs", State.OK, text)
+        yield Check("SMs", CheckState.OK, text)
     else:
-        yield Check("SMs", State.WARN, f"{text} and plans assume: speeds may be lower")
+        yield Check("SMs", CheckState.WARN, f"{text} and plans assume: speeds may be lower")
     if kept < LOADS // 2:
-        yield Check("unloading", State.OK, "unloaded kernels leave the memory")
+        yield Check("unloading", CheckState.OK, "unloaded kernels leave the memory")
     else:
         text = f"{kept} of {LOADS} unloaded kernels stayed in memory; many layouts may fill it"
-        yield Check("unloading", State.WARN, text)
+        yield Check("unloading", CheckState.WARN, text)
 
 
 def _load_repeatedly(memory: GpuMemory, grid: int) -> tuple[int, int]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from dmlsplit.messages import counted, printable, wrapped
-from dmlsplit.self_test.comparison import Outcome
-from dmlsplit.self_test.environment import VERSION, Check, State
+from dmlsplit.self_test.comparison import CaseResult
+from dmlsplit.self_test.environment import VERSION, Check, CheckState
 from dmlsplit.self_test.kernels import FaultyKernel, Programs
 from dmlsplit.self_test.speed import WORKLOADS, Speed
 
@@ -37,7 +37,7 @@ class SelfTest:
     name: str
     checks: tuple[Check, ...]  # the lines of the report, but the last
     programs: Programs | None
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CaseResult, ...]
     wrong_kernels: tuple[FaultyKernel, ...]
     speeds: tuple[Speed, ...]
     is_strict: bool  # whether a speed below its bar is a failure
@@ -50,9 +50,9 @@ class SelfTest:
         It is 0 if every byte is right, 1 if one is wrong or a strict test is too slow, and 2 if the
         test could not run or proved nothing.
         """
-        if self._is_wrong:
+        if self._has_wrong_bytes:
             return WRONG
-        failed = any(check.state is State.FAIL for check in self.checks)
+        failed = any(check.state is CheckState.FAIL for check in self.checks)
         if self.error or failed or not self.outcomes:
             return NOT_RUN
         is_slow = self.is_strict and any(speed.is_slow for speed in self.speeds)
@@ -64,7 +64,7 @@ class SelfTest:
         return self.status == EXACT
 
     @property
-    def _is_wrong(self) -> bool:
+    def _has_wrong_bytes(self) -> bool:
         return any(outcome.difference for outcome in self.outcomes)
 
     def __str__(self) -> str:
@@ -78,9 +78,9 @@ class SelfTest:
     def summary(self) -> str:
         """The verdict in one line, the last of the report."""
         on = f"on {printable(self.name)}"
-        if self.error and not self._is_wrong:
+        if self.error and not self._has_wrong_bytes:
             return wrapped(f"could not run {on}: {self.error}", "")
-        slow = "wrong bytes" if self._is_wrong else "too slow"
+        slow = "wrong bytes" if self._has_wrong_bytes else "too slow"
         word = {EXACT: "exact", WRONG: slow, NOT_RUN: "not proved"}[self.status]
         right = sum(not outcome.difference for outcome in self.outcomes)
         text = f"{word} {on}: {right} of {counted(len(self.outcomes), 'split')}"
@@ -109,30 +109,30 @@ def programs_check(programs: Programs) -> Check:
     """How many programs were compiled."""
     text = f"{len(programs.kernels)} programs ready in {programs.seconds:.1f} s"
     if programs.registers is None:
-        return Check("compilation", State.OK, text)
+        return Check("compilation", CheckState.OK, text)
     text += f", at most {programs.registers} registers"
     if programs.spilled_bytes:
         spilled = f", {programs.spilled_bytes} bytes of local memory: speeds may be lower"
-        return Check("compilation", State.WARN, text + spilled)
-    return Check("compilation", State.OK, f"{text}, no spills")
+        return Check("compilation", CheckState.WARN, text + spilled)
+    return Check("compilation", CheckState.OK, f"{text}, no spills")
 
 
-def bytes_check(outcomes: Sequence[Outcome]) -> Check:
+def bytes_check(outcomes: Sequence[CaseResult]) -> Check:
     """How many splits are right, and the first byte that is not."""
     wrong = [outcome for outcome in outcomes if outcome.difference]
     text = f"{len(outcomes) - len(wrong)} of {counted(len(outcomes), 'split')} exact"
     if not wrong:
-        return Check("bytes", State.OK, text)
+        return Check("bytes", CheckState.OK, text)
     case = wrong[0].case
     first = f"{text}; first: {case.name!r} ({case.mode}), {wrong[0].difference}"
-    return Check("bytes", State.FAIL, first)
+    return Check("bytes", CheckState.FAIL, first)
 
 
 def faulty_kernels_check(kernels: Sequence[FaultyKernel]) -> Check:
     """Whether the faults that were injected into kernels were noticed."""
     missed = [one.kernel for one in kernels if not one.caught]
     text = f"{len(kernels) - len(missed)} of {len(kernels)} made on purpose were caught"
-    state = State.FAIL if missed else State.OK
+    state = CheckState.FAIL if missed else CheckState.OK
     return Check("wrong kernels", state, text + "".join(f"; not {name}" for name in missed))
 
 
@@ -143,18 +143,20 @@ def speed_check(speed: Speed) -> Check:
         text += f", {speed.share:.2f} of the copy"
     if speed.predicted_seconds is not None:
         text += f", {speed.predicted_seconds / speed.seconds:.2f} of the prediction"
-    return Check(speed.name, State.OK, text)
+    return Check(speed.name, CheckState.OK, text)
 
 
-def bars_check(speeds: Sequence[Speed]) -> Check:
+def min_shares_check(speeds: Sequence[Speed]) -> Check:
     """Whether all speeds reach their bars; only checked by a strict test."""
     barred = [speed for speed in speeds if speed.bar is not None]
     if len(barred) < len(WORKLOADS):
         text = f"only {len(barred)} of {len(WORKLOADS)} speeds have a bar. Fix: test a GPU with "
-        return Check("bars", State.FAIL, f"{text}2.2 GB of free memory, and give it more --seconds")
+        return Check(
+            "bars", CheckState.FAIL, f"{text}2.2 GB of free memory, and give it more --seconds"
+        )
     slow = [f"{one.name}: {one.share:.2f}, not {one.bar:.2f}" for one in barred if one.is_slow]
     text = "; ".join(slow) or "every speed reaches its share of the copy's"
-    return Check("bars", State.WARN if slow else State.OK, text)
+    return Check("bars", CheckState.WARN if slow else CheckState.OK, text)
 
 
 def _record(test: SelfTest) -> dict[str, object]:

@@ -24,24 +24,24 @@ from dmlsplit.errors import (
 )
 from dmlsplit.self_test import environment, report
 from dmlsplit.self_test.cases import CASES, FAR, NEAR, Case
-from dmlsplit.self_test.comparison import Outcome, compare
-from dmlsplit.self_test.environment import Check, State, missing_gpu
+from dmlsplit.self_test.comparison import CaseResult, compare
+from dmlsplit.self_test.environment import Check, CheckState, missing_gpu_check
 from dmlsplit.self_test.kernels import FaultyKernel, Programs, compile_programs, faulty_bind
 from dmlsplit.self_test.memory import GpuMemory, Memory, memory_of, other_memories
-from dmlsplit.self_test.probe import probes
+from dmlsplit.self_test.probe import probe_checks
 from dmlsplit.self_test.report import SelfTest
 from dmlsplit.self_test.speed import Speed, speeds
 
 Show = Callable[[str], object]
-Count = Callable[[int, int], object]
-Item = Check | Programs | Outcome | FaultyKernel | Speed
+Progress = Callable[[int, int], object]
+Item = Check | Programs | CaseResult | FaultyKernel | Speed
 
 
 def selftest(
     device: str | None = None,
     seconds: float = 60,
     show: Show | None = None,
-    progress: Count | None = None,
+    progress: Progress | None = None,
     strict: bool = False,
 ) -> SelfTest:
     """Prove on this machine that splits are right: every kernel and mode, every byte.
@@ -87,7 +87,7 @@ def selftest(
         backend, reason = default_backend() if device is None else (find_backend(device), None)
         tested, name = backend.device, _name(backend.device)
         if reason is not None:
-            keep(missing_gpu(reason))
+            keep(missing_gpu_check(reason))
         for item in _stages(backend, until, strict, progress):
             keep(item)
     except DmlError as failure:
@@ -95,10 +95,10 @@ def selftest(
             raise  # the name of the device is wrong
         error = one_line(failure) if parts else "the check of the GPU failed"
         if not parts:
-            keep(Check("GPU", State.FAIL, str(failure)))
-        elif parts[Outcome] and not parts[FaultyKernel]:
-            keep(report.bytes_check(parts[Outcome]))
-    kinds = Check, Outcome, FaultyKernel, Speed
+            keep(Check("GPU", CheckState.FAIL, str(failure)))
+        elif parts[CaseResult] and not parts[FaultyKernel]:
+            keep(report.bytes_check(parts[CaseResult]))
+    kinds = Check, CaseResult, FaultyKernel, Speed
     checks, outcomes, faulty, measured = (tuple(parts[kind]) for kind in kinds)
     programs = next(iter(parts[Programs]), None)
     return SelfTest(tested, name, checks, programs, outcomes, faulty, measured, strict, error)
@@ -114,7 +114,9 @@ def _check_arguments(seconds: float, show: object, progress: object, strict: boo
     instance("strict", strict, bool)
 
 
-def _stages(backend: Backend, until: float, strict: bool, progress: Count | None) -> Iterator[Item]:
+def _stages(
+    backend: Backend, until: float, strict: bool, progress: Progress | None
+) -> Iterator[Item]:
     memory = memory_of(backend.device)
     yield from environment.checks(memory)
     if isinstance(memory, GpuMemory):
@@ -122,7 +124,7 @@ def _stages(backend: Backend, until: float, strict: bool, progress: Count | None
         yield from (programs, report.programs_check(programs))
     outcomes = []
     for item in _compare_all(backend, memory, progress):
-        outcomes += [item] if isinstance(item, Outcome) else []
+        outcomes += [item] if isinstance(item, CaseResult) else []
         yield item
     yield report.bytes_check(outcomes)
     yield from _try_faulty_kernels(backend, memory)
@@ -130,28 +132,28 @@ def _stages(backend: Backend, until: float, strict: bool, progress: Count | None
 
 
 def _compare_all(
-    backend: Backend, memory: Memory, progress: Count | None
-) -> Iterator[Check | Outcome]:
+    backend: Backend, memory: Memory, progress: Progress | None
+) -> Iterator[Check | CaseResult]:
     """Compare all splits, far rows and, on a GPU, one split of each kernel once more."""
     for count, case in enumerate(CASES, 1):
         yield compare(case, backend.compile(case.geometry).bind, memory)
         if progress:
             progress(count, len(CASES))
-    if far := memory.spread(NEAR.data().reshape(NEAR.shape), FAR.source):
+    if far := memory.upload_spread_rows(NEAR.data().reshape(NEAR.shape), FAR.source):
         yield compare(NEAR, backend.compile(FAR.geometry).bind, memory, far.address)
     else:
         text = f"there is no room for {FAR.source.size / 1e9:.1f} GB; not tested"
-        yield Check("beyond 4 GiB", State.WARN, text)
+        yield Check("beyond 4 GiB", CheckState.WARN, text)
     if isinstance(memory, GpuMemory):
         yield from _compare_elsewhere(backend, memory)
 
 
-def _compare_elsewhere(backend: Backend, memory: GpuMemory) -> Iterator[Check | Outcome]:
+def _compare_elsewhere(backend: Backend, memory: GpuMemory) -> Iterator[Check | CaseResult]:
     """One split of each kernel, after its code was unloaded, and in other kinds of memory."""
-    yield from probes(memory)
+    yield from probe_checks(memory)
     for name, other in (("loaded again", memory), *other_memories(memory.number)):
         if other is None:
-            yield Check("other memory", State.OK, f"the GPU has no {name}")
+            yield Check("other memory", CheckState.OK, f"the GPU has no {name}")
             continue
         for case in _one_of_each_kernel(memory).values():
             named = replace(case, name=f"{case.name}, {name}")
@@ -175,9 +177,9 @@ def _measure(backend: Backend, memory: Memory, until: float, strict: bool) -> It
             measured.append(speed)
             yield from (speed, report.speed_check(speed))
     except OutOfMemoryError as error:
-        yield Check("speed", State.WARN, f"not measured: {one_line(error)}")
+        yield Check("speed", CheckState.WARN, f"not measured: {one_line(error)}")
     if strict:
-        yield report.bars_check(measured)
+        yield report.min_shares_check(measured)
 
 
 def _one_of_each_kernel(memory: Memory) -> dict[str, Case]:

@@ -28,11 +28,11 @@ class Workload(NamedTuple):
     row: int
     widths: tuple[int, ...]
     phase: int  # of the input's address, modulo 16
-    # The least share of the copy's speed that is promised for a GPU and at least BARRED_BYTES.
+    # The least share of the copy's speed that is promised for a GPU and at least MIN_CHECKED_BYTES.
     bar: float
 
 
-BARRED_BYTES = 256 * 10**6
+MIN_CHECKED_BYTES = 256 * 10**6
 WORKLOADS = (
     Workload("query, key, value", 12288, (8192, 2048, 2048), 0, 0.95),
     Workload("heads of 170 bytes", 1360, (170,) * 8, 0, 0.9),
@@ -81,7 +81,7 @@ def speeds(backend: Backend, memory: Memory, until: float, gpu: Gpu | None) -> I
         split = _bound(backend, source, target, size // workload.row, workload)
         split()  # compiles
         moved, seconds = size // workload.row * workload.row, _median(memory, split)
-        has_bar = isinstance(memory, GpuMemory) and moved >= BARRED_BYTES
+        has_bar = isinstance(memory, GpuMemory) and moved >= MIN_CHECKED_BYTES
         bar = workload.bar if has_bar else None
         predicted = gpu.seconds(moved) if gpu else None
         yield Speed(workload.name, moved, seconds, predicted, 2 * moved / seconds / copy.rate, bar)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from dmlsplit.atomic import lock, naming, refuse_inputs
+from dmlsplit.atomic import lock, name_in_errors, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.interrupts import delay_interrupts
 from dmlsplit.system import closing
@@ -28,7 +28,7 @@ _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
 _OLD = "old-"
 # A folder that has any other file was not made here, whatever its name is.
-_OURS = re.compile(rf"lock|\d+-[0-9a-f]{{32}}|{_OLD}.+", re.DOTALL)
+_DRAFT_NAMES = re.compile(rf"lock|\d+-[0-9a-f]{{32}}|{_OLD}.+", re.DOTALL)
 
 
 def array_files(store: Path) -> list[Path]:
@@ -86,12 +86,12 @@ def _lock(folder: Path) -> int:
     while True:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(exist_ok=True)
-        if not _is_ours(folder):
+        if not _has_only_drafts(folder):
             raise InvalidArgumentError(
                 f"{folder} holds other files than a run's drafts; it is not used. Fix: move it away"
             )
         try:
-            with naming(folder / "lock"):
+            with name_in_errors(folder / "lock"):
                 return lock(folder / "lock")
         except BlockingIOError:
             raise InvalidArgumentError(
@@ -101,15 +101,15 @@ def _lock(folder: Path) -> int:
             continue
 
 
-def _is_ours(folder: Path) -> bool:
-    return all(_OURS.fullmatch(entry.name) for entry in folder.iterdir())
+def _has_only_drafts(folder: Path) -> bool:
+    return all(_DRAFT_NAMES.fullmatch(entry.name) for entry in folder.iterdir())
 
 
 def _remove_dead(folder: Path) -> None:
     """Remove the hidden folders that killed runs left. Those of live runs are locked, and stay."""
     for other in folder.glob(".*.unfinished"):
         with suppress(OSError):
-            if any(other.iterdir()) and _is_ours(other):
+            if any(other.iterdir()) and _has_only_drafts(other):
                 _release(other, lock(other / "lock"))
 
 
@@ -157,12 +157,12 @@ def _take_name(draft: Path, target: Path, old: Path) -> None:
     """Rename a piece. An old file is replaced atomically; an old folder moves to `old`."""
     if not draft.is_dir() or not os.path.lexists(target):
         draft.replace(target)
-    elif not _exchanged(draft, target):
+    elif not _exchange_names(draft, target):
         target.rename(old)
         draft.rename(target)
 
 
-def _exchanged(first: Path, second: Path) -> bool:
+def _exchange_names(first: Path, second: Path) -> bool:
     """Exchange two names atomically; False if the file system cannot."""
     if sys.platform != "linux":
         return False

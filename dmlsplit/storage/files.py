@@ -15,7 +15,7 @@ from dmlsplit.storage.drafts import array_files, drafts
 Progress = Callable[[int, int], None]
 # The inode, size and time of an input file, or of each metadata file of a zarr array. They do not
 # show changes through a memory map, of a chunk, or within a tick of the clock.
-Mark = tuple[tuple[int, int, int], ...]
+Fingerprint = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class SplitFiles:
 @contextmanager
 def pieces_of(
     path: Path,
-    mark: Mark,
+    mark: Fingerprint,
     stored: Any,
     sizes_or_count: int | Sequence[int],
     axis: int,
@@ -55,20 +55,20 @@ def pieces_of(
     hidden = folder.absolute() / f".{name}.unfinished"
     with drafts(hidden, path, paths, overwrite) as unfinished:
         yield SplitFiles(path, str(stored.dtype), shape, axis, sizes, paths, shapes), unfinished
-        if input_mark(path) != mark:
+        if input_fingerprint(path) != mark:
             raise InvalidArgumentError(
                 f"{path} changed while it was split; no piece was written. "
                 "Fix: run the same command again when nothing writes to it"
             )
 
 
-def input_mark(path: Path) -> Mark:
+def input_fingerprint(path: Path) -> Fingerprint:
     """The mark of an input: if it is no longer the same, the input has changed."""
     files = array_files(path) if stat.S_ISDIR(path.stat().st_mode) else [path]
-    return tuple(map(_fingerprint, files))
+    return tuple(map(_file_fingerprint, files))
 
 
-def _fingerprint(file: Path) -> tuple[int, int, int]:
+def _file_fingerprint(file: Path) -> tuple[int, int, int]:
     """The inode, size and time of a regular file."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):

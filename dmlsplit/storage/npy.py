@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from dmlsplit.arrays import to_device, to_host
-from dmlsplit.atomic import check_space, naming
+from dmlsplit.atomic import check_space, name_in_errors
 from dmlsplit.geometry import pieces_in
 from dmlsplit.in_memory import split
-from dmlsplit.storage.files import Progress, SplitFiles, input_mark, pieces_of
+from dmlsplit.storage.files import Progress, SplitFiles, input_fingerprint, pieces_of
 from dmlsplit.storage.npy_file import NpyFile, npy_header, open_npy, write
 from dmlsplit.system import allow_open_files
 
@@ -55,7 +55,7 @@ def split_file(
     OutOfMemoryError
         If a block does not fit in the memory of the device.
     """
-    mark, source = input_mark(path), open_npy(path)
+    mark, source = input_fingerprint(path), open_npy(path)
     run = pieces_of(path, mark, source, sizes_or_count, axis, folder, path.stem, ".npy", overwrite)
     with run as (done, drafts):
         check_space(folder, source.size_in_bytes)
@@ -72,7 +72,7 @@ def _begin_pieces(
     allow_open_files(len(drafts) + OTHER_FILES)
     pieces = []
     for draft, target, shape in zip(drafts, split_files.paths, split_files.shapes, strict=True):
-        with naming(target):
+        with name_in_errors(target):
             file = files.enter_context(FileIO(draft, "x"))
         write(file, target, npy_header(shape, source.is_fortran, source.dtype))
         pieces.append((file, target))
@@ -107,7 +107,7 @@ def _write_pieces(
             done += values.nbytes
             progress(done, source.size_in_bytes)
     for written, target in pieces:
-        with naming(target):
+        with name_in_errors(target):
             os.fsync(written.fileno())
 
 

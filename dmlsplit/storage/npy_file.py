@@ -17,8 +17,8 @@ from typing import IO, Any
 
 import numpy as np
 
-from dmlsplit.arrays.array_view import reach
-from dmlsplit.atomic import naming
+from dmlsplit.arrays.array_view import byte_bounds
+from dmlsplit.atomic import name_in_errors
 from dmlsplit.errors import InvalidArgumentError, file_errors, one_line
 from dmlsplit.file_kinds import BEGINNING_BYTES, identify
 from dmlsplit.geometry import packed_byte_strides
@@ -71,7 +71,7 @@ class NpyFile(NpyHeader):
         sides = region[::-1] if self.is_fortran else region
         shape, width = tuple(side.stop - side.start for side in sides), self.dtype.itemsize
         strides = packed_byte_strides(self.stored_shape, width)
-        values = np.empty(reach(shape, strides, width)[1], np.uint8)
+        values = np.empty(byte_bounds(shape, strides, width)[1], np.uint8)
         starts = [side.start for side in sides]
         with self.open(sum(map(mul, starts, strides))) as file:
             self.read_into(values, file)
@@ -80,7 +80,7 @@ class NpyFile(NpyHeader):
 
     def open(self, first: int = 0) -> FileIO:
         """Open the file at byte `first` of its elements."""
-        with naming(self.path):
+        with name_in_errors(self.path):
             file = FileIO(self.path)
         file.seek(self.offset + first)
         return file
@@ -88,7 +88,7 @@ class NpyFile(NpyHeader):
     def read_into(self, values: np.ndarray, file: FileIO) -> None:
         """Fill a contiguous array with the next bytes of the file."""
         rest = values.reshape(-1).data
-        with naming(self.path):
+        with name_in_errors(self.path):
             while rest:
                 count = file.readinto(rest)
                 if not count:
@@ -98,7 +98,7 @@ class NpyFile(NpyHeader):
 
 def open_npy(path: Path) -> NpyFile:
     """Read the header of a .npy file. InvalidArgumentError if it is damaged or holds objects."""
-    with file_errors(path), naming(path), path.open("rb") as file:
+    with file_errors(path), name_in_errors(path), path.open("rb") as file:
         header = read_npy_header(file)
         npy = NpyFile(header.shape, header.fortran_order, header.dtype, header.offset, path)
         size, needed = os.fstat(file.fileno()).st_size, npy.offset + npy.size_in_bytes
@@ -112,7 +112,7 @@ def open_npy(path: Path) -> NpyFile:
 def write(file: FileIO, path: Path, data: Any) -> None:
     """Write contiguous bytes to the draft of a file; errors name `path`."""
     rest = memoryview(data).cast("B")
-    with naming(path):
+    with name_in_errors(path):
         while rest:
             rest = rest[file.write(rest) :]
 

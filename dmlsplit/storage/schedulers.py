@@ -11,7 +11,7 @@ from typing import Any
 
 from dmlsplit import interrupts
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.storage.zarr_arrays import describe, needed, settle
+from dmlsplit.storage.zarr_arrays import describe, import_extra, wait_for_chunks
 from dmlsplit.system import processors
 
 ON_A_CLUSTER = 'Fix: pip install "dmlsplit[dask]" where the scheduler and every worker run'
@@ -27,12 +27,12 @@ def compute_context(scheduler: str | None) -> Iterator[Compute]:
 
     The caller must delay interrupts: one inside a pool or a client would leave their locks taken.
     """
-    needed("dask.array", "a zarr store")
+    import_extra("dask.array", "a zarr store")
     if scheduler is None:
         with _named_errors():
             yield _compute_on_threads
         return
-    distributed = needed("distributed", "scheduler")
+    distributed = import_extra("distributed", "scheduler")
     # Otherwise the client prints tracebacks when the cluster is lost.
     logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
@@ -76,11 +76,11 @@ def _check_cluster(client: Any) -> None:
 
 
 def _compute_on_threads(collection: Any, progress: Callable[[int, int], None]) -> None:
-    dask: Any = needed("dask", "a zarr store")
-    callbacks: Any = needed("dask.callbacks", "a zarr store")
+    dask: Any = import_extra("dask", "a zarr store")
+    callbacks: Any = import_extra("dask.callbacks", "a zarr store")
 
     def count(key: Any, result: Any, graph: Any, state: Any, worker: Any) -> None:
-        interrupts.check()  # dask calls this in the main thread, where no lock is taken
+        interrupts.raise_postponed()  # dask calls this in the main thread, where no lock is taken
         done = len(state["finished"])
         progress(done, done + sum(len(state[name]) for name in ("waiting", "ready", "running")))
 
@@ -91,17 +91,17 @@ def _compute_on_threads(collection: Any, progress: Callable[[int, int], None]) -
     finally:
         # Nothing may write once the drafts are removed.
         pool.shutdown(cancel_futures=True)
-        settle()
+        wait_for_chunks()
 
 
 def _compute_on_cluster(client: Any, collection: Any, progress: Callable[[int, int], None]) -> None:
-    distributed = needed("distributed", "scheduler")
+    distributed = import_extra("distributed", "scheduler")
     futures: list[Any] = distributed.futures_of(client.persist(collection))
     pending, failed = futures, futures[:0]
     try:
         while pending and not failed:
             time.sleep(POLL_SECONDS)
-            interrupts.check()
+            interrupts.raise_postponed()
             pending = [future for future in futures if not future.done()]
             failed = [f for f in futures if f.done() and f.status != "finished"]
             progress(len(futures) - len(pending), len(futures))

@@ -15,7 +15,7 @@ from dmlsplit.errors import InvalidArgumentError, file_errors
 from dmlsplit.geometry import ceil_div, pieces_in
 from dmlsplit.in_memory import split
 from dmlsplit.interrupts import delay_interrupts
-from dmlsplit.storage.files import Progress, SplitFiles, input_mark, pieces_of
+from dmlsplit.storage.files import Progress, SplitFiles, input_fingerprint, pieces_of
 from dmlsplit.storage.npy_file import open_npy
 from dmlsplit.storage.schedulers import compute_context
 from dmlsplit.storage.zarr_arrays import (
@@ -23,8 +23,8 @@ from dmlsplit.storage.zarr_arrays import (
     box,
     chunk_of,
     create_piece,
+    import_extra,
     is_store,
-    needed,
     open_store,
 )
 
@@ -66,7 +66,7 @@ def split_store(
     UnsupportedError
         If zarr or dask is missing, no scheduler answers, or a block fails.
     """
-    mark = input_mark(path)
+    mark = input_fingerprint(path)
     with file_errors(path):
         # Workers of a cluster open a .npy file themselves, from other current folders.
         absolute = path.absolute()
@@ -141,8 +141,8 @@ def _copy(number: np.ndarray, copies: BlockCopies, block_id: tuple[int, ...]) ->
 
 def _tasks(copies: BlockCopies) -> Any:
     """A Dask collection with one task per block."""
-    da: Any = needed("dask.array", "a zarr store")
-    dask: Any = needed("dask", "a zarr store")
+    da: Any = import_extra("dask.array", "a zarr store")
+    dask: Any = import_extra("dask", "a zarr store")
     grid = tuple(map(ceil_div, copies.source.array.shape, copies.block))
     numbers = da.zeros(grid, chunks=1, dtype="i1")
     # As one object, `copies` is sent to a worker once, not with each task.

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dmlsplit.atomic import naming
+from dmlsplit.atomic import name_in_errors
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.geometry import ceil_div
-from dmlsplit.messages import MAX_SHOWN, more
+from dmlsplit.messages import MAX_SHOWN, omitted_line
 from dmlsplit.storage.drafts import ARRAY_FILES
 from dmlsplit.storage.npy_file import NpyFile
 
@@ -19,7 +19,7 @@ METADATA_FILES = (*ARRAY_FILES, ".zattrs", ".zgroup", ".zmetadata")  # the metad
 CHUNK_BYTES = 4 << 20  # for the zarr pieces of a .npy file
 
 
-def needed(module: str, purpose: str) -> Any:
+def import_extra(module: str, purpose: str) -> Any:
     """A module of the extra ``dask``; UnsupportedError if it is missing."""
     try:
         return import_module(module)
@@ -39,7 +39,7 @@ def open_store(path: Path) -> Any:
 
     An InvalidArgumentError refuses groups, Python objects and damaged metadata.
     """
-    zarr = needed("zarr", "a zarr store")
+    zarr = import_extra("zarr", "a zarr store")
     for file in (path / name for name in METADATA_FILES):
         if file.exists() and not file.is_file():  # zarr would wait forever for a pipe
             raise InvalidArgumentError(f"its {file.name} is not a regular file")
@@ -78,7 +78,7 @@ def _fix_for_group(path: Path, group: Any) -> str:
         return f"its members cannot be read: {describe(error)}"
     if not names:
         return "it holds no array"
-    shown = ", ".join(sorted(names)[:MAX_SHOWN] + more(len(names), MAX_SHOWN))
+    shown = ", ".join(sorted(names)[:MAX_SHOWN] + omitted_line(len(names), MAX_SHOWN))
     return f"it must be one array. It holds {shown}. Fix: give {path / min(names)}"
 
 
@@ -107,19 +107,19 @@ def create_piece(
 
     Along the axis, no chunk is longer than the piece.
     """
-    zarr = needed("zarr", "a zarr store")
+    zarr = import_extra("zarr", "a zarr store")
     chunk, is_sharded = list(chunk_of(stored)), getattr(stored, "shards", None) is not None
     step = stored.chunks[axis] if is_sharded else 1
     chunk[axis] = min(chunk[axis], max(1, ceil_div(shape[axis], step)) * step)
     try:
-        with naming(target):
+        with name_in_errors(target):
             piece = zarr.create_array(
                 str(draft),
                 shape=shape,
                 dtype=stored.dtype,
                 chunks=stored.chunks if is_sharded else tuple(chunk),
                 shards=tuple(chunk) if is_sharded else None,
-                **_kept(stored),
+                **_inherited_properties(stored),
             )
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(
@@ -155,11 +155,11 @@ class NamedArray:
             ) from None
 
     def __setitem__(self, region: tuple[slice, ...], values: np.ndarray) -> None:
-        with naming(self.path):
+        with name_in_errors(self.path):
             self.array[region] = values
 
 
-def _kept(stored: Any) -> dict[str, Any]:
+def _inherited_properties(stored: Any) -> dict[str, Any]:
     """The properties that the pieces inherit from a zarr array."""
     if isinstance(stored, NpyFile):
         return {}
@@ -177,14 +177,14 @@ def _kept(stored: Any) -> dict[str, Any]:
     return {**kept, "serializer": stored.serializer, "dimension_names": dimension_names}
 
 
-def settle() -> None:
+def wait_for_chunks() -> None:
     """Wait for the chunks that zarr still reads or writes after one has failed.
 
     Otherwise asyncio complains at exit.
     """
     import asyncio  # late, so that a run without zarr starts faster
 
-    sync = needed("zarr.core.sync", "a zarr store")
+    sync = import_extra("zarr.core.sync", "a zarr store")
 
     async def rest() -> None:
         while tasks := asyncio.all_tasks() - {asyncio.current_task()}:

@@ -17,7 +17,7 @@ from benchmarks.results import load
 from benchmarks.sweep import least, mebibytes
 from benchmarks.table import duration
 from dmlsplit.backends.cuda.gpus import GPUS
-from dmlsplit.directml.levels import LevelSupport, capability_table
+from dmlsplit.directml.levels import LevelSupport, support_table
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.lint.target import requirement
 
@@ -29,7 +29,7 @@ REPORTS = ROOT / "tests" / "selftest_reports"
 def levels() -> str:
     """The data types and limits of each feature level, with their sources."""
     heading = ("level", "DirectML", "Windows build", "dimensions", "data types", "source")
-    return _table(heading, map(_level, capability_table().values()))
+    return _table(heading, map(_level, support_table().values()))
 
 
 def _level(row: LevelSupport) -> Sequence[str]:
@@ -52,7 +52,7 @@ def _link(source: str) -> str:
 
 def windows() -> str:
     """What the DirectML.dll of each Windows accepts, by the level that added it."""
-    levels = capability_table().values()
+    levels = support_table().values()
     groups = list(dict.fromkeys(row.data_types for row in levels))
     added = [group - (groups[i - 1] if i else set()) for i, group in enumerate(groups)]
     builds = [row for row in levels if row.windows and row.windows.is_documented]

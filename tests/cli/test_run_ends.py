@@ -11,7 +11,7 @@ import zarr
 
 from dmlsplit.backends.find import find_backend
 from dmlsplit.cli import main
-from dmlsplit.cli.terminal import STOPS
+from dmlsplit.cli.terminal import STOP_SIGNALS
 from tests.support.command import refused, shell, started
 from tests.support.fixtures import Capsys
 
@@ -120,9 +120,9 @@ def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
 
 
 def test_handlers_of_a_program_that_calls_main_are_put_back(npy: Path) -> None:
-    before = list(map(signal.getsignal, STOPS))
+    before = list(map(signal.getsignal, STOP_SIGNALS))
     assert main(["run", "a.npy", *HALVES]) == 0
-    assert list(map(signal.getsignal, STOPS)) == before
+    assert list(map(signal.getsignal, STOP_SIGNALS)) == before
 
 
 # Streams. test_ends has the messages of each command.

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.directml.levels import capability_table
+from dmlsplit.directml.levels import support_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType, TensorDesc
@@ -19,7 +19,7 @@ NOT_ASKED = {
     "DML-BIND-COUNT": "DxDispatch refuses it before DirectML sees it",
     "DML-BIND-RANGE": "DxDispatch always binds the rest of the buffer",
     "DML-BIND-READ-ONLY": "the D3D12 buffers of DxDispatch are always writable",
-    **{rule.id: rule.beyond_c for rule in RULES.values() if rule.beyond_c},
+    **{rule.id: rule.impossible_in_c for rule in RULES.values() if rule.impossible_in_c},
 }
 
 
@@ -60,7 +60,7 @@ def _rules() -> Iterator[Case]:
 
 def _bytes() -> Iterator[Case]:
     """Accepted splits whose bytes are compared: types, ranks, axes, layouts and output counts."""
-    rows = capability_table().values()
+    rows = support_table().values()
     for kind in sorted({kind for row in rows for kind in row.data_types}):
         yield Case(f"bytes-type-{kind.name}", f"{kind.name} numbers", _split(kind=kind))
     for kind in SPECIAL:

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from dmlsplit.messages import counted, more, printable, wrapped
+from dmlsplit.messages import counted, omitted_line, printable, wrapped
 from tests.conformance.cases import QUESTIONS, Question
 from tests.conformance.check import APART, KINDS, Comparison, Difference
 from tests.conformance.observation import Observation
@@ -75,7 +75,7 @@ def _answers(seen: Observation) -> Iterator[tuple[Question, str]]:
 
 
 def _shown(cases: Sequence[str]) -> str:
-    return ", ".join([*cases[:_MAX_NAMED], *more(len(cases), _MAX_NAMED)])
+    return ", ".join([*cases[:_MAX_NAMED], *omitted_line(len(cases), _MAX_NAMED)])
 
 
 def _level_answer(seen: Observation) -> str:

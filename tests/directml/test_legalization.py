@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError, SplitOperatorDesc, TensorDesc
 from dmlsplit.directml import legalization
-from dmlsplit.directml.levels import FeatureLevel, capability_table
+from dmlsplit.directml.levels import FeatureLevel, support_table
 from dmlsplit.directml.operator import descriptor_geometry, named_tensors
 from dmlsplit.errors import NoEquivalentError
 from tests.support.descriptors import Memory, expected_buffers
@@ -206,7 +206,7 @@ def test_a_split_that_every_level_refuses_names_the_rule(desc: SplitOperatorDesc
     with pytest.raises(InvalidArgumentError) as error:
         dml.legalize(desc, "1_0")
     report = dml.validate(desc, "1_0")
-    found = next(v for v in report.violations if "descriptor" not in v.rule.cured_by)
+    found = next(v for v in report.violations if "descriptor" not in v.rule.fixable_by)
     assert str(error.value) == f"{desc}: invalid at every feature level: {found}"
     assert not isinstance(error.value, NoEquivalentError)
     assert error.value.report == report
@@ -227,7 +227,7 @@ def test_a_split_that_every_level_refuses_names_the_rule(desc: SplitOperatorDesc
 def test_types_of_equal_size_are_tried_first_then_wider_then_narrower(
     kind: str, level: str, types: str
 ) -> None:
-    row = capability_table()[FeatureLevel.parse(level)]
+    row = support_table()[FeatureLevel.parse(level)]
     found = legalization._candidates(dml.TensorDataType.parse(kind), row)
     assert [kind.name for kind in found] == types.split()
 

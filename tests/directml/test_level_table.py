@@ -11,12 +11,12 @@ from dmlsplit.directml.levels import (
     LevelSupport,
     TableError,
     WindowsBuild,
-    capability_table,
     level_for_directml,
     level_for_windows,
     parse_table,
+    support_table,
 )
-from dmlsplit.resources import feature_level_table
+from dmlsplit.resources import feature_levels_text
 from tests.support.fixtures import Patch
 
 # https://learn.microsoft.com/windows/ai/directml/dml-version-history
@@ -55,14 +55,14 @@ def test_versions_before_the_first_are_refused() -> None:
 
 
 def test_levels_are_supersets_of_the_ones_before() -> None:
-    rows = list(capability_table().values())
+    rows = list(support_table().values())
     for before, after in itertools.pairwise(rows):
         assert before.data_types <= after.data_types
         assert after.minimum_dimensions <= before.minimum_dimensions
         assert before.maximum_dimensions <= after.maximum_dimensions
 
 
-TEXT = feature_level_table()
+TEXT = feature_levels_text()
 
 
 COUNTS = "levels[3].split.dimension_counts"

@@ -8,7 +8,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.directml.rules import RULES, violations_of
 from dmlsplit.directml.rules.descriptors import changed
-from dmlsplit.directml.rules.rule import Basis, Cure, Rule, Severity, read_rules
+from dmlsplit.directml.rules.rule import Basis, FixKind, Rule, Severity, read_rules
 from dmlsplit.directml.rules.violation import ValidationReport
 from dmlsplit.lint import rules as lint_rules
 
@@ -23,7 +23,7 @@ def test_rules_carry_a_sentence_a_source_and_a_hint() -> None:
         assert rule.hint
 
 
-GOOD = "A: {sentence: A., hint: b, basis: policy, source: dmlsplit; c, cured_by: [level]}"
+GOOD = "A: {sentence: A., hint: b, basis: policy, source: dmlsplit; c, fixable_by: [level]}"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_record_names_its_rule_and_an_unknown_or_missing_field(
 ) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(GOOD)
-    assert read_rules(path)["A"].cured_by == ("level",)
+    assert read_rules(path)["A"].fixable_by == ("level",)
     path.write_text(GOOD.replace(old, new))
     with pytest.raises(TypeError, match=said):
         read_rules(path)
@@ -49,10 +49,17 @@ def test_a_record_names_its_rule_and_an_unknown_or_missing_field(
 def test_fields_of_records_have_the_types_of_a_rule(rule: Rule) -> None:
     assert rule.basis in get_args(Basis)
     assert rule.severity in get_args(Severity)
-    assert set(rule.cured_by) <= set(get_args(Cure))
+    assert set(rule.fixable_by) <= set(get_args(FixKind))
     assert rule.hresult is None or rule.hresult in lint_rules.HRESULTS
     assert isinstance(rule.at_every_size, bool)
-    texts = rule.sentence, rule.source, rule.hint, rule.wording, rule.consequence, rule.beyond_c
+    texts = (
+        rule.sentence,
+        rule.source,
+        rule.hint,
+        rule.wording,
+        rule.consequence,
+        rule.impossible_in_c,
+    )
     assert all(isinstance(text, str) for text in texts)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from dmlsplit.frameworks.torch import _small  # noqa: E402
+from dmlsplit.frameworks.torch import _sizes_if_small  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -20,5 +20,5 @@ from dmlsplit.frameworks.torch import _small  # noqa: E402
 def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
     shape: tuple[int, ...], axis: int, count: int, is_small: bool
 ) -> None:
-    sizes, _ = _small.__wrapped__(shape, torch.uint8, axis, count)
+    sizes, _ = _sizes_if_small.__wrapped__(shape, torch.uint8, axis, count)
     assert bool(sizes) == is_small

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dmlsplit import Device, TensorDataType, TensorDesc, validate
 from dmlsplit.frontends import Known, SplitSite, openvino
 from dmlsplit.frontends.lowering import Lowering, lowered_site, split_descriptor
-from dmlsplit.frontends.site import Cause, NotKnownError
+from dmlsplit.frontends.site import Cause, UnknownSplitError
 from tests.support.arrays import random_bits
 from tests.support.onnx_splits import lowered
 
@@ -86,7 +86,7 @@ def test_a_site_has_the_result_of_its_lowering() -> None:
         axis=0,
     )
     assert lowered_site(blank, lowering((0,), 0, (0,)), []).state == Known(None, (0,))
-    gap, missing = NotKnownError("batch is dynamic", Cause.TYPE), [("batch", 1)]
+    gap, missing = UnknownSplitError("batch is dynamic", Cause.TYPE), [("batch", 1)]
     dynamic = lowered_site(blank, found, [], gap, missing)
     assert dynamic.state.missing == (("batch", 1),)
     assert (dynamic.state.reason, dynamic.state.cause) == ("batch is dynamic", Cause.TYPE)

@@ -100,7 +100,7 @@ def test_the_broken_model_breaks_its_rule_alone_and_the_kept_one_breaks_none(
 def test_the_fix_of_a_refused_descriptor_has_the_hint_of_its_rule(name: str) -> None:
     sample = RULES[name].broken[0]
     desc, tensor = sample.desc, sample.desc.input_tensor
-    if "level" in RULES[name].cured_by:  # the hint is advice only if no level accepts the split
+    if "level" in RULES[name].fixable_by:  # the hint is advice only if no level accepts the split
         tensor = dml.TensorDesc(tensor.data_type, (2**31, 2, *tensor.sizes[2:]))
         desc = dml.SplitOperatorDesc.from_sizes(tensor, axis=0, sizes=(2**30, 2**30))
     site = SplitSite("f", "", "", 0, "", Known(desc))

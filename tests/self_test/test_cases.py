@@ -115,7 +115,7 @@ def test_a_byte_that_is_wrong_inside_or_outside_is_the_first_difference(offset: 
 def test_rows_beyond_4_gib_are_read() -> None:
     assert FAR.source.size > 1 << 32
     memory = HostMemory()
-    far = memory.spread(NEAR.data().reshape(NEAR.shape), FAR.source)
+    far = memory.upload_spread_rows(NEAR.data().reshape(NEAR.shape), FAR.source)
     if far is None:
         pytest.skip("the system lends no 4.3 GB")
     program = find_backend("cpu").compile(FAR.geometry)
@@ -126,7 +126,7 @@ def test_rows_beyond_4_gib_are_read() -> None:
 def test_the_report_says_that_memory_is_too_small_for_rows_beyond_4_gib(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(HostMemory, "spread", lambda *_: None)
+    monkeypatch.setattr(HostMemory, "upload_spread_rows", lambda *_: None)
     test = dml.selftest("cpu", seconds=0)
     assert test.ok
     assert len(test.outcomes) == len(CASES)

@@ -12,7 +12,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.backends.cuda import images
 from dmlsplit.self_test import environment, run
-from dmlsplit.self_test.environment import Check, State
+from dmlsplit.self_test.environment import Check, CheckState
 from dmlsplit.self_test.memory import HostMemory
 from dmlsplit.self_test.report import check_text
 from tests.support.command import ROOT
@@ -72,7 +72,7 @@ def test_the_report_has_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*_: object) -> None:
         raise dml.DmlError(text)
 
-    monkeypatch.setattr(run, "missing_gpu", lambda _: Check("GPU", State.WARN, text))
+    monkeypatch.setattr(run, "missing_gpu_check", lambda _: Check("GPU", CheckState.WARN, text))
     monkeypatch.setattr(run, "default_backend", lambda: (run.find_backend("cpu"), "why"))
     monkeypatch.setattr(run, "_stages", refuse)
     test = dml.selftest()
@@ -99,10 +99,10 @@ def test_a_run_that_ends_early_after_wrong_bytes_says_both(
 ) -> None:
     difference = SimpleNamespace(_asdict=dict, __str__=lambda: "output 0")
 
-    def compare(case: object, *_: object) -> run.Outcome:
+    def compare(case: object, *_: object) -> run.CaseResult:
         if case is run.CASES[1]:
             raise dml.DmlError("the device has failed")
-        return run.Outcome(run.CASES[0], difference, "digest")  # type: ignore[arg-type]
+        return run.CaseResult(run.CASES[0], difference, "digest")  # type: ignore[arg-type]
 
     monkeypatch.setattr(run, "compare", compare)
     test = dml.selftest("cpu", seconds=0)

@@ -266,7 +266,7 @@ def test_only_a_strict_test_fails_for_a_speed(
 ) -> None:
     loads = tuple(load._replace(bar=bar) for load in speed.WORKLOADS)
     monkeypatch.setattr(speed, "WORKLOADS", loads)
-    monkeypatch.setattr(speed, "BARRED_BYTES", 0)
+    monkeypatch.setattr(speed, "MIN_CHECKED_BYTES", 0)
     assert dml.selftest("cuda:0", seconds=600).status == 0
     test = dml.selftest("cuda:0", seconds=600, strict=True)
     assert test.status == status

@@ -152,7 +152,7 @@ def test_an_old_piece_that_was_moved_away_comes_back(
         return rename(draft, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(drafts, "_exchanged", lambda one, other: False)
+        patch.setattr(drafts, "_exchange_names", lambda one, other: False)
         patch.setattr(Path, "rename", fail)
         if killed:
             patch.setattr(drafts, "_release", lambda folder, handle: os.close(handle))

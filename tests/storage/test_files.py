@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.storage.files import input_mark
+from dmlsplit.storage.files import input_fingerprint
 from dmlsplit.storage.npy import split_file
 from dmlsplit.storage.stores import split_store
 from tests.support.stores import VALUES
@@ -63,4 +63,4 @@ def test_pipes_and_devices_are_refused_and_not_waited_for(
         split_store(store, (1, 6), 2, tmp_path / "out")
     for path in (store / name, Path("/dev/zero")):
         with pytest.raises(dml.InvalidArgumentError, match="is not a regular file"):
-            input_mark(path)
+            input_fingerprint(path)

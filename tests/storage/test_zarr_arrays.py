@@ -14,7 +14,7 @@ import zarr
 from zarr.core.sync import sync
 
 from dmlsplit.storage.stores import split_store
-from dmlsplit.storage.zarr_arrays import box, settle
+from dmlsplit.storage.zarr_arrays import box, wait_for_chunks
 from tests.support.command import refused
 from tests.support.fixtures import Capsys, Patch
 from tests.support.stores import VALUES, assert_pieces, contents, make_store
@@ -213,7 +213,7 @@ def test_chunks_that_zarr_still_handles_are_waited_for() -> None:
     begun: list[Any] = []
     sync(block())
     assert not done
-    settle()
+    wait_for_chunks()
     assert done == ["read", "decoded"]
 
 

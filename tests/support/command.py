@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto
 
 from dmlsplit.cli import main
-from dmlsplit.cli.terminal import STOPS
+from dmlsplit.cli.terminal import STOP_SIGNALS
 from tests.support.models import single
 from tests.support.onnx_graphs import field, varint
 
@@ -38,7 +38,9 @@ def started(
     line = [sys.executable, *(["-c", program] if program else ["-m", "dmlsplit"]), *arguments]
     pipe = subprocess.PIPE
     # A child does not inherit Python's handlers, but it does inherit ignored signals.
-    inherited = {number: signal.signal(number, signal.default_int_handler) for number in STOPS}
+    inherited = {
+        number: signal.signal(number, signal.default_int_handler) for number in STOP_SIGNALS
+    }
     try:
         return subprocess.Popen(line, cwd=folder, **{"stdout": pipe, "stderr": pipe, **more})
     finally:

@@ -30,6 +30,6 @@ def lowered(to: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if to == "callback":
             patch.setattr(frameworks, "MAX_BYTES", 0)
-        frameworks._compiled.cache_clear()
+        frameworks._jitted_split.cache_clear()
         yield
-    frameworks._compiled.cache_clear()
+    frameworks._jitted_split.cache_clear()

@@ -106,7 +106,7 @@ def missing() -> str | None:
     return None if is_off or not isinstance(reason := _load(), str) else reason
 
 
-def path_of(source: Path) -> Path:
+def library_path(source: Path) -> Path:
     """The library of a source file, such as copy.so.1234abcd, which Python takes for no module."""
     return source.with_name(f"{source.stem}.so.{crc32(source.read_bytes()):08x}")
 
@@ -117,7 +117,7 @@ def _load() -> Library | str:
     if sys.platform == "win32":
         return "splits on the CPU use NumPy, on one thread: the C engine does not run on Windows"
     slow = "splits on the CPU use NumPy, on one thread, which is slower than the C engine: "
-    path = path_of(SOURCE)
+    path = library_path(SOURCE)
     if not path.exists():
         return f"{slow}the engine was not built. Fix: install a C compiler, then reinstall dmlsplit"
     try:

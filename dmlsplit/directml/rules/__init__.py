@@ -10,10 +10,10 @@ from dmlsplit.directml.rules.violation import Violation
 RULES = DESCRIPTORS | BINDINGS
 
 # One finding of a check in a tensor: rule id, field, found, allowed.
-Broken: TypeAlias = tuple[str, str, object, object]
+BrokenRule: TypeAlias = tuple[str, str, object, object]
 
 
-def violations_of(tensor: str, broken: Iterable[Broken]) -> Iterator[Violation]:
+def violations_of(tensor: str, broken: Iterable[BrokenRule]) -> Iterator[Violation]:
     """The violations of a tensor; `tensor` is "" for the operator itself."""
     for rule_id, field, found, allowed in broken:
         yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed))

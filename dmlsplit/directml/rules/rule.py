@@ -14,7 +14,7 @@ Basis = Literal["documented", "source", "reported", "policy"]
 # An error is a broken rule of DirectML or of a runtime, a defect a known bug of DirectML.
 Severity = Literal["error", "defect", "warning", "note"]
 # Another descriptor of the same bytes, standard ONNX nodes instead of the split, or a higher level.
-Cure = Literal["descriptor", "model", "level"]
+FixKind = Literal["descriptor", "model", "level"]
 
 # A wrong binding removes the device, since BindInputs and BindOutputs return nothing. Source:
 # https://learn.microsoft.com/windows/ai/directml/dml-errors
@@ -63,19 +63,21 @@ class Rule:
     hresult: int | None = 0x80070057
     consequence: str = ""  # what happens at run time instead of an error, in a sentence
     severity: Severity = "error"
-    cured_by: tuple[Cure, ...] = ()
+    fixable_by: tuple[FixKind, ...] = ()
     at_every_size: bool = False  # a split that breaks it also breaks it with larger sizes
     # Their functions do not equal those of a rule that another process has sent.
     broken: tuple[Sample, ...] = field(default=(), compare=False)
     kept: tuple[Sample, ...] = field(default=(), compare=False)
     example: Example | None = None  # for a rule that no descriptor can show
-    beyond_c: str = ""  # why no C program can break it, so that DirectML itself cannot be asked
+    impossible_in_c: str = (
+        ""  # why no C program can break it, so that DirectML itself cannot be asked
+    )
 
 
 def read_rules(path: Path, **readers: Callable[[Any], Any]) -> dict[str, Rule]:
     """The rules of a YAML file, by id. `readers` convert the fields of these names."""
     records = parsed_yaml(path.read_text("utf-8"))
-    readers = {"cured_by": tuple, **readers}
+    readers = {"fixable_by": tuple, **readers}
     return {rule_id: _rule(rule_id, fields, readers) for rule_id, fields in records.items()}
 
 

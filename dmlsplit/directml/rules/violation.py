@@ -3,7 +3,7 @@
 from dataclasses import KW_ONLY, dataclass
 
 from dmlsplit.directml.rules.rule import Rule, Severity
-from dmlsplit.messages import counted, more
+from dmlsplit.messages import counted, omitted_line
 
 _SHOWN = 20  # the most violations in a text
 
@@ -102,6 +102,6 @@ class ValidationReport:
         rules, count = len(self.rule_ids), len(self.violations)
         places = f" in {count} places" if count > rules else ""
         lines = [f"{self.subject}{suffix}: {counted(rules, 'rule')} broken{places}"]
-        shown = *self.violations[:_SHOWN], *more(count, _SHOWN)
+        shown = *self.violations[:_SHOWN], *omitted_line(count, _SHOWN)
         lines += [f"  {line}" for line in shown]
         return "\n".join(lines)

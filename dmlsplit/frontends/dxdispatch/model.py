@@ -169,11 +169,11 @@ def _bindings(
     if not initializes:
         points["OutputTensors"] = desc.output_tensors
     entries = {name: entry.one_or_many() for name, entry in field.members()}
-    wrong = [f"binds {name[:80]!r}" for name in entries if name not in points]
-    wrong += [f"lacks {name!r}" for name in points if name not in entries]
-    if wrong:
+    problems = [f"binds {name[:80]!r}" for name in entries if name not in points]
+    problems += [f"lacks {name!r}" for name in points if name not in entries]
+    if problems:
         allowed = " and ".join(points) or "nothing, as its InputTensor is not OWNED_BY_DML"
-        raise field.invalid(f"{wrong[0]}; it must bind {allowed}")
+        raise field.invalid(f"{problems[0]}; it must bind {allowed}")
     if "InputTensor" in points and (count := len(entries["InputTensor"])) != 1:
         raise field.get("InputTensor").invalid(f"binds {count} resources; it must bind 1")
     return tuple(

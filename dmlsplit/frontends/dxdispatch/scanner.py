@@ -10,7 +10,7 @@ from pathlib import Path
 from dmlsplit.checks import file_name
 from dmlsplit.errors import InvalidArgumentError, file_errors
 from dmlsplit.fields import Field
-from dmlsplit.file_kinds import identifying
+from dmlsplit.file_kinds import name_kind_in_errors
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
 from dmlsplit.frontends.site import Invalid, Known, SplitSite
@@ -37,7 +37,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
         If the file is neither; see also `read_descriptor`.
     """
     file = file_name(path)
-    with file_errors(path), identifying(path):
+    with file_errors(path), name_kind_in_errors(path):
         root = read_json(Path(path))
         if root.find("dispatchables") is not None:
             return [

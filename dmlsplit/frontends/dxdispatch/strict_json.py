@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlsplit.directml.tensor import UINT64_MAX
-from dmlsplit.errors import InvalidArgumentError, unreadable
+from dmlsplit.errors import InvalidArgumentError, unreadable_file_error
 from dmlsplit.fields import Field
 
 # Parsed JSON takes up to twenty times the size of the file; larger data belongs in a source file.
@@ -36,7 +36,7 @@ def read_json(path: Path) -> Field:
             raise InvalidArgumentError(f"is larger than {MAX_JSON_BYTES >> 20} MiB")
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise unreadable(error) from None
+        raise unreadable_file_error(error) from None
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(f"cannot be read as UTF-8 text: {error}") from None
     return Field(parse_json(text), "")

@@ -87,7 +87,7 @@ def read_values(field: Field, data_type: TensorDataType, folder: Path) -> Initia
     if isinstance(field.value, list):
         if data_type is TensorDataType.UNKNOWN:
             raise field.invalid("needs an initialValuesDataType, such as FLOAT32")
-        return Numbers(data_type, encoded(field.items(), data_type))
+        return Numbers(data_type, encode(field.items(), data_type))
     forms = [form for form in ("value", "valueStart", "sourcePath") if field.find(form)]
     if len(forms) != 1:
         raise field.invalid("must be an array, or have one of 'value', 'valueStart', 'sourcePath'")
@@ -97,10 +97,10 @@ def read_values(field: Field, data_type: TensorDataType, folder: Path) -> Initia
         raise field.invalid("needs an initialValuesDataType, such as FLOAT32")
     count = field.get("valueCount").integer(1, UINT_MAX)
     if forms == ["value"]:
-        return Numbers(data_type, encoded([field.get("value")], data_type), count)
+        return Numbers(data_type, encode([field.get("value")], data_type), count)
     if data_type is TensorDataType.FLOAT16:
         raise field.invalid("counts in FLOAT16, which is not supported. Fix: list the values")
-    start, delta = (encoded([field.get(f)], data_type) for f in ("valueStart", "valueDelta"))
+    start, delta = (encode([field.get(f)], data_type) for f in ("valueStart", "valueDelta"))
     return Numbers(data_type, start, count, delta)
 
 
@@ -157,7 +157,7 @@ def _npy(field: Field, path: Path) -> SourceFile:
     return SourceFile(data_type, path, header.offset, declared)
 
 
-def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
+def encode(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
     """The bytes of the numbers in a data type; an InvalidArgumentError if one does not fit."""
     if not fields:
         return b""
@@ -169,7 +169,7 @@ def encoded(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
         return np.array([f.integer(low, high) for f in fields], dtype).tobytes()
     wide = np.array([_real(field) for field in fields], np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        narrow = halved(wide.astype(np.float32)) if dtype.itemsize == 2 else wide.astype(dtype)
+        narrow = to_float16(wide.astype(np.float32)) if dtype.itemsize == 2 else wide.astype(dtype)
     for index in map(int, np.flatnonzero(np.isinf(narrow) & ~np.isinf(wide))):
         raise fields[index].error(f"a number that fits {data_type.name}")
     return narrow.tobytes()
@@ -183,7 +183,7 @@ def _real(field: Field) -> float:
     return float(value)
 
 
-def halved(values: np.ndarray) -> np.ndarray:
+def to_float16(values: np.ndarray) -> np.ndarray:
     """Float32 values as float16, rounded toward zero as in DxDispatch's half type."""
     near = values.astype("<f2")
     bits = near.view("<u2")

@@ -14,7 +14,7 @@ from dmlsplit.frontends.onnx.messages import Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.values import Call, Item, elements
 
-_MOST = 1_024  # elements of a computed constant, or of an input to one
+_MAX_ELEMENTS = 1_024  # elements of a computed constant, or of an input to one
 _Items = tuple[Item, ...]
 _Sizes = Sequence[int]
 _FLOATS = {ElementType.FLOAT: "<f", ElementType.DOUBLE: "<d", ElementType.FLOAT16: "<e"}
@@ -41,7 +41,7 @@ def _small_sizes(call: Call, shape: Shape) -> list[int]:
     """The sizes of a small constant; a ValueError for others."""
     sizes = [size for size in shape if isinstance(size, int)]
     # Without elements, a size may still be large, and its indices would fill the memory.
-    if math.prod(size or 1 for size in sizes) > _MOST or len(sizes) < len(shape):
+    if math.prod(size or 1 for size in sizes) > _MAX_ELEMENTS or len(sizes) < len(shape):
         raise ValueError("too large")
     call.reader.compute(math.prod(sizes))
     return sizes

@@ -40,7 +40,7 @@ class FixedSizes:
     def _size(self, key: str, dim: int | str) -> int | str:
         """The size or name of a dimension, given its VALUE.AXIS and its size or name so far."""
         if key not in self.sizes:
-            return self._named(dim)
+            return self._size_by_name(dim)
         self.used.add(key)
         size = self.sizes[key]
         if isinstance(dim, int) and dim != size:
@@ -74,7 +74,7 @@ class FixedSizes:
         A dimension whose name is VALUE.AXIS of an input counts as unnamed.
         """
         shape = entry.shape
-        return shape and tuple("?" if n in self._axes else self._named(n) for n in shape)
+        return shape and tuple("?" if n in self._axes else self._size_by_name(n) for n in shape)
 
     def applied(self, name: str, shape: Shape | None) -> Shape | None:
         """The shape of a value of a graph, with the given sizes.
@@ -88,7 +88,7 @@ class FixedSizes:
             shape = ("?",) * sum(1 for _ in keys) or None
         return shape and tuple(self._size(f"{name}.{axis}", dim) for axis, dim in enumerate(shape))
 
-    def _named(self, dim: int | str) -> int | str:
+    def _size_by_name(self, dim: int | str) -> int | str:
         if not isinstance(dim, str) or dim not in self._by_name:
             return dim
         if dim in self.sizes:

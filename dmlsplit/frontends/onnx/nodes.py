@@ -29,10 +29,10 @@ from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value, elements
 from dmlsplit.frontends.site import (
     Cause,
     Invalid,
-    NotKnownError,
     ProviderWarning,
     SplitSite,
     Unknown,
+    UnknownSplitError,
 )
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted
@@ -59,38 +59,38 @@ def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite,
         if data.element_type:
             site = replace(site, element_type=data.element_type.name)
         arguments = _arguments(operator, call)
-        warnings = (*arguments.assumed, *_portability(node, arguments))
+        warnings = (*arguments.assumed, *_portability_warnings(node, arguments))
         pieces = arguments.split if isinstance(arguments.split, tuple) else ()
         site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
         if data.shape is None:
             raise data.gap_error("the input's shape is dynamic")
         axis = axis_from_front(arguments.axis, len(data.shape), operator)
-        warnings += tuple(_dynamic_num_outputs(arguments, data.shape[axis]))
+        warnings += tuple(_num_outputs_warnings(arguments, data.shape[axis]))
         site = replace(site, axis=axis, warnings=warnings)
         values = _output_values(arguments, data, axis, ("?",) * len(node.output))
         lowering = _lowered(arguments, data, axis, call.reader)
         pieces = lowering.sizes
         values = _output_values(arguments, data, axis, pieces)
         if data.element_type is None:
-            raise NotKnownError("the input's data type is not known", Cause.TYPE)
+            raise UnknownSplitError("the input's data type is not known", Cause.TYPE)
         warnings += lowering.warnings
         if data.element_type is ElementType.STRING:
             warnings += ("DirectML has no strings; the host splits them",)
-        gap = None if data.is_static else data.gap_error(_dynamic(data.shape))
+        gap = None if data.is_static else data.gap_error(_dynamic_dimensions(data.shape))
         site = replace(lowered_site(site, lowering, warnings, gap), shape=data.shape)
     except InvalidArgumentError as error:
         return replace(site, state=Invalid(error.message)), ()
-    except NotKnownError as reason:
-        smallest = _smallest(data, site.axis, sum(pieces) or len(node.output))
+    except UnknownSplitError as reason:
+        smallest = _smallest_descriptor(data, site.axis, sum(pieces) or len(node.output))
         site = replace(site, state=Unknown(str(reason), reason.cause, smallest, pieces))
     if isinstance(site.state, Unknown):
         whole = sum(pieces) or len(node.output)
-        missing = tuple(_missing(site.state, site, node.input[0], whole))
+        missing = tuple(_missing_sizes(site.state, site, node.input[0], whole))
         site = replace(site, state=replace(site.state, missing=missing))
     return replace(site, value=node.input[0]), values
 
 
-def _smallest(data: Value, axis: int, whole: int) -> SplitOperatorDesc | None:
+def _smallest_descriptor(data: Value, axis: int, whole: int) -> SplitOperatorDesc | None:
     """`Unknown.smallest`, with the size `whole` of a dynamic axis; `axis` is -1 if unknown."""
     element_type = data.element_type or ElementType.FLOAT
     # Lanes add a dimension.
@@ -102,7 +102,7 @@ def _smallest(data: Value, axis: int, whole: int) -> SplitOperatorDesc | None:
     return descriptor_of(element_type, tuple(sizes), axis, (sizes[axis],))
 
 
-def _missing(
+def _missing_sizes(
     unknown: Unknown, site: SplitSite, value: str, whole: int
 ) -> Iterator[tuple[str, int]]:
     """The sizes that would make a split of a value known, in the form of `FixedSizes`."""
@@ -121,13 +121,13 @@ def _lowered(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lo
     shape = data.shape or ()
     dimension = shape[axis]
     if isinstance(arguments.split, Lengths):
-        raise NotKnownError(f"split is dynamic: it is {arguments.split.value}", Cause.LENGTHS)
+        raise UnknownSplitError(f"split is dynamic: it is {arguments.split.value}", Cause.LENGTHS)
     if isinstance(dimension, str):
-        raise data.gap_error(_dynamic(shape, axis))
+        raise data.gap_error(_dynamic_dimensions(shape, axis))
     count = output_count(arguments, dimension)
     if count > MAX_PIECES:
         what = f"it makes {counted(count, 'piece')}; a scan describes at most {MAX_PIECES:,}"
-        raise NotKnownError(f"{what} of a node", Cause.COUNT)
+        raise UnknownSplitError(f"{what} of a node", Cause.COUNT)
     smallest = [1 if isinstance(size, str) else size for size in shape]
     lowering = lower(arguments, data.element_type or ElementType.FLOAT, smallest)
     if arguments.operator.makes_sequence:
@@ -136,7 +136,9 @@ def _lowered(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lo
         try:
             reader.compute(count)
         except ValueError as error:
-            raise NotKnownError(f"with its pieces, the model has {error}", Cause.COUNT) from None
+            raise UnknownSplitError(
+                f"with its pieces, the model has {error}", Cause.COUNT
+            ) from None
     return lowering
 
 
@@ -148,7 +150,7 @@ def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
     for key, attribute in node.attributes.items():
         if attribute.ref_attr_name:
             text = f"attribute {key!r} is dynamic: the function's caller sets it"
-            raise NotKnownError(text, Cause.CALLER)
+            raise UnknownSplitError(text, Cause.CALLER)
         value = attribute.value
         if value is None and key in operator.attributes:
             allowed = f"it must be an integer or a list of at most {MAX_VALUES} integers"
@@ -168,7 +170,7 @@ def _lengths(operator: OperatorVersion, value: Value, reader: Reader) -> Any:
     ):
         return Lengths.AT_RUN_TIME
     if isinstance(constant, Tensor) and constant.location is not None:
-        raise NotKnownError("split is in external data, which is not opened", Cause.WEIGHTS)
+        raise UnknownSplitError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
         numbers, rank = list(elements(reader, constant)), len(value.shape or ())
         return numbers if rank == 1 else [numbers[:16]] if rank else numbers[0]
@@ -176,7 +178,7 @@ def _lengths(operator: OperatorVersion, value: Value, reader: Reader) -> Any:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
 
 
-def _dynamic(shape: Shape, *only: int) -> str:
+def _dynamic_dimensions(shape: Shape, *only: int) -> str:
     """The dynamic dimensions, with their names."""
     return ", ".join(
         f"dimension {index}{', the axis,' * bool(only)} is dynamic"
@@ -197,7 +199,7 @@ def _output_values(
     return tuple(Value(data.data_type, piece) for piece in piece_shapes(shape, axis, sizes))
 
 
-def _portability(node: Node, arguments: Arguments) -> Iterator[str]:
+def _portability_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
     if arguments.operator.makes_sequence:
         text = "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
         yield ProviderWarning(text, "ORT-SEQUENCE")
@@ -215,7 +217,7 @@ def _portability(node: Node, arguments: Arguments) -> Iterator[str]:
         )
 
 
-def _dynamic_num_outputs(arguments: Arguments, dimension: int | str) -> Iterator[str]:
+def _num_outputs_warnings(arguments: Arguments, dimension: int | str) -> Iterator[str]:
     count = arguments.num_outputs
     if isinstance(dimension, str) and count is not None and count > 2:
         yield (

@@ -8,13 +8,13 @@ from dmlsplit.frontends.onnx.messages import Shape
 from dmlsplit.frontends.onnx.values import Call
 
 
-def combined(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) -> int | str:
+def combine_sizes(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) -> int | str:
     """The sum or the product of sizes; "?" if one of them is dynamic."""
     numbers = [size for size in sizes if isinstance(size, int)]
     return combine(numbers) if len(numbers) == len(sizes) else "?"
 
 
-def divided(size: int | str, divisor: int) -> int | str:
+def divide_size(size: int | str, divisor: int) -> int | str:
     """A size divided by a number."""
     return size // divisor if isinstance(size, int) else "?"
 
@@ -25,17 +25,17 @@ def _reshape(call: Call) -> Shape:
     keeps_zero = call.number("allowzero", 0) == 1
     sizes = [before[i] if n == 0 and not keeps_zero else n for i, n in enumerate(shape)]
     if -1 in sizes:
-        sizes[sizes.index(-1)] = _rest(list(before), [n for n in sizes if n != -1])
+        sizes[sizes.index(-1)] = _inferred_size(list(before), [n for n in sizes if n != -1])
     return tuple(sizes)
 
 
-def _rest(before: list[int | str], after: list[int | str]) -> int | str:
+def _inferred_size(before: list[int | str], after: list[int | str]) -> int | str:
     """The size that -1 stands for; equal names on both sides cancel."""
     for size in after[:]:
         if isinstance(size, str) and size != "?" and size in before:
             before.remove(size)
             after.remove(size)
-    total, parts = combined(prod, before), combined(prod, after)
+    total, parts = combine_sizes(prod, before), combine_sizes(prod, after)
     if isinstance(total, str) or isinstance(parts, str):
         return "?"
     size, rest = divmod(total, parts)
@@ -56,7 +56,7 @@ def _flatten(call: Call) -> Shape:
     shape, axis = call.shape(0), call.number("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise ValueError("axis")
-    return combined(prod, shape[:axis]), combined(prod, shape[axis:])
+    return combine_sizes(prod, shape[:axis]), combine_sizes(prod, shape[axis:])
 
 
 def _unsqueeze(call: Call) -> Shape:
@@ -78,7 +78,7 @@ def _squeeze(call: Call) -> Shape:
 def _concat(call: Call) -> Shape:
     first, *_ = shapes = call.shapes
     axis = axis_from_front(call.number("axis", 0), len(first))
-    total = combined(sum, [shape[axis] for shape in shapes])
+    total = combine_sizes(sum, [shape[axis] for shape in shapes])
     return (*first[:axis], total, *first[axis + 1 :])
 
 
@@ -101,7 +101,7 @@ def _pad(call: Call) -> Shape:
     axes = call.axes(3, range(len(sizes)))
     for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         if low or high:  # else a dynamic size keeps its name
-            sizes[axis] = combined(sum, [sizes[axis], low, high])
+            sizes[axis] = combine_sizes(sum, [sizes[axis], low, high])
     return tuple(sizes)
 
 
@@ -120,17 +120,25 @@ def _gather_nd(call: Call) -> Shape:
 
 def _depth_to_space(call: Call) -> Shape:
     (batch, depth, *spatial), block = call.shape(0), call.number("blocksize", 0)
-    return (batch, divided(depth, block**2), *(combined(prod, [n, block]) for n in spatial))
+    return (
+        batch,
+        divide_size(depth, block**2),
+        *(combine_sizes(prod, [n, block]) for n in spatial),
+    )
 
 
 def _space_to_depth(call: Call) -> Shape:
     (batch, depth, *spatial), block = call.shape(0), call.number("blocksize", 0)
-    return (batch, combined(prod, [depth, block**2]), *(divided(n, block) for n in spatial))
+    return (
+        batch,
+        combine_sizes(prod, [depth, block**2]),
+        *(divide_size(n, block) for n in spatial),
+    )
 
 
 def _tile(call: Call) -> Shape:
     pairs = zip(call.shape(0), call.sizes("repeats"), strict=True)
-    return tuple(combined(prod, pair) for pair in pairs)
+    return tuple(combine_sizes(prod, pair) for pair in pairs)
 
 
 RULES: dict[str, Callable[[Call], Shape]] = {

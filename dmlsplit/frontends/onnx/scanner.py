@@ -12,8 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dmlsplit.checks import file_name, instance
-from dmlsplit.errors import InvalidArgumentError, file_errors, unreadable
-from dmlsplit.file_kinds import identifying
+from dmlsplit.errors import InvalidArgumentError, file_errors, unreadable_file_error
+from dmlsplit.file_kinds import name_kind_in_errors
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import Function, Graph, Model, Node, Tensor
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
@@ -45,7 +45,7 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     name = file_name(path)
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
-    with file_errors(name), identifying(name, binary=True), _mapped(name) as data:
+    with file_errors(name), name_kind_in_errors(name, binary=True), _mapped(name) as data:
         return scan_model(name, data, dimensions)
 
 
@@ -55,7 +55,7 @@ def _mapped(name: str) -> Iterator[mmap.mmap]:
     try:
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
-        raise unreadable(error) from None
+        raise unreadable_file_error(error) from None
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or not status.st_size:

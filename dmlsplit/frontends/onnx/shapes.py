@@ -14,7 +14,7 @@ from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx import constants, rearrangement, windows
 from dmlsplit.frontends.onnx.messages import MAX_RANK, Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.rearrangement import combined, divided
+from dmlsplit.frontends.onnx.rearrangement import combine_sizes, divide_size
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
 
 # A rule raises these if it does not know the shape, or the node breaks its operator's rules.
@@ -38,9 +38,9 @@ def outputs(call: Call) -> list[Value]:
         shape = _storable(rule(call))
         constant = constants.computed(call, data_type, shape)
     values = [Value(data_type, shape, constant)]
-    if node.output[1:] and node.op_type in _MORE:
+    if node.output[1:] and node.op_type in _OTHER_OUTPUTS:
         with suppress(*_UNKNOWN):
-            values += _MORE[node.op_type](call, values[0])
+            values += _OTHER_OUTPUTS[node.op_type](call, values[0])
     return values
 
 
@@ -127,7 +127,7 @@ def _reduced(call: Call, axes: Iterable[int]) -> Shape:
     return sum((kept if axis in axes else (n,) for axis, n in enumerate(call.shape(0))), ())
 
 
-def _top(call: Call) -> Shape:
+def _top_k(call: Call) -> Shape:
     shape = list(call.shape(0))
     shape[axis_from_front(call.number("axis", -1), len(shape))] = call.size("k")
     return tuple(shape)
@@ -179,7 +179,7 @@ def _attention(call: Call) -> Shape:
     if len(query) == 4:
         return (*query[:3], value[3])
     heads, groups = call.number("q_num_heads", 0), call.number("kv_num_heads", 0)
-    return (*query[:2], combined(prod, [heads, divided(value[2], groups)]))
+    return (*query[:2], combine_sizes(prod, [heads, divide_size(value[2], groups)]))
 
 
 # One input, element by element.
@@ -233,7 +233,7 @@ _RULES: dict[str, Callable[[Call], Shape]] = {
     "Range": lambda call: (constants.steps(call),),
     "Shape": lambda call: (len(call.shape_part) if call.inputs[0].shape is not None else "?",),
     "Size": lambda call: (),
-    "TopK": _top,
+    "TopK": _top_k,
 }
 # First outputs with another type than the first input: a fixed one, an input's or an attribute's.
 _FIXED_TYPES = {
@@ -254,7 +254,7 @@ _TYPE_ATTRIBUTES = {
 }
 _SCALE_AND_ZERO = [Value(ElementType.FLOAT, ()), Value(ElementType.UINT8, ())]
 # The outputs after the first.
-_MORE: dict[str, Callable[[Call, Value], list[Value]]] = {
+_OTHER_OUTPUTS: dict[str, Callable[[Call, Value], list[Value]]] = {
     **dict.fromkeys(_STATEFUL, _states),
     **dict.fromkeys(("MaxPool", "TopK"), lambda _, first: [Value(ElementType.INT64, first.shape)]),
     "Dropout": lambda _, first: [Value(ElementType.BOOL, first.shape)],

@@ -21,13 +21,13 @@ from dmlsplit.frontends.onnx.messages import (
 )
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.reader import MAX_VALUES, Reader, WireError
-from dmlsplit.frontends.site import Cause, NotKnownError
+from dmlsplit.frontends.site import Cause, UnknownSplitError
 
 # A number, or a dynamic size in a tensor of sizes: its name, or "?".
 Item = int | float | str
 # Elements of a value that does not depend on the inputs, in row-major order, or their tensor.
 Constant = Tensor | tuple[Item, ...]
-# Why a shape is unknown: the arguments of NotKnownError.
+# Why a shape is unknown: the arguments of UnknownSplitError.
 Gap = tuple[str, Cause]
 # Pieces of splits: the number of a split, and the index of one of its outputs.
 Pieces = frozenset[tuple[int, int]]
@@ -54,9 +54,9 @@ class Value:
         """Whether every size is known."""
         return self.shape is not None and all(isinstance(size, int) for size in self.shape)
 
-    def gap_error(self, dynamic: str) -> NotKnownError:
+    def gap_error(self, dynamic: str) -> UnknownSplitError:
         """The error for a size that is unknown because of the gap or, without one, dynamic."""
-        return NotKnownError(*(self.gap or (dynamic, Cause.DYNAMIC)))
+        return UnknownSplitError(*(self.gap or (dynamic, Cause.DYNAMIC)))
 
     def merged(self, declared: "Value | None") -> "Value | None":
         """The value, completed from the declared one; None if that has another shape."""
@@ -72,7 +72,7 @@ class Value:
             shape = tuple(n if isinstance(n, int) or also == "?" else also for n, also in pairs)
         return replace(self, data_type=self.data_type or declared.data_type, shape=shape)
 
-    def traced(self, inputs: Sequence["Value"], own_gap: Callable[[], Gap]) -> "Value":
+    def with_gap(self, inputs: Sequence["Value"], own_gap: Callable[[], Gap]) -> "Value":
         """The output of a node with the reason for its unknown shape: an input's, else its own."""
         if self.is_static or self.gap:
             return self

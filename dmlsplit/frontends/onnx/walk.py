@@ -30,7 +30,7 @@ _MAX_PIECES = 64
 _DEFAULTS_SINCE_IR = 4
 
 _FunctionKey = tuple[str, str, str]
-_Call = tuple[_FunctionKey, tuple[Value, ...], frozenset[Attribute]]
+_FunctionCall = tuple[_FunctionKey, tuple[Value, ...], frozenset[Attribute]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class _Visit(NamedTuple):
         """The reason for an unknown shape if this node lost it."""
         return f"the shape of its input is unknown after {self.named}", Cause.UNTRACKED
 
-    def own_label(self) -> str:
+    def claim_label(self) -> str:
         """A label that no earlier node with bodies or call in this graph has."""
         label = shown_name(self.node.name) or f"{shown_name(self.node.op_type)}[{self.position}]"
         if label in self.scope.labels:
@@ -86,7 +86,7 @@ class _Walk:
         self._reader = reader
         self._model = model
         self._functions = {function.key: function for function in model.functions}
-        self._called: dict[_Call, tuple[Value, ...]] = {}
+        self._called: dict[_FunctionCall, tuple[Value, ...]] = {}
         self._sites: list[SplitSite] = []
         self._recombined: dict[int, list[str]] = {}
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
@@ -160,12 +160,12 @@ class _Walk:
                         # A declaration contradicts what was inferred. Later ones are wrong too:
                         # the file has them for other sizes, or onnx inferred them.
                         declared = {}
-                    value = self._sized(name, merged or value, scope)
-                    value = value.traced(inputs, visit.gap_after)
+                    value = self._with_fixed_sizes(name, merged or value, scope)
+                    value = value.with_gap(inputs, visit.gap_after)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
         return [scope.values.get(name, UNKNOWN) for name in outputs]
 
-    def _sized(self, name: str, value: Value, scope: _Scope) -> Value:
+    def _with_fixed_sizes(self, name: str, value: Value, scope: _Scope) -> Value:
         """A value with the sizes that the user gives."""
         if not self._dimensions.sizes or "()" in scope.path:  # names in functions are not unique
             return value
@@ -202,7 +202,7 @@ class _Walk:
     def _bodies(self, visit: _Visit) -> list[list[Value]]:
         """The outputs of each body of a node."""
         bodies = {a.name: a.bodies for a in visit.node.attribute if a.bodies}
-        label = visit.own_label() if bodies else ""
+        label = visit.claim_label() if bodies else ""
         results = []
         for name, spans in bodies.items():
             for position, span in enumerate(spans):
@@ -240,7 +240,7 @@ class _Walk:
         if call not in self._called:
             inner = replace(
                 visit.scope,
-                graph=f"{visit.scope.graph}/{visit.own_label()}",
+                graph=f"{visit.scope.graph}/{visit.claim_label()}",
                 attributes=None if visit.node.has_references else attributes,
                 path=(*visit.scope.path, visit.position, "()"),
             )

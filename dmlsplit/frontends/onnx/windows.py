@@ -17,21 +17,21 @@ _Sizes = Sequence[int | str]
 def _convolution(call: Call) -> Shape:
     channels, _, *kernel = call.shape(3 if call.node.op_type == "QLinearConv" else 1)
     batch, _, *spatial = call.shape(0)
-    return (batch, channels, *_slid(call, spatial, kernel))
+    return (batch, channels, *_windowed_sizes(call, spatial, kernel))
 
 
 def _pool(call: Call) -> Shape:
     batch, channels, *spatial = call.shape(0)
     if _is_same(call) and (call.number("ceil_mode", 0) or set(call.number("dilations", ())) - {1}):
         raise ValueError("implementations disagree")
-    return (batch, channels, *_slid(call, spatial, call.number("kernel_shape", ())))
+    return (batch, channels, *_windowed_sizes(call, spatial, call.number("kernel_shape", ())))
 
 
 def _is_same(call: Call) -> bool:
     return call.text("auto_pad").startswith("SAME") and "pads" not in call.node.attributes
 
 
-def _slid(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
+def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
     rank = len(spatial)
     strides = call.number("strides", (1,) * rank)
     if _is_same(call):

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from dmlsplit.errors import InvalidArgumentError, unreadable
-from dmlsplit.frontends.site import Cause, NotKnownError
+from dmlsplit.errors import InvalidArgumentError, unreadable_file_error
+from dmlsplit.frontends.site import Cause, UnknownSplitError
 from dmlsplit.messages import counted
 
 NET_VERSIONS = ("10", "11")
@@ -86,7 +86,7 @@ class Graph:
 def read_ir(path: Path) -> Graph:
     """Read a model.xml, which must be UTF-8 without a DOCTYPE and within the limits above."""
     # This encoding overrides the declared one: Python would look for a codec of that name.
-    parser = ElementTree.XMLParser(target=_Target(), encoding="utf-8")  # noqa: S314 - no DOCTYPE
+    parser = ElementTree.XMLParser(target=_TreeBuilder(), encoding="utf-8")  # noqa: S314 - no DOCTYPE
     try:
         if not path.exists():
             raise InvalidArgumentError("cannot be read: No such file or directory")
@@ -101,7 +101,7 @@ def read_ir(path: Path) -> Graph:
     except ElementTree.ParseError as error:
         raise InvalidArgumentError(f"is not well-formed XML in UTF-8: {error}") from None
     except (OSError, UnicodeError) as error:
-        raise unreadable(error) from None
+        raise unreadable_file_error(error) from None
     version = _required(net, "version")
     if version not in NET_VERSIONS:
         raise InvalidArgumentError(
@@ -121,7 +121,7 @@ def checked_integer(what: str, text: str, low: int, high: int = _INT64_MAX) -> i
     )
 
 
-class _Target:
+class _TreeBuilder:
     """The target of the XML parser, which builds a tree of the elements that matter to splits."""
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class _Target:
             raise InvalidArgumentError(f"nests elements deeper than {MAX_DEPTH}")
         if not self._open and tag != "net":
             raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
-        if self._open and not _matters(tag, self._open[-1]):
+        if self._open and not _is_kept(tag, self._open[-1]):
             self._open.append(None)
             return
         self._kept += 1
@@ -165,7 +165,7 @@ class _Target:
         return self._tree.close()
 
 
-def _matters(tag: str, parent: ElementTree.Element | None) -> bool:
+def _is_kept(tag: str, parent: ElementTree.Element | None) -> bool:
     if parent is None or tag not in _CHILDREN.get(parent.tag, ()):
         return False
     return tag not in _KEPT_PARTS or parent.get("type") in _KEPT_TYPES
@@ -237,7 +237,7 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     ------
     InvalidArgumentError
         If the Const does not describe integers that the .bin file has.
-    NotKnownError
+    UnknownSplitError
         If the .bin file links out of its folder.
     OSError
         If the .bin file is not a file, or cannot be read.
@@ -277,5 +277,5 @@ def _weights(xml: Path) -> Path:
         raise OSError(f"the weights file {path.name} {what}")
     if path.resolve().parent != path.parent.resolve():
         why = f"{path.name} links out of its folder and is not followed"
-        raise NotKnownError(why, Cause.WEIGHTS)
+        raise UnknownSplitError(why, Cause.WEIGHTS)
     return path

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dmlsplit.checks import axis_from_front, file_name
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, file_errors, within
-from dmlsplit.file_kinds import identifying
+from dmlsplit.file_kinds import name_kind_in_errors
 from dmlsplit.frontends.lowering import MAX_OUTPUTS, Lowering, lowered_site, split_descriptor
 from dmlsplit.frontends.openvino.ir import (
     Graph,
@@ -27,7 +27,7 @@ from dmlsplit.frontends.openvino.lowering import (
     resolve_count,
     resolve_lengths,
 )
-from dmlsplit.frontends.site import Cause, Invalid, NotKnownError, SplitSite, Unknown
+from dmlsplit.frontends.site import Cause, Invalid, SplitSite, Unknown, UnknownSplitError
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted, shown
 
@@ -54,7 +54,7 @@ class _Node(NamedTuple):
     def operator(self) -> str:
         return _OPERATORS[self.layer.type]
 
-    def feeding(self, position: int) -> Layer | None:
+    def input_layer(self, position: int) -> Layer | None:
         """The layer that feeds an input."""
         if position >= len(self.layer.inputs):
             return None
@@ -64,13 +64,13 @@ class _Node(NamedTuple):
 
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
         """The Const that feeds an input, and its shape."""
-        layer = self.feeding(position)
+        layer = self.input_layer(position)
         if layer is None:
             raise InvalidArgumentError(f"no edge leads to its input {name}")
         if layer.type != "Const":
             text = f"{name} is dynamic: it is computed by {layer.type[:40]!r}"
             cause = Cause.ORDER if layer is self.layer else Cause.LENGTHS
-            raise NotKnownError(text, cause)
+            raise UnknownSplitError(text, cause)
         with within(name):
             return layer, constant_shape(layer)
 
@@ -100,7 +100,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
         If the file is not such a model, or its weights are needed and cannot be read.
     """
     xml = Path(file_name(path))
-    with file_errors(path), identifying(path):
+    with file_errors(path), name_kind_in_errors(path):
         try:
             return list(_scan(read_ir(xml), xml, str(path), ""))
         except OSError as error:
@@ -128,12 +128,12 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
             lowering = _lowered(node, data_type, shape)
     except InvalidArgumentError as error:
         return replace(blank, state=Invalid(error.message))
-    except NotKnownError as reason:
+    except UnknownSplitError as reason:
         sizes = [abs(size) for size in shape or (1,) * 4]  # a dynamic size, -1, becomes 1
         smallest = split_descriptor(data_type or TensorDataType.FLOAT32, sizes, 0, sizes[:1])
         return replace(blank, state=Unknown(str(reason), reason.cause, smallest))
     missing = tuple((f"dimension {i}", 1) for i, size in enumerate(shape or ()) if size < 0)
-    gap = _dynamic(missing[0][0]) if missing else None
+    gap = _dynamic_size_error(missing[0][0]) if missing else None
     warnings = list(_warnings(node, lowering, is_static=not missing))
     return lowered_site(blank, lowering, warnings, gap, missing)
 
@@ -143,9 +143,9 @@ def _lowered(
 ) -> Lowering:
     """The split of data whose type and shape may be unknown; a dynamic size (-1) becomes 1."""
     if data_type is None:
-        raise NotKnownError("the data type is not in the file", Cause.TYPE)
+        raise UnknownSplitError("the data type is not in the file", Cause.TYPE)
     if shape is None:
-        raise _dynamic("the rank")
+        raise _dynamic_size_error("the rank")
     constant, axis_shape = node.constant(1, "axis")
     check_axis_shape(node.operator, axis_shape)
     axis = axis_from_front(node.values(constant, "axis")[0], len(shape))
@@ -158,7 +158,7 @@ def _lowered(
         _check_outputs(node, count)
         sizes = resolve_count(count, axis, whole)
     if whole is None:
-        raise _dynamic(f"dimension {axis}")
+        raise _dynamic_size_error(f"dimension {axis}")
     return lower_sizes(tuple(map(abs, shape)), axis, sizes, data_type)
 
 
@@ -182,15 +182,15 @@ def _shape(node: _Node) -> tuple[int, ...] | None:
     if dims:
         return tuple(dims)
     # Without a <dim> it is a scalar or has a dynamic rank; only a Parameter or Const says which.
-    layer = node.feeding(0)
+    layer = node.input_layer(0)
     declared = layer.data.get("shape") if layer else None
     if declared is not None and not declared.strip():
         raise InvalidArgumentError("data is a scalar; it must have a dimension")
     return None
 
 
-def _dynamic(what: str) -> NotKnownError:
-    return NotKnownError(f"{what} of the data is dynamic", Cause.DYNAMIC)
+def _dynamic_size_error(what: str) -> UnknownSplitError:
+    return UnknownSplitError(f"{what} of the data is dynamic", Cause.DYNAMIC)
 
 
 def _lengths(node: _Node, axis: int) -> list[int]:
@@ -202,7 +202,7 @@ def _lengths(node: _Node, axis: int) -> list[int]:
         # Checked before the values are read, because a tiny file may claim any number of them.
         _check_outputs(node, shape[0])
         return node.values(layer, "split_lengths")
-    except NotKnownError:
+    except UnknownSplitError:
         declared = [port.dims[axis] if axis < len(port.dims) else -1 for port in node.layer.outputs]
         if not declared or -1 in declared:
             raise

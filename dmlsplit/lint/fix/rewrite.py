@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from dmlsplit.atomic import atomic_write, naming, refuse_inputs
+from dmlsplit.atomic import atomic_write, name_in_errors, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, file_errors
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx.scanner import scan, weight_files
@@ -52,7 +52,7 @@ def write_fixed(
     if not replaced:
         return Rewriting((), not_replaced)
     with atomic_write(output) as draft:
-        with naming(output):
+        with name_in_errors(output):
             draft.write_bytes(model.SerializeToString())
         written = _assessed(draft, output, assessment, len(not_replaced))
     return Rewriting(replaced, not_replaced, written)

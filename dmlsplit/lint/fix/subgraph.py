@@ -110,7 +110,7 @@ class _Nodes(list[NodeProto]):
         own = [] if self.drops_axis else [self.shape_of([size])]
         return self.add("Concat", [*first, *own, *last], axis=0)
 
-    def empty(self, output: str) -> None:
+    def add_empty_piece(self, output: str) -> None:
         """An empty piece."""
         sizes, dtype = self.sizes_of_piece(0), helper.tensor_dtype_to_np_dtype(self.kind)
         if is_static(sizes):
@@ -127,7 +127,7 @@ class _Nodes(list[NodeProto]):
         high = self.add("Div", [high, self.constant(_HALF, self.new_name("half"))])  # exact
         return low, self.add("Cast", [high], to=_INT32)
 
-    def whole(self, low: str, high: str) -> str:
+    def join_halves(self, low: str, high: str) -> str:
         """The 64-bit integers of two halves."""
         high, low = (self.add("Cast", [half], to=_INT64) for half in (high, low))
         half = self.constant(_HALF, self.new_name("half"))
@@ -146,7 +146,7 @@ class _Nodes(list[NodeProto]):
         """Split the value into pieces, each with its name and size."""
         in_halves = self.form.in_halves
         is_direct = not (self.form.is_cast or self.form.rows or self.squeezed)
-        value, high = self.prepared()
+        value, high = self.prepare_value()
         # An unused piece has no name, but Split still has to output it.
         parts = [p if is_direct and p else self.new_name("part") for p, _ in pieces]
         lengths = {part: size for part, (_, size) in zip(parts, pieces, strict=True) if size}
@@ -156,11 +156,13 @@ class _Nodes(list[NodeProto]):
             self.split(high, {highs[part]: size for part, size in lengths.items()})
         for part, (piece, size) in zip(parts, pieces, strict=True):
             if piece and not size:
-                self.empty(piece)
+                self.add_empty_piece(piece)
             elif piece and not is_direct:
-                self.restore(self.whole(part, highs[part]) if in_halves else part, piece, size)
+                self.restore(
+                    self.join_halves(part, highs[part]) if in_halves else part, piece, size
+                )
 
-    def prepared(self) -> tuple[str, str]:
+    def prepare_value(self) -> tuple[str, str]:
         """The value that Split takes; in halves, the low and the high one."""
         form, value = self.form, self.node.input[0]
         if form.rows:

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import SplitSite
-from dmlsplit.lint.rules import numbered
+from dmlsplit.lint.rules import hresult_text
 from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
-from dmlsplit.messages import counted, more, printable
+from dmlsplit.messages import counted, omitted_line, printable
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
 # The most splits that a text names for one defect.
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
     headline: str
     details: Sequence[str] = ()  # the broken rules and the fix, in lines
     fix: str = ""  # in one line
-    diagnostics: Sequence[tuple[Violation, str]] = ()  # from `grouped`
+    diagnostics: Sequence[tuple[Violation, str]] = ()  # from `group_diagnostics`
     sites: Sequence[SplitSite] = ()
 
 
@@ -57,7 +57,7 @@ def findings(assessment: Assessment) -> Iterator[Finding]:
 
 
 def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
-    site, reasons = verdict.site, grouped(verdict)
+    site, reasons = verdict.site, group_diagnostics(verdict)
     status, title = _status(assessment, verdict), str(verdict.outcome)
     if status in ("remark", "note"):
         title = ", ".join(dict.fromkeys(reason.rule.id for reason, _ in reasons))
@@ -75,7 +75,7 @@ def _status(assessment: Assessment, verdict: Verdict) -> Status:
         return "unknown"
     if verdict.is_plain:
         return "plain"
-    return "note" if all(e.severity == "note" for e, _ in grouped(verdict)) else "remark"
+    return "note" if all(e.severity == "note" for e, _ in group_diagnostics(verdict)) else "remark"
 
 
 def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Finding:
@@ -83,7 +83,7 @@ def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Fin
     defect, sites = splits[0][1], [site for site, _ in splits]
     head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
     lines = [f"{address(site)}: {printable(violation.found)}" for site, violation in splits]
-    lines[_MAX_SPLITS:] = more(len(lines), _MAX_SPLITS)
+    lines[_MAX_SPLITS:] = omitted_line(len(lines), _MAX_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"
     name, reasons = f"{printable(file)}: {defect.rule.id}", [(defect, "")]
@@ -113,7 +113,9 @@ def outcome_of(verdict: Verdict) -> str:
     """The verdict, with its range of sizes, or with the HRESULT that users search for."""
     if verdict.sizes is not None:
         return f"{verdict.outcome}: {printable(str(verdict.sizes))}"
-    return verdict.outcome + ("" if verdict.hresult is None else f": {numbered(verdict.hresult)}")
+    return verdict.outcome + (
+        "" if verdict.hresult is None else f": {hresult_text(verdict.hresult)}"
+    )
 
 
 def with_slashes(file: str) -> str:
@@ -123,7 +125,7 @@ def with_slashes(file: str) -> str:
     return (file.replace("\\", "/") if is_windows else file).removeprefix("./")
 
 
-def grouped(verdict: Verdict) -> list[tuple[Violation, str]]:
+def group_diagnostics(verdict: Verdict) -> list[tuple[Violation, str]]:
     """Each reason of a verdict once, with ``(also in 2 other tensors)`` if three tensors share it.
 
     Known defects of DirectML are findings of their own.

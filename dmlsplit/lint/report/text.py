@@ -16,7 +16,7 @@ from dmlsplit.lint.report.findings import (
     address,
     findings,
     fix_lines,
-    grouped,
+    group_diagnostics,
     location,
     outcome_of,
 )
@@ -64,7 +64,7 @@ def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> s
     if verdict.descriptor is not None:
         sized = " (shown with dynamic sizes = 1)" if verdict.sizes else ""
         lines.append(_line(f"{verdict.descriptor}{sized}"))
-    for reason, others in grouped(verdict):
+    for reason, others in group_diagnostics(verdict):
         severity = "" if reason.severity == "error" else f" ({reason.severity})"
         message = f"{printable(reason.message)}{others}"
         lines.append(_line(f"{reason.rule.id}{severity}: {message}"))

@@ -281,7 +281,7 @@ def test_the_engine_is_numpy_if_c_is_off_or_cannot_be_loaded(
     monkeypatch.setattr(native, "SOURCE", source)
     assert is_numpy()
     assert "Fix: install a C compiler" in str(native.missing())
-    native.path_of(source).write_text("no library")
+    native.library_path(source).write_text("no library")
     assert is_numpy()
     assert "Fix: reinstall dmlsplit" in str(native.missing())
 

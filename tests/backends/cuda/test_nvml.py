@@ -10,7 +10,13 @@ from dmlsplit.backends import find
 from dmlsplit.backends.cuda import libcuda
 from dmlsplit.backends.cuda.nvml import CudaDevice, by_ordinal, cuda_devices
 from dmlsplit.backends.find import find_backend
-from dmlsplit.cli.devices import Listed, device_json, device_table, unlisted, usable
+from dmlsplit.cli.devices import (
+    ListedDevice,
+    device_json,
+    device_table,
+    listed_devices,
+    no_device_message,
+)
 from tests.support.fake_nvml import FakeNvml
 
 
@@ -36,10 +42,10 @@ def test_a_failing_driver_is_an_error(fake_nvml: FakeNvml) -> None:
         cuda_devices()
 
 
-def listed() -> list[Listed]:
+def listed() -> list[ListedDevice]:
     """CUDA knows only NVML's first device, and dmlsplit cannot use it."""
     first, second = cuda_devices()
-    return [Listed(first, "cuda:0", None), Listed(second, "nvml:1", "why. Fix: this")]
+    return [ListedDevice(first, "cuda:0", None), ListedDevice(second, "nvml:1", "why. Fix: this")]
 
 
 def test_the_table_fits_80_columns(fake_nvml: FakeNvml) -> None:
@@ -62,7 +68,7 @@ def test_ordinals_are_mapped_by_the_pci_address(
 ) -> None:
     monkeypatch.setattr(libcuda, "bus_ids", lambda: [(0, 9, 0), (0, 1, 0)])
     assert [one and one.index for one in by_ordinal()] == [None, 0]
-    names = [(one.name, one.reason is None) for one in usable(cuda_devices())]
+    names = [(one.name, one.reason is None) for one in listed_devices(cuda_devices())]
     assert names == [("cuda:1", False), ("nvml:1", False)]
     assert libcuda.parsed_bus_id("00000000:A1:00.0") == libcuda.parsed_bus_id("0000:a1:00.0")
 
@@ -70,12 +76,14 @@ def test_ordinals_are_mapped_by_the_pci_address(
 def test_without_nvml_the_device_that_splits_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = find_backend("cpu")
     monkeypatch.setattr(libcuda, "driver_version", lambda: None)
-    assert unlisted().startswith("no CUDA device: this machine has no NVIDIA driver; splits run on")
+    assert no_device_message().startswith(
+        "no CUDA device: this machine has no NVIDIA driver; splits run on"
+    )
     monkeypatch.setattr(libcuda, "driver_version", lambda: 13000)
     monkeypatch.setattr(find, "default_backend", lambda: (cpu, "why. Fix: this"))
-    assert unlisted() == "NVML lists no device; splits run on cpu: why. Fix: this"
+    assert no_device_message() == "NVML lists no device; splits run on cpu: why. Fix: this"
     monkeypatch.setattr(find, "default_backend", lambda: (SimpleNamespace(device="cuda:0"), None))
-    assert unlisted() == "NVML lists no device; splits run on cuda:0"
+    assert no_device_message() == "NVML lists no device; splits run on cuda:0"
 
 
 def test_what_explain_assumes_of_a_device_is_listed(fake_nvml: FakeNvml) -> None:

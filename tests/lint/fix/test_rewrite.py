@@ -167,7 +167,7 @@ def values(declared: onnx.ValueInfoProto, size: int) -> np.ndarray:
 def test_a_model_that_is_right_at_one_size_only_is_not_written(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(rewritable, "merged", lambda *_: ([1, 1, 6, 8], 2))
+    monkeypatch.setattr(rewritable, "merge_dimensions", lambda *_: ([1, 1, 6, 8], 2))
     done, output = fixed(single(FLOAT, ("b", 1, 6, 2, 4), (2, 4), 2), tmp_path, **LEVEL_2)
     assert "it cannot be compared with its replacement" in done.not_replaced[0][1]
     assert not output.exists()
