@@ -103,7 +103,7 @@ def _cpu(options: argparse.Namespace, argv: list[str]) -> int:
     from dmlsplit.backends.cpu import native
     from dmlsplit.backends.cpu.threads import thread_count
 
-    if reason := native.missing():
+    if reason := native.unavailable_reason():
         print(f"note: NumPy copies in the rows of dmlsplit: {reason}", file=sys.stderr)
     chosen = [c for c in cases.cpu_cases(options.quick) if (options.only or "") in c.name]
     threads = sorted({1, thread_count()})

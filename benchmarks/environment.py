@@ -41,7 +41,7 @@ def environment(command: list[str], with_gpu: bool) -> dict[str, Any]:
             "processors": os.cpu_count(),
             "memory_bytes": _memory(),
         },
-        "cpu_engine": native.missing() or native.SOURCE.name,
+        "cpu_engine": native.unavailable_reason() or native.SOURCE.name,
         "card": gpu_state() if with_gpu else None,
         "load_before": _load(),
     }

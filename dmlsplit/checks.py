@@ -111,27 +111,27 @@ def piece_sizes(
 ) -> tuple[int, tuple[int, ...]]:
     """The axis, counted from the front, and the size of each piece; the sizes must add up."""
     axis = axis_from_front(axis, len(shape))
-    whole = shape[axis]
+    axis_size = shape[axis]
     if not isinstance(sizes_or_count, tuple) and is_count(sizes_or_count):
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
-        if count < 1 or whole % count:
+        if count < 1 or axis_size % count:
             raise InvalidArgumentError(
-                f"count is {count}; it must be at least 1 and divide {whole}, the size of axis "
+                f"count is {count}; it must be at least 1 and divide {axis_size}, the size of axis "
                 f"{axis}. Fix: give the size of each piece"
             )
-        return axis, (whole // count,) * count
+        return axis, (axis_size // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))
-    if min(sizes, default=0) < 0 or sum(sizes) != whole:
+    if min(sizes, default=0) < 0 or sum(sizes) != axis_size:
         raise InvalidArgumentError(
             f"sizes {shown(sizes)} add up to {sum(sizes)}; they must be at least 0 and add up to "
-            f"{whole}, the size of axis {axis}{_fix_for_cuts(sizes, whole)}"
+            f"{axis_size}, the size of axis {axis}{_fix_for_cuts(sizes, axis_size)}"
         )
     return axis, sizes
 
 
-def _fix_for_cuts(sizes: tuple[int, ...], whole: int) -> str:
+def _fix_for_cuts(sizes: tuple[int, ...], axis_size: int) -> str:
     """A fix for sizes that may be meant as the positions of cuts, which NumPy and JAX expect."""
-    pieces = tuple(end - start for start, end in pairwise((0, *sizes, whole)))
+    pieces = tuple(end - start for start, end in pairwise((0, *sizes, axis_size)))
     if not sizes or min(pieces) < 1:
         return ""
     return f". Fix: if these are positions of cuts, give {shown(pieces)}"

@@ -17,12 +17,12 @@ def overlapping_pairs(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, i
     The other one is the earlier span that ends last.
     """
     areas = sorted((span, index) for index, span in enumerate(spans))
-    furthest, owner = 0, 0
+    last_end, owner = 0, 0
     for (low, high), index in areas:
-        if low < furthest:
+        if low < last_end:
             yield index, owner
-        if high > furthest:
-            furthest, owner = high, index
+        if high > last_end:
+            last_end, owner = high, index
 
 
 def column_ranges(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
@@ -53,9 +53,9 @@ def first_overlap(arrays: Sequence[ArrayView]) -> tuple[int, int] | None:
         return None
     indices = _overlapping(spans)
     areas = [spans[index] for index in indices]
-    if of_columns := column_ranges([arrays[index] for index in indices]):
-        crossing = _overlapping(of_columns)
-        indices, areas = [indices[n] for n in crossing], [of_columns[n] for n in crossing]
+    if found_ranges := column_ranges([arrays[index] for index in indices]):
+        crossing = _overlapping(found_ranges)
+        indices, areas = [indices[n] for n in crossing], [found_ranges[n] for n in crossing]
     for position, (index, (_, end)) in enumerate(zip(indices, areas, strict=True)):
         for other, (start, _) in zip(indices[position + 1 :], areas[position + 1 :], strict=True):
             if start >= end:

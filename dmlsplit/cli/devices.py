@@ -41,7 +41,7 @@ def devices(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.nvml import cuda_devices
 
     listed = listed_devices(cuda_devices())
-    if reason := native.missing():
+    if reason := native.unavailable_reason():
         print_message(reason)
     if arguments.format == "json":
         print_result(device_json(listed))

@@ -25,11 +25,11 @@ class _Dimension(NamedTuple):
     A `Loop` of the geometry has one size, and would not say which dimension is cut.
     """
 
-    steps: tuple[tuple[int, int], ...]
+    extents: tuple[tuple[int, int], ...]
     is_axis: bool = False
 
     def with_strides(self, scaled: Callable[[int], int]) -> "_Dimension":
-        return self._replace(steps=tuple((size, scaled(stride)) for size, stride in self.steps))
+        return self._replace(extents=tuple((size, scaled(stride)) for size, stride in self.extents))
 
 
 def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
@@ -104,8 +104,8 @@ def _rewrite(
     low, high = row.minimum_dimensions, row.maximum_dimensions
     tensors = desc.input_tensor, *desc.output_tensors
     layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
-    steps = enumerate(zip(*layouts, strict=True))
-    dims = [_Dimension(per_tensor, index == desc.axis) for index, per_tensor in steps]
+    extents = enumerate(zip(*layouts, strict=True))
+    dims = [_Dimension(per_tensor, index == desc.axis) for index, per_tensor in extents]
     retyped = _retyped(dims, desc.input_tensor.data_type.bits, data_type.bits)
     if retyped is None:
         return _widening_problem(desc, data_type)
@@ -136,7 +136,7 @@ def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | 
 
 def _narrow_elements(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
     """Cut every element into lanes: the innermost dimension gets longer, or one is added."""
-    lane = _Dimension(((lanes, 1),) * len(dims[0].steps))
+    lane = _Dimension(((lanes, 1),) * len(dims[0].extents))
     scaled = [dim.with_strides(lambda stride: stride * lanes) for dim in dims]
     # Lanes extend the innermost dimension, which may be at any position in a permuted tensor.
     for index in reversed(range(len(scaled))):
@@ -149,11 +149,11 @@ def _widen_elements(dims: list[_Dimension], lanes: int) -> list[_Dimension] | No
     """Group `lanes` elements into one, if they are adjacent in every tensor; otherwise None."""
     for index, run in enumerate(dims):
         # This dimension must be a run of whole groups, and all others must step over whole groups.
-        adjacent = all(size % lanes == 0 and stride == 1 for size, stride in run.steps)
-        others = [step for dim in dims if dim is not run for step in dim.steps]
+        adjacent = all(size % lanes == 0 and stride == 1 for size, stride in run.extents)
+        others = [extent for dim in dims if dim is not run for extent in dim.extents]
         if adjacent and all(size == 1 or stride % lanes == 0 for size, stride in others):
             scaled = [dim.with_strides(lambda stride: stride // lanes) for dim in dims]
-            scaled[index] = run._replace(steps=tuple((n // lanes, 1) for n, _ in run.steps))
+            scaled[index] = run._replace(extents=tuple((n // lanes, 1) for n, _ in run.extents))
             return scaled
     return None
 
@@ -181,7 +181,7 @@ def _limit_rank(dims: list[_Dimension], limit: int) -> list[_Dimension]:
     """Drop dimensions of size 1, then join others, innermost first, until `limit` are left."""
     left = list(dims)
     for dim in dims:
-        if len(left) > limit and not dim.is_axis and all(n == 1 for n, _ in dim.steps):
+        if len(left) > limit and not dim.is_axis and all(n == 1 for n, _ in dim.extents):
             left.remove(dim)
     while len(left) > limit and (shorter := _merge_any_pair(left)):
         left = shorter
@@ -201,21 +201,21 @@ def _merge_pair(outer: _Dimension, inner: _Dimension) -> _Dimension | None:
     """One dimension over both, or None if a tensor's strides or the axis forbid it."""
     # An inner axis is cut once per step of the outer dimension, and one cut of the joined dimension
     # cannot replace those. With a single output nothing is cut, so the axis may be any dimension.
-    if inner.is_axis and len(inner.steps) > 2:
+    if inner.is_axis and len(inner.extents) > 2:
         return None
     # In every tensor, one step of the outer dimension must span the whole inner one.
-    pairs = list(zip(outer.steps, inner.steps, strict=True))
+    pairs = list(zip(outer.extents, inner.extents, strict=True))
     if not all(n == 1 or step == count * stride for (n, step), (count, stride) in pairs):
         return None
-    steps = tuple((n * count, stride) for (n, _), (count, stride) in pairs)
-    return _Dimension(steps, outer.is_axis or inner.is_axis)
+    extents = tuple((n * count, stride) for (n, _), (count, stride) in pairs)
+    return _Dimension(extents, outer.is_axis or inner.is_axis)
 
 
 def _tensor(
     original: TensorDesc, data_type: TensorDataType, dims: list[_Dimension], index: int
 ) -> TensorDesc:
     """Tensor `index`, described by the dimensions."""
-    sizes, strides = zip(*(dim.steps[index] for dim in dims), strict=True)
+    sizes, strides = zip(*(dim.extents[index] for dim in dims), strict=True)
     # The stride of a dimension of size 1 is never used, so any value counts as packed.
     rows = zip(sizes, strides, packed_byte_strides(sizes, 1), strict=True)
     packed = all(size == 1 or stride == step for size, stride, step in rows)

@@ -69,14 +69,14 @@ def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Viola
 
 def _general_violations(desc: SplitOperatorDesc) -> Iterator[Violation]:
     (name, source), *outputs = named_tensors(desc)
-    yield from violations_of(name, _tensor(source))
+    yield from violations_of(name, _broken_tensor_rules(source))
     for name, tensor in outputs:
-        yield from violations_of(name, _tensor(tensor))
-        yield from violations_of(name, _output(tensor))
-    yield from map(_with_axis_hint, violations_of("", _operator(desc)))
+        yield from violations_of(name, _broken_tensor_rules(tensor))
+        yield from violations_of(name, _broken_output_rules(tensor))
+    yield from map(_with_axis_hint, violations_of("", _broken_operator_rules(desc)))
     for name, tensor in outputs:
-        yield from violations_of(name, _mismatches(tensor, desc))
-    yield from violations_of("OutputTensors", _axis_sum(desc))
+        yield from violations_of(name, _broken_match_rules(tensor, desc))
+    yield from violations_of("OutputTensors", _broken_axis_sum_rules(desc))
 
 
 def _with_axis_hint(violation: Violation) -> Violation:
@@ -86,17 +86,17 @@ def _with_axis_hint(violation: Violation) -> Violation:
     return replace(violation, fix=f"{violation.rule.hint}; count the axis from the front")
 
 
-def _level_violations(desc: SplitOperatorDesc, row: LevelSupport) -> Iterator[Violation]:
+def _level_violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
     highest = support_table()[max(FeatureLevel)]
     for name, tensor in named_tensors(desc):
-        higher = {rule_id for rule_id, *_ in _unsupported(tensor, highest)}
-        for violation in violations_of(name, _unsupported(tensor, row)):
+        higher = {rule_id for rule_id, *_ in _broken_level_rules(tensor, highest)}
+        for violation in violations_of(name, _broken_level_rules(tensor, support)):
             # A higher level does not help if even the highest one refuses the tensor.
             fix = violation.rule.hint.removeprefix(_RAISE) if violation.rule.id in higher else ""
             yield replace(violation, fix=fix)
 
 
-def _tensor(tensor: TensorDesc) -> Iterator[BrokenRule]:
+def _broken_tensor_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     rank = tensor.dimension_count
     if tensor.data_type is TensorDataType.UNKNOWN:
         yield "DML-TENSOR-DATA-TYPE", "DataType", "UNKNOWN", "a known type"
@@ -109,12 +109,12 @@ def _tensor(tensor: TensorDesc) -> Iterator[BrokenRule]:
     if tensor.strides is not None and len(tensor.strides) != rank:
         allowed = f"{rank} entries, one per dimension"
         yield "DML-TENSOR-STRIDE-COUNT", "Strides", f"{len(tensor.strides)} entries", allowed
-    yield from _unsigned(tensor)
-    yield from _extent(tensor)
-    yield from _alignment(tensor)
+    yield from _broken_range_rules(tensor)
+    yield from _broken_extent_rules(tensor)
+    yield from _broken_alignment_rules(tensor)
 
 
-def _unsigned(tensor: TensorDesc) -> Iterator[BrokenRule]:
+def _broken_range_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     total, alignment = tensor.total_tensor_size_in_bytes, tensor.guaranteed_base_offset_alignment
     fields = [(f"Sizes[{i}]", size, UINT_MAX) for i, size in enumerate(tensor.sizes)]
     fields += [(f"Strides[{i}]", step, UINT_MAX) for i, step in enumerate(tensor.strides or ())]
@@ -133,7 +133,7 @@ def _has_extent(tensor: TensorDesc) -> bool:
     return has_all and are_sizes and all(0 <= step <= UINT_MAX for step in strides or ())
 
 
-def _extent(tensor: TensorDesc) -> Iterator[BrokenRule]:
+def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     total, minimum = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
     count, last = tensor.element_count, tensor.last_element_index
     if total % 4:
@@ -150,7 +150,7 @@ def _extent(tensor: TensorDesc) -> Iterator[BrokenRule]:
         yield "DML-TENSOR-SIZE-WRAP", "Strides", reached, f"at most element {UINT_MAX}"
 
 
-def _alignment(tensor: TensorDesc) -> Iterator[BrokenRule]:
+def _broken_alignment_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     alignment = tensor.guaranteed_base_offset_alignment
     minimum = max(1, tensor.element_bytes)
     # Zero promises nothing; a negative value is reported by DML-UINT-RANGE.
@@ -159,7 +159,7 @@ def _alignment(tensor: TensorDesc) -> Iterator[BrokenRule]:
         yield "DML-TENSOR-ALIGNMENT", "GuaranteedBaseOffsetAlignment", alignment, allowed
 
 
-def _output(tensor: TensorDesc) -> Iterator[BrokenRule]:
+def _broken_output_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     sizes, strides = tensor.sizes, tensor.strides
     if tensor.flags & TensorFlags.OWNED_BY_DML:
         yield "DML-TENSOR-OWNED-OUTPUT", "Flags", "OWNED_BY_DML", "NONE"
@@ -168,7 +168,7 @@ def _output(tensor: TensorDesc) -> Iterator[BrokenRule]:
         yield "DML-TENSOR-OUTPUT-OVERLAP", "Strides", list(strides), allowed
 
 
-def _operator(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
+def _broken_operator_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     rank = desc.input_tensor.dimension_count
     if not desc.output_tensors:
         yield "DML-SPLIT-OUTPUT-COUNT", "OutputCount", 0, "greater than 0"
@@ -179,7 +179,7 @@ def _operator(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
         yield "DML-SPLIT-AXIS-RANGE", "Axis", desc.axis, allowed
 
 
-def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
+def _broken_match_rules(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     data_type, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
     if tensor.data_type is not data_type:
         allowed = f"{data_type.name}, as in InputTensor"
@@ -195,23 +195,23 @@ def _mismatches(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[BrokenR
                 yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", own, allowed
 
 
-def _axis_sum(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
+def _broken_axis_sum_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     axis, shape, outputs = desc.axis, desc.input_tensor.sizes, desc.output_tensors
     comparable = all(tensor.dimension_count == len(shape) for tensor in outputs)
     if not (outputs and comparable and 0 <= axis < len(shape)):
         return
-    if (total := sum(desc.split_sizes)) != (whole := shape[axis]):
-        allowed = f"{whole}, which is InputTensor.Sizes[{axis}]"
+    if (total := sum(desc.split_sizes)) != (axis_size := shape[axis]):
+        allowed = f"{axis_size}, which is InputTensor.Sizes[{axis}]"
         yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed
 
 
-def _unsupported(tensor: TensorDesc, row: LevelSupport) -> Iterator[BrokenRule]:
-    data_type, rank, level = tensor.data_type, tensor.dimension_count, row.level
-    if data_type is not TensorDataType.UNKNOWN and data_type not in row.data_types:
-        types = ", ".join(supported.name for supported in sorted(row.data_types))
+def _broken_level_rules(tensor: TensorDesc, support: LevelSupport) -> Iterator[BrokenRule]:
+    data_type, rank, level = tensor.data_type, tensor.dimension_count, support.level
+    if data_type is not TensorDataType.UNKNOWN and data_type not in support.data_types:
+        types = ", ".join(supported.name for supported in sorted(support.data_types))
         allowed = f"one of {types} at feature level {level}"
         yield "DML-LEVEL-DATA-TYPE", "DataType", data_type.name, allowed
-    low, high = row.minimum_dimensions, row.maximum_dimensions
+    low, high = support.minimum_dimensions, support.maximum_dimensions
     # A count that no level accepts is reported once, as DML-TENSOR-DIMENSION-COUNT.
     if 1 <= rank <= DIMENSION_COUNT_MAX and not low <= rank <= high:
         counts = f"{low}" if low == high else f"from {low} to {high}"

@@ -49,7 +49,7 @@ class _Page(NamedTuple):
     parts: list[tuple[int, int, int, _Run]]  # line, first byte in it, bytes, the run
 
     @property
-    def drawn(self) -> int:
+    def drawn_bytes(self) -> int:
         """The bytes that are drawn."""
         return sum(size for _, _, size, _ in self.parts)
 
@@ -64,7 +64,7 @@ def svg_picture(desc: SplitOperatorDesc) -> str:
     scale = (PAGE_WIDTH - 2 * _MARGIN - gaps * _GAP) / line_bytes
     page = _page([(run.src, run) for run in runs], line_bytes)
     title = f"SPLIT axis {desc.axis} into {counted(desc.output_count, 'output')}"
-    label = ": ".join(_label("input", desc.input_tensor, page.drawn))
+    label = ": ".join(_label("input", desc.input_tensor, page.drawn_bytes))
     y = _MARGIN + 2 * _LINE
     body = [
         _text(_MARGIN, _MARGIN, title, bold=True),
@@ -102,7 +102,7 @@ def _outputs(
     body: list[str] = []
     x, bottom = float(_MARGIN), y
     for index, (page, tensor) in enumerate(zip(pages, desc.output_tensors, strict=False)):
-        labels = _label(f"output {index}", tensor, page.drawn)
+        labels = _label(f"output {index}", tensor, page.drawn_bytes)
         width = max(page.line_bytes * scale, _LETTER * max(map(len, labels)))
         if x > _MARGIN and x + width > PAGE_WIDTH - _MARGIN + 0.01:
             x, y = float(_MARGIN), bottom + _GAP
@@ -185,7 +185,10 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
 def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
     yield from omitted_line(len(geometry.pieces), MAX_OUTPUTS, "output")
     whole = sum(piece.total_bytes for piece in geometry.pieces[:MAX_OUTPUTS])
-    if pages[0].drawn < geometry.total_bytes or sum(page.drawn for page in pages[1:]) < whole:
+    if (
+        pages[0].drawn_bytes < geometry.total_bytes
+        or sum(page.drawn_bytes for page in pages[1:]) < whole
+    ):
         yield (
             f"the picture shows at most {MAX_OUTPUTS} outputs, {MAX_LINES} lines of each tensor "
             f"and {MAX_RUNS} runs of bytes"

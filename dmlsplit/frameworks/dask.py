@@ -72,15 +72,15 @@ def split_dask(
     dispatches, blocks, sizes_of_blocks = _tasks(array, dispatch, names, sizes, axis)
     graph: Any = HighLevelGraph.from_collections(dispatch, _Tasks(dispatches), dependencies=[array])
 
-    def piece(name: str, layer: dict[Any, Any], along: list[int]) -> Any:
-        chunks = (*array.chunks[:axis], tuple(along) or (0,), *array.chunks[axis + 1 :])
-        if not along:
+    def piece(name: str, layer: dict[Any, Any], block_sizes: list[int]) -> Any:
+        chunks = (*array.chunks[:axis], tuple(block_sizes) or (0,), *array.chunks[axis + 1 :])
+        if not block_sizes:
             return empty_like(array, shape=tuple(map(sum, chunks)), chunks=chunks)
         # Each task is a block of the array, or a part of the result of a dispatch.
         used = {task[-1][0] if task[0] != array.name else array.name for task in layer.values()}
-        below = graph if dispatch in used else array.dask
-        layers = {**below.layers, name: _Tasks(layer)}
-        needs = {**below.dependencies, name: used}
+        base_graph = graph if dispatch in used else array.dask
+        layers = {**base_graph.layers, name: _Tasks(layer)}
+        needs = {**base_graph.dependencies, name: used}
         return array_of_graph(HighLevelGraph(layers, needs), name, chunks, meta=array._meta)
 
     return list(map(piece, names, blocks, sizes_of_blocks))
@@ -92,7 +92,7 @@ def _tasks(
     """A dispatch per block that is cut, and each piece's blocks and their sizes along the axis."""
     dispatches: dict[Any, Any] = {}
     layers: list[dict[Any, Any]] = [{} for _ in names]
-    along: list[list[int]] = [[] for _ in names]
+    block_sizes: list[list[int]] = [[] for _ in names]
     starts, after = [0, *accumulate(sizes)], array.numblocks[axis + 1 :]
     for chunk, (low, high) in enumerate(pairwise([0, *accumulate(array.chunks[axis])])):
         parts = [(piece, end - begin) for piece, begin, end in pieces_in(starts, low, high)]
@@ -102,13 +102,18 @@ def _tasks(
             if len(parts) > 1:
                 dispatches[(dispatch, *position)] = (split_block, block)
             for number, (piece, _) in enumerate(parts):
-                key = (names[piece], *position[:axis], len(along[piece]), *position[axis + 1 :])
+                key = (
+                    names[piece],
+                    *position[:axis],
+                    len(block_sizes[piece]),
+                    *position[axis + 1 :],
+                )
                 # Not operator.getitem, which dask would fuse with a later slice of the piece.
                 part = (itemgetter(number), (dispatch, *position))
                 layers[piece][key] = part if len(parts) > 1 else block
         for piece, size in parts:
-            along[piece].append(size)
-    return dispatches, layers, along
+            block_sizes[piece].append(size)
+    return dispatches, layers, block_sizes
 
 
 def _check_blocks(array: Any) -> None:

@@ -93,7 +93,7 @@ class Unknown:
 class Implied:
     """A node of another operator that ONNX Runtime turns into a split; `by` says why."""
 
-    by: str
+    explanation: str
     descriptor: SplitOperatorDesc
     pieces: tuple[int, ...] = ()
 

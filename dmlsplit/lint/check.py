@@ -22,8 +22,8 @@ from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdi
 from dmlsplit.messages import omitted_line
 
 # A model has many splits, but few different descriptors.
-_remembered = lru_cache(maxsize=4096)
-_minimum_level = _remembered(minimum_feature_level)
+_cached = lru_cache(maxsize=4096)
+_minimum_level = _cached(minimum_feature_level)
 # The most nodes that are named as combining the pieces of a split.
 _MAX_NODES = 4
 
@@ -121,7 +121,7 @@ def _check_implied(site: SplitSite, implied: Implied, target: Target) -> Verdict
     desc = onnxruntime.lowered(implied.descriptor)
     broken = *onnxruntime.empty_pieces(implied.pieces), *report_at(desc, target.level).violations
     warnings = (replace(violation, warns=True) for violation in broken)
-    diagnostics = (make_violation("SPLIT-IMPLIED", text=implied.by), *warnings)
+    diagnostics = (make_violation("SPLIT-IMPLIED", text=implied.explanation), *warnings)
     return Verdict(site, desc, Outcome.OK, diagnostics, None, _minimum(desc, target))
 
 
@@ -140,7 +140,7 @@ def _node_diagnostics(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
         yield make_defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined by {nodes}")
 
 
-@_remembered
+@_cached
 def _equivalent(
     desc: SplitOperatorDesc, level: FeatureLevel
 ) -> tuple[SplitOperatorDesc | None, str | None]:

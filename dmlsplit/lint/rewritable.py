@@ -25,7 +25,7 @@ class Form(NamedTuple):
 
     axis: int = 0  # of the Split
     rows: list[int | str] | None = None  # the shape with merged dimensions, if there are too many
-    ones: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
+    added_axes: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
     is_cast: bool = False
     in_halves: bool = False
     lacks_only_count: bool = False  # the node itself serves once num_outputs is set

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.rules.descriptors import changed
+from dmlsplit.directml.rules.descriptors import modified_split
 from dmlsplit.directml.rules.rule import Example, Rule, Sample
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.directml.validation import validate
@@ -103,7 +103,7 @@ def example_of(rule: Rule) -> Example:
     """The example that a rule gives, or else programs that validate its samples."""
     if rule.example is not None:
         return rule.example
-    broken, kept = rule.broken[0], (rule.kept or [Sample("", changed)])[0]
+    broken, kept = rule.broken[0], (rule.kept or [Sample("", modified_split)])[0]
     first = validate(broken.desc, broken.level).violations[0]
     return Example("python", _program(broken), _program(kept), first.message)
 

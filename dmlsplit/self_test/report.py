@@ -40,7 +40,7 @@ class SelfTest:
     outcomes: tuple[CaseResult, ...]
     wrong_kernels: tuple[FaultyKernel, ...]
     speeds: tuple[Speed, ...]
-    is_strict: bool  # whether a speed below its bar is a failure
+    is_strict: bool  # whether a speed below its minimum is a failure
     error: str | None
 
     @property
@@ -147,16 +147,22 @@ def speed_check(speed: Speed) -> Check:
 
 
 def min_shares_check(speeds: Sequence[Speed]) -> Check:
-    """Whether all speeds reach their bars; only checked by a strict test."""
-    barred = [speed for speed in speeds if speed.bar is not None]
-    if len(barred) < len(WORKLOADS):
-        text = f"only {len(barred)} of {len(WORKLOADS)} speeds have a bar. Fix: test a GPU with "
-        return Check(
-            "bars", CheckState.FAIL, f"{text}2.2 GB of free memory, and give it more --seconds"
+    """Whether all speeds reach their minimum shares; only a strict test checks it."""
+    checked = [speed for speed in speeds if speed.min_share is not None]
+    if len(checked) < len(WORKLOADS):
+        text = (
+            f"only {len(checked)} of {len(WORKLOADS)} speeds have a minimum. Fix: test a GPU with "
         )
-    slow = [f"{one.name}: {one.share:.2f}, not {one.bar:.2f}" for one in barred if one.is_slow]
+        return Check(
+            "minimum shares",
+            CheckState.FAIL,
+            f"{text}2.2 GB of free memory, and give it more --seconds",
+        )
+    slow = [
+        f"{one.name}: {one.share:.2f}, not {one.min_share:.2f}" for one in checked if one.is_slow
+    ]
     text = "; ".join(slow) or "every speed reaches its share of the copy's"
-    return Check("bars", CheckState.WARN if slow else CheckState.OK, text)
+    return Check("minimum shares", CheckState.WARN if slow else CheckState.OK, text)
 
 
 def _record(test: SelfTest) -> dict[str, object]:

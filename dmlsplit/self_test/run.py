@@ -81,14 +81,14 @@ def selftest(
         if show and isinstance(item, Check):
             show(report.check_text(item))
 
-    until, error = monotonic() + seconds, None
+    deadline, error = monotonic() + seconds, None
     tested = name = device or "cuda:0"
     try:
         backend, reason = default_backend() if device is None else (find_backend(device), None)
         tested, name = backend.device, _name(backend.device)
         if reason is not None:
             keep(missing_gpu_check(reason))
-        for item in _stages(backend, until, strict, progress):
+        for item in _stages(backend, deadline, strict, progress):
             keep(item)
     except DmlError as failure:
         if not parts and isinstance(failure, InvalidArgumentError):
@@ -115,7 +115,7 @@ def _check_arguments(seconds: float, show: object, progress: object, strict: boo
 
 
 def _stages(
-    backend: Backend, until: float, strict: bool, progress: Progress | None
+    backend: Backend, deadline: float, strict: bool, progress: Progress | None
 ) -> Iterator[Item]:
     memory = memory_of(backend.device)
     yield from environment.checks(memory)
@@ -128,7 +128,7 @@ def _stages(
         yield item
     yield report.bytes_check(outcomes)
     yield from _try_faulty_kernels(backend, memory)
-    yield from _measure(backend, memory, until, strict)
+    yield from _measure(backend, memory, deadline, strict)
 
 
 def _compare_all(
@@ -169,11 +169,11 @@ def _try_faulty_kernels(backend: Backend, memory: Memory) -> Iterator[Item]:
     yield report.faulty_kernels_check(kernels)
 
 
-def _measure(backend: Backend, memory: Memory, until: float, strict: bool) -> Iterator[Item]:
+def _measure(backend: Backend, memory: Memory, deadline: float, strict: bool) -> Iterator[Item]:
     gpu = device_at(memory.number) if isinstance(memory, GpuMemory) else None
     measured = []
     try:
-        for speed in speeds(backend, memory, until, gpu_of_device(gpu) if gpu else None):
+        for speed in speeds(backend, memory, deadline, gpu_of_device(gpu) if gpu else None):
             measured.append(speed)
             yield from (speed, report.speed_check(speed))
     except OutOfMemoryError as error:

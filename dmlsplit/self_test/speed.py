@@ -29,7 +29,7 @@ class Workload(NamedTuple):
     widths: tuple[int, ...]
     phase: int  # of the input's address, modulo 16
     # The least share of the copy's speed that is promised for a GPU and at least MIN_CHECKED_BYTES.
-    bar: float
+    min_share: float
 
 
 MIN_CHECKED_BYTES = 256 * 10**6
@@ -50,7 +50,7 @@ class Speed(NamedTuple):
     seconds: float  # the median
     predicted_seconds: float | None  # what `explain` says; None without a GPU, or if unknown
     share: float | None = None  # of the copy's rate
-    bar: float | None = None  # the least share; None if none is promised
+    min_share: float | None = None  # the least share; None if none is promised
 
     @property
     def rate(self) -> float:
@@ -59,32 +59,34 @@ class Speed(NamedTuple):
 
     @property
     def is_slow(self) -> bool:
-        """Whether it is below its bar."""
-        return self.share is not None and self.bar is not None and self.share < self.bar
+        """Whether it is below its minimum."""
+        return self.share is not None and self.min_share is not None and self.share < self.min_share
 
 
-def speeds(backend: Backend, memory: Memory, until: float, gpu: Gpu | None) -> Iterator[Speed]:
-    """Measure the copy, and splits until the time `until` of `monotonic`."""
+def speeds(backend: Backend, memory: Memory, deadline: float, gpu: Gpu | None) -> Iterator[Speed]:
+    """Measure the copy, and splits until the time `deadline` of `monotonic`."""
     size = _size(memory)
     source, target = (memory.upload(_noise(size + SPARE)) for _ in range(2))
     # A slow device gets smaller arrays: if all splits were as fast as the copy, they would take a
     # sixteenth of the time.
     once = memory.seconds(memory.plain_copy(source, target, MIN_BYTES))
-    allowed = max(0.0, until - monotonic()) / (16 * REPEATS * len(WORKLOADS))
+    allowed = max(0.0, deadline - monotonic()) / (16 * REPEATS * len(WORKLOADS))
     size = min(size, max(MIN_BYTES, int(MIN_BYTES * allowed / max(once, 1e-7))))
     seconds = _median(memory, memory.plain_copy(source, target, size))
     copy = Speed("copy", size, seconds, gpu.seconds(size) if gpu else None)
     yield copy
     for workload in WORKLOADS:
-        if monotonic() > until:
+        if monotonic() > deadline:
             return
         split = _bound(backend, source, target, size // workload.row, workload)
         split()  # compiles
         moved, seconds = size // workload.row * workload.row, _median(memory, split)
-        has_bar = isinstance(memory, GpuMemory) and moved >= MIN_CHECKED_BYTES
-        bar = workload.bar if has_bar else None
+        has_minimum = isinstance(memory, GpuMemory) and moved >= MIN_CHECKED_BYTES
+        min_share = workload.min_share if has_minimum else None
         predicted = gpu.seconds(moved) if gpu else None
-        yield Speed(workload.name, moved, seconds, predicted, 2 * moved / seconds / copy.rate, bar)
+        yield Speed(
+            workload.name, moved, seconds, predicted, 2 * moved / seconds / copy.rate, min_share
+        )
 
 
 def _size(memory: Memory) -> int:

@@ -38,46 +38,46 @@ def array_files(store: Path) -> list[Path]:
 
 @contextmanager
 def drafts(
-    folder: Path, source: Path, targets: Sequence[Path], overwrite: bool
+    folder: Path, source: Path, destinations: Sequence[Path], overwrite: bool
 ) -> Iterator[list[Path]]:
     """A path in a hidden folder for each piece; if the block succeeds, the pieces get their names.
 
     Raises
     ------
     InvalidArgumentError
-        If another run uses the folder, or a target exists and may not be replaced, or is the
+        If another run uses the folder, or a destination exists and may not be replaced, or is the
         `source`.
     """
     handle = _lock(folder)
     # A worker of a cluster may still write after its run was stopped, so each run has names of its
     # own.
     run = uuid4().hex
-    paths = [folder / f"{index}-{run}" for index in range(len(targets))]
+    paths = [folder / f"{index}-{run}" for index in range(len(destinations))]
     try:
         _clear(folder)
         _remove_dead(folder.parent)
-        _check_targets(source, targets, overwrite)
+        _check_destinations(source, destinations, overwrite)
         try:
             yield paths
         except KeyboardInterrupt as stop:
             stop.add_note("the same command starts over")
             raise
         with delay_interrupts():
-            _publish(paths, targets)
+            _publish(paths, destinations)
     finally:
         _release(folder, handle)
 
 
-def _publish(paths: Sequence[Path], targets: Sequence[Path]) -> None:
-    for count, (draft, target) in enumerate(zip(paths, targets, strict=True)):
+def _publish(paths: Sequence[Path], destinations: Sequence[Path]) -> None:
+    for count, (draft, destination) in enumerate(zip(paths, destinations, strict=True)):
         try:
-            _take_name(draft, target, draft.with_name(_OLD + target.name))
+            _take_name(draft, destination, draft.with_name(_OLD + destination.name))
         except OSError as error:
             raise OSError(
                 error.errno,
-                f"{error.strerror}; {count} of {len(targets)} pieces are in place. "
+                f"{error.strerror}; {count} of {len(destinations)} pieces are in place. "
                 "Fix: run the same command again with --overwrite",
-                str(target),
+                str(destination),
             ) from None
 
 
@@ -116,9 +116,9 @@ def _remove_dead(folder: Path) -> None:
 def _clear(folder: Path) -> None:
     """Remove everything in a hidden folder but its lock; old pieces get their names back."""
     for entry in folder.iterdir():
-        target = folder.parent / entry.name.removeprefix(_OLD)
-        if entry.name.startswith(_OLD) and not os.path.lexists(target):
-            entry.rename(target)
+        destination = folder.parent / entry.name.removeprefix(_OLD)
+        if entry.name.startswith(_OLD) and not os.path.lexists(destination):
+            entry.rename(destination)
         elif entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)
         elif entry.name != "lock":
@@ -134,32 +134,35 @@ def _release(folder: Path, handle: int) -> None:
         folder.rmdir()
 
 
-def _check_targets(source: Path, targets: Sequence[Path], overwrite: bool) -> None:
+def _check_destinations(source: Path, destinations: Sequence[Path], overwrite: bool) -> None:
     """Refuse to replace the input, or any other file without `overwrite`."""
     inputs = [source, *array_files(source), source / "c"]  # any of them may be a link
-    for target in targets:
-        refuse_inputs(target, inputs)
-        if not os.path.lexists(target):
+    for destination in destinations:
+        refuse_inputs(destination, inputs)
+        if not os.path.lexists(destination):
             continue
-        is_array = array_files(target) if target.suffix == ".zarr" else target.is_file()
-        if not is_array and not target.is_symlink():
-            description = "a zarr array" if target.suffix == ".zarr" else "a regular file"
+        is_zarr = destination.suffix == ".zarr"
+        is_array = array_files(destination) if is_zarr else destination.is_file()
+        if not is_array and not destination.is_symlink():
+            description = "a zarr array" if is_zarr else "a regular file"
             raise InvalidArgumentError(
-                f"{target} exists and is not {description}; it is not replaced. Fix: move it away"
+                f"{destination} exists and is not {description}; it is not replaced. Fix: move it "
+                "away"
             )
         if not overwrite:
             raise InvalidArgumentError(
-                f"{target} exists; it is not replaced. Fix: add --overwrite, or name another folder"
+                f"{destination} exists; it is not replaced. Fix: add --overwrite, or name another "
+                "folder"
             )
 
 
-def _take_name(draft: Path, target: Path, old: Path) -> None:
+def _take_name(draft: Path, destination: Path, old: Path) -> None:
     """Rename a piece. An old file is replaced atomically; an old folder moves to `old`."""
-    if not draft.is_dir() or not os.path.lexists(target):
-        draft.replace(target)
-    elif not _exchange_names(draft, target):
-        target.rename(old)
-        draft.rename(target)
+    if not draft.is_dir() or not os.path.lexists(destination):
+        draft.replace(destination)
+    elif not _exchange_names(draft, destination):
+        destination.rename(old)
+        draft.rename(destination)
 
 
 def _exchange_names(first: Path, second: Path) -> bool:

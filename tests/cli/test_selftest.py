@@ -22,7 +22,7 @@ def test_the_report_is_printed_and_written(here: Path, capsys: Capsys) -> None:
 
 def test_a_strict_test_needs_a_card(here: Path, capsys: Capsys) -> None:
     assert main([*CPU, "--strict"]) == 2
-    assert "speeds have a bar" in capsys.readouterr().out
+    assert "speeds have a minimum" in capsys.readouterr().out
 
 
 def test_json_is_all_that_is_printed(here: Path, capsys: Capsys) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.directml.rules import RULES, violations_of
-from dmlsplit.directml.rules.descriptors import changed
+from dmlsplit.directml.rules.descriptors import modified_split
 from dmlsplit.directml.rules.rule import Basis, FixKind, Rule, Severity, read_rules
 from dmlsplit.directml.rules.violation import ValidationReport
 from dmlsplit.lint import rules as lint_rules
@@ -87,7 +87,7 @@ def test_a_wrong_binding_removes_the_device_and_all_else_is_an_invalid_argument(
 
 
 def test_a_report_says_what_where_and_how_to_fix_it() -> None:
-    (violation,) = dml.validate(changed(first_output={"data_type": "INT32"})).violations
+    (violation,) = dml.validate(modified_split(first_output={"data_type": "INT32"})).violations
     assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
     assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
     assert str(violation) == (

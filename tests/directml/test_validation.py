@@ -8,7 +8,7 @@ import dmlsplit as dml
 from dmlsplit.directml.levels import LevelSupport
 from dmlsplit.directml.operator import named_tensors
 from dmlsplit.directml.rules import RULES
-from dmlsplit.directml.rules.descriptors import changed
+from dmlsplit.directml.rules.descriptors import modified_split
 from dmlsplit.directml.rules.rule import Sample
 from dmlsplit.directml.validation import violations
 from tests.golden.broken_rules import messages
@@ -44,7 +44,7 @@ def test_a_level_accepts_what_is_documented(level: str, data_type: str, rank: in
         assert (str(minimum) if minimum else None) == (accepted[0] if accepted else None)
 
 
-X = changed().input_tensor
+X = modified_split().input_tensor
 BROKEN = [(rule, sample) for rule, record in RULES.items() for sample in record.broken]
 
 
@@ -76,8 +76,8 @@ LIMITS = [
     (one_output(data_type="UINT8", sizes=(2, 2), strides=(U32 - 1, 1)), "6_4"),
     (one_output(sizes=(4,), total_tensor_size_in_bytes=16), "6_4"),
     (one_output(data_type="UINT8", sizes=(4,), guaranteed_base_offset_alignment=1), "6_4"),
-    (changed(input_tensor={"strides": (0, 0, 0, 0), "total": 4}), "6_4"),
-    (changed(first_output={"strides": (7, 4, 2, 1)}), "6_4"),
+    (modified_split(input_tensor={"strides": (0, 0, 0, 0), "total": 4}), "6_4"),
+    (modified_split(first_output={"strides": (7, 4, 2, 1)}), "6_4"),
 ]
 
 

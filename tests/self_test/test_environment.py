@@ -114,5 +114,5 @@ def test_a_run_that_ends_early_after_wrong_bytes_says_both(
 def test_a_strict_self_test_of_the_cpu_fails_without_speeds_to_check() -> None:
     test = dml.selftest("cpu", seconds=0, strict=True)
     assert test.status == 2
-    assert "only 0 of 5 speeds have a bar. Fix: " in " ".join(str(test).split())
+    assert "only 0 of 5 speeds have a minimum. Fix: " in " ".join(str(test).split())
     assert all(speed.predicted_seconds is None for speed in test.speeds)

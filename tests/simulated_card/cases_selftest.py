@@ -260,24 +260,24 @@ def test_the_prediction_is_that_of_explain(small_speeds: None) -> None:
     assert " of the prediction" in str(test)
 
 
-@pytest.mark.parametrize(("bar", "status"), [(1e-9, 0), (1e9, 1)])
+@pytest.mark.parametrize(("min_share", "status"), [(1e-9, 0), (1e9, 1)])
 def test_only_a_strict_test_fails_for_a_speed(
-    bar: float, status: int, small_speeds: None, monkeypatch: pytest.MonkeyPatch
+    min_share: float, status: int, small_speeds: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loads = tuple(load._replace(bar=bar) for load in speed.WORKLOADS)
+    loads = tuple(load._replace(min_share=min_share) for load in speed.WORKLOADS)
     monkeypatch.setattr(speed, "WORKLOADS", loads)
     monkeypatch.setattr(speed, "MIN_CHECKED_BYTES", 0)
     assert dml.selftest("cuda:0", seconds=600).status == 0
     test = dml.selftest("cuda:0", seconds=600, strict=True)
     assert test.status == status
-    assert ("warn  bars               query, key, value: " in str(test)) is bool(status)
+    assert ("warn  minimum shares     query, key, value: " in str(test)) is bool(status)
     assert test.summary.startswith("too slow" if status else "exact")
 
 
 def test_a_strict_test_that_can_judge_nothing_fails() -> None:
     test = dml.selftest("cuda:0", seconds=0, strict=True)
     assert test.status == 2
-    assert "only 0 of 5 speeds have a bar. Fix: " in " ".join(str(test).split())
+    assert "only 0 of 5 speeds have a minimum. Fix: " in " ".join(str(test).split())
     assert test.summary.startswith("not proved")
 
 

@@ -100,7 +100,7 @@ def library() -> Library | None:
     return None if setting == "0" or isinstance(loaded := _load(), str) else loaded
 
 
-def missing() -> str | None:
+def unavailable_reason() -> str | None:
     """Why the library cannot be used, and the fix; None if it can, or if the user turned it off."""
     is_off = os.environ.get(VARIABLE, "").strip() == "0"
     return None if is_off or not isinstance(reason := _load(), str) else reason

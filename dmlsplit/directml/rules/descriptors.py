@@ -24,7 +24,7 @@ def _tensor(total: int | None = None, alignment: int = 0, **fields: Any) -> Tens
     )
 
 
-def changed(
+def modified_split(
     *,
     axis: int = 2,
     parts: Sequence[int] = (2, 1, 3),
@@ -60,7 +60,7 @@ def changed(
 
 def _samples(records: Sequence[_Fields]) -> tuple[Sample, ...]:
     def sample(about: str, name: str = "", level: str = "6_4", **changes: Any) -> Sample:
-        return Sample(about, partial(changed, **changes), name, level)
+        return Sample(about, partial(modified_split, **changes), name, level)
 
     return tuple(sample(**record) for record in records)
 

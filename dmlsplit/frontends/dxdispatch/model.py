@@ -163,22 +163,22 @@ def _bindings(
     """What is bound when an operator is initialized, or else when it is dispatched."""
     # Only an OWNED_BY_DML input is bound at initialization; a dispatch then binds only the outputs.
     is_owned = bool(desc.input_tensor.flags & TensorFlags.OWNED_BY_DML)
-    points: dict[str, Sequence[TensorDesc]] = {}
+    tensors_by_name: dict[str, Sequence[TensorDesc]] = {}
     if is_owned == initializes:
-        points["InputTensor"] = [desc.input_tensor]
+        tensors_by_name["InputTensor"] = [desc.input_tensor]
     if not initializes:
-        points["OutputTensors"] = desc.output_tensors
+        tensors_by_name["OutputTensors"] = desc.output_tensors
     entries = {name: entry.one_or_many() for name, entry in field.members()}
-    problems = [f"binds {name[:80]!r}" for name in entries if name not in points]
-    problems += [f"lacks {name!r}" for name in points if name not in entries]
+    problems = [f"binds {name[:80]!r}" for name in entries if name not in tensors_by_name]
+    problems += [f"lacks {name!r}" for name in tensors_by_name if name not in entries]
     if problems:
-        allowed = " and ".join(points) or "nothing, as its InputTensor is not OWNED_BY_DML"
+        allowed = " and ".join(tensors_by_name) or "nothing, as its InputTensor is not OWNED_BY_DML"
         raise field.invalid(f"{problems[0]}; it must bind {allowed}")
-    if "InputTensor" in points and (count := len(entries["InputTensor"])) != 1:
+    if "InputTensor" in tensors_by_name and (count := len(entries["InputTensor"])) != 1:
         raise field.get("InputTensor").invalid(f"binds {count} resources; it must bind 1")
     return tuple(
         _binding(entry, tensor, resources)
-        for name, tensors in points.items()
+        for name, tensors in tensors_by_name.items()
         # Tensors are repeated for bindings in excess, which the dispatch refuses.
         for entry, tensor in zip(entries[name], cycle(tensors), strict=False)
     )

@@ -19,7 +19,7 @@ class Lengths(Enum):
 
 
 # The size of each output, or the chunk size of SplitToSequence.
-Split = tuple[int, ...] | int | Lengths | None
+SplitArgument = tuple[int, ...] | int | Lengths | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Arguments:
 
     operator: OperatorVersion
     axis: int
-    split: Split
+    split: SplitArgument
     num_outputs: int | None
     keepdims: bool
     output_count: int | None
@@ -191,7 +191,7 @@ def read_arguments(
 
 
 def _output_count(
-    operator: OperatorVersion, lengths: Split, num_outputs: Any, output_count: Any
+    operator: OperatorVersion, lengths: SplitArgument, num_outputs: Any, output_count: Any
 ) -> int:
     count = None
     if output_count is not None:
@@ -224,7 +224,7 @@ def _output_count(
     return count
 
 
-def _lengths(operator: OperatorVersion, split: Any) -> Split:
+def _lengths(operator: OperatorVersion, split: Any) -> SplitArgument:
     if split is None or isinstance(split, Lengths):
         return split
     if operator.makes_sequence and is_count(split):

@@ -76,7 +76,7 @@ class FixedSizes:
         shape = entry.shape
         return shape and tuple("?" if n in self._axes else self._size_by_name(n) for n in shape)
 
-    def applied(self, name: str, shape: Shape | None) -> Shape | None:
+    def apply(self, name: str, shape: Shape | None) -> Shape | None:
         """The shape of a value of a graph, with the given sizes.
 
         If its rank is unknown, it is the number of axes with a given size, counted from 0.

@@ -43,7 +43,9 @@ MAX_PIECES = 32_768
 _PLAIN_DIMENSION = re.compile(r"(?![-?])[\w ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 
 
-def describe(site: SplitSite, call: Call, opset: int | None) -> tuple[SplitSite, tuple[Value, ...]]:
+def complete_site(
+    site: SplitSite, call: Call, opset: int | None
+) -> tuple[SplitSite, tuple[Value, ...]]:
     """The completed site of a node, and what is known about its outputs.
 
     `opset` is None if the model imports no default domain.

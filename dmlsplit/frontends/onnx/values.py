@@ -67,9 +67,9 @@ class Value:
             if len(shape) != len(declared.shape):
                 return None
             pairs = list(zip(shape, declared.shape, strict=True))
-            if any({type(n), type(also)} == {int} and n != also for n, also in pairs):
+            if any({type(n), type(size)} == {int} and n != size for n, size in pairs):
                 return None
-            shape = tuple(n if isinstance(n, int) or also == "?" else also for n, also in pairs)
+            shape = tuple(n if isinstance(n, int) or size == "?" else size for n, size in pairs)
         return replace(self, data_type=self.data_type or declared.data_type, shape=shape)
 
     def with_gap(self, inputs: Sequence["Value"], own_gap: Callable[[], Gap]) -> "Value":

@@ -14,7 +14,7 @@ from dmlsplit.frontends.onnx import messages
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.implied import implied_split
 from dmlsplit.frontends.onnx.messages import Attribute, Function, Graph, Model, Node, shown_name
-from dmlsplit.frontends.onnx.nodes import describe
+from dmlsplit.frontends.onnx.nodes import complete_site
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
@@ -53,14 +53,14 @@ class _Visit(NamedTuple):
     scope: _Scope
 
     @property
-    def named(self) -> str:
+    def description(self) -> str:
         """The node, for a message."""
         name = f" {shown_name(self.node.name)!r}" if self.node.name else f" #{self.position}"
         return f"{shown_name(self.node.op_type)}{name} of {self.scope.graph}"
 
     def gap_after(self) -> Gap:
         """The reason for an unknown shape if this node lost it."""
-        return f"the shape of its input is unknown after {self.named}", Cause.UNTRACKED
+        return f"the shape of its input is unknown after {self.description}", Cause.UNTRACKED
 
     def claim_label(self) -> str:
         """A label that no earlier node with bodies or call in this graph has."""
@@ -130,7 +130,7 @@ class _Walk:
         return self._nodes(graph, inner, [entry.name for entry in graph.output])
 
     def _input(self, entry: messages.ValueInfo, is_main: bool) -> Value:
-        shape = self._dimensions.applied(entry.name, self._dimensions.declared(entry))
+        shape = self._dimensions.apply(entry.name, self._dimensions.declared(entry))
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         gap = (text, Cause.DYNAMIC) if shape is None else None
         if is_main and shape:  # so that splits of derived values ask for the same size
@@ -169,7 +169,7 @@ class _Walk:
         """A value with the sizes that the user gives."""
         if not self._dimensions.sizes or "()" in scope.path:  # names in functions are not unique
             return value
-        shape = self._dimensions.applied(name, value.shape)
+        shape = self._dimensions.apply(name, value.shape)
         return value if shape == value.shape else replace(value, shape=shape, gap=None)
 
     def _pieces(self, visit: _Visit, inputs: list[Value]) -> Pieces:
@@ -179,7 +179,7 @@ class _Walk:
             return frozenset()
         splits = recombinations(pieces)
         for split in splits:
-            self._recombined.setdefault(split, []).append(visit.named)
+            self._recombined.setdefault(split, []).append(visit.description)
         derived = frozenset().union(*pieces)
         return frozenset() if splits or len(derived) > _MAX_PIECES else derived
 
@@ -214,7 +214,7 @@ class _Walk:
 
     def _split(self, visit: _Visit, call: Call) -> Sequence[Value]:
         opset = visit.scope.opsets.get("")
-        site, values = describe(visit.site(self._file), call, opset)
+        site, values = complete_site(visit.site(self._file), call, opset)
         is_invalid = isinstance(site.state, Invalid)
         warnings = site.warnings
         if any(value.is_default for value in visit.inputs[1:2]):

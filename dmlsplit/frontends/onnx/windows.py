@@ -40,22 +40,28 @@ def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
     dilations = call.number("dilations", (1,) * rank)
     pads = call.number("pads", (0,) * (2 * rank))
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    up = call.number("ceil_mode", 0) == 1
-    return tuple(_steps(up, *row) for row in rows)
+    rounds_up = call.number("ceil_mode", 0) == 1
+    return tuple(_steps(rounds_up, *row) for row in rows)
 
 
 def _steps(
-    up: bool, size: int | str, window: int | str, stride: int, dilation: int, low: int, high: int
+    rounds_up: bool,
+    size: int | str,
+    window: int | str,
+    stride: int,
+    dilation: int,
+    low: int,
+    high: int,
 ) -> int | str:
-    """The number of places of a window along one dimension; `up` is ceil_mode."""
+    """The number of places of a window along one dimension; `rounds_up` is ceil_mode."""
     if isinstance(size, str) or isinstance(window, str):
         return "?"
     room = size + low + high - (dilation * (window - 1) + 1)
     if room < 0:
         raise ValueError("the window is wider than the padded input")
-    steps = ceil_div(room, stride) if up else room // stride
+    steps = ceil_div(room, stride) if rounds_up else room // stride
     # With ceil_mode, a window that would begin in the end padding is dropped.
-    return steps if up and steps * stride >= size + low else steps + 1
+    return steps if rounds_up and steps * stride >= size + low else steps + 1
 
 
 def _transposed_convolution(call: Call) -> Shape:
@@ -63,16 +69,21 @@ def _transposed_convolution(call: Call) -> Shape:
     rank, is_same = len(spatial), _is_same(call)
     if call.node.attributes.keys() & {"output_shape", *["output_padding"] * is_same}:
         raise ValueError("implementations disagree")
-    pads, more = call.number("pads", (0,) * 2 * rank), call.number("output_padding", (0,) * rank)
+    pads, output_padding = (
+        call.number("pads", (0,) * 2 * rank),
+        call.number("output_padding", (0,) * rank),
+    )
     strides, dilations = (call.number(name, (1,) * rank) for name in ("strides", "dilations"))
     sizes: list[int | str] = []
     for axis, (size, window) in enumerate(zip(spatial, kernel, strict=True)):
         if isinstance(size, str) or isinstance(window, str):
             sizes.append("?")
             continue
-        wide = strides[axis] * (size - 1) + dilations[axis] * (window - 1) + 1 + more[axis]
-        same = min(size * strides[axis], wide)
-        sizes.append(same if is_same else wide - pads[axis] - pads[axis + rank])
+        full_size = (
+            strides[axis] * (size - 1) + dilations[axis] * (window - 1) + 1 + output_padding[axis]
+        )
+        same = min(size * strides[axis], full_size)
+        sizes.append(same if is_same else full_size - pads[axis] - pads[axis + rank])
     groups = call.number("group", 1)
     return (batch, channels * groups if isinstance(channels, int) else "?", *sizes)
 

@@ -73,7 +73,7 @@ class _Nodes(list[NodeProto]):
         may_drop = node.op_type == "SplitToSequence" and not any(node.input[1:])
         self.drops_axis = may_drop and not keepdims
         # The axes that a Squeeze removes from each piece.
-        self.squeezed = [] if form.rows else [*form.ones, *[form.axis] * self.drops_axis]
+        self.squeezed = [] if form.rows else [*form.added_axes, *[form.axis] * self.drops_axis]
 
     def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         output = output or self.new_name(operator.lower())
@@ -167,8 +167,8 @@ class _Nodes(list[NodeProto]):
         form, value = self.form, self.node.input[0]
         if form.rows:
             value = self.add("Reshape", [value, self.shape_of(form.rows)], self.new_name("rows"))
-        elif form.ones:
-            value = self.with_axes("Unsqueeze", value, form.ones, self.new_name("padded"))
+        elif form.added_axes:
+            value = self.with_axes("Unsqueeze", value, form.added_axes, self.new_name("padded"))
         if form.in_halves:
             return self.halves(value)
         if form.is_cast:

@@ -273,17 +273,17 @@ def test_the_engine_is_numpy_if_c_is_off_or_cannot_be_loaded(
 
     monkeypatch.setenv(native.VARIABLE, "0")
     assert is_numpy()
-    assert native.missing() is None
+    assert native.unavailable_reason() is None
     monkeypatch.delenv(native.VARIABLE)
     monkeypatch.setattr(native, "_load", native._load.__wrapped__)
     source = tmp_path / "copy.c"
     source.write_text("// another source")
     monkeypatch.setattr(native, "SOURCE", source)
     assert is_numpy()
-    assert "Fix: install a C compiler" in str(native.missing())
+    assert "Fix: install a C compiler" in str(native.unavailable_reason())
     native.library_path(source).write_text("no library")
     assert is_numpy()
-    assert "Fix: reinstall dmlsplit" in str(native.missing())
+    assert "Fix: reinstall dmlsplit" in str(native.unavailable_reason())
 
 
 def test_every_dispatch_of_a_bound_copy_reuses_the_packed_call(library: native.Library) -> None:
