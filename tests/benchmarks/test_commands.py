@@ -46,7 +46,7 @@ def test_a_cpu_run_is_written_once_and_read_by_bars(tmp_path: Path, capsys: Caps
 def test_a_cpu_run_without_the_library_says_so(
     tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(native, "missing", lambda: "the engine was not built")
+    monkeypatch.setattr(native, "unavailable_reason", lambda: "the engine was not built")
     words = ["cpu", "--only", "no case", "-o", str(tmp_path / "run.json")]
     assert command.main(words) == 0
     note = "note: NumPy copies in the rows of dmlsplit: the engine was not built\n"
