@@ -80,7 +80,7 @@ def test_received_reports_of_the_self_test_are_shown(
     tables = extension("tables")
     assert tables.selftest_reports() == "No report has arrived yet."
     report = dml.selftest("cpu", seconds=0)
-    speeds = (*report.speeds[:1], report.speeds[0]._replace(share=0.5, bar=0.9))
+    speeds = (*report.speeds[:1], report.speeds[0]._replace(share=0.5, min_share=0.9))
     slow = replace(report, speeds=speeds, is_strict=True, name="a GPU")
     for name, one in (("a", slow), ("b", replace(report, outcomes=(), speeds=()))):
         (tmp_path / f"{name}.json").write_text(one.to_json())

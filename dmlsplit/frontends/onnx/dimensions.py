@@ -27,7 +27,7 @@ class FixedSizes:
         self._axes: set[str] = set()  # VALUE.AXIS of each dimension of an input
 
     def register(self, inputs: Iterable[ValueInfo]) -> None:
-        """Register the dimension names of a model's inputs: once per model, before `applied`.
+        """Register the dimension names of a model's inputs: once per model, before `apply`.
 
         A dimension with two sizes, or a size other than the model's, is an InvalidArgumentError.
         """
