@@ -55,7 +55,7 @@ def test_arrays_are_bound_as_whole_buffers() -> None:
     assert addresses == [address(one), address(two), address(three)]
 
 
-def test_the_same_rules_hold_for_an_input_whose_outputs_are_made_later() -> None:
+def test_bind_input_checks_the_input_as_bind_does() -> None:
     source = ramp(1, 1, 6, 2)
     assert TABLE.bind_input(source).owner is source
     wrong = ramp(2, 6)
@@ -253,7 +253,9 @@ def ranges(source: int, one: int, two: int) -> tuple[BufferBinding, list[BufferB
 @given(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
 @example(0, 3, 4)  # neighbours
 @example(3, 2, 0)
-def test_memory_that_is_shared_is_reported(source: int, one: int, two: int) -> None:
+def test_an_output_that_shares_memory_with_another_output_or_the_input_is_reported(
+    source: int, one: int, two: int
+) -> None:
     memory = [set(range(source, source + 3)), {one}, {two, two + 1}]
     wanted = set()
     if memory[1] & memory[2]:
@@ -300,7 +302,7 @@ def test_values_that_are_not_arrays_do_not_overlap() -> None:
     assert rules == ["BIND-KIND InputTensor", *(f"BIND-KIND OutputTensors[{i}]" for i in range(3))]
 
 
-def test_everything_is_reported_at_once() -> None:
+def test_all_broken_rules_of_bindings_are_reported_at_once() -> None:
     given_outputs = [FROZEN, BufferBinding(BUFFER, 250, 16), A.view("i4"), A]
     assert broken(TABLE, BufferBinding(BUFFER, 8, 40), given_outputs) == [
         "BIND-COUNT Outputs.BindingCount: 4 | 3",

@@ -60,7 +60,7 @@ def test_python_examples_work(name: str, here: Path) -> None:
 
 
 @each(name=PAGES)
-def test_every_example_is_tested(name: str) -> None:
+def test_every_code_block_is_of_a_known_language_and_well_formed(name: str) -> None:
     """No page has examples in untested languages; sh and text are for other machines."""
     fences = set(re.findall(r"^```(\w*)", PAGES[name], re.MULTILINE))
     assert fences <= {"", "python", "console", "sh", "text", "yaml", "json", "toml"}
@@ -275,7 +275,7 @@ def names_of_tests() -> frozenset[str]:
 
 
 @each(name=PAGES)
-def test_files_and_tests_that_are_named_exist(name: str) -> None:
+def test_files_and_tests_that_the_pages_name_exist(name: str) -> None:
     # Texts of links are skipped, because they name other projects' files.
     files = re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|hpp|yaml|toml)))`(?!\])", PAGES[name])
     for word in files:

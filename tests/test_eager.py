@@ -130,7 +130,7 @@ def test_a_bad_argument_is_refused_before_a_byte_is_written(
     ("wanted", "given_type"),
     [("i4, f4", "f4, i4"), ("i4, f4", "V8"), ("V8", "i4, f4"), ([("a", "u1")], [("b", "u1")])],
 )
-def test_an_output_with_other_fields_is_refused(wanted: Any, given_type: Any) -> None:
+def test_an_output_of_another_structured_type_is_refused(wanted: Any, given_type: Any) -> None:
     wanted, given_type = np.dtype(wanted), np.dtype(given_type)
     dml.split(np.zeros(2, wanted), 1, out=[np.ones(2, wanted)])
     with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\]: data type is"):
@@ -221,7 +221,7 @@ def test_backward_views_are_recognised_as_columns_only_if_there_are_several_rows
         assert columns([view(part, "view") for part in parts]) == wanted
 
 
-def test_thousands_of_columns_of_one_array_are_told_apart() -> None:
+def test_thousands_of_columns_may_be_outputs_unless_one_is_repeated() -> None:
     whole = np.empty((3, 20_000), np.float32)
     values = np.arange(60_000, dtype=np.float32).reshape(3, -1)
     outs = [whole[:, i : i + 1] for i in range(20_000)]

@@ -67,7 +67,9 @@ def test_every_data_type_is_split_exactly(kind: str) -> None:
 
 @given(split_descriptors())
 @settings(settings.get_profile("gpu"))
-def test_any_layout_leaves_every_other_byte_alone(desc: dml.SplitOperatorDesc) -> None:
+def test_a_split_of_any_layout_writes_the_bytes_of_the_pieces_and_no_others(
+    desc: dml.SplitOperatorDesc,
+) -> None:
     import cupy
 
     memory = Memory.of(desc)

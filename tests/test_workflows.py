@@ -145,7 +145,7 @@ def test_a_tag_of_a_commit_that_is_not_on_main_is_refused(tmp_path: Path) -> Non
 
 
 @posix
-def test_pages_that_know_of_no_release_are_refused(tmp_path: Path) -> None:
+def test_a_release_is_refused_while_a_page_says_that_there_is_none(tmp_path: Path) -> None:
     step = script("release.yml", "tag", 'The pages no longer say "not released yet"')
     (tmp_path / "docs").mkdir()
     readme = (ROOT / "README.md").read_text("utf-8")

@@ -24,7 +24,7 @@ class Array(FakeArray):
         self.flags = made.host.flags
 
 
-def test_describing_an_array_does_not_call_the_driver(fake: FakeDriver) -> None:
+def test_viewing_an_array_does_not_call_the_driver(fake: FakeDriver) -> None:
     array = Array(fake.array(np.zeros((3, 4), "i2")[:, ::2]), 1)
     seen = view(array, "array")
     assert seen.owner is array

@@ -34,7 +34,7 @@ def test_an_interface_without_strides_means_a_packed_array(fake: FakeDriver) -> 
     assert seen.device == "cuda:1"  # The driver knows the device of the address.
 
 
-def test_a_foreign_stream_is_waited_for(fake: FakeDriver) -> None:
+def test_the_current_stream_waits_for_the_stream_of_a_foreign_array(fake: FakeDriver) -> None:
     foreign = bare(fake.array(np.zeros(4)), stream=77)
     view(foreign, "array")
     assert "1 waits for 77" in fake.calls

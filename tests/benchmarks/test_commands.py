@@ -20,7 +20,7 @@ from tests.simulated_card import build
 from tests.support.fixtures import Capsys, Patch
 
 
-def test_a_run_says_where_it_was_made() -> None:
+def test_a_run_records_its_command_libraries_and_machine() -> None:
     found = environment(["cpu", "--quick"], with_gpu=False)
     assert found["command"] == ["python", "-m", "benchmarks", "cpu", "--quick"]
     assert found["libraries"]["numpy"] == np.__version__
@@ -28,7 +28,9 @@ def test_a_run_says_where_it_was_made() -> None:
     json.dumps([found, gpu_state()])
 
 
-def test_a_cpu_run_is_written_once_and_read_by_bars(tmp_path: Path, capsys: Capsys) -> None:
+def test_a_complete_cpu_run_is_not_overwritten_and_is_read_by_bars_and_compare(
+    tmp_path: Path, capsys: Capsys
+) -> None:
     path = tmp_path / "run.json"
     words = ["cpu", "--quick", "--only", "g: tiny", "--rounds", "1", "-o", str(path)]
     assert command.main(words) == 0

@@ -60,7 +60,7 @@ def test_warm_up_calls_for_its_time_and_at_least_once(monkeypatch: pytest.Monkey
     assert not begun
 
 
-def test_a_sample_waits_for_threads_that_still_work() -> None:
+def test_rest_waits_until_other_threads_are_idle() -> None:
     end = time.perf_counter() + 0.05
 
     def spin() -> None:

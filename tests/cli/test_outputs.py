@@ -56,7 +56,7 @@ CASES = {
 }
 
 
-def test_every_option_that_names_a_file_to_write_is_tried() -> None:
+def test_every_option_that_names_an_output_file_has_a_case() -> None:
     """Add a new word for values to one of the sets; if it names a file, also to the cases above."""
     taking = [
         (action.metavar or action.dest, parser.prog.removeprefix("dmlsplit "), action)
@@ -210,7 +210,9 @@ def test_a_device_is_written_to_and_a_full_device_is_named(
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_a_name_of_standard_output_is_written_to_and_not_replaced(name: str, files: Path) -> None:
+def test_a_report_to_dev_stdout_is_appended_and_the_file_is_not_replaced(
+    name: str, files: Path
+) -> None:
     """The shell has the file open, and earlier and later output belong into the same file."""
     line = [sys.executable, "-m", "dmlsplit", "validate", "m.onnx", "-o", name]
     Path("log").write_text("before\n")

@@ -155,7 +155,7 @@ def test_control_characters_do_not_reach_the_terminal(npy: Path, capsys: Capsys)
 
 
 @pytest.mark.parametrize(("device", "notes"), [("auto", 1), ("cpu", 0)])
-def test_auto_is_the_cpu_without_a_card_and_says_why(
+def test_device_auto_is_the_cpu_without_a_gpu_and_says_why(
     device: str, notes: int, npy: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason = "there is no driver. Fix: install one"

@@ -171,7 +171,7 @@ def test_wrong_bytes_are_a_difference(dispatched: Dispatch, change: Any) -> None
         ("rule-TENSOR-OUTPUT-OVERLAP-zero", {"outcome": "accepted", "exit": 0}, "policy"),
     ],
 )
-def test_other_verdicts_of_models_are_found(
+def test_an_unexpected_outcome_of_a_model_is_a_difference_of_its_kind(
     dispatched: Dispatch, model: str, change: dict[str, Any], kind: str
 ) -> None:
     comparison = dispatched(lambda cases: cases[model]["dispatched"].update(change))
@@ -230,7 +230,7 @@ def test_an_error_names_what_is_wrong_with_a_file(
         {"buffers": [8, 8], "input_tensor": {"buffer": 0, "offset": 0}, "output_tensors": []},
     ],
 )
-def test_a_placement_cannot_require_much_memory_or_be_outside(
+def test_a_placement_that_is_too_large_or_outside_its_buffers_is_refused(
     dispatched: Dispatch, placement: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=r"placement\."):

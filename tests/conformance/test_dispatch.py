@@ -73,7 +73,7 @@ SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("1_0", 
 
 
 @pytest.mark.parametrize("level", ["6_4", *SLOW_LEVELS])
-def test_our_front_end_gives_the_expected_result_for_every_model(
+def test_the_dxdispatch_front_end_gives_the_expected_result_for_every_model(
     kit: Path, monkeypatch: Patch, level: str
 ) -> None:
     device = Device("cpu", feature_level=level)

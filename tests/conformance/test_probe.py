@@ -103,7 +103,7 @@ def test_output_of_the_library_is_not_taken_for_an_answer(observe: Observe) -> N
     assert by_id(observe("noise")) == by_id(observe())
 
 
-def test_texts_of_the_debug_layer_belong_to_their_case(observe: Observe) -> None:
+def test_messages_of_the_debug_layer_are_stored_with_their_case(observe: Observe) -> None:
     cases = by_id(observe(arguments=["--debug"]))
     assert cases["rule-SPLIT-AXIS-RANGE"]["debug"] == ["a message about axis 4"]
     assert "debug" not in cases["limit-stride-one"]

@@ -68,7 +68,9 @@ def test_a_difference_makes_check_exit_with_1(observe: Observe, capsys: Capsys) 
         ("write other.json", "other.json: File exists"),
     ],
 )
-def test_an_error_is_one_line(here: Path, capsys: Capsys, line: str, message: str) -> None:
+def test_an_error_is_reported_in_one_line(
+    here: Path, capsys: Capsys, line: str, message: str
+) -> None:
     (here / "other.json").write_text("{}")
     assert main(line.split()) == 2
     assert capsys.readouterr() == ("", f"error: {message}\n")

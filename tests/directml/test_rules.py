@@ -16,7 +16,7 @@ FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index
 BROKEN = tuple(violations_of("InputTensor", FIELDS))
 
 
-def test_rules_carry_a_sentence_a_source_and_a_hint() -> None:
+def test_every_rule_has_its_id_a_sentence_and_a_hint() -> None:
     for rule_id, rule in RULES.items():
         assert rule_id == rule.id
         assert rule.sentence.endswith(".")
@@ -71,7 +71,7 @@ def test_every_rule_cites_microsoft_or_is_a_listed_policy_of_dmlsplit() -> None:
     assert {rule.basis for rule in RULES.values()} == set(sources)
 
 
-def test_a_wrong_binding_removes_the_device_and_all_else_is_an_invalid_argument() -> None:
+def test_binding_rules_of_directml_have_device_removed_and_all_others_e_invalidarg() -> None:
     """Rules about arrays, which DirectML does not have, are checked by dmlsplit alone."""
     bindings = "COUNT OFFSET-ALIGNMENT GUARANTEED-ALIGNMENT RANGE SIZE OUTPUT-OVERLAP IN-PLACE"
     removed = {f"DML-BIND-{name}" for name in bindings.split()}

@@ -139,7 +139,7 @@ def test_a_violation_names_the_range_of_dimension_counts_of_its_level() -> None:
     assert found[0] == ("InputTensor.DimensionCount", "from 2 to 3 at feature level 5_0")
 
 
-def test_every_rule_of_descriptors_has_a_sample_and_every_other_an_example() -> None:
+def test_descriptor_rules_have_samples_and_binding_rules_have_an_example() -> None:
     for rule, record in RULES.items():
         is_of_bindings = rule.startswith(("DML-BIND", "DML-ARRAY"))
         assert (record.example is not None) == is_of_bindings
@@ -175,7 +175,7 @@ def test_a_report_names_its_descriptor_and_the_level() -> None:
     assert (report.subject, report.level) == (str(desc), "4_0")
 
 
-def test_no_higher_level_is_advised_if_none_helps() -> None:
+def test_a_higher_level_is_advised_only_if_one_accepts_the_tensor() -> None:
     def hints(kind: str, level: str) -> set[str]:
         desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc(kind, (8,)), axis=0, sizes=(4, 4))
         return {v.hint for v in dml.validate(desc, level).violations}

@@ -73,7 +73,7 @@ def test_every_type_of_whole_bytes_is_split(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int64", "uint64", "float64", "complex128"])
-def test_64_bits_stay_even_if_jax_makes_no_new_64_bit_arrays(kind: str) -> None:
+def test_64_bit_arrays_keep_their_type_while_x64_is_disabled(kind: str) -> None:
     array = random((6,), kind)
     with jax.enable_x64(False):
         assert_equal(dml.split(array, (2, 4)), jnp.split(array, [2]))
@@ -145,7 +145,7 @@ def test_sizes_may_be_an_array_whose_values_are_known() -> None:
     assert [len(piece) for piece in dml.split(jnp.zeros((12, 2)), jnp.array([2, 10]))] == [2, 10]
 
 
-def test_nothing_is_computed_for_a_shape() -> None:
+def test_eval_shape_computes_no_piece() -> None:
     huge = jax.ShapeDtypeStruct((1 << 40, 4), "i1")
     found = jax.eval_shape(lambda x: dml.split(x, (1, 3), 1), huge)
     assert [piece.shape for piece in found] == [(1 << 40, 1), (1 << 40, 3)]

@@ -51,7 +51,9 @@ def refusal(read: Read, path: Path) -> str:
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("kind", ["missing", "empty", "noise", "folder", "pipe", "zero", "NUL"])
-def test_what_is_not_a_model_is_one_clear_error(read: Read, kind: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_gives_one_clear_error(
+    read: Read, kind: str, tmp_path: Path
+) -> None:
     path = tmp_path / ("model\0" if kind == "NUL" else "model")
     if kind == "zero":
         path = Path("/dev/zero")
@@ -84,7 +86,7 @@ HOSTILE: list[tuple[Read, bytes, str]] = [
 
 
 @pytest.mark.parametrize(("read", "content", "message"), HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_file_is_one_clear_error_at_once(
+def test_a_hostile_file_gives_one_clear_error_at_once(
     read: Read, content: bytes, message: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """ONNX's most fields take 10 s; here they are a sixteenth of it."""

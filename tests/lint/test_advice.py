@@ -284,7 +284,7 @@ def followed(text: str, name: str, target: Sequence[str]) -> tuple[list[str], Se
     return [name], [*target, *options]
 
 
-def test_the_printed_options_run_together(here: Path, reported: Reported) -> None:
+def test_the_advised_options_of_all_splits_can_be_combined(here: Path, reported: Reported) -> None:
     """Splits may share a dimension, and one shape may follow from another one."""
     shared = parsed("""(float[n,6] x, float[6,n] y) => (float[] a, float[] d, float[] g) {
         a, b = Split <axis = 0, num_outputs = 2> (x)

@@ -46,12 +46,12 @@ def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
     assert scan_paths([str(tmp_path)]).unreadable == ((str(tmp_path / "a.onnx"), "MemoryError"),)
 
 
-def test_a_path_that_no_system_takes_is_named_once() -> None:
+def test_a_path_that_is_too_long_is_reported_once_as_unreadable() -> None:
     long = 300 * "a" + ".onnx"
     assert scan_paths([long]).unreadable == ((long, "File name too long"),)
 
 
-def test_errors_in_flags_go_into_the_report() -> None:
+def test_a_descriptor_given_by_options_may_break_rules() -> None:
     site = option_site("FLOAT32", (6, 2), 7, (2, 4))
     assert "DML-SPLIT-AXIS-RANGE" in dml.validate(site.state.descriptor).rule_ids
 

@@ -157,7 +157,7 @@ def run_code(*lines: str) -> Threads:
     return threads
 
 
-def test_predicates_are_bits_and_functions_of_three() -> None:
+def test_rare_predicate_instructions_work_as_documented() -> None:
     """R2P, P2R, PLOP3, USEL and UPLOP3, which compilers rarely use, work as documented."""
     threads = run_code(
         "MOV R1, 0x2d",

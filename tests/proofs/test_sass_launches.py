@@ -110,12 +110,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("first", WRONG)
-def test_wrong_kernels_are_caught(first: str, builds: Path) -> None:
+def test_a_kernel_with_a_wrong_load_or_store_is_rejected(first: str, builds: Path) -> None:
     with pytest.raises(SassError, match=WRONG[first]):
         store(first, builds)
 
 
-def test_a_byte_that_nobody_stores_is_caught(builds: Path) -> None:
+def test_a_byte_that_no_thread_stores_is_rejected(builds: Path) -> None:
     source = COPY.replace("FIRST", "if (row != 7) first[0] = source[0];")
     code = launch.compiled(source, builds)
     one = Launch((0, 1), grid=1, block=64)
@@ -123,7 +123,7 @@ def test_a_byte_that_nobody_stores_is_caught(builds: Path) -> None:
         launch.run(ROWS.geometry, one, code, [0])
 
 
-def test_bytes_between_elements_are_not_stored(builds: Path) -> None:
+def test_a_store_between_the_elements_of_an_output_is_rejected(builds: Path) -> None:
     padded = Case((64, 24), (8, 16), output_strides=((9, 1), (16, 1)))
     memory = SplitMemory(padded.geometry, (0, 1))
     body = COPY.replace("FIRST", "first[0] = source[0];")
@@ -132,7 +132,7 @@ def test_bytes_between_elements_are_not_stored(builds: Path) -> None:
         memory.check()
 
 
-def test_input_bytes_are_those_of_the_words_around() -> None:
+def test_loads_of_any_size_read_the_same_random_input_bytes() -> None:
     addresses = np.arange(1 << 20, (1 << 20) + 4096, dtype=np.uint64)
     words = split_memory.input_words(addresses[::4])
     for size in (1, 16):
@@ -197,7 +197,7 @@ def test_a_plain_copy_is_counted_exactly(builds: Path) -> None:
     assert counts.stored_bytes == 3 * 128 * 16, "the first and the last block are not counted"
 
 
-def test_samples_have_the_first_and_the_last_block() -> None:
+def test_sampled_blocks_include_the_first_and_the_last() -> None:
     assert launch.sampled(5) == [0, 1, 2, 3, 4]
     chosen = launch.sampled(10**6)
     assert (chosen[0], chosen[-1]) == (0, 10**6 - 1)

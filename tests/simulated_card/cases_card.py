@@ -74,7 +74,9 @@ def test_fresh_memory_is_poisoned() -> None:
 @pytest.mark.parametrize(
     ("first", "message"), [("others", "wrong"), ("late", "right")], ids=["read early", "read late"]
 )
-def test_a_missing_dependency_gives_wrong_bytes(first: str, message: str) -> None:
+def test_streams_without_an_event_between_them_run_in_either_order(
+    first: str, message: str
+) -> None:
     """The second stream should wait for the first, but without an event either order is legal."""
     source, target = ones()
     one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
@@ -109,7 +111,9 @@ BEYOND = {
 
 
 @pytest.mark.parametrize("case", BEYOND)
-def test_a_wrong_access_breaks_the_device(case: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_out_of_bounds_or_misaligned_access_breaks_the_device(
+    case: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     text, status = BEYOND[case]
     with cupy.cuda.using_allocator(None):
         source, target = ones()
@@ -193,7 +197,7 @@ def test_functions_that_are_not_modelled_are_refused_by_name(
     assert "cudaDeviceGetLimit is not modelled" in capfd.readouterr().err
 
 
-def test_kernels_of_cupy_do_not_compile_here() -> None:
+def test_kernels_of_cupy_do_not_compile_on_the_simulated_card() -> None:
     with pytest.raises(cupy.cuda.compiler.CompileException):
         cupy.ones(3) + 1
 

@@ -60,7 +60,7 @@ def run(call: Call) -> None:
 
 @settings(max_examples=20, derandomize=True)
 @given(st.lists(calls(), min_size=1, max_size=10))
-def test_a_plan_serves_every_call_of_its_layout(found: list[Call]) -> None:
+def test_random_sequences_of_calls_give_the_pieces_of_numpy(found: list[Call]) -> None:
     for call in found:
         run(call)
 

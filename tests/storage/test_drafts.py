@@ -218,7 +218,7 @@ def test_a_folder_of_the_user_is_not_taken_for_drafts(path: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EXDEV, errno.ENOSYS])
-def test_names_are_not_exchanged_if_the_file_system_cannot_do_it(
+def test_an_old_folder_is_moved_aside_if_names_cannot_be_exchanged(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("new", "old"):

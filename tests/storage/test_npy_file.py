@@ -112,7 +112,7 @@ def test_other_files_are_refused_in_one_line(name: str) -> None:
     assert len(error.value.message) < 250
 
 
-def test_an_error_of_the_disk_is_not_called_damage() -> None:
+def test_a_disk_error_is_not_reported_as_a_damaged_file() -> None:
     class Failing(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             if self.tell() > 6:
@@ -177,7 +177,7 @@ class Slow(FileIO):
         return super().write(data[:7])
 
 
-def test_reading_and_writing_go_on_after_a_call_that_moved_a_part(tmp_path: Path) -> None:
+def test_reading_and_writing_continue_after_a_partial_read_or_write(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(100, dtype="u2"))
     values = np.empty(200, np.uint8)
     file = open_npy(tmp_path / "a.npy")

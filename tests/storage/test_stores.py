@@ -36,7 +36,7 @@ def test_progress_goes_up_to_all_bytes(store: Path, tmp_path: Path) -> None:
     assert seen[-1] == (VALUES.nbytes, VALUES.nbytes)
 
 
-def test_a_run_that_stops_leaves_the_old_pieces_and_starts_over(
+def test_a_stopped_run_leaves_the_old_pieces_and_the_next_one_starts_over(
     store: Path, tmp_path: Path
 ) -> None:
     split_store(store, (3, 4), 2, tmp_path)

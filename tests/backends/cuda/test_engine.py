@@ -146,7 +146,7 @@ def test_more_rows_do_not_make_a_call_wait_for_the_compiler(fake: FakeDriver) ->
     assert fake.calls.count("compile") == compiled
 
 
-def test_the_driver_keeps_no_source(fake: FakeDriver) -> None:
+def test_the_driver_keeps_the_hash_of_a_source_instead_of_its_text(fake: FakeDriver) -> None:
     dml.split(fake.array(noise((64, 96), "f2")), SIZES, 1)
     assert fake.has_siblings == {(0, hash(source)) for source in fake.sources[:1]}
 

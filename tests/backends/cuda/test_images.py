@@ -25,7 +25,7 @@ def test_a_written_image_is_read_back(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["a.image"]
 
 
-def test_other_sources_options_or_compilers_have_other_names() -> None:
+def test_each_source_with_its_options_and_compiler_has_its_own_file_name() -> None:
     given = [("source", ("90", "13")), ("source", ("9", "013")), ("source", ("90", "14")),
              ("other", ("90", "13")), ("source90", ("13",))]  # fmt: skip
     names = {images.file_name(*one) for one in given}
@@ -94,7 +94,7 @@ def test_a_folder_that_cannot_be_written_is_not_used(monkeypatch: pytest.MonkeyP
     assert images.read("a.image") is None
 
 
-def test_by_default_files_are_beside_those_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_default_images_are_in_the_kernel_cache_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
     monkeypatch.delenv("CUPY_CACHE_IN_MEMORY", raising=False)
     monkeypatch.setenv("HOME", "/home/someone")

@@ -68,7 +68,7 @@ def test_the_message_of_a_wrong_installation_names_the_command(row: str) -> None
     assert sentence == expected
 
 
-def test_nothing_is_wrong_with_a_right_installation() -> None:
+def test_a_usable_installation_gives_no_error() -> None:
     assert installation.package_error(ONE, 13020) is None
     assert installation.version_error(Cuda(12090, 13020, (12, 9)), OLD) is None
     assert installation.gpu_error("cuda:0", 130, (75, 120), ONE) is None

@@ -114,7 +114,7 @@ def test_ten_thousand_kernels_leave_a_bounded_number_loaded(gpu: Gpu, load: Load
     assert (gpu.loads, gpu.strays) == (10_000, 0)
 
 
-def test_the_kernels_used_last_stay(gpu: Gpu, load: Load) -> None:
+def test_the_most_recently_used_kernels_stay_loaded(gpu: Gpu, load: Load) -> None:
     for number in range(1000):
         load("used", "tile")
         load(f"source {number}", "tile")

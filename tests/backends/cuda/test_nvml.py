@@ -30,7 +30,7 @@ def test_no_driver_means_no_device(fake_nvml: FakeNvml, failure: int) -> None:
     assert cuda_devices() == []
 
 
-def test_a_failing_driver_is_an_error(fake_nvml: FakeNvml) -> None:
+def test_a_failure_of_nvml_is_an_error(fake_nvml: FakeNvml) -> None:
     fake_nvml.failure = 999
     with pytest.raises(dml.UnsupportedError, match="NVML failed: error 999"):
         cuda_devices()
@@ -84,13 +84,13 @@ def test_what_explain_assumes_of_a_device_is_listed(fake_nvml: FakeNvml) -> None
     assert "1024 threads and 16 blocks" in unknown["assumed"][0]
 
 
-def test_the_real_library_is_asked_without_a_crash() -> None:
+def test_the_real_nvml_library_can_be_queried() -> None:
     assert isinstance(cuda_devices(), list)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not cuda_devices(), reason="there is no CUDA device")
-def test_this_machine_has_a_device() -> None:
+def test_the_first_real_device_has_a_name_and_a_bandwidth() -> None:
     device = cuda_devices()[0]
     assert device.name
     assert device.peak_bandwidth

@@ -193,7 +193,7 @@ def test_an_empty_constant_with_a_large_size_takes_no_memory(scanned: Scanned) -
     assert found.shape == (0, 2**50)
 
 
-def test_the_work_of_one_model_is_limited(
+def test_a_model_that_computes_too_many_elements_has_unknown_sizes(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = " ".join(f"v{at + 1} = Add (v{at}, v0)" for at in range(9))

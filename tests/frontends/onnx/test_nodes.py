@@ -122,7 +122,7 @@ PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("case", "given", "message"), PROBLEMS, ids=[p[0] for p in PROBLEMS])
-def test_a_hostile_node_is_a_site_with_a_problem(
+def test_a_hostile_node_becomes_an_invalid_site_with_a_one_line_problem(
     scanned: Scanned, case: str, given: dict[str, Any], message: str
 ) -> None:
     defaults = {"s": sizes("s", 2, 4), "shape": [6], "outputs": "a b"}

@@ -125,7 +125,7 @@ def test_types_declared_inside_a_function_are_used(scanned: Scanned) -> None:
     assert found.state.descriptor.input_tensor.sizes == (4, 6)
 
 
-def test_names_from_a_file_stay_on_their_line(scanned: Scanned) -> None:
+def test_names_from_a_file_are_escaped_and_long_ones_are_cut(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b", name="a\n::error::\x1b[31m" + "b" * 1000)
     (found,) = scanned(model([cut], [value("x", ["d\ne"])], initializers=(sizes("s", 2, 4),)))
     assert found.node.startswith("a\\n::error::\\x1b[31m")

@@ -68,7 +68,9 @@ def test_a_model_that_openvino_saved_is_scanned(tmp_path: Path) -> None:
 # Files written by hand.
 
 
-def test_a_site_says_where_it_is(scanned: Scan, tmp_path: Path) -> None:
+def test_a_site_has_the_place_descriptor_shape_and_axis_of_its_layer(
+    scanned: Scan, tmp_path: Path
+) -> None:
     (found,) = scanned(variadic(), weights())
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6, 2)), axis=0, sizes=(2, 4))
     file = str(tmp_path / "model.xml")

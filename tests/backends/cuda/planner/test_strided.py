@@ -29,7 +29,7 @@ def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeom
         every_second(4096, (65536, 65536, 16, 320)),
     ],
 )
-def test_other_sizes_have_the_same_specialization(other: SplitGeometry) -> None:
+def test_sizes_and_offsets_do_not_change_the_specialization(other: SplitGeometry) -> None:
     """The others differ in rows, columns and offsets, and have up to four unequal outputs."""
     ours = every_second(8192, (16384, 8192))
     has_one_nest = len({tuple(loop[:2] for loop in p.loops) for p in other.pieces}) == 1
