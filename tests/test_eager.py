@@ -65,7 +65,7 @@ def test_the_axis_may_be_called_dim(dim: Any) -> None:
             np.testing.assert_array_equal(one, two)
 
 
-def test_dim_works_for_dask_and_jax_too() -> None:
+def test_dim_names_the_axis_of_dask_and_jax_arrays() -> None:
     array = np.arange(24.0, dtype="f4").reshape(4, 6)
     wanted = [piece.tolist() for piece in dml.split(array, 2, 1)]
     da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -169,7 +169,7 @@ def test_overlaps_reports_each_span_that_overlaps_another(starts: Any) -> None:
     ],
     ids=["not in the order of their addresses", "after two that only interleave"],
 )
-def test_outputs_that_share_memory_are_found_among_others(
+def test_outputs_that_share_memory_are_refused_beside_outputs_that_do_not(
     parts: tuple[slice, ...], pair: str
 ) -> None:
     store = np.zeros(40)

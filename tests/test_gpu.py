@@ -289,7 +289,7 @@ def test_torchs_current_stream_is_used() -> None:
     assert torch.equal(torch.cat([one, two], 1), fresh)
 
 
-def test_an_operator_allocates_for_the_stream_it_is_given() -> None:
+def test_an_operator_allocates_outputs_for_the_given_stream() -> None:
     """Memory that another stream still reads must not be overwritten."""
     import cupy
 
@@ -306,7 +306,7 @@ def test_an_operator_allocates_for_the_stream_it_is_given() -> None:
     assert kept.get().tobytes() == wanted.tobytes()
 
 
-def test_torch_memory_is_allocated_for_the_stream_too() -> None:
+def test_an_operator_allocates_torch_outputs_for_the_given_stream() -> None:
     torch = torch_with_cuda()
     count = 1 << 24
     source, freed = (torch.full((count,), value, device="cuda") for value in (6.0, 2.0))

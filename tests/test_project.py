@@ -57,7 +57,7 @@ def processor_seconds(*line: str) -> float:
 
 
 @pytest.mark.parametrize("line", ["levels", "validate tests/data/dml_split.json"])
-def test_a_command_starts_in_little_more_than_numpy_takes(line: str) -> None:
+def test_a_command_takes_less_than_twice_the_time_of_importing_numpy(line: str) -> None:
     """The ratio of the minima of two commands, run alternately, does not depend on this machine."""
     command = numpy = float("inf")
     for attempt in range(20):
@@ -98,7 +98,7 @@ def test_imports_keep_the_contracts_of_import_linter() -> None:
 
 
 @pytest.mark.parametrize("package", ["dmlsplit", "benchmarks"])
-def test_no_file_imports_itself_through_others(package: str) -> None:
+def test_imports_have_no_cycles(package: str) -> None:
     """Imports for annotations count too."""
     graph = grimp.build_graph(package, cache_dir=None)
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}

@@ -62,7 +62,7 @@ def test_too_little_device_memory_is_reported(fake: FakeDriver) -> None:
         CUPY.empty(like, NewArrays(((2,), (3,))))
 
 
-def test_types_with_named_fields_are_kept(fake: FakeDriver) -> None:
+def test_new_arrays_keep_a_structured_type(fake: FakeDriver) -> None:
     kind = np.dtype([("a", "u1"), ("b", "<f4")])
     seen = cuda_view(fake.array(np.zeros(3, kind)), "array", 0)
     assert seen.type == str(kind)

@@ -45,7 +45,7 @@ def test_a_complete_cpu_run_is_not_overwritten_and_is_read_by_bars_and_compare(
     assert "No such file" in capsys.readouterr().err
 
 
-def test_a_cpu_run_without_the_library_says_so(
+def test_a_cpu_run_without_the_engine_notes_that_numpy_copies(
     tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(native, "missing", lambda: "the engine was not built")
@@ -98,7 +98,9 @@ def test_a_missed_bar_fails_the_run(
 
 
 @pytest.mark.skipif(host.has_gpu(), reason="this machine has a GPU")
-def test_without_a_gpu_the_gpu_command_says_so(tmp_path: Path, capsys: Capsys) -> None:
+def test_the_gpu_command_without_a_gpu_is_an_error_and_writes_nothing(
+    tmp_path: Path, capsys: Capsys
+) -> None:
     path = tmp_path / "run.json"
     assert command.main(["gpu", "-o", str(path)]) == 2
     assert "error: " in capsys.readouterr().err

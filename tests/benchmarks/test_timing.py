@@ -74,5 +74,5 @@ def test_rest_waits_until_other_threads_are_idle() -> None:
     spinning.join()
 
 
-def test_a_short_call_is_repeated_until_the_clock_does_not_matter() -> None:
+def test_a_sample_repeats_an_empty_call_over_100_times() -> None:
     assert calls_per_sample(lambda: None) > 100

@@ -44,7 +44,9 @@ def files(here: Path, monkeypatch: Patch) -> Path:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_closed_streams_are_an_error_or_do_not_matter(line: str, files: Path) -> None:
+def test_a_closed_standard_output_is_an_error_and_no_other_closed_stream_is(
+    line: str, files: Path
+) -> None:
     """Exit status 1 would mean that a split is refused."""
     assert ended(line, ">&-") == (2, "", f"{OUTPUT}: Bad file descriptor\n")
     assert ended(line, ">&- 2>&- <&-") == (2, "", "")

@@ -102,7 +102,7 @@ def test_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:
         assert child.stderr.read() == b""
 
 
-def test_a_pipe_that_closes_early_keeps_the_verdict(here: Path) -> None:
+def test_a_pipe_that_closes_early_does_not_change_the_exit_status(here: Path) -> None:
     for name in "abcdefgh":
         save(f"{name}.onnx", every_verdict())
     line = ["validate", ".", "--format", "json", "--feature-level", "2_0"]

@@ -119,7 +119,7 @@ def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
 
 
-def test_handlers_of_a_program_that_calls_main_are_put_back(npy: Path) -> None:
+def test_main_restores_the_signal_handlers_of_its_caller(npy: Path) -> None:
     before = list(map(signal.getsignal, STOPS))
     assert main(["run", "a.npy", *HALVES]) == 0
     assert list(map(signal.getsignal, STOPS)) == before

@@ -20,7 +20,7 @@ def test_the_report_is_printed_and_written(here: Path, capsys: Capsys) -> None:
     assert len(json.loads(Path("report.json").read_text())["splits"]) == 71
 
 
-def test_a_strict_test_needs_a_card(here: Path, capsys: Capsys) -> None:
+def test_a_strict_self_test_of_the_cpu_exits_with_2(here: Path, capsys: Capsys) -> None:
     assert main([*CPU, "--strict"]) == 2
     assert "speeds have a bar" in capsys.readouterr().out
 

@@ -74,7 +74,7 @@ MINIMUMS = [f"minimum level 0x{level:X}" for level in FeatureLevel if level > 0x
         ),
     ],
 )
-def test_a_planted_difference_is_found_and_no_other(
+def test_only_the_planted_differences_are_found(
     observe: Observe, switches: str, level: int, kind: str, cases: list[str]
 ) -> None:
     comparison = found(observe(switches, level=level))
@@ -93,7 +93,7 @@ def test_differences_of_several_kinds_are_kept_apart(observe: Observe) -> None:
 
 
 @pytest.mark.parametrize(("switch", "count"), [("crash-later", 2), ("remove-count", 1)])
-def test_a_crash_or_a_removed_device_that_others_caused_counts_as_a_crash(
+def test_a_crash_or_a_removal_that_earlier_cases_caused_counts_as_a_crash(
     observe: Observe, switch: str, count: int
 ) -> None:
     differences = found(observe(switch)).differences
@@ -141,7 +141,7 @@ def right(case: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": outcome, "exit": 0 if outcome == "accepted" else 1, "outputs": outputs}
 
 
-def test_right_bytes_and_bindings_are_no_difference(dispatched: Dispatch) -> None:
+def test_correct_bytes_and_bindings_are_no_difference(dispatched: Dispatch) -> None:
     comparison = dispatched(lambda _: None)
     assert comparison.differences == ()
     assert sum(answer.dispatched is not None for answer in comparison.observation.answers) > 230
@@ -213,7 +213,7 @@ LARGE = {"id": "y", "desc": {"InputTensor": WIDE_X, "OutputTensors": [WIDE_X], "
         ),
     ],
 )
-def test_an_error_names_what_is_wrong_with_a_file(
+def test_an_error_names_the_invalid_field_of_a_file(
     observe: Observe, change: dict[str, Any], message: str
 ) -> None:
     path = edited(observe(), **change)

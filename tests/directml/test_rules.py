@@ -79,7 +79,7 @@ def test_binding_rules_of_directml_have_device_removed_and_all_others_e_invalida
     assert {rule.hresult for name, rule in RULES.items() if name not in removed} == {0x80070057}
 
 
-def test_a_report_says_what_where_and_how_to_fix_it() -> None:
+def test_a_violation_names_its_field_the_value_the_allowed_value_and_the_fix() -> None:
     (violation,) = dml.validate(changed(first_output={"data_type": "INT32"})).violations
     assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
     assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
@@ -112,7 +112,7 @@ def test_a_report_counts_broken_rules_and_places() -> None:
     assert ValidationReport("SPLIT", "", BROKEN).rule_ids == ("DML-TENSOR-ZERO-SIZE",)
 
 
-def test_a_long_report_is_cut_and_says_so() -> None:
+def test_a_report_prints_20_violations_and_the_number_of_the_rest() -> None:
     lines = str(ValidationReport("SPLIT", "3_0", BROKEN)).splitlines()
     assert lines[1:] == [*(f"  {broken}" for broken in BROKEN[:20]), "  ... and 5 more"]
     assert len(str(ValidationReport("SPLIT", "3_0", BROKEN[:20])).splitlines()) == 21

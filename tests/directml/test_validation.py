@@ -125,7 +125,7 @@ ONE = dml.TensorDesc("FLOAT32", (4,))
             "TENSOR-DIMENSION-COUNT", "TENSOR-DIMENSION-COUNT", "SPLIT-AXIS-RANGE"]),
     ],
 )  # fmt: skip
-def test_a_value_past_its_limit_is_reported_and_nothing_else(
+def test_a_value_past_its_limit_breaks_exactly_the_listed_rules(
     desc: dml.SplitOperatorDesc, rules: list[str]
 ) -> None:
     found = [v.rule.id.removeprefix("DML-") for v in dml.validate(desc).violations]

@@ -141,7 +141,7 @@ def test_a_constant_array_is_split_while_jax_traces() -> None:
     assert [piece.tolist() for piece in found] == [[1, 2], [3, 4, 5, 6]]
 
 
-def test_sizes_may_be_an_array_whose_values_are_known() -> None:
+def test_sizes_may_be_a_concrete_jax_array() -> None:
     assert [len(piece) for piece in dml.split(jnp.zeros((12, 2)), jnp.array([2, 10]))] == [2, 10]
 
 

@@ -126,7 +126,9 @@ def test_a_compiled_split_accepts_parameters_and_strides() -> None:
         (2, 5, "axis is 5; it must be from -1 to 0"),
     ],
 )
-def test_a_wrong_argument_is_named_when_it_is_compiled(sizes: Any, axis: int, message: str) -> None:
+def test_compiling_a_call_with_invalid_sizes_or_axis_is_an_error_that_names_the_value(
+    sizes: Any, axis: int, message: str
+) -> None:
     compiled = torch.compile(lambda x: dml.split(x, sizes, axis), fullgraph=True, backend="eager")
     with pytest.raises(RuntimeError, match=message):
         compiled(torch.rand(6))

@@ -167,7 +167,7 @@ def test_host_cuda_and_the_interpreter_count_about_the_same_wavefronts(row: mode
     assert 1 <= row.executed("load_bytes") <= MAX_LOADED.get(row.number, 1.2) + 1e-9
 
 
-def test_the_command_writes_the_figures_and_where_they_were_made(
+def test_the_model_command_writes_the_figures_and_their_environment(
     figures: dict[int, model.Figures],
     builds: Path,
     tmp_path: Path,

@@ -55,7 +55,7 @@ def test_every_launch_of_chosen_and_random_splits_has_a_listed_form(
 
 
 @needs_gcc
-def test_a_misaligned_access_is_noticed(builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misaligned_access_is_rejected(builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs that are sorted in registers have edges of whole elements, at any address."""
 
     def is_direct(unit: int, assumed: Assumptions) -> bool:

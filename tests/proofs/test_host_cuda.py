@@ -225,7 +225,9 @@ def data() -> np.ndarray:
     return np.random.default_rng(3).integers(0, 256, ROWS * 64, np.uint8)
 
 
-def test_a_right_kernel_gives_its_bytes_and_counts(programs: Programs, data: np.ndarray) -> None:
+def test_a_correct_kernel_gives_the_expected_bytes_and_counts(
+    programs: Programs, data: np.ndarray
+) -> None:
     outcome = programs("sanitizers")[KERNEL].run(3, THREADS, memory(data), counting=True)
     (source,), (target,) = outcome.windows
     assert np.array_equal(source, data)
@@ -237,7 +239,7 @@ def test_a_right_kernel_gives_its_bytes_and_counts(programs: Programs, data: np.
     assert counts.load_block_sectors == counts.store_block_sectors == data.nbytes // 32
 
 
-def test_sectors_count_what_a_misaligned_range_touches(
+def test_every_sector_that_a_misaligned_range_touches_is_counted(
     programs: Programs, data: np.ndarray
 ) -> None:
     source, target = memory(data)

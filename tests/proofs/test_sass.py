@@ -176,5 +176,5 @@ def test_a_rejected_source_shows_the_log_of_the_compiler(tmp_path: Path) -> None
         (["LDG.E.64 R4, [R2]", "BRA 0x90", "LDG.E.128 R8, [R2]", "STS [R9], R4"], 16),
     ],
 )
-def test_bytes_in_flight_end_where_a_load_is_waited_for(code: list[str], wanted: int) -> None:
+def test_bytes_in_flight_are_the_most_loaded_before_a_wait(code: list[str], wanted: int) -> None:
     assert listing.parse(listing.printed(*code)).bytes_in_flight() == wanted

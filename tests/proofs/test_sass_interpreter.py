@@ -207,7 +207,7 @@ def test_votes_of_a_warp_are_those_of_the_threads_that_take_part() -> None:
         ("@P9 MOV R0, R1", "the predicate P9"),
     ],
 )
-def test_unknown_code_is_refused_by_name(text: str, named: str) -> None:
+def test_unknown_machine_code_is_rejected_and_named(text: str, named: str) -> None:
     with pytest.raises(UnknownCodeError, match=f"{named}.* is not known"):
         run_code(text)
 

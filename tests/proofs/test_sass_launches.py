@@ -87,7 +87,7 @@ def store(first: str, builds: Path) -> int:
     return memory.check()
 
 
-def test_a_right_copy_stores_all_bytes(builds: Path) -> None:
+def test_a_correct_copy_stores_every_byte(builds: Path) -> None:
     assert store("first[0] = source[0];", builds) == 64 * 24
 
 
@@ -162,7 +162,7 @@ LANES = np.arange(32, dtype=np.uint64)[None]
         (LANES * 256, 8, 32),
     ],
 )
-def test_conflicts_of_banks_are_counted(addresses: np.ndarray, size: int, expected: int) -> None:
+def test_bank_conflicts_are_counted(addresses: np.ndarray, size: int, expected: int) -> None:
     everyone = np.ones((1, 32), bool)
     assert wavefronts(addresses, everyone, size) == expected
     both = np.concatenate([addresses, addresses + np.uint64(1 << 16)])
@@ -176,7 +176,7 @@ def test_inactive_threads_cause_no_bank_conflicts() -> None:
     assert wavefronts(LANES * 16, LANES >= 24, 16) == 1
 
 
-def test_a_plain_copy_is_counted_exactly(builds: Path) -> None:
+def test_the_instructions_and_wavefronts_of_a_copy_are_counted_exactly(builds: Path) -> None:
     """Per warp and 512 bytes: one load and one store of 16 bytes, four wavefronts each."""
     source = """
     struct Pointers { const uint4* input; uint4* outputs[1]; };

@@ -40,12 +40,12 @@ class DlPack:
 
 
 @pytest.mark.parametrize("library", [Interface, DlPack])
-def test_an_array_interface_or_dlpack_is_enough(library: Any) -> None:
+def test_an_object_with_only_an_array_interface_or_dlpack_is_split(library: Any) -> None:
     array = noise((40, 8), "f4")
     check(dml.split(library(cupy.asarray(array)), SIZES, 1), array)
 
 
-def test_an_interface_on_the_second_device_is_found_there() -> None:
+def test_an_array_interface_on_the_second_device_is_split_on_that_device() -> None:
     array = noise((40, 8), "f4")
     with cupy.cuda.Device(1):
         source = cupy.asarray(array)

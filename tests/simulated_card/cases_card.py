@@ -136,7 +136,7 @@ def launch_module(text: str, source: Any, target: Any) -> int:
     return int(module)
 
 
-def test_an_unloaded_module_is_not_taken_for_the_next() -> None:
+def test_a_module_loaded_after_an_unloaded_one_runs_its_own_code() -> None:
     source, target = ones()
     shift = COPY.replace("uint4*>(pointers.outputs[0]", "uint4*>(pointers.outputs[0] + 1024")
     for text, changed in ((COPY, slice(0, 1024)), (shift, slice(1024, 2048))):
@@ -189,7 +189,7 @@ def test_memory_of_another_device_is_not_accessible() -> None:
         card.break_device(1, 0)
 
 
-def test_functions_that_are_not_modelled_are_refused_by_name(
+def test_a_call_of_a_function_that_is_not_modelled_is_refused_with_its_name(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(RuntimeFailure, match="NotSupported"):

@@ -109,7 +109,7 @@ def test_a_capture_holds_one_launch_that_every_replay_repeats() -> None:
         assert same(source, outs)
 
 
-def test_a_thread_without_a_context_gets_one() -> None:
+def test_a_launch_makes_the_device_current_in_a_thread_without_a_context() -> None:
     source, outs = problem()
     split = bound(source, outs)
     split.dispatch()

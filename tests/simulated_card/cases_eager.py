@@ -65,7 +65,7 @@ def test_random_sequences_of_calls_give_the_pieces_of_numpy(found: list[Call]) -
         run(call)
 
 
-def test_rows_of_four_at_any_address_are_halved() -> None:
+def test_rows_of_four_elements_at_any_address_are_halved() -> None:
     """Rows that fill whole vectors, and rows that do not, from views that begin at any element."""
     for kind, start, rows in product(("u1", "f2", "f4"), (0, 1, 3), (255, 256, 257)):
         source = cupy.asarray(noise((4 * rows + start,), kind))[start:].reshape(rows, 4)

@@ -31,7 +31,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize("status", LAUNCHES)
-def test_a_launch_that_fails_is_an_error_and_the_next_one_works(status: int) -> None:
+def test_a_failed_launch_raises_an_error_and_the_next_launch_works(status: int) -> None:
     kind, message = LAUNCHES[status]
     source, outs = problem()
     split = bound(source, outs)

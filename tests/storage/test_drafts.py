@@ -116,7 +116,7 @@ def test_a_folder_at_the_path_of_a_piece_is_refused_before_anything_is_written(
     assert [entry.name for entry in (tmp_path / "out").iterdir()] == [name]
 
 
-def test_a_renaming_that_fails_says_what_is_in_place(
+def test_the_error_of_a_failed_renaming_counts_the_pieces_in_place(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace = Path.replace
@@ -139,7 +139,7 @@ def test_a_renaming_that_fails_says_what_is_in_place(
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_an_old_piece_that_was_moved_away_comes_back(
+def test_an_old_piece_moved_aside_by_a_failed_run_is_restored(
     killed: bool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where names cannot be exchanged, an old piece has no name between two renames."""

@@ -103,7 +103,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_other_files_are_refused_in_one_line(name: str) -> None:
+def test_headers_that_cannot_be_used_are_refused_in_one_line(name: str) -> None:
     content, message = REFUSED[name]
     with pytest.raises(dml.InvalidArgumentError) as error:
         read_npy_header(io.BytesIO(content))
@@ -124,7 +124,7 @@ def test_a_disk_error_is_not_reported_as_a_damaged_file() -> None:
 
 
 @given(st.data())
-def test_a_damaged_header_is_valid_or_an_invalid_argument(data: st.DataObject) -> None:
+def test_a_damaged_header_is_read_or_raises_an_invalid_argument_error(data: st.DataObject) -> None:
     content = bytearray(npy(HEADER.ljust(80) + "\n"))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))

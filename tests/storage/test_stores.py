@@ -28,7 +28,7 @@ from tests.support.stores import VALUES, assert_pieces, stop_after
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
-def test_progress_goes_up_to_all_bytes(store: Path, tmp_path: Path) -> None:
+def test_progress_increases_until_all_bytes_are_done(store: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     split_store(store, (1, 6), 2, tmp_path, progress=lambda *step: seen.append(step))
     assert seen == sorted(seen)
@@ -124,7 +124,7 @@ def cuts(draw: st.DrawFn) -> tuple[tuple[int, int], tuple[int, int], tuple[int, 
 
 
 @given(cuts())
-def test_each_chunk_of_a_piece_is_written_by_one_block_from_at_most_two(cut: Any) -> None:
+def test_each_chunk_of_a_piece_is_written_once_and_read_from_at_most_two_blocks(cut: Any) -> None:
     shape, chunk, counts, sizes = cut
     source = np.arange(prod(shape)).reshape(shape)
     pieces = [Chunked((shape[0], n), (chunk[0], max(1, min(chunk[1], n)))) for n in sizes]

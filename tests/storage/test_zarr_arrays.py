@@ -183,7 +183,7 @@ def test_a_damaged_zip_store_is_reported_in_one_line(
 
 
 @pytest.mark.parametrize("module", ["zarr", "distributed"])
-def test_without_the_extra_the_error_names_it(
+def test_the_error_for_a_missing_package_names_the_extra(
     module: str, store: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)

@@ -49,7 +49,9 @@ def test_every_split_has_the_bytes_of_its_definition(
 
 
 @pytest.mark.parametrize("kind", range(3))
-def test_every_kind_of_processor_copies_the_same(kind: int, library: native.Library) -> None:
+def test_kernels_for_every_kind_of_processor_copy_the_same_bytes(
+    kind: int, library: native.Library
+) -> None:
     if kind > library.kind:
         pytest.skip("this processor is of a plainer kind")
     equal = [(1,) * count for count in (3, 4, 8, 16)]
@@ -249,7 +251,7 @@ print("done")
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("program", [FORKS, LIMITS], ids=["forks", "limits"])
-def test_helpers_start_anew_in_a_forked_child_and_are_limited(
+def test_helper_threads_restart_in_a_forked_child_and_their_number_is_limited(
     program: str, library: native.Library
 ) -> None:
     done = ran(sys.executable, "-W", "ignore", "-c", START + program, library.path)

@@ -42,7 +42,7 @@ def test_without_cupy_the_extras_are_named(afresh: None, monkeypatch: pytest.Mon
     assert dml.Device("cpu").reason is None
 
 
-def test_if_cupy_cannot_write_the_cpu_still_works() -> None:
+def test_if_cupy_cannot_write_its_cache_the_cpu_works_and_the_error_names_the_cause() -> None:
     """CuPy makes its cache folder when it is imported, so it fails with a read-only home."""
     pytest.importorskip("cupy", reason="CuPy is not installed")
     text = (

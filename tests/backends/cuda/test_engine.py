@@ -48,7 +48,7 @@ def test_a_launch_passes_the_input_then_the_outputs(fake: FakeDriver) -> None:
     assert launch.device == 0
 
 
-def test_the_operators_device_is_the_one_launched_on(fake: FakeDriver) -> None:
+def test_a_launch_is_on_the_device_of_its_operator(fake: FakeDriver) -> None:
     bound(fake, 1).dispatch()
     assert fake.launched[0].device == 1
 
@@ -72,7 +72,9 @@ class TorchStream(Protocol):
      (TorchStream(), 0xAB)],
     ids=["current", "default", "handle", "protocol", "cupy", "torch"],
 )  # fmt: skip
-def test_the_stream_is_the_callers(fake: FakeDriver, stream: Any, handle: int) -> None:
+def test_a_launch_is_on_the_given_stream_or_the_current_one(
+    fake: FakeDriver, stream: Any, handle: int
+) -> None:
     bound(fake).dispatch(stream)
     assert fake.launched[0].stream == handle
 
@@ -99,7 +101,7 @@ def test_new_outputs_are_allocated_for_the_stream_that_writes_them(fake: FakeDri
     assert fake.calls == []
 
 
-def test_libraries_are_told_of_the_stream_that_uses_their_arrays(
+def test_a_given_stream_is_recorded_for_the_arrays_that_it_uses(
     fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[tuple[Any, Any]] = []

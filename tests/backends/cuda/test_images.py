@@ -78,7 +78,7 @@ def test_only_regular_files_of_a_bounded_size_are_read(
     assert (done.stdout, done.stderr) == ("None\n", "")
 
 
-def test_no_files_are_written_if_cupy_writes_none(
+def test_no_images_are_written_or_read_if_cupy_caches_in_memory(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images.write("a.image", b"code")
@@ -101,7 +101,9 @@ def test_by_default_images_are_in_the_kernel_cache_of_cupy(monkeypatch: pytest.M
     assert images.folder() == Path("/home/someone/.cupy/kernel_cache/dmlsplit")
 
 
-def test_without_a_home_there_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_no_images_are_written_or_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A container may run under a user number without a user, and without HOME."""
     for variable in ("CUPY_CACHE_DIR", "CUPY_CACHE_IN_MEMORY", "HOME"):
         monkeypatch.delenv(variable, raising=False)
@@ -114,7 +116,7 @@ def test_without_a_home_there_are_no_files(tmp_path: Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
-def test_processes_share_the_files(folder: Path) -> None:
+def test_processes_that_share_the_files_read_only_complete_ones(folder: Path) -> None:
     """Each reads only complete files, whatever the others write."""
     text = (
         "from dmlsplit.backends.cuda import images\n"

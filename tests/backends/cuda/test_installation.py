@@ -63,7 +63,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_the_message_of_a_wrong_installation_names_the_command(row: str) -> None:
+def test_the_error_for_an_unusable_installation_names_cause_and_fix(row: str) -> None:
     sentence, expected = ROWS[row]
     assert sentence == expected
 
@@ -78,7 +78,7 @@ def test_a_usable_installation_gives_no_error() -> None:
     ("capability", "name"),
     [(90, "sm_90"), (121, "sm_121"), (89, "compute_86"), (130, "compute_121")],
 )
-def test_a_card_that_nvrtc_does_not_know_gets_ptx_of_the_best_older_one(
+def test_a_gpu_that_nvrtc_does_not_know_gets_ptx_of_the_newest_older_architecture(
     capability: int, name: str
 ) -> None:
     assert installation.architecture(capability, (75, 80, 86, 90, 120, 121)) == name

@@ -42,7 +42,7 @@ def listed() -> list[Listed]:
     return [Listed(first, "cuda:0", None), Listed(second, "nvml:1", "why. Fix: this")]
 
 
-def test_the_table_fits_80_columns(fake_nvml: FakeNvml) -> None:
+def test_the_device_table_fits_80_columns_and_agrees_with_the_json(fake_nvml: FakeNvml) -> None:
     lines = device_table(listed()).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == "cuda:0 H200 139 GiB 1980 MHz 4917 GB/s 580.95.05 yes".split()
@@ -67,7 +67,9 @@ def test_ordinals_are_mapped_by_the_pci_address(
     assert libcuda.parsed_bus_id("00000000:A1:00.0") == libcuda.parsed_bus_id("0000:a1:00.0")
 
 
-def test_without_nvml_the_device_that_splits_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_nvml_lists_no_device_the_device_that_splits_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cpu = find_backend("cpu")
     monkeypatch.setattr(libcuda, "driver_version", lambda: None)
     assert unlisted().startswith("no CUDA device: this machine has no NVIDIA driver; splits run on")

@@ -53,7 +53,7 @@ def test_every_tensor_field_is_read_and_written() -> None:
     assert desc.input_tensor == expected
 
 
-def test_bad_descriptors_are_read_and_refused_only_by_validation() -> None:
+def test_descriptors_that_break_rules_are_read_and_refused_only_by_validation() -> None:
     source, outputs = tensor([0, -3], "UNKNOWN", Strides=[1]), [tensor([2**40])]
     desc = read_descriptor({"InputTensor": source, "OutputTensors": outputs, "Axis": -1})
     broken = dml.validate(desc).rule_ids
@@ -137,7 +137,9 @@ TREES = st.recursive(
 
 
 @given(mapping=st.dictionaries(KEYS, TREES, max_size=6))
-def test_any_mapping_is_a_descriptor_or_one_error(mapping: dict[str, Any]) -> None:
+def test_any_mapping_gives_a_descriptor_or_an_invalid_argument_error(
+    mapping: dict[str, Any],
+) -> None:
     try:
         desc = read_descriptor(mapping)
     except InvalidArgumentError:

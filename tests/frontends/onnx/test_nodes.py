@@ -154,7 +154,7 @@ def test_pieces_are_limited_by_the_node_and_for_sequences_by_the_file(scanned: S
     assert said == "with its pieces, the model has more than 262,144 computed values"
 
 
-def test_sizes_beyond_directml_still_become_a_descriptor(scanned: Scanned) -> None:
+def test_sizes_beyond_32_bits_become_a_descriptor(scanned: Scanned) -> None:
     cut = node("Split", "x", "a b", num_outputs=2)
     (found,) = scanned(model([cut], [value("x", [2**62, 2**62])]))
     assert found.state.descriptor.split_sizes == (2**61, 2**61)

@@ -31,7 +31,7 @@ def test_recombinations_of_many_inputs_are_found_in_linear_time() -> None:
     assert Counted.looked_at <= 3 * 3001
 
 
-def test_many_recombinations_of_one_split_are_noted_without_copies(
+def test_many_recombinations_of_one_split_are_recorded_without_quadratic_copies(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied = 0

@@ -127,7 +127,7 @@ def test_weights_that_cannot_be_read_are_an_error(tmp_path: Path, what: str) -> 
         scan(tmp_path / "model.xml")
 
 
-def test_weights_are_not_followed_out_of_the_folder(tmp_path: Path) -> None:
+def test_links_of_weights_are_followed_only_inside_the_folder_of_the_model(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (inside / "model.xml").write_text(variadic())

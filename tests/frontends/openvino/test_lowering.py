@@ -27,7 +27,7 @@ def test_lowerings_of_equivalent_arguments_are_equal_and_have_one_hash() -> None
     assert hash(lowering) == hash(lower_variadic_split((6, 2), 0, [2, 4, 0], F32))
 
 
-def test_many_lengths_are_cut_in_messages() -> None:
+def test_an_error_about_many_lengths_is_cut() -> None:
     with pytest.raises(InvalidArgumentError) as error:
         lower_variadic_split((5,), 0, [1] * 100_000, F32)
     assert len(str(error.value)) < 250

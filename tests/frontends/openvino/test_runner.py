@@ -171,6 +171,6 @@ def test_tensors_of_torch_come_back_as_tensors_of_torch(kind: str) -> None:
 
 
 @pytest.mark.parametrize("data", [np.array(["a", "b"]), np.zeros((2, 0), np.float32)])
-def test_a_wrong_device_is_refused_even_if_nothing_is_dispatched(data: np.ndarray) -> None:
+def test_an_unknown_device_is_refused_even_if_nothing_is_dispatched(data: np.ndarray) -> None:
     with pytest.raises(InvalidArgumentError, match="tpu"):
         variadic_split(data, 0, [1, 1], device="tpu")

@@ -216,7 +216,7 @@ def test_nothing_is_written_if_nothing_can_be_rewritten(
     assert not output.exists()
 
 
-def test_a_model_that_onnx_cannot_load_is_one_error(tmp_path: Path) -> None:
+def test_a_model_that_onnx_cannot_load_gives_a_one_line_error(tmp_path: Path) -> None:
     source = tmp_path / "in.onnx"
     source.write_bytes(b"\xff" * 10)
     with pytest.raises(dml.InvalidArgumentError, match="onnx cannot load it") as error:
@@ -239,7 +239,7 @@ def swapped(nodes: Any, value: str, lengths: dict[str, int], *rest: Any) -> None
          "refused as well: .* This is a bug of dmlsplit; please report it$"),
     ],
 )  # fmt: skip
-def test_a_wrong_rewriting_is_not_written(
+def test_a_replacement_that_changes_the_result_or_is_refused_is_not_written(
     place: Any, fault: Any, kind: int, said: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(*place, fault)
@@ -279,7 +279,7 @@ def test_a_split_whose_type_a_custom_operator_hides_is_replaced(tmp_path: Path) 
     assert [split.site.element_type for split in done.replaced] == [None]
 
 
-def test_new_names_differ_from_old_ones(tmp_path: Path) -> None:
+def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) -> None:
     content = single(TensorProto.INT64, (6, 4), (2, 4), 0)
     content.graph.node.append(helper.make_node("Neg", ["x"], ["dmlsplit_1_rows"]))
     content.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(1), "dmlsplit__2_axes"))

@@ -37,7 +37,7 @@ def test_sizes_and_offsets_do_not_change_the_specialization(other: SplitGeometry
     assert sources(other) == wanted
 
 
-def test_other_batches_of_images_have_the_same_specialization() -> None:
+def test_batches_and_sizes_of_images_do_not_change_the_specialization() -> None:
     def crop(images: int, height: int, width: int) -> SplitGeometry:
         pitch = 3 * width + 3
         strides = (height * pitch, pitch, 3, 1)
