@@ -5,7 +5,7 @@ around their outputs; here, any layout has them.
 
 Run ``pytest -m gpu``. The tests whose names end with sanitizer, and the splits of the self-test,
 are also for
-``compute-sanitizer --tool memcheck python -m pytest -m gpu -k "sanitizer or exact_on_the_card"``.
+``compute-sanitizer --tool memcheck python -m pytest -m gpu -k "sanitizer or exact_on_the_gpu"``.
 Memory is filled by copies from the host, so that the tests run on the simulated card too, which has
 only our kernels.
 """

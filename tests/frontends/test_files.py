@@ -83,9 +83,10 @@ HOSTILE: list[tuple[Read, bytes, str]] = [
     *((openvino.scan, content, message) for content, message in openvino_files.HOSTILE),
     *((dxdispatch.run, text.encode(), message) for text, message in dispatched.NOT_MODELS),
 ]
+HOSTILE_IDS = [f"{read.__module__.split('.')[2]}: {message[:50]}" for read, _, message in HOSTILE]
 
 
-@pytest.mark.parametrize(("read", "content", "message"), HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize(("read", "content", "message"), HOSTILE, ids=HOSTILE_IDS)
 def test_a_hostile_file_gives_one_clear_error_at_once(
     read: Read, content: bytes, message: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:

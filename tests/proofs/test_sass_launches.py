@@ -25,8 +25,16 @@ WHOLE = tagged(MACHINE, SMALL)
 OTHERS = [name for name in forms.distinct(WHOLE | SMALL) if name not in WHOLE]
 REST = [name for name in SMALL if name not in WHOLE and name not in OTHERS]
 PARTS = [
-    *(pytest.param(OTHERS[n::4], marks=pytest.mark.slow, id=f"others {n}") for n in range(4)),
-    *(pytest.param(REST[n::8], marks=pytest.mark.exhaustive, id=f"rest {n}") for n in range(8)),
+    *(
+        pytest.param(OTHERS[n::4], marks=pytest.mark.slow, id=f"distinct forms, part {n + 1} of 4")
+        for n in range(4)
+    ),
+    *(
+        pytest.param(
+            REST[n::8], marks=pytest.mark.exhaustive, id=f"remaining cases, part {n + 1} of 8"
+        )
+        for n in range(8)
+    ),
 ]
 
 

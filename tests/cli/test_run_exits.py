@@ -125,7 +125,7 @@ def test_main_restores_the_signal_handlers_of_its_caller(npy: Path) -> None:
     assert list(map(signal.getsignal, STOPS)) == before
 
 
-# Streams. test_ends has the messages of each command.
+# Streams. test_exits has the messages of each command.
 
 
 def test_a_closed_stream_does_not_receive_other_output(npy: Path) -> None:
