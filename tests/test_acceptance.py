@@ -27,7 +27,7 @@ def test_only_outputs_exactly_as_required_take_the_fast_path() -> None:
     assert fits(view(first, "out"), required.outputs[0])
 
 
-def test_every_field_that_does_not_fit_is_named() -> None:
+def test_every_field_that_differs_from_the_requirement_is_named() -> None:
     array, strided = (view(each, "out") for each in (np.zeros(2), np.frombuffer(bytes(32))[::2]))
     required = Requirement(*array[2:])
     assert list(mismatches(strided, required)) == [

@@ -99,7 +99,9 @@ CONSOLE = [(name, block) for name in PAGES for block in pages.blocks(PAGES[name]
 
 
 @pytest.mark.parametrize(("name", "block"), CONSOLE, ids=[f"{n}:{b[2:40]}" for n, b in CONSOLE])
-def test_console_examples_print_what_they_show(name: str, block: str, here: Path) -> None:
+def test_console_examples_print_the_output_that_they_show(
+    name: str, block: str, here: Path
+) -> None:
     """All commands of a block are run; the output of the last one is compared, if it is shown."""
     assert pages.with_output(block, main) == block
 
@@ -157,7 +159,7 @@ def test_every_option_in_the_documentation_is_in_a_help(name: str) -> None:
     assert options(PAGES[name]) <= known_options() | FOREIGN
 
 
-def test_the_set_up_of_the_readme_ends_with_a_command_that_prints_what_it_shows(
+def test_the_last_command_of_the_readmes_set_up_prints_the_output_shown(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_up = next(

@@ -117,7 +117,7 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
         ((A, (2, 4), 1, [FOLDED, TWO]), "its elements must not overlap"),
     ],
 )
-def test_a_bad_argument_is_refused_before_a_byte_is_written(
+def test_an_invalid_argument_is_refused_before_a_byte_is_written(
     arguments: tuple[object, ...], message: str
 ) -> None:
     before = [array.tobytes() for array in (A, ONE, TWO)]

@@ -107,7 +107,7 @@ def test_a_gpu_runner_runs_nothing_from_a_strangers_pull_request() -> None:
         assert ("self-hosted" in job["runs-on"]) == (name == "gpu.yml")
 
 
-def test_only_a_tag_releases_and_only_what_was_built_and_checked() -> None:
+def test_only_a_tag_releases_and_only_after_tests_and_builds() -> None:
     release = WORKFLOWS["release.yml"]
     assert release[True] == {"push": {"tags": ["v*"]}}
     order = "tag tests wheels build pypi github".split()

@@ -83,7 +83,7 @@ def test_a_write_raises_the_version_of_a_tensor(torch: Any) -> None:
     assert source._version == 0
 
 
-def test_a_refused_stream_leaves_the_version_of_a_tensor(torch: Any) -> None:
+def test_a_refused_stream_does_not_change_the_version_of_a_tensor(torch: Any) -> None:
     source, out = torch.ones(6), torch.zeros(6)
     op = operator((6,), (6,), 0, "cpu")
     calls = [lambda: op.dispatch(source, [out], 7), lambda: op.bind(source, [out]).dispatch(7)]

@@ -128,7 +128,7 @@ def test_main_restores_the_signal_handlers_of_its_caller(npy: Path) -> None:
 # Streams. test_exits has the messages of each command.
 
 
-def test_a_closed_stream_does_not_receive_other_output(npy: Path) -> None:
+def test_with_closed_streams_pieces_receive_no_text(npy: Path) -> None:
     zarr.create_array("b.zarr", data=INPUT, chunks=(2, 2))
     for name, closed in (("a.npy", ">&-"), ("a.npy", ">&- 2>&- <&-"), ("b.zarr", ">&- 2>&- <&-")):
         line = f"dmlsplit run {name} --axis 0 --count 2 --overwrite {closed}"

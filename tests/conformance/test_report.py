@@ -18,7 +18,7 @@ def reported(path: Path) -> str:
     return text_report(compare(read_observation(path)))
 
 
-def test_text_says_what_was_observed_and_fits_80_columns(observe: Observe) -> None:
+def test_the_text_report_has_the_observed_differences_and_fits_80_columns(observe: Observe) -> None:
     text = reported(observe("any-sum", "take-overlap"))
     # Only names that cannot be broken, such as a SHA-256, may be longer.
     assert all(len(line) <= 80 for line in text.splitlines())

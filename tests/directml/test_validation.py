@@ -32,7 +32,9 @@ def documented(level: str, data_type: str, rank: int) -> bool:
 
 @pytest.mark.parametrize("level", LEVELS)
 @each(data_type=[*DATA_TYPES, "UINT4", "INT4"], rank=range(1, 10))
-def test_a_level_accepts_what_is_documented(level: str, data_type: str, rank: int) -> None:
+def test_a_level_accepts_exactly_the_documented_types_and_ranks(
+    level: str, data_type: str, rank: int
+) -> None:
     x = dml.TensorDesc(data_type, (4,) * rank)
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=rank - 1, sizes=(1, 3))
     report = dml.validate(desc, level)
@@ -56,7 +58,7 @@ def test_a_rule_broken_alone_is_reported_alone(rule: str, sample: Sample) -> Non
     assert (higher is None) == (sample.level == "6_4")
 
 
-def test_a_violation_names_place_value_and_what_is_allowed() -> None:
+def test_a_violation_names_the_place_the_value_and_the_allowed_values() -> None:
     golden = Path(__file__).parents[1] / "golden" / "rules.txt"
     assert messages() == golden.read_text("utf-8")
 

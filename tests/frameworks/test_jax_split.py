@@ -192,7 +192,7 @@ X = jnp.zeros((3, 4))
         (lambda x: dml.split(jax.random.split(jax.random.key(0)), 1), r"jax\.random\.key_data"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(function: Any, message: str) -> None:
+def test_invalid_arguments_are_refused_in_every_transform(function: Any, message: str) -> None:
     batch = jnp.zeros((5, *X.shape))
     for transform, array in ((jax.jit, X), (jax.grad, X), (jax.vmap, batch), (lambda f: f, X)):
         with pytest.raises(dml.InvalidArgumentError, match=message):

@@ -170,7 +170,7 @@ class Columns(torch.nn.Module):  # type: ignore[misc, name-defined]
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_an_exported_program_takes_other_sizes(strict: bool) -> None:
+def test_an_exported_program_takes_inputs_of_other_sizes(strict: bool) -> None:
     rows = torch.export.Dim("rows", min=4)
     x = torch.rand(6, 2)
     program = torch.export.export(Columns(), (x,), dynamic_shapes=({0: rows},), strict=strict)

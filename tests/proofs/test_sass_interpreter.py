@@ -55,7 +55,7 @@ def test_diverged_threads_reconverge(builds: Path) -> None:
     assert np.array_equal(out, wanted)
 
 
-def test_threads_may_exit_before_others_reach_a_barrier(builds: Path) -> None:
+def test_threads_may_exit_before_other_threads_reach_a_barrier(builds: Path) -> None:
     body = """
     __shared__ u32 kept[64];
     if (lane >= 24) return;

@@ -52,7 +52,7 @@ def test_a_kernel_runs_only_when_its_result_is_read() -> None:
     assert target.get().tolist() == [1] * SIZE
 
 
-def test_cupy_reads_the_properties_at_the_right_offsets() -> None:
+def test_cupy_reads_the_device_properties_of_the_simulated_card() -> None:
     """CuPy was built with its own headers; the first, middle and last fields must agree."""
     found = cupy.cuda.runtime.getDeviceProperties(1)
     assert found["name"] == b"Simulated H200"

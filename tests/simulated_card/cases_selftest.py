@@ -112,9 +112,7 @@ def test_work_on_another_device_fails_the_self_test(monkeypatch: pytest.MonkeyPa
     assert (first.tensor, first.byte, first.actual) == ("output 0", 0, 0xA5)
 
 
-def test_with_little_free_memory_every_split_is_tested_and_only_speeds_and_sms_are_skipped() -> (
-    None
-):
+def test_little_free_memory_skips_the_checks_of_speeds_and_sms_but_no_split() -> None:
     kernels: Any = driver.load().kernel_loader(0)
     kernels.cache_clear()
     dml.split(cupy.zeros((64, 3), "f4"), 3, axis=1)  # unloads the rest

@@ -185,7 +185,7 @@ def test_a_piece_that_does_not_fit_is_refused_before_the_disk_is_full(
             assert main([*line.split(), "--overwrite"]) == 0
 
 
-def test_the_next_run_removes_what_killed_runs_left_behind(path: Path, tmp_path: Path) -> None:
+def test_the_next_run_removes_the_drafts_of_killed_runs(path: Path, tmp_path: Path) -> None:
     """A run of the same name left some, a run of another name, and a worker that wrote too late."""
     out, run = tmp_path / "out", "0123456789abcdef" * 2
     for name in (".q.unfinished", ".other.unfinished", ".late.unfinished"):

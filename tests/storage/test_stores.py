@@ -167,7 +167,7 @@ class Chunked:
         self.writes[region] += 1
 
 
-def test_a_task_depends_on_no_other_block(store: Path, tmp_path: Path) -> None:
+def test_a_task_of_a_block_depends_on_no_other_block(store: Path, tmp_path: Path) -> None:
     """A task that keeps data for others would make the memory grow with the array."""
     array = zarr.open_array(store)
     source = NamedArray(store, array)

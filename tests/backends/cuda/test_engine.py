@@ -258,7 +258,7 @@ def test_arrays_of_another_device_are_refused(fake: FakeDriver) -> None:
         dml.split(source, 2, out=[fake.array(np.zeros((2, 96), "f2"))] * 2)
 
 
-def test_an_out_of_memory_error_says_how_much_is_needed_and_free(fake: FakeDriver) -> None:
+def test_an_out_of_memory_error_has_the_needed_and_free_bytes(fake: FakeDriver) -> None:
     source = fake.array(noise((1024, 1024)))
     fake.memory_bytes = 1000
     with pytest.raises(dml.OutOfMemoryError, match="524288 bytes are needed, 1000 are free") as it:
@@ -275,7 +275,7 @@ def test_a_removed_device_is_reported(fake: FakeDriver) -> None:
     assert caught.value.hresult == 0x887A0005
 
 
-def test_a_device_must_exist(fake: FakeDriver) -> None:
+def test_a_device_that_does_not_exist_is_refused(fake: FakeDriver) -> None:
     with pytest.raises(dml.UnsupportedError, match="'cuda:2'; this machine has cuda:0 to cuda:1"):
         dml.Device("cuda:2")
 

@@ -80,7 +80,7 @@ def test_if_nvml_lists_no_device_the_device_that_splits_is_named(
     assert unlisted() == "NVML lists no device; splits run on cuda:0"
 
 
-def test_what_explain_assumes_of_a_device_is_listed(fake_nvml: FakeNvml) -> None:
+def test_the_json_of_devices_has_the_assumptions_of_explain(fake_nvml: FakeNvml) -> None:
     known, unknown = json.loads(device_json(listed()))["devices"]
     assert known["assumed"] == []
     assert "1024 threads and 16 blocks" in unknown["assumed"][0]

@@ -110,13 +110,13 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), ERRORS)
-def test_an_error_names_the_path_the_value_and_what_is_allowed(
+def test_an_error_names_the_path_the_value_and_the_requirement(
     changes: dict[str, Any], message: str
 ) -> None:
     assert error_of(split_desc(**changes)) == message
 
 
-def test_an_error_names_the_missing_key_and_where_it_is_missing() -> None:
+def test_an_error_names_the_missing_key_and_the_path_of_its_object() -> None:
     for name in ("InputTensor", "OutputTensors", "Axis"):
         lacking = {key: value for key, value in split_desc().items() if key != name}
         assert error_of(lacking) == f"lacks {name!r}"

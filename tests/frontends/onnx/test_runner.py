@@ -101,7 +101,7 @@ def test_num_outputs_and_output_count_give_the_pieces_of_numpy() -> None:
         (lambda x: split(x.view("M8[s]"), [6]), "data type datetime64.*; ONNX has no such type"),
     ],
 )
-def test_bad_arguments_name_the_operator_and_the_value(call: Any, message: str) -> None:
+def test_the_error_for_an_unsupported_array_names_the_reason(call: Any, message: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message) as error:
         call(np.zeros(6))
     assert error.value.hresult == 0x80070057

@@ -64,7 +64,7 @@ def test_a_split_that_does_not_fit_its_input_is_refused(
     assert str(error.value) == f"{operator}: {message}"
 
 
-def test_dynamic_sizes_stay_dynamic_but_are_still_checked() -> None:
+def test_dynamic_sizes_stay_dynamic_and_invalid_lengths_are_refused() -> None:
     assert resolve_lengths([2, -1], 0, None) == (2, -1)
     assert resolve_lengths([1, 2], 0, None) == (1, 2)
     assert resolve_count(3, 0, None) == (-1, -1, -1)

@@ -129,7 +129,7 @@ def test_blocks_with_large_windows_get_more_registers(
     st.lists(st.integers(256, 1 << 20), min_size=2),
     st.sampled_from([1, 16]),
 )
-def test_interleaved_elements_have_one_specialization_for_whole_vectors_and_one_for_others(
+def test_interleaved_elements_have_one_specialization_with_edges_and_one_without(
     count: int, width: int, rows: list[int], alignment: int
 ) -> None:
     """The first call compiles both, so that no other number of rows waits for the compiler.
