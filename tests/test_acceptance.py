@@ -27,7 +27,7 @@ def test_only_outputs_exactly_as_required_take_the_fast_path() -> None:
     assert matches(view(first, "out"), required.outputs[0])
 
 
-def test_every_field_that_does_not_fit_is_named() -> None:
+def test_every_field_that_differs_from_the_requirement_is_named() -> None:
     array, strided = (view(each, "out") for each in (np.zeros(2), np.frombuffer(bytes(32))[::2]))
     required = Requirement(*array[2:])
     assert list(mismatches(strided, required)) == [
@@ -36,7 +36,7 @@ def test_every_field_that_does_not_fit_is_named() -> None:
     ]
 
 
-def test_outputs_that_are_apart_are_checked_in_linear_time() -> None:
+def test_disjoint_outputs_are_checked_in_linear_time() -> None:
     def seconds(count: int) -> float:
         views = [view(one, "out") for one in np.zeros((count, 8))]
         required = [Requirement(*one[2:]) for one in views]
@@ -52,7 +52,7 @@ def test_outputs_that_are_apart_are_checked_in_linear_time() -> None:
     assert many < 64 * few  # 16 times the outputs, 256 times the pairs
 
 
-def test_outputs_that_are_too_hard_to_tell_apart_are_refused() -> None:
+def test_outputs_whose_overlap_takes_too_long_to_decide_count_as_overlapping() -> None:
     """NumPy's answer may take exponential time; these two take it some seconds."""
     cubes = [
         np.lib.stride_tricks.as_strided(np.zeros(1, "i1"), (1049,) * 3, strides)

@@ -108,7 +108,7 @@ def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: P
 
 
 @bash
-def test_paths_are_lines_and_their_content_is_never_code(workspace: Path) -> None:
+def test_paths_are_read_line_by_line_and_never_executed(workspace: Path) -> None:
     names = ["$(touch pwned).onnx", "`touch pwned`.onnx", "-v.onnx", "a;touch pwned.onnx", "'.onnx"]
     (workspace / "deep er" / "still").mkdir(parents=True)
     for name in [*names, "deep er/still/b.onnx", "left out.onnx"]:
@@ -122,7 +122,7 @@ def test_paths_are_lines_and_their_content_is_never_code(workspace: Path) -> Non
 
 
 @bash
-def test_sizes_and_fail_on_are_passed_on(workspace: Path) -> None:
+def test_the_inputs_dim_and_fail_on_reach_the_command(workspace: Path) -> None:
     onnx.save(DYNAMIC, workspace / "m.onnx")
     assert check(workspace, fail_on="unknown defect", annotations="false").status == 1
     sized = check(workspace, fail_on="unknown", dim="\nbatch=6\n", annotations="false")
@@ -194,7 +194,9 @@ def test_a_hook_matches_only_the_files_of_its_tool(hook: dict[str, Any]) -> None
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
-def test_a_hook_checks_its_files(hook: dict[str, Any], tmp_path: Path, capsys: Capsys) -> None:
+def test_a_hook_passes_for_an_accepted_file_and_fails_for_a_refused_one(
+    hook: dict[str, Any], tmp_path: Path, capsys: Capsys
+) -> None:
     """The command is the entry, the arguments and the files, joined as pre-commit does."""
     good, bad = samples(hook["id"], tmp_path)
     command, *line = [*shlex.split(hook["entry"]), *hook.get("args", ())]
@@ -261,7 +263,9 @@ STEPS_OF_THE_PAGE = [
 
 @bash
 @pytest.mark.parametrize("step", STEPS_OF_THE_PAGE, ids=["pull request", "code scanning"])
-def test_a_workflow_of_the_page_passes(step: dict[str, Any], workspace: Path) -> None:
+def test_a_workflow_of_the_page_passes_until_a_model_is_refused(
+    step: dict[str, Any], workspace: Path
+) -> None:
     fill(workspace)
     done = check(workspace, **step["with"])
     assert done.status == 0, done.log + done.errors
@@ -276,7 +280,7 @@ SHELL_LINES = [
 
 
 @pytest.mark.parametrize("line", SHELL_LINES)
-def test_a_command_of_the_page_passes(line: str, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_command_of_the_page_exits_with_0(line: str, tmp_path: Path, monkeypatch: Patch) -> None:
     fill(tmp_path)
     monkeypatch.chdir(tmp_path)
     words = shlex.split(line)

@@ -26,7 +26,7 @@ def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_fails_leaves_nothing(tmp_path: Path) -> None:
+def test_a_write_that_fails_keeps_the_old_file_and_leaves_no_draft(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_text("old")
 
@@ -82,7 +82,7 @@ with atomic_write(Path("out.npy")) as draft:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_two_writers_of_one_file_do_not_disturb_each_other(tmp_path: Path) -> None:
+def test_a_second_writer_of_a_file_is_refused_while_the_first_one_writes(tmp_path: Path) -> None:
     path = tmp_path / "out"
     with atomic_write(path) as draft:
         draft.write_text("first")

@@ -55,7 +55,7 @@ def test_arrays_are_bound_as_whole_buffers() -> None:
     assert addresses == [address(one), address(two), address(three)]
 
 
-def test_the_same_rules_hold_for_an_input_whose_outputs_are_made_later() -> None:
+def test_bind_input_checks_the_input_as_bind_does() -> None:
     source = ramp(1, 1, 6, 2)
     assert TABLE.bind_input(source).owner is source
     wrong = ramp(2, 6)
@@ -253,7 +253,9 @@ def ranges(source: int, one: int, two: int) -> tuple[BufferBinding, list[BufferB
 @given(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
 @example(0, 3, 4)  # neighbours
 @example(3, 2, 0)
-def test_memory_that_is_shared_is_reported(source: int, one: int, two: int) -> None:
+def test_an_output_that_shares_memory_with_another_output_or_the_input_is_reported(
+    source: int, one: int, two: int
+) -> None:
     memory = [set(range(source, source + 3)), {one}, {two, two + 1}]
     wanted = set()
     if memory[1] & memory[2]:
@@ -274,7 +276,9 @@ def test_memory_that_is_shared_is_reported(source: int, one: int, two: int) -> N
     [((96, 16, 32), (0, 16, 64)), ((32, 16, 32), (0, 16, 16))],
     ids=["within a longer one, after others", "of those that end together, the first is named"],
 )
-def test_each_output_that_begins_in_another_is_found(sizes: Any, offsets: Any) -> None:
+def test_each_output_that_begins_inside_another_output_is_reported(
+    sizes: Any, offsets: Any
+) -> None:
     x = dml.TensorDesc("UINT8", (sum(sizes),))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=sizes)
     store = np.zeros(512, np.uint8)
@@ -286,7 +290,7 @@ def test_each_output_that_begins_in_another_is_found(sizes: Any, offsets: Any) -
     ]
 
 
-def test_arrays_of_other_layouts_overlap_if_their_ranges_do() -> None:
+def test_an_output_with_wrong_strides_in_the_memory_of_the_input_breaks_both_rules() -> None:
     store = np.zeros((1, 1, 6, 2), np.float32)
     found = broken(TABLE, store, [store[:, :, 5:3:-1], *outputs()[1:]])
     assert found == [
@@ -295,12 +299,12 @@ def test_arrays_of_other_layouts_overlap_if_their_ranges_do() -> None:
     ]
 
 
-def test_values_that_are_not_arrays_do_not_overlap() -> None:
+def test_values_that_are_not_arrays_break_only_the_rule_about_kinds() -> None:
     rules = [line.split(":")[0] for line in broken(TABLE, [1], [[1], [1], [1]])]
     assert rules == ["BIND-KIND InputTensor", *(f"BIND-KIND OutputTensors[{i}]" for i in range(3))]
 
 
-def test_everything_is_reported_at_once() -> None:
+def test_all_broken_rules_of_bindings_are_reported_at_once() -> None:
     given_outputs = [FROZEN, BufferBinding(BUFFER, 250, 16), A.view("i4"), A]
     assert broken(TABLE, BufferBinding(BUFFER, 8, 40), given_outputs) == [
         "BIND-COUNT Outputs.BindingCount: 4 | 3",
@@ -314,7 +318,7 @@ def test_everything_is_reported_at_once() -> None:
     ]
 
 
-def test_a_read_only_output_also_reports_its_other_faults() -> None:
+def test_a_read_only_output_is_reported_with_all_rules_that_it_breaks() -> None:
     buffer = BufferBinding(np.frombuffer(bytes(64), np.uint8), offset=4)
     assert broken(TABLE, A, [FROZEN.reshape(4), buffer, outputs()[2]]) == [
         "BIND-READ-ONLY OutputTensors[0]: read-only | writable",

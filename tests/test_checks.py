@@ -62,14 +62,14 @@ def test_a_value_that_is_not_a_sequence_is_refused(values: Any) -> None:
         integers("n", values)
 
 
-def test_sequences_of_other_types_are_checked_too() -> None:
+def test_an_iterable_becomes_a_tuple_and_a_string_is_refused() -> None:
     assert sequence("n", iter("ab"), "letters") == ("a", "b")
     assert sequence("n", ["a", None], "letters") == ("a", None)
     with pytest.raises(ArgumentTypeError, match=r"^n is 'ab'; it must be a sequence of letters$"):
         sequence("n", "ab", "letters")
 
 
-def test_a_value_of_another_type_is_refused_by_name() -> None:
+def test_a_value_of_another_type_is_refused_with_the_name_of_its_argument() -> None:
     assert instance("n", True, int) is True
     with pytest.raises(ArgumentTypeError, match=r"^n has the type str; it must be int$"):
         instance("n", "3", int)
@@ -186,7 +186,7 @@ class OnDevice:
         raise AssertionError("entries are read one by one")
 
 
-def test_only_plain_ints_are_keys_of_a_cache() -> None:
+def test_only_plain_ints_and_tuples_of_them_are_cache_keys() -> None:
     """A key with True, 1.0 or NumPy's 1 would find what was made for 1."""
     assert are_plain_ints(-1, 3)
     assert are_plain_ints(0, (2, 1))

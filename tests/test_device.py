@@ -33,7 +33,9 @@ def test_outputs_are_laid_out_as_described() -> None:
 
 @given(split_descriptors())
 @settings(settings.get_profile("many"))
-def test_every_byte_is_right_and_no_other_byte_changes(desc: dml.SplitOperatorDesc) -> None:
+def test_a_dispatch_writes_the_bytes_of_the_pieces_and_no_others(
+    desc: dml.SplitOperatorDesc,
+) -> None:
     memory = Memory.of(desc)
     wanted = expected_buffers(desc, memory)
     before = memory.source.copy()
@@ -52,7 +54,9 @@ def test_an_operator_can_be_copied_and_pickled() -> None:
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_bound_operator_belongs_to_its_memory(duplicate: Callable[[object], object]) -> None:
+def test_a_bound_operator_can_neither_be_copied_nor_pickled(
+    duplicate: Callable[[object], object],
+) -> None:
     op, array = CPU.compile(DESC), ramp(1, 1, 6, 2)
     bound = op.bind(array, op(array))
     with pytest.raises(dml.UnsupportedError, match=r"neither copied nor pickled\. Fix: bind"):
@@ -89,7 +93,7 @@ def test_one_buffer_may_hold_every_output() -> None:
 
 
 @pytest.mark.parametrize("home", ["cupy.cuda", "torch.cuda"])
-def test_arrays_are_described_on_the_stream_that_will_use_them(
+def test_arrays_are_viewed_on_the_stream_of_the_call(
     fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, home: str
 ) -> None:
     """CuPy's streams are entered themselves, others by their handle."""
@@ -112,7 +116,7 @@ def test_arrays_are_described_on_the_stream_that_will_use_them(
     assert entered == [(1, 7, stream if home == "cupy.cuda" else None)] * 2
 
 
-def test_a_device_refuses_what_its_level_refuses_with_the_report() -> None:
+def test_the_error_of_compile_has_the_report_of_validate_at_the_level_of_the_device() -> None:
     old = dml.Device("cpu", feature_level="1_0")
     x = dml.TensorDesc("FLOAT64", (1, 1, 2, 2))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=2, sizes=(1, 1))
@@ -125,7 +129,7 @@ def test_a_device_refuses_what_its_level_refuses_with_the_report() -> None:
     assert [kind for kind in DATA_TYPES if not CPU.supports_data_type(kind)] == []
 
 
-def test_the_query_for_levels_returns_the_highest_supported_one() -> None:
+def test_check_feature_levels_returns_the_highest_supported_one() -> None:
     device = dml.Device("cpu", feature_level="3_0")
     for asked, found in ((["1_0", "5_0", "2_1"], "2_1"), (["2_0", "3_0"], "3_0")):
         assert str(device.check_feature_levels(asked)) == found
@@ -145,7 +149,7 @@ def test_equal_devices_share_compiled_operators() -> None:
     assert repr(CPU) == "Device('cpu', feature_level='6_4')"
 
 
-def test_operators_say_what_they_split() -> None:
+def test_the_repr_of_an_operator_has_device_tensor_axis_and_sizes() -> None:
     operator, source = CPU.compile(DESC), ramp(1, 1, 6, 2)
     text = "on cpu: FLOAT32[1,1,6,2], axis 2 into [2, 1, 3]"
     assert repr(operator) == f"<CompiledOperator {text}>"
@@ -156,7 +160,7 @@ def test_operators_say_what_they_split() -> None:
     assert len(repr(CPU.compile(many))) < 160
 
 
-def test_warm_compiles_every_alignment_of_each_split() -> None:
+def test_warm_refuses_an_alignment_that_is_not_a_power_of_two() -> None:
     CPU.warm([DESC])
     CPU.warm([DESC], alignment=16)
     with pytest.raises(dml.InvalidArgumentError, match="alignment is 3; it must be 1, 2, 4, 8"):

@@ -60,7 +60,7 @@ def test_python_examples_work(name: str, here: Path) -> None:
 
 
 @each(name=PAGES)
-def test_every_example_is_tested(name: str) -> None:
+def test_every_code_block_is_of_a_known_language_and_well_formed(name: str) -> None:
     """No page has examples in untested languages; sh and text are for other machines."""
     fences = set(re.findall(r"^```(\w*)", PAGES[name], re.MULTILINE))
     assert fences <= {"", "python", "console", "sh", "text", "yaml", "json", "toml"}
@@ -99,7 +99,9 @@ CONSOLE = [(name, block) for name in PAGES for block in pages.blocks(PAGES[name]
 
 
 @pytest.mark.parametrize(("name", "block"), CONSOLE, ids=[f"{n}:{b[2:40]}" for n, b in CONSOLE])
-def test_console_examples_print_what_they_show(name: str, block: str, here: Path) -> None:
+def test_console_examples_print_the_output_that_they_show(
+    name: str, block: str, here: Path
+) -> None:
     """All commands of a block are run; the output of the last one is compared, if it is shown."""
     assert pages.with_output(block, main) == block
 
@@ -157,7 +159,7 @@ def test_every_option_in_the_documentation_is_in_a_help(name: str) -> None:
     assert options(PAGES[name]) <= known_options() | FOREIGN
 
 
-def test_the_set_up_of_the_readme_ends_with_a_command_that_prints_what_it_shows(
+def test_the_last_command_of_the_readmes_set_up_prints_the_output_shown(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     set_up = next(
@@ -275,7 +277,7 @@ def names_of_tests() -> frozenset[str]:
 
 
 @each(name=PAGES)
-def test_files_and_tests_that_are_named_exist(name: str) -> None:
+def test_files_and_tests_that_the_pages_name_exist(name: str) -> None:
     # Texts of links are skipped, because they name other projects' files.
     files = re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|hpp|yaml|toml)))`(?!\])", PAGES[name])
     for word in files:

@@ -65,7 +65,7 @@ def test_the_axis_may_be_called_dim(dim: Any) -> None:
             np.testing.assert_array_equal(one, two)
 
 
-def test_dim_works_for_dask_and_jax_too() -> None:
+def test_dim_names_the_axis_of_dask_and_jax_arrays() -> None:
     array = np.arange(24.0, dtype="f4").reshape(4, 6)
     wanted = [piece.tolist() for piece in dml.split(array, 2, 1)]
     da = pytest.importorskip("dask.array", reason="dask is not installed")
@@ -117,7 +117,7 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
         ((A, (2, 4), 1, [FOLDED, TWO]), "its elements must not overlap"),
     ],
 )
-def test_a_bad_argument_is_refused_before_a_byte_is_written(
+def test_an_invalid_argument_is_refused_before_a_byte_is_written(
     arguments: tuple[object, ...], message: str
 ) -> None:
     before = [array.tobytes() for array in (A, ONE, TWO)]
@@ -130,7 +130,7 @@ def test_a_bad_argument_is_refused_before_a_byte_is_written(
     ("wanted", "given_type"),
     [("i4, f4", "f4, i4"), ("i4, f4", "V8"), ("V8", "i4, f4"), ([("a", "u1")], [("b", "u1")])],
 )
-def test_an_output_with_other_fields_is_refused(wanted: Any, given_type: Any) -> None:
+def test_an_output_of_another_structured_type_is_refused(wanted: Any, given_type: Any) -> None:
     wanted, given_type = np.dtype(wanted), np.dtype(given_type)
     dml.split(np.zeros(2, wanted), 1, out=[np.ones(2, wanted)])
     with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\]: data type is"):
@@ -169,7 +169,7 @@ def test_overlaps_reports_each_span_that_overlaps_another(starts: Any) -> None:
     ],
     ids=["not in the order of their addresses", "after two that only interleave"],
 )
-def test_outputs_that_share_memory_are_found_among_others(
+def test_outputs_that_share_memory_are_refused_beside_outputs_that_do_not(
     parts: tuple[slice, ...], pair: str
 ) -> None:
     store = np.zeros(40)
@@ -221,7 +221,7 @@ def test_backward_views_are_recognised_as_columns_only_if_there_are_several_rows
         assert column_ranges([view(part, "view") for part in parts]) == wanted
 
 
-def test_thousands_of_columns_of_one_array_are_told_apart() -> None:
+def test_thousands_of_columns_may_be_outputs_unless_one_is_repeated() -> None:
     whole = np.empty((3, 20_000), np.float32)
     values = np.arange(60_000, dtype=np.float32).reshape(3, -1)
     outs = [whole[:, i : i + 1] for i in range(20_000)]

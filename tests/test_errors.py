@@ -89,6 +89,8 @@ def of_a_file(message: str) -> dml.InvalidArgumentError:
         (OSError("odd"), "odd", ""),
     ],
 )
-def test_one_line_says_what_and_where(error: Exception, text: str, path: str) -> None:
+def test_one_line_has_the_path_and_the_message_of_an_error(
+    error: Exception, text: str, path: str
+) -> None:
     assert one_line(error) == path + text
     assert one_line(error, with_path=False) == text

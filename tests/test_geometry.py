@@ -79,12 +79,12 @@ def test_a_selector_gives_a_tuple_for_any_number_of_outputs(outputs: tuple[int, 
     assert selector(outputs, 3)([0, 10, 20]) == tuple(10 * output for output in outputs)
 
 
-def test_a_padded_input_is_still_split_by_rows() -> None:
+def test_a_padded_input_is_split_by_rows() -> None:
     geometry = split_geometry((4, 6), 1, (2, 4), 1, (10, 1), [None, None])
     assert geometry.row_split == RowSplit(4, 10, (0, 1), (0, 2), (2, 4))
 
 
-def test_other_layouts_are_not_split_by_rows() -> None:
+def test_permuted_broadcast_reversed_and_nested_layouts_are_not_split_by_rows() -> None:
     for strides in [(1, 4), (0, 1), (-6, 1), (7, -1)]:
         assert split_geometry((4, 6), 1, (2, 4), 1, strides, [None, None]).row_split is None
     assert split_geometry((4, 6), 1, (2, 4), 1, (6, 1), [(3, 1), None]).row_split is None

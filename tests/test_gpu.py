@@ -5,7 +5,7 @@ around their outputs; here, any layout has them.
 
 Run ``pytest -m gpu``. The tests whose names end with sanitizer, and the splits of the self-test,
 are also for
-``compute-sanitizer --tool memcheck python -m pytest -m gpu -k "sanitizer or exact_on_the_card"``.
+``compute-sanitizer --tool memcheck python -m pytest -m gpu -k "sanitizer or exact_on_the_gpu"``.
 Memory is filled by copies from the host, so that the tests run on the simulated card too, which has
 only our kernels.
 """
@@ -67,7 +67,9 @@ def test_every_data_type_is_split_exactly(kind: str) -> None:
 
 @given(split_descriptors())
 @settings(settings.get_profile("gpu"))
-def test_any_layout_leaves_every_other_byte_alone(desc: dml.SplitOperatorDesc) -> None:
+def test_a_split_of_any_layout_writes_the_bytes_of_the_pieces_and_no_others(
+    desc: dml.SplitOperatorDesc,
+) -> None:
     import cupy
 
     memory = Memory.of(desc)
@@ -287,7 +289,7 @@ def test_torchs_current_stream_is_used() -> None:
     assert torch.equal(torch.cat([one, two], 1), fresh)
 
 
-def test_an_operator_allocates_for_the_stream_it_is_given() -> None:
+def test_an_operator_allocates_outputs_for_the_given_stream() -> None:
     """Memory that another stream still reads must not be overwritten."""
     import cupy
 
@@ -304,7 +306,7 @@ def test_an_operator_allocates_for_the_stream_it_is_given() -> None:
     assert kept.get().tobytes() == wanted.tobytes()
 
 
-def test_torch_memory_is_allocated_for_the_stream_too() -> None:
+def test_an_operator_allocates_torch_outputs_for_the_given_stream() -> None:
     torch = torch_with_cuda()
     count = 1 << 24
     source, freed = (torch.full((count,), value, device="cuda") for value in (6.0, 2.0))

@@ -105,7 +105,7 @@ CALLS = st.tuples(
 
 
 @given(st.lists(CALLS, min_size=2, max_size=12))
-def test_cached_plans_never_change_the_outcome_of_a_call(calls: list[Call]) -> None:
+def test_cached_splits_never_change_the_outcome_of_a_call(calls: list[Call]) -> None:
     wanted = [without_plans(call) for call in calls]
     forget_programs()
     assert [outcome(call) for call in calls] == wanted
@@ -122,7 +122,7 @@ def test_the_order_of_calls_does_not_change_results() -> None:
         assert [outcome(call) for call in reversed(calls)] == wanted[::-1]
 
 
-def test_a_plan_is_made_once_per_count_or_sizes_and_axis_whatever_the_type(
+def test_a_split_is_prepared_once_per_count_or_sizes_and_axis_whatever_the_data_type(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A count or sizes along an axis from the front or the end, whatever the type is called."""
@@ -182,7 +182,7 @@ def test_splits_by_slices_and_by_the_engine_give_the_bytes_of_numpy(
 
 
 @pytest.mark.parametrize("form", [list, tuple])
-def test_plans_of_many_pieces_do_not_fill_the_memory(form: Any) -> None:
+def test_cached_splits_of_many_pieces_take_bounded_memory(form: Any) -> None:
     """The calls split batches of many sequences, with new lengths each time."""
     import tracemalloc
 

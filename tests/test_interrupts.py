@@ -16,13 +16,13 @@ def interrupted(work: Callable[[list[str]], None]) -> tuple[object, list[str]]:
     return caught.value.args, reached
 
 
-def test_an_interrupt_comes_at_once_if_interrupts_are_not_held() -> None:
+def test_an_interrupt_is_raised_at_once_if_interrupts_are_not_delayed() -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         interrupt(signal.SIGTERM)
     assert caught.value.args == (signal.SIGTERM,)
 
 
-def test_a_held_interrupt_comes_with_the_next_check() -> None:
+def test_a_delayed_interrupt_is_raised_by_the_next_check() -> None:
     def work(reached: list[str]) -> None:
         raise_postponed()
         interrupt(signal.SIGINT)
@@ -33,7 +33,7 @@ def test_a_held_interrupt_comes_with_the_next_check() -> None:
     assert interrupted(work) == ((signal.SIGINT,), ["before"])
 
 
-def test_a_held_interrupt_comes_at_the_end_of_the_outermost_block() -> None:
+def test_a_delayed_interrupt_is_raised_at_the_end_of_the_outermost_block() -> None:
     def work(reached: list[str]) -> None:
         with delay_interrupts():
             interrupt(signal.SIGHUP)
@@ -43,7 +43,7 @@ def test_a_held_interrupt_comes_at_the_end_of_the_outermost_block() -> None:
     raise_postponed()
 
 
-def test_a_held_interrupt_is_not_lost_when_the_block_fails() -> None:
+def test_a_delayed_interrupt_is_not_lost_when_the_block_fails() -> None:
     def fail(reached: list[str]) -> None:
         interrupt(signal.SIGINT)
         raise ValueError

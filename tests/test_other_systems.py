@@ -43,7 +43,7 @@ def here(here: Path) -> Path:
 @pytest.mark.parametrize(
     "lines", [LINES, {"run x.npy --axis 1 --count 2": "0"}], ids=["validator", "storage"]
 )
-def test_commands_run_without_what_other_systems_lack(
+def test_commands_run_without_the_functions_that_windows_and_macos_lack(
     system: str, lines: dict[str, str], here: Path
 ) -> None:
     program = [sys.executable, str(ROOT / "tests" / "support" / "other_systems.py"), system]

@@ -264,7 +264,9 @@ _FLAGS = "--data-type FLOAT32 --sizes 6 --axis 0 --split 2,4"
         ("validate dispatch.json cut.xml", "yaml"),
     ],
 )
-def test_a_command_imports_what_it_needs(command: str, needed: str, tmp_path: Path) -> None:
+def test_validate_and_levels_import_no_package_but_yaml(
+    command: str, needed: str, tmp_path: Path
+) -> None:
     """Installed packages are checked, because CI jobs fetch `validate` in every run."""
     onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), tmp_path / "m.onnx")
     for name in ("dispatch.json", "cut.xml", "cut.bin"):

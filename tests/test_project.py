@@ -36,7 +36,7 @@ def run(*line: str) -> "subprocess.CompletedProcess[str]":
     return ran(sys.executable, *line, cwd=ROOT)
 
 
-def test_splitting_an_array_of_numpy_loads_nothing_heavy() -> None:
+def test_splitting_a_numpy_array_imports_no_slow_library() -> None:
     heavy = "cupy onnx yaml tqdm pynvml dask openvino torch jax matplotlib".split()
     code = "import sys, numpy, dmlsplit; dmlsplit.split(numpy.arange(4), 2)"
     done = run("-c", f"{code}; print([m for m in {heavy} if m in sys.modules])")
@@ -57,7 +57,7 @@ def processor_seconds(*line: str) -> float:
 
 
 @pytest.mark.parametrize("line", ["levels", "validate tests/data/dml_split.json"])
-def test_a_command_starts_in_little_more_than_numpy_takes(line: str) -> None:
+def test_a_command_takes_less_than_twice_the_time_of_importing_numpy(line: str) -> None:
     """The ratio of the minima of two commands, run alternately, does not depend on this machine."""
     command = numpy = float("inf")
     for attempt in range(20):
@@ -69,7 +69,7 @@ def test_a_command_starts_in_little_more_than_numpy_takes(line: str) -> None:
 
 
 @each(module=MODULES)
-def test_no_module_has_the_name_of_something_beside_it(module: str) -> None:
+def test_no_module_is_shadowed_by_an_attribute_of_its_package(module: str) -> None:
     """`import a.b as c` gives the attribute b of a, which must be the module."""
     package, _, name = module.rpartition(".")
     found = importlib.import_module(module)
@@ -91,14 +91,14 @@ def test_cuda_is_not_a_package() -> None:
     assert not (ROOT / "cuda" / "__init__.py").exists()
 
 
-def test_imports_go_one_way() -> None:
+def test_imports_keep_the_contracts_of_import_linter() -> None:
     """The contracts of [tool.importlinter] in pyproject.toml; a file in no layer breaks them."""
     done = run("-c", "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("package", ["dmlsplit", "benchmarks"])
-def test_no_file_imports_itself_through_others(package: str) -> None:
+def test_imports_have_no_cycles(package: str) -> None:
     """Imports for annotations count too."""
     graph = grimp.build_graph(package, cache_dir=None)
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}
@@ -128,7 +128,7 @@ def test_code_never_reads_the_text_of_an_error() -> None:
     assert {name for name, places in found.items() if places} == set()
 
 
-def test_no_test_file_is_long() -> None:
+def test_test_files_have_at_most_500_lines() -> None:
     found = (ROOT / "tests").rglob("*.py")
     long = {path.name for path in found if len(path.read_text().splitlines()) > 500}
     assert long == {"probe.py"}  # one file, so that Windows needs nothing else

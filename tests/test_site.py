@@ -131,7 +131,7 @@ def test_a_search_for_an_error_leads_to_its_page() -> None:
     assert [text for text in ("x86_64", "24_576", "int4_0") if level.search(text)] == []
 
 
-def test_a_rule_is_described_by_its_sentence() -> None:
+def test_the_description_of_a_rules_page_is_the_sentence_of_the_rule() -> None:
     """A rule's page begins with a message, which says little in a list of pages."""
     summaries = extension("summaries")
     sentence = RULES["DML-SPLIT-AXIS-RANGE"].sentence

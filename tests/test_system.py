@@ -14,7 +14,9 @@ def handle(tmp_path: Path) -> int:
     return os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT | OPEN_FLAGS)
 
 
-def test_a_file_is_locked_once(tmp_path: Path, handle: int) -> None:
+def test_a_locked_file_cannot_be_locked_again_until_it_is_closed(
+    tmp_path: Path, handle: int
+) -> None:
     other = os.open(tmp_path / "file", os.O_RDWR | OPEN_FLAGS)
     assert lock_file(handle)
     assert not lock_file(other)

@@ -88,7 +88,7 @@ def said_by_pyright(code: str, folder: Path) -> str:
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 @pytest.mark.parametrize("script", CHECKED)
-def test_a_users_script_has_these_types(
+def test_type_checkers_accept_the_scripts_of_users(
     checker: str, script: str, tmp_path: Path, kept_files: Path
 ) -> None:
     code = CHECKED[script]

@@ -107,7 +107,7 @@ def test_a_gpu_runner_runs_nothing_from_a_strangers_pull_request() -> None:
         assert ("self-hosted" in job["runs-on"]) == (name == "gpu.yml")
 
 
-def test_only_a_tag_releases_and_only_what_was_built_and_checked() -> None:
+def test_only_a_tag_releases_and_only_after_tests_and_builds() -> None:
     release = WORKFLOWS["release.yml"]
     assert release[True] == {"push": {"tags": ["v*"]}}
     order = "tag tests wheels build pypi github".split()
@@ -145,7 +145,7 @@ def test_a_tag_of_a_commit_that_is_not_on_main_is_refused(tmp_path: Path) -> Non
 
 
 @posix
-def test_pages_that_know_of_no_release_are_refused(tmp_path: Path) -> None:
+def test_a_release_is_refused_while_a_page_says_that_there_is_none(tmp_path: Path) -> None:
     step = script("release.yml", "tag", 'The pages no longer say "not released yet"')
     (tmp_path / "docs").mkdir()
     readme = (ROOT / "README.md").read_text("utf-8")

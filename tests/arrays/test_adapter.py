@@ -35,7 +35,7 @@ def test_each_library_has_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert not any(is_native(array) for array in (Stream(), np.float32(1), [1]))
 
 
-def test_a_view_is_not_viewed_again() -> None:
+def test_viewing_a_view_returns_the_view_itself() -> None:
     seen = view(np.zeros(4), "array")
     assert view(seen, "array") is seen
 

@@ -24,7 +24,7 @@ class Array(FakeArray):
         self.flags = made.host.flags
 
 
-def test_describing_an_array_does_not_call_the_driver(fake: FakeDriver) -> None:
+def test_viewing_an_array_does_not_call_the_driver(fake: FakeDriver) -> None:
     array = Array(fake.array(np.zeros((3, 4), "i2")[:, ::2]), 1)
     seen = view(array, "array")
     assert seen.owner is array
@@ -62,7 +62,7 @@ def test_too_little_device_memory_is_reported(fake: FakeDriver) -> None:
         CUPY.empty(like, NewArrays(((2,), (3,))))
 
 
-def test_types_with_named_fields_are_kept(fake: FakeDriver) -> None:
+def test_new_arrays_keep_a_structured_type(fake: FakeDriver) -> None:
     kind = np.dtype([("a", "u1"), ("b", "<f4")])
     seen = cuda_view(fake.array(np.zeros(3, kind)), "array", 0)
     assert seen.type == str(kind)

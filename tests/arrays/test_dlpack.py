@@ -34,7 +34,7 @@ def test_an_interface_without_strides_means_a_packed_array(fake: FakeDriver) -> 
     assert seen.device == "cuda:1"  # The driver knows the device of the address.
 
 
-def test_a_foreign_stream_is_waited_for(fake: FakeDriver) -> None:
+def test_the_current_stream_waits_for_the_stream_of_a_foreign_array(fake: FakeDriver) -> None:
     foreign = bare(fake.array(np.zeros(4)), stream=77)
     view(foreign, "array")
     assert "1 waits for 77" in fake.calls
@@ -44,7 +44,7 @@ def test_a_foreign_stream_is_waited_for(fake: FakeDriver) -> None:
     assert not fake.calls  # CuPy's current stream is the one that splits.
 
 
-def test_an_address_of_no_device_is_refused(fake: FakeDriver) -> None:
+def test_an_address_that_no_device_owns_is_refused(fake: FakeDriver) -> None:
     lost = bare(fake.array(np.zeros(4)), data=(0, False))
     with pytest.raises(dml.InvalidArgumentError) as caught:
         view(lost, "array")
@@ -86,7 +86,7 @@ def test_arrays_of_jax_or_without_an_interface_go_through_dlpack(
         (b"abcd", r"Fix: numpy\.frombuffer\(\.\.\., 'u1'\)"),
     ],
 )
-def test_an_error_says_how_to_make_an_array_of_other_objects(given: Any, message: str) -> None:
+def test_the_error_for_an_object_that_is_no_array_names_the_fix(given: Any, message: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
         view(given, "array")
 
@@ -117,7 +117,7 @@ def test_overlap_is_found_in_device_memory(fake: FakeDriver) -> None:
 
 
 @pytest.mark.parametrize("kind", [3, 4, 10])
-def test_other_dlpack_devices_are_refused(kind: int) -> None:
+def test_dlpack_devices_other_than_cpu_and_cuda_are_refused(kind: int) -> None:
     class Elsewhere:
         def __dlpack_device__(self) -> tuple[int, int]:
             return kind, 0

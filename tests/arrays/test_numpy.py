@@ -30,7 +30,7 @@ def test_a_view_agrees_with_the_array_interface(array: np.ndarray) -> None:
     assert (seen.type, seen.item_bytes, seen.device) == (array.dtype.str, array.itemsize, "cpu")
 
 
-def test_extension_types_are_kept() -> None:
+def test_new_arrays_keep_an_extension_type() -> None:
     kind = pytest.importorskip("ml_dtypes", reason="NumPy's bfloat16").bfloat16
     array = np.arange(4).astype(kind)
     (made,), _ = adapter_of(array).empty(view(array, "array"), NewArrays(((2, 3),)))

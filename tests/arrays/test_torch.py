@@ -17,14 +17,14 @@ def torch() -> Any:
     return pytest.importorskip("torch", reason="PyTorch is not installed")
 
 
-def test_torch_types_of_one_size_are_not_mixed_up(torch: Any) -> None:
+def test_an_output_of_another_torch_type_of_the_same_size_is_refused(torch: Any) -> None:
     source = torch.zeros(4, dtype=torch.float8_e4m3fn)
     out = torch.zeros(4, dtype=torch.float8_e5m2)
     with pytest.raises(dml.InvalidArgumentError, match=r"type is float8_e5m2.*float8_e4m3fn"):
         dml.split(source, 1, out=[out])
 
 
-def test_tensors_that_require_grad_are_not_read_or_written_unnoticed(torch: Any) -> None:
+def test_operators_and_out_refuse_tensors_that_require_grad(torch: Any) -> None:
     tracked, plain = torch.ones(6, requires_grad=True), torch.zeros(6)
     op = operator((6,), (6,), 0, "cpu")
     refused = [
@@ -83,7 +83,7 @@ def test_a_write_raises_the_version_of_a_tensor(torch: Any) -> None:
     assert source._version == 0
 
 
-def test_a_refused_stream_leaves_the_version_of_a_tensor(torch: Any) -> None:
+def test_a_refused_stream_does_not_change_the_version_of_a_tensor(torch: Any) -> None:
     source, out = torch.ones(6), torch.zeros(6)
     op = operator((6,), (6,), 0, "cpu")
     calls = [lambda: op.dispatch(source, [out], 7), lambda: op.bind(source, [out]).dispatch(7)]

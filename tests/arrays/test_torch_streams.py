@@ -59,7 +59,7 @@ def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 
 @pytest.mark.usefixtures("made_up_torch")
-def test_torchs_current_stream_is_asked_at_every_dispatch() -> None:
+def test_torchs_current_stream_is_read_at_every_dispatch() -> None:
     current = adapter_of(CudaTensor()).current_stream(CudaTensor())
     assert current is not None
     assert [current(), current()] == [5, 6]
@@ -110,7 +110,7 @@ class Recording:
         return partial(self.copy, src, dsts)
 
 
-def test_a_copy_is_on_the_stream_that_is_current_at_that_moment(
+def test_each_copy_is_on_the_given_stream_or_on_torchs_current_stream(
     made_up_torch: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from dmlsplit.arrays import torch_private

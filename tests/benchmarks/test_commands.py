@@ -20,7 +20,7 @@ from tests.simulated_card import build
 from tests.support.fixtures import Capsys, Patch
 
 
-def test_a_run_says_where_it_was_made() -> None:
+def test_a_run_records_its_command_libraries_and_machine() -> None:
     found = environment(["cpu", "--quick"], with_gpu=False)
     assert found["command"] == ["python", "-m", "benchmarks", "cpu", "--quick"]
     assert found["libraries"]["numpy"] == np.__version__
@@ -28,7 +28,9 @@ def test_a_run_says_where_it_was_made() -> None:
     json.dumps([found, gpu_state()])
 
 
-def test_a_cpu_run_is_written_once_and_read_by_bars(tmp_path: Path, capsys: Capsys) -> None:
+def test_a_complete_cpu_run_is_not_overwritten_and_is_read_by_bars_and_compare(
+    tmp_path: Path, capsys: Capsys
+) -> None:
     path = tmp_path / "run.json"
     words = ["cpu", "--quick", "--only", "g: tiny", "--rounds", "1", "-o", str(path)]
     assert command.main(words) == 0
@@ -43,7 +45,7 @@ def test_a_cpu_run_is_written_once_and_read_by_bars(tmp_path: Path, capsys: Caps
     assert "No such file" in capsys.readouterr().err
 
 
-def test_a_cpu_run_without_the_library_says_so(
+def test_a_cpu_run_without_the_engine_notes_that_numpy_copies(
     tmp_path: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(native, "unavailable_reason", lambda: "the engine was not built")
@@ -96,7 +98,9 @@ def test_a_missed_bar_fails_the_run(
 
 
 @pytest.mark.skipif(host.has_gpu(), reason="this machine has a GPU")
-def test_without_a_gpu_the_gpu_command_says_so(tmp_path: Path, capsys: Capsys) -> None:
+def test_the_gpu_command_without_a_gpu_is_an_error_and_writes_nothing(
+    tmp_path: Path, capsys: Capsys
+) -> None:
     path = tmp_path / "run.json"
     assert command.main(["gpu", "-o", str(path)]) == 2
     assert "error: " in capsys.readouterr().err

@@ -123,7 +123,7 @@ def test_every_installed_peer_is_exact(name: str, case: Case) -> None:
     cpu.check(problem, prepared)
 
 
-def test_a_wrong_peer_is_noticed() -> None:
+def test_a_peer_that_writes_a_wrong_byte_fails_its_check() -> None:
     def forgets_a_byte(problem: Problem) -> Prepared:
         def call() -> None:
             for out, view in zip(problem.outputs, problem.views, strict=True):

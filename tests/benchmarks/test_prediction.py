@@ -38,13 +38,13 @@ def test_unavoidable_reads_count_as_part_of_the_copy() -> None:
     assert steady(H200, 28, 1.5, sectors=64) == pytest.approx(80.2 / (80.2 + extra), abs=0.001)
 
 
-def test_a_unit_that_is_busier_than_the_memory_decides() -> None:
+def test_a_unit_that_is_busier_than_the_memory_limits_the_predicted_speed() -> None:
     assert steady(H200, 40, wavefronts=80) == pytest.approx(53.4 / 80, abs=0.001)
     assert steady(H200, 200, alu=160) == pytest.approx(53.4 / 80, abs=0.001)
     assert steady(B200, 400) == pytest.approx(40.6 / 100, abs=0.001)
 
 
-def test_the_formula_was_calibrated_on_two_transposes() -> None:
+def test_the_formula_gives_the_measured_ratio_of_two_transposes() -> None:
     """137 and 74 instructions: 75.4 % and 82.8 % of a GH200's memory speed (pytorch#194310).
 
     The formula turns the difference in instructions into the difference in time, at the memory's

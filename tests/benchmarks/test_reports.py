@@ -51,7 +51,7 @@ GONE = {**timed("x", "p", 1e-3), **failed(RuntimeError("no"))}
     ],
     ids=["a slower machine", "new and missing rows"],
 )  # fmt: skip
-def test_a_slower_machine_and_other_rows_are_not_a_slower_program(
+def test_a_slower_machine_and_new_or_missing_rows_are_not_a_slower_program(
     a: list[Any], b: list[Any], verdicts: dict[str, str]
 ) -> None:
     found = compare(a_run(*a), a_run(*b))
@@ -110,7 +110,7 @@ def test_a_ratio_is_the_peers_time_over_ours() -> None:
     ]
 
 
-def test_a_bar_is_met_or_missed_by_the_best_peer() -> None:
+def test_bars_compare_dmlsplit_with_the_fastest_peer_and_the_size_before() -> None:
     def rows(case: str, kind: str, size: int, **times: float) -> list[dict[str, Any]]:
         head = {"kind": kind, "bytes": size, "threads": 1}
         named = ((peer.replace("_", " "), seconds) for peer, seconds in times.items())

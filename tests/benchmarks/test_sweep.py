@@ -42,7 +42,7 @@ def test_cases_of_a_family_have_about_the_wanted_size(family: sweep.Family, plac
         assert (case.alignments == (16, 16)) == (placement == "aligned")
 
 
-def test_cases_have_names_of_their_own() -> None:
+def test_every_case_of_a_sweep_has_a_unique_name() -> None:
     names = [case.name for case in sweep.cases()]
     assert len(names) == len(set(names)) == len(FAMILIES) * 2 * 41
     assert [case.name for case, _ in gpu._sweep()] == names
@@ -64,20 +64,20 @@ def predictions(families: list[sweep.Family], builds: Path) -> list[tuple[Predic
 
 
 @needs_compilers
-def test_no_size_of_wide_outputs_is_predicted_to_be_slow(builds: Path) -> None:
+def test_predicted_speeds_of_wide_outputs_reach_their_minimum_at_every_size(builds: Path) -> None:
     for row, h200 in predictions(WIDE, builds):
         check(row, LEAST.get(row.gpu, (0.9, 0.9)), h200)
 
 
 @needs_compilers
 @pytest.mark.slow
-def test_no_size_of_any_family_is_predicted_to_be_slow(builds: Path) -> None:
+def test_predicted_speeds_of_every_family_reach_their_minimum_at_every_size(builds: Path) -> None:
     for row, h200 in predictions(list(FAMILIES), builds):
         check(row, MIN_OF_ALL.get(row.gpu, (0.9, 0.9)), h200)
 
 
 @needs_compilers
-def test_the_command_writes_a_file_that_is_drawn(
+def test_the_sweep_command_writes_a_file_that_the_plot_command_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sweep.json"

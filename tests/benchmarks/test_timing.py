@@ -60,7 +60,7 @@ def test_warm_up_calls_for_its_time_and_at_least_once(monkeypatch: pytest.Monkey
     assert not begun
 
 
-def test_a_sample_waits_for_threads_that_still_work() -> None:
+def test_rest_waits_until_other_threads_are_idle() -> None:
     end = time.perf_counter() + 0.05
 
     def spin() -> None:
@@ -74,5 +74,5 @@ def test_a_sample_waits_for_threads_that_still_work() -> None:
     spinning.join()
 
 
-def test_a_short_call_is_repeated_until_the_clock_does_not_matter() -> None:
+def test_a_sample_repeats_an_empty_call_over_100_times() -> None:
     assert calls_per_sample(lambda: None) > 100

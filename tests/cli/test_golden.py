@@ -37,7 +37,7 @@ def test_each_command_prints_its_transcript(line: str) -> None:
         assert found == expected
 
 
-def test_every_command_has_its_help_and_every_format_a_report() -> None:
+def test_every_help_and_every_report_format_has_a_transcript() -> None:
     for parser in parsers(build_parser()):
         assert f"{parser.prog} --help".removeprefix("dmlsplit ") in GOLDEN
         for action in parser._actions:

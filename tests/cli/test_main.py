@@ -23,7 +23,7 @@ main()
 PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
 
 
-def test_the_examples_of_the_help_are_understood() -> None:
+def test_the_examples_in_the_help_of_every_command_can_be_parsed() -> None:
     parser = build_parser()
     for command in PARSERS.values():
         text = (command.epilog or "").replace("\\\n", " ")
@@ -68,7 +68,7 @@ def on_a_terminal(
     return shown.decode()
 
 
-def test_colour_is_for_terminals(here: Path) -> None:
+def test_output_is_coloured_only_on_a_terminal_without_no_color_or_term_dumb(here: Path) -> None:
     line = ["validate", *FLAGS]
     assert "\x1b[32mok\x1b[0m" in on_a_terminal(*line, folder=here)
     assert "\x1b" not in on_a_terminal(*line, folder=here, NO_COLOR="1")
@@ -102,7 +102,7 @@ def test_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:
         assert child.stderr.read() == b""
 
 
-def test_a_pipe_that_closes_early_keeps_the_verdict(here: Path) -> None:
+def test_a_pipe_that_closes_early_does_not_change_the_exit_status(here: Path) -> None:
     for name in "abcdefgh":
         save(f"{name}.onnx", every_verdict())
     line = ["validate", ".", "--format", "json", "--feature-level", "2_0"]

@@ -56,7 +56,7 @@ CASES = {
 }
 
 
-def test_every_option_that_names_a_file_to_write_is_tried() -> None:
+def test_every_option_that_names_an_output_file_has_a_case() -> None:
     """Add a new word for values to one of the sets; if it names a file, also to the cases above."""
     taking = [
         (action.metavar or action.dest, parser.prog.removeprefix("dmlsplit "), action)
@@ -187,7 +187,7 @@ def test_a_report_never_replaces_a_file_that_is_not_text(files: Path, capsys: Ca
 # Standard output, devices and pipes.
 
 
-def test_a_hyphen_is_standard_output(files: Path, capsys: Capsys) -> None:
+def test_a_hyphen_is_standard_output_except_for_write_fixed(files: Path, capsys: Capsys) -> None:
     assert main(["validate", "m.onnx"]) == 0
     shown = capsys.readouterr().out
     assert main(["validate", "m.onnx", "-o", "-"]) == 0
@@ -210,7 +210,9 @@ def test_a_device_is_written_to_and_a_full_device_is_named(
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_a_name_of_standard_output_is_written_to_and_not_replaced(name: str, files: Path) -> None:
+def test_a_report_to_dev_stdout_is_appended_and_the_file_is_not_replaced(
+    name: str, files: Path
+) -> None:
     """The shell has the file open, and earlier and later output belong into the same file."""
     line = [sys.executable, "-m", "dmlsplit", "validate", "m.onnx", "-o", name]
     Path("log").write_text("before\n")
@@ -248,7 +250,7 @@ def test_a_written_model_replaces_another_only_with_overwrite(files: Path, capsy
     assert "applies to --write-fixed only" in refused(capsys, "validate m.onnx --overwrite")
 
 
-def test_a_full_disk_under_a_written_model_is_named(
+def test_a_full_disk_is_reported_with_the_name_of_the_written_model(
     files: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     def full(path: Path, data: bytes) -> None:
@@ -263,7 +265,9 @@ def test_a_full_disk_under_a_written_model_is_named(
 @pytest.mark.parametrize(
     "line", ["run {}/a.npy --axis 0 --count 2", "validate {}/m.onnx -o report"]
 )
-def test_a_folder_that_is_gone_is_named(line: str, files: Path, capsys: Capsys) -> None:
+def test_a_deleted_current_folder_is_named_in_the_error(
+    line: str, files: Path, capsys: Capsys
+) -> None:
     np.save("a.npy", np.arange(6.0))
     Path("gone").mkdir()
     os.chdir("gone")

@@ -20,12 +20,12 @@ def test_the_report_is_printed_and_written(here: Path, capsys: Capsys) -> None:
     assert len(json.loads(Path("report.json").read_text())["splits"]) == 71
 
 
-def test_a_strict_test_needs_a_card(here: Path, capsys: Capsys) -> None:
+def test_a_strict_self_test_of_the_cpu_exits_with_2(here: Path, capsys: Capsys) -> None:
     assert main([*CPU, "--strict"]) == 2
     assert "speeds have a minimum" in capsys.readouterr().out
 
 
-def test_json_is_all_that_is_printed(here: Path, capsys: Capsys) -> None:
+def test_format_json_prints_json_and_nothing_else(here: Path, capsys: Capsys) -> None:
     assert main([*CPU, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["status"] == 0
 
@@ -34,7 +34,9 @@ def test_json_is_all_that_is_printed(here: Path, capsys: Capsys) -> None:
     ("options", "words"),
     [("--device gpu", "it must be 'cpu', 'cuda' or 'cuda:N'"), ("--seconds -1", "0 or more")],
 )
-def test_wrong_options_are_one_line(options: str, words: str, here: Path, capsys: Capsys) -> None:
+def test_invalid_options_are_reported_in_one_line(
+    options: str, words: str, here: Path, capsys: Capsys
+) -> None:
     assert main(["selftest", *options.split()]) == 2
     err = capsys.readouterr().err
     assert words in err

@@ -39,7 +39,7 @@ def test_every_format_reports_the_written_model(form: str, here: Path, capsys: C
     assert "net/choose.then_branch/left: now Unsqueeze, Cast, Split" in changes
 
 
-def test_the_old_report_is_verbose_and_nothing_advises_to_rewrite_again(
+def test_verbose_reports_the_model_before_and_after_without_advice_to_rewrite_again(
     here: Path, capsys: Capsys
 ) -> None:
     save("m.onnx", nested())

@@ -39,7 +39,7 @@ def test_a_value_at_its_limit_is_accepted_at_every_level(case: Case) -> None:
     assert {expected(case, level).verdict for level in FeatureLevel} == {"accepted"}
 
 
-def test_a_bad_binding_removes_the_device() -> None:
+def test_an_invalid_binding_removes_the_device() -> None:
     """test_dispatch.py compares the rules of every binding with those of a real binding."""
     now = expected(CASES["bind-in-place"], NEWEST)
     assert (now.rules, now.stage, now.hresult) == (("DML-BIND-IN-PLACE",), "bind", 0x887A0005)

@@ -74,7 +74,7 @@ MINIMUMS = [f"minimum level 0x{level:X}" for level in FeatureLevel if level > 0x
         ),
     ],
 )
-def test_a_planted_difference_is_found_and_no_other(
+def test_only_the_planted_differences_are_found(
     observe: Observe, switches: str, level: int, kind: str, cases: list[str]
 ) -> None:
     comparison = found(observe(switches, level=level))
@@ -93,7 +93,7 @@ def test_differences_of_several_kinds_are_kept_apart(observe: Observe) -> None:
 
 
 @pytest.mark.parametrize(("switch", "count"), [("crash-later", 2), ("remove-count", 1)])
-def test_a_crash_or_a_removed_device_that_others_caused_counts_as_a_crash(
+def test_a_crash_or_a_removal_that_earlier_cases_caused_counts_as_a_crash(
     observe: Observe, switch: str, count: int
 ) -> None:
     differences = found(observe(switch)).differences
@@ -141,7 +141,7 @@ def right(case: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": outcome, "exit": 0 if outcome == "accepted" else 1, "outputs": outputs}
 
 
-def test_right_bytes_and_bindings_are_no_difference(dispatched: Dispatch) -> None:
+def test_correct_bytes_and_bindings_are_no_difference(dispatched: Dispatch) -> None:
     comparison = dispatched(lambda _: None)
     assert comparison.differences == ()
     assert sum(answer.dispatched is not None for answer in comparison.observation.answers) > 230
@@ -171,7 +171,7 @@ def test_wrong_bytes_are_a_difference(dispatched: Dispatch, change: Any) -> None
         ("rule-TENSOR-OUTPUT-OVERLAP-zero", {"outcome": "accepted", "exit": 0}, "policy"),
     ],
 )
-def test_other_verdicts_of_models_are_found(
+def test_an_unexpected_outcome_of_a_model_is_a_difference_of_its_kind(
     dispatched: Dispatch, model: str, change: dict[str, Any], kind: str
 ) -> None:
     comparison = dispatched(lambda cases: cases[model]["dispatched"].update(change))
@@ -213,7 +213,7 @@ LARGE = {"id": "y", "desc": {"InputTensor": WIDE_X, "OutputTensors": [WIDE_X], "
         ),
     ],
 )
-def test_an_error_names_what_is_wrong_with_a_file(
+def test_an_error_names_the_invalid_field_of_a_file(
     observe: Observe, change: dict[str, Any], message: str
 ) -> None:
     path = edited(observe(), **change)
@@ -230,7 +230,7 @@ def test_an_error_names_what_is_wrong_with_a_file(
         {"buffers": [8, 8], "input_tensor": {"buffer": 0, "offset": 0}, "output_tensors": []},
     ],
 )
-def test_a_placement_cannot_require_much_memory_or_be_outside(
+def test_a_placement_that_is_too_large_or_outside_its_buffers_is_refused(
     dispatched: Dispatch, placement: dict[str, Any]
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=r"placement\."):

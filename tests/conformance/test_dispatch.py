@@ -73,7 +73,7 @@ SLOW_LEVELS = [pytest.param(level, marks=pytest.mark.slow) for level in ("1_0", 
 
 
 @pytest.mark.parametrize("level", ["6_4", *SLOW_LEVELS])
-def test_our_front_end_gives_the_expected_result_for_every_model(
+def test_the_dxdispatch_front_end_gives_the_expected_result_for_every_model(
     kit: Path, monkeypatch: Patch, level: str
 ) -> None:
     device = Device("cpu", feature_level=level)
@@ -105,7 +105,7 @@ def test_our_front_end_gives_the_expected_result_for_every_model(
 @pytest.mark.parametrize(
     ("fault", "first"), [("flip", (False, True)), ("behind", (True, False)), ("unwritten", None)]
 )
-def test_a_fault_in_an_output_is_noticed(
+def test_a_fault_in_one_output_is_recorded_for_that_output_alone(
     kit: Path, program: Path, monkeypatch: Patch, fault: str, first: Any
 ) -> None:
     monkeypatch.setenv("DXDISPATCH_FAULT", fault)
@@ -119,7 +119,7 @@ def test_a_fault_in_an_output_is_noticed(
 @pytest.mark.parametrize(
     ("fault", "seconds", "outcome"), [("hang", 0.5, "hung"), ("crash", 60, "crashed")]
 )
-def test_a_program_that_hangs_or_crashes_is_told_apart(
+def test_a_program_that_hangs_and_one_that_crashes_have_different_outcomes(
     kit: Path, program: Path, monkeypatch: Patch, fault: str, seconds: float, outcome: str
 ) -> None:
     monkeypatch.setenv("DXDISPATCH_FAULT", fault)

@@ -36,7 +36,7 @@ def test_huge_tensors_are_created_but_neither_compiled_nor_dispatched(kit: Path)
     }
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_the_kit_overwrites_no_file(tmp_path: Path) -> None:
     (tmp_path / "note").write_text("mine")
     for name in ("", "note", "no/kit"):
         with pytest.raises(OSError, match=r"File exists|No such file"):

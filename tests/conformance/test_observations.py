@@ -37,7 +37,7 @@ def test_a_stand_in_is_never_stored(observe: Observe) -> None:
         hold(observe("any-sum"))
 
 
-def test_an_observation_that_differs_would_fail(observe: Observe) -> None:
+def test_a_stored_observation_that_contradicts_the_rules_fails(observe: Observe) -> None:
     def real(switch: str) -> Path:
         path = observe(switch)
         return edited(path, directml=observed(path)["directml"] | {"stand_in": False})

@@ -82,7 +82,7 @@ def by_id(path: Path) -> dict[str, dict[str, Any]]:
     return {case["id"]: case for case in observed(path)["cases"]}
 
 
-def test_a_removed_device_spoils_no_later_answer(observe: Observe) -> None:
+def test_a_removed_device_does_not_change_later_answers(observe: Observe) -> None:
     cases, right = by_id(observe("remove-count")), by_id(observe())
     (spoilt,) = {name for name, case in cases.items() if "after_others" in case}
     assert list(cases).index(spoilt) == list(cases).index("rule-SPLIT-OUTPUT-COUNT") + 1
@@ -103,7 +103,7 @@ def test_output_of_the_library_is_not_taken_for_an_answer(observe: Observe) -> N
     assert by_id(observe("noise")) == by_id(observe())
 
 
-def test_texts_of_the_debug_layer_belong_to_their_case(observe: Observe) -> None:
+def test_messages_of_the_debug_layer_are_stored_with_their_case(observe: Observe) -> None:
     cases = by_id(observe(arguments=["--debug"]))
     assert cases["rule-SPLIT-AXIS-RANGE"]["debug"] == ["a message about axis 4"]
     assert "debug" not in cases["limit-stride-one"]
@@ -147,7 +147,7 @@ ON_WINDOWS_ONLY = "DirectML's licence allows its use on Windows only"
         ("", ["--directml", "missing.dll"], "missing.dll: No such file or directory"),
     ],
 )
-def test_without_a_device_there_is_one_line_and_no_file(
+def test_a_probe_that_cannot_run_prints_one_line_and_writes_no_file(
     kit: Path, library: Path, tmp_path: Path, switches: str, arguments: list[Any], said: str
 ) -> None:
     output, content = tmp_path / "o.json", (arguments or [""])[-1]

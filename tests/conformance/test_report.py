@@ -18,7 +18,7 @@ def reported(path: Path) -> str:
     return text_report(compare(read_observation(path)))
 
 
-def test_text_says_what_was_observed_and_fits_80_columns(observe: Observe) -> None:
+def test_the_text_report_has_the_observed_differences_and_fits_80_columns(observe: Observe) -> None:
     text = reported(observe("any-sum", "take-overlap"))
     # Only names that cannot be broken, such as a SHA-256, may be longer.
     assert all(len(line) <= 80 for line in text.splitlines())
@@ -68,7 +68,9 @@ def test_a_difference_makes_check_exit_with_1(observe: Observe, capsys: Capsys) 
         ("write other.json", "other.json: File exists"),
     ],
 )
-def test_an_error_is_one_line(here: Path, capsys: Capsys, line: str, message: str) -> None:
+def test_an_error_is_reported_in_one_line(
+    here: Path, capsys: Capsys, line: str, message: str
+) -> None:
     (here / "other.json").write_text("{}")
     assert main(line.split()) == 2
     assert capsys.readouterr() == ("", f"error: {message}\n")

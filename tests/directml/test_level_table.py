@@ -93,7 +93,7 @@ RANGE = "; it must be [least, most], from 1 to 8"
         ("levels:", "levels: 1\nmore:", "levels", "is 1; it must be an array"),
     ],
 )  # fmt: skip
-def test_a_bad_table_is_refused_with_the_path_of_the_value(
+def test_an_invalid_table_is_refused_with_the_path_of_the_value(
     old: str, new: str, place: str, said: str
 ) -> None:
     assert old in TEXT

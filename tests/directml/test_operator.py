@@ -13,7 +13,7 @@ def test_from_sizes_describes_packed_pieces() -> None:
     assert desc == dml.SplitOperatorDesc(X, list(desc.output_tensors), 2)
 
 
-def test_a_descriptor_with_a_bad_axis_can_be_built_and_printed() -> None:
+def test_a_descriptor_with_an_invalid_axis_can_be_built_and_printed() -> None:
     desc = dml.SplitOperatorDesc.from_sizes(X, axis=7, sizes=(3, 3))
     assert str(desc) == "SPLIT axis 7: FLOAT32[1,1,6,2] -> 2 outputs"
     assert desc.split_sizes == ()

@@ -29,7 +29,7 @@ def test_a_tensor_without_elements_never_overlaps(strides: tuple[int, int]) -> N
     assert not may_overlap_itself((5, 0), strides)
 
 
-def test_large_packed_and_permuted_layouts_are_decided_at_once() -> None:
+def test_large_packed_and_permuted_layouts_are_found_not_to_overlap() -> None:
     assert not may_overlap_itself((2**20, 2**10, 3), (3 * 2**10, 3, 1))
     assert not may_overlap_itself((3, 2**10, 2**20), (1, 3, 3 * 2**10))
     assert not may_overlap_itself((2**20, 2**20, 3), (3 * 2**20, 3, 1))

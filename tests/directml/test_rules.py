@@ -16,7 +16,7 @@ FIELDS = [("DML-TENSOR-ZERO-SIZE", f"Sizes[{index}]", 0, "at least 1") for index
 BROKEN = tuple(violations_of("InputTensor", FIELDS))
 
 
-def test_rules_carry_a_sentence_a_source_and_a_hint() -> None:
+def test_every_rule_has_its_id_a_sentence_and_a_hint() -> None:
     for rule_id, rule in RULES.items():
         assert rule_id == rule.id
         assert rule.sentence.endswith(".")
@@ -78,7 +78,7 @@ def test_every_rule_cites_microsoft_or_is_a_listed_policy_of_dmlsplit() -> None:
     assert {rule.basis for rule in RULES.values()} == set(sources)
 
 
-def test_a_wrong_binding_removes_the_device_and_all_else_is_an_invalid_argument() -> None:
+def test_binding_rules_of_directml_have_device_removed_and_all_others_e_invalidarg() -> None:
     """Rules about arrays, which DirectML does not have, are checked by dmlsplit alone."""
     bindings = "COUNT OFFSET-ALIGNMENT GUARANTEED-ALIGNMENT RANGE SIZE OUTPUT-OVERLAP IN-PLACE"
     removed = {f"DML-BIND-{name}" for name in bindings.split()}
@@ -86,7 +86,7 @@ def test_a_wrong_binding_removes_the_device_and_all_else_is_an_invalid_argument(
     assert {rule.hresult for name, rule in RULES.items() if name not in removed} == {0x80070057}
 
 
-def test_a_report_says_what_where_and_how_to_fix_it() -> None:
+def test_a_violation_names_its_field_the_value_the_allowed_value_and_the_fix() -> None:
     (violation,) = dml.validate(modified_split(first_output={"data_type": "INT32"})).violations
     assert (violation.tensor, violation.field) == ("OutputTensors[0]", "DataType")
     assert (violation.found, violation.allowed) == ("INT32", "FLOAT32, as in InputTensor")
@@ -119,7 +119,7 @@ def test_a_report_counts_broken_rules_and_places() -> None:
     assert ValidationReport("SPLIT", "", BROKEN).rule_ids == ("DML-TENSOR-ZERO-SIZE",)
 
 
-def test_a_long_report_is_cut_and_says_so() -> None:
+def test_a_report_prints_20_violations_and_the_number_of_the_rest() -> None:
     lines = str(ValidationReport("SPLIT", "3_0", BROKEN)).splitlines()
     assert lines[1:] == [*(f"  {broken}" for broken in BROKEN[:20]), "  ... and 5 more"]
     assert len(str(ValidationReport("SPLIT", "3_0", BROKEN[:20])).splitlines()) == 21

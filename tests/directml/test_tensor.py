@@ -70,7 +70,7 @@ def test_the_buffer_size_is_that_of_dml_calc_buffer_tensor_size(
     assert dml.TensorDesc(data_type, sizes, strides=strides).total_tensor_size_in_bytes == size
 
 
-def test_the_buffer_size_is_exact_even_if_the_original_wraps() -> None:
+def test_the_buffer_size_is_exact_where_dml_calc_buffer_tensor_size_wraps() -> None:
     tensor = dml.TensorDesc("UINT8", (2, 2), strides=(2**32 - 1, 1))
     assert tensor.minimum_size_in_bytes == 2**32 + 4
     assert tensor.wrapped_size_in_bytes == 4

@@ -32,7 +32,9 @@ def documented(level: str, data_type: str, rank: int) -> bool:
 
 @pytest.mark.parametrize("level", LEVELS)
 @each(data_type=[*DATA_TYPES, "UINT4", "INT4"], rank=range(1, 10))
-def test_a_level_accepts_what_is_documented(level: str, data_type: str, rank: int) -> None:
+def test_a_level_accepts_exactly_the_documented_types_and_ranks(
+    level: str, data_type: str, rank: int
+) -> None:
     x = dml.TensorDesc(data_type, (4,) * rank)
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=rank - 1, sizes=(1, 3))
     report = dml.validate(desc, level)
@@ -56,7 +58,7 @@ def test_a_rule_broken_alone_is_reported_alone(rule: str, sample: Sample) -> Non
     assert (higher is None) == (sample.level == "6_4")
 
 
-def test_a_violation_names_place_value_and_what_is_allowed() -> None:
+def test_a_violation_names_the_place_the_value_and_the_allowed_values() -> None:
     golden = Path(__file__).parents[1] / "golden" / "rules.txt"
     assert messages() == golden.read_text("utf-8")
 
@@ -125,7 +127,7 @@ ONE = dml.TensorDesc("FLOAT32", (4,))
             "TENSOR-DIMENSION-COUNT", "TENSOR-DIMENSION-COUNT", "SPLIT-AXIS-RANGE"]),
     ],
 )  # fmt: skip
-def test_a_value_past_its_limit_is_reported_and_nothing_else(
+def test_a_value_past_its_limit_breaks_exactly_the_listed_rules(
     desc: dml.SplitOperatorDesc, rules: list[str]
 ) -> None:
     found = [v.rule.id.removeprefix("DML-") for v in dml.validate(desc).violations]
@@ -139,7 +141,7 @@ def test_a_violation_names_the_range_of_dimension_counts_of_its_level() -> None:
     assert found[0] == ("InputTensor.DimensionCount", "from 2 to 3 at feature level 5_0")
 
 
-def test_every_rule_of_descriptors_has_a_sample_and_every_other_an_example() -> None:
+def test_descriptor_rules_have_samples_and_binding_rules_have_an_example() -> None:
     for rule, record in RULES.items():
         is_of_bindings = rule.startswith(("DML-BIND", "DML-ARRAY"))
         assert (record.example is not None) == is_of_bindings
@@ -175,7 +177,7 @@ def test_a_report_names_its_descriptor_and_the_level() -> None:
     assert (report.subject, report.level) == (str(desc), "4_0")
 
 
-def test_no_higher_level_is_advised_if_none_helps() -> None:
+def test_a_higher_level_is_advised_only_if_one_accepts_the_tensor() -> None:
     def hints(kind: str, level: str) -> set[str]:
         desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc(kind, (8,)), axis=0, sizes=(4, 4))
         return {v.hint for v in dml.validate(desc, level).violations}

@@ -77,7 +77,7 @@ def test_a_culled_graph_has_the_tasks_of_its_blocks_and_no_others(chunk: int) ->
 
 
 @given(case=chunked_splits())
-def test_pieces_are_cut_into_chunks_where_the_input_is(case: Any) -> None:
+def test_pieces_keep_the_chunk_borders_of_the_input(case: Any) -> None:
     lazy, _, sizes, axis = case
     borders = set(np.cumsum((0, *lazy.chunks[axis])).tolist())
     start = 0
@@ -119,7 +119,7 @@ def test_each_block_is_read_once_and_dispatched_once(dispatches: list[Any]) -> N
     assert sorted(dispatches) == 3 * [((20, 10), (3, 4, 3))] + 3 * [((20, 10), (5, 5))]
 
 
-def test_equal_splits_have_equal_names_and_others_do_not() -> None:
+def test_names_of_pieces_are_equal_only_for_equal_splits() -> None:
     """Dask therefore shares work between equal splits, and never mixes up different ones."""
     lazy = da.ones((8, 8), chunks=3)
     names = [[piece.name for piece in dml.split(lazy, cut, 1)] for cut in (2, (4, 4), (3, 5))]
@@ -181,7 +181,7 @@ except dmlsplit.UnsupportedError as error:
 
 
 @pytest.mark.gpu
-def test_blocks_on_a_gpu_stay_there() -> None:
+def test_pieces_of_blocks_on_a_gpu_stay_on_the_gpu() -> None:
     import cupy
 
     values = RNG.integers(0, 1 << 30, (64, 85), dtype="i4")

@@ -24,7 +24,7 @@ def jax() -> Any:
     ("shape", "axis", "sizes"),
     [((64, 30), 1, (7, 0, 23)), ((3, 5, 7), 0, (1, 2)), ((4096, 1027), -1, (512, 3, 512))],
 )
-def test_pieces_are_those_of_numpy_compiled_and_not(
+def test_pieces_are_those_of_numpy_in_eager_and_compiled_calls(
     jax: Any, kind: str, shape: Any, axis: int, sizes: Any
 ) -> None:
     array = random(shape, kind)

@@ -73,7 +73,7 @@ def test_every_type_of_whole_bytes_is_split(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["int64", "uint64", "float64", "complex128"])
-def test_64_bits_stay_even_if_jax_makes_no_new_64_bit_arrays(kind: str) -> None:
+def test_64_bit_arrays_keep_their_type_while_x64_is_disabled(kind: str) -> None:
     array = random((6,), kind)
     with jax.enable_x64(False):
         assert_equal(dml.split(array, (2, 4)), jnp.split(array, [2]))
@@ -141,11 +141,11 @@ def test_a_constant_array_is_split_while_jax_traces() -> None:
     assert [piece.tolist() for piece in found] == [[1, 2], [3, 4, 5, 6]]
 
 
-def test_sizes_may_be_an_array_whose_values_are_known() -> None:
+def test_sizes_may_be_a_concrete_jax_array() -> None:
     assert [len(piece) for piece in dml.split(jnp.zeros((12, 2)), jnp.array([2, 10]))] == [2, 10]
 
 
-def test_nothing_is_computed_for_a_shape() -> None:
+def test_eval_shape_computes_no_piece() -> None:
     huge = jax.ShapeDtypeStruct((1 << 40, 4), "i1")
     found = jax.eval_shape(lambda x: dml.split(x, (1, 3), 1), huge)
     assert [piece.shape for piece in found] == [(1 << 40, 1), (1 << 40, 3)]
@@ -192,7 +192,7 @@ X = jnp.zeros((3, 4))
         (lambda x: dml.split(jax.random.split(jax.random.key(0)), 1), r"jax\.random\.key_data"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(function: Any, message: str) -> None:
+def test_invalid_arguments_are_refused_in_every_transform(function: Any, message: str) -> None:
     batch = jnp.zeros((5, *X.shape))
     for transform, array in ((jax.jit, X), (jax.grad, X), (jax.vmap, batch), (lambda f: f, X)):
         with pytest.raises(dml.InvalidArgumentError, match=message):

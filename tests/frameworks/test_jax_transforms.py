@@ -38,7 +38,7 @@ def loss(split: Function, sizes: tuple[int, ...], axis: int) -> Function:
 
 
 @pytest.mark.parametrize("kind", ["float64", "complex128"])
-def test_derivatives_of_both_directions_agree_with_differences(kind: str) -> None:
+def test_forward_and_reverse_derivatives_agree_with_finite_differences(kind: str) -> None:
     from jax.test_util import check_grads
 
     with jax.enable_x64(True):

@@ -65,7 +65,7 @@ def test_the_private_names_of_torch_exist() -> None:
     assert private.storage_of(x) == private.storage_of(x[1:]) != private.storage_of(x.clone())
 
 
-def test_an_error_names_a_version_of_torch_that_moved_a_name(
+def test_an_error_names_a_missing_private_name_and_the_version_of_torch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")

@@ -42,7 +42,7 @@ def test_pieces_and_gradients_are_those_of_torch(torch: Any, kind: str, layout: 
     assert torch.equal(gradient(dml.split), gradient(torch.split))
 
 
-def test_gradients_of_another_stream_are_right(torch: Any) -> None:
+def test_gradients_of_a_split_on_another_stream_are_exact(torch: Any) -> None:
     x = torch.ones((4096, 3000), device="cuda", requires_grad=True)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -74,7 +74,9 @@ def test_a_write_raises_the_version_of_a_tensor(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("is_dispatch", [False, True])
-def test_memory_that_another_stream_reads_is_not_used_again(torch: Any, is_dispatch: bool) -> None:
+def test_a_freed_input_is_not_reused_while_another_stream_reads_its_memory(
+    torch: Any, is_dispatch: bool
+) -> None:
     """The input is dropped while the split of it is still queued."""
     count = 1 << 24
     op, stream = operator((count,), (count,), 0), torch.cuda.Stream()

@@ -126,14 +126,16 @@ def test_a_compiled_split_accepts_parameters_and_strides() -> None:
         (2, 5, "axis is 5; it must be from -1 to 0"),
     ],
 )
-def test_a_wrong_argument_is_named_when_it_is_compiled(sizes: Any, axis: int, message: str) -> None:
+def test_compiling_a_call_with_invalid_sizes_or_axis_is_an_error_that_names_the_value(
+    sizes: Any, axis: int, message: str
+) -> None:
     compiled = torch.compile(lambda x: dml.split(x, sizes, axis), fullgraph=True, backend="eager")
     with pytest.raises(RuntimeError, match=message):
         compiled(torch.rand(6))
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_dim_is_compiled_as_axis_is(backend: str) -> None:
+def test_dim_and_axis_mean_the_same_in_compiled_code(backend: str) -> None:
     def both(x: Any) -> Any:
         outs = [torch.empty(2, 1), torch.empty(2, 3)]
         return *dml.split(x, 2, dim=-1), *dml.split(x, (1, 3), dim=1, out=outs), *dml.split(x, 2)
@@ -156,7 +158,7 @@ print([piece.tolist() for piece in f(torch.arange(4))])
 """
 
 
-def test_the_first_call_of_all_may_be_compiled() -> None:
+def test_the_first_call_in_a_process_may_be_compiled() -> None:
     """This holds even if dmlsplit was imported before torch and could not prepare anything."""
     done = ran(sys.executable, "-c", EARLY)
     assert done.stdout == "[[0, 1], [2, 3]]\n", done.stderr
@@ -168,7 +170,7 @@ class Columns(torch.nn.Module):  # type: ignore[misc, name-defined]
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_an_exported_program_takes_other_sizes(strict: bool) -> None:
+def test_an_exported_program_takes_inputs_of_other_sizes(strict: bool) -> None:
     rows = torch.export.Dim("rows", min=4)
     x = torch.rand(6, 2)
     program = torch.export.export(Columns(), (x,), dynamic_shapes=({0: rows},), strict=strict)
@@ -207,7 +209,9 @@ def test_a_mode_that_sees_every_operator_sees_the_split() -> None:
     assert torch.equal(torch.cat(found), x)
 
 
-def test_a_plain_tensor_does_not_use_the_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_large_tensors_that_require_grad_use_the_operators(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from dmlsplit.frameworks import torch as tracked
 
     monkeypatch.delattr(tracked, "_split_tracked")
@@ -221,7 +225,7 @@ def test_a_plain_tensor_does_not_use_the_operators(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("transform", ["vmap", "jvp"])
-def test_a_compiled_transform_writes_nothing(transform: str) -> None:
+def test_a_compiled_transform_refuses_out_and_does_not_write_to_it(transform: str) -> None:
     x, outs = torch.rand(2, 6), [torch.zeros(2, 3), torch.zeros(2, 3)]
 
     def into(x: Any) -> Any:
@@ -236,7 +240,7 @@ def test_a_compiled_transform_writes_nothing(transform: str) -> None:
     assert not any(out.any() for out in outs)
 
 
-def test_out_has_no_gradient_in_a_graph_either() -> None:
+def test_a_compiled_split_refuses_out_if_the_input_requires_grad() -> None:
     x = torch.rand(6, requires_grad=True)
     outs = [torch.zeros(3), torch.zeros(3)]
     compiled = torch.compile(lambda x: dml.split(x, 2, out=outs), backend="eager")

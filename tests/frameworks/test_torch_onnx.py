@@ -54,7 +54,7 @@ def test_dml_split_is_exported_as_one_onnx_split(
         assert torch.equal(torch.from_numpy(piece), one)
 
 
-def test_a_split_of_an_exported_program_is_replaced_first() -> None:
+def test_a_split_in_a_decomposed_exported_program_becomes_one_onnx_split() -> None:
     program = torch.export.export(Model(lambda x: dml.split(x, 3, dim=1)), (torch.rand(4, 6),))
     table = torch.export.default_decompositions()
     table[torch.ops.dmlsplit.split.default] = torch.ops.aten.split_with_sizes_copy.default

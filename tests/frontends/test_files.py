@@ -51,7 +51,9 @@ def refusal(read: Read, path: Path) -> str:
 
 @pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize("kind", ["missing", "empty", "noise", "folder", "pipe", "zero", "NUL"])
-def test_what_is_not_a_model_is_one_clear_error(read: Read, kind: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_model_gives_one_clear_error(
+    read: Read, kind: str, tmp_path: Path
+) -> None:
     path = tmp_path / ("model\0" if kind == "NUL" else "model")
     if kind == "zero":
         path = Path("/dev/zero")
@@ -81,10 +83,11 @@ HOSTILE: list[tuple[Read, bytes, str]] = [
     *((openvino.scan, content, message) for content, message in openvino_files.HOSTILE),
     *((dxdispatch.run, text.encode(), message) for text, message in dispatched.NOT_MODELS),
 ]
+HOSTILE_IDS = [f"{read.__module__.split('.')[2]}: {message[:50]}" for read, _, message in HOSTILE]
 
 
-@pytest.mark.parametrize(("read", "content", "message"), HOSTILE, ids=range(len(HOSTILE)))
-def test_a_hostile_file_is_one_clear_error_at_once(
+@pytest.mark.parametrize(("read", "content", "message"), HOSTILE, ids=HOSTILE_IDS)
+def test_a_hostile_file_gives_one_clear_error_at_once(
     read: Read, content: bytes, message: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """ONNX's most fields take 10 s; here they are a sixteenth of it."""

@@ -239,7 +239,7 @@ CASES = {
 ELSEWHERE = {"BIN_FILE", "NO_NODES", "ON_CPU"}
 
 
-def test_every_piece_of_advice_has_a_case_or_a_test_elsewhere() -> None:
+def test_every_piece_of_advice_has_a_case_or_is_listed_as_tested_elsewhere() -> None:
     assert {case.advice for case in CASES.values()} | ELSEWHERE == set(Advice.__members__)
 
 
@@ -284,7 +284,7 @@ def followed(text: str, name: str, target: Sequence[str]) -> tuple[list[str], Se
     return [name], [*target, *options]
 
 
-def test_the_printed_options_run_together(here: Path, reported: Reported) -> None:
+def test_the_advised_options_of_all_splits_can_be_combined(here: Path, reported: Reported) -> None:
     """Splits may share a dimension, and one shape may follow from another one."""
     shared = parsed("""(float[n,6] x, float[6,n] y) => (float[] a, float[] d, float[] g) {
         a, b = Split <axis = 0, num_outputs = 2> (x)
@@ -326,7 +326,7 @@ GIVEN_PIXELS = "shape.0 is 2; at the other given sizes, the model fixes it to 1"
         (KNOWN, "x.1=7 x.0=2", "x.1 is 7; at the other given sizes, the model fixes it to 6"),
     ],
 )
-def test_an_option_that_disagrees_with_the_model_or_another_is_refused(
+def test_an_option_that_disagrees_with_the_model_or_another_option_is_refused(
     content: onnx.ModelProto, sizes: str, said: str, here: Path, capsys: Capsys
 ) -> None:
     options = [part for size in sizes.split() for part in ("--dim", size)]
@@ -359,7 +359,7 @@ def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
         (attribute_split(6, 0, (6,)), "the opset is 6; rewriting needs 7 or later"),
     ],
 )
-def test_a_refused_split_that_no_nodes_replace_says_so(
+def test_a_note_says_why_no_nodes_can_replace_a_refused_split(
     content: onnx.ModelProto, why: str, here: Path, reported: Reported, capsys: Capsys
 ) -> None:
     name = saved(content)
@@ -419,7 +419,9 @@ def test_allow_equivalent_accepts_no_split_without_an_equivalent(
     assert main(["validate", name, *OLD, "--allow", "equivalent"]) == 1
 
 
-def test_a_command_has_no_name_that_a_shell_could_change(here: Path, capsys: Capsys) -> None:
+def test_an_advised_command_has_no_file_name_that_a_shell_could_change(
+    here: Path, capsys: Capsys
+) -> None:
     for name, written in ("a 'b'.onnx", "MODEL"), ("a bü.onnx", "a bü.onnx"):
         onnx.save(custom(), name)
         (split,) = validated(capsys, name)

@@ -46,12 +46,12 @@ def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
     assert scan_paths([str(tmp_path)]).unreadable == ((str(tmp_path / "a.onnx"), "MemoryError"),)
 
 
-def test_a_path_that_no_system_takes_is_named_once() -> None:
+def test_a_path_that_is_too_long_is_reported_once_as_unreadable() -> None:
     long = 300 * "a" + ".onnx"
     assert scan_paths([long]).unreadable == ((long, "File name too long"),)
 
 
-def test_errors_in_flags_go_into_the_report() -> None:
+def test_a_descriptor_given_by_options_may_break_rules() -> None:
     site = option_site("FLOAT32", (6, 2), 7, (2, 4))
     assert "DML-SPLIT-AXIS-RANGE" in dml.validate(site.state.descriptor).rule_ids
 
@@ -83,7 +83,7 @@ def names(path: str, hidden: bool = False) -> tuple[list[str], int]:
     return [Path(file).as_posix() for file in scan.files], scan.left_out
 
 
-def test_hidden_folders_and_environments_are_left_out_and_counted(clone: Path) -> None:
+def test_hidden_folders_and_environments_are_skipped_and_counted(clone: Path) -> None:
     assert names(".") == (["m.onnx", "sub/m.onnx"], 8)
     assert names(str(clone))[1] == 8
     assert names("sub") == (["sub/m.onnx"], 2)
@@ -102,11 +102,11 @@ NAMED = {
 
 
 @pytest.mark.parametrize("path", NAMED)
-def test_named_paths_are_never_left_out(path: str, clone: Path) -> None:
+def test_named_paths_are_never_skipped(path: str, clone: Path) -> None:
     assert names(path) == (NAMED[path], 0)
 
 
-def test_one_note_tells_of_left_out_files(clone: Path, capsys: Capsys) -> None:
+def test_one_note_gives_the_number_of_skipped_files(clone: Path, capsys: Capsys) -> None:
     why = "(hidden, in a virtual environment or ignored by git)"
     note = f"dmlsplit: note: skipped 7 model files {why}; --hidden includes them\n"
     Path(".git/ir.xml").rename("ir")
@@ -150,7 +150,7 @@ def work_tree(here: Path, monkeypatch: Patch) -> Path:
 OWN = ["models/tracked.onnx", "module/old.onnx", "module/own.onnx", "own.onnx", "sub/own.onnx"]
 
 
-def test_files_that_git_ignores_are_left_out(work_tree: Path) -> None:
+def test_files_that_git_ignores_are_skipped(work_tree: Path) -> None:
     """A submodule has its own rules, which are not read."""
     assert names(".") == (OWN, 4)
     absolute, left_out = names(str(work_tree))

@@ -26,7 +26,7 @@ def test_padding_to_four_dimensions_keeps_axis_and_sizes(desc: dml.SplitOperator
     assert lowered.input_tensor.sizes[lowered.axis] == desc.input_tensor.sizes[desc.axis]
 
 
-def test_empty_outputs_break_a_rule_only_if_others_are_not_empty() -> None:
+def test_empty_outputs_break_a_rule_only_beside_outputs_with_elements() -> None:
     def broken(*pieces: int) -> list[str]:
         x = dml.TensorDesc("FLOAT32", (6,))
         desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[6])

@@ -36,7 +36,7 @@ def test_an_accepted_split_is_shown_only_if_there_is_a_remark() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "github", "sarif", "junit"])
-def test_a_defect_is_one_finding_of_its_file_and_fails_only_if_asked(form: str) -> None:
+def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> None:
     known = Known(described("FLOAT32"))
     sites = [
         SplitSite(file, "net", f"n{i}", i, "Split-13", known, recombined_by=(f"Mul[{i}]",))

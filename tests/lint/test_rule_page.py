@@ -71,13 +71,13 @@ AT_RUN_TIME = {
 
 
 @pytest.mark.parametrize("name", AT_RUN_TIME)
-def test_a_page_says_what_happens_at_run_time(name: str) -> None:
+def test_a_page_describes_the_effect_of_its_rule_at_run_time(name: str) -> None:
     _, why = rule_page(RULES[name]).split("\n## What happens\n")
     assert AT_RUN_TIME[name] in why.partition("\n## ")[0]
 
 
 @each(name=RULES)
-def test_a_rule_without_an_error_of_directml_says_what_happens_instead(name: str) -> None:
+def test_a_rule_has_a_consequence_exactly_if_it_has_no_hresult(name: str) -> None:
     assert bool(RULES[name].consequence) == (RULES[name].hresult is None)
 
 

@@ -59,7 +59,7 @@ def test_the_schema_is_that_of_the_standard_and_a_log_names_it() -> None:
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_a_log_follows_the_standard_and_has_what_github_needs(name: str) -> None:
+def test_a_log_follows_the_standard_and_has_the_fields_that_github_needs(name: str) -> None:
     """Source: GitHub, "SARIF support for code scanning"."""
     log = log_of(LOGS[name])
     jsonschema.Draft4Validator(STANDARD).validate(log)

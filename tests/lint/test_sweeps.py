@@ -24,7 +24,7 @@ from tests.support.random_graphs import dynamic_chain, dynamic_names, static_cha
     ],
     ids=["50 graphs", "150 graphs", "3000 graphs"],
 )
-def test_static_shapes_are_right_and_never_unknown(
+def test_static_shapes_of_random_graphs_are_those_of_onnx_runtime(
     tmp_path: Path, models: int, chains: int
 ) -> None:
     """The right shapes are those of ONNX Runtime, which ran each step."""

@@ -77,7 +77,7 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
         ),
     ],
 )
-def test_a_target_from_the_future_names_what_it_is_checked_as(
+def test_a_target_newer_than_all_known_ones_names_the_one_that_is_checked(
     asked: dict[str, str], name: str
 ) -> None:
     found = str(resolve_target(**asked))

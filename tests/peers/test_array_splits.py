@@ -71,7 +71,9 @@ def test_dask_pieces_equal_those_of_numpy_in_type_chunks_and_values(
 
 @pytest.mark.parametrize("transform", ["call", "jit", "vmap"])
 @pytest.mark.parametrize("cut", [cut for cut in CUTS if cut.is_inside])  # JAX refuses others
-def test_jax_agrees_compiled_and_not(transform: str, cut: Cut) -> None:
+def test_pieces_equal_those_of_jax_in_eager_compiled_and_vmapped_calls(
+    transform: str, cut: Cut
+) -> None:
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     made: Callable[[Any], Any] = getattr(jax, transform, lambda function: function)
     array = jax.numpy.asarray(ramp(cut), "f4")
@@ -87,7 +89,7 @@ def test_jax_agrees_compiled_and_not(transform: str, cut: Cut) -> None:
 
 
 @pytest.mark.parametrize("cut", PARTITIONS)
-def test_arrays_that_refuse_all_but_the_array_api_agree(cut: Cut) -> None:
+def test_pieces_of_strict_array_api_arrays_equal_those_of_numpy(cut: Cut) -> None:
     xp = pytest.importorskip("array_api_strict", reason="array_api_strict is not installed")
     info, wanted = xp.__array_namespace_info__(), np.array_split(ramp(cut), cut.at, cut.axis)
     for device in info.devices():

@@ -17,7 +17,7 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import DeviceLimits
 from tests.host_cuda.harness import Buffer
-from tests.proofs import covers
+from tests.proofs import launch_bytes
 from tests.support.kernel_cases import Case
 from tests.support.plans import arguments, check_fits
 
@@ -251,7 +251,7 @@ def check_plan(case: Case) -> None:
         assert launch.code.source
         pieces = {output: case.geometry.pieces[output] for output in launch.outputs}
         assert launch.total_bytes == sum(piece.total_bytes for piece in pieces.values())
-        copied.update(covers.bytes_of(launch, pieces))
+        copied.update(launch_bytes.bytes_of(launch, pieces))
     pieces = enumerate(case.geometry.pieces)
     assert copied == {output: piece.total_bytes for output, piece in pieces if piece.run_bytes}
 

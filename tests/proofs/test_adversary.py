@@ -26,7 +26,7 @@ BEHIND_SHARED = Case((1, 62 * 511 + 20), (511,) * 62 + (1,) * 20)
 NUMBERS = {
     "test_a_plan_copies_every_byte_once": ([range(30), [FAR_PITCH], [LEADING]], 100, 10),
     "test_machine_code_stores_every_byte_once": ([[0], [1], [2], [WRAPPED]], 1, 1),
-    "test_the_processor_copies_every_byte_once": ([range(20)], 100, 2),
+    "test_kernels_on_the_cpu_copy_every_byte_once": ([range(20)], 100, 2),
 }
 
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
@@ -53,7 +53,7 @@ def test_a_plan_copies_every_byte_once(numbers: Sequence[int]) -> None:
     ("kernel", "name"),
     [("rows", "qkv"), ("tile", "head_85"), ("transpose", "transposed"), ("strided", "backwards")],
 )
-def test_a_plan_with_a_block_too_many_is_refused(kernel: str, name: str) -> None:
+def test_a_plan_with_one_block_too_many_is_rejected(kernel: str, name: str) -> None:
     case = replace(SMALL[name])
     assert case.kernels == {kernel}
     adversary.check_plan(case)
@@ -62,7 +62,7 @@ def test_a_plan_with_a_block_too_many_is_refused(kernel: str, name: str) -> None
         adversary.check_plan(case)
 
 
-def test_a_plan_without_one_of_its_launches_is_refused() -> None:
+def test_a_plan_without_one_of_its_launches_is_rejected() -> None:
     case = replace(SMALL["columns_700_small_parameters"])
     case.__dict__["launches"] = case.launches[1:]
     with pytest.raises(AssertionError):
@@ -77,7 +77,7 @@ def test_machine_code_stores_every_byte_once(numbers: Sequence[int], builds: Pat
 
 @needs_gcc
 @each_toolchain
-def test_the_processor_copies_every_byte_once(
+def test_kernels_on_the_cpu_copy_every_byte_once(
     numbers: Sequence[int], builds: Path, toolchain: harness.Toolchain
 ) -> None:
     drawn = map(adversary.case, numbers)

@@ -130,7 +130,7 @@ def test_issued_instructions_stay_within_the_limit_of_the_workload(row: model.Fi
 
 
 @each
-def test_no_split_is_predicted_to_be_slow(row: model.Figures) -> None:
+def test_the_predicted_speed_of_each_workload_reaches_its_minimum(row: model.Figures) -> None:
     found = row.predicted
     assert min(found["H100"], found["H200"]) >= MIN_PREDICTED
     for gpu in prediction.GPUS[:2]:
@@ -138,7 +138,9 @@ def test_no_split_is_predicted_to_be_slow(row: model.Figures) -> None:
 
 
 @each
-def test_no_gpu_is_far_behind_an_h200(row: model.Figures) -> None:
+def test_each_gpu_reaches_its_minimum_share_of_the_predicted_speed_of_an_h200(
+    row: model.Figures,
+) -> None:
     for name, least in MIN_OF_H200.items():
         assert row.predicted[name] >= least * row.predicted["H200"]
 
@@ -154,7 +156,7 @@ def test_blocks_write_to_the_expected_number_of_dram_rows(
 
 
 @each
-def test_both_counts_of_memory_accesses_agree(row: model.Figures) -> None:
+def test_host_cuda_and_the_interpreter_count_about_the_same_wavefronts(row: model.Figures) -> None:
     """Two counts of newly drawn blocks: host_cuda's and the interpreter's."""
     by_source = row.mean("wavefronts") * 512 / model.LINE
     # host_cuda takes the n-th accesses of a warp's threads together, even if some skip vectors.
@@ -165,7 +167,7 @@ def test_both_counts_of_memory_accesses_agree(row: model.Figures) -> None:
     assert 1 <= row.executed("load_bytes") <= MAX_LOADED.get(row.number, 1.2) + 1e-9
 
 
-def test_the_command_writes_the_figures_and_where_they_were_made(
+def test_the_model_command_writes_the_figures_and_their_environment(
     figures: dict[int, model.Figures],
     builds: Path,
     tmp_path: Path,

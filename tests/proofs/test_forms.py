@@ -43,7 +43,7 @@ def test_every_form_runs_at_every_address(
     kernel_cases.check_all(few, builds, harness.PLAIN)
 
 
-def test_no_split_needs_a_form_that_is_not_listed(
+def test_every_launch_of_chosen_and_random_splits_has_a_listed_form(
     scope: tuple[Reached, list[Case], Reached],
 ) -> None:
     """Neither one chosen by hand nor a random one."""
@@ -55,7 +55,7 @@ def test_no_split_needs_a_form_that_is_not_listed(
 
 
 @needs_gcc
-def test_a_misaligned_access_is_noticed(builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misaligned_access_is_rejected(builds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pairs that are sorted in registers have edges of whole elements, at any address."""
 
     def is_direct(unit: int, assumed: Assumptions) -> bool:

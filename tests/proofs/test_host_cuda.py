@@ -203,7 +203,7 @@ def test_a_kernel_with_a_fault_is_rejected(
 
 @pytest.mark.parametrize("block", [0, 1], ids=["forwards", "backwards"])
 @pytest.mark.parametrize("barrier", BARRIERS)
-def test_every_missing_barrier_is_a_race_in_any_order(
+def test_a_missing_barrier_is_reported_as_a_race_in_either_thread_order(
     barrier: str, block: int, programs: Programs, data: np.ndarray
 ) -> None:
     race = r"shared memory race: threads (\d+) and (?!\1\b)\d+, \w+ after \w+ without a barrier"
@@ -225,7 +225,9 @@ def data() -> np.ndarray:
     return np.random.default_rng(3).integers(0, 256, ROWS * 64, np.uint8)
 
 
-def test_a_right_kernel_gives_its_bytes_and_counts(programs: Programs, data: np.ndarray) -> None:
+def test_a_correct_kernel_gives_the_expected_bytes_and_counts(
+    programs: Programs, data: np.ndarray
+) -> None:
     outcome = programs("sanitizers")[KERNEL].run(3, THREADS, memory(data), counting=True)
     (source,), (target,) = outcome.windows
     assert np.array_equal(source, data)
@@ -237,7 +239,7 @@ def test_a_right_kernel_gives_its_bytes_and_counts(programs: Programs, data: np.
     assert counts.load_block_sectors == counts.store_block_sectors == data.nbytes // 32
 
 
-def test_sectors_count_what_a_misaligned_range_touches(
+def test_every_sector_that_a_misaligned_range_touches_is_counted(
     programs: Programs, data: np.ndarray
 ) -> None:
     source, target = memory(data)
@@ -268,7 +270,7 @@ def test_only_the_chosen_blocks_run(programs: Programs, data: np.ndarray) -> Non
     assert np.all(target[2048:] == 0xEE)
 
 
-def test_a_missing_barrier_spoils_the_result(programs: Programs, data: np.ndarray) -> None:
+def test_a_missing_barrier_changes_the_output(programs: Programs, data: np.ndarray) -> None:
     (_, (target,)) = programs("sanitizers")[RACE].run(3, THREADS, memory(data)).windows
     assert not np.array_equal(target, data)
 

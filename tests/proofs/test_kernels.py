@@ -40,7 +40,7 @@ def test_no_case_depends_on_the_order_of_threads(builds: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["narrow_3x3", "transposed_bytes"])
-def test_without_its_barrier_a_kernel_is_refused(name: str, builds: Path) -> None:
+def test_a_kernel_without_its_barrier_is_rejected(name: str, builds: Path) -> None:
     case = SMALL[name]
     (launch,) = case.launches
     source = launch.code.source

@@ -88,7 +88,7 @@ def test_the_machine_code_stores_every_byte_once(
 
 
 @needs_nvrtc
-def test_only_the_ends_of_very_wide_rows_are_joined(builds: Path) -> None:
+def test_the_blocks_at_the_end_of_a_very_wide_row_store_the_right_bytes(builds: Path) -> None:
     """Modulo 2^32, a row of 2^25 bytes ends at the same address as the row 128 rows later."""
     width = 2**25 + 5
     case = Case((4, width + 1600), (width, *(16,) * 100))

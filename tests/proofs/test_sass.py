@@ -111,7 +111,9 @@ def resident(launch: KernelLaunch, used: nvrtc.Resources) -> int:
 @pytest.mark.parametrize(
     "number", [*range(12), *(pytest.param(n, marks=pytest.mark.slow) for n in range(12, 60))]
 )
-def test_plans_of_the_adversary_have_their_resources(number: int, builds: Path) -> None:
+def test_random_plans_compile_without_spills_within_their_resources(
+    number: int, builds: Path
+) -> None:
     """The first and the last launch of a split."""
     case = adversary.case(number)
     check_spills({case.launches[0], case.launches[-1]}, builds, [sass.ARCH])
@@ -144,7 +146,7 @@ def vector_bytes(launch: KernelLaunch) -> tuple[int, int]:
     return VECTOR, VECTOR
 
 
-def test_spills_and_calls_would_be_noticed(builds: Path) -> None:
+def test_spills_and_calls_in_machine_code_are_detected(builds: Path) -> None:
     """A kernel that has both is read."""
     bad = """
     extern "C" __global__ void bad(unsigned long long* at, unsigned long long by) {
@@ -174,5 +176,5 @@ def test_a_rejected_source_shows_the_log_of_the_compiler(tmp_path: Path) -> None
         (["LDG.E.64 R4, [R2]", "BRA 0x90", "LDG.E.128 R8, [R2]", "STS [R9], R4"], 16),
     ],
 )
-def test_bytes_in_flight_end_where_a_load_is_waited_for(code: list[str], wanted: int) -> None:
+def test_bytes_in_flight_are_the_most_loaded_before_a_wait(code: list[str], wanted: int) -> None:
     assert listing.parse(listing.printed(*code)).bytes_in_flight() == wanted

@@ -55,7 +55,7 @@ def test_diverged_threads_reconverge(builds: Path) -> None:
     assert np.array_equal(out, wanted)
 
 
-def test_threads_may_exit_before_others_reach_a_barrier(builds: Path) -> None:
+def test_threads_may_exit_before_other_threads_reach_a_barrier(builds: Path) -> None:
     body = """
     __shared__ u32 kept[64];
     if (lane >= 24) return;
@@ -157,7 +157,7 @@ def run_code(*lines: str) -> Threads:
     return threads
 
 
-def test_predicates_are_bits_and_functions_of_three() -> None:
+def test_rare_predicate_instructions_work_as_documented() -> None:
     """R2P, P2R, PLOP3, USEL and UPLOP3, which compilers rarely use, work as documented."""
     threads = run_code(
         "MOV R1, 0x2d",
@@ -207,7 +207,7 @@ def test_votes_of_a_warp_are_those_of_the_threads_that_take_part() -> None:
         ("@P9 MOV R0, R1", "the predicate P9"),
     ],
 )
-def test_unknown_code_is_refused_by_name(text: str, named: str) -> None:
+def test_unknown_machine_code_is_rejected_and_named(text: str, named: str) -> None:
     with pytest.raises(UnknownCodeError, match=f"{named}.* is not known"):
         run_code(text)
 

@@ -25,8 +25,16 @@ WHOLE = tagged(MACHINE, SMALL)
 OTHERS = [name for name in forms.distinct(WHOLE | SMALL) if name not in WHOLE]
 REST = [name for name in SMALL if name not in WHOLE and name not in OTHERS]
 PARTS = [
-    *(pytest.param(OTHERS[n::4], marks=pytest.mark.slow, id=f"others {n}") for n in range(4)),
-    *(pytest.param(REST[n::8], marks=pytest.mark.exhaustive, id=f"rest {n}") for n in range(8)),
+    *(
+        pytest.param(OTHERS[n::4], marks=pytest.mark.slow, id=f"distinct forms, part {n + 1} of 4")
+        for n in range(4)
+    ),
+    *(
+        pytest.param(
+            REST[n::8], marks=pytest.mark.exhaustive, id=f"remaining cases, part {n + 1} of 8"
+        )
+        for n in range(8)
+    ),
 ]
 
 
@@ -87,7 +95,7 @@ def store(first: str, builds: Path) -> int:
     return memory.check()
 
 
-def test_a_right_copy_stores_all_bytes(builds: Path) -> None:
+def test_a_correct_copy_stores_every_byte(builds: Path) -> None:
     assert store("first[0] = source[0];", builds) == 64 * 24
 
 
@@ -110,12 +118,12 @@ WRONG = {
 
 
 @pytest.mark.parametrize("first", WRONG)
-def test_wrong_kernels_are_caught(first: str, builds: Path) -> None:
+def test_a_kernel_with_a_wrong_load_or_store_is_rejected(first: str, builds: Path) -> None:
     with pytest.raises(SassError, match=WRONG[first]):
         store(first, builds)
 
 
-def test_a_byte_that_nobody_stores_is_caught(builds: Path) -> None:
+def test_a_byte_that_no_thread_stores_is_rejected(builds: Path) -> None:
     source = COPY.replace("FIRST", "if (row != 7) first[0] = source[0];")
     code = launch.compiled(source, builds)
     one = Launch((0, 1), grid=1, block=64)
@@ -123,7 +131,7 @@ def test_a_byte_that_nobody_stores_is_caught(builds: Path) -> None:
         launch.run(ROWS.geometry, one, code, [0])
 
 
-def test_bytes_between_elements_are_not_stored(builds: Path) -> None:
+def test_a_store_between_the_elements_of_an_output_is_rejected(builds: Path) -> None:
     padded = Case((64, 24), (8, 16), output_strides=((9, 1), (16, 1)))
     memory = SplitMemory(padded.geometry, (0, 1))
     body = COPY.replace("FIRST", "first[0] = source[0];")
@@ -132,7 +140,7 @@ def test_bytes_between_elements_are_not_stored(builds: Path) -> None:
         memory.check()
 
 
-def test_input_bytes_are_those_of_the_words_around() -> None:
+def test_loads_of_any_size_read_the_same_random_input_bytes() -> None:
     addresses = np.arange(1 << 20, (1 << 20) + 4096, dtype=np.uint64)
     words = split_memory.input_words(addresses[::4])
     for size in (1, 16):
@@ -162,7 +170,7 @@ LANES = np.arange(32, dtype=np.uint64)[None]
         (LANES * 256, 8, 32),
     ],
 )
-def test_conflicts_of_banks_are_counted(addresses: np.ndarray, size: int, expected: int) -> None:
+def test_bank_conflicts_are_counted(addresses: np.ndarray, size: int, expected: int) -> None:
     everyone = np.ones((1, 32), bool)
     assert wavefronts(addresses, everyone, size) == expected
     both = np.concatenate([addresses, addresses + np.uint64(1 << 16)])
@@ -176,7 +184,7 @@ def test_inactive_threads_cause_no_bank_conflicts() -> None:
     assert wavefronts(LANES * 16, LANES >= 24, 16) == 1
 
 
-def test_a_plain_copy_is_counted_exactly(builds: Path) -> None:
+def test_the_instructions_and_wavefronts_of_a_copy_are_counted_exactly(builds: Path) -> None:
     """Per warp and 512 bytes: one load and one store of 16 bytes, four wavefronts each."""
     source = """
     struct Pointers { const uint4* input; uint4* outputs[1]; };
@@ -197,7 +205,7 @@ def test_a_plain_copy_is_counted_exactly(builds: Path) -> None:
     assert counts.stored_bytes == 3 * 128 * 16, "the first and the last block are not counted"
 
 
-def test_samples_have_the_first_and_the_last_block() -> None:
+def test_sampled_blocks_include_the_first_and_the_last() -> None:
     assert launch.sampled(5) == [0, 1, 2, 3, 4]
     chosen = launch.sampled(10**6)
     assert (chosen[0], chosen[-1]) == (0, 10**6 - 1)

@@ -129,7 +129,7 @@ def values(inputs: tuple[Numbers, Numbers], builds: Path) -> Numbers:
 
 
 @pytest.mark.parametrize("text", VALUES)
-def test_the_interpreter_computes_what_cuda_defines(
+def test_the_interpreter_computes_the_values_that_cuda_defines(
     text: str, values: Numbers, inputs: tuple[Numbers, Numbers]
 ) -> None:
     found = values[list(VALUES).index(text)]

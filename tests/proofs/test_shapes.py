@@ -56,7 +56,9 @@ MOST = {prefill: 4, experts: 2, boxes: 4, anchors: 2}
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("replay", MOST, ids=lambda replay: replay.__name__)
-def test_nothing_is_compiled_after_the_first_call(replay: object, seed: int) -> None:
+def test_calls_with_new_shapes_need_no_new_specialization_after_the_first_call(
+    replay: object, seed: int
+) -> None:
     first, *others = replay(np.random.default_rng(seed))
     _, compiled = specializations(first)
     assert 1 <= len(compiled) <= MOST[replay]

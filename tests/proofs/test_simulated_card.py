@@ -41,9 +41,9 @@ NOT_RUN = {
     "test_gpu.test_over_2_to_the_31_elements_are_split": r"needs 14 GB of device memory, 2\.1 GB",
     "test_gpu.test_torch_tensors_come_back_as_torch_tensors": _TORCH,
     "test_gpu.test_torchs_current_stream_is_used": _TORCH,
-    "test_gpu.test_torch_memory_is_allocated_for_the_stream_too": _TORCH,
+    "test_gpu.test_an_operator_allocates_torch_outputs_for_the_given_stream": _TORCH,
     "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
-    "frameworks.test_dask.test_blocks_on_a_gpu_stay_there": _CUPY,
+    "frameworks.test_dask.test_pieces_of_blocks_on_a_gpu_stay_on_the_gpu": _CUPY,
     "frontends.onnx.test_backend.test_official_vectors_are_reproduced_bit_by_bit": (_CUPY),
 }
 
@@ -153,7 +153,7 @@ def _check_gpu_tests(results: list[Result]) -> None:
     assert len(results) - len(skipped) > 100
 
 
-def test_the_gpu_tests_pass_on_the_card(runs: Runs) -> None:
+def test_the_gpu_tests_pass_on_the_simulated_card(runs: Runs) -> None:
     _check_gpu_tests(runs("gpu"))
 
 

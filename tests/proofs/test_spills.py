@@ -51,7 +51,7 @@ def in_flight(launch: KernelLaunch) -> tuple[int, int]:
     return launch.bytes_in_flight * launch.code.resident, known(launch).get("kDimensions", 0)
 
 
-def test_the_specializations_with_most_bytes_in_flight_have_registers(builds: Path) -> None:
+def test_the_specializations_with_most_bytes_in_flight_do_not_spill(builds: Path) -> None:
     launches = heaviest(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
     assert len(launches) >= 10
     check_spills(launches, builds, [sass.ARCH])
@@ -59,7 +59,9 @@ def test_the_specializations_with_most_bytes_in_flight_have_registers(builds: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("are", [(False, True), (True, True)])
-def test_the_heaviest_specializations_do_not_spill(are: tuple[bool, bool], builds: Path) -> None:
+def test_the_heaviest_64_bit_specializations_do_not_spill_on_three_architectures(
+    are: tuple[bool, bool], builds: Path
+) -> None:
     """Strides of 64 bits, on the architectures on which specializations have spilled before."""
     runs = forms.sweep(False, are=are, most_bytes=1 << 40)
     check_spills(heaviest(runs), builds, ("sm_90", "sm_100", "sm_120"))

@@ -62,7 +62,7 @@ def test_each_split_is_exact_on_the_cpu(name: str) -> None:
 
 @pytest.mark.gpu
 @each(name=[case.name for case in CASES[::2]])
-def test_each_split_is_exact_on_the_card(name: str) -> None:
+def test_each_split_is_exact_on_the_gpu(name: str) -> None:
     for case in CASES:
         if case.name == name:
             program = find_backend("cuda:0").compile(case.geometry)
@@ -73,7 +73,7 @@ def test_common_cuh_has_exactly_one_store_to_inject_faults_into() -> None:
     assert (ROOT / "cuda" / "common.cuh").read_text().count(STORE) == 1
 
 
-def test_without_a_card_the_cpu_is_tested_and_the_report_has_the_reason(
+def test_without_a_gpu_the_cpu_is_tested_and_the_report_has_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse() -> None:
@@ -93,7 +93,7 @@ def test_without_a_card_the_cpu_is_tested_and_the_report_has_the_reason(
 
 
 @pytest.mark.parametrize("offset", [0, -1, 1000])
-def test_a_byte_that_is_wrong_inside_or_outside_is_the_first_difference(offset: int) -> None:
+def test_a_changed_byte_inside_or_outside_an_output_is_the_first_difference(offset: int) -> None:
     case = CASES[0]
     program = find_backend("cpu").compile(case.geometry)
 

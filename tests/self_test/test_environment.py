@@ -83,7 +83,7 @@ def test_the_report_has_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> N
         assert not any(word in shown for word in ("ali", "cupy/", "Ubuntu", "Users"))
 
 
-def test_a_report_keeps_its_texts_and_names_no_user_or_machine(
+def test_the_json_report_has_the_text_of_every_check_and_names_no_user_or_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     test = dml.selftest("cpu", seconds=0)
@@ -94,7 +94,7 @@ def test_a_report_keeps_its_texts_and_names_no_user_or_machine(
         assert secret not in test.to_json()
 
 
-def test_a_run_that_ends_early_after_wrong_bytes_says_both(
+def test_the_summary_has_the_wrong_bytes_and_the_later_device_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     difference = SimpleNamespace(_asdict=dict, __str__=lambda: "output 0")

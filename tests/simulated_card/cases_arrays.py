@@ -40,12 +40,12 @@ class DlPack:
 
 
 @pytest.mark.parametrize("library", [Interface, DlPack])
-def test_an_array_interface_or_dlpack_is_enough(library: Any) -> None:
+def test_an_object_with_only_an_array_interface_or_dlpack_is_split(library: Any) -> None:
     array = noise((40, 8), "f4")
     check(dml.split(library(cupy.asarray(array)), SIZES, 1), array)
 
 
-def test_an_interface_on_the_second_device_is_found_there() -> None:
+def test_an_array_interface_on_the_second_device_is_split_on_that_device() -> None:
     array = noise((40, 8), "f4")
     with cupy.cuda.Device(1):
         source = cupy.asarray(array)
@@ -131,7 +131,7 @@ def test_another_library_imports_outputs_on_the_stream_that_writes_them() -> Non
     assert source.streams == [side.ptr] * 3
 
 
-def test_no_memory_leaks() -> None:
+def test_repeated_splits_leak_no_device_memory() -> None:
     cupy.get_default_memory_pool().free_all_blocks()
     gc.collect()
     with cupy.cuda.using_allocator(None):
@@ -163,7 +163,7 @@ def stream_ordered() -> Iterator[None]:
         yield
 
 
-def test_stream_ordered_memory_works_too(stream_ordered: None) -> None:
+def test_an_array_in_stream_ordered_memory_is_split(stream_ordered: None) -> None:
     array = noise((40, 8), "f4")
     side = cupy.cuda.Stream(non_blocking=True)
     with side:

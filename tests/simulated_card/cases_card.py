@@ -52,7 +52,7 @@ def test_a_kernel_runs_only_when_its_result_is_read() -> None:
     assert target.get().tolist() == [1] * SIZE
 
 
-def test_cupy_reads_the_properties_at_the_right_offsets() -> None:
+def test_cupy_reads_the_device_properties_of_the_simulated_card() -> None:
     """CuPy was built with its own headers; the first, middle and last fields must agree."""
     found = cupy.cuda.runtime.getDeviceProperties(1)
     assert found["name"] == b"Simulated H200"
@@ -74,7 +74,9 @@ def test_fresh_memory_is_poisoned() -> None:
 @pytest.mark.parametrize(
     ("first", "message"), [("others", "wrong"), ("late", "right")], ids=["read early", "read late"]
 )
-def test_a_missing_dependency_gives_wrong_bytes(first: str, message: str) -> None:
+def test_streams_without_an_event_between_them_run_in_either_order(
+    first: str, message: str
+) -> None:
     """The second stream should wait for the first, but without an event either order is legal."""
     source, target = ones()
     one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
@@ -109,7 +111,9 @@ BEYOND = {
 
 
 @pytest.mark.parametrize("case", BEYOND)
-def test_a_wrong_access_breaks_the_device(case: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_out_of_bounds_or_misaligned_access_breaks_the_device(
+    case: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     text, status = BEYOND[case]
     with cupy.cuda.using_allocator(None):
         source, target = ones()
@@ -132,7 +136,7 @@ def launch_module(text: str, source: Any, target: Any) -> int:
     return int(module)
 
 
-def test_an_unloaded_module_is_not_taken_for_the_next() -> None:
+def test_a_module_loaded_after_an_unloaded_one_runs_its_own_code() -> None:
     source, target = ones()
     shift = COPY.replace("uint4*>(pointers.outputs[0]", "uint4*>(pointers.outputs[0] + 1024")
     for text, changed in ((COPY, slice(0, 1024)), (shift, slice(1024, 2048))):
@@ -185,7 +189,7 @@ def test_memory_of_another_device_is_not_accessible() -> None:
         card.break_device(1, 0)
 
 
-def test_functions_that_are_not_modelled_are_refused_by_name(
+def test_a_call_of_a_function_that_is_not_modelled_is_refused_with_its_name(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(RuntimeFailure, match="NotSupported"):
@@ -193,7 +197,7 @@ def test_functions_that_are_not_modelled_are_refused_by_name(
     assert "cudaDeviceGetLimit is not modelled" in capfd.readouterr().err
 
 
-def test_kernels_of_cupy_do_not_compile_here() -> None:
+def test_kernels_of_cupy_do_not_compile_on_the_simulated_card() -> None:
     with pytest.raises(cupy.cuda.compiler.CompileException):
         cupy.ones(3) + 1
 

@@ -55,7 +55,9 @@ def test_the_number_of_launches_is_as_planned() -> None:
     assert found.tobytes() == source.get().tobytes()
 
 
-@pytest.mark.parametrize("number", [0, 1, 2, None], ids=["null", "legacy", "per thread", "own"])
+@pytest.mark.parametrize(
+    "number", [0, 1, 2, None], ids=["null", "legacy", "per thread", "new stream"]
+)
 def test_a_launch_is_queued_on_the_given_stream(number: int | None) -> None:
     """The default streams have their documented numbers."""
     own, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
@@ -109,7 +111,7 @@ def test_a_capture_holds_one_launch_that_every_replay_repeats() -> None:
         assert same(source, outs)
 
 
-def test_a_thread_without_a_context_gets_one() -> None:
+def test_a_launch_makes_the_device_current_in_a_thread_without_a_context() -> None:
     source, outs = problem()
     split = bound(source, outs)
     split.dispatch()

@@ -26,7 +26,7 @@ def test_parameters_are_as_large_as_driver_compiler_and_gpu_allow(
     assert Driver(cupy, 1).limits(0).parameter_bytes == limit
 
 
-def test_limits_are_read_once() -> None:
+def test_device_limits_are_read_once() -> None:
     found = Driver(cupy, 1)
     with card.calls() as recorded:
         first = found.limits(0)
@@ -38,7 +38,7 @@ def test_limits_are_read_once() -> None:
     assert recorded == []
 
 
-def test_the_second_failure_in_a_row_is_an_error() -> None:
+def test_a_launch_that_fails_again_after_it_got_a_context_is_an_error() -> None:
     """The first means that the thread has no context: it gets one, and the launch is repeated."""
     source, outs = problem()
     operator = bound(source, outs)
@@ -50,7 +50,7 @@ def test_the_second_failure_in_a_row_is_an_error() -> None:
     assert same(source, outs)
 
 
-def test_the_public_launch_fails_in_the_same_way() -> None:
+def test_a_failed_public_launch_reports_a_removed_device() -> None:
     """The public launch is for a CuPy that does not give access to a kernel's handle."""
     with public_launch():
         source, outs = problem()

@@ -60,12 +60,12 @@ def run(call: Call) -> None:
 
 @settings(max_examples=20, derandomize=True)
 @given(st.lists(calls(), min_size=1, max_size=10))
-def test_a_plan_serves_every_call_of_its_layout(found: list[Call]) -> None:
+def test_random_sequences_of_calls_give_the_pieces_of_numpy(found: list[Call]) -> None:
     for call in found:
         run(call)
 
 
-def test_rows_of_four_at_any_address_are_halved() -> None:
+def test_rows_of_four_elements_at_any_address_are_halved() -> None:
     """Rows that fill whole vectors, and rows that do not, from views that begin at any element."""
     for kind, start, rows in product(("u1", "f2", "f4"), (0, 1, 3), (255, 256, 257)):
         source = cupy.asarray(noise((4 * rows + start,), kind))[start:].reshape(rows, 4)

@@ -31,7 +31,7 @@ LAUNCHES = {
 
 
 @pytest.mark.parametrize("status", LAUNCHES)
-def test_a_launch_that_fails_is_an_error_and_the_next_one_works(status: int) -> None:
+def test_a_failed_launch_raises_an_error_and_the_next_launch_works(status: int) -> None:
     kind, message = LAUNCHES[status]
     source, outs = problem()
     split = bound(source, outs)
@@ -82,7 +82,7 @@ def test_a_lost_device_is_reported_by_every_call(call: str) -> None:
         CALLS[call](source, outs, dispatched)
 
 
-def test_an_upload_without_enough_memory_says_how_much_it_needs() -> None:
+def test_the_error_of_an_upload_without_enough_memory_has_the_needed_bytes() -> None:
     card.set_memory_limit(0, card.memory_used(0))
     cupy.get_default_memory_pool().free_all_blocks()
     with pytest.raises(dml.OutOfMemoryError, match=r"134217728 bytes are needed, \d+ of \d+"):

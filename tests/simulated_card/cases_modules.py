@@ -109,7 +109,7 @@ def test_a_launch_that_has_not_run_keeps_its_module(how: str, two_modules: None)
     assert same(source, outs)
 
 
-@pytest.mark.parametrize("non_blocking", [True, False], ids=["own", "blocking"])
+@pytest.mark.parametrize("non_blocking", [True, False], ids=["non-blocking", "blocking"])
 def test_nothing_is_unloaded_while_a_stream_is_captured(
     non_blocking: bool, two_modules: None
 ) -> None:

@@ -18,7 +18,7 @@ def run(*arguments: object) -> int:
     return cli.main([str(argument) for argument in arguments])
 
 
-def test_devices_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_devices_command_lists_every_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("devices") == 0
     assert capsys.readouterr().out.count("Simulated H200") == 2
 

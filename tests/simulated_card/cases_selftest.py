@@ -34,7 +34,7 @@ ALL = f"{COUNT} of {COUNT} splits"
 GOLDEN = Path(__file__).parents[1] / "golden" / "selftest.txt"
 
 
-def test_a_whole_run_is_exact_and_takes_little_processor_time() -> None:
+def test_a_complete_self_test_passes_within_30_seconds_of_processor_time() -> None:
     card.set_memory_limit(0, 64 << 20)
     begin = os.times()
     test = dml.selftest("cuda:0", seconds=1)
@@ -82,7 +82,7 @@ def flipped(offset: Callable[[int], int]) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("fault", "byte"), [(lambda size: 0, 0), (lambda size: size - 1, None), (lambda size: -1, -1)]
 )
-def test_a_wrong_byte_is_caught(
+def test_a_wrong_byte_in_or_before_an_output_fails_the_self_test(
     fault: Callable[[int], int], byte: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flipped byte, a tail, and a byte before an output."""
@@ -96,7 +96,7 @@ def test_a_wrong_byte_is_caught(
     assert "wrong bytes on Simulated H200" in str(test)
 
 
-def test_a_wrong_device_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_on_another_device_fails_the_self_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """The work goes to another device's memory, and nothing is written here."""
 
     def elsewhere(program: CudaProgram, src: int, dsts: Sequence[int]) -> Any:
@@ -112,9 +112,7 @@ def test_a_wrong_device_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (first.tensor, first.byte, first.actual) == ("output 0", 0, 0xA5)
 
 
-def test_with_little_free_memory_every_split_is_tested_and_only_speeds_and_sms_are_skipped() -> (
-    None
-):
+def test_little_free_memory_skips_the_checks_of_speeds_and_sms_but_no_split() -> None:
     kernels: Any = driver.load().kernel_loader(0)
     kernels.cache_clear()
     dml.split(cupy.zeros((64, 3), "f4"), 3, axis=1)  # unloads the rest
@@ -261,7 +259,7 @@ def test_the_prediction_is_that_of_explain(small_speeds: None) -> None:
 
 
 @pytest.mark.parametrize(("min_share", "status"), [(1e-9, 0), (1e9, 1)])
-def test_only_a_strict_test_fails_for_a_speed(
+def test_only_a_strict_self_test_fails_if_a_speed_is_below_its_minimum(
     min_share: float, status: int, small_speeds: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = tuple(load._replace(min_share=min_share) for load in speed.WORKLOADS)
@@ -274,7 +272,7 @@ def test_only_a_strict_test_fails_for_a_speed(
     assert test.summary.startswith("too slow" if status else "exact")
 
 
-def test_a_strict_test_that_can_judge_nothing_fails() -> None:
+def test_a_strict_self_test_fails_without_speeds_to_check() -> None:
     test = dml.selftest("cuda:0", seconds=0, strict=True)
     assert test.status == 2
     assert "only 0 of 5 speeds have a minimum. Fix: " in " ".join(str(test).split())
@@ -282,7 +280,7 @@ def test_a_strict_test_that_can_judge_nothing_fails() -> None:
 
 
 @pytest.mark.parametrize("splits", [0, 5, len(CASES)])
-def test_a_card_that_fails_meanwhile_ends_the_test(splits: int) -> None:
+def test_a_device_failure_ends_the_self_test_with_the_results_so_far(splits: int) -> None:
     def fail(count: int, total: int) -> None:
         if count == splits:
             card.break_device(0, 700)

@@ -30,7 +30,7 @@ def test_workers_read_npy_files_by_themselves(tmp_path: Path, cluster: Any) -> N
     assert_pieces(tmp_path, VALUES, 2, (1, 6))
 
 
-def test_a_run_that_stops_or_fails_leaves_nothing(
+def test_a_cluster_run_that_stops_or_fails_leaves_no_pieces_or_locks(
     store: Path, tmp_path: Path, cluster: Any
 ) -> None:
     out, address = tmp_path / "out", cluster.scheduler_address
@@ -43,7 +43,7 @@ def test_a_run_that_stops_or_fails_leaves_nothing(
     assert not [p for p in out.glob(".*/*") if p.name == "lock"]
 
 
-def test_a_cluster_goes_on_when_a_worker_is_killed(
+def test_a_run_on_a_cluster_continues_after_a_worker_is_killed(
     tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedulers, "POLL_SECONDS", 0.01)

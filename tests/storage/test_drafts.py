@@ -116,7 +116,7 @@ def test_a_folder_at_the_path_of_a_piece_is_refused_before_anything_is_written(
     assert [entry.name for entry in (tmp_path / "out").iterdir()] == [name]
 
 
-def test_a_renaming_that_fails_says_what_is_in_place(
+def test_the_error_of_a_failed_renaming_counts_the_pieces_in_place(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replace = Path.replace
@@ -139,7 +139,7 @@ def test_a_renaming_that_fails_says_what_is_in_place(
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_an_old_piece_that_was_moved_away_comes_back(
+def test_an_old_piece_moved_aside_by_a_failed_run_is_restored(
     killed: bool, store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where names cannot be exchanged, an old piece has no name between two renames."""
@@ -185,7 +185,7 @@ def test_a_piece_that_does_not_fit_is_refused_before_the_disk_is_full(
             assert main([*line.split(), "--overwrite"]) == 0
 
 
-def test_the_next_run_removes_what_killed_runs_left_behind(path: Path, tmp_path: Path) -> None:
+def test_the_next_run_removes_the_drafts_of_killed_runs(path: Path, tmp_path: Path) -> None:
     """A run of the same name left some, a run of another name, and a worker that wrote too late."""
     out, run = tmp_path / "out", "0123456789abcdef" * 2
     for name in (".q.unfinished", ".other.unfinished", ".late.unfinished"):
@@ -218,7 +218,7 @@ def test_a_folder_of_the_user_is_not_taken_for_drafts(path: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("number", [errno.EINVAL, errno.EXDEV, errno.ENOSYS])
-def test_names_are_not_exchanged_if_the_file_system_cannot_do_it(
+def test_an_old_folder_is_moved_aside_if_names_cannot_be_exchanged(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("new", "old"):

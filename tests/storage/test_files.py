@@ -16,7 +16,9 @@ from tests.support.stores import VALUES
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
-def test_metadata_that_change_during_a_run_are_noticed(store: Path, tmp_path: Path) -> None:
+def test_metadata_that_change_during_a_run_are_an_error_and_leave_no_pieces(
+    store: Path, tmp_path: Path
+) -> None:
     def change(done: int, total: int) -> None:
         metadata = store / "zarr.json"
         metadata.write_text(json.dumps(json.loads(metadata.read_text()) | {"fill_value": 1}))

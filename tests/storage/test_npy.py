@@ -39,7 +39,7 @@ def test_pieces_are_those_of_numpy_whatever_the_block(
     assert sorted(p.name for p in out.iterdir()) == [p.name for p in done.paths]
 
 
-def test_an_array_without_elements_is_split_too(tmp_path: Path) -> None:
+def test_an_array_without_elements_is_split(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.empty((3, 0, 4), "i2"))
     done = split_file(tmp_path / "a.npy", (1, 2), 0, tmp_path)
     assert [np.load(path).shape for path in done.paths] == [(1, 0, 4), (2, 0, 4)]

@@ -103,7 +103,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_other_files_are_refused_in_one_line(name: str) -> None:
+def test_headers_that_cannot_be_used_are_refused_in_one_line(name: str) -> None:
     content, message = REFUSED[name]
     with pytest.raises(dml.InvalidArgumentError) as error:
         read_npy_header(io.BytesIO(content))
@@ -112,7 +112,7 @@ def test_other_files_are_refused_in_one_line(name: str) -> None:
     assert len(error.value.message) < 250
 
 
-def test_an_error_of_the_disk_is_not_called_damage() -> None:
+def test_a_disk_error_is_not_reported_as_a_damaged_file() -> None:
     class Failing(io.BytesIO):
         def read(self, size: int | None = -1) -> bytes:
             if self.tell() > 6:
@@ -124,7 +124,7 @@ def test_an_error_of_the_disk_is_not_called_damage() -> None:
 
 
 @given(st.data())
-def test_a_damaged_header_is_valid_or_an_invalid_argument(data: st.DataObject) -> None:
+def test_a_damaged_header_is_read_or_raises_an_invalid_argument_error(data: st.DataObject) -> None:
     content = bytearray(npy(HEADER.ljust(80) + "\n"))
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -177,7 +177,7 @@ class Slow(FileIO):
         return super().write(data[:7])
 
 
-def test_reading_and_writing_go_on_after_a_call_that_moved_a_part(tmp_path: Path) -> None:
+def test_reading_and_writing_continue_after_a_partial_read_or_write(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.arange(100, dtype="u2"))
     values = np.empty(200, np.uint8)
     file = open_npy(tmp_path / "a.npy")

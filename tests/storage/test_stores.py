@@ -28,7 +28,7 @@ from tests.support.stores import VALUES, assert_pieces, stop_after
 pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
-def test_progress_goes_up_to_all_bytes(store: Path, tmp_path: Path) -> None:
+def test_progress_increases_until_all_bytes_are_done(store: Path, tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     split_store(store, (1, 6), 2, tmp_path, progress=lambda *step: seen.append(step))
     assert seen == sorted(seen)
@@ -36,7 +36,7 @@ def test_progress_goes_up_to_all_bytes(store: Path, tmp_path: Path) -> None:
     assert seen[-1] == (VALUES.nbytes, VALUES.nbytes)
 
 
-def test_a_run_that_stops_leaves_the_old_pieces_and_starts_over(
+def test_a_stopped_run_leaves_the_old_pieces_and_the_next_one_starts_over(
     store: Path, tmp_path: Path
 ) -> None:
     split_store(store, (3, 4), 2, tmp_path)
@@ -124,7 +124,7 @@ def cuts(draw: st.DrawFn) -> tuple[tuple[int, int], tuple[int, int], tuple[int, 
 
 
 @given(cuts())
-def test_each_chunk_of_a_piece_is_written_by_one_block_from_at_most_two(cut: Any) -> None:
+def test_each_chunk_of_a_piece_is_written_once_and_read_from_at_most_two_blocks(cut: Any) -> None:
     shape, chunk, counts, sizes = cut
     source = np.arange(prod(shape)).reshape(shape)
     pieces = [Chunked((shape[0], n), (chunk[0], max(1, min(chunk[1], n)))) for n in sizes]
@@ -167,7 +167,7 @@ class Chunked:
         self.writes[region] += 1
 
 
-def test_a_task_depends_on_no_other_block(store: Path, tmp_path: Path) -> None:
+def test_a_task_of_a_block_depends_on_no_other_block(store: Path, tmp_path: Path) -> None:
     """A task that keeps data for others would make the memory grow with the array."""
     array = zarr.open_array(store)
     source = NamedArray(store, array)

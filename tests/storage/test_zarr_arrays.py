@@ -41,7 +41,7 @@ CUTS = [(0, (20, 0, 40)), (1, (1, 30, 2)), (2, (1, 1, 5)), (0, (60,))]
         for at, cut in enumerate(CUTS)
     ],
 )
-def test_every_layout_is_split_and_kept(
+def test_pieces_have_the_format_compressors_and_attributes_of_the_input(
     name: str, cut: tuple[int, tuple[int, ...]], tmp_path: Path
 ) -> None:
     (axis, sizes), layout = cut, LAYOUTS[name]
@@ -99,7 +99,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     ("name", "layout"),
     [*((name, {}) for name in DAMAGES), *((name, RAW) for name in DAMAGES if "chunk" in name)],
 )
-def test_a_damaged_store_is_one_line_and_touches_nothing(
+def test_a_damaged_store_is_reported_in_one_line_and_nothing_is_written(
     name: str, layout: dict[str, Any], tmp_path: Path, capsys: Capsys
 ) -> None:
     damage, message = DAMAGES[name]
@@ -155,7 +155,7 @@ def strings(path: Path) -> None:
         (make_store, "-o s3://bucket/out", "s3://bucket/out is a URL; run reads and writes local"),
     ],
 )
-def test_what_cannot_be_run_is_one_line_at_once_and_writes_nothing(
+def test_an_unusable_input_or_option_is_refused_at_once_and_nothing_is_written(
     make: Callable[[Path], Any], arguments: str, message: str, here: Path, capsys: Capsys
 ) -> None:
     make(Path("in.zarr"))
@@ -174,7 +174,7 @@ def test_what_cannot_be_run_is_one_line_at_once_and_writes_nothing(
         (lambda path: path.mkdir(), "is not a zarr store"),
     ],
 )
-def test_a_damaged_zip_store_is_one_line(
+def test_a_damaged_zip_store_is_reported_in_one_line(
     make: Callable[[Path], Any], message: str, tmp_path: Path, capsys: Capsys
 ) -> None:
     make(tmp_path / "in.zarr.zip")
@@ -183,7 +183,7 @@ def test_a_damaged_zip_store_is_one_line(
 
 
 @pytest.mark.parametrize("module", ["zarr", "distributed"])
-def test_without_the_extra_the_error_names_it(
+def test_the_error_for_a_missing_package_names_the_extra(
     module: str, store: Path, tmp_path: Path, monkeypatch: Patch, capsys: Capsys
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -231,7 +231,7 @@ def test_missing_chunks_stay_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fill", [0.0, np.nan], ids=str)
 @pytest.mark.parametrize("dtype", ["f4", "c8"])
-def test_only_the_bits_of_the_fill_value_count_as_fill(
+def test_chunks_of_negative_zeros_or_other_nans_are_not_taken_for_the_fill_value(
     fill: float, dtype: str, tmp_path: Path
 ) -> None:
     """A chunk of negative zeros, or of other NaNs, is data."""

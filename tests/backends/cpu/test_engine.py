@@ -49,7 +49,9 @@ def test_every_split_has_the_bytes_of_its_definition(
 
 
 @pytest.mark.parametrize("kind", range(3))
-def test_every_kind_of_processor_copies_the_same(kind: int, library: native.Library) -> None:
+def test_kernels_for_every_kind_of_processor_copy_the_same_bytes(
+    kind: int, library: native.Library
+) -> None:
     if kind > library.kind:
         pytest.skip("this processor is of a plainer kind")
     equal = [(1,) * count for count in (3, 4, 8, 16)]
@@ -144,7 +146,7 @@ def test_sixteen_callers_may_split_at_once(program_of: Compile) -> None:
         assert all(pool.map(is_right, range(64), timeout=100))
 
 
-def test_a_stream_is_refused(program_of: Compile) -> None:
+def test_the_cpu_refuses_a_stream(program_of: Compile) -> None:
     array, out = np.ones(3, "u1"), np.zeros(3, "u1")
     program = program_of(packed((3,), 0, (3,), 1))
     for call in (
@@ -249,7 +251,7 @@ print("done")
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("program", [FORKS, LIMITS], ids=["forks", "limits"])
-def test_helpers_start_anew_in_a_forked_child_and_are_limited(
+def test_helper_threads_restart_in_a_forked_child_and_their_number_is_limited(
     program: str, library: native.Library
 ) -> None:
     done = ran(sys.executable, "-W", "ignore", "-c", START + program, library.path)
@@ -257,7 +259,9 @@ def test_helpers_start_anew_in_a_forked_child_and_are_limited(
 
 
 @pytest.mark.parametrize("value", ["2", "no"])
-def test_a_bad_choice_of_engine_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_choice_of_engine_other_than_0_or_1_is_refused(
+    value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(native.VARIABLE, value)
     with pytest.raises(dml.InvalidArgumentError, match=f"NATIVE is '{value}'; it must be 0 or 1"):
         engine.CpuBackend().compile(packed((3,), 0, (1, 2), 1))

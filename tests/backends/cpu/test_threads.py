@@ -12,7 +12,7 @@ from dmlsplit.errors import InvalidArgumentError
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "1.5", "1025", "9" * 5000, "²"])
-def test_a_bad_thread_count_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_thread_count_is_refused(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(threads.VARIABLE, value)
     with pytest.raises(InvalidArgumentError, match="whole number from 1 to 1024"):
         threads.thread_count()

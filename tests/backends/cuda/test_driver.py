@@ -42,7 +42,7 @@ def test_without_cupy_the_extras_are_named(afresh: None, monkeypatch: pytest.Mon
     assert dml.Device("cpu").reason is None
 
 
-def test_if_cupy_cannot_write_the_cpu_still_works() -> None:
+def test_if_cupy_cannot_write_its_cache_the_cpu_works_and_the_error_names_the_cause() -> None:
     """CuPy makes its cache folder when it is imported, so it fails with a read-only home."""
     pytest.importorskip("cupy", reason="CuPy is not installed")
     text = (
@@ -54,7 +54,7 @@ def test_if_cupy_cannot_write_the_cpu_still_works() -> None:
 
 
 @pytest.mark.parametrize("count", [0, None])
-def test_without_a_driver_or_a_device_it_says_so(
+def test_the_error_says_that_there_is_no_device_or_why_the_driver_failed(
     afresh: None, monkeypatch: pytest.MonkeyPatch, count: int | None
 ) -> None:
     def ask() -> int:
@@ -76,7 +76,7 @@ def test_without_a_driver_or_a_device_it_says_so(
         dml.Device("cuda:0")
 
 
-def test_cupy_has_what_the_driver_uses() -> None:
+def test_cupy_has_every_name_that_the_driver_uses() -> None:
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     from cupy_backends.cuda.api import driver as api
 

@@ -48,7 +48,7 @@ def test_a_launch_passes_the_input_then_the_outputs(fake: FakeDriver) -> None:
     assert launch.device == 0
 
 
-def test_the_operators_device_is_the_one_launched_on(fake: FakeDriver) -> None:
+def test_a_launch_is_on_the_device_of_its_operator(fake: FakeDriver) -> None:
     bound(fake, 1).dispatch()
     assert fake.launched[0].device == 1
 
@@ -72,7 +72,9 @@ class TorchStream(Protocol):
      (TorchStream(), 0xAB)],
     ids=["current", "default", "handle", "protocol", "cupy", "torch"],
 )  # fmt: skip
-def test_the_stream_is_the_callers(fake: FakeDriver, stream: Any, handle: int) -> None:
+def test_a_launch_is_on_the_given_stream_or_the_current_one(
+    fake: FakeDriver, stream: Any, handle: int
+) -> None:
     bound(fake).dispatch(stream)
     assert fake.launched[0].stream == handle
 
@@ -99,7 +101,7 @@ def test_new_outputs_are_allocated_for_the_stream_that_writes_them(fake: FakeDri
     assert fake.calls == []
 
 
-def test_libraries_are_told_of_the_stream_that_uses_their_arrays(
+def test_a_given_stream_is_recorded_for_the_arrays_that_it_uses(
     fake: FakeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: list[tuple[Any, Any]] = []
@@ -146,7 +148,7 @@ def test_more_rows_do_not_make_a_call_wait_for_the_compiler(fake: FakeDriver) ->
     assert fake.calls.count("compile") == compiled
 
 
-def test_the_driver_keeps_no_source(fake: FakeDriver) -> None:
+def test_the_driver_keeps_the_hash_of_a_source_instead_of_its_text(fake: FakeDriver) -> None:
     dml.split(fake.array(noise((64, 96), "f2")), SIZES, 1)
     assert fake.has_siblings == {(0, hash(source)) for source in fake.sources[:1]}
 
@@ -256,7 +258,7 @@ def test_arrays_of_another_device_are_refused(fake: FakeDriver) -> None:
         dml.split(source, 2, out=[fake.array(np.zeros((2, 96), "f2"))] * 2)
 
 
-def test_an_out_of_memory_error_says_how_much_is_needed_and_free(fake: FakeDriver) -> None:
+def test_an_out_of_memory_error_has_the_needed_and_free_bytes(fake: FakeDriver) -> None:
     source = fake.array(noise((1024, 1024)))
     fake.memory_bytes = 1000
     with pytest.raises(dml.OutOfMemoryError, match="524288 bytes are needed, 1000 are free") as it:
@@ -273,7 +275,7 @@ def test_a_removed_device_is_reported(fake: FakeDriver) -> None:
     assert caught.value.hresult == 0x887A0005
 
 
-def test_a_device_must_exist(fake: FakeDriver) -> None:
+def test_a_device_that_does_not_exist_is_refused(fake: FakeDriver) -> None:
     with pytest.raises(dml.UnsupportedError, match="'cuda:2'; this machine has cuda:0 to cuda:1"):
         dml.Device("cuda:2")
 

@@ -33,12 +33,12 @@ def test_gpus_are_found_by_name(asked: str, found: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "NVIDIA", "Voodoo 2"])
-def test_a_name_of_no_known_gpu_is_refused(name: str) -> None:
+def test_an_unknown_gpu_name_is_refused(name: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match="it must be one of H200"):
         find_gpu(name)
 
 
-def test_every_gpu_says_where_its_figures_come_from() -> None:
+def test_every_gpu_has_a_source_and_its_documented_figures() -> None:
     assert {"B200", "GB200", "B300", "RTX PRO 6000 Blackwell", "RTX 5090"} <= {g.name for g in GPUS}
     for gpu in GPUS:
         assert gpu.source

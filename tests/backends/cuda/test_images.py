@@ -25,7 +25,7 @@ def test_a_written_image_is_read_back(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["a.image"]
 
 
-def test_other_sources_options_or_compilers_have_other_names() -> None:
+def test_each_source_with_its_options_and_compiler_has_its_own_file_name() -> None:
     given = [("source", ("90", "13")), ("source", ("9", "013")), ("source", ("90", "14")),
              ("other", ("90", "13")), ("source90", ("13",))]  # fmt: skip
     names = {images.file_name(*one) for one in given}
@@ -78,7 +78,7 @@ def test_only_regular_files_of_a_bounded_size_are_read(
     assert (done.stdout, done.stderr) == ("None\n", "")
 
 
-def test_no_files_are_written_if_cupy_writes_none(
+def test_no_images_are_written_or_read_if_cupy_caches_in_memory(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images.write("a.image", b"code")
@@ -94,14 +94,16 @@ def test_a_folder_that_cannot_be_written_is_not_used(monkeypatch: pytest.MonkeyP
     assert images.read("a.image") is None
 
 
-def test_by_default_files_are_beside_those_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_by_default_images_are_in_the_kernel_cache_of_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CUPY_CACHE_DIR", raising=False)
     monkeypatch.delenv("CUPY_CACHE_IN_MEMORY", raising=False)
     monkeypatch.setenv("HOME", "/home/someone")
     assert images.folder() == Path("/home/someone/.cupy/kernel_cache/dmlsplit")
 
 
-def test_without_a_home_there_are_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_home_no_images_are_written_or_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A container may run under a user number without a user, and without HOME."""
     for variable in ("CUPY_CACHE_DIR", "CUPY_CACHE_IN_MEMORY", "HOME"):
         monkeypatch.delenv(variable, raising=False)
@@ -114,7 +116,7 @@ def test_without_a_home_there_are_no_files(tmp_path: Path, monkeypatch: pytest.M
     assert not list(tmp_path.iterdir())
 
 
-def test_processes_share_the_files(folder: Path) -> None:
+def test_processes_that_share_the_files_read_only_complete_ones(folder: Path) -> None:
     """Each reads only complete files, whatever the others write."""
     text = (
         "from dmlsplit.backends.cuda import images\n"

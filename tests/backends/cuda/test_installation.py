@@ -63,12 +63,12 @@ ROWS = {
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_the_message_of_a_wrong_installation_names_the_command(row: str) -> None:
+def test_the_error_for_an_unusable_installation_names_cause_and_fix(row: str) -> None:
     sentence, expected = ROWS[row]
     assert sentence == expected
 
 
-def test_nothing_is_wrong_with_a_right_installation() -> None:
+def test_a_usable_installation_gives_no_error() -> None:
     assert installation.package_error(ONE, 13020) is None
     assert installation.version_error(Cuda(12090, 13020, (12, 9)), OLD) is None
     assert installation.gpu_error("cuda:0", 130, (75, 120), ONE) is None
@@ -78,7 +78,7 @@ def test_nothing_is_wrong_with_a_right_installation() -> None:
     ("capability", "name"),
     [(90, "sm_90"), (121, "sm_121"), (89, "compute_86"), (130, "compute_121")],
 )
-def test_a_card_that_nvrtc_does_not_know_gets_ptx_of_the_best_older_one(
+def test_a_gpu_that_nvrtc_does_not_know_gets_ptx_of_the_newest_older_architecture(
     capability: int, name: str
 ) -> None:
     assert installation.architecture(capability, (75, 80, 86, 90, 120, 121)) == name

@@ -53,7 +53,7 @@ def test_a_source_is_constants_then_common_then_the_kernel() -> None:
     assert text.endswith((KERNELS / "rows.cu").read_text())
 
 
-def test_large_and_negative_numbers_are_typed() -> None:
+def test_numbers_beyond_32_bits_have_64_bit_types_in_the_source() -> None:
     far = TypedValue("long long", "kBefore", -(2**33)), TypedValue("long long", "kBehind", 2**36)
     assert [constant.definition for constant in far] == [
         "constexpr long long kBefore = -8589934592ll;",
@@ -63,7 +63,7 @@ def test_large_and_negative_numbers_are_typed() -> None:
     assert "    unsigned long long places[4];\n" in text
 
 
-def test_thousands_of_outputs_stay_small() -> None:
+def test_the_source_for_thousands_of_outputs_stays_below_100_kb() -> None:
     for text in sources(packed((8, 8000), 1, (1, 3) * 2000, 1)):
         assert len(text) < 100_000
 

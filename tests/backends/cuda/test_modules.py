@@ -114,7 +114,7 @@ def test_ten_thousand_kernels_leave_a_bounded_number_loaded(gpu: Gpu, load: Load
     assert (gpu.loads, gpu.strays) == (10_000, 0)
 
 
-def test_the_kernels_used_last_stay(gpu: Gpu, load: Load) -> None:
+def test_the_most_recently_used_kernels_stay_loaded(gpu: Gpu, load: Load) -> None:
     for number in range(1000):
         load("used", "tile")
         load(f"source {number}", "tile")
@@ -124,7 +124,7 @@ def test_the_kernels_used_last_stay(gpu: Gpu, load: Load) -> None:
     assert gpu.loads == 1001
 
 
-def test_a_kernel_that_is_held_is_not_unloaded(gpu: Gpu, load: Load) -> None:
+def test_a_kernel_is_not_unloaded_while_an_object_refers_to_it(gpu: Gpu, load: Load) -> None:
     held = load("held", "tile")
     for number in range(1000):
         load(f"source {number}", "tile")
@@ -153,7 +153,7 @@ def test_launches_are_done_before_their_module_is_unloaded(gpu: Gpu, load: Load)
     assert not gpu.killed
 
 
-def test_modules_stay_if_the_device_cannot_be_waited_for(gpu: Gpu, load: Load) -> None:
+def test_modules_stay_loaded_if_waiting_for_the_device_fails(gpu: Gpu, load: Load) -> None:
     def fail() -> None:
         raise RuntimeError("cudaErrorStreamCaptureUnsupported")
 

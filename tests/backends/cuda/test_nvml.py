@@ -36,7 +36,7 @@ def test_no_driver_means_no_device(fake_nvml: FakeNvml, failure: int) -> None:
     assert cuda_devices() == []
 
 
-def test_a_failing_driver_is_an_error(fake_nvml: FakeNvml) -> None:
+def test_a_failure_of_nvml_is_an_error(fake_nvml: FakeNvml) -> None:
     fake_nvml.failure = 999
     with pytest.raises(dml.UnsupportedError, match="NVML failed: error 999"):
         cuda_devices()
@@ -48,7 +48,7 @@ def listed() -> list[ListedDevice]:
     return [ListedDevice(first, "cuda:0", None), ListedDevice(second, "nvml:1", "why. Fix: this")]
 
 
-def test_the_table_fits_80_columns(fake_nvml: FakeNvml) -> None:
+def test_the_device_table_fits_80_columns_and_agrees_with_the_json(fake_nvml: FakeNvml) -> None:
     lines = device_table(listed()).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[1].split() == "cuda:0 H200 139 GiB 1980 MHz 4917 GB/s 580.95.05 yes".split()
@@ -73,7 +73,9 @@ def test_ordinals_are_mapped_by_the_pci_address(
     assert libcuda.parsed_bus_id("00000000:A1:00.0") == libcuda.parsed_bus_id("0000:a1:00.0")
 
 
-def test_without_nvml_the_device_that_splits_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_nvml_lists_no_device_the_device_that_splits_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cpu = find_backend("cpu")
     monkeypatch.setattr(libcuda, "driver_version", lambda: None)
     assert no_device_message().startswith(
@@ -86,19 +88,19 @@ def test_without_nvml_the_device_that_splits_is_named(monkeypatch: pytest.Monkey
     assert no_device_message() == "NVML lists no device; splits run on cuda:0"
 
 
-def test_what_explain_assumes_of_a_device_is_listed(fake_nvml: FakeNvml) -> None:
+def test_the_json_of_devices_has_the_assumptions_of_explain(fake_nvml: FakeNvml) -> None:
     known, unknown = json.loads(device_json(listed()))["devices"]
     assert known["assumed"] == []
     assert "1024 threads and 16 blocks" in unknown["assumed"][0]
 
 
-def test_the_real_library_is_asked_without_a_crash() -> None:
+def test_the_real_nvml_library_can_be_queried() -> None:
     assert isinstance(cuda_devices(), list)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not cuda_devices(), reason="there is no CUDA device")
-def test_this_machine_has_a_device() -> None:
+def test_the_first_real_device_has_a_name_and_a_bandwidth() -> None:
     device = cuda_devices()[0]
     assert device.name
     assert device.peak_bandwidth

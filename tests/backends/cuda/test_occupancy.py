@@ -28,7 +28,7 @@ SHORT = packed((1000, 2408), 1, (301,) * 8, 1)
         ("T4", 256, 40, 44_704, 1),
     ],
 )
-def test_blocks_are_limited_by_what_runs_out_first(
+def test_blocks_per_sm_are_limited_by_the_scarcest_resource(
     gpu: str, threads: int, registers: int, shared_bytes: int, blocks: int
 ) -> None:
     limits = find_gpu(gpu).limits

@@ -53,7 +53,7 @@ def test_every_tensor_field_is_read_and_written() -> None:
     assert desc.input_tensor == expected
 
 
-def test_bad_descriptors_are_read_and_refused_only_by_validation() -> None:
+def test_descriptors_that_break_rules_are_read_and_refused_only_by_validation() -> None:
     source, outputs = tensor([0, -3], "UNKNOWN", Strides=[1]), [tensor([2**40])]
     desc = read_descriptor({"InputTensor": source, "OutputTensors": outputs, "Axis": -1})
     broken = dml.validate(desc).rule_ids
@@ -110,13 +110,13 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changes", "message"), ERRORS)
-def test_an_error_names_the_path_the_value_and_what_is_allowed(
+def test_an_error_names_the_path_the_value_and_the_requirement(
     changes: dict[str, Any], message: str
 ) -> None:
     assert error_of(split_desc(**changes)) == message
 
 
-def test_an_error_names_the_missing_key_and_where_it_is_missing() -> None:
+def test_an_error_names_the_missing_key_and_the_path_of_its_object() -> None:
     for name in ("InputTensor", "OutputTensors", "Axis"):
         lacking = {key: value for key, value in split_desc().items() if key != name}
         assert error_of(lacking) == f"lacks {name!r}"
@@ -137,7 +137,9 @@ TREES = st.recursive(
 
 
 @given(mapping=st.dictionaries(KEYS, TREES, max_size=6))
-def test_any_mapping_is_a_descriptor_or_one_error(mapping: dict[str, Any]) -> None:
+def test_any_mapping_gives_a_descriptor_or_an_invalid_argument_error(
+    mapping: dict[str, Any],
+) -> None:
     try:
         desc = read_descriptor(mapping)
     except InvalidArgumentError:

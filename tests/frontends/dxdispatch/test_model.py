@@ -101,7 +101,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("place", "changes", "message"), MISTAKES)
-def test_a_mistake_is_refused_with_its_place(
+def test_an_invalid_model_is_refused_with_the_place_of_the_mistake(
     refused: Callable[[Any], str], tmp_path: Path, place: str, changes: Any, message: str
 ) -> None:
     (tmp_path / "folder").mkdir()

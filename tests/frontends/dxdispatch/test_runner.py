@@ -64,7 +64,7 @@ def test_a_resource_that_does_not_fit_in_memory_is_named(ran: Run, monkeypatch: 
         ran(model())
 
 
-def test_other_operators_may_be_defined_but_not_dispatched(
+def test_operators_other_than_split_may_be_defined_but_not_dispatched(
     ran: Run, refused: Callable[[Any], str]
 ) -> None:
     join = {"join": {"type": "DML_OPERATOR_JOIN", "desc": {}}}

@@ -24,7 +24,7 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     assert len(load(path).resources) == 4
 
 
-def test_other_encodings_and_huge_files_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_utf_8_or_larger_than_16_mib_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
     path.write_bytes(b'{"\xff": 1}')
     with pytest.raises(InvalidArgumentError, match="cannot be read as UTF-8"):

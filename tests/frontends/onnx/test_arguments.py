@@ -98,7 +98,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
 
 
 @pytest.mark.parametrize(("operator", "given", "message"), rows(REFUSED))
-def test_a_refused_argument_is_named_with_what_is_allowed(
+def test_a_refused_argument_is_named_with_the_broken_requirement(
     operator: OperatorVersion, given: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(dml.InvalidArgumentError) as error:
@@ -141,7 +141,7 @@ NODES: dict[str, list[tuple[dict[str, Any], list[Any], str]]] = {
 
 
 @pytest.mark.parametrize(("operator", "attributes", "inputs", "message"), rows(NODES))
-def test_an_error_says_what_the_version_of_a_node_accepts(
+def test_an_error_about_a_node_names_the_requirement_of_its_version(
     operator: OperatorVersion, attributes: dict[str, Any], inputs: list[Any], message: str
 ) -> None:
     with pytest.raises(dml.InvalidArgumentError) as error:

@@ -192,7 +192,7 @@ def test_a_node_without_an_input_is_refused(inputs: list[str]) -> None:
         DmlSplitBackend.run_node(cut, [], opset_version=13)
 
 
-def test_a_model_that_cannot_be_loaded_is_one_clear_error() -> None:
+def test_a_model_that_cannot_be_loaded_gives_one_clear_error() -> None:
     content = model([node("NoSuchOperator", "x", "y")], [value("x", [2])], outputs="y")
     with pytest.raises(InvalidArgumentError, match=r"the model cannot be loaded: .*NoSuchOperator"):
         DmlSplitBackend.prepare(content)

@@ -171,7 +171,7 @@ def test_a_dynamic_size_keeps_its_name_until_it_is_computed_with(
         ("4, 6", "Unsqueeze (x, s)", (1, 4, 1, 6)),
     ],
 )
-def test_zeros_and_axes_in_any_order_are_read_as_onnx_says(
+def test_zeros_of_reshape_and_unordered_axes_of_unsqueeze_are_read_as_onnx_says(
     scanned: Scanned, x: str, node: str, shape: Shape
 ) -> None:
     content = written(x, "int64[2] s = {2, 0}", f"y = {node}")
@@ -193,7 +193,7 @@ def test_an_empty_constant_with_a_large_size_takes_no_memory(scanned: Scanned) -
     assert found.shape == (0, 2**50)
 
 
-def test_the_work_of_one_model_is_limited(
+def test_a_model_that_computes_too_many_elements_has_unknown_sizes(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = " ".join(f"v{at + 1} = Add (v{at}, v0)" for at in range(9))
@@ -264,7 +264,9 @@ def test_a_function_of_the_model_passes_its_attributes_on(scanned: Scanned) -> N
         ("ReduceSum <keepdims = 0> (x)", None),
     ],
 )
-def test_both_branches_of_an_if_give_the_shape(scanned: Scanned, other: str, shape: Any) -> None:
+def test_the_shape_of_an_if_has_the_sizes_on_which_both_branches_agree(
+    scanned: Scanned, other: str, shape: Any
+) -> None:
     branches = [
         f"{name}_branch = {name} () => (float[] {name}_0) {{ {name}_0 = {node} }}"
         for name, node in (("then", "Relu (x)"), ("else", other))

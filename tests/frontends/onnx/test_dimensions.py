@@ -58,7 +58,7 @@ def test_a_size_is_given_by_name_or_by_input_and_axis(
         ),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(
+def test_given_sizes_of_unknown_fixed_or_contradictory_dimensions_are_refused(
     scanned: Scanned, given: dict[str, int], message: str
 ) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):

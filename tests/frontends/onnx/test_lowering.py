@@ -151,7 +151,7 @@ REFUSED: list[tuple[str, int, tuple[int, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "opset", "shape", "given", "message"), REFUSED)
-def test_an_error_says_what_is_allowed(
+def test_an_error_names_the_operator_and_the_broken_requirement(
     name: str, opset: int, shape: tuple[int, ...], given: dict[str, Any], message: str
 ) -> None:
     text = refused(name, opset, shape, **given)

@@ -122,7 +122,7 @@ PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("case", "given", "message"), PROBLEMS, ids=[p[0] for p in PROBLEMS])
-def test_a_hostile_node_is_a_site_with_a_problem(
+def test_a_hostile_node_becomes_an_invalid_site_with_a_one_line_problem(
     scanned: Scanned, case: str, given: dict[str, Any], message: str
 ) -> None:
     defaults = {"s": sizes("s", 2, 4), "shape": [6], "outputs": "a b"}
@@ -154,7 +154,7 @@ def test_pieces_are_limited_by_the_node_and_for_sequences_by_the_file(scanned: S
     assert said == "with its pieces, the model has more than 262,144 computed values"
 
 
-def test_sizes_beyond_directml_still_become_a_descriptor(scanned: Scanned) -> None:
+def test_sizes_beyond_32_bits_become_a_descriptor(scanned: Scanned) -> None:
     cut = node("Split", "x", "a b", num_outputs=2)
     (found,) = scanned(model([cut], [value("x", [2**62, 2**62])]))
     assert found.state.descriptor.split_sizes == (2**61, 2**61)

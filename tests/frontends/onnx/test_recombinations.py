@@ -24,14 +24,14 @@ class Counted(frozenset[Any]):
         return super().__iter__()
 
 
-def test_a_node_of_many_inputs_is_looked_at_once() -> None:
+def test_recombinations_of_many_inputs_are_found_in_linear_time() -> None:
     inputs = [Counted({(split, 0)}) for split in range(3000)]
     assert recombinations(inputs) == set()
     assert recombinations([*inputs, Counted({(7, 1)})]) == {7}
     assert Counted.looked_at <= 3 * 3001
 
 
-def test_many_recombinations_of_one_split_are_noted_without_copies(
+def test_many_recombinations_of_one_split_are_recorded_without_quadratic_copies(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied = 0

@@ -62,7 +62,7 @@ def test_strings_are_split_on_the_host(dtype: Any) -> None:
     assert [piece.shape for piece in sequence] == [()] * 3
 
 
-def test_an_empty_list_of_sizes_is_a_list_and_not_its_absence() -> None:
+def test_an_empty_list_of_sizes_is_not_taken_for_missing_sizes() -> None:
     # ONNX Runtime makes pieces of size 1 of it at run time; see docs/frontends.md.
     assert split_to_sequence(np.zeros((0, 2)), []) == []
     with pytest.raises(dml.InvalidArgumentError, match="which adds up to 0; it must add up to 6"):
@@ -101,7 +101,7 @@ def test_num_outputs_and_output_count_give_the_pieces_of_numpy() -> None:
         (lambda x: split(x.view("M8[s]"), [6]), "data type datetime64.*; ONNX has no such type"),
     ],
 )
-def test_bad_arguments_name_the_operator_and_the_value(call: Any, message: str) -> None:
+def test_the_error_for_an_unsupported_array_names_the_reason(call: Any, message: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message) as error:
         call(np.zeros(6))
     assert error.value.hresult == 0x80070057
@@ -166,7 +166,7 @@ def outcome(call: Any) -> Any:
     opset=st.sampled_from([13, 18]),
     change=st.integers(-3, 3) | st.just(0),
 )
-def test_split_gives_and_refuses_what_onnx_runtime_does(
+def test_split_agrees_with_onnx_runtime_on_pieces_and_refusals(
     case: Case, dtype: str, opset: int, change: int
 ) -> None:
     shape, axis, sizes = case
@@ -186,7 +186,7 @@ def test_split_gives_and_refuses_what_onnx_runtime_does(
     kind=st.sampled_from(["chunk", "sizes", "ones"]),
     chunk=st.integers(1, 6),
 )
-def test_split_to_sequence_gives_what_onnx_runtime_gives(
+def test_split_to_sequence_gives_the_pieces_of_onnx_runtime(
     case: Case, dtype: str, kind: str, chunk: int
 ) -> None:
     shape, axis, sizes = case

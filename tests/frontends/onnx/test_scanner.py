@@ -65,7 +65,7 @@ def test_nested_bodies_are_walked_and_see_outer_names(scanned: Scanned) -> None:
     assert [f.state.descriptor.split_sizes for f in found] == [(2, 2, 2), (3, 3)]
 
 
-def test_names_of_a_body_do_not_leak_out(scanned: Scanned) -> None:
+def test_names_of_a_nested_body_are_unknown_outside_the_body(scanned: Scanned) -> None:
     body = helper.make_graph([node("Relu", "wide", "y")], "b", [value("wide", [8])], [])
     nodes = [node("Scan", "x", "z", body=body), node("Split", "y", "a b", num_outputs=2)]
     (found,) = scanned(model(nodes, [value("x", [6])]))
@@ -125,7 +125,7 @@ def test_types_declared_inside_a_function_are_used(scanned: Scanned) -> None:
     assert found.state.descriptor.input_tensor.sizes == (4, 6)
 
 
-def test_names_from_a_file_stay_on_their_line(scanned: Scanned) -> None:
+def test_names_from_a_file_are_escaped_and_long_ones_are_cut(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b", name="a\n::error::\x1b[31m" + "b" * 1000)
     (found,) = scanned(model([cut], [value("x", ["d\ne"])], initializers=(sizes("s", 2, 4),)))
     assert found.node.startswith("a\\n::error::\\x1b[31m")

@@ -16,7 +16,9 @@ def test_a_declared_shape_is_used_if_none_can_be_computed(scanned: Scanned) -> N
 
 
 @pytest.mark.parametrize("wrong", [[1, 1, 3], [1, 3]])
-def test_declared_shapes_are_ignored_after_a_wrong_one(scanned: Scanned, wrong: list[int]) -> None:
+def test_declared_shapes_after_a_contradicted_one_are_ignored(
+    scanned: Scanned, wrong: list[int]
+) -> None:
     # Before opset 22, onnx's inference wrote such shapes into a file.
     pool = node("MaxPool", "x", "y", kernel_shape=[1], strides=[2], ceil_mode=1)
     nodes = [

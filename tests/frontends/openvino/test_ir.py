@@ -70,7 +70,7 @@ def test_a_file_with_too_many_tags_layers_or_edges_is_refused(
         assert (f"contains more than {limit} {what}" in said) == (count > limit)
 
 
-def test_memory_does_not_grow_with_a_file_of_filler(scanned: Scan) -> None:
+def test_the_text_of_elements_is_not_kept_in_memory(scanned: Scan) -> None:
     resource = pytest.importorskip("resource", reason="Windows counts memory in another way")
     unit = 1 if sys.platform == "darwin" else 1024  # of ru_maxrss, in bytes
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -127,7 +127,7 @@ def test_weights_that_cannot_be_read_are_an_error(tmp_path: Path, what: str) -> 
         scan(tmp_path / "model.xml")
 
 
-def test_weights_are_not_followed_out_of_the_folder(tmp_path: Path) -> None:
+def test_links_of_weights_are_followed_only_inside_the_folder_of_the_model(tmp_path: Path) -> None:
     inside = tmp_path / "inside"
     inside.mkdir()
     (inside / "model.xml").write_text(variadic())

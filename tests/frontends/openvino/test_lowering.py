@@ -27,7 +27,7 @@ def test_lowerings_of_equivalent_arguments_are_equal_and_have_one_hash() -> None
     assert hash(lowering) == hash(lower_variadic_split((6, 2), 0, [2, 4, 0], F32))
 
 
-def test_many_lengths_are_cut_in_messages() -> None:
+def test_an_error_about_many_lengths_is_cut() -> None:
     with pytest.raises(InvalidArgumentError) as error:
         lower_variadic_split((5,), 0, [1] * 100_000, F32)
     assert len(str(error.value)) < 250
@@ -64,7 +64,7 @@ def test_a_split_that_does_not_fit_its_input_is_refused(
     assert str(error.value) == f"{operator}: {message}"
 
 
-def test_dynamic_sizes_stay_dynamic_but_are_still_checked() -> None:
+def test_dynamic_sizes_stay_dynamic_and_invalid_lengths_are_refused() -> None:
     assert resolve_lengths([2, -1], 0, None) == (2, -1)
     assert resolve_lengths([1, 2], 0, None) == (1, 2)
     assert resolve_count(3, 0, None) == (-1, -1, -1)

@@ -83,7 +83,7 @@ def test_any_data_type_keeps_its_bytes(kind: str) -> None:
     assert_same(variadic_split(data, 1, [1, 0, 5]), [data[:, :1], data[:, :0], data[:, 1:]])
 
 
-def test_a_device_may_be_named() -> None:
+def test_a_device_is_given_by_name_and_an_unknown_one_is_refused() -> None:
     assert_same(split(six(), np.array(0), np.int32(2), device="cpu"), np.split(six(), 2))
     with pytest.raises(InvalidArgumentError, match="device is 'tpu'"):
         split(six(), 0, 2, device="tpu")
@@ -171,6 +171,6 @@ def test_tensors_of_torch_come_back_as_tensors_of_torch(kind: str) -> None:
 
 
 @pytest.mark.parametrize("data", [np.array(["a", "b"]), np.zeros((2, 0), np.float32)])
-def test_a_wrong_device_is_refused_even_if_nothing_is_dispatched(data: np.ndarray) -> None:
+def test_an_unknown_device_is_refused_even_if_nothing_is_dispatched(data: np.ndarray) -> None:
     with pytest.raises(InvalidArgumentError, match="tpu"):
         variadic_split(data, 0, [1, 1], device="tpu")

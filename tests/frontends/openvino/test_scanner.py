@@ -68,7 +68,9 @@ def test_a_model_that_openvino_saved_is_scanned(tmp_path: Path) -> None:
 # Files written by hand.
 
 
-def test_a_site_says_where_it_is(scanned: Scan, tmp_path: Path) -> None:
+def test_a_site_has_the_place_descriptor_shape_and_axis_of_its_layer(
+    scanned: Scan, tmp_path: Path
+) -> None:
     (found,) = scanned(variadic(), weights())
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6, 2)), axis=0, sizes=(2, 4))
     file = str(tmp_path / "model.xml")
@@ -76,7 +78,7 @@ def test_a_site_says_where_it_is(scanned: Scan, tmp_path: Path) -> None:
     assert found == SplitSite(file, "toy", "cut", 3, "VariadicSplit-1", **known)
 
 
-def test_loops_are_searched_and_ids_start_again(scanned: Scan) -> None:
+def test_a_split_in_the_body_of_a_loop_is_found_although_layer_ids_repeat(scanned: Scan) -> None:
     whole = variadic()
     inside = whole[whole.index("<layers>") : whole.index("<rt_info>")]
     loop = layer(3, "Loop", inner=f"<port_map/><body>{inside}</body>", version="opset5", name="l")
@@ -151,12 +153,12 @@ def test_lengths_computed_at_run_time_are_taken_from_static_outputs(scanned: Sca
     assert found.state.reason == "split_lengths is dynamic: it is computed by 'ShapeOf'"
 
 
-def test_outputs_declared_with_another_shape_are_pointed_out(scanned: Scan) -> None:
+def test_an_output_declared_with_a_contradicting_shape_gives_a_warning(scanned: Scan) -> None:
     (found,) = scanned(variadic(outputs=((3, 2), (3, 2))), weights())
     assert found.warnings[0] == "output 0 is declared as [3, 2]; the split makes [2, 2]"
 
 
-def test_a_split_without_ports_fails_itself_and_not_its_file(scanned: Scan) -> None:
+def test_a_split_without_ports_is_an_invalid_site(scanned: Scan) -> None:
     (found,) = scanned(net([layer(3, "Split")], []))
     assert found.state.problem == "Split-1: has no inputs"
 

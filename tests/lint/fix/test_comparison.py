@@ -29,7 +29,7 @@ WRONG = r"^net/cut: its replacement gives another result for an input of \(4, 4\
 
 
 @pytest.mark.parametrize("node", [split(axis=1), split(outputs="b a")], ids=["shape", "values"])
-def test_a_replacement_with_another_output_is_an_error(node: NodeProto) -> None:
+def test_a_replacement_with_a_different_output_is_an_error(node: NodeProto) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=WRONG):
         compare(Replacement(site(), split(), [node]))
 
@@ -42,7 +42,7 @@ def test_a_replacement_with_a_sequence_of_another_length_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("names", ["nm", "??"])
-def test_each_dynamic_dimension_has_another_size_in_each_input(names: str) -> None:
+def test_dynamic_dimensions_have_distinct_sizes_in_and_across_inputs(names: str) -> None:
     """In each input the sizes differ, so that two dimensions cannot be mistaken for each other."""
     first, second = names
     shapes = [x.shape for x in _inputs(site(shape=(first, 4, second, first)))]

@@ -126,7 +126,7 @@ def test_a_dynamic_model_is_rewritten_for_every_size(
 
 
 @pytest.mark.parametrize("shape", [(2, 6), ("n", 6)])
-def test_a_split_without_a_count_gets_what_the_version_takes(
+def test_a_missing_count_becomes_num_outputs_from_onnx_runtime_1_16_and_sizes_before(
     shape: tuple[int | str, ...], tmp_path: Path
 ) -> None:
     for version, inputs in ("1.15", 2), ("1.16", 1):
@@ -164,7 +164,7 @@ def values(declared: onnx.ValueInfoProto, size: int) -> np.ndarray:
     return np.random.default_rng(size).integers(0, 100, shape).astype(kind)
 
 
-def test_a_model_that_is_right_at_one_size_only_is_not_written(
+def test_a_replacement_that_is_correct_at_one_size_only_is_not_written(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(rewritable, "merge_dimensions", lambda *_: ([1, 1, 6, 8], 2))
@@ -216,7 +216,7 @@ def test_nothing_is_written_if_nothing_can_be_rewritten(
     assert not output.exists()
 
 
-def test_a_model_that_onnx_cannot_load_is_one_error(tmp_path: Path) -> None:
+def test_a_model_that_onnx_cannot_load_gives_a_one_line_error(tmp_path: Path) -> None:
     source = tmp_path / "in.onnx"
     source.write_bytes(b"\xff" * 10)
     with pytest.raises(dml.InvalidArgumentError, match="onnx cannot load it") as error:
@@ -239,7 +239,7 @@ def swapped(nodes: Any, value: str, lengths: dict[str, int], *rest: Any) -> None
          "refused as well: .* This is a bug of dmlsplit; please report it$"),
     ],
 )  # fmt: skip
-def test_a_wrong_rewriting_is_not_written(
+def test_a_replacement_that_changes_the_result_or_is_refused_is_not_written(
     place: Any, fault: Any, kind: int, said: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(*place, fault)
@@ -279,7 +279,7 @@ def test_a_split_whose_type_a_custom_operator_hides_is_replaced(tmp_path: Path) 
     assert [split.site.element_type for split in done.replaced] == [None]
 
 
-def test_new_names_differ_from_old_ones(tmp_path: Path) -> None:
+def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) -> None:
     content = single(TensorProto.INT64, (6, 4), (2, 4), 0)
     content.graph.node.append(helper.make_node("Neg", ["x"], ["dmlsplit_1_rows"]))
     content.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(1), "dmlsplit__2_axes"))
@@ -315,7 +315,9 @@ def test_only_a_sequence_without_sizes_can_drop_the_axis(
 
 
 @pytest.mark.parametrize("asked", [LEVEL_1, LEVEL_2])
-def test_random_graphs_compute_the_same_as_a_whole(asked: dict[str, str], tmp_path: Path) -> None:
+def test_a_rewritten_random_graph_has_the_outputs_of_the_original(
+    asked: dict[str, str], tmp_path: Path
+) -> None:
     content, _ = static_chains(0, 40)
     done, output = fixed(content, tmp_path, **asked)
     assert len(done.replaced) > 5

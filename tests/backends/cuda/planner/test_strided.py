@@ -29,7 +29,7 @@ def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeom
         every_second(4096, (65536, 65536, 16, 320)),
     ],
 )
-def test_other_sizes_have_the_same_specialization(other: SplitGeometry) -> None:
+def test_sizes_and_offsets_do_not_change_the_specialization(other: SplitGeometry) -> None:
     """The others differ in rows, columns and offsets, and have up to four unequal outputs."""
     ours = every_second(8192, (16384, 8192))
     has_one_nest = len({tuple(loop[:2] for loop in p.loops) for p in other.pieces}) == 1
@@ -37,7 +37,7 @@ def test_other_sizes_have_the_same_specialization(other: SplitGeometry) -> None:
     assert sources(other) == wanted
 
 
-def test_other_batches_of_images_have_the_same_specialization() -> None:
+def test_batches_and_sizes_of_images_do_not_change_the_specialization() -> None:
     def crop(images: int, height: int, width: int) -> SplitGeometry:
         pitch = 3 * width + 3
         strides = (height * pitch, pitch, 3, 1)
@@ -129,7 +129,7 @@ def test_blocks_with_large_windows_get_more_registers(
     st.lists(st.integers(256, 1 << 20), min_size=2),
     st.sampled_from([1, 16]),
 )
-def test_interleaved_elements_have_one_specialization_for_whole_vectors_and_one_for_others(
+def test_interleaved_elements_have_one_specialization_with_edges_and_one_without(
     count: int, width: int, rows: list[int], alignment: int
 ) -> None:
     """The first call compiles both, so that no other number of rows waits for the compiler.

@@ -121,7 +121,7 @@ def test_every_launch_fits_the_parameter_limit(split: RowSplit, most: int) -> No
         check_fits(launch, H200.limits._replace(parameter_bytes=most))
 
 
-def test_groups_of_outputs_are_even() -> None:
+def test_groups_of_outputs_differ_by_at_most_one_output() -> None:
     """No group is left with a single output, whose blocks would be as many as the others'."""
     widths = (32,) * 1000
     split = RowSplit(1, 32000, tuple(range(1000)), tuple(range(0, 32000, 32)), widths)

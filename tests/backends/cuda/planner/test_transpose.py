@@ -157,7 +157,7 @@ def test_rows_of_few_or_wide_elements_are_not_transposed(
     assert kernels(rows_of(count, width, rows)) == [kernel]
 
 
-def test_other_rows_and_pitches_have_the_same_specialization() -> None:
+def test_rows_and_pitches_do_not_change_the_specialization() -> None:
     padded = split_geometry((400_003, 32), 1, (1,) * 32, 4, (192, 4), [None] * 32)
     (text,) = sources(padded)
     for rows in (1 << 20, 1_000_003):

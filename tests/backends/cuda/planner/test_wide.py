@@ -37,7 +37,7 @@ def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
 
 
 @given(st.lists(widths, min_size=2, max_size=20), st.lists(st.integers(1, 1 << 20), min_size=2))
-def test_no_number_of_rows_needs_a_specialization_of_its_own(
+def test_all_numbers_of_rows_share_at_most_two_specializations(
     sizes: list[int], rows: list[int]
 ) -> None:
     """One row or more, outputs that fit the L2 cache or not: at most two specializations."""

@@ -231,7 +231,7 @@ def outcome(call: Call, way: Callable[[Call, Any, Any], Any], has_values: bool) 
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_plain_call_accepts_good_arguments_and_refuses_others(row: str) -> None:
+def test_an_eager_call_accepts_valid_arguments_and_refuses_invalid_ones(row: str) -> None:
     assert (outcome(ROWS[row], plain, False) == "refused") == (row in BAD)
 
 

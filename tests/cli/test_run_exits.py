@@ -119,16 +119,16 @@ def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
     assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
 
 
-def test_handlers_of_a_program_that_calls_main_are_put_back(npy: Path) -> None:
+def test_main_restores_the_signal_handlers_of_its_caller(npy: Path) -> None:
     before = list(map(signal.getsignal, STOP_SIGNALS))
     assert main(["run", "a.npy", *HALVES]) == 0
     assert list(map(signal.getsignal, STOP_SIGNALS)) == before
 
 
-# Streams. test_ends has the messages of each command.
+# Streams. test_exits has the messages of each command.
 
 
-def test_a_closed_stream_does_not_receive_other_output(npy: Path) -> None:
+def test_with_closed_streams_pieces_receive_no_text(npy: Path) -> None:
     zarr.create_array("b.zarr", data=INPUT, chunks=(2, 2))
     for name, closed in (("a.npy", ">&-"), ("a.npy", ">&- 2>&- <&-"), ("b.zarr", ">&- 2>&- <&-")):
         line = f"dmlsplit run {name} --axis 0 --count 2 --overwrite {closed}"
@@ -155,7 +155,7 @@ def test_control_characters_do_not_reach_the_terminal(npy: Path, capsys: Capsys)
 
 
 @pytest.mark.parametrize(("device", "notes"), [("auto", 1), ("cpu", 0)])
-def test_auto_is_the_cpu_without_a_card_and_says_why(
+def test_device_auto_is_the_cpu_without_a_gpu_and_says_why(
     device: str, notes: int, npy: Path, capsys: Capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reason = "there is no driver. Fix: install one"

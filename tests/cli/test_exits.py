@@ -44,7 +44,9 @@ def files(here: Path, monkeypatch: Patch) -> Path:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_closed_streams_are_an_error_or_do_not_matter(line: str, files: Path) -> None:
+def test_a_closed_standard_output_is_an_error_and_no_other_closed_stream_is(
+    line: str, files: Path
+) -> None:
     """Exit status 1 would mean that a split is refused."""
     assert ended(line, ">&-") == (2, "", f"{OUTPUT}: Bad file descriptor\n")
     assert ended(line, ">&- 2>&- <&-") == (2, "", "")
@@ -54,7 +56,7 @@ def test_closed_streams_are_an_error_or_do_not_matter(line: str, files: Path) ->
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_full_disk_is_one_line(line: str, files: Path) -> None:
+def test_a_full_disk_is_reported_in_one_line(line: str, files: Path) -> None:
     assert ended(line, ">/dev/full") == (2, "", f"{OUTPUT}: No space left on device\n")
 
 
@@ -91,7 +93,7 @@ STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 @pytest.mark.parametrize("number", STOPS)
 @pytest.mark.parametrize("at", [1, 2, 3, 5, 8, 13, 40, 80, 120, 160])
-def test_an_interrupt_in_any_import_is_one_line(
+def test_an_interrupt_in_any_import_is_reported_in_one_line(
     at: int, number: signal.Signals, files: Path
 ) -> None:
     line = ["run", "a.npy", "--axis", "0", "--count", "2"]
@@ -112,7 +114,9 @@ def test_nothing_but_forks_is_imported_before_the_interrupt_handler_is_set() -> 
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_an_interrupt_of_a_command_is_one_line(number: signal.Signals, files: Path) -> None:
+def test_an_interrupt_of_a_command_is_reported_in_one_line(
+    number: signal.Signals, files: Path
+) -> None:
     """All imports are done: the command waits for a pipe that nobody opens at the other end."""
     os.mkfifo("pipe")
     child = started("validate", *FLAGS, "-o", "pipe", folder=files)

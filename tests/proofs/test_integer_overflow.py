@@ -61,7 +61,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_number_that_wraps_is_refused(
+def test_a_number_that_wraps_is_rejected(
     name: str, builds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right, wrong = MISTAKES[name]
@@ -120,7 +120,7 @@ DRAWN = st.tuples(st.integers(0, 10**9), st.sampled_from([large_packed, large_st
 @pytest.mark.slow
 @settings(COMPILING, max_examples=2)
 @given(drawn=st.lists(DRAWN, min_size=25, max_size=25))
-def test_no_number_of_any_large_launch_wraps(
+def test_no_number_of_a_random_large_launch_wraps(
     drawn: list[tuple[int, Callable[[Random], Case]]], builds: Path
 ) -> None:
     """Cases that are compiled together, because many have the same source."""
