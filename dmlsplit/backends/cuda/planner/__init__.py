@@ -58,7 +58,7 @@ def plan(
     first element, or those of all outputs.
     """
     rows = geometry.row_split
-    assumed = Assumptions(
+    assumptions = Assumptions(
         input_alignment,
         output_alignment,
         limits,
@@ -66,30 +66,30 @@ def plan(
         # The input and the outputs do not fit the L2 cache together.
         2 * geometry.total_bytes > limits.l2_bytes,
     )
-    if rows is None or (rows.pitch > rows.row_bytes and _are_windows(geometry, assumed)):
-        return tuple(_nest_launches(geometry, assumed))
-    return tuple(_row_launches(rows.take(rows.nonempty), assumed))
+    if rows is None or (rows.pitch > rows.row_bytes and _are_windows(geometry, assumptions)):
+        return tuple(_nest_launches(geometry, assumptions))
+    return tuple(_row_launches(rows.take(rows.nonempty), assumptions))
 
 
-def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunch]:
+def _row_launches(split: RowSplit, assumptions: Assumptions) -> Iterable[KernelLaunch]:
     """Launches for the outputs of a packed split, by the first test that fits."""
     unit = gcd(VECTOR, *split.widths, split.pitch if split.rows > 1 else VECTOR)
-    alignment = min(assumed.input_alignment, assumed.output_alignment)
+    alignment = min(assumptions.input_alignment, assumptions.output_alignment)
     has_aligned_memory = alignment == VECTOR
     if has_aligned_memory and unit == VECTOR and not (split.rows > 1 and _is_crowded(split)):
-        return wide_launches(split, assumed, is_aligned=True)
-    if fits_window(split, assumed):
-        return [interleaved_launch(split, assumed)]
-    if has_aligned_memory and (launch := element_launch(split, assumed)) is not None:
+        return wide_launches(split, assumptions, is_aligned=True)
+    if fits_window(split, assumptions):
+        return [interleaved_launch(split, assumptions)]
+    if has_aligned_memory and (launch := element_launch(split, assumptions)) is not None:
         return [launch]
     # In a single row, all outputs count as wide, because each has blocks of its own.
     least = WIDE_BYTES[min(unit, alignment)] if split.rows > 1 else 1
     if split.rows > 1 and min(split.widths) < least and takes_whole_rows(split):
-        return tile_launches(split, assumed)
-    return _by_width(split, assumed, least)
+        return tile_launches(split, assumptions)
+    return _by_width(split, assumptions, least)
 
 
-def _by_width(split: RowSplit, assumed: Assumptions, wide: int) -> Iterator[KernelLaunch]:
+def _by_width(split: RowSplit, assumptions: Assumptions, wide: int) -> Iterator[KernelLaunch]:
     """Separate launches for wide and narrow outputs."""
     narrow = [i for i, width in enumerate(split.widths) if width < wide]
     if sum(split.widths[i] for i in narrow) <= NARROW_SHARE * split.row_bytes:
@@ -97,9 +97,9 @@ def _by_width(split: RowSplit, assumed: Assumptions, wide: int) -> Iterator[Kern
         narrow = [i for i in narrow if split.widths[i] < least]
     others = sorted(set(range(len(split.outputs))).difference(narrow))
     if others:
-        yield from wide_launches(split.take(others), assumed, is_aligned=False)
+        yield from wide_launches(split.take(others), assumptions, is_aligned=False)
     if narrow:
-        yield from tile_launches(split.take(narrow), assumed)
+        yield from tile_launches(split.take(narrow), assumptions)
 
 
 def _is_crowded(split: RowSplit) -> bool:
@@ -110,25 +110,25 @@ def _is_crowded(split: RowSplit) -> bool:
     return outputs > WARP_OUTPUTS
 
 
-def _are_windows(geometry: SplitGeometry, assumed: Assumptions) -> bool:
+def _are_windows(geometry: SplitGeometry, assumptions: Assumptions) -> bool:
     """Whether all outputs are single units a few apart, for which windows beat tiles."""
-    nests = (nest_of(piece, assumed) for piece in geometry.pieces if piece.run_bytes)
-    return all(abs(nest.step) > 1 and form_of(nest, 1, assumed).window_step for nest in nests)
+    nests = (nest_of(piece, assumptions) for piece in geometry.pieces if piece.run_bytes)
+    return all(abs(nest.step) > 1 and form_of(nest, 1, assumptions).window_step for nest in nests)
 
 
-def _nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[KernelLaunch]:
+def _nest_launches(geometry: SplitGeometry, assumptions: Assumptions) -> Iterator[KernelLaunch]:
     """Launches for a geometry that is not packed: separate ones for each kernel and unit."""
     by_unit: dict[int, dict[Nest, list[int]]] = {}
     others: dict[Nest, list[tuple[int, int]]] = {}
     for index, piece in enumerate(geometry.pieces):
         if not piece.run_bytes:
             continue
-        nest = nest_of(piece, assumed)
-        is_window = form_of(nest, 1, assumed).window_step is not None
+        nest = nest_of(piece, assumptions)
+        is_window = form_of(nest, 1, assumptions).window_step is not None
         if is_window or down_loop(nest) is None:
             others.setdefault(nest, []).append((index, piece.input_offset))
         else:
             by_unit.setdefault(nest.unit, {}).setdefault(nest, []).append(index)
     for alike in by_unit.values():
-        yield from transpose_launches(alike, geometry.pieces, assumed)
-    yield from strided_launches(others, assumed)
+        yield from transpose_launches(alike, geometry.pieces, assumptions)
+    yield from strided_launches(others, assumptions)

@@ -42,10 +42,10 @@ class Nest:
         """The distance, in units, between the units of a row in the input."""
         return self.loops[-1].input_stride // self.unit
 
-    def row_alignment(self, assumed: Assumptions) -> int:
+    def row_alignment(self, assumptions: Assumptions) -> int:
         """The largest power of two, up to 16, that divides the addresses of output rows."""
         strides = (loop.output_stride for loop in self.loops[:-1])
-        return gcd(VECTOR, assumed.output_alignment, *strides)
+        return gcd(VECTOR, assumptions.output_alignment, *strides)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +76,33 @@ class Entry:
     offset: int  # of the first of them in the input, in bytes
     nest: Nest
 
-    def window_alignment(self, assumed: Assumptions, staged_item: int = 0) -> int:
+    def window_alignment(self, assumptions: Assumptions, staged_item: int = 0) -> int:
         """The largest power of two, up to 16, that divides the addresses of windows."""
         *outer, row = self.nest.loops
         # Staged items begin every `staged_item` bytes from the start of a row. Others begin where
         # the output's address is a multiple of 16, so a multiple of the row's alignment after it.
         # If steps go down, a window begins with the last unit, so the row's stride counts, too.
-        begin = staged_item or self.nest.row_alignment(assumed)
+        begin = staged_item or self.nest.row_alignment(assumptions)
         to_item = begin * self.nest.step
         strides = min(0, row.input_stride), *(loop.input_stride for loop in outer)
-        return gcd(VECTOR, assumed.input_alignment, self.offset, to_item, *strides)
+        return gcd(VECTOR, assumptions.input_alignment, self.offset, to_item, *strides)
 
 
-def nest_of(piece: StridedCopy, assumed: Assumptions) -> Nest:
+def nest_of(piece: StridedCopy, assumptions: Assumptions) -> Nest:
     """The loops over the widest units that all strides and offsets allow."""
     strides = chain.from_iterable(loop[1:] for loop in piece.loops)
-    alignments = assumed.input_alignment, assumed.output_alignment, piece.input_offset
+    alignments = assumptions.input_alignment, assumptions.output_alignment, piece.input_offset
     unit = gcd(VECTOR, *alignments, piece.run_bytes, *strides)
     if piece.run_bytes == unit and piece.loops:
         return Nest(unit, piece.loops)
     return Nest(unit, (*piece.loops, Loop(piece.run_bytes // unit, unit, unit)))
 
 
-def form_of(nest: Nest, channels: int, assumed: Assumptions) -> Form:
+def form_of(nest: Nest, channels: int, assumptions: Assumptions) -> Form:
     """The form in which outputs with a nest are copied, `channels` of them together."""
     item_bytes = nest.unit
     if nest.loops[-1].output_stride == nest.unit:
-        item_bytes = gcd(nest.row_alignment(assumed), nest.row_bytes)
+        item_bytes = gcd(nest.row_alignment(assumptions), nest.row_bytes)
         if nest.row_units >= MIN_EDGED_UNITS and nest.unit <= MAX_EDGED_UNIT:
             item_bytes = VECTOR
     is_window = item_bytes == VECTOR and _has_window(nest, channels)
@@ -118,11 +118,11 @@ def _has_window(nest: Nest, channels: int) -> bool:
 
 
 def entries_of(
-    nest: Nest, outputs: Sequence[tuple[int, int]], assumed: Assumptions
+    nest: Nest, outputs: Sequence[tuple[int, int]], assumptions: Assumptions
 ) -> Iterator[Entry]:
     """The entries of outputs with the same nest; an output is a pair of an index and an offset."""
     # All outputs of an entry must have the same phase, so only aligned ones can share a window.
-    most = nest.step if assumed.output_alignment == VECTOR else 1
+    most = nest.step if assumptions.output_alignment == VECTOR else 1
     side_by_side: list[list[tuple[int, int]]] = []
     for index, offset in outputs:
         last = side_by_side[-1] if side_by_side else []
@@ -131,6 +131,6 @@ def entries_of(
         else:
             side_by_side.append([(index, offset)])
     for group in side_by_side:
-        has_window = form_of(nest, len(group), assumed).window_step is not None
+        has_window = form_of(nest, len(group), assumptions).window_step is not None
         for part in [group] if has_window else [[one] for one in group]:
             yield Entry(tuple(index for index, _ in part), part[0][1], nest)

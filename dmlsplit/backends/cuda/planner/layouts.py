@@ -106,17 +106,19 @@ def _most_bytes(rows: int, part_bytes: int) -> int:
     return MAX_THREADS // rows * VECTOR - (VECTOR - part_bytes)
 
 
-def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
+def layout_of(split: RowSplit, assumptions: Assumptions) -> Layout:
     """The layout of narrow outputs. Its specialization is the same for any number of rows."""
-    alignments = assumed.input_alignment, assumed.output_alignment
+    alignments = assumptions.input_alignment, assumptions.output_alignment
     part_bytes = gcd(VECTOR, *split.widths, *split.offsets, split.pitch, *alignments)
-    is_aligned = assumed.output_alignment == VECTOR
+    is_aligned = assumptions.output_alignment == VECTOR
     before = 0 if is_aligned else ceil_div(VECTOR - part_bytes, min(split.widths))
     any_rows = split._replace(rows=0, outputs=())
-    columns = _Columns(any_rows, part_bytes, before, assumed.input_alignment)
-    every = columns.sizes(_best_for_many_rows(columns, assumed.limits))
+    columns = _Columns(any_rows, part_bytes, before, assumptions.input_alignment)
+    every = columns.sizes(_best_for_many_rows(columns, assumptions.limits))
     # If times are equal to two decimals, the layout with the most blocks is chosen.
-    return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.tile_rows))
+    return min(
+        every, key=lambda one: (round(_time(one, split, assumptions.limits), 2), one.tile_rows)
+    )
 
 
 def _period(split: RowSplit) -> int:

@@ -68,24 +68,24 @@ ItemLoops = tuple[Loop, ...]
 
 
 def strided_launches(
-    alike: Mapping[Nest, Sequence[tuple[int, int]]], assumed: Assumptions
+    alike: Mapping[Nest, Sequence[tuple[int, int]]], assumptions: Assumptions
 ) -> Iterator[KernelLaunch]:
     """Launches for strided outputs of any layout; `alike` has indices and offsets by nest."""
     by_form: dict[Form, list[Entry]] = {}
     for nest, outputs in alike.items():
-        for entry in entries_of(nest, outputs, assumed):
-            form = form_of(nest, len(entry.outputs), assumed)
+        for entry in entries_of(nest, outputs, assumptions):
+            form = form_of(nest, len(entry.outputs), assumptions)
             by_form.setdefault(form, []).append(entry)
     for form, entries in by_form.items():
-        launch = partial(_strided, form, assumed)
-        yield from launches_within(launch, entries, assumed.limits.parameter_bytes)
+        launch = partial(_strided, form, assumptions)
+        yield from launches_within(launch, entries, assumptions.limits.parameter_bytes)
 
 
-def fits_window(split: RowSplit, assumed: Assumptions) -> bool:
+def fits_window(split: RowSplit, assumptions: Assumptions) -> bool:
     """Whether rows are equal elements, so few that one window fills all outputs."""
     unit, count = split.equal_width, len(split.outputs)
-    is_direct = _is_direct(unit, assumed)
-    beside = 0 if is_direct else VECTOR - assumed.input_alignment
+    is_direct = _is_direct(unit, assumptions)
+    beside = 0 if is_direct else VECTOR - assumptions.input_alignment
     most = MAX_DIRECT if is_direct else MAX_STAGED
     return (
         unit % VECTOR > 0
@@ -96,28 +96,28 @@ def fits_window(split: RowSplit, assumed: Assumptions) -> bool:
     )
 
 
-def _is_direct(unit: int, assumed: Assumptions) -> bool:
+def _is_direct(unit: int, assumptions: Assumptions) -> bool:
     """Whether a thread gathers one aligned vector of each output, and edges are aligned units."""
-    is_vector = lcm(unit, VECTOR) == assumed.output_alignment == VECTOR
-    return is_vector and assumed.input_alignment % unit == 0
+    is_vector = lcm(unit, VECTOR) == assumptions.output_alignment == VECTOR
+    return is_vector and assumptions.input_alignment % unit == 0
 
 
-def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
+def interleaved_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch:
     """The launch for outputs that are one unit wide each, and are all filled from one window."""
     unit, count = split.equal_width, len(split.outputs)
-    staged = 0 if _is_direct(unit, assumed) else assumed.output_alignment
+    staged = 0 if _is_direct(unit, assumptions) else assumptions.output_alignment
     form = Form(unit, lcm(unit, VECTOR), count, count, staged)
 
     def launch(rows: int) -> KernelLaunch:
         nest = Nest(unit, (Loop(rows, split.pitch, unit),))
-        return _strided(form, assumed, [Entry(split.outputs, split.offsets[0], nest)])
+        return _strided(form, assumptions, [Entry(split.outputs, split.offsets[0], nest)])
 
     # Outputs that are whole vectors have no edges, which selects another specialization.
     other = split.rows // VECTOR * VECTOR + (split.rows * unit % VECTOR == 0)
     return launch(split.rows)._replace(siblings=lambda: [launch(other)])
 
 
-def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> KernelLaunch:
+def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> KernelLaunch:
     nests, slots = [entry.nest for entry in entries], capacity(len(entries), least=1)
     is_one_nest = len(set(nests)) == 1
     item_loops = _item_loops(nests, form.item_bytes)
@@ -136,13 +136,15 @@ def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> Kern
     kept = 1 if is_one_nest else slots
     nests = list(padded_table(nests, slots, nests[0]))[:kept]
     item_loops = list(padded_table(item_loops, slots, item_loops[0]))[:kept]
-    parts = (gcd(form.item_bytes, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
+    parts = (
+        gcd(form.item_bytes, nest.row_alignment(assumptions), nest.row_bytes) for nest in nests
+    )
     has_edges = not form.staged and min(parts) < form.item_bytes
-    has_leads = min(nest.row_alignment(assumed) for nest in nests) < form.item_bytes
+    has_leads = min(nest.row_alignment(assumptions) for nest in nests) < form.item_bytes
     in_flight = items * form.channels * form.item_bytes
     has_window = form.window_step is not None
     staged_item = form.item_bytes if form.staged else 0
-    alignment = min(entry.window_alignment(assumed, staged_item) for entry in entries)
+    alignment = min(entry.window_alignment(assumptions, staged_item) for entry in entries)
     # A thread has up to eight narrow items, each with a number and two addresses in registers.
     resident = NARROW_RESIDENT if form.item_bytes < VECTOR else resident_for(in_flight)
     has_64_bit_loops = has_64_bit_strides and depth >= SHALLOW and form.item_bytes < VECTOR
@@ -180,12 +182,12 @@ def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> Kern
         *specialize("strided", slots * form.channels, resident, constants, arguments, threads),
         tuple(chain.from_iterable(entry.outputs for entry in entries)),
         sum(trips(entry.nest.loops) * form.unit * form.channels for entry in entries),
-        assumed.is_streaming,
+        assumptions.is_streaming,
         grid,
         bytes_in_flight=in_flight,
         shared_bytes=threads * staged_item,
         reason=f"moves {form.unit} byte{'s' * (form.unit > 1)} at a time, {how}",
-        block=threads,
+        threads=threads,
     )
 
 

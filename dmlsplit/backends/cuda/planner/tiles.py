@@ -29,7 +29,7 @@ RESIDENT = 2
 LONG_PITCH = 1 << 31
 
 
-def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
+def tile_launches(split: RowSplit, assumptions: Assumptions) -> Iterator[KernelLaunch]:
     """The launches for narrow outputs, with as many outputs each as the parameters can hold.
 
     The number of rows changes only arguments.
@@ -37,12 +37,12 @@ def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
 
     def launch(positions: Sequence[int]) -> KernelLaunch:
         part = split.take(positions)
-        return _launch(part, assumed, layout_of(part, assumed))
+        return _launch(part, assumptions, layout_of(part, assumptions))
 
-    return launches_within(launch, indices(len(split.outputs)), assumed.limits.parameter_bytes)
+    return launches_within(launch, indices(len(split.outputs)), assumptions.limits.parameter_bytes)
 
 
-def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaunch:
+def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> KernelLaunch:
     groups = len(layout.groups) - 1
     # A vector of an unaligned output belongs to the tile in which it ends, even after the last row.
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
@@ -65,12 +65,12 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
         *specialize("tile", slots, RESIDENT, constants, arguments, MAX_THREADS),
         split.outputs,
         split.total_bytes,
-        assumed.is_streaming,
+        assumptions.is_streaming,
         tiles * groups,
         shared_bytes=layout.shared_bytes,
         bytes_in_flight=SLABS * VECTOR,
         reason=f"{what}, up to {layout.tile_rows} rows at a time, through shared memory",
-        block=layout.threads,
+        threads=layout.threads,
     )
 
 

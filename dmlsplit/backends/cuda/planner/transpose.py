@@ -118,14 +118,14 @@ def squares(
 
 
 def alignments(
-    planes: Sequence[Plane], offsets: Iterable[int], assumed: Assumptions
+    planes: Sequence[Plane], offsets: Iterable[int], assumptions: Assumptions
 ) -> tuple[int, bool]:
     """The alignments of all lines of the input and of the outputs, as in `Square`."""
     loops = [loop for plane in planes for loop in plane.loops]
     reads = [plane.across_stride for plane in planes] + [loop.input_stride for loop in loops]
     writes = [plane.down_stride for plane in planes] + [loop.output_stride for loop in loops]
-    read = gcd(VECTOR, assumed.input_alignment, *offsets, *reads)
-    written = gcd(VECTOR, assumed.output_alignment, *writes)
+    read = gcd(VECTOR, assumptions.input_alignment, *offsets, *reads)
+    written = gcd(VECTOR, assumptions.output_alignment, *writes)
     return (WORD if WORD <= read < VECTOR else read // VECTOR * VECTOR or 1), written == VECTOR
 
 
@@ -134,7 +134,7 @@ def best_square(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
     return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
 
 
-def element_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None:
+def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | None:
     """The launch for outputs that are one element wide each, or None if it does not pay.
 
     Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
@@ -154,11 +154,11 @@ def element_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None
         [(0, 0)],
         split.outputs,
         split.total_bytes,
-        assumed,
+        assumptions,
         f"rows of {count} outputs, one {unit}-byte element each",
         has_pointers=True,
     )
-    return launch if len(launch.parameters(())) <= assumed.limits.parameter_bytes else None
+    return launch if len(launch.parameters(())) <= assumptions.limits.parameter_bytes else None
 
 
 def down_loop(nest: Nest) -> Loop | None:
@@ -175,7 +175,7 @@ def down_loop(nest: Nest) -> Loop | None:
 
 
 def transpose_launches(
-    alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumed: Assumptions
+    alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumptions: Assumptions
 ) -> Iterator[KernelLaunch]:
     """The launches for outputs by nest; all nests have a down loop and the same unit."""
     unit = next(iter(alike)).unit
@@ -188,17 +188,17 @@ def transpose_launches(
         planes = tuple(map(_plane, nests))
         offsets = [pieces[output].input_offset for _, output in outputs]
         return _launch(
-            best_square(squares(unit, *alignments(planes, offsets, assumed)), planes),
+            best_square(squares(unit, *alignments(planes, offsets, assumptions)), planes),
             planes,
             [(offset, numbers[nest]) for offset, (nest, _) in zip(offsets, outputs, strict=True)],
             tuple(output for _, output in outputs),
             sum(pieces[output].total_bytes for _, output in outputs),
-            assumed,
+            assumptions,
             f"{unit}-byte elements, contiguous along different dimensions in input and output",
         )
 
     outputs = [(nest, output) for nest, indices in alike.items() for output in indices]
-    return launches_within(launch, outputs, assumed.limits.parameter_bytes)
+    return launches_within(launch, outputs, assumptions.limits.parameter_bytes)
 
 
 def _plane(nest: Nest) -> Plane:
@@ -216,7 +216,7 @@ def _launch(
     entries: Sequence[tuple[int, int]],
     outputs: tuple[int, ...],
     total_bytes: int,
-    assumed: Assumptions,
+    assumptions: Assumptions,
     reason: str,
     has_pointers: bool = False,
 ) -> KernelLaunch:
@@ -250,12 +250,12 @@ def _launch(
         *specialize("transpose", len(outputs), RESIDENT, constants, arguments, THREADS),
         outputs,
         total_bytes,
-        assumed.is_streaming,
+        assumptions.is_streaming,
         starts[-1],
         shared_bytes=square.shared_vectors * VECTOR,
         bytes_in_flight=LOADS * VECTOR,
         reason=reason,
-        block=THREADS,
+        threads=THREADS,
     )
 
 

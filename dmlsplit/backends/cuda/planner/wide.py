@@ -84,7 +84,7 @@ NUMBERS_BYTES = 96
 
 
 def wide_launches(
-    split: RowSplit, assumed: Assumptions, is_aligned: bool
+    split: RowSplit, assumptions: Assumptions, is_aligned: bool
 ) -> Iterator[KernelLaunch]:
     """Launches with as many outputs each as the parameters can hold.
 
@@ -94,14 +94,14 @@ def wide_launches(
     is_short = not is_aligned and split.rows > 1 and max(split.widths) <= MAX_SHORT
     is_short = is_short and split.pitch < MAX_CHUNK_BYTES
     # Along axis 0, outputs may be equal by chance, because empty ones are left out.
-    is_equal = split.rows > 1 or count == assumed.outputs
+    is_equal = split.rows > 1 or count == assumptions.output_count
     is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(split)
     table_type = index_type(max(split.offsets[-1], *split.widths))
-    mode = _mode(is_aligned, is_short, is_equal, table_type, assumed.limits.parameter_bytes)
+    mode = _mode(is_aligned, is_short, is_equal, table_type, assumptions.limits.parameter_bytes)
     each = ceil_div(count, ceil_div(count, mode.capacity)) if count > mode.capacity else count
     for first in range(0, count, each):
         part = split if each == count else split.take(range(first, min(first + each, count)))
-        yield _launch(part, assumed, mode, _chunks(part, assumed.limits, mode))
+        yield _launch(part, assumptions, mode, _chunks(part, assumptions.limits, mode))
 
 
 class _Mode(NamedTuple):
@@ -134,12 +134,14 @@ class _Chunks(NamedTuple):
     grid: int  # tiles of all chunks
 
 
-def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks) -> KernelLaunch:
+def _launch(
+    split: RowSplit, assumptions: Assumptions, mode: _Mode, chunks: _Chunks
+) -> KernelLaunch:
     rows, pitch, outputs, *_ = split
-    is_one_row, limits = chunks.is_one_row, assumed.limits
+    is_one_row, limits = chunks.is_one_row, assumptions.limits
     is_short = mode.is_short and not is_one_row
     # In a mixture of experts, other outputs are empty in each call; there is room for all of them.
-    count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
+    count = max(len(outputs), assumptions.output_count) if rows == 1 else len(outputs)
     slots, loads = min(mode.capacity, capacity(count)), SHORT_LOADS if is_short else LOADS
     position_type, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
     constants = (
@@ -167,17 +169,17 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
         *specialize("rows", slots, resident, constants, arguments),
         outputs,
         split.total_bytes,
-        assumed.is_streaming,
+        assumptions.is_streaming,
         chunks.grid,
         bytes_in_flight=loads * VECTOR,
         reason=f"{what}, {'not ' * (not mode.is_aligned)}aligned to {VECTOR} bytes",
         shared_bytes=SHORT_BYTES * is_short,
-        block=chunks.threads,
+        threads=chunks.threads,
     )
     if rows == 1 or pitch >= MAX_CHUNK_BYTES:
         return launch
     other = chunks._replace(is_one_row=not is_one_row)
-    return launch._replace(siblings=lambda: [_launch(split, assumed, mode, other)])
+    return launch._replace(siblings=lambda: [_launch(split, assumptions, mode, other)])
 
 
 def _tables(
