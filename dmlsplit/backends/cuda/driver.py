@@ -43,8 +43,8 @@ OUT_OF_MEMORY = 2
 BAD_STREAM = frozenset({400, *range(900, 909)})
 # In a forked child whose parent had initialised CUDA.
 NOT_INITIALIZED = 3
-# After these, the process can probably not use the device again. CUDA says of 226, 700, 702, 710 and
-# 714 to 719 that the process must be terminated; the library assumes the same of the others.
+# After these, the process can probably not use the device again. CUDA says of 226, 700, 702, 710
+# and 714 to 719 that the process must be terminated; the library assumes the same of the others.
 REMOVED = frozenset(
     {
         4,  # cudaErrorCudartUnloading

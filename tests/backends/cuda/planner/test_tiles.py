@@ -22,7 +22,7 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
         input_alignment,
         output_alignment,
         limits=H200.limits._replace(parameter_bytes=bytes_),
-        outputs=100,
+        output_count=100,
         is_streaming=True,
     )
 
