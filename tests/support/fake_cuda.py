@@ -32,7 +32,7 @@ class Launched:
     device: int
     kernel: str
     grid: int
-    block: int
+    threads: int
     addresses: tuple[int, ...]  # of the input and of each output
     arguments: bytes
     stream: int

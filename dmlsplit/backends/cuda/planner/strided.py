@@ -50,7 +50,6 @@ NARROW_RESIDENT = 4
 # If a thread has several items, and 64-bit numbers for edges or the strides of many loops, an SM
 # must hold only this number of blocks, which leaves a thread more registers.
 RESIDENT_64_BIT = 3
-
 # A block that also gathers the item before its first one has this many fewer items than threads.
 # One fewer would do. With four, outputs of neighbouring blocks begin a multiple of 64 bytes apart,
 # because 252 items are a multiple of 4 vectors; such blocks share fewer cache lines.
