@@ -12,7 +12,7 @@ from dmlsplit.geometry import ceil_div
 # "Compute Capabilities", and cuda_occupancy.h of the toolkit.
 WARP, SUBPARTITIONS, REGISTER_UNIT = 32, 4, 8
 RESERVED, SHARED_UNIT = 1024, 128
-# The bytes that an SM of an H200 copies at 4.3 TB/s, read and written, in the 500 ns that a load is
+# About the bytes that an SM of an H200 copies at 4.3 TB/s, read and written, in the 500 ns a load is
 # assumed to take while memory is busy (benchmarks/prediction.py): 4.3 TB/s / 2 / 132 SMs * 500 ns.
 WAIT_BYTES = 8 << 10
 
@@ -28,10 +28,9 @@ def resident_blocks(
     warps = ceil_div(threads, WARP)
     warp_registers = ceil_div(registers, REGISTER_UNIT) * REGISTER_UNIT * WARP
     resident_warps = limits.registers_per_sm // SUBPARTITIONS // warp_registers * SUBPARTITIONS
-    by_shared = limits.shared_per_sm // (
-        ceil_div(shared_bytes + RESERVED, SHARED_UNIT) * SHARED_UNIT
-    )
+    block_shared = ceil_div(shared_bytes + RESERVED, SHARED_UNIT) * SHARED_UNIT
     by_threads = limits.threads_per_sm // (warps * WARP)
+    by_shared = limits.shared_per_sm // block_shared
     return min(limits.blocks_per_sm, by_threads, resident_warps // warps, by_shared)
 
 
