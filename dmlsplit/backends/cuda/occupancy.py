@@ -12,7 +12,7 @@ from dmlsplit.geometry import ceil_div
 # "Compute Capabilities", and cuda_occupancy.h of the toolkit.
 WARP, SUBPARTITIONS, REGISTER_UNIT = 32, 4, 8
 RESERVED, SHARED_UNIT = 1024, 128
-# About the bytes that an SM of an H200 copies at 4.3 TB/s, read and written, in the 500 ns a load is
+# About what an SM of an H200 copies at 4.3 TB/s, read and written, in the 500 ns that a load is
 # assumed to take while memory is busy (benchmarks/prediction.py): 4.3 TB/s / 2 / 132 SMs * 500 ns.
 WAIT_BYTES = 8 << 10
 
