@@ -208,7 +208,7 @@ def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:
 
     def plan() -> None:
         program: Any = in_memory._prepared(layout, 0, next(planned), None).program
-        for picked, launcher in program.variant(VECTOR, VECTOR):
+        for picked, launcher in program.add_variant(VECTOR, VECTOR):
             launcher.bind((tokens.data.ptr, *picked(addresses)))
 
     whole = lambda: dml.split(tokens, next(sizes))  # noqa: E731

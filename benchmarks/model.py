@@ -206,12 +206,12 @@ def launch_figures(
     ]
     chosen = sampled(launch.grid)
     counts = program.run(
-        launch.grid, launch.block, buffers, chosen, True, launch.argument_bytes
+        launch.grid, launch.threads, buffers, chosen, True, launch.argument_bytes
     ).counts
     code = sass.compiled(launch.code.source, program.path.parent)
     used = code.resources
     shared = max(0, used.shared_bytes - RESERVED)
-    resident = resident_blocks(H200.limits, launch.block, used.registers, shared)
+    resident = resident_blocks(H200.limits, launch.threads, used.registers, shared)
     in_flight = min(launch.bytes_in_flight, code.listing.bytes_in_flight())
     copied = counts.store_bytes
     read = copied * case.read_bytes / case.total_bytes
@@ -229,9 +229,9 @@ def launch_figures(
         registers=used.registers,
         shared_bytes=shared,
         grid=launch.grid,
-        threads=launch.block,
+        threads=launch.threads,
         resident=resident,
-        in_flight=in_flight * launch.block * resident,
+        in_flight=in_flight * launch.threads * resident,
         executed=sass.run(geometry, launch, code, sass.sampled(launch.grid), src, phases),
     )
 

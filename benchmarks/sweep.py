@@ -164,7 +164,7 @@ def _counter(folder: Path) -> _Counter:
     known: dict[tuple[str, int, int], _Counts] = {}
 
     def count(case: Case, launch: KernelLaunch) -> _Counts:
-        key = launch.code.source, launch.block, (launch.total_bytes // launch.grid).bit_length()
+        key = launch.code.source, launch.threads, (launch.total_bytes // launch.grid).bit_length()
         if key not in known:
             known[key] = _counted(case, launch, folder)
         return known[key]
@@ -177,7 +177,7 @@ def _counted(case: Case, launch: KernelLaunch, folder: Path) -> _Counts:
     src, dst = case.misaligned
     blocks = sass.sampled(launch.grid, SAMPLED)
     counts = sass.run(case.geometry, launch, code, blocks, src % ALIGNMENT, dst % ALIGNMENT)
-    in_flight = min(launch.bytes_in_flight, code.listing.bytes_in_flight()) * launch.block
+    in_flight = min(launch.bytes_in_flight, code.listing.bytes_in_flight()) * launch.threads
     shared_bytes = max(0, code.resources.shared_bytes - RESERVED)
     return executed(counts), code.resources.registers, shared_bytes, in_flight
 
@@ -198,7 +198,7 @@ def _cell(case: Case, gpu: prediction.Gpu, count: _Counter) -> tuple[float, str]
     work, taken = case.moved_bytes / case.total_bytes, []
     for launch in plan(case.geometry, *case.alignments, gpu.limits):
         one, registers, shared_bytes, in_flight = count(case, launch)
-        resident = resident_blocks(gpu.limits, launch.block, registers, shared_bytes)
+        resident = resident_blocks(gpu.limits, launch.threads, registers, shared_bytes)
         blocks = prediction.Blocks(launch.grid, resident, in_flight, launch.total_bytes)
         taken.append(prediction.launch_clocks(gpu, one, blocks, work))
     copy = prediction.copy_clocks(gpu, case.moved_bytes)

@@ -77,7 +77,7 @@ def allocation_error(
     if like.device == "cpu":
         return OutOfMemoryError(f"an output of {size} bytes does not fit in memory")
     what, device = "an output cannot be allocated", device_number(like.device)
-    return driver.load().translated(error, device, what, size)
+    return driver.load().dml_error(error, device, what, size)
 
 
 def package_of(value: object) -> str:

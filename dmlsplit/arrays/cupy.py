@@ -35,7 +35,7 @@ class _Cupy(Adapter):
         return arrays, [array.data.ptr for array in arrays]
 
     def strided(self, packed: Any, shape: Shape, strides: Shape) -> Any:
-        return driver.load().strided(packed, shape, strides)
+        return driver.load().strided_view(packed, shape, strides)
 
 
 CUPY = _Cupy()

@@ -120,5 +120,5 @@ def _query(query: Callable[[Any], Any], array: Any, name: str) -> Any:
         return query(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:
         if hasattr(error, "status"):  # CUDA's
-            raise driver.load().translated(error, None, f"{name} cannot be shared") from None
+            raise driver.load().dml_error(error, None, f"{name} cannot be shared") from None
         raise sharing_error(array, name, error) from None

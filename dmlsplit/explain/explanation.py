@@ -69,7 +69,7 @@ def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
     for launch in launches[:_SHOWN]:
         yield f"kernel: {launch.code.kernel} ({launch.reason})"
         yield (
-            f"launch: {counted(launch.grid, 'block')} of {launch.block} threads, "
+            f"launch: {counted(launch.grid, 'block')} of {launch.threads} threads, "
             f"{launch.shared_bytes} bytes of shared memory; at least "
             f"{counted(blocks_of(launch, limits), 'block')} fit an SM"
         )

@@ -42,7 +42,7 @@ class Check(NamedTuple):
 
 def checks(memory: Memory) -> Iterator[Check]:
     """The checks that run before any kernel is compiled."""
-    python, packages = platform.python_version(), installation.packages() or ["no CuPy"]
+    python, packages = platform.python_version(), installation.installed_packages() or ["no CuPy"]
     text = f"dmlsplit {VERSION}, Python {python}, NumPy {np.__version__}, {', '.join(packages)}"
     yield Check("software", CheckState.OK, text)
     yield Check("system", CheckState.OK, ", ".join(_system()))

@@ -47,9 +47,9 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
         tiles = ceil_div(in_chunk * width, tile_bytes)
         if known["kShort"]:
             # Rounds of loads, each of an even number of rows in slots of whole vectors.
-            rounds = tile_bytes // (launch.block * known["kLoads"] * 16)
-            at_once = launch.block // ((width + 34) // 16) // 2 * 2
-            assert launch.block == 128
+            rounds = tile_bytes // (launch.threads * known["kLoads"] * 16)
+            at_once = launch.threads // ((width + 34) // 16) // 2 * 2
+            assert launch.threads == 128
             assert rounds in (1, 2, 4)
             tiles = ceil_div(in_chunk, at_once * rounds * known["kLoads"])
         assert tiles == part[1] - part[0]
@@ -107,7 +107,7 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     for entry, (first, end) in enumerate(pairwise(starts)):
         nest = 0 if known["kNests"] == 1 else entry
         items, row_bytes = known["counts"][nest], known["row_units"][nest] * unit
-        tile = launch.block * known["kItems"] - REPEATING * (0 < known["kStaged"] < VECTOR)
+        tile = launch.threads * known["kItems"] - REPEATING * (0 < known["kStaged"] < VECTOR)
         assert ceil_div(items + bool(known["kStaged"]), tile) == end - first
         rows, rest = divmod(items, row_bytes // known["kItemBytes"])
         assert not rest

@@ -34,7 +34,7 @@ def run(*cases: Case, builds: Path) -> None:
     for case, launch in launches:
         programs[launch.code.source].run(
             launch.grid,
-            launch.block,
+            launch.threads,
             case.empty_buffers(launch.outputs),
             sampled(launch.grid, BLOCKS),
             arguments=launch.argument_bytes,

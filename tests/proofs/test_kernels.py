@@ -49,7 +49,7 @@ def test_a_kernel_without_its_barrier_is_rejected(name: str, builds: Path) -> No
     program = harness.build([wrong], builds, harness.COUNTING)[wrong]
     buffers = case.buffers(case.random_source(), launch.outputs)
     with pytest.raises(harness.KernelFaultError, match="shared memory"):
-        program.run(launch.grid, launch.block, buffers, arguments=launch.argument_bytes)
+        program.run(launch.grid, launch.threads, buffers, arguments=launch.argument_bytes)
 
 
 def test_small_splits_reach_every_kernel() -> None:

@@ -104,7 +104,7 @@ def check_resources(launch: KernelLaunch, used: nvrtc.Resources) -> None:
 
 def resident(launch: KernelLaunch, used: nvrtc.Resources) -> int:
     """The blocks that an SM of an H200 holds."""
-    size = launch.block, used.registers, launch.shared_bytes
+    size = launch.threads, used.registers, launch.shared_bytes
     return resident_blocks(H200.limits, *size)
 
 
@@ -131,7 +131,7 @@ def test_code_has_no_spill_or_call_and_the_planned_bytes_in_flight(name: str, bu
     assert not [opcode for opcode in opcodes if re.match(r"LDL|STL|CALL", opcode)]
     check_resources(launch, code.resources)
     in_flight = code.listing.bytes_in_flight()
-    enough = in_flight * launch.block * resident(launch, code.resources)
+    enough = in_flight * launch.threads * resident(launch, code.resources)
     assert in_flight >= launch.bytes_in_flight or enough >= model.IN_FLIGHT_BYTES
     stored, loaded = vector_bytes(launch)
     assert stored < VECTOR or any(re.match(r"STG\.E\.\S*128", opcode) for opcode in opcodes)

@@ -50,9 +50,9 @@ def test_strided_issues_few_instructions_and_keeps_many_bytes_in_flight(
     code = sass.compiled(launch.code.source, builds)
     counts = sass.run(case.geometry, launch, code, sass.sampled(launch.grid, BLOCKS))
     assert counts.issue <= most
-    size = launch.block, code.resources.registers, launch.shared_bytes
+    size = launch.threads, code.resources.registers, launch.shared_bytes
     resident = resident_blocks(H200.limits, *size)
-    in_flight = code.listing.bytes_in_flight() * launch.block * resident
+    in_flight = code.listing.bytes_in_flight() * launch.threads * resident
     assert in_flight >= IN_FLIGHT_BYTES
     for gpu in prediction.GPUS:
         if gpu.name in LEAST:

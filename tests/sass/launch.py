@@ -134,16 +134,16 @@ def run(
         A byte is wrong, stored twice, or outside its output; or a load is outside the input.
     """
     memory = SplitMemory(geometry, launch.outputs, input_phase, output_phases)
-    banks = code.banks_for(launch.parameters(memory.addresses), launch.grid, launch.block)
+    banks = code.banks_for(launch.parameters(memory.addresses), launch.grid, launch.threads)
     totals: Counter[str] = Counter()
     issued = np.zeros(len(code.listing.instructions), np.int64)
     edges = {0, launch.grid - 1} if len(blocks) > 2 else set()
-    at_once = max(1, WARPS_AT_ONCE * 32 // launch.block)
+    at_once = max(1, WARPS_AT_ONCE * 32 // launch.threads)
     for start in range(0, len(blocks), at_once):
         part = blocks[start : start + at_once]
         counted = [counting and block not in edges for block in part]
         shared_bytes = code.resources.shared_bytes
-        threads = Threads(part, launch.block, banks, shared_bytes, memory, counted)
+        threads = Threads(part, launch.threads, banks, shared_bytes, memory, counted)
         machine = Machine(code.listing, threads)
         before = len(memory.stored)
         machine.run()

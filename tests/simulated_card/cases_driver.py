@@ -69,6 +69,6 @@ def test_a_message_omits_free_memory_that_cannot_be_queried(
 
     found, full = driver.load(), MemoryError()
     free, total = cupy.cuda.runtime.memGetInfo()
-    assert f"{free} of {total} bytes are free" in str(found.translated(full, 0, "a copy"))
+    assert f"{free} of {total} bytes are free" in str(found.dml_error(full, 0, "a copy"))
     monkeypatch.setattr(cupy.cuda.runtime, "memGetInfo", fail)
-    assert str(found.translated(full, 0, "a copy")) == "a copy on cuda:0: out of memory"
+    assert str(found.dml_error(full, 0, "a copy")) == "a copy on cuda:0: out of memory"

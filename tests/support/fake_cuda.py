@@ -32,7 +32,7 @@ class Launched:
     device: int
     kernel: str
     grid: int
-    block: int
+    threads: int
     addresses: tuple[int, ...]  # of the input and of each output
     arguments: bytes
     stream: int
@@ -63,7 +63,7 @@ class FakeLauncher:
             self.device,
             self.load().name,
             launch.grid,
-            launch.block,
+            launch.threads,
             tuple(addresses),
             launch.parameters(addresses)[8 * len(addresses) :],
             CURRENT_STREAM,
@@ -135,7 +135,7 @@ class FakeDriver:
     def limits(self, device: int) -> DeviceLimits:
         return self.device_limits
 
-    def unusable(self, device: int) -> str | None:
+    def why_unusable(self, device: int) -> str | None:
         return None
 
     def kernel_loader(self, device: int) -> Callable[[str, str], FakeKernel]:
@@ -161,7 +161,9 @@ class FakeDriver:
         stores = ((shape, self._taken(prod(shape) * dtype.itemsize)) for shape in shapes)
         return [FakeArray(np.ndarray(shape, dtype, store), device) for shape, store in stores]
 
-    def strided(self, array: FakeArray, shape: Sequence[int], strides: Sequence[int]) -> FakeArray:
+    def strided_view(
+        self, array: FakeArray, shape: Sequence[int], strides: Sequence[int]
+    ) -> FakeArray:
         view = np.ndarray(shape, array.dtype, array.host, 0, strides)
         return FakeArray(view, array.data.device_id)
 
@@ -197,7 +199,7 @@ class FakeDriver:
         self.calls.append("from_dlpack")
         return array.alias
 
-    def translated(
+    def dml_error(
         self, error: Exception, device: int, what: str, needed: int | None = None
     ) -> DmlError:
         return OutOfMemoryError(

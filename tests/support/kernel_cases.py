@@ -200,7 +200,7 @@ def run(
             try:
                 outcome = programs[text].run(
                     launch.grid,
-                    launch.block,
+                    launch.threads,
                     buffers,
                     counting=True,
                     arguments=launch.argument_bytes,

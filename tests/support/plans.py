@@ -37,12 +37,12 @@ def check_fits(launch: KernelLaunch, limits: DeviceLimits) -> None:
     assert 1 <= launch.grid < 2**31
     assert len(launch.parameters([0] * (1 + len(launch.outputs)))) <= limits.parameter_bytes
     assert launch.shared_bytes <= SHARED_PER_BLOCK
-    assert launch.block <= limits.threads_per_sm
+    assert launch.threads <= limits.threads_per_sm
     # A thread's registers are limited so that `resident` blocks fit, so these must be able to fit.
     assert launch.code.resident <= limits.blocks_per_sm
     if limits == H200.limits:  # The numbers of blocks are tuned for it.
         assert launch.code.resident * launch.shared_bytes <= limits.shared_per_sm
-        assert launch.code.resident * launch.block <= limits.threads_per_sm
+        assert launch.code.resident * launch.threads <= limits.threads_per_sm
 
 
 def kernels(

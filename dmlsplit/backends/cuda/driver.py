@@ -1,4 +1,7 @@
-"""The only module that imports CuPy, through which it calls CUDA. Tests replace `load`."""
+"""The only module that imports CuPy, through which it calls CUDA.
+
+Tests without a GPU put another driver in place of `load`, or a simulated CUDA below CuPy.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +35,7 @@ SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 4096, 12010, 7
 
 # cudaDevAttrComputeCapabilityMajor and Minor.
 CAPABILITY = 75, 76
-# CU_FUNC_ATTRIBUTE_NUM_REGS and LOCAL_SIZE_BYTES.
+# CU_FUNC_ATTRIBUTE_NUM_REGS and CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES.
 ATTRIBUTES = 4, 3
 # cudaError_t and CUresult share these numbers. Source: cuda.h and driver_types.h.
 OUT_OF_MEMORY = 2
@@ -40,28 +43,49 @@ OUT_OF_MEMORY = 2
 BAD_STREAM = frozenset({400, *range(900, 909)})
 # In a forked child whose parent had initialised CUDA.
 NOT_INITIALIZED = 3
-# After these the context cannot be used again.
-REMOVED = frozenset({4, 46, 101, 214, 220, 226, 700, 702, 709, 710, *range(714, 720), 999})
+# After these, the process can probably not use the device again. CUDA says of 226, 700, 702, 710
+# and 714 to 719 that the process must be terminated; the library assumes the same of the others.
+REMOVED = frozenset(
+    {
+        4,  # cudaErrorCudartUnloading
+        46,  # cudaErrorDevicesUnavailable
+        101,  # cudaErrorInvalidDevice
+        214,  # cudaErrorECCUncorrectable
+        220,  # cudaErrorNvlinkUncorrectable
+        226,  # cudaErrorContained
+        700,  # cudaErrorIllegalAddress
+        702,  # cudaErrorLaunchTimeout
+        709,  # cudaErrorContextIsDestroyed
+        710,  # cudaErrorAssert
+        714,  # cudaErrorHardwareStackError
+        715,  # cudaErrorIllegalInstruction
+        716,  # cudaErrorMisalignedAddress
+        717,  # cudaErrorInvalidAddressSpace
+        718,  # cudaErrorInvalidPc
+        719,  # cudaErrorLaunchFailure
+        999,  # cudaErrorUnknown
+    }
+)
 
 
 @cache
 def load() -> "Driver":
     """The driver. An `UnsupportedError` says what is missing, and how to fix it."""
-    names = installation.packages()
-    if wrong := installation.package_error(names, libcuda.driver_version()):
-        raise UnsupportedError(wrong)
+    packages = installation.installed_packages()
+    if message := installation.package_error(packages, libcuda.driver_version()):
+        raise UnsupportedError(message)
     try:
         import cupy
     except ImportError as error:
-        wrong = installation.missing_cupy(error, libcuda.driver_version())
-        raise UnsupportedError(wrong) from None
+        message = installation.cupy_error(error, libcuda.driver_version())
+        raise UnsupportedError(message) from None
     except OSError as error:
         raise UnsupportedError(
             f"CuPy cannot create its cache folder for kernels: {error}. Fix: set CUPY_CACHE_DIR to "
             "a writable folder"
         ) from None
-    if wrong := installation.version_error(versions_of(cupy), names):
-        raise UnsupportedError(wrong)
+    if message := installation.version_error(versions_of(cupy), packages):
+        raise UnsupportedError(message)
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
@@ -114,14 +138,14 @@ class Driver:
         self._array = cupy.ndarray
         self._current_device = cupy.cuda.runtime.getDevice
         self._api = _driver_api()
-        # By device: its limits, a loader of kernels by source and name, and why it can run none.
+        # By device: its limits, a loader of kernels by source and name, and why it is unusable.
         self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
         self.kernel_loader: Callable[[int], Callable[[str, str], Kernel]] = cache(self._loader)
-        self.unusable: Callable[[int], str | None] = cache(self._unusable)
+        self.why_unusable: Callable[[int], str | None] = cache(self._why_unusable)
         launch_kernel = self._api.launchKernel or public_launch(cupy.cuda)
         # Makes the launcher of a planned launch on a device, with a loader of its kernel.
         self.launcher: Callable[[int, Callable[[], Kernel], KernelLaunch], Launcher] = partial(
-            Launcher, cupy.cuda, launch_kernel, self.translated
+            Launcher, cupy.cuda, launch_kernel, self.dml_error
         )
         # Pairs of a device and the hash of a source that the engine has compiled with its siblings.
         # If two sources had the same hash, the siblings of one would be compiled later.
@@ -131,6 +155,8 @@ class Driver:
     def cupy(self) -> Any:
         """CuPy itself, for the self-test, which does more than split."""
         return self._cupy
+
+    # Devices and kernels.
 
     def name(self, device: int) -> str:
         """The product name of a device."""
@@ -145,8 +171,12 @@ class Driver:
 
     def attributes(self, kernel: Kernel) -> tuple[int, int] | None:
         """Registers and bytes of local memory of a thread; None if CuPy hides them."""
-        ask, handle = self._api.funcGetAttribute, getattr(kernel.target, "ptr", kernel.target)
-        return None if ask is None else (ask(ATTRIBUTES[0], handle), ask(ATTRIBUTES[1], handle))
+        get_attribute = self._api.funcGetAttribute
+        if get_attribute is None:
+            return None
+        handle = getattr(kernel.target, "ptr", kernel.target)
+        registers, local_bytes = (get_attribute(number, handle) for number in ATTRIBUTES)
+        return registers, local_bytes
 
     def _architectures(self, device: int) -> tuple[int, tuple[int, ...]]:
         """The compute capability of a device, such as 90, and those that NVRTC compiles for."""
@@ -154,13 +184,13 @@ class Driver:
         major, minor = (runtime.deviceGetAttribute(attribute, device) for attribute in CAPABILITY)
         return 10 * major + minor, tuple(self._cupy.cuda.nvrtc.getSupportedArchs())
 
-    def _unusable(self, device: int) -> str | None:
+    def _why_unusable(self, device: int) -> str | None:
         """Why a device cannot run the kernels, and the fix."""
         name, architectures = f"cuda:{device}", self._architectures(device)
-        return installation.gpu_error(name, *architectures, installation.packages())
+        return installation.gpu_error(name, *architectures, installation.installed_packages())
 
     def architecture(self, device: int) -> str:
-        """What kernels are compiled for, in NVRTC's words."""
+        """The target of the compilation for a device, in NVRTC's notation."""
         return installation.architecture(*self._architectures(device))
 
     def _limits(self, device: int) -> DeviceLimits:
@@ -194,6 +224,8 @@ class Driver:
             self._api.funcGetAttribute(0, function.ptr)
         return function.ptr if self.has_packed_launches else function
 
+    # Memory.
+
     def empty(self, device: int, shapes: Iterable[Sequence[int]], dtype: np.dtype) -> list[Any]:
         """Allocate packed CuPy arrays."""
         if self._current_device() != device:
@@ -202,7 +234,7 @@ class Driver:
         # `map` keeps the loop in C.
         return list(map(self._array, shapes, repeat(dtype)))
 
-    def strided(self, array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
+    def strided_view(self, array: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
         """A view of a CuPy array's memory, with strides in bytes."""
         return self._array(shape, array.dtype, array.data, strides)
 
@@ -231,6 +263,8 @@ class Driver:
             owner = runtime.pointerGetAttributes(address).device if address else runtime.getDevice()
         return int(owner) if owner >= 0 else None
 
+    # Streams, and CUDA's errors.
+
     @contextmanager
     def on_stream(self, device: int, handle: int, stream: Any = None) -> Iterator[None]:
         """Make a device and a stream current in CuPy.
@@ -245,7 +279,7 @@ class Driver:
             # Only CUDA's errors have a status; others pass.
             if not hasattr(error, "status"):
                 raise
-            raise self.translated(error, device, "the stream cannot be used") from None
+            raise self.dml_error(error, device, "the stream cannot be used") from None
 
     def wait_for(self, device: int, handle: int) -> None:
         """Make CuPy's current stream wait for the work queued on another stream."""
@@ -267,9 +301,9 @@ class Driver:
             with self._cupy.cuda.Device(device):
                 yield
         except (RuntimeError, MemoryError) as error:
-            raise self.translated(error, device, what, needed) from None
+            raise self.dml_error(error, device, what, needed) from None
 
-    def translated(
+    def dml_error(
         self, error: Exception, device: int | None, what: str, needed: int | None = None
     ) -> DmlError:
         """The library's error for one of CUDA (which has a ``status``), CuPy or torch.

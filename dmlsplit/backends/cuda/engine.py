@@ -33,32 +33,32 @@ class CudaProgram(NamedTuple):
     written: Selector
     variants: dict[tuple[int, int], Variant]
 
-    def variant(self, input_alignment: int, output_alignment: int) -> Variant:
+    def add_variant(self, input_alignment: int, output_alignment: int) -> Variant:
         """Plan and compile the launches for addresses that are multiples of these alignments."""
-        key = input_alignment, output_alignment
+        alignments = input_alignment, output_alignment
         driver, device, count = self.driver, self.device, self.geometry.output_count
         loader, launches = driver.kernel_loader(device), []
-        for launch in plan(self.geometry, *key, driver.limits(device)):
+        for launch in plan(self.geometry, *alignments, driver.limits(device)):
             source = launch.code.source
-            if (mark := (device, hash(source))) not in driver.has_siblings:
+            if (key := (device, hash(source))) not in driver.has_siblings:
                 for sibling in (launch, *launch.siblings()):
                     loader(sibling.code.source, sibling.code.kernel)
-                driver.has_siblings.add(mark)
+                driver.has_siblings.add(key)
             load = partial(loader, source, launch.code.kernel)
             launcher = driver.launcher(device, load, launch)
             launches.append((selector(launch.outputs, count), launcher))
-        return self.variants.setdefault(key, tuple(launches))
+        return self.variants.setdefault(alignments, tuple(launches))
 
     def prepare(self, alignment: int = VECTOR) -> None:
         """Compile the kernels for all memory whose addresses are multiples of an alignment."""
-        bytes_ = [2**n for n in range(VECTOR.bit_length()) if 2**n >= alignment]
-        for key in product(bytes_, bytes_):
-            if key not in self.variants:
-                self.variant(*key)
+        powers = [2**n for n in range(VECTOR.bit_length()) if 2**n >= alignment]
+        for alignments in product(powers, powers):
+            if alignments not in self.variants:
+                self.add_variant(*alignments)
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
-        key = gcd(VECTOR, src), gcd(VECTOR, *self.written(dsts))
-        return self.variants.get(key) or self.variant(*key)
+        alignments = gcd(VECTOR, src), gcd(VECTOR, *self.written(dsts))
+        return self.variants.get(alignments) or self.add_variant(*alignments)
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses. Their alignment selects the variant, which is compiled if new."""
@@ -68,8 +68,8 @@ class CudaProgram(NamedTuple):
 
         def copy(stream: Any = None) -> None:
             handle = None if stream is None else stream_handle(stream, device)
-            for start in launches:
-                start(handle)
+            for launch in launches:
+                launch(handle)
 
         return copy
 
@@ -92,8 +92,8 @@ class CudaBackend:
         if self.number >= count:
             known = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
             raise UnsupportedError(f"device is 'cuda:{self.number}'; this machine has {known}")
-        if wrong := loaded.unusable(self.number):
-            raise UnsupportedError(wrong)
+        if message := loaded.why_unusable(self.number):
+            raise UnsupportedError(message)
 
     @property
     def device(self) -> str:

@@ -136,7 +136,7 @@ def find_gpu(name: str) -> Gpu:
 
 
 def this_gpu() -> Gpu:
-    """``cuda:0``, which `Device()` takes, or an H200 if there is no device."""
+    """The GPU of ``cuda:0``, or an H200 if there is no device."""
     device = device_at(0)
     return H200 if device is None else gpu_of_device(device)
 
@@ -153,17 +153,19 @@ def gpu_of_device(device: CudaDevice) -> Gpu:
     else:
         bandwidth = device.peak_bandwidth or known.bandwidth
         gpu = replace(known, name=device.name, bandwidth=bandwidth)
-    part = ("the whole GPU, of which MIG makes this device a part",) * bool(device.is_divided)
-    return replace(gpu, assumed=(*gpu.assumed, *part))
+    if not device.is_divided:
+        return gpu
+    part = "the whole GPU, of which MIG makes this device a part"
+    return replace(gpu, assumed=(*gpu.assumed, part))
 
 
 def _known_gpu(device: CudaDevice) -> Gpu | None:
     name, sm_count = _short_name(device.name), _sm_count(device)
     for gpu in GPUS:
-        own = (gpu.nvml_name or gpu.name).upper()
-        if name == own and sm_count in (None, gpu.limits.sm_count):
+        known_name = (gpu.nvml_name or gpu.name).upper()
+        if name == known_name and sm_count in (None, gpu.limits.sm_count):
             return gpu
-        if name.startswith(f"{own} ") and sm_count == gpu.limits.sm_count:
+        if name.startswith(f"{known_name} ") and sm_count == gpu.limits.sm_count:
             return gpu
     return None
 

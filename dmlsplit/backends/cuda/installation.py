@@ -8,10 +8,11 @@ from importlib import metadata
 from typing import NamedTuple
 
 # CuPy's distributions, all of which install the same package.
-PACKAGES = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
+DISTRIBUTIONS = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")
 # The oldest driver for CUDA 13.0 (its release notes, table 3).
 DRIVER_13, VERSION_13 = 580, 13000
-# Kernels have `__grid_constant__` parameters, which need it (CUDA C++ Programming Guide).
+# Compute capability 7.0, which `__grid_constant__` parameters of kernels need (CUDA C++ Programming
+# Guide).
 MIN_CAPABILITY = 70
 EXTRAS = {12: "cuda12", 13: "cuda13"}
 
@@ -24,15 +25,15 @@ class Cuda(NamedTuple):
     nvrtc: tuple[int, int] | None  # None if it cannot be loaded
 
 
-def packages() -> list[str]:
+def installed_packages() -> list[str]:
     """The installed distributions of CuPy, with their versions."""
-    installed = []
-    for name in PACKAGES:
+    packages = []
+    for name in DISTRIBUTIONS:
         try:
-            installed.append(f"{name} {metadata.version(name)}")
+            packages.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             continue
-    return installed
+    return packages
 
 
 def fitting_extra(driver: int | None) -> str:
@@ -40,26 +41,26 @@ def fitting_extra(driver: int | None) -> str:
     return EXTRAS[12 if driver and driver < VERSION_13 else 13]
 
 
-def package_error(names: Sequence[str], driver: int | None) -> str | None:
+def package_error(installed: Sequence[str], driver: int | None) -> str | None:
     """The error if several distributions of CuPy are installed; None if not."""
-    if len(names) < 2:
+    if len(installed) < 2:
         return None
     return (
-        f"{' and '.join(names)} are installed in one folder and overwrite each other's files. Fix: "
-        f"{_replaced(names, fitting_extra(driver))}"
+        f"{' and '.join(installed)} are installed in one folder and overwrite each other's files. "
+        f"Fix: {_replace_command(installed, fitting_extra(driver))}"
     )
 
 
-def missing_cupy(error: ImportError, driver: int | None) -> str:
+def cupy_error(error: ImportError, driver: int | None) -> str:
     """The error if CuPy cannot be imported."""
     other = "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
     return (
         f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: "
-        f"{_installed(fitting_extra(driver))}{other}"
+        f"{_install_command(fitting_extra(driver))}{other}"
     )
 
 
-def version_error(cuda: Cuda, names: Sequence[str]) -> str | None:
+def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
     """The error if the driver or NVRTC is missing or does not fit CuPy; None if both fit."""
     major = cuda.runtime // 1000
     if not cuda.driver:
@@ -69,31 +70,32 @@ def version_error(cuda: Cuda, names: Sequence[str]) -> str | None:
             "container, start it with --gpus all"
         )
     if major < min(EXTRAS):
-        fix = _replaced(names, fitting_extra(cuda.driver))
+        fix = _replace_command(installed, fitting_extra(cuda.driver))
         return (
             f"CuPy is built for CUDA {major}, and dmlsplit needs {min(EXTRAS)} or newer. Fix: {fix}"
         )
     if cuda.driver // 1000 < major:
-        newer = f"install NVIDIA's driver {DRIVER_13} or newer"
-        fix = f"{_replaced(names, 'cuda12')}; or {newer}" if cuda.driver >= 12000 else newer
+        fix = f"install NVIDIA's driver {DRIVER_13} or newer"
+        if cuda.driver >= 12000:
+            fix = f"{_replace_command(installed, 'cuda12')}; or {fix}"
         return (
             f"CuPy is built for CUDA {major}, and the driver supports {dotted(cuda.driver)}. "
             f"Fix: {fix}"
         )
     extra = EXTRAS.get(major, fitting_extra(cuda.driver))
     if cuda.nvrtc is None:
-        return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {_installed(extra)}"
+        return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {_install_command(extra)}"
     if cuda.nvrtc[0] != major:
         version = ".".join(map(str, cuda.nvrtc))
         return (
             f"CuPy is built for CUDA {major}, and loads NVRTC {version}. Fix: "
-            f"{_installed(extra)}, and unset LD_LIBRARY_PATH if it names another CUDA"
+            f"{_install_command(extra)}, and unset LD_LIBRARY_PATH if it names another CUDA"
         )
     return None
 
 
 def gpu_error(
-    device: str, capability: int, architectures: Sequence[int], names: Sequence[str]
+    device: str, capability: int, architectures: Sequence[int], installed: Sequence[str]
 ) -> str | None:
     """The error if a GPU is too old for the kernels, or for NVRTC; None if it is not."""
     has = f"{device} has compute capability {_capability(capability)}"
@@ -104,7 +106,7 @@ def gpu_error(
         least = _capability(min(architectures))
         return (
             f"{has}, and the installed NVRTC compiles for {least} or newer. Fix: "
-            f"{_replaced(names, 'cuda12')}"
+            f"{_replace_command(installed, 'cuda12')}"
         )
     return None
 
@@ -116,12 +118,12 @@ def architecture(capability: int, architectures: Sequence[int]) -> str:
     return f"compute_{max(number for number in architectures if number < capability)}"
 
 
-def _replaced(names: Sequence[str], extra: str) -> str:
-    installed = " ".join(name.partition(" ")[0] for name in names)
-    return f"pip uninstall -y {installed} && {_installed(extra)}"
+def _replace_command(installed: Sequence[str], extra: str) -> str:
+    names = " ".join(package.partition(" ")[0] for package in installed)
+    return f"pip uninstall -y {names} && {_install_command(extra)}"
 
 
-def _installed(extra: str) -> str:
+def _install_command(extra: str) -> str:
     return f"pip install 'dmlsplit[{extra}]'"
 
 

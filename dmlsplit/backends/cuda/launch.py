@@ -16,19 +16,21 @@ from dmlsplit.resources import kernel_source
 
 _Entry = TypeVar("_Entry")
 
-# Bytes of a vector, the widest load and store that every supported GPU has; of a register or a bank
-# of shared memory; and of a cache line.
-VECTOR, WORD, LINE_BYTES = 16, 4, 128
-# Threads of a block.
+VECTOR = 16  # bytes: the widest load and store that every supported GPU has
+WORD = 4  # bytes of a register, and of a word in a bank of shared memory
+LINE_BYTES = 128  # of a cache line
+# Threads of a block, unless a plan has a number of its own. The plain copy that predictions compare
+# with has as many (benchmarks/prediction.py).
 THREADS = 256
-# Loads of a thread before its first store: of vectors, three blocks have IN_FLIGHT_BYTES in flight.
+# Loads of a thread before its first store. If they are vectors, three blocks have IN_FLIGHT_BYTES
+# in flight.
 LOADS = 4
 
 # C++ types: of counts, sizes and indices that may exceed 2^32, and of strides and offsets in bytes.
 COUNT_64 = "unsigned long long"
 OFFSET_64 = "long long"
 DIVISOR = "Divisor"
-# The format in `struct` of each type of arguments. A `Divisor` is two numbers.
+# The format in `struct` of arguments of each type. A `Divisor` is two numbers.
 _FORMATS = {
     "unsigned char": "B",
     "int": "i",
@@ -58,10 +60,10 @@ UNUSED_TILE = 2**32 - 1
 # Bytes that an SM must have in flight to saturate the memory of an H200, or of a GPU of compute
 # capability 10.0 or more. Source: the tuning of DeviceTransform in NVIDIA's CUB.
 IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
-# An SM must hold enough blocks to have IN_FLIGHT_BYTES in flight, and at least two. If that takes
-# more than RESIDENT_BLOCKS, threads would get too few registers; only SLOW_RESIDENT_BLOCKS are then
-# required.
-RESIDENT_BLOCKS, SLOW_RESIDENT_BLOCKS = 6, 3
+# An SM must hold enough blocks to have IN_FLIGHT_BYTES in flight, and at least two. With
+# MAX_RESIDENT_BLOCKS, a thread gets at most 40 of the 64 K registers. If even more blocks would be
+# needed, only FALLBACK_RESIDENT_BLOCKS are required, which leave a thread up to 80.
+MAX_RESIDENT_BLOCKS, FALLBACK_RESIDENT_BLOCKS = 6, 3
 
 
 class DeviceLimits(NamedTuple):
@@ -116,7 +118,7 @@ class Member(NamedTuple):
 
     @property
     def format(self) -> str:
-        """The member's numbers in `struct`."""
+        """The member's format for `struct`."""
         return _FORMATS[self.type] * max(1, self.entries)
 
 
@@ -134,14 +136,14 @@ class Code:
     resident: int  # blocks that an SM must hold, which limits the registers of a thread
     own_constants: tuple[TypedValue, ...]  # in addition to those that every kernel has
     members: tuple[Member, ...]
-    threads: int = THREADS  # of a block, at most
+    max_threads: int = THREADS  # of a block
 
     @property
     def constants(self) -> tuple[TypedValue, ...]:
         """All constants of the source."""
         return (
             TypedValue("int", "kOutputs", self.slots),
-            TypedValue("int", "kThreads", self.threads),
+            TypedValue("int", "kThreads", self.max_threads),
             TypedValue("int", "kResident", self.resident),
             TypedValue(COUNT_64, "kStreaming", STREAMING),
             *self.own_constants,
@@ -177,7 +179,7 @@ def _code(
     resident: int,
     constants: tuple[TypedValue, ...],
     members: tuple[tuple[str, str, int], ...],
-    threads: int,
+    max_threads: int,
 ) -> Code:
     """The code of a kernel, whose members may be in any order.
 
@@ -186,7 +188,7 @@ def _code(
     ordered = sorted(
         starmap(Member, members), key=lambda member: -struct.calcsize(_FORMATS[member.type][0])
     )
-    return Code(kernel, slots, resident, constants, tuple(ordered), threads)
+    return Code(kernel, slots, resident, constants, tuple(ordered), max_threads)
 
 
 def specialize(
@@ -195,21 +197,21 @@ def specialize(
     resident: int,
     constants: tuple[TypedValue, ...],
     arguments: Sequence[TypedValue],
-    threads: int = THREADS,
+    max_threads: int = THREADS,
 ) -> tuple[Code, bytes]:
     """The `Code` of a kernel with these constants, and the packed bytes of its arguments."""
     members: list[tuple[str, str, int]] = []
     values: dict[str, Any] = {}
-    for kind, name, value in arguments:
+    for type_, name, value in arguments:
         values[name] = value
-        members.append((kind, name, len(value) if type(value) is tuple else 0))
-    code = _code(kernel, slots, resident, constants, tuple(members), threads)
+        members.append((type_, name, len(value) if type(value) is tuple else 0))
+    code = _code(kernel, slots, resident, constants, tuple(members), max_threads)
     numbers: list[int] = []
-    for kind, name, entries in code.members:
+    for type_, name, entries in code.members:
         value = values[name]
-        if kind == DIVISOR and entries:
+        if type_ == DIVISOR and entries:
             numbers += chain.from_iterable(value)
-        elif entries or kind == DIVISOR:
+        elif entries or type_ == DIVISOR:
             numbers += value
         else:
             numbers.append(value)
@@ -223,7 +225,7 @@ class Assumptions(NamedTuple):
     input_alignment: int
     output_alignment: int
     limits: DeviceLimits
-    outputs: int  # of the split, the empty ones included
+    output_count: int  # of the split, the empty ones included
     # Whether input and outputs do not fit the L2 cache; lines of outputs are then evicted first.
     is_streaming: bool
 
@@ -240,7 +242,7 @@ class KernelLaunch(NamedTuple):
     bytes_in_flight: int  # that one thread requests before it waits for the first
     reason: str  # why this kernel, in one line
     shared_bytes: int = 0  # of a block
-    block: int = THREADS  # threads
+    threads: int = THREADS  # of a block
     # Makes launches with the other specializations that the same outputs need with other sizes. All
     # are compiled together, so that no later call waits for the compiler.
     siblings: Callable[[], Sequence["KernelLaunch"]] = tuple
@@ -259,9 +261,10 @@ class KernelLaunch(NamedTuple):
 def launches_within(
     make: Callable[[Sequence[_Entry]], KernelLaunch | None], parts: Sequence[_Entry], limit: int
 ) -> Iterator[KernelLaunch]:
-    """The launches that `make` plans for these parts: halves if all need more than `limit` bytes.
+    """The launches that `make` plans for `parts`.
 
-    `make` returns None if its kernel cannot index all parts.
+    If the parameters of one launch would exceed `limit` bytes, or `make` returns None because its
+    kernel cannot index all parts, the parts are halved, again and again.
     """
     launch = make(parts)
     if launch is not None and len(launch.parameters(())) <= limit:
@@ -279,7 +282,7 @@ def in_flight_bytes(major: int) -> int:
 def resident_for(bytes_in_flight: int) -> int:
     """The blocks that an SM must hold if each thread has this many bytes in flight."""
     resident = max(2, ceil_div(IN_FLIGHT_BYTES, THREADS * bytes_in_flight))
-    return resident if resident <= RESIDENT_BLOCKS else SLOW_RESIDENT_BLOCKS
+    return resident if resident <= MAX_RESIDENT_BLOCKS else FALLBACK_RESIDENT_BLOCKS
 
 
 @lru_cache
@@ -292,8 +295,11 @@ def pointers(count: int) -> struct.Struct:
 def divisor(number: int, bits: int = 32) -> Divisor:
     """The `Divisor` of common.cuh, by which kernels divide integers below 2^(bits - 1).
 
-    Both fields are below 2^bits for numbers up to 2^(bits - 1). Source: Granlund and Montgomery,
-    "Division by Invariant Integers using Multiplication" (PLDI 1994), figure 4.1.
+    With n = bits - 1 and 2^shift >= number, 2^(n + shift) <= magic * number < 2^(n + shift) +
+    2^shift. For dividends below 2^n, the quotient is therefore dividend * magic >> n + shift
+    (Granlund and Montgomery, "Division by Invariant Integers using Multiplication", PLDI 1994,
+    theorem 4.2). Kernels double the dividend: the upper half of the product is then shifted by
+    `shift` only. Both fields are below 2^bits for numbers up to 2^n.
     """
     shift = (number - 1).bit_length()
     return Divisor(ceil_div(1 << (bits - 1 + shift), number), shift)
@@ -304,7 +310,8 @@ def divisors(numbers: Sequence[int]) -> Iterable[tuple[int, int]]:
     if len(numbers) < NUMPY_FROM_DIVISORS:
         return map(divisor, numbers)
     by = np.array(numbers, np.int64)
-    shifts = np.frexp(by - 1)[1]  # bits of integers that are exact as floats
+    # The exponent is the bit length of the integer, which a float holds exactly below 2^53.
+    shifts = np.frexp(by - 1)[1]
     magics = -(-(1 << 31 + shifts.astype(np.int64)) // by)
     return zip(magics.tolist(), shifts.tolist(), strict=True)
 

@@ -3,8 +3,8 @@
 import ctypes
 import sys
 
-# A PCI address: domain, bus and device. By it, a device of CUDA is found among those of NVML. UUIDs
-# would not do: under MIG, a UUID of CUDA names a part of the GPU.
+# A PCI address: domain, bus and device. It identifies a device in both CUDA and NVML. UUIDs would
+# not do: under MIG, a UUID of CUDA names a part of the GPU.
 BusId = tuple[int, int, int]
 _NAME = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 _MAX_CHARACTERS = 32

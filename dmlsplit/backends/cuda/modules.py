@@ -44,14 +44,14 @@ _kept: set[Kernel] = set()
 def kernel_loader(
     cupy: Any,
     on_device: Callable[[str], AbstractContextManager[object]],
-    target: Callable[[Any], Any],
+    target_of: Callable[[Any], Any],
     architecture: Callable[[], str],
 ) -> Callable[[str, str], Kernel]:
     """A loader of kernels on a device, by source and name.
 
     `on_device` makes the device current and translates CUDA's errors; its argument says what
-    failed. `target` turns CuPy's Function into `Kernel.target`, and `architecture` gives
-    NVRTC's name of what is compiled for: ``sm_90`` is machine code, ``compute_90`` PTX.
+    failed. `target_of` gives the `Kernel.target` of CuPy's Function, and `architecture` the target
+    of the compilation in NVRTC's notation: ``sm_90`` for machine code, ``compute_90`` for PTX.
     """
     # A module can lose its last reference at any time, even during a capture, when nothing may be
     # unloaded. Unused modules are therefore unloaded when another module is loaded.
@@ -60,7 +60,7 @@ def kernel_loader(
     def loaded(image: bytes, name: str) -> Kernel:
         module = cupy.cuda.function.Module()
         module.load(image)
-        return Kernel(module, target(module.get_function(name)), unused)
+        return Kernel(module, target_of(module.get_function(name)), unused)
 
     def load(source: str, name: str) -> Kernel:
         with on_device(f"kernel {name} cannot be loaded"):
@@ -101,6 +101,7 @@ def _unload(cupy: Any, unused: deque[Any]) -> None:
     except RuntimeError:
         unused.extend(modules)
         raise
+    # CuPy unloads a module when its object is freed, here together with the list.
 
 
 def _compile(cupy: Any, source: str, name: str, architecture: str) -> bytes:

@@ -5,13 +5,16 @@ from functools import lru_cache
 from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.geometry import ceil_div
 
-# Each of the four parts of an SM has a quarter of its registers, which warps get in units of
-# REGISTER_UNIT per thread. A block takes RESERVED bytes of shared memory in addition to its own,
-# and gets both in units of SHARED_UNIT. Before compute capability 8.0 nothing is reserved, so one
-# more block may fit than is counted here. Source: CUDA C++ Programming Guide, "Compute
-# Capabilities", and cuda_occupancy.h of the toolkit.
-WARP, PARTS, REGISTER_UNIT = 32, 4, 8
+# Each of the four sub-partitions of an SM has a quarter of its registers, which are given to warps
+# in units of REGISTER_UNIT per thread. A block takes RESERVED bytes of shared memory in addition to
+# its own, and gets both in units of SHARED_UNIT bytes. Before compute capability 8.0 nothing is
+# reserved, so one more block may fit than is counted here. Source: CUDA C++ Programming Guide,
+# "Compute Capabilities", and cuda_occupancy.h of the toolkit.
+WARP, SUBPARTITIONS, REGISTER_UNIT = 32, 4, 8
 RESERVED, SHARED_UNIT = 1024, 128
+# About what an SM of an H200 copies at 4.3 TB/s, read and written, in the 500 ns that a load is
+# assumed to take while memory is busy (benchmarks/prediction.py): 4.3 TB/s / 2 / 132 SMs * 500 ns.
+WAIT_BYTES = 8 << 10
 
 
 @lru_cache
@@ -23,25 +26,40 @@ def resident_blocks(
     `registers` are those of a thread, `shared_bytes` those of a block.
     """
     warps = ceil_div(threads, WARP)
-    each = ceil_div(registers, REGISTER_UNIT) * REGISTER_UNIT * WARP
-    by_registers = limits.registers_per_sm // PARTS // each * PARTS // warps
-    shared = ceil_div(shared_bytes + RESERVED, SHARED_UNIT) * SHARED_UNIT
+    warp_registers = ceil_div(registers, REGISTER_UNIT) * REGISTER_UNIT * WARP
+    resident_warps = limits.registers_per_sm // SUBPARTITIONS // warp_registers * SUBPARTITIONS
+    block_shared = ceil_div(shared_bytes + RESERVED, SHARED_UNIT) * SHARED_UNIT
     by_threads = limits.threads_per_sm // (warps * WARP)
-    return min(limits.blocks_per_sm, by_threads, by_registers, limits.shared_per_sm // shared)
+    by_shared = limits.shared_per_sm // block_shared
+    return min(limits.blocks_per_sm, by_threads, resident_warps // warps, by_shared)
+
+
+def tail_bytes(rounds: int, waits: float) -> float:
+    """The bytes that an SM does not copy while the last blocks of a launch run.
+
+    Blocks end at different times, so that half of an SM's room is then unused, for as long as a
+    block waits for its loads in all of its rounds (benchmarks/prediction.py). `waits` is the bytes
+    in flight that memory needs over those that the blocks of a full SM have: if these have more
+    than enough, the tail costs less in proportion.
+    """
+    return rounds * WAIT_BYTES / 2 * min(1, waits)
 
 
 def blocks_of(launch: KernelLaunch, limits: DeviceLimits) -> int:
     """The blocks of a launch that fit an SM, if threads have the most registers that they may.
 
-    The compiler limits registers so that `Code.resident` blocks of `Code.threads` threads fit.
+    The compiler limits registers so that `Code.resident` blocks of `Code.max_threads` threads fit.
     """
-    registers = limits.registers_per_sm // (launch.code.threads * launch.code.resident)
+    registers = limits.registers_per_sm // (launch.code.max_threads * launch.code.resident)
     registers = registers // REGISTER_UNIT * REGISTER_UNIT
-    return resident_blocks(limits, launch.block, registers, launch.shared_bytes)
+    return resident_blocks(limits, launch.threads, registers, launch.shared_bytes)
 
 
 def in_flight_per_sm(launch: KernelLaunch, limits: DeviceLimits) -> int:
-    """The bytes that an SM has in flight when a launch begins: a lower bound on the average."""
+    """The bytes in flight on an SM when a launch begins, on average over all SMs.
+
+    A lower bound, because `blocks_of` is one.
+    """
     blocks = min(launch.grid, blocks_of(launch, limits) * limits.sm_count)
-    own = min(launch.block * launch.bytes_in_flight, launch.total_bytes // launch.grid)
-    return blocks * own // limits.sm_count
+    block_bytes = min(launch.threads * launch.bytes_in_flight, launch.total_bytes // launch.grid)
+    return blocks * block_bytes // limits.sm_count

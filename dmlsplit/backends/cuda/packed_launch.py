@@ -20,36 +20,37 @@ from dmlsplit.errors import DmlError
 # One launch, bound to memory; takes a stream's handle, or None for CuPy's current stream.
 BoundLaunch = Callable[[int | None], None]
 INVALID_CONTEXT = 201  # of CUresult, in cuda.h
-# The address of the only parameter, which cuLaunchKernel reads; then its size, for `public_launch`.
+# The address of the kernel's only parameter, which cuLaunchKernel reads, then the parameter's size,
+# for `public_launch`.
 _POINTERS = pointers(2)
 
 
 class _Parameters:
     """The struct of parameters, then its address, which the driver reads, and its size."""
 
-    __slots__ = ("address", "block")
+    __slots__ = ("address", "memory")
 
     def __init__(self, content: ctypes.Array[ctypes.c_char]) -> None:
-        self.block = type(content).from_buffer_copy(content)
-        start, size = ctypes.addressof(self.block), len(content) - _POINTERS.size
+        self.memory = type(content).from_buffer_copy(content)
+        start, size = ctypes.addressof(self.memory), len(content) - _POINTERS.size
         self.address = start + size
-        _POINTERS.pack_into(self.block, size, start, size)
+        _POINTERS.pack_into(self.memory, size, start, size)
 
 
 class Launcher:
-    """One launch on one device, which can be sent any number of times."""
+    """A planned launch on one device, which can be launched any number of times."""
 
     def __init__(
         self,
         cuda: Any,  # cupy.cuda
         launch_kernel: Callable[..., None],  # cuLaunchKernel, or `public_launch`
-        translated: Callable[[Exception, int, str], DmlError],  # Driver's
+        dml_error: Callable[[Exception, int, str], DmlError],  # Driver's
         device: int,
         load: Callable[[], Kernel],  # loads the kernel, again if it was evicted
         launch: KernelLaunch,
     ) -> None:
-        self._cuda, self._translated, self._device = cuda, translated, device
-        self._load, self._grid, self._block = load, launch.grid, launch.block
+        self._cuda, self._dml_error, self._device = cuda, dml_error, device
+        self._load, self._grid, self._threads = load, launch.grid, launch.threads
         # Looked up once, because a dispatch takes less than half a microsecond.
         self._launch_kernel = launch_kernel
         self._current_device = cuda.runtime.getDevice
@@ -66,7 +67,7 @@ class Launcher:
     def bind(self, addresses: Sequence[int]) -> BoundLaunch:
         """Fix the addresses of the input and of each output. The result keeps the kernel loaded."""
         parameters = _Parameters(self._content)
-        self._pack(parameters.block, 0, *addresses)
+        self._pack(parameters.memory, 0, *addresses)
         return partial(Launcher._launch, self, self._load(), parameters, False)
 
     def launch_at(self, addresses: Sequence[int], handle: int | None) -> None:
@@ -76,7 +77,7 @@ class Launcher:
             parameters = self._free.pop()
         except IndexError:
             parameters = _Parameters(self._content)
-        self._pack(parameters.block, 0, *addresses)
+        self._pack(parameters.memory, 0, *addresses)
         self._launch(kernel, parameters, True, handle)
         self._free.append(parameters)
 
@@ -89,33 +90,34 @@ class Launcher:
                 with self._cuda.Device(self._device):
                     return self._launch(kernel, parameters, is_once, handle)
             stream = self._current_stream().ptr if handle is None else handle
-            target, grid, block = kernel.target, self._grid, self._block
+            target, grid, threads = kernel.target, self._grid, self._threads
             address = parameters.address
             try:
-                self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
+                self._launch_kernel(target, grid, 1, 1, threads, 1, 1, 0, stream, address, 0)
             except RuntimeError as error:
                 if getattr(error, "status", None) != INVALID_CONTEXT:
                     raise
                 # A thread that never used CUDA has no context yet.
                 self._cuda.Device(self._device).use()
-                self._launch_kernel(target, grid, 1, 1, block, 1, 1, 0, stream, address, 0)
-            # A captured graph does not keep the kernel loaded, nor does a bound operator here.
+                self._launch_kernel(target, grid, 1, 1, threads, 1, 1, 0, stream, address, 0)
+            # A captured graph does not keep the kernel loaded, and after `launch_at` no bound
+            # launch does.
             if is_once and self._is_capturing(stream):
                 kernel.keep_loaded()
         except RuntimeError as error:
-            raise self._translated(error, self._device, "the launch failed") from None
+            raise self._dml_error(error, self._device, "the launch failed") from None
 
 
 def public_launch(cuda: Any) -> Callable[..., None]:
     """A substitute for cuLaunchKernel from CuPy's documented API, for Functions: it is slower."""
 
-    def launch(function: Any, grid: int, _y: int, _z: int, block: int, *rest: int) -> None:
+    def launch(function: Any, grid: int, _y: int, _z: int, threads: int, *rest: int) -> None:
         *_, stream, address, _extra = rest
         start, size = _POINTERS.unpack(ctypes.string_at(address, _POINTERS.size))
         # CuPy passes an array of one item by value.
         packed = np.frombuffer(ctypes.string_at(start, size), f"V{size}")
         external = SimpleNamespace(__cuda_stream__=lambda: (0, stream))
         with cuda.Stream.from_external(external):
-            function((grid,), (block,), (packed,))
+            function((grid,), (threads,), (packed,))
 
     return launch

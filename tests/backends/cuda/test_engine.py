@@ -44,7 +44,7 @@ def test_a_launch_passes_the_input_then_the_outputs(fake: FakeDriver) -> None:
     addresses = [array.__cuda_array_interface__["data"][0] for array in (source, *outs)]
     assert list(launch.addresses) == addresses
     assert launch.kernel == "rows"
-    assert (launch.grid, launch.block) == (3, 64)
+    assert (launch.grid, launch.threads) == (3, 64)
     assert launch.device == 0
 
 

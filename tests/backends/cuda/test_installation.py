@@ -16,7 +16,7 @@ ROWS = {
         "'dmlsplit[cuda12]'",
     ),
     "no CuPy": (
-        installation.missing_cupy(ImportError("No module named 'cupy'"), 12080),
+        installation.cupy_error(ImportError("No module named 'cupy'"), 12080),
         "CUDA devices need CuPy, which cannot be imported: No module named 'cupy'. Fix: pip "
         "install 'dmlsplit[cuda12]'",
     ),

@@ -45,7 +45,7 @@ def test_the_blocks_of_a_launch_are_at_least_those_of_its_code() -> None:
     limits = find_gpu("H200").limits
     for case, blocks in ((packed((64, 20480), 1, (16384, 2048, 2048), 1), 24), (SHORT, 8)):
         (launch,) = plan(case, 16, 16, limits)
-        assert launch.block < THREADS
+        assert launch.threads < THREADS
         assert blocks_of(launch, limits) == blocks >= launch.code.resident
 
 

@@ -32,16 +32,18 @@ from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 
-# Outputs of this width or more go to `rows`: by benchmarks/prediction.py, it is then faster than
-# `tile` (for 96 bytes, see docs/design/016-slabs.md). The keys are the bytes that `tile` would move
-# at once; the more these are, the faster is `tile`.
+# Outputs of this width in bytes, or more, go to `rows`, because it is then faster than `tile`. The
+# keys are the bytes that `tile` would move at once; the more these are, the faster is `tile`.
+# docs/design/016-slabs.md compares both at 96; 128 and 512 are estimates, for an earlier `tile`.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
-# A warp of `rows` reads one output. If more than WARP_OUTPUTS outputs share WARP_BYTES of a row, it
-# reads runs shorter than a cache line, in many rows. Other kernels should not exceed this average
+# A load of a warp has WARP_BYTES. If more than WARP_OUTPUTS outputs share as many bytes of a row,
+# they are narrower than a cache line of 128 bytes, on average. A warp of `rows`, which reads one
+# output, would then read short runs in many rows. Other kernels should not exceed this average
 # either: lanes get the pointers of different outputs from the parameters one after another.
 # tests/proofs/test_counts.py checks this for the benchmarks' workloads.
 WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
-# With fewer rows, `rows` copies such crowded outputs, too: `tile` would have mostly idle threads.
+# With fewer rows (an estimate), `rows` copies such crowded outputs, too: `tile` would have mostly
+# idle threads.
 FEW_ROWS = 32
 # Narrow outputs that are at most this share (an estimate) of the bytes have no launch of their own,
 # which would read sectors again that they share with wide outputs. `rows` copies them too, except
@@ -58,7 +60,7 @@ def plan(
     first element, or those of all outputs.
     """
     rows = geometry.row_split
-    assumed = Assumptions(
+    assumptions = Assumptions(
         input_alignment,
         output_alignment,
         limits,
@@ -66,69 +68,69 @@ def plan(
         # The input and the outputs do not fit the L2 cache together.
         2 * geometry.total_bytes > limits.l2_bytes,
     )
-    if rows is None or (rows.pitch > rows.row_bytes and _are_windows(geometry, assumed)):
-        return tuple(_nest_launches(geometry, assumed))
-    return tuple(_row_launches(rows.take(rows.nonempty), assumed))
+    if rows is None or (rows.pitch > rows.row_bytes and _are_spaced_units(geometry, assumptions)):
+        return tuple(_nest_launches(geometry, assumptions))
+    return tuple(_row_launches(rows.take(rows.nonempty), assumptions))
 
 
-def _row_launches(split: RowSplit, assumed: Assumptions) -> Iterable[KernelLaunch]:
+def _row_launches(split: RowSplit, assumptions: Assumptions) -> Iterable[KernelLaunch]:
     """Launches for the outputs of a packed split, by the first test that fits."""
     unit = gcd(VECTOR, *split.widths, split.pitch if split.rows > 1 else VECTOR)
-    alignment = min(assumed.input_alignment, assumed.output_alignment)
+    alignment = min(assumptions.input_alignment, assumptions.output_alignment)
     has_aligned_memory = alignment == VECTOR
     if has_aligned_memory and unit == VECTOR and not (split.rows > 1 and _is_crowded(split)):
-        return wide_launches(split, assumed, is_aligned=True)
-    if fits_window(split, assumed):
-        return [interleaved_launch(split, assumed)]
-    if has_aligned_memory and (launch := element_launch(split, assumed)) is not None:
+        return wide_launches(split, assumptions, is_aligned=True)
+    if fits_window(split, assumptions):
+        return [interleaved_launch(split, assumptions)]
+    if has_aligned_memory and (launch := element_launch(split, assumptions)) is not None:
         return [launch]
     # In a single row, all outputs count as wide, because each has blocks of its own.
-    least = WIDE_BYTES[min(unit, alignment)] if split.rows > 1 else 1
-    if split.rows > 1 and min(split.widths) < least and takes_whole_rows(split):
-        return tile_launches(split, assumed)
-    return _by_width(split, assumed, least)
+    min_wide = WIDE_BYTES[min(unit, alignment)] if split.rows > 1 else 1
+    if split.rows > 1 and min(split.widths) < min_wide and takes_whole_rows(split):
+        return tile_launches(split, assumptions)
+    return _by_width(split, assumptions, min_wide)
 
 
-def _by_width(split: RowSplit, assumed: Assumptions, wide: int) -> Iterator[KernelLaunch]:
-    """Separate launches for wide and narrow outputs."""
-    narrow = [i for i, width in enumerate(split.widths) if width < wide]
+def _by_width(split: RowSplit, assumptions: Assumptions, min_wide: int) -> Iterator[KernelLaunch]:
+    """Separate launches for wide outputs, of at least `min_wide` bytes, and narrow ones."""
+    narrow = [i for i, width in enumerate(split.widths) if width < min_wide]
     if sum(split.widths[i] for i in narrow) <= NARROW_SHARE * split.row_bytes:
-        least = 1 if split.rows == 1 else MIN_WIDTH
-        narrow = [i for i in narrow if split.widths[i] < least]
-    others = sorted(set(range(len(split.outputs))).difference(narrow))
-    if others:
-        yield from wide_launches(split.take(others), assumed, is_aligned=False)
+        min_width = 1 if split.rows == 1 else MIN_WIDTH
+        narrow = [i for i in narrow if split.widths[i] < min_width]
+    wide = sorted(set(range(len(split.outputs))).difference(narrow))
+    if wide:
+        yield from wide_launches(split.take(wide), assumptions, is_aligned=False)
     if narrow:
-        yield from tile_launches(split.take(narrow), assumed)
+        yield from tile_launches(split.take(narrow), assumptions)
 
 
 def _is_crowded(split: RowSplit) -> bool:
     """Whether outputs are so narrow that too many share the bytes of a warp's load."""
     if split.rows < FEW_ROWS or max(split.widths) >= WIDE_BYTES[VECTOR]:
         return False
-    outputs = min(len(split.outputs), len(split.outputs) * WARP_BYTES / split.row_bytes)
-    return outputs > WARP_OUTPUTS
+    count = len(split.outputs)
+    return min(count, count * WARP_BYTES / split.row_bytes) > WARP_OUTPUTS
 
 
-def _are_windows(geometry: SplitGeometry, assumed: Assumptions) -> bool:
-    """Whether all outputs are single units a few apart, for which windows beat tiles."""
-    nests = (nest_of(piece, assumed) for piece in geometry.pieces if piece.run_bytes)
-    return all(abs(nest.step) > 1 and form_of(nest, 1, assumed).window_step for nest in nests)
+def _are_spaced_units(geometry: SplitGeometry, assumptions: Assumptions) -> bool:
+    """Whether all outputs are units, equally far apart, which `strided` copies from windows."""
+    nests = (nest_of(piece, assumptions) for piece in geometry.pieces if piece.run_bytes)
+    return all(abs(nest.step) > 1 and form_of(nest, 1, assumptions).window_step for nest in nests)
 
 
-def _nest_launches(geometry: SplitGeometry, assumed: Assumptions) -> Iterator[KernelLaunch]:
+def _nest_launches(geometry: SplitGeometry, assumptions: Assumptions) -> Iterator[KernelLaunch]:
     """Launches for a geometry that is not packed: separate ones for each kernel and unit."""
-    by_unit: dict[int, dict[Nest, list[int]]] = {}
-    others: dict[Nest, list[tuple[int, int]]] = {}
+    transposed: dict[int, dict[Nest, list[int]]] = {}
+    strided: dict[Nest, list[tuple[int, int]]] = {}
     for index, piece in enumerate(geometry.pieces):
         if not piece.run_bytes:
             continue
-        nest = nest_of(piece, assumed)
-        is_window = form_of(nest, 1, assumed).window_step is not None
+        nest = nest_of(piece, assumptions)
+        is_window = form_of(nest, 1, assumptions).window_step is not None
         if is_window or down_loop(nest) is None:
-            others.setdefault(nest, []).append((index, piece.input_offset))
+            strided.setdefault(nest, []).append((index, piece.input_offset))
         else:
-            by_unit.setdefault(nest.unit, {}).setdefault(nest, []).append(index)
-    for alike in by_unit.values():
-        yield from transpose_launches(alike, geometry.pieces, assumed)
-    yield from strided_launches(others, assumed)
+            transposed.setdefault(nest.unit, {}).setdefault(nest, []).append(index)
+    for outputs_by_nest in transposed.values():
+        yield from transpose_launches(outputs_by_nest, geometry.pieces, assumptions)
+    yield from strided_launches(strided, assumptions)

@@ -1,4 +1,8 @@
-"""How `tile` cuts narrow outputs into slabs that are alike, and lays them out in shared memory."""
+"""How `tile` cuts narrow outputs into slabs that are alike, and lays them out in shared memory.
+
+A slab is some rows of a group of outputs. A block reads it in runs of vectors, and writes it in
+items, the vectors of outputs (docs/design/016-slabs.md, cuda/tile.cu).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,11 +11,11 @@ from itertools import pairwise, product
 from math import gcd, prod
 
 from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, VECTOR, WORD, Assumptions, DeviceLimits
-from dmlsplit.backends.cuda.occupancy import resident_blocks
+from dmlsplit.backends.cuda.occupancy import resident_blocks, tail_bytes
 from dmlsplit.backends.cuda.planner.warps import WARP, padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
 
-SLABS = 4  # that a block reads at once; each thread has one vector of every slab
+SLABS = 4  # that a block reads at once; each thread reads one vector of every slab
 ROUNDS = (4, 2, 1)  # in which a block reads SLABS slabs: candidates
 THREADS_TRIED = (128, 256, 384, 512)  # of a block: candidates
 MIN_THREADS, MAX_THREADS = 128, 512  # of a block; a slab is halved down to MIN_THREADS
@@ -24,15 +28,16 @@ MAX_GROUPS = 64
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
 SHARED_STEP = 64 * VECTOR  # divides a slab's shared memory, as each size is a specialization
 MAX_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without asking for more
-# About how many instructions a warp executes for one vector in each lane, by counts in the code of
-# sm_90: to read it; to write it, by the bytes of its parts; to find its output among up to 1,024;
-# to find each of its parts in shared memory; and for a plain copy.
-READ_INSTRUCTIONS, WRITE_INSTRUCTIONS = 6, {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}
-FIND_INSTRUCTIONS, PART_INSTRUCTIONS, COPY_INSTRUCTIONS = 320, 6, 16
-# The time of one such instruction, as a fraction of the time that memory takes for a vector in each
-# lane: on an H200, 0.114 of 53 clocks (benchmarks/prediction.py).
+# About how many instructions a warp executes for one vector in each lane. These are estimates from
+# the machine code of sm_90; `python -m benchmarks model` counts those of whole kernels.
+READ_INSTRUCTIONS = 6
+WRITE_INSTRUCTIONS = {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}  # by the bytes of a vector's parts
+FIND_INSTRUCTIONS = 320  # once in a block: to find the vector's output among up to 1,024
+PART_INSTRUCTIONS = 6  # once in a block: to find each part in shared memory
+COPY_INSTRUCTIONS = 16  # of a plain copy, to read and to write
+# The time of one such instruction, if the memory of an H200 takes 1 for a vector in each lane: it
+# takes 0.114 clocks, and memory 53 for these 512 bytes (benchmarks/prediction.py).
 INSTRUCTION_TIME = 1 / 470
-WAIT_BYTES = 8 << 10  # that an SM copies during one load, which takes half a microsecond
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,18 +80,21 @@ class Layout:
     def instruction_time(self, limits: DeviceLimits) -> float:
         """The time of a block's instructions, if memory takes 1 for the same bytes.
 
-        The speed of memory is taken to grow with the bytes in flight that saturate it. Each end of
-        a run wastes half a sector. An output's share of a slab wastes half a sector in all, because
-        the next slab continues where it ends.
+        A sector beyond those of a plain copy counts as an instruction, as in
+        benchmarks/prediction.py. Each end of a run wastes half a sector. An output's share of a
+        slab wastes half a sector in all, because the next slab continues where it ends. The speed
+        of memory is taken to grow with the bytes in flight that saturate it.
         """
         reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
         parts = PART_INSTRUCTIONS * VECTOR // self.part_bytes
-        find = (FIND_INSTRUCTIONS + parts) / SLABS / self.rounds
-        warps = READ_INSTRUCTIONS * reading + (WRITE_INSTRUCTIONS[self.part_bytes] + find) * writing
+        find = (FIND_INSTRUCTIONS + parts) / (SLABS * self.rounds)
+        write = WRITE_INSTRUCTIONS[self.part_bytes] + find
+        instructions = READ_INSTRUCTIONS * reading + write * writing
         outputs = max(last - first for first, last in pairwise(self.groups))
+        # A vector is half a sector; a plain copy reads as many vectors as it writes.
         half_sectors = self.read_vectors - self.items + 2 * self.runs + outputs
-        more = WARP * (warps + half_sectors / 2) / self.items - COPY_INSTRUCTIONS
-        return 1 + INSTRUCTION_TIME * more * limits.in_flight_bytes / IN_FLIGHT_BYTES
+        extra = WARP * (instructions + half_sectors / 2) / self.items - COPY_INSTRUCTIONS
+        return 1 + INSTRUCTION_TIME * extra * limits.in_flight_bytes / IN_FLIGHT_BYTES
 
     def in_flight(self, limits: DeviceLimits) -> tuple[int, int]:
         """The bytes that a block has in flight in a round, and the blocks that fit an SM."""
@@ -98,25 +106,29 @@ def takes_whole_rows(split: RowSplit) -> bool:
     """Whether a block can read a slab of whole rows as one run, and a slab of any one output."""
     rows = _period(split) + ceil_div(VECTOR - 1, min(split.widths))
     fits = rows * split.pitch <= (MAX_THREADS - 1) * VECTOR
-    return split.row_bytes == split.pitch and fits and max(split.widths) <= _most_bytes(rows, 1)
+    return split.row_bytes == split.pitch and fits and max(split.widths) <= _max_run_bytes(rows, 1)
 
 
-def _most_bytes(rows: int, part_bytes: int) -> int:
+def _max_run_bytes(rows: int, part_bytes: int) -> int:
     """The most bytes of a run, if a block reads `rows` runs at any multiples of `part_bytes`."""
     return MAX_THREADS // rows * VECTOR - (VECTOR - part_bytes)
 
 
-def layout_of(split: RowSplit, assumed: Assumptions) -> Layout:
+def layout_of(split: RowSplit, assumptions: Assumptions) -> Layout:
     """The layout of narrow outputs. Its specialization is the same for any number of rows."""
-    alignments = assumed.input_alignment, assumed.output_alignment
+    alignments = assumptions.input_alignment, assumptions.output_alignment
     part_bytes = gcd(VECTOR, *split.widths, *split.offsets, split.pitch, *alignments)
-    is_aligned = assumed.output_alignment == VECTOR
+    is_aligned = assumptions.output_alignment == VECTOR
     before = 0 if is_aligned else ceil_div(VECTOR - part_bytes, min(split.widths))
     any_rows = split._replace(rows=0, outputs=())
-    columns = _Columns(any_rows, part_bytes, before, assumed.input_alignment)
-    every = columns.sizes(_best_for_many_rows(columns, assumed.limits))
-    # If times are equal to two decimals, the layout with the most blocks is chosen.
-    return min(every, key=lambda one: (round(_time(one, split, assumed.limits), 2), one.tile_rows))
+    columns = _Columns(any_rows, part_bytes, before, assumptions.input_alignment)
+
+    def cost(layout: Layout) -> tuple[float, int]:
+        """A sort key: the time to two decimals, then the layout with the most blocks."""
+        return round(_time(layout, split, assumptions.limits), 2), layout.tile_rows
+
+    best = _best_for_many_rows(columns, assumptions.limits)
+    return min(columns.smaller_layouts(best), key=cost)
 
 
 def _period(split: RowSplit) -> int:
@@ -138,36 +150,32 @@ class _Columns:
         """Whether bytes are loaded as words, because a vector is in two rows at most."""
         return self.part_bytes == 1 and min(self.split.widths) >= VECTOR
 
-    def slab(self, groups: tuple[int, ...], most_rows: int, threads: int) -> Layout | None:
+    def slab(self, groups: tuple[int, ...], max_rows: int, threads: int) -> Layout | None:
         """The largest slab that this number of threads can copy; None if they cannot copy any."""
         split, before, period = self.split, self.rows_before, _period(self.split)
         is_single_run = len(groups) == 2 and split.row_bytes == split.pitch
         widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
-        # A run may begin at any multiple of these bytes.
-        begins = [split.offsets[first] for first in groups[:-1]]
-        between = before * split.pitch if is_single_run else split.pitch
-        slack = VECTOR - gcd(VECTOR, self.input_alignment, between, *begins)
+        # Runs are a pitch apart; a single run begins `before` rows ahead of the slab. Phases of
+        # runs are multiples of VECTOR - slack, and thus at most slack.
+        run_distance = before * split.pitch if is_single_run else split.pitch
+        offsets = [split.offsets[first] for first in groups[:-1]]
+        slack = VECTOR - gcd(VECTOR, self.input_alignment, run_distance, *offsets)
         if is_single_run:
-            readable = (threads * VECTOR - slack) // split.pitch
+            readable_rows = (threads * VECTOR - slack) // split.pitch
         else:
-            readable = threads // ceil_div(widest + slack, VECTOR)
-        rows = min(most_rows, readable - before, threads * VECTOR // widest) // period * period
+            readable_rows = threads // ceil_div(widest + slack, VECTOR)
+        rows = min(max_rows, readable_rows - before, threads * VECTOR // widest) // period * period
         if rows <= 0:
             return None
         runs, run_rows = (1, rows + before) if is_single_run else (rows + before, 1)
         run_vectors = ceil_div(run_rows * widest + slack, VECTOR)
-        # Rows keep their phases in shared memory. A row's last vector is before the first one of
-        # the next row. If that row has a lower phase, rows are one vector further apart.
-        row_phase = 0 if is_single_run else split.pitch % VECTOR
-        own = max(run_vectors - 1, ceil_div(widest + slack - row_phase, VECTOR))
-        row_pitch = split.pitch if is_single_run else own * VECTOR + row_phase
-        items = rows * widest // VECTOR
-        # The last row may begin at any phase.
-        reach = (runs - 1) * row_pitch + (run_vectors + 1) * VECTOR
-        shared = ceil_div(max(padded(reach, pad) for pad in PADS), SHARED_STEP) * SHARED_STEP
+        row_pitch = split.pitch if is_single_run else _row_pitch(split.pitch, widest, slack)
+        # The slab's first byte may have any phase, which takes one vector more.
+        shared_end = (runs - 1) * row_pitch + (run_vectors + 1) * VECTOR
+        shared = ceil_div(max(padded(shared_end, pad) for pad in PADS), SHARED_STEP) * SHARED_STEP
         if shared > MAX_SHARED:
             return None
-        shape = rows, runs, run_vectors, row_pitch, items
+        shape = rows, runs, run_vectors, row_pitch, rows * widest // VECTOR
         return Layout(
             self.part_bytes, groups, before, *shape, self.are_words, slab_vectors=shared // VECTOR
         )
@@ -175,14 +183,14 @@ class _Columns:
     def candidates(self) -> Iterator[Layout]:
         """Slabs of whole rows and of groups of outputs, each for few threads and for many."""
         split = self.split
-        whole = [(0, len(split.widths))] * (split.row_bytes == split.pitch)
-        groups: set[tuple[int, ...]] = set(whole)
-        most = _most_bytes(_period(split) + self.rows_before, self.part_bytes)
-        while most >= max(split.widths):
-            groups.add(_groups(split, most))
-            most //= 2
-        for group, threads in product(groups, THREADS_TRIED):
-            if slab := self.slab(group, MAX_ROWS, threads):
+        has_whole_rows = split.row_bytes == split.pitch
+        choices: set[tuple[int, ...]] = {(0, len(split.widths))} if has_whole_rows else set()
+        run_bytes = _max_run_bytes(_period(split) + self.rows_before, self.part_bytes)
+        while run_bytes >= max(split.widths):
+            choices.add(_groups(split, run_bytes))
+            run_bytes //= 2
+        for groups, threads in product(choices, THREADS_TRIED):
+            if slab := self.slab(groups, MAX_ROWS, threads):
                 yield slab
 
     def best_for_many_rows(self, limits: DeviceLimits) -> Layout:
@@ -191,10 +199,11 @@ class _Columns:
         def cost(slab: Layout) -> tuple[bool, float, int]:
             """A sort key: slabs whose tables fit the parameters, then the fastest, the smallest."""
             waits = limits.in_flight_bytes / prod(slab.in_flight(limits))
-            are_many = len(slab.groups) - 1 > MAX_GROUPS
-            return are_many, round(max(slab.instruction_time(limits), waits), 2), slab.threads
+            has_many_groups = len(slab.groups) - 1 > MAX_GROUPS
+            time = round(max(slab.instruction_time(limits), waits), 2)
+            return has_many_groups, time, slab.threads
 
-        slab = min((replace(one, rounds=ROUNDS[0]) for one in self.candidates()), key=cost)
+        slab = min((replace(slab, rounds=ROUNDS[0]) for slab in self.candidates()), key=cost)
         return replace(slab, pad=min(PADS, key=lambda pad: self.wavefronts(slab, pad)))
 
     def wavefronts(self, slab: Layout, pad: tuple[int, int]) -> float:
@@ -203,7 +212,7 @@ class _Columns:
         part = WORD if self.are_words else self.part_bytes
         return vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, part, pad)
 
-    def sizes(self, largest: Layout) -> Iterator[Layout]:
+    def smaller_layouts(self, largest: Layout) -> Iterator[Layout]:
         """The layouts of one specialization: a slab and smaller ones, in 4, 2 and 1 rounds."""
         period, rows = _period(self.split), largest.slab_rows
         while rows and (slab := self.slab(largest.groups, rows, MAX_THREADS)):
@@ -219,37 +228,51 @@ class _Columns:
 _best_for_many_rows = lru_cache(maxsize=1024)(_Columns.best_for_many_rows)
 
 
+def _row_pitch(pitch: int, width: int, slack: int) -> int:
+    """The distance of rows of `width` bytes in shared memory, where each row is a run.
+
+    Rows keep their phases, so the distance is some vectors and the phase of `pitch`. No vector may
+    hold bytes of two rows. A row that begins at phase p <= slack takes ceil((p + width) / VECTOR)
+    vectors. The next row begins after the distance's vectors if its phase is p + pitch_phase, which
+    is then at most slack, and one vector later if the phase wraps around.
+    """
+    pitch_phase = pitch % VECTOR
+    vectors = ceil_div(width + slack - pitch_phase, VECTOR)
+    vectors_if_wrapped = ceil_div(width + slack, VECTOR) - 1
+    return max(vectors, vectors_if_wrapped) * VECTOR + pitch_phase
+
+
 def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
     """The time of a launch, as a multiple of the time that memory needs for its bytes."""
     requested, resident = layout.in_flight(limits)
     sm_bytes = split.total_bytes / limits.sm_count
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
-    blocks = (len(layout.groups) - 1) * tiles / limits.sm_count
-    waits = limits.in_flight_bytes / min(requested, sm_bytes / blocks) / min(blocks, resident)
-    # Blocks end at different times: while the last ones run, half of an SM's room is unused.
-    tail = layout.rounds * WAIT_BYTES / 2 * min(1, waits) * (blocks > resident)
+    sm_blocks = (len(layout.groups) - 1) * tiles / limits.sm_count
+    # How long memory takes if it is not busy, because too few bytes are in flight.
+    waits = limits.in_flight_bytes / min(requested, sm_bytes / sm_blocks) / min(sm_blocks, resident)
+    tail = tail_bytes(layout.rounds, waits) if sm_blocks > resident else 0
     return max(waits, layout.instruction_time(limits)) + tail / sm_bytes
 
 
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
     """The first byte of each output in the run of its group, and the end of the last output."""
-    begin = split.offsets[first]
-    ends = (*split.offsets[first:last], split.offsets[last - 1] + split.widths[last - 1])
-    return tuple(end - begin for end in ends)
+    end = split.offsets[last - 1] + split.widths[last - 1]
+    return tuple(offset - split.offsets[first] for offset in (*split.offsets[first:last], end))
 
 
-def _groups(split: RowSplit, most: int) -> tuple[int, ...]:
+def _groups(split: RowSplit, max_bytes: int) -> tuple[int, ...]:
     """The first output of each group, and the number of outputs.
 
-    Groups end at gaps between outputs. Those of more than `most` bytes are cut evenly.
+    Groups end at gaps between outputs. Those of more than `max_bytes` bytes are cut evenly.
     """
     ends = [offset + width for offset, width in zip(split.offsets, split.widths, strict=True)]
     gaps = [i for i in range(1, len(ends)) if split.offsets[i] != ends[i - 1]]
     groups: list[int] = []
     for first, last in pairwise((0, *gaps, len(ends))):
         starts = _starts(split, first, last)
-        count = ceil_div(starts[-1], most)
-        while any(starts[b] - starts[a] > most for a, b in pairwise(_cut(starts, count))):
+        count = ceil_div(starts[-1], max_bytes)
+        # Groups may still be too wide, because outputs are not divided.
+        while any(starts[b] - starts[a] > max_bytes for a, b in pairwise(_cut(starts, count))):
             count += ceil_div(count, 32)
         groups += (first + begin for begin in _cut(starts, count)[:-1])
     return (*groups, len(ends))

@@ -10,7 +10,8 @@ loops, and at most 3 % otherwise.
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, chain
-from math import gcd, lcm
+from math import lcm
+from typing import NamedTuple
 
 from dmlsplit.backends.cuda.launch import (
     COUNT_64,
@@ -43,117 +44,109 @@ from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 SMALL = 2**30
 # The most loops for which a thread has registers for all items of a form.
 SHALLOW = 3
-# Blocks that an SM must hold if items are narrower than vectors: of 4 bytes, 32 KiB are in flight.
+# Blocks that an SM must hold if items are narrower than vectors. Four have 32 KiB in flight with
+# items of 4 bytes. Six would have 48 KiB, but leave a thread 40 registers, and some code spilled.
 NARROW_RESIDENT = 4
 # If a thread has several items, and 64-bit numbers for edges or the strides of many loops, an SM
 # must hold only this number of blocks, which leaves a thread more registers.
 RESIDENT_64_BIT = 3
-
 # A block that also gathers the item before its first one has this many fewer items than threads.
-# One fewer would do; with four, blocks begin a multiple of half a line apart and share fewer lines.
+# One fewer would do. With four, outputs of neighbouring blocks begin a multiple of 64 bytes apart,
+# because 252 items are a multiple of 4 vectors; such blocks share fewer cache lines.
 REPEATING = 4
 # Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
 # all multiprocessors (docs/design/016-slabs.md). Blocks of unaligned outputs are larger, because
 # each also gathers an item of the block before it.
 STAGED_THREADS = 64
 # The most vectors in a window that fills all outputs: MAX_DIRECT if threads store from registers,
-# MAX_STAGED if items go through shared memory. With more than MAX_PAIRED vectors in flight, code
-# would spill unless an SM is required to hold only THREADS threads. For items of PAIRED_ITEMS bytes
-# in aligned windows, numbered with 32 bits, this begins above MAX_UNSHIFTED.
+# MAX_STAGED if items go through shared memory.
 MAX_DIRECT, MAX_STAGED = 8, 22
-MAX_PAIRED, MAX_UNSHIFTED, PAIRED_ITEMS = 13, 20, (48, 80)
+# The most vectors that a thread can have in flight without spilling if an SM must hold two blocks
+# of THREADS. With more, it must hold only THREADS threads. Items of ALIGNED_ITEMS bytes in aligned
+# windows, numbered with 32 bits, need no shifts and fewer registers (tests/proofs/test_spills.py).
+MAX_TWO_BLOCKS, MAX_TWO_BLOCKS_ALIGNED, ALIGNED_ITEMS = 13, 20, (48, 80)
 
 # The loops of a nest over items; the innermost one is over those of a row.
 ItemLoops = tuple[Loop, ...]
 
 
+class _Numbers(NamedTuple):
+    """What decides how many registers the numbers of a launch take."""
+
+    is_small: bool  # whether items and units of a row are numbered with 32 bits
+    has_64_bit_strides: bool
+    depth: int  # of the loops over items
+    is_one_nest: bool  # whether the tables have one entry for all outputs
+
+
 def strided_launches(
-    alike: Mapping[Nest, Sequence[tuple[int, int]]], assumed: Assumptions
+    outputs_by_nest: Mapping[Nest, Sequence[tuple[int, int]]], assumptions: Assumptions
 ) -> Iterator[KernelLaunch]:
-    """Launches for strided outputs of any layout; `alike` has indices and offsets by nest."""
+    """Launches for strided outputs of any layout, each given by its index and offset."""
     by_form: dict[Form, list[Entry]] = {}
-    for nest, outputs in alike.items():
-        for entry in entries_of(nest, outputs, assumed):
-            form = form_of(nest, len(entry.outputs), assumed)
+    for nest, outputs in outputs_by_nest.items():
+        for entry in entries_of(nest, outputs, assumptions):
+            form = form_of(nest, len(entry.outputs), assumptions)
             by_form.setdefault(form, []).append(entry)
     for form, entries in by_form.items():
-        launch = partial(_strided, form, assumed)
-        yield from launches_within(launch, entries, assumed.limits.parameter_bytes)
+        launch = partial(_strided, form, assumptions)
+        yield from launches_within(launch, entries, assumptions.limits.parameter_bytes)
 
 
-def fits_window(split: RowSplit, assumed: Assumptions) -> bool:
+def fits_window(split: RowSplit, assumptions: Assumptions) -> bool:
     """Whether rows are equal elements, so few that one window fills all outputs."""
     unit, count = split.equal_width, len(split.outputs)
-    is_direct = _is_direct(unit, assumed)
-    beside = 0 if is_direct else VECTOR - assumed.input_alignment
-    most = MAX_DIRECT if is_direct else MAX_STAGED
+    is_direct = _is_direct(unit, assumptions)
+    # Windows begin up to `slack` bytes after a multiple of VECTOR.
+    slack = 0 if is_direct else VECTOR - assumptions.input_alignment
+    max_vectors = MAX_DIRECT if is_direct else MAX_STAGED
     return (
         unit % VECTOR > 0
         and count > 1
         and split.row_bytes == split.pitch
         and split.rows >= MIN_EDGED_UNITS
-        and lcm(unit, VECTOR) * count + beside <= most * VECTOR
+        and lcm(unit, VECTOR) * count + slack <= max_vectors * VECTOR
     )
 
 
-def _is_direct(unit: int, assumed: Assumptions) -> bool:
+def _is_direct(unit: int, assumptions: Assumptions) -> bool:
     """Whether a thread gathers one aligned vector of each output, and edges are aligned units."""
-    is_vector = lcm(unit, VECTOR) == assumed.output_alignment == VECTOR
-    return is_vector and assumed.input_alignment % unit == 0
+    is_vector = lcm(unit, VECTOR) == assumptions.output_alignment == VECTOR
+    return is_vector and assumptions.input_alignment % unit == 0
 
 
-def interleaved_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch:
+def interleaved_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch:
     """The launch for outputs that are one unit wide each, and are all filled from one window."""
     unit, count = split.equal_width, len(split.outputs)
-    staged = 0 if _is_direct(unit, assumed) else assumed.output_alignment
+    staged = 0 if _is_direct(unit, assumptions) else assumptions.output_alignment
     form = Form(unit, lcm(unit, VECTOR), count, count, staged)
 
     def launch(rows: int) -> KernelLaunch:
         nest = Nest(unit, (Loop(rows, split.pitch, unit),))
-        return _strided(form, assumed, [Entry(split.outputs, split.offsets[0], nest)])
+        return _strided(form, assumptions, [Entry(split.outputs, split.offsets[0], nest)])
 
-    # Outputs that are whole vectors have no edges, which selects another specialization.
-    other = split.rows // VECTOR * VECTOR + (split.rows * unit % VECTOR == 0)
-    return launch(split.rows)._replace(siblings=lambda: [launch(other)])
+    # Outputs that are whole vectors have no edges, which selects another specialization. 16 n rows
+    # are whole vectors. 16 n + 1 are not, because a unit is not.
+    other_rows = split.rows // VECTOR * VECTOR + (split.rows * unit % VECTOR == 0)
+    return launch(split.rows)._replace(siblings=lambda: [launch(other_rows)])
 
 
-def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> KernelLaunch:
+def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> KernelLaunch:
+    """The launch for entries of one form: its constants, tables and blocks."""
     nests, slots = [entry.nest for entry in entries], capacity(len(entries), least=1)
-    is_one_nest = len(set(nests)) == 1
     item_loops = _item_loops(nests, form.item_bytes)
-    counts = [*map(trips, item_loops)]
-    is_small = max(*counts, *(nest.row_units for nest in nests)) < SMALL
-    depth = len(item_loops[0])
-    # 64-bit numbers and the strides of many loops need registers.
-    has_64_bit_strides = _has_64_bit_strides(nests, item_loops)
-    fits_registers = depth <= SHALLOW and (is_one_nest or not has_64_bit_strides)
-    items = form.items if is_small and fits_registers else ceil_div(form.items, 2)
-    # The block that is not full copies the ends of a staged row. Counting one item more (`more`)
-    # ensures that there is such a block.
-    threads = STAGED_THREADS if form.staged == VECTOR else THREADS
-    more, tile = int(form.staged > 0), threads * items - REPEATING * (0 < form.staged < VECTOR)
-    *starts, grid = accumulate((ceil_div(count + more, tile) for count in counts), initial=0)
-    kept = 1 if is_one_nest else slots
-    nests = list(padded_table(nests, slots, nests[0]))[:kept]
-    item_loops = list(padded_table(item_loops, slots, item_loops[0]))[:kept]
-    parts = (gcd(form.item_bytes, nest.row_alignment(assumed), nest.row_bytes) for nest in nests)
-    has_edges = not form.staged and min(parts) < form.item_bytes
-    has_leads = min(nest.row_alignment(assumed) for nest in nests) < form.item_bytes
-    in_flight = items * form.channels * form.item_bytes
-    has_window = form.window_step is not None
+    numbers = _numbers(nests, item_loops)
+    threads, items, tile = _block(form, numbers)
+    *starts, grid = _tile_starts(form, item_loops, tile)
+    nest_slots, has_window = 1 if numbers.is_one_nest else slots, form.window_step is not None
+    nests = list(padded_table(nests, slots, nests[0]))[:nest_slots]
+    item_loops = list(padded_table(item_loops, slots, item_loops[0]))[:nest_slots]
+    has_edges, has_leads = _edges(form, nests, assumptions)
     staged_item = form.item_bytes if form.staged else 0
-    alignment = min(entry.window_alignment(assumed, staged_item) for entry in entries)
-    # A thread has up to eight narrow items, each with a number and two addresses in registers.
-    resident = NARROW_RESIDENT if form.item_bytes < VECTOR else resident_for(in_flight)
-    has_64_bit_loops = has_64_bit_strides and depth >= SHALLOW and form.item_bytes < VECTOR
-    has_64_bit_edges = not is_small and has_edges and form.item_bytes == VECTOR
-    if items > 1 and (has_64_bit_loops or has_64_bit_edges):
-        resident = RESIDENT_64_BIT
-    needs_no_shift = is_small and alignment == VECTOR and form.item_bytes in PAIRED_ITEMS
-    if in_flight > (MAX_UNSHIFTED if needs_no_shift else MAX_PAIRED) * VECTOR:
-        resident = 1
-    resident *= THREADS // threads
-    how = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
+    alignment = min(entry.window_alignment(assumptions, staged_item) for entry in entries)
+    in_flight = items * form.channels * form.item_bytes
+    resident = _resident(form, numbers, items, has_edges, alignment) * (THREADS // threads)
+    loads_text = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
     constants = (
         TypedValue("int", "kUnit", form.unit),
         TypedValue("int", "kItemBytes", form.item_bytes),
@@ -167,26 +160,72 @@ def _strided(form: Form, assumed: Assumptions, entries: Sequence[Entry]) -> Kern
         TypedValue("bool", "kLeads", int(has_edges and has_leads)),
         TypedValue("int", "kStaged", form.staged),
         TypedValue("int", "kNests", len(nests)),
-        TypedValue("int", "kDimensions", depth),
-        TypedValue("using", "Index", "unsigned" if is_small else COUNT_64),
-        TypedValue("using", "Signed", "int" if is_small else OFFSET_64),
+        TypedValue("int", "kDimensions", numbers.depth),
+        TypedValue("using", "Index", "unsigned" if numbers.is_small else COUNT_64),
+        TypedValue("using", "Signed", "int" if numbers.is_small else OFFSET_64),
     )
     arguments = [
         TypedValue(OFFSET_64, "offsets", padded_table((e.offset for e in entries), slots, 0)),
         TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE)),
-        *_tables(nests, item_loops, 32 if is_small else 64),
+        *_tables(nests, item_loops, 32 if numbers.is_small else 64),
     ]
     return KernelLaunch(
         *specialize("strided", slots * form.channels, resident, constants, arguments, threads),
         tuple(chain.from_iterable(entry.outputs for entry in entries)),
         sum(trips(entry.nest.loops) * form.unit * form.channels for entry in entries),
-        assumed.is_streaming,
+        assumptions.is_streaming,
         grid,
         bytes_in_flight=in_flight,
         shared_bytes=threads * staged_item,
-        reason=f"moves {form.unit} byte{'s' * (form.unit > 1)} at a time, {how}",
-        block=threads,
+        reason=f"moves {form.unit} byte{'s' * (form.unit > 1)} at a time, {loads_text}",
+        threads=threads,
     )
+
+
+def _numbers(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> _Numbers:
+    is_small = max(*map(trips, item_loops), *(nest.row_units for nest in nests)) < SMALL
+    has_64_bit_strides = _has_64_bit_strides(nests, item_loops)
+    return _Numbers(is_small, has_64_bit_strides, len(item_loops[0]), len(set(nests)) == 1)
+
+
+def _block(form: Form, numbers: _Numbers) -> tuple[int, int, int]:
+    """The threads of a block, the items of a thread, and the items that a block stores."""
+    threads = STAGED_THREADS if form.staged == VECTOR else THREADS
+    # 64-bit numbers, and the strides of many loops or nests, take the registers of half the items.
+    has_near_strides = numbers.is_one_nest or not numbers.has_64_bit_strides
+    fits_registers = numbers.is_small and numbers.depth <= SHALLOW and has_near_strides
+    items = form.items if fits_registers else ceil_div(form.items, 2)
+    return threads, items, threads * items - REPEATING * (0 < form.staged < VECTOR)
+
+
+def _tile_starts(form: Form, item_loops: Sequence[ItemLoops], tile: int) -> Iterator[int]:
+    """The first block of each entry, and the number of blocks."""
+    # A block that is not full copies the ends of a staged row. One item more ensures that one is.
+    extra_item = int(form.staged > 0)
+    counts = (ceil_div(trips(loops) + extra_item, tile) for loops in item_loops)
+    return accumulate(counts, initial=0)
+
+
+def _edges(form: Form, nests: Sequence[Nest], assumptions: Assumptions) -> tuple[bool, bool]:
+    """Whether rows that are not staged begin or end inside an item, and whether rows begin so."""
+    has_leads = any(nest.row_alignment(assumptions) % form.item_bytes for nest in nests)
+    has_tails = any(nest.row_bytes % form.item_bytes for nest in nests)
+    return not form.staged and (has_leads or has_tails), has_leads
+
+
+def _resident(form: Form, numbers: _Numbers, items: int, has_edges: bool, alignment: int) -> int:
+    """The blocks of THREADS threads that an SM must hold: so few that threads do not spill."""
+    in_flight = items * form.channels * form.item_bytes
+    is_aligned = numbers.is_small and alignment == VECTOR and form.item_bytes in ALIGNED_ITEMS
+    if in_flight > (MAX_TWO_BLOCKS_ALIGNED if is_aligned else MAX_TWO_BLOCKS) * VECTOR:
+        return 1
+    is_narrow = form.item_bytes < VECTOR
+    has_64_bit_loops = is_narrow and numbers.has_64_bit_strides and numbers.depth >= SHALLOW
+    has_64_bit_edges = has_edges and not numbers.is_small and form.item_bytes == VECTOR
+    if items > 1 and (has_64_bit_loops or has_64_bit_edges):
+        return RESIDENT_64_BIT
+    # A thread has up to eight narrow items, each with a number and two addresses in registers.
+    return NARROW_RESIDENT if is_narrow else resident_for(in_flight)
 
 
 def _item_loops(nests: Sequence[Nest], item_bytes: int) -> list[ItemLoops]:

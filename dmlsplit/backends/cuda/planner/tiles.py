@@ -29,7 +29,7 @@ RESIDENT = 2
 LONG_PITCH = 1 << 31
 
 
-def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunch]:
+def tile_launches(split: RowSplit, assumptions: Assumptions) -> Iterator[KernelLaunch]:
     """The launches for narrow outputs, with as many outputs each as the parameters can hold.
 
     The number of rows changes only arguments.
@@ -37,12 +37,12 @@ def tile_launches(split: RowSplit, assumed: Assumptions) -> Iterator[KernelLaunc
 
     def launch(positions: Sequence[int]) -> KernelLaunch:
         part = split.take(positions)
-        return _launch(part, assumed, layout_of(part, assumed))
+        return _launch(part, assumptions, layout_of(part, assumptions))
 
-    return launches_within(launch, indices(len(split.outputs)), assumed.limits.parameter_bytes)
+    return launches_within(launch, indices(len(split.outputs)), assumptions.limits.parameter_bytes)
 
 
-def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaunch:
+def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> KernelLaunch:
     groups = len(layout.groups) - 1
     # A vector of an unaligned output belongs to the tile in which it ends, even after the last row.
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
@@ -59,18 +59,18 @@ def _launch(split: RowSplit, assumed: Assumptions, layout: Layout) -> KernelLaun
         *_group_tables(split, layout),
         *_numbers(split, layout, full),
     ]
-    wide = f"outputs up to {max(split.widths)} bytes wide"
-    what = f"rows of {split.pitch} bytes" if layout.runs == 1 else wide
+    widths_text = f"outputs up to {max(split.widths)} bytes wide"
+    reason = f"rows of {split.pitch} bytes" if layout.runs == 1 else widths_text
     return KernelLaunch(
         *specialize("tile", slots, RESIDENT, constants, arguments, MAX_THREADS),
         split.outputs,
         split.total_bytes,
-        assumed.is_streaming,
+        assumptions.is_streaming,
         tiles * groups,
         shared_bytes=layout.shared_bytes,
         bytes_in_flight=SLABS * VECTOR,
-        reason=f"{what}, up to {layout.tile_rows} rows at a time, through shared memory",
-        block=layout.threads,
+        reason=f"{reason}, up to {layout.tile_rows} rows at a time, through shared memory",
+        threads=layout.threads,
     )
 
 
@@ -80,32 +80,35 @@ def _items(split: RowSplit, layout: Layout) -> list[int]:
 
 
 def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
-    """For each output: its place in a run, its width, a divisor, and its first vector of a slab."""
+    """For each output: its offset in a run, its width, and its first vector of a slab."""
     size = capacity(len(split.outputs))
-    places = [
+    # The offset in the upper 32 bits, and the width in the lower ones.
+    offsets_and_widths = [
         split.widths[output] + (split.offsets[output] - split.offsets[first] << 32)
         for first, last in pairwise(layout.groups)
         for output in range(first, last)
     ]
     first_items = accumulate(_items(split, layout)[:-1], initial=0)
-    yield TypedValue(COUNT_64, "places", padded_table(places, size, 0))
+    yield TypedValue(COUNT_64, "places", padded_table(offsets_and_widths, size, 0))
     yield TypedValue(DIVISOR, "by_width", padded_table(divisors(split.widths), size, divisor(1)))
     yield TypedValue("unsigned", "first_items", padded_table(first_items, size, UNUSED_TILE))
 
 
 def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
-    """For each group: where its columns begin in the input, its run, and its vectors of a slab."""
-    items, starts, begins, runs = _items(split, layout), [0], [], []
+    """For each group: its first run in the input, the bytes of a run, and its vectors of a slab."""
+    items, item_starts, run_offsets, run_bytes = _items(split, layout), [0], [], []
     for first, last in pairwise(layout.groups):
-        starts.append(starts[-1] + sum(items[first:last]))
-        begins.append(split.offsets[first] - layout.rows_before * split.pitch)
-        runs.append(split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first])
+        item_starts.append(item_starts[-1] + sum(items[first:last]))
+        run_offsets.append(split.offsets[first] - layout.rows_before * split.pitch)
+        run_bytes.append(split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first])
     if layout.runs == 1:
-        runs = [(layout.slab_rows + layout.rows_before) * split.pitch]
-    size = capacity(len(runs))
-    yield TypedValue(OFFSET_64, "columns", padded_table(begins, size, 0))
-    yield TypedValue("unsigned", "run_bytes", padded_table(runs, size, 1))
-    yield TypedValue("unsigned", "group_items", padded_table(starts, size + 1, starts[-1]))
+        run_bytes = [(layout.slab_rows + layout.rows_before) * split.pitch]
+    size = capacity(len(run_bytes))
+    yield TypedValue(OFFSET_64, "columns", padded_table(run_offsets, size, 0))
+    yield TypedValue("unsigned", "run_bytes", padded_table(run_bytes, size, 1))
+    yield TypedValue(
+        "unsigned", "group_items", padded_table(item_starts, size + 1, item_starts[-1])
+    )
 
 
 def _numbers(split: RowSplit, layout: Layout, full_tiles: int) -> Iterator[TypedValue]:

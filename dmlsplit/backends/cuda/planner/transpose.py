@@ -34,10 +34,10 @@ SQUARE_BYTES = THREADS * LOADS * VECTOR
 # The kernel numbers the elements of a side, and those of one more square, with 31 bits.
 MAX_SIDE_BYTES = 2**31 - SQUARE_BYTES
 # The most vectors in an output line of a square: each of the four warps of a block writes eight.
-MAX_ROW_VECTORS = 32
+MAX_LINE_VECTORS = 32
 SECTOR = 32  # bytes
-# Rows of elements go to `tile` if they would fill less than this of the squares: what `transpose`
-# saves in instructions, it then loses in wavefronts, by counts of both.
+# Rows of elements go to `tile` if they would fill less than this of the squares: `transpose` then
+# loses in wavefronts what it saves in instructions. An estimate, from counts for an earlier `tile`.
 MIN_FILL = 0.6
 # Both sides of a plane must be at least this long: a line of 8 words is one sector.
 MIN_SIDE = 8
@@ -52,7 +52,7 @@ class Plane:
     across: int  # elements, contiguous in the output
     down_stride: int  # of the output
     across_stride: int  # of the input
-    loops: tuple[Loop, ...] = ()  # around the elements, the innermost first
+    loops: tuple[Loop, ...] = ()  # over such planes, the innermost first
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +79,18 @@ class Square:
     @property
     def across(self) -> int:
         """Elements of a line of the output."""
-        return min(SQUARE_BYTES // VECTOR // self.down_vectors, MAX_ROW_VECTORS * self.elements)
+        return min(SQUARE_BYTES // VECTOR // self.down_vectors, MAX_LINE_VECTORS * self.elements)
 
     @property
     def shared_vectors(self) -> int:
         """The shared memory of a block: lines of the input at any phase, in groups."""
+        # After each group of `elements` lines, a vector moves the next group to other banks.
         groups = self.across // self.elements + (not self.is_output_aligned)
         pitch = self.down_vectors + (self.input_alignment < VECTOR)
         return groups * (self.elements * pitch + 1) + 1
 
     def counts(self, plane: Plane) -> list[int]:
-        """The numbers of squares down, across, and along the loops around the elements."""
+        """The numbers of squares down, across, and along the loops over planes."""
         # The first vector of an unaligned line begins before the line.
         across = plane.across + (0 if self.is_output_aligned else self.elements - 1)
         sides = ceil_div(plane.down, self.down), ceil_div(across, self.across)
@@ -111,22 +112,30 @@ def squares(
     Output lines are so long that a warp writes whole cache lines. If they are unaligned, they are
     so short that all lines that a thread writes have the same phase.
     """
-    most = SQUARE_BYTES // VECTOR * unit // LINE_BYTES
-    least = max(unit * (1 + (input_alignment < VECTOR)), 1 if is_output_aligned else 8)
-    shapes = (least << power for power in range((most // least).bit_length()))
+    # An output line has SQUARE_BYTES / VECTOR / down_vectors elements: at least LINE_BYTES.
+    max_vectors = SQUARE_BYTES // VECTOR * unit // LINE_BYTES
+    # `unit` vectors are 16 elements; with one vector less, twice as many are at least 16.
+    min_vectors = unit if input_alignment == VECTOR else 2 * unit
+    if not is_output_aligned:
+        # A block writes THREADS vectors at once: down_vectors / 8 * elements lines, or four if
+        # MAX_LINE_VECTORS limits them. With 8 vectors or more, the lines of a thread are thus a
+        # multiple of `elements` apart. Strides are multiples of `unit`, so their phases are equal.
+        min_vectors = max(min_vectors, 8)
+    shapes = (min_vectors << power for power in range((max_vectors // min_vectors).bit_length()))
     return [Square(unit, vectors, input_alignment, is_output_aligned) for vectors in shapes]
 
 
 def alignments(
-    planes: Sequence[Plane], offsets: Iterable[int], assumed: Assumptions
+    planes: Sequence[Plane], offsets: Iterable[int], assumptions: Assumptions
 ) -> tuple[int, bool]:
     """The alignments of all lines of the input and of the outputs, as in `Square`."""
     loops = [loop for plane in planes for loop in plane.loops]
-    reads = [plane.across_stride for plane in planes] + [loop.input_stride for loop in loops]
-    writes = [plane.down_stride for plane in planes] + [loop.output_stride for loop in loops]
-    read = gcd(VECTOR, assumed.input_alignment, *offsets, *reads)
-    written = gcd(VECTOR, assumed.output_alignment, *writes)
-    return (WORD if WORD <= read < VECTOR else read // VECTOR * VECTOR or 1), written == VECTOR
+    input_strides = [plane.across_stride for plane in planes] + [n.input_stride for n in loops]
+    output_strides = [plane.down_stride for plane in planes] + [n.output_stride for n in loops]
+    input_alignment = gcd(VECTOR, assumptions.input_alignment, *offsets, *input_strides)
+    output_alignment = gcd(VECTOR, assumptions.output_alignment, *output_strides)
+    known_alignment = next(n for n in (VECTOR, WORD, 1) if input_alignment % n == 0)
+    return known_alignment, output_alignment == VECTOR
 
 
 def best_square(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
@@ -134,15 +143,17 @@ def best_square(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
     return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
 
 
-def element_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None:
+def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | None:
     """The launch for outputs that are one element wide each, or None if it does not pay.
 
     Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
     """
     unit, count = split.equal_width, len(split.outputs)
-    is_side = max(split.rows, count) * unit <= MAX_SIDE_BYTES
-    if unit not in (1, 2, 4, 8) or not is_side or split.pitch % VECTOR:
-        return None  # a side is too long for the kernel, or `tile` takes less time
+    # The kernel has no elements of other sizes, and cannot number longer sides. For other pitches,
+    # `tile` takes fewer instructions (docs/design/017-transposes.md).
+    can_number = max(split.rows, count) * unit <= MAX_SIDE_BYTES
+    if unit not in (1, 2, 4, 8) or not can_number or split.pitch % VECTOR:
+        return None
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
     # If a row needs several squares, no sector may be in two of them, because both would read it.
     allowed = [s for s in squares(unit) if s.down >= count or split.pitch % SECTOR == 0]
@@ -154,51 +165,53 @@ def element_launch(split: RowSplit, assumed: Assumptions) -> KernelLaunch | None
         [(0, 0)],
         split.outputs,
         split.total_bytes,
-        assumed,
+        assumptions,
         f"rows of {count} outputs, one {unit}-byte element each",
         has_pointers=True,
     )
-    return launch if len(launch.parameters(())) <= assumed.limits.parameter_bytes else None
+    return launch if len(launch.parameters(())) <= assumptions.limits.parameter_bytes else None
 
 
 def down_loop(nest: Nest) -> Loop | None:
-    """The loop along which the input is contiguous, if the output is so along another loop."""
+    """The loop along which the input is contiguous, if squares of it and of rows are worthwhile."""
     *outer, row = nest.loops
     if row.output_stride != nest.unit or row.input_stride == nest.unit:
         return None
     for loop in outer:
-        least, most = sorted((loop.size, row.size))
-        is_side = least >= MIN_SIDE and most * nest.unit <= MAX_SIDE_BYTES
-        if loop.input_stride == nest.unit and is_side:
+        shorter, longer = sorted((loop.size, row.size))
+        are_sides = shorter >= MIN_SIDE and longer * nest.unit <= MAX_SIDE_BYTES
+        if loop.input_stride == nest.unit and are_sides:
             return loop
     return None
 
 
 def transpose_launches(
-    alike: Mapping[Nest, Sequence[int]], pieces: Sequence[StridedCopy], assumed: Assumptions
+    outputs_by_nest: Mapping[Nest, Sequence[int]],
+    pieces: Sequence[StridedCopy],
+    assumptions: Assumptions,
 ) -> Iterator[KernelLaunch]:
     """The launches for outputs by nest; all nests have a down loop and the same unit."""
-    unit = next(iter(alike)).unit
+    unit = next(iter(outputs_by_nest)).unit
 
     def launch(outputs: Sequence[tuple[Nest, int]]) -> KernelLaunch | None:
         nests = list(dict.fromkeys(nest for nest, _ in outputs))
         if len(nests) > MAX_PLANES:
             return None
-        numbers = {nest: number for number, nest in enumerate(nests)}
+        plane_of = {nest: index for index, nest in enumerate(nests)}
         planes = tuple(map(_plane, nests))
         offsets = [pieces[output].input_offset for _, output in outputs]
         return _launch(
-            best_square(squares(unit, *alignments(planes, offsets, assumed)), planes),
+            best_square(squares(unit, *alignments(planes, offsets, assumptions)), planes),
             planes,
-            [(offset, numbers[nest]) for offset, (nest, _) in zip(offsets, outputs, strict=True)],
+            [(offset, plane_of[nest]) for offset, (nest, _) in zip(offsets, outputs, strict=True)],
             tuple(output for _, output in outputs),
             sum(pieces[output].total_bytes for _, output in outputs),
-            assumed,
+            assumptions,
             f"{unit}-byte elements, contiguous along different dimensions in input and output",
         )
 
-    outputs = [(nest, output) for nest, indices in alike.items() for output in indices]
-    return launches_within(launch, outputs, assumed.limits.parameter_bytes)
+    outputs = [(nest, output) for nest, indices in outputs_by_nest.items() for output in indices]
+    return launches_within(launch, outputs, assumptions.limits.parameter_bytes)
 
 
 def _plane(nest: Nest) -> Plane:
@@ -206,8 +219,8 @@ def _plane(nest: Nest) -> Plane:
     down = down_loop(nest)
     assert down is not None
     outer.remove(down)
-    around = tuple(reversed(outer))
-    return Plane(down.size, across.size, down.output_stride, across.input_stride, around)
+    loops = tuple(reversed(outer))
+    return Plane(down.size, across.size, down.output_stride, across.input_stride, loops)
 
 
 def _launch(
@@ -216,7 +229,7 @@ def _launch(
     entries: Sequence[tuple[int, int]],
     outputs: tuple[int, ...],
     total_bytes: int,
-    assumed: Assumptions,
+    assumptions: Assumptions,
     reason: str,
     has_pointers: bool = False,
 ) -> KernelLaunch:
@@ -225,9 +238,9 @@ def _launch(
     `entries` are each output's first byte in the input and the index of its plane. With
     `has_pointers` there is one entry, and each line of its plane (`down_stride` 0) is an output.
     """
-    offsets, plane_of = zip(*entries, strict=True)
+    offsets, plane_indices = zip(*entries, strict=True)
     loops = max(len(plane.loops) for plane in planes)
-    starts = tuple(accumulate((prod(square.counts(planes[n])) for n in plane_of), initial=0))
+    starts = tuple(accumulate((prod(square.counts(planes[n])) for n in plane_indices), initial=0))
     constants = (
         TypedValue("int", "kUnit", square.unit),
         TypedValue("int", "kDownVectors", square.down_vectors),
@@ -244,33 +257,33 @@ def _launch(
         TypedValue(OFFSET_64, "offsets", offsets),
         *_plane_tables(square, planes, loops),
         TypedValue("unsigned", "starts", starts),
-        TypedValue("unsigned char", "planes", plane_of),
+        TypedValue("unsigned char", "planes", plane_indices),
     ]
     return KernelLaunch(
         *specialize("transpose", len(outputs), RESIDENT, constants, arguments, THREADS),
         outputs,
         total_bytes,
-        assumed.is_streaming,
+        assumptions.is_streaming,
         starts[-1],
         shared_bytes=square.shared_vectors * VECTOR,
         bytes_in_flight=LOADS * VECTOR,
         reason=reason,
-        block=THREADS,
+        threads=THREADS,
     )
 
 
 def _plane_tables(square: Square, planes: Sequence[Plane], depth: int) -> Iterator[TypedValue]:
     # All planes get the loops of the deepest one; a table has at least one entry.
-    around = [[*plane.loops, *[ONE_TRIP] * depth][:depth] for plane in planes]
-    loops = list(chain.from_iterable(around)) or [ONE_TRIP]
+    plane_loops = [[*plane.loops, *[ONE_TRIP] * depth][:depth] for plane in planes]
+    loops = list(chain.from_iterable(plane_loops)) or [ONE_TRIP]
     # The outermost loop takes what remains of a number, and needs no divisor.
-    counts = [[*square.counts(plane), *[1] * depth][: depth + 1] for plane in planes]
-    divisors = tuple(chain.from_iterable(counts))
+    plane_counts = [[*square.counts(plane), *[1] * depth][: depth + 1] for plane in planes]
+    counts = tuple(chain.from_iterable(plane_counts))
     yield TypedValue(OFFSET_64, "across_strides", tuple(plane.across_stride for plane in planes))
     yield TypedValue(OFFSET_64, "down_strides", tuple(plane.down_stride for plane in planes))
     yield TypedValue(OFFSET_64, "input_strides", tuple(loop.input_stride for loop in loops))
     yield TypedValue(OFFSET_64, "output_strides", tuple(loop.output_stride for loop in loops))
     yield TypedValue("unsigned", "across_sizes", tuple(plane.across for plane in planes))
     yield TypedValue("unsigned", "down_sizes", tuple(plane.down for plane in planes))
-    yield TypedValue("unsigned", "counts", divisors)
-    yield TypedValue(DIVISOR, "by_counts", tuple(map(divisor, divisors)))
+    yield TypedValue("unsigned", "counts", counts)
+    yield TypedValue(DIVISOR, "by_counts", tuple(map(divisor, counts)))

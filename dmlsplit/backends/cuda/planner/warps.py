@@ -13,7 +13,7 @@ from itertools import pairwise
 from dmlsplit.backends.cuda.launch import VECTOR, WORD
 
 WARP, BANKS = 32, 32
-# How many warps are counted, at equal distances in a slab, and how many parts of their vectors.
+# The sample: warps at equal distances in a slab, and parts of their vectors.
 SAMPLED_WARPS, SAMPLED_PARTS = 2, 4
 
 
@@ -38,25 +38,27 @@ def vector_wavefronts(
     """The wavefronts in which a warp gathers a vector for each lane: the mean of a sample.
 
     Neighbouring lanes gather neighbouring vectors of an output in a slab of `rows` rows. `starts`
-    are the first column of each output, and the end of the last one. Each load has `part` bytes:
-    loads of 16 bytes are served for a quarter of the warp at a time, loads of 8 for half of it.
+    are the first column of each output, and the end of the last one. Each load has `part` bytes.
+    A wavefront delivers at most one word from each bank, 128 bytes: loads of 16 bytes are taken to
+    be served for a quarter of the warp at a time, loads of 8 bytes for half of it.
     """
+    # By lane: the first column and the width of its output, and the vector's first byte in it.
     lanes = [
-        (first, end - first, at)
-        for first, end in pairwise(starts)
-        for at in range(0, rows * (end - first), VECTOR)
+        (start, end - start, vector)
+        for start, end in pairwise(starts)
+        for vector in range(0, rows * (end - start), VECTOR)
     ]
-    last, served = max(0, len(lanes) - WARP), WARP * WORD // max(part, WORD)
-    every = range(0, VECTOR, part)
-    sampled = every[:: max(1, len(every) // SAMPLED_PARTS)]
+    lanes_at_once = WARP * WORD // max(part, WORD)
+    parts = range(0, VECTOR, part)
+    sampled_parts = parts[:: max(1, len(parts) // SAMPLED_PARTS)]
     total = 0
     for number in range(1, SAMPLED_WARPS + 1):
-        first = last * number // (SAMPLED_WARPS + 1) // WARP * WARP
-        for begin in range(first, first + WARP, served):
-            for byte in sampled:
+        first = max(0, len(lanes) - WARP) * number // (SAMPLED_WARPS + 1) // WARP * WARP
+        for lane in range(first, first + WARP, lanes_at_once):
+            for offset in sampled_parts:
                 words = []
-                for start, width, at in lanes[begin : begin + served]:
-                    row, column = divmod(at + byte, width)
+                for start, width, vector in lanes[lane : lane + lanes_at_once]:
+                    row, column = divmod(vector + offset, width)
                     words.append(padded(row * row_pitch + start + column, pad) // WORD)
                 total += wavefronts(words) if words else 0
-    return total * len(every) / len(sampled) / SAMPLED_WARPS
+    return total * len(parts) / len(sampled_parts) / SAMPLED_WARPS

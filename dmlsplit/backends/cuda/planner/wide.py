@@ -28,47 +28,48 @@ from dmlsplit.backends.cuda.launch import (
     padded_table,
     specialize,
 )
-from dmlsplit.backends.cuda.occupancy import resident_blocks
+from dmlsplit.backends.cuda.occupancy import resident_blocks, tail_bytes
 from dmlsplit.geometry import RowSplit, ceil_div
 
 # The narrowest output for `rows`, unless there is a single row: a vector may extend into the next
 # row of an output, but no further.
 MIN_WIDTH = VECTOR
 # For more equal outputs than this, a block finds its output by a division. For fewer, searching the
-# tables, which needs no other specialization, is about as fast.
+# tables is about as fast, and needs no other specialization.
 FEW_OUTPUTS = 16
 # Candidates: the threads of a block, and the rounds in which each thread copies `LOADS` vectors. A
 # block finds its output once for all rounds, but waits for memory in each of them.
 BLOCKS: tuple[tuple[int, int], ...] = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
-REGISTERS = {True: 40, False: 64}  # of a thread, by whether memory is aligned
+# Of a thread, at most, by whether memory is aligned: six blocks of THREADS, or four, fit an SM.
+REGISTERS = {True: 40, False: 64}
 # Rows are short if they fit a slot of at most 32 vectors in shared memory. A slot has room for a
-# row at any phase (15 bytes more) and the word after it (4), rounded up (15). In a round, a thread
-# reads at most one vector per load, and a load of the block reads an even number of rows. rows.cu
-# has the same numbers. In smaller blocks, more threads would have no vector; larger ones would wait
-# longer.
+# row at any phase (15 bytes more) and the word after it (4), rounded up (15), as in rows.cu.
 SLOT_MORE = 15 + 4 + 15
 MAX_SHORT = 33 * VECTOR - SLOT_MORE - 1
+# In a round, a thread has at most one vector per load, and a load of the block an even number of
+# rows. In smaller blocks, more threads would have no vector; larger blocks would wait longer.
 SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
 SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
 # 4 / 3: the narrowest rows have slots of 3 vectors and a spare one. Whatever the width, slots take
-# at most 1,344 of these 1,429 vectors, so that 64 of them are a margin.
+# at most 1,344 of these 1,429 vectors, so that 85 are left over.
 SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
 # By (is_aligned, is_short): the time of the instructions that copy the bytes, beyond those of a
-# plain copy, and of those that set up a block of one round. Both are shares of the time that the
-# memory of an H200 takes for the same bytes, by counted instructions and benchmarks/prediction.py.
-# Negative: fewer instructions than a plain copy.
-INSTRUCTION_TIMES = {(True, False): (-1 / 66, 1 / 30), (False, False): (1 / 14, 1 / 14)}
-INSTRUCTION_TIMES[False, True] = 1 / 11, 1 / 40
-# A load takes half a microsecond, in which an SM of an H200 copies these bytes.
-WAIT_BYTES = 8 << 10
+# plain copy, and of those that set up a block of one round, if memory takes 1 for the same bytes.
+# Each instruction or sector takes 1 / 470 for the 512 bytes of a warp (layouts.INSTRUCTION_TIME).
+# The numbers are estimates from counts by `python -m benchmarks model`.
+INSTRUCTION_TIMES = {
+    (True, False): (-1 / 66, 1 / 30),  # 7 fewer than a plain copy; 16
+    (False, False): (1 / 14, 1 / 14),  # 34 more; 34
+    (False, True): (1 / 11, 1 / 40),  # 43 more; 12
+}
 # The planner stops at the first candidate that takes at most CHEAP_RATIO times as long as its bytes
 # and their instructions would without set-up and waiting. A candidate with smaller blocks must save
-# MIN_GAIN of the time.
+# MIN_GAIN of the time. Both are estimates.
 CHEAP_RATIO, MIN_GAIN = 1.03, 0.01
 # Python counts tiles faster than NumPy for up to this many pairs of an output and a number of rows.
 MAX_IN_PYTHON = 32
-# A chunk of several rows has about as much input as all multiprocessors have in flight. Blocks thus
-# copy its outputs at the same time, while sectors that outputs share are still in the L2 cache.
+# A chunk of several rows has half to all of the bytes that multiprocessors have in flight. Blocks
+# thus copy its outputs at the same time, while sectors that outputs share are in the L2 cache.
 CHUNK_BYTES = IN_FLIGHT_BYTES
 # The division of common.cuh takes numbers below 2^31. Threads without a vector calculate positions,
 # too, up to a tile after the end of a chunk.
@@ -84,7 +85,7 @@ NUMBERS_BYTES = 96
 
 
 def wide_launches(
-    split: RowSplit, assumed: Assumptions, is_aligned: bool
+    split: RowSplit, assumptions: Assumptions, is_aligned: bool
 ) -> Iterator[KernelLaunch]:
     """Launches with as many outputs each as the parameters can hold.
 
@@ -94,18 +95,18 @@ def wide_launches(
     is_short = not is_aligned and split.rows > 1 and max(split.widths) <= MAX_SHORT
     is_short = is_short and split.pitch < MAX_CHUNK_BYTES
     # Along axis 0, outputs may be equal by chance, because empty ones are left out.
-    is_equal = split.rows > 1 or count == assumed.outputs
+    is_equal = split.rows > 1 or count == assumptions.output_count
     is_equal = is_equal and count > (1 if is_short else FEW_OUTPUTS) and _are_equal(split)
     table_type = index_type(max(split.offsets[-1], *split.widths))
-    mode = _mode(is_aligned, is_short, is_equal, table_type, assumed.limits.parameter_bytes)
-    each = ceil_div(count, ceil_div(count, mode.capacity)) if count > mode.capacity else count
-    for first in range(0, count, each):
-        part = split if each == count else split.take(range(first, min(first + each, count)))
-        yield _launch(part, assumed, mode, _chunks(part, assumed.limits, mode))
+    mode = _mode(is_aligned, is_short, is_equal, table_type, assumptions.limits.parameter_bytes)
+    step = ceil_div(count, ceil_div(count, mode.capacity))
+    for first in range(0, count, step):
+        part = split if step == count else split.take(range(first, min(first + step, count)))
+        yield _launch(part, assumptions, mode, _chunks(part, assumptions.limits, mode))
 
 
 class _Mode(NamedTuple):
-    """What selects a specialization for some outputs, beside the number of rows."""
+    """What selects a specialization for some outputs, besides the number of rows."""
 
     is_aligned: bool
     is_short: bool  # whether rows are short; chunks of one row are copied as wide ones
@@ -134,12 +135,14 @@ class _Chunks(NamedTuple):
     grid: int  # tiles of all chunks
 
 
-def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks) -> KernelLaunch:
+def _launch(
+    split: RowSplit, assumptions: Assumptions, mode: _Mode, chunks: _Chunks
+) -> KernelLaunch:
     rows, pitch, outputs, *_ = split
-    is_one_row, limits = chunks.is_one_row, assumed.limits
+    is_one_row, limits = chunks.is_one_row, assumptions.limits
     is_short = mode.is_short and not is_one_row
     # In a mixture of experts, other outputs are empty in each call; there is room for all of them.
-    count = max(len(outputs), assumed.outputs) if rows == 1 else len(outputs)
+    count = max(len(outputs), assumptions.output_count) if rows == 1 else len(outputs)
     slots, loads = min(mode.capacity, capacity(count)), SHORT_LOADS if is_short else LOADS
     position_type, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
     constants = (
@@ -162,22 +165,22 @@ def _launch(split: RowSplit, assumed: Assumptions, mode: _Mode, chunks: _Chunks)
         *_tables(split, chunks, mode, slots, position_type),
     ]
     resident = resident_blocks(limits, THREADS, REGISTERS[mode.is_aligned])
-    what = "a single row" if rows == 1 else "wide outputs"
+    rows_text = "a single row" if rows == 1 else "wide outputs"
     launch = KernelLaunch(
         *specialize("rows", slots, resident, constants, arguments),
         outputs,
         split.total_bytes,
-        assumed.is_streaming,
+        assumptions.is_streaming,
         chunks.grid,
         bytes_in_flight=loads * VECTOR,
-        reason=f"{what}, {'not ' * (not mode.is_aligned)}aligned to {VECTOR} bytes",
+        reason=f"{rows_text}, {'not ' * (not mode.is_aligned)}aligned to {VECTOR} bytes",
         shared_bytes=SHORT_BYTES * is_short,
-        block=chunks.threads,
+        threads=chunks.threads,
     )
     if rows == 1 or pitch >= MAX_CHUNK_BYTES:
         return launch
     other = chunks._replace(is_one_row=not is_one_row)
-    return launch._replace(siblings=lambda: [_launch(split, assumed, mode, other)])
+    return launch._replace(siblings=lambda: [_launch(split, assumptions, mode, other)])
 
 
 def _tables(
@@ -187,9 +190,9 @@ def _tables(
     table_type, entries = position_type if mode.is_equal else mode.table_type, slots
     widths, offsets = split.widths, split.offsets
     if mode.is_equal:
-        entries, widths, offsets, each = 1, widths[:1], offsets[:1], chunks.tiles[0]
-        yield TypedValue(DIVISOR, "by_output_tiles", divisor(each))
-        yield TypedValue("unsigned", "output_tiles", each)
+        entries, widths, offsets, output_tiles = 1, widths[:1], offsets[:1], chunks.tiles[0]
+        yield TypedValue(DIVISOR, "by_output_tiles", divisor(output_tiles))
+        yield TypedValue("unsigned", "output_tiles", output_tiles)
     else:
         starts = accumulate(chunks.tiles[:-1], initial=0)
         yield TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE))
@@ -220,15 +223,15 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
     multiple = max(short_rows) * candidates[0][1] if short_rows else 1
     choices = _row_choices(split, limits, multiple)
     parts = _parts(split.widths, choices, short_rows)
-    needed = split.rows * sum([1 / each for each in short_rows]) or split.total_bytes
+    row_parts = sum([1 / rows for rows in short_rows]) if short_rows else split.row_bytes
     sm_bytes, best = split.total_bytes / limits.sm_count, inf
     cheap = CHEAP_RATIO * (1 + INSTRUCTION_TIMES[mode[:2]][0]) * sm_bytes
     for threads, rounds in candidates:
         tile_bytes = threads * rounds * (SHORT_LOADS if mode.is_short else LOADS) * VECTOR
         tile_parts = rounds if mode.is_short else tile_bytes
         chunks = _chunked(split.rows, choices, parts, (threads, tile_bytes), tile_parts)
-        share = needed / tile_parts / chunks.grid  # of the tiles that has bytes to copy
-        cost = _cost(chunks, rounds, share, sm_bytes, limits, mode)
+        fill = split.rows * row_parts / tile_parts / chunks.grid  # used share of the tiles
+        cost = _cost(chunks, rounds, fill, sm_bytes, limits, mode)
         if cost < best * (1 - MIN_GAIN):
             best, best_chunks = cost, chunks
         if cost <= cheap:
@@ -248,7 +251,7 @@ def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[i
         rows = np.array(choices)[:, None]
         return rows / short_rows if short_rows else rows * widths
     if short_rows:
-        return [[rows / each for each in short_rows] for rows in choices]
+        return [[rows / round_rows for round_rows in short_rows] for rows in choices]
     return [[rows * width for width in widths] for rows in choices]
 
 
@@ -270,17 +273,17 @@ def _chunked(
 
 
 def _cost(
-    chunks: _Chunks, rounds: int, share: float, sm_bytes: float, limits: DeviceLimits, mode: _Mode
+    chunks: _Chunks, rounds: int, fill: float, sm_bytes: float, limits: DeviceLimits, mode: _Mode
 ) -> float:
     """The time of a launch, as the bytes that an SM copies in it while memory is busy."""
     shared = SHORT_BYTES * mode.is_short
     resident = resident_blocks(limits, chunks.threads, REGISTERS[mode.is_aligned], shared)
-    per_sm = chunks.grid / limits.sm_count
-    waits = limits.in_flight_bytes * rounds / (chunks.tile_bytes * share * min(resident, per_sm))
-    each, setup = INSTRUCTION_TIMES[mode[:2]]
-    cost = sm_bytes * max(1, waits, 1 + each + setup / (rounds * share))
-    # Blocks end at different times: while the last ones run, half of an SM's room is unused.
-    return cost + rounds * WAIT_BYTES / 2 * min(1, waits) * (per_sm > resident)
+    sm_blocks = chunks.grid / limits.sm_count
+    # How long memory takes if it is not busy, because too few bytes are in flight in a round.
+    waits = limits.in_flight_bytes * rounds / (chunks.tile_bytes * fill * min(resident, sm_blocks))
+    copy_time, setup_time = INSTRUCTION_TIMES[mode[:2]]
+    cost = sm_bytes * max(1, waits, 1 + copy_time + setup_time / (rounds * fill))
+    return cost + (tail_bytes(rounds, waits) if sm_blocks > resident else 0)
 
 
 def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[int]:
@@ -289,7 +292,7 @@ def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[i
         return [1]
     limit = min(split.rows, (MAX_CHUNK_BYTES - 1) // largest)
     multiple = multiple if multiple <= limit else 1
-    wanted = ceil_div(limits.sm_count * CHUNK_BYTES // 2, split.pitch)
-    least = min(limit // multiple, ceil_div(wanted, multiple)) * multiple
-    step = ceil_div(least, ROW_CHOICES * multiple) * multiple
-    return [1, *range(least, min(limit, 2 * least) + 1, step)]
+    half_rows = ceil_div(limits.sm_count * CHUNK_BYTES // 2, split.pitch)
+    min_rows = min(limit // multiple, ceil_div(half_rows, multiple)) * multiple
+    step = ceil_div(min_rows, ROW_CHOICES * multiple) * multiple
+    return [1, *range(min_rows, min(limit, 2 * min_rows) + 1, step)]

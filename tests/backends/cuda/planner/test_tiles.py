@@ -22,7 +22,7 @@ def assumed(input_alignment: int, output_alignment: int, bytes_: int = 32764) ->
         input_alignment,
         output_alignment,
         limits=H200.limits._replace(parameter_bytes=bytes_),
-        outputs=100,
+        output_count=100,
         is_streaming=True,
     )
 
@@ -58,7 +58,7 @@ def test_phases_repeat_after_each_slab_and_a_slab_fits_its_memory(
         read_rows = rows + found["rows_before"]
         reach = max(offset + width for offset, width in places)
         runs = found["read_vectors"] // found["run_vectors"]
-        assert found["read_vectors"] <= launch.block <= 512
+        assert found["read_vectors"] <= launch.threads <= 512
         assert runs in (1, read_rows)
         run = found["run_bytes"][0] if runs == 1 else max(found["run_bytes"][: found["groups"]])
         assert run == (read_rows * split.pitch if runs == 1 else reach)
@@ -75,7 +75,7 @@ def test_every_vector_of_a_slab_has_a_thread(split: RowSplit, dst: int, rows: in
     for launch in tile_launches(split._replace(rows=rows), assumed(1, dst)):
         found, count = known(launch), len(launch.outputs)
         ends = found["group_items"][: found["groups"] + 1]
-        assert all(end - begin <= launch.block for begin, end in itertools.pairwise(ends))
+        assert all(end - begin <= launch.threads for begin, end in itertools.pairwise(ends))
         for output, (begin, end) in enumerate(
             itertools.pairwise((*found["first_items"][:count], ends[-1]))
         ):

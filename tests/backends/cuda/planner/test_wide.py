@@ -73,14 +73,14 @@ def test_rounds_leave_enough_bytes_in_flight(workload: Any) -> None:
 def rounds_of(launch: KernelLaunch) -> int:
     """The rounds of a block of `rows`."""
     found = known(launch)
-    return int(found["tile_bytes"] // (launch.block * found["kLoads"] * VECTOR))
+    return int(found["tile_bytes"] // (launch.threads * found["kLoads"] * VECTOR))
 
 
 def in_flight(launch: KernelLaunch, limits: DeviceLimits) -> float:
     """The bytes that an SM waits for at first."""
     found = known(launch)
     registers = wide.REGISTERS[bool(found["kAligned"])]
-    resident = resident_blocks(limits, launch.block, registers, launch.shared_bytes)
+    resident = resident_blocks(limits, launch.threads, registers, launch.shared_bytes)
     at_once = min(launch.grid, limits.sm_count * resident)
     return at_once * launch.total_bytes / launch.grid / rounds_of(launch) / limits.sm_count
 
@@ -95,7 +95,7 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
     limits, sizes = find_gpu(gpu).limits, []
     for mib in (*range(1, 64), *range(64, 1025, 8)):
         (launch,) = plan(packed((mib << 20,), 0, (mib << 19,) * 2, 1), *alignments, limits)
-        sizes.append((launch.block * rounds_of(launch), rounds_of(launch)))
+        sizes.append((launch.threads * rounds_of(launch), rounds_of(launch)))
         if rounds_of(launch) > 1:
             assert in_flight(launch, limits) >= ENOUGH * limits.in_flight_bytes
     found = [size for size, _ in groupby(sizes)]
@@ -121,7 +121,7 @@ def test_blocks_of_short_rows_hold_memory_for_their_threads(gpu: str, blocks: in
     limits = find_gpu(gpu).limits
     (launch,) = plan(packed((1000, 2408), 1, (301,) * 8, 1), 16, 16, limits)
     assert launch.shared_bytes < 23 << 10
-    assert resident_blocks(limits, launch.block, 64, launch.shared_bytes) == blocks
+    assert resident_blocks(limits, launch.threads, 64, launch.shared_bytes) == blocks
 
 
 def test_chunks_shrink_with_the_gpu() -> None:
