@@ -68,7 +68,7 @@ class Launch:
 
     outputs: tuple[int, ...]
     grid: int
-    block: int
+    threads: int
 
     def parameters(self, addresses: Sequence[int]) -> bytes:
         return struct.pack(f"<{len(addresses)}Q", *addresses)
@@ -126,7 +126,7 @@ def test_a_kernel_with_a_wrong_load_or_store_is_rejected(first: str, builds: Pat
 def test_a_byte_that_no_thread_stores_is_rejected(builds: Path) -> None:
     source = COPY.replace("FIRST", "if (row != 7) first[0] = source[0];")
     code = launch.compiled(source, builds)
-    one = Launch((0, 1), grid=1, block=64)
+    one = Launch((0, 1), grid=1, threads=64)
     with pytest.raises(SassError, match="stored 1528 of 1536 bytes"):
         launch.run(ROWS.geometry, one, code, [0])
 
@@ -194,7 +194,7 @@ def test_the_instructions_and_wavefronts_of_a_copy_are_counted_exactly(builds: P
     }"""
     case = Case((5 * 128 * 16,), (5 * 128 * 16,))
     code = launch.compiled(source, builds)
-    one = Launch((0,), grid=5, block=128)
+    one = Launch((0,), grid=5, threads=128)
     counts = launch.run(case.geometry, one, code, list(range(5)))
     length = next(i.index for i in code.listing.instructions if i.opcode == "EXIT") + 1
     assert counts.issue == length
