@@ -32,7 +32,7 @@ def raise_postponed() -> None:
 
 @contextmanager
 def delay_interrupts() -> Iterator[None]:
-    """Postpone interrupts until `check` or the end of the outermost block."""
+    """Postpone interrupts until `raise_postponed` or the end of the outermost block."""
     global _depth
     _depth += 1
     try:

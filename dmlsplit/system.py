@@ -32,7 +32,7 @@ def lock_file(handle: int) -> bool:
 
 @contextmanager
 def closing(handle: int) -> Iterator[None]:
-    """Close a locked file that the block renames or removes: afterwards, so that the lock holds.
+    """Close a locked file that the block renames or removes: after the block, except on Windows.
 
     Windows cannot rename or remove open files, so there the file is closed first. If another
     process takes the lock in between, the block fails with a PermissionError.

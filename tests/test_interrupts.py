@@ -22,7 +22,7 @@ def test_an_interrupt_is_raised_at_once_if_interrupts_are_not_delayed() -> None:
     assert caught.value.args == (signal.SIGTERM,)
 
 
-def test_a_delayed_interrupt_is_raised_by_the_next_check() -> None:
+def test_a_delayed_interrupt_is_raised_by_the_next_raise_postponed() -> None:
     def work(reached: list[str]) -> None:
         raise_postponed()
         interrupt(signal.SIGINT)

@@ -117,7 +117,7 @@ def test_examples_are_type_checked(
         assert 'expression has type "list[Tensor]"' in said(wrong, tmp_path, kept_files)
 
 
-def test_help_shows_public_names_and_named_types() -> None:
+def test_dir_lists_the_public_names_and_signatures_name_types_without_their_module() -> None:
     assert sorted(dir(dml)) == sorted({*dml.__all__, "__version__"})
     assert str(inspect.signature(dml.split)).startswith(
         "(array: 'T', sizes_or_count: 'Sizes', axis"

@@ -77,7 +77,7 @@ def print_message(message: str) -> None:
 
 
 def print_messages(text: str) -> None:
-    """Print a text that is safe to print to standard error; ignore a closed or full one."""
+    """Print escaped text to standard error, and ignore a closed stream or a full disk."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -87,7 +87,7 @@ def print_messages(text: str) -> None:
 class Parser(argparse.ArgumentParser):
     """A parser whose help is a result: failing to print it is an error.
 
-    An error is one line, without the usage, and the command that prints the help.
+    An error is one line without the usage; a second line names the command for help.
     """
 
     def error(self, message: str) -> NoReturn:

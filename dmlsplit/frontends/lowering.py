@@ -7,7 +7,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.frontends.site import Known, SplitSite, State, Unknown, UnknownSplitError
 
-# A model with more outputs than this must be wrong, and each output costs memory.
+# A split with more outputs than this must be a mistake, and each output costs memory.
 MAX_OUTPUTS = 2**20
 
 

@@ -91,7 +91,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """A node of another operator that ONNX Runtime turns into a split; `by` says why."""
+    """A node of another operator that ONNX Runtime turns into a split; `explanation` says why."""
 
     explanation: str
     descriptor: SplitOperatorDesc

@@ -60,7 +60,7 @@ def check_site(site: SplitSite, target: Target) -> Verdict:
         case Implied() as implied:
             verdict = _check_implied(site, implied, target)
     diagnostics = sorted(
-        verdict.diagnostics, key=lambda make_violation: make_violation.severity != "error"
+        verdict.diagnostics, key=lambda violation: violation.severity != "error"
     )
     fixes, notes = advise(verdict, target)
     return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)

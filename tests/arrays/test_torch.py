@@ -60,7 +60,7 @@ def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mod
     assert two.requires_grad
 
 
-def test_a_write_raises_the_version_of_a_tensor(torch: Any) -> None:
+def test_a_write_increments_the_version_of_a_tensor(torch: Any) -> None:
     """A gradient that needs an overwritten value is an error, not a wrong number."""
     source, outs = torch.arange(6.0), [torch.zeros(2), torch.zeros(4)]
     op = operator((6,), (2, 4), 0, "cpu")

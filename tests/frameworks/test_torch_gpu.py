@@ -56,7 +56,7 @@ def test_gradients_of_a_split_on_another_stream_are_exact(torch: Any) -> None:
     )
 
 
-def test_a_write_raises_the_version_of_a_tensor(torch: Any) -> None:
+def test_a_write_increments_the_version_of_a_tensor(torch: Any) -> None:
     source, out = torch.rand(1000, device="cuda"), torch.zeros(1000, device="cuda")
     op = operator((1000,), (1000,), 0)
     for count, call in enumerate(

@@ -90,7 +90,7 @@ def program_of(geometry: SplitGeometry, library: Library) -> NativeProgram:
 
 
 def library() -> Library | None:
-    """The library; None if DMLSPLIT_NATIVE is 0, or if it cannot be used (`missing` says why)."""
+    """The library; None if DMLSPLIT_NATIVE is 0 or `unavailable_reason` gives a reason."""
     setting = os.environ.get(VARIABLE, "").strip()
     if setting not in ("", "0", "1"):
         raise InvalidArgumentError(

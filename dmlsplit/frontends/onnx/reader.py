@@ -79,7 +79,7 @@ class Reader:
         self._elements_left = MAX_COMPUTED
 
     def compute(self, count: int) -> None:
-        """Allow to compute with this many elements; a ValueError once there are too many."""
+        """Count elements to be computed; a ValueError if there are too many in all."""
         self._elements_left -= count
         if self._elements_left < 0:
             raise ValueError(f"more than {MAX_COMPUTED:,} computed values")

@@ -38,7 +38,7 @@ def test_every_spelling_of_a_descriptor_reads_the_same() -> None:
     assert str(expected) == "SPLIT axis 0: FLOAT32[6] -> FLOAT32[2], FLOAT32[1], FLOAT32[3]"
 
 
-def test_every_tensor_field_is_read_and_written() -> None:
+def test_every_tensor_field_is_read_and_the_kit_writes_it_back() -> None:
     promises = {"TotalTensorSizeInBytes": 80, "GuaranteedBaseOffsetAlignment": 32}
     flags = ["OWNED_BY_DML", "NONE"]
     entry = tensor([2, 3], "INT64", Strides=[4, 1], Flags=flags, **promises)
