@@ -121,7 +121,7 @@ def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:
 
 
 def _is_local(module: Any) -> bool:
-    """Whether a callback can split: in this process, on one device or on each device its part."""
+    """Whether a callback can split: not for export, and on one device or in `jax.shard_map`."""
     # XLA's own split can also be partitioned over devices, and exported.
     axes = module.axis_context
     is_alone = (

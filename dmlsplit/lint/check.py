@@ -67,7 +67,7 @@ def check_site(site: SplitSite, target: Target) -> Verdict:
 
 
 class _Examination(NamedTuple):
-    """What DirectML gets for a descriptor, what follows from its node, and what both break."""
+    """The descriptor of a split at the target, the remarks about its node, and the broken rules."""
 
     desc: SplitOperatorDesc | None
     remarks: list[Violation]

@@ -63,7 +63,7 @@ def pieces_of(
 
 
 def input_fingerprint(path: Path) -> Fingerprint:
-    """The mark of an input: if it is no longer the same, the input has changed."""
+    """The fingerprint of an input; if it differs later, the input has changed."""
     files = array_files(path) if stat.S_ISDIR(path.stat().st_mode) else [path]
     return tuple(map(_file_fingerprint, files))
 

@@ -240,7 +240,7 @@ def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 64])
-def test_few_and_many_outputs_pass_the_same_checks(torch: Any, count: int) -> None:
+def test_few_and_many_outputs_are_checked_alike(torch: Any, count: int) -> None:
     source = torch.arange(4.0 * count).reshape(2, -1)
     sizes, wanted = (2,) * count, torch.split(source, 2, 1)
 

@@ -61,7 +61,7 @@ def test_a_case_is_measured_in_three_allocations(tmp_path: Path) -> None:
     assert len({array.ctypes.data for array in seen}) == 3
 
 
-def test_callers_at_once_split_in_threads_of_their_own(tmp_path: Path) -> None:
+def test_concurrent_callers_split_in_separate_threads(tmp_path: Path) -> None:
     working: Counter[str] = Counter()
     met = threading.Barrier(2, timeout=20)
 

@@ -70,7 +70,7 @@ def test_too_few_bytes_in_flight_lower_the_prediction() -> None:
     assert launched(H100, 1024 * MIB, resident=2) > 0.99
 
 
-def test_rounds_one_after_the_other_cost_a_small_split_their_latency() -> None:
+def test_the_latency_of_serial_rounds_slows_a_small_split() -> None:
     total_bytes = 4 * MIB
     two_rounds = launched(H200, total_bytes, count=total_bytes // (32 * KIB))
     assert two_rounds < 0.6

@@ -110,7 +110,7 @@ def test_a_ratio_is_the_peers_time_over_ours() -> None:
     ]
 
 
-def test_bars_compare_dmlsplit_with_the_fastest_peer_and_the_size_before() -> None:
+def test_a_bar_limits_the_time_relative_to_the_fastest_peer_or_the_next_smaller_size() -> None:
     def rows(case: str, kind: str, size: int, **times: float) -> list[dict[str, Any]]:
         head = {"kind": kind, "bytes": size, "threads": 1}
         named = ((peer.replace("_", " "), seconds) for peer, seconds in times.items())

@@ -21,7 +21,7 @@ def test_a_file_name_may_look_like_a_pattern(here: Path, capsys: Capsys) -> None
 # Dynamic models and targets.
 
 
-def test_dim_fixes_a_dynamic_size_and_an_unknown_name_is_reported(
+def test_dim_sets_a_dynamic_size_and_an_unknown_name_is_reported(
     here: Path, capsys: Capsys
 ) -> None:
     save("m.onnx", single(TensorProto.INT64, ("batch", 6), (2, 4), 1))

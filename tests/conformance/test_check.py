@@ -237,5 +237,5 @@ def test_a_placement_that_is_too_large_or_outside_its_buffers_is_refused(
         dispatched(lambda cases: cases["bind-swapped"].update(placement=placement))
 
 
-def test_any_bits_of_a_type_without_special_values_are_not_an_error(dispatched: Dispatch) -> None:
+def test_a_case_of_an_integer_type_may_have_values_of_any_bits(dispatched: Dispatch) -> None:
     assert dispatched(lambda cases: cases["bytes-type-INT8"].update(values="bits")).agrees

@@ -128,7 +128,7 @@ def test_inductor_keeps_the_tangents_of_a_split(inductor: str) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, -2])
-def test_vmap_leaves_the_batch_whole(axis: int) -> None:
+def test_vmap_splits_every_example_and_keeps_the_batch_dimension(axis: int) -> None:
     batch = torch.rand(6, 2, 5)
     found = torch.func.vmap(lambda x: dml.split(x, (2, 4), axis), in_dims=2)(batch)
     for piece, wanted in zip(found, batch.movedim(2, 0).split((2, 4), 1), strict=True):
@@ -156,7 +156,7 @@ def test_an_error_is_the_same_as_without_gradients() -> None:
     assert raised.value.__context__ is None
 
 
-def test_tensors_of_inference_mode_are_outputs() -> None:
+def test_tensors_made_in_inference_mode_may_be_outputs() -> None:
     """Unlike `copy_`, also outside inference mode: no gradient can depend on the old values."""
     x, scale = torch.rand(3, 6), torch.rand(6, requires_grad=True)
     with torch.inference_mode():

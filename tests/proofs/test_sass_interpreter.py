@@ -79,7 +79,7 @@ def test_threads_may_exit_before_other_threads_reach_a_barrier(builds: Path) -> 
         ("uint4", 16),
     ],
 )
-def test_a_block_is_reversed_in_shared_memory(kind: str, size: int, builds: Path) -> None:
+def test_elements_of_every_size_pass_through_shared_memory(kind: str, size: int, builds: Path) -> None:
     body = f"""
     __shared__ {kind} kept[128];
     const {kind}* source = ({kind}*)in; {kind}* target = ({kind}*)out;
@@ -116,7 +116,7 @@ def test_tables_of_constants_are_read_by_an_index(builds: Path) -> None:
     assert machine.threads.counts["constant_wavefronts"] == 3 * distinct
 
 
-def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
+def test_parameters_beyond_32_kib_are_read(builds: Path) -> None:
     """Parameters begin at 0x210 of their bank; nvdisasm prints offsets above 0x7fff as negative."""
     source = """
     struct Table { unsigned* out; unsigned values[8180]; };
@@ -132,7 +132,7 @@ def test_parameters_reach_beyond_32_kib(builds: Path) -> None:
     assert set(out[64:]) == {8175 // 2}
 
 
-def test_arithmetic_on_block_indices_is_interpreted_correctly(builds: Path) -> None:
+def test_arithmetic_on_block_indices_gives_the_values_of_python(builds: Path) -> None:
     body = """
     const u64 first = blockIdx.x * 0x123456789abull + in[0];
     const u32 b = blockIdx.x, q = b / 7, r = b % 7;

@@ -65,7 +65,7 @@ class Rule:
     severity: Severity = "error"
     fixable_by: tuple[FixKind, ...] = ()
     at_every_size: bool = False  # a split that breaks it also breaks it with larger sizes
-    # Their functions do not equal those of a rule that another process has sent.
+    # Not compared: the functions of samples from another process are equal to no others.
     broken: tuple[Sample, ...] = field(default=(), compare=False)
     kept: tuple[Sample, ...] = field(default=(), compare=False)
     example: Example | None = None  # for a rule that no descriptor can show

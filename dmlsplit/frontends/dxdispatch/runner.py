@@ -129,7 +129,7 @@ def _elements(memory: Any, resource: Resource) -> np.ndarray:
 
 
 def _ends(model: Model) -> dict[str, int]:
-    """The end of what is used of each used resource, in bytes."""
+    """For each used resource, the number of bytes from its start that the model uses."""
     parts = [part for entry in model.dispatchables for part in entry.bindings]
     ends: dict[str, int] = {}
     for command in model.commands:

@@ -81,7 +81,7 @@ class DmlSplitModel(BackendRep):
         own = [_operator(self, name) for name in OPERATORS]
 
         class Evaluator(ReferenceEvaluator):
-            """A reference evaluator whose splits, also in those that it makes, are ours."""
+            """A reference evaluator that splits with dmlsplit, also in bodies and functions."""
 
             def __init__(self, proto: Any, **options: Any) -> None:
                 # The first class of a name wins, so ours come before the caller's.

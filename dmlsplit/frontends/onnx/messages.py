@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """TensorProto. Its values are not read, or in an external file."""
+    """TensorProto. Its values are unread: ranges of the model, or in an external file."""
 
     dims: tuple[int, ...] = repeated(1, int)
     data_type: int = single(2, int, 0)

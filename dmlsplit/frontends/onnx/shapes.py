@@ -182,7 +182,7 @@ def _attention(call: Call) -> Shape:
     return (*query[:2], combine_sizes(prod, [heads, divide_size(value[2], groups)]))
 
 
-# One input, element by element.
+# Element-wise operators whose output has the shape of the first input.
 _UNARY = (
     "Abs BitwiseNot Cast Ceil Celu Clip Cos Elu Erf Exp Floor Gelu HardSigmoid HardSwish LeakyRelu "
     "Log Mish Neg Not PRelu Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin Softplus Softsign "
@@ -193,7 +193,7 @@ _BROADCAST = (
     "Sub Sum SwiGLU Where Xor"
 ).split()
 ELEMENT_WISE = {*_UNARY, *_BROADCAST, "Identity"}
-# The shape of the first input, too.
+# Other operators whose output has the shape of the first input.
 _SAME = (
     "Acos Acosh Asin Asinh Atan Atanh BatchNormalization Bernoulli CastLike Cosh CumProd CumSum "
     "DequantizeLinear Dropout DynamicQuantizeLinear EyeLike GroupNormalization Hardmax "

@@ -231,7 +231,7 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
 
 
 def integers(layer: Layer, xml: Path) -> list[int]:
-    """The values of an integer Const, as a flat list. Check its shape first: it may claim any.
+    """The values of an integer Const, as a flat list. Check its shape first: it may be huge.
 
     Raises
     ------

@@ -89,7 +89,7 @@ int slow_yield(void) { return yields++, usleep(5000); }
 
 
 @pytest.mark.skipif(not shutil.which("gcc"), reason="gcc is not installed")
-def test_yields_become_rare_if_each_takes_long(
+def test_the_c_engine_rarely_yields_its_processor_if_a_yield_takes_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, path = tmp_path / "slow.c", tmp_path / "slow.so"

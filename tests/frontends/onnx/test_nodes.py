@@ -135,7 +135,7 @@ def test_a_hostile_node_becomes_an_invalid_site_with_a_one_line_problem(
     assert len(found.state.problem.splitlines()) == 1
 
 
-def test_pieces_are_limited_by_the_node_and_for_sequences_by_the_file(scanned: Scanned) -> None:
+def test_pieces_are_limited_per_node_and_in_sequences_per_file(scanned: Scanned) -> None:
     outputs = [f"y{index}" for index in range(MAX_PIECES + 1)]
 
     def unknown(nodes: list[Any], size: int) -> list[str]:

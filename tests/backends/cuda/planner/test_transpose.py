@@ -66,7 +66,7 @@ def test_large_tensors_get_nearly_equal_sides(unit: int, down: int, across: int)
     assert (square.down, square.across) == (down, across)
 
 
-def test_the_square_of_a_short_side_is_long_in_the_other_direction() -> None:
+def test_a_plane_with_a_short_side_gets_a_long_square() -> None:
     square = best_square(squares(4), [Plane(16, 100_000, 400_000, 64)])
     assert (square.down, square.across) == (16, 128)
     assert square.fill([Plane(16, 128, 0, 0)]) == 1
@@ -85,7 +85,7 @@ def test_squares_cover_a_plane(unit: int, down: int, across: int, around: list[i
 
 
 @given(units, sides, sides, st.integers(0, 15))
-def test_vectors_of_lines_at_any_address_are_in_a_square(
+def test_squares_reach_the_last_vector_of_lines_at_any_address(
     unit: int, down: int, across: int, phase: int
 ) -> None:
     """The vector that holds the last element, at the highest phase."""
