@@ -14,7 +14,7 @@ from shutil import disk_usage
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.file_kinds import is_text, read_beginning
-from dmlsplit.system import OPEN_FLAGS, closing, lock_file
+from dmlsplit.system import OPEN_FLAGS, closing_locked_file, lock_file
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
@@ -135,13 +135,13 @@ def atomic_write(path: Path) -> Iterator[Path]:
     except BaseException as error:
         # By now the name may belong to the draft of another process.
         is_ours = is_open_as(handle, draft)
-        with suppress(OSError), closing(handle):
+        with suppress(OSError), closing_locked_file(handle):
             if is_ours:
                 draft.unlink()
         if isinstance(error, OSError) and error.filename == str(draft):
             error.filename, error.filename2 = str(path), None
         raise
-    with closing(handle), name_in_errors(path):
+    with closing_locked_file(handle), name_in_errors(path):
         try:
             draft.replace(final)
         except OSError:

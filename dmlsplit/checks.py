@@ -34,7 +34,7 @@ def instance(name: str, value: object, base: type[K]) -> K:
     return value
 
 
-def file_name(path: str | PathLike[str]) -> str:
+def path_text(path: str | PathLike[str]) -> str:
     """A path as text; an ArgumentTypeError shows a value that is not a path."""
     try:
         name: object = fspath(path)

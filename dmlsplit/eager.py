@@ -105,11 +105,11 @@ def _split_of(module: str) -> Callable[..., list[Any]]:
         from dmlsplit.frameworks import torch  # it can trace neither a lock nor a cache
 
         return torch.split
-    return _imported("torch" if is_torch else module)
+    return _import_split("torch" if is_torch else module)
 
 
 @lru_cache(maxsize=64)  # saves 1 us per call
-def _imported(module: str) -> Callable[..., list[Any]]:
+def _import_split(module: str) -> Callable[..., list[Any]]:
     with fork_lock:
         if module == "torch":
             from dmlsplit.frameworks import torch

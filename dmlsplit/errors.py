@@ -34,7 +34,7 @@ class DmlError(Exception):
 
 
 @contextmanager
-def file_errors(path: str | PathLike[str]) -> Iterator[None]:
+def path_in_errors(path: str | PathLike[str]) -> Iterator[None]:
     """Add the file to every error of the block. No other code adds a path to an error."""
     try:
         yield
@@ -44,7 +44,7 @@ def file_errors(path: str | PathLike[str]) -> Iterator[None]:
 
 
 @contextmanager
-def within(prefix: str) -> Iterator[None]:
+def prefix_errors(prefix: str) -> Iterator[None]:
     """Prefix the message of an InvalidArgumentError in the block with a place."""
     try:
         yield

@@ -10,7 +10,7 @@ from dmlsplit.arrays import adapter_of
 from dmlsplit.arrays.adapter import NewArrays
 from dmlsplit.arrays.array_view import ArrayView
 from dmlsplit.arrays.dlpack import converted_like
-from dmlsplit.arrays.torch import count_writes, tensors_among
+from dmlsplit.arrays.torch import record_writes, tensors_among
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends import BoundCopy, Program
 
@@ -46,7 +46,7 @@ class PreparedSplit(NamedTuple):
         current = adapter_of(source.owner).current_stream(source.owner) if stream is None else None
         self.program.copy(source.address, addresses, current() if current else stream)
         if tensors := tensors_among(owners):  # no other library counts writes
-            count_writes(tensors)
+            record_writes(tensors)
         if stream is not None:
             for owner in (source.owner, *owners):
                 adapter_of(owner).record_stream(owner, stream)
@@ -61,6 +61,6 @@ class PreparedSplit(NamedTuple):
 
         def copy_and_count(stream: Any = None) -> None:
             copy(current() if current and stream is None else stream)
-            count_writes(tensors)
+            record_writes(tensors)
 
         return copy_and_count

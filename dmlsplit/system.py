@@ -31,7 +31,7 @@ def lock_file(handle: int) -> bool:
 
 
 @contextmanager
-def closing(handle: int) -> Iterator[None]:
+def closing_locked_file(handle: int) -> Iterator[None]:
     """Close a locked file that the block renames or removes: after the block, except on Windows.
 
     Windows cannot rename or remove open files, so there the file is closed first. If another

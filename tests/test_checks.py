@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from dmlsplit.checks import (
     are_plain_ints,
     axis_from_front,
-    file_name,
     instance,
     integer,
     integer_argument,
     integers,
+    path_text,
     piece_sizes,
     sequence,
 )
@@ -77,7 +77,7 @@ def test_a_value_of_another_type_is_refused_with_the_name_of_its_argument() -> N
 
 @pytest.mark.parametrize("path", ["a/b", Path("a") / "b", PurePosixPath("a/b")])
 def test_a_file_name_is_the_path_as_text(path: Any) -> None:
-    assert file_name(path) == str(path)
+    assert path_text(path) == str(path)
 
 
 def test_integers_are_read_from_any_iterable() -> None:

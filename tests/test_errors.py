@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.errors import ArgumentTypeError, NoEquivalentError, file_errors, one_line, within
+from dmlsplit.errors import (
+    ArgumentTypeError,
+    NoEquivalentError,
+    one_line,
+    path_in_errors,
+    prefix_errors,
+)
 
 
 # Microsoft, "Common HRESULT values" and "DXGI_ERROR".
@@ -34,8 +40,8 @@ def test_an_error_has_the_hresult_of_directml(
 def test_the_innermost_file_is_added_to_an_error() -> None:
     with (
         pytest.raises(dml.InvalidArgumentError) as caught,
-        file_errors("outer"),
-        file_errors(Path("m.onnx")),
+        path_in_errors("outer"),
+        path_in_errors(Path("m.onnx")),
     ):
         raise dml.InvalidArgumentError("axis is 7")
     assert caught.value.path == "m.onnx"
@@ -46,11 +52,15 @@ def test_the_innermost_file_is_added_to_an_error() -> None:
 
 def test_within_begins_the_message_with_the_place_and_keeps_the_report() -> None:
     report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
-    with pytest.raises(dml.InvalidArgumentError) as caught, within("commands[0]"), within("Axis"):
+    with (
+        pytest.raises(dml.InvalidArgumentError) as caught,
+        prefix_errors("commands[0]"),
+        prefix_errors("Axis"),
+    ):
         raise dml.InvalidArgumentError("is 7", report)
     assert caught.value.message == "commands[0]: Axis: is 7"
     assert caught.value.report is report
-    with pytest.raises(dml.UnsupportedError, match=r"^no GPU$"), within("commands[0]"):
+    with pytest.raises(dml.UnsupportedError, match=r"^no GPU$"), prefix_errors("commands[0]"):
         raise dml.UnsupportedError("no GPU")
 
 
@@ -70,7 +80,7 @@ def test_errors_reach_another_process_complete() -> None:
 
 def of_a_file(message: str) -> dml.InvalidArgumentError:
     """An error about m.onnx."""
-    with pytest.raises(dml.InvalidArgumentError) as caught, file_errors("m.onnx"):
+    with pytest.raises(dml.InvalidArgumentError) as caught, path_in_errors("m.onnx"):
         raise dml.InvalidArgumentError(message)
     return caught.value
 

@@ -16,7 +16,7 @@ from dmlsplit.cli.levels import level_table
 from dmlsplit.directml.levels import support_table
 from dmlsplit.lint.rule_page import rule_page
 from dmlsplit.lint.rules import RULES
-from dmlsplit.lint.target import requirement
+from dmlsplit.lint.target import level_releases
 from tests.support.command import ROOT
 
 DOCS = ROOT / "docs"
@@ -51,8 +51,8 @@ def test_predictions_in_the_text_are_those_of_the_table() -> None:
 def test_every_table_names_the_directml_that_has_a_level() -> None:
     """Level 2_1 came with 1.2.0, which nobody could get. A table with only 1.4.0 says so."""
     told = {row.level: row for row in support_table().values()}
-    (hidden,) = (row for row in told.values() if not row.public)
-    first = requirement(hidden.level).directml
+    (hidden,) = (row for row in told.values() if not row.is_public)
+    first = level_releases(hidden.level).directml
     assert (str(hidden.level), hidden.directml, first) == ("2_1", "1.2.0", "1.4.0")
     assert f"| 2_1 | 1.2.0, not widely available; {first} is" in extension("tables").levels()
     assert level_table().count("*") == level_table().count("\n2_1    1.2.0*  ") == 1
@@ -82,7 +82,7 @@ def test_received_reports_of_the_self_test_are_shown(
     report = dml.selftest("cpu", seconds=0)
     speeds = (*report.speeds[:1], report.speeds[0]._replace(share=0.5, min_share=0.9))
     slow = replace(report, speeds=speeds, is_strict=True, name="a GPU")
-    for name, one in (("a", slow), ("b", replace(report, outcomes=(), speeds=()))):
+    for name, one in (("a", slow), ("b", replace(report, results=(), speeds=()))):
         (tmp_path / f"{name}.json").write_text(one.to_json())
     monkeypatch.setattr(tables, "REPORTS", tmp_path)
     first, second = tables.selftest_reports().splitlines()[2:]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dmlsplit.system import OPEN_FLAGS, closing, lock_file
+from dmlsplit.system import OPEN_FLAGS, closing_locked_file, lock_file
 
 
 @pytest.fixture
@@ -30,6 +30,6 @@ def test_a_lock_is_closed_when_its_file_can_be_removed(
     system: str, is_open: bool, handle: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "platform", system)
-    with closing(handle):
+    with closing_locked_file(handle):
         assert Path(f"/proc/self/fd/{handle}").exists() == is_open
     assert not Path(f"/proc/self/fd/{handle}").exists()

@@ -223,7 +223,7 @@ MADE = """
     dmlsplit.SelfTest.lines dmlsplit.SelfTest.to_json dmlsplit.TensorDataType
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
     onnx.DmlSplitBackend onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.apply
-    onnx.FixedSizes.declared onnx.FixedSizes.register onnx.FixedSizes.check_all_used
+    onnx.FixedSizes.declared_shape onnx.FixedSizes.register onnx.FixedSizes.check_all_used
     onnx.Lengths
     onnx.Lowering onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
 """.split()

@@ -17,12 +17,12 @@ def overlapping_pairs(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, i
     The other one is the earlier span that ends last.
     """
     areas = sorted((span, index) for index, span in enumerate(spans))
-    last_end, owner = 0, 0
+    last_end, last_index = 0, 0
     for (low, high), index in areas:
         if low < last_end:
-            yield index, owner
+            yield index, last_index
         if high > last_end:
-            last_end, owner = high, index
+            last_end, last_index = high, index
 
 
 def column_ranges(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:

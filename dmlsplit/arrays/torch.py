@@ -104,13 +104,13 @@ def _check_memory(tensor: Any, name: str) -> None:
     """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
     private = _torch_private()
     torch = private.torch
-    if type(tensor) not in private.PLAIN:
+    if type(tensor) not in private.PLAIN_TYPES:
         raise _subclass_error(tensor, name)
     # With gradients disabled, parameters may be read and written, as in torch.
     if tensor.requires_grad and torch.is_grad_enabled():
         raise _refusal(name, "requires grad", "detach(), or torch.no_grad()")
     # A tensor that a transform wraps may have a tangent too; `view` has another error for it.
-    is_dual = private.is_forward() and not private.is_transformed(tensor)
+    is_dual = private.is_forward_mode() and not private.is_transformed(tensor)
     if is_dual and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
         raise _refusal(name, "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal")
     if private.dispatch_modes():
@@ -225,7 +225,7 @@ def tensors_among(arrays: Sequence[Any]) -> list[Any]:
     return [array for array in arrays if isinstance(array, torch.Tensor)]
 
 
-def count_writes(tensors: Sequence[Any]) -> None:
+def record_writes(tensors: Sequence[Any]) -> None:
     """Tell torch that tensors were written: autograd then rejects them where it has saved them."""
     _torch_private().increment_version(tensors)
 

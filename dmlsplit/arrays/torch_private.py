@@ -33,10 +33,10 @@ except (AttributeError, ImportError) as error:
     ) from None
 
 
-PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
+PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
-def is_forward() -> bool:
+def is_forward_mode() -> bool:
     """Whether forward-mode differentiation is active."""
     return bool(forward_ad._current_level >= 0)
 

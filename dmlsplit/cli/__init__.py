@@ -43,7 +43,7 @@ def main(
                 line = [*line[1:], "--help"]
             arguments, others = build_parser().parse_known_args(line)
             if others:
-                own = arguments.own_parser
+                own = arguments.command_parser
                 own.error(f"{own.prog} does not accept {' '.join(others)}")
             command: Callable[[argparse.Namespace], int] = arguments.command
             with wrapped_at(columns()):
@@ -78,7 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND")
     for command in (validate, explain, levels, run, devices, selftest, completion):
         command.add_to(commands)
-    parser.set_defaults(command=_help, parser=parser, own_parser=parser)
+    parser.set_defaults(command=_help, parser=parser, command_parser=parser)
     return parser
 
 

@@ -20,12 +20,12 @@ from dmlsplit.cli.terminal import (
     EXIT_REFUSED,
     STDOUT,
     print_message,
-    print_messages,
     print_result,
+    print_to_stderr,
     status_of,
     write_result,
 )
-from dmlsplit.errors import InvalidArgumentError, within
+from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.messages import counted, shown, wrapped
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.lint.report.text import paragraph
     from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT, Outcome
 
-    with within("--gpu"):
+    with prefix_errors("--gpu"):
         gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
     target, scan = target_of(arguments), scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
@@ -134,7 +134,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     explained = []
     for verdict in assessment.verdicts:
         if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:
-            print_messages(paragraph(verdict))
+            print_to_stderr(paragraph(verdict))
         elif desc := verdict.equivalent or verdict.descriptor:
             sized = " (with dynamic sizes = 1)" if verdict.sizes else ""
             instead = ": refused; this explains its equivalent" if verdict.equivalent else ""

@@ -49,7 +49,7 @@ def add_command(
         epilog=more + epilog(statuses, examples),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(command=command, own_parser=parser)
+    parser.set_defaults(command=command, command_parser=parser)
     return parser
 
 
@@ -170,9 +170,11 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
     values = {name: getattr(arguments, name) for name in ("data_type", "sizes", "axis", "split")}
     missing = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is None]
     if missing and len(missing) < len(values) and not arguments.paths:
-        arguments.own_parser.error(f"a descriptor without a file also needs {', '.join(missing)}")
+        arguments.command_parser.error(
+            f"a descriptor without a file also needs {', '.join(missing)}"
+        )
     if (len(missing) == len(values)) != bool(arguments.paths):
-        arguments.own_parser.error(
+        arguments.command_parser.error(
             "give either PATHs, such as model.onnx, or all of --data-type, --sizes, --axis and "
             "--split"
         )
@@ -189,8 +191,8 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
         scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.hidden)
     for file, message in scan.unreadable:
         print_message(f"error: {file}: {message}")
-    if scan.left_out:
-        left_out = counted(scan.left_out, "model file")
+    if scan.skipped_count:
+        left_out = counted(scan.skipped_count, "model file")
         print_message(f"note: skipped {left_out} ({LEFT_OUT}); --hidden includes them")
     for name in scan.unused:
         print_message(

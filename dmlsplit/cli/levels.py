@@ -30,7 +30,7 @@ def add_to(commands: Commands) -> None:
 
 
 def levels(arguments: argparse.Namespace) -> int:
-    """Print the capability table."""
+    """Print the support table."""
     records = list(map(_record, support_table().values()))
     is_json = arguments.format == "json"
     text = f"{level_table()}\n\n{_LEGEND}"
@@ -47,7 +47,7 @@ def _record(row: LevelSupport) -> dict[str, Any]:
         "name": f"DML_FEATURE_LEVEL_{row.level}",
         "value": int(row.level),
         "directml": row.directml,
-        "directml_is_public": row.public,
+        "directml_is_public": row.is_public,
         "windows": row.windows and {"build": row.windows.build, "name": row.windows.name},
         "windows_basis": row.windows and row.windows.basis,
         "windows_source": row.windows and row.windows.source,
@@ -70,7 +70,7 @@ def level_table() -> str:
         added = sorted(row.data_types - before)
         names = " ".join(f"{kind.name[0].lower()}{kind.bits}" for kind in added)
         types = names if not before else f"+ {names}" if names else "same"
-        directml = row.directml if row.public else f"{row.directml}*"
+        directml = row.directml if row.is_public else f"{row.directml}*"
         lines.append(f"{row.level!s:<5}  {directml:<8}  {windows:<26}  {ranks:<5}  {types}")
         before = row.data_types
     return "\n".join(lines)

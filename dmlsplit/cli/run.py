@@ -9,7 +9,7 @@ from dmlsplit.cli.terminal import EXIT_OK, print_message, print_result, progress
 from dmlsplit.errors import (
     InvalidArgumentError,
     UnsupportedError,
-    file_errors,
+    path_in_errors,
     unreadable_file_error,
 )
 from dmlsplit.messages import counted, printable
@@ -41,9 +41,9 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--axis", type=integer, help="the axis to split; a negative axis counts from the end"
     )
-    cut = parser.add_mutually_exclusive_group()
-    cut.add_argument("--split", type=integers, metavar="2,1,3", help="the size of each piece")
-    cut.add_argument("--count", type=integer, metavar="N", help="the number of equal pieces")
+    division = parser.add_mutually_exclusive_group()
+    division.add_argument("--split", type=integers, metavar="2,1,3", help="the size of each piece")
+    division.add_argument("--count", type=integer, metavar="N", help="the number of equal pieces")
     parser.add_argument(
         "--device",
         default="cpu",
@@ -86,18 +86,18 @@ def run(arguments: argparse.Namespace) -> int:
         )
     if arguments.input.suffix == ".json":
         return _run_model(arguments)
-    cut = arguments.count if arguments.split is None else arguments.split
-    needed = {"--axis N": arguments.axis, "--split 2,1,3 or --count N": cut}
+    sizes_or_count = arguments.count if arguments.split is None else arguments.split
+    needed = {"--axis N": arguments.axis, "--split 2,1,3 or --count N": sizes_or_count}
     if missing := [option for option, value in needed.items() if value is None]:
         raise InvalidArgumentError(f"to split {arguments.input}, give {' and '.join(missing)}")
     device = _device(arguments.device).name
     try:
         with progress_bar(arguments.input.name) as progress:
-            done = _split(arguments, cut, device, progress)
+            done = _split(arguments, sizes_or_count, device, progress)
     except OSError as error:
         if error.filename is None or Path(error.filename) != arguments.input:
             raise
-        with file_errors(arguments.input):
+        with path_in_errors(arguments.input):
             raise unreadable_file_error(error) from None
     pieces = zip(done.paths, done.shapes, strict=True)
     head = (
@@ -110,7 +110,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _split(
-    arguments: argparse.Namespace, cut: tuple[int, ...] | int, device: str, progress: "Progress"
+    arguments: argparse.Namespace,
+    sizes_or_count: tuple[int, ...] | int,
+    device: str,
+    progress: "Progress",
 ) -> "SplitFiles":
     """Split into pieces of the requested format, which is the input's by default."""
     from dmlsplit.storage.npy import split_file
@@ -120,21 +123,21 @@ def _split(
     path, axis, folder = arguments.input, arguments.axis, Path(arguments.output or "")
     common: Any = {"overwrite": arguments.overwrite, "progress": progress}
     zarr_only: Any = {name: getattr(arguments, name) for name in ("scheduler", "block_bytes")}
-    stored = is_store(path)
-    if arguments.format == "zarr" or (stored and arguments.format is None):
+    is_zarr = is_store(path)
+    if arguments.format == "zarr" or (is_zarr and arguments.format is None):
         if device != "cpu":
             raise InvalidArgumentError(
                 f"--device is {device}; zarr arrays are split on the CPU, where they are decoded. "
                 "Fix: leave out --device, or split "
                 "dask.array.from_zarr(...).map_blocks(cupy.asarray) in a program"
             )
-        return split_store(path, cut, axis, folder, **common, **zarr_only)
-    if stored:
+        return split_store(path, sizes_or_count, axis, folder, **common, **zarr_only)
+    if is_zarr:
         raise InvalidArgumentError(
             f"{path} is a zarr array; its pieces must be zarr arrays. Fix: use --format zarr"
         )
     _refuse(arguments, tuple(zarr_only), "for zarr pieces only. Fix: add --format zarr")
-    return split_file(path, cut, axis, folder, device=device, **common)
+    return split_file(path, sizes_or_count, axis, folder, device=device, **common)
 
 
 def _run_model(arguments: argparse.Namespace) -> int:

@@ -73,10 +73,10 @@ def redirect_to_devnull(stream: TextIO) -> None:
 
 def print_message(message: str) -> None:
     """Print a message to standard error."""
-    print_messages(f"dmlsplit: {printable(message)}")
+    print_to_stderr(f"dmlsplit: {printable(message)}")
 
 
-def print_messages(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """Print escaped text to standard error, and ignore a closed stream or a full disk."""
     try:
         print(text, file=sys.stderr, flush=True)

@@ -189,12 +189,12 @@ def _report(
     It is about the first assessment, of the written model if there is one. The verbose text is also
     about the second one, of the model before.
     """
-    from dmlsplit.lint.report import rendered
+    from dmlsplit.lint.report import render
     from dmlsplit.lint.report.text import text_report
 
     with wrapped_at(terminal.columns() if is_printed else WIDTH):
         if arguments.format != "text":
-            return rendered(assessments[0], arguments.format)
+            return render(assessments[0], arguments.format)
         colour, detail = is_printed and terminal.is_colour_wanted(), arguments.detail
         lines = [wrapped(line, "  " if index else "") for index, line in enumerate(changes)]
         heading = "\n".join(lines)

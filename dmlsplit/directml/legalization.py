@@ -73,10 +73,10 @@ def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDes
         if "descriptor" not in violation.rule.fixable_by:
             message = f"{desc}: invalid at every feature level: {violation}"
             raise InvalidArgumentError(message, refused)
-    row = support_table()[level]
+    support = support_table()[level]
     reasons = []
-    for data_type in _candidates(desc.input_tensor.data_type, row):
-        result = _rewrite(desc, data_type, row)
+    for data_type in _candidates(desc.input_tensor.data_type, support):
+        result = _rewrite(desc, data_type, support)
         if isinstance(result, SplitOperatorDesc):
             return result
         reasons.append(result)
@@ -85,23 +85,23 @@ def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDes
     raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}: {why}", refused, why)
 
 
-def _candidates(own: TensorDataType, row: LevelSupport) -> list[TensorDataType]:
+def _candidates(own: TensorDataType, support: LevelSupport) -> list[TensorDataType]:
     """The types to try: first one of its own size, then wider ones, then narrower ones."""
     # Wider types come before narrower ones, because merged elements are fewer and need no further
     # dimension. Among the wider ones, and among the narrower ones, the nearest size regroups the
     # fewest elements.
     sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
     data_types = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
-    if own in row.data_types:
+    if own in support.data_types:
         data_types[0] = own
-    return [data_type for data_type in data_types if data_type in row.data_types]
+    return [data_type for data_type in data_types if data_type in support.data_types]
 
 
 def _rewrite(
-    desc: SplitOperatorDesc, data_type: TensorDataType, row: LevelSupport
+    desc: SplitOperatorDesc, data_type: TensorDataType, support: LevelSupport
 ) -> SplitOperatorDesc | str:
     """A split of the same bytes in elements of `data_type`, valid at the level; or why not."""
-    low, high = row.minimum_dimensions, row.maximum_dimensions
+    low, high = support.minimum_dimensions, support.maximum_dimensions
     tensors = desc.input_tensor, *desc.output_tensors
     layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
     extents = enumerate(zip(*layouts, strict=True))
@@ -120,7 +120,7 @@ def _rewrite(
     source, *outputs = (_tensor(t, data_type, dims, i) for i, t in enumerate(tensors))
     axis = next(index for index, dim in enumerate(dims) if dim.is_axis)
     result = SplitOperatorDesc(source, outputs, axis)
-    violation = next(violations(result, row), None)
+    violation = next(violations(result, support), None)
     return f"as {data_type.name}, {violation}".rstrip(".") if violation else result
 
 

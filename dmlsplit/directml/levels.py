@@ -1,4 +1,4 @@
-"""Feature levels, and the capability table of feature_levels.yaml."""
+"""Feature levels, and the support table of feature_levels.yaml."""
 
 import re
 from collections.abc import Mapping
@@ -82,7 +82,7 @@ class LevelSupport(NamedTuple):
 
     level: FeatureLevel
     directml: str  # the first DirectML version with the level, such as "1.8.0"
-    public: bool  # whether that version was widely available
+    is_public: bool  # whether that version was widely available
     windows: WindowsBuild | None  # None if no documented build has that version
     # Of the input and of every output: Microsoft's table has one row for both.
     minimum_dimensions: int
@@ -131,7 +131,7 @@ def _highest(levels: list[FeatureLevel], refusal: str) -> FeatureLevel:
 
 
 def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
-    """Read a capability table; ignore unknown keys. A TableError names the path of a bad value."""
+    """Read a support table; ignore unknown keys. A TableError names the path of a bad value."""
     from yaml import YAMLError  # here, so that `import dmlsplit` does not load it
 
     try:

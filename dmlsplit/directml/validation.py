@@ -62,7 +62,7 @@ def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
 
 
 def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
-    """Every rule that a descriptor breaks at the level of a row of the capability table."""
+    """Every rule that a descriptor breaks at the level of a row of the support table."""
     yield from _general_violations(desc)
     yield from _level_violations(desc, support)
 

@@ -25,12 +25,16 @@ def explanations_text(splits: Iterable[tuple[str, SplitOperatorDesc]], gpu: Gpu)
 def explanation_text(location: str, desc: SplitOperatorDesc, gpu: Gpu) -> str:
     """The geometry, kernels and expected time of a valid split, at most 80 columns wide."""
     geometry = descriptor_geometry(desc)
-    lines = [*_geometry(desc, geometry), *_launches(geometry, gpu.limits), *_cost(geometry, gpu)]
+    lines = [
+        *_geometry_lines(desc, geometry),
+        *_launch_lines(geometry, gpu.limits),
+        *_cost_lines(geometry, gpu),
+    ]
     head = wrapped(f"{printable(location)}: {desc}", "")
     return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
 
 
-def _geometry(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterator[str]:
+def _geometry_lines(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterator[str]:
     rows = geometry.row_split
     sizes = [
         f"output {index}: {counted(tensor.element_count, 'element')}"
@@ -61,7 +65,7 @@ def _loops(piece: StridedCopy) -> str:
     return f"{copies}, strides {read} in the input and {write} in the output"
 
 
-def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
+def _launch_lines(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
     aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # every binding has at least this alignment
     launches = plan(geometry, aligned, aligned, limits)
     is_newer = limits.in_flight_bytes > H200.limits.in_flight_bytes
@@ -81,7 +85,7 @@ def _launches(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
     yield from omitted_line(len(launches), _SHOWN, "launch")
 
 
-def _cost(geometry: SplitGeometry, gpu: Gpu) -> Iterator[str]:
+def _cost_lines(geometry: SplitGeometry, gpu: Gpu) -> Iterator[str]:
     total = geometry.total_bytes
     seconds, bandwidth = gpu.seconds(total), gpu.bandwidth
     yield f"bytes: {total} read, {total} written"

@@ -57,8 +57,8 @@ def split(
             "Fix: use the pieces that are returned"
         )
     _check_elements(array.dtype)
-    dimension, sizes = piece_sizes(array.shape, sizes_or_count, axis)
-    return list(_jitted_split()(array, axis=dimension, sizes=sizes))
+    front_axis, sizes = piece_sizes(array.shape, sizes_or_count, axis)
+    return list(_jitted_split()(array, axis=front_axis, sizes=sizes))
 
 
 @cache
@@ -99,10 +99,10 @@ def _jitted_split() -> Any:
         return pieces, [batch] * len(sizes)
 
     def dml_split(array: Any, axis: int, sizes: Shape) -> Any:
-        typed = jax.typeof(array).sharding
-        if typed.spec[axis]:  # sharded over an explicit mesh, where JAX cuts an axis only evenly
-            spec = jax.P(*typed.spec[:axis], None, *typed.spec[axis + 1 :])
-            array = jax.sharding.reshard(array, jax.NamedSharding(typed.mesh, spec))
+        sharding = jax.typeof(array).sharding
+        if sharding.spec[axis]:  # sharded over an explicit mesh, where JAX cuts an axis only evenly
+            spec = jax.P(*sharding.spec[:axis], None, *sharding.spec[axis + 1 :])
+            array = jax.sharding.reshard(array, jax.NamedSharding(sharding.mesh, spec))
         return primitive.bind(array, axis=axis, sizes=sizes)
 
     batching.primitive_batchers[primitive] = batched

@@ -76,7 +76,7 @@ def _split_small(array: Tensor, sizes_or_count: Any, axis: Any) -> list[Tensor] 
 
     None for any other tensor, and where a compiler or a mode must see the split.
     """
-    if type(array) not in torch_private.PLAIN or not array.is_cpu:
+    if type(array) not in torch_private.PLAIN_TYPES or not array.is_cpu:
         return None
     if array.is_nested or array.is_quantized:
         return None
@@ -115,7 +115,7 @@ def _split_tracked(
     is_traced = _is_traced(array)
     if not is_traced and (array.is_conj() or array.is_neg()):
         return split(array.resolve_conj().resolve_neg(), sizes_or_count, axis, out)
-    dim, sizes = (_unchecked if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
+    dim, sizes = (_unchecked_sizes if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
     if out is not None:
         check_output_count(out, len(sizes))
         if not is_traced:
@@ -139,7 +139,7 @@ def _split_distributed(
     """Split a DTensor on each device separately; nothing is sent between devices."""
     from torch.distributed.tensor import DTensor, Shard
 
-    check = _unchecked if torch.compiler.is_compiling() else piece_sizes
+    check = _unchecked_sizes if torch.compiler.is_compiling() else piece_sizes
     dim, sizes = check(array.shape, sizes_or_count, axis)
     for placed in array.placements:
         if not (placed.is_replicate() or (type(placed) is Shard and placed.dim != dim)):
@@ -170,10 +170,12 @@ def _is_traced(array: Tensor) -> bool:
 
 def _is_transformed() -> bool:
     """Whether a transform of torch.func, or forward-mode differentiation, is active."""
-    return torch_private.is_forward() or bool(torch_private.has_transforms())
+    return torch_private.is_forward_mode() or bool(torch_private.has_transforms())
 
 
-def _unchecked(shape: tuple[int, ...], sizes_or_count: Any, axis: Any) -> tuple[int, Sequence[int]]:
+def _unchecked_sizes(
+    shape: tuple[int, ...], sizes_or_count: Any, axis: Any
+) -> tuple[int, Sequence[int]]:
     """The axis and the sizes. They may be symbolic, so the operator checks their sum."""
     dim = axis_from_front(axis, len(shape))
     if is_count(sizes_or_count):
@@ -277,12 +279,12 @@ def _example_values(numbers: Sequence[int]) -> tuple[int, ...]:
 def _checked_axis(array: Tensor, sizes: Sequence[int], dim: int) -> int:
     """The axis from the front. The sizes, which may be symbolic, must add up to its size."""
     dim = axis_from_front(dim, array.dim())
-    whole, check = array.shape[dim], partial(torch_private.check_with, _RefusedError)
+    axis_size, check = array.shape[dim], partial(torch_private.check_with, _RefusedError)
     for size in sizes:
         check(size >= 0, lambda: f"sizes are {sizes}; none may be negative")
     check(
-        sum(sizes) == whole,
-        lambda: f"sizes are {sizes}; they must add up to the axis, of size {whole}",
+        sum(sizes) == axis_size,
+        lambda: f"sizes are {sizes}; they must add up to the axis, of size {axis_size}",
     )
     return dim
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 
-def imported_when_used(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_getattr(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package that has these names, by their modules."""
 
     def find(name: str) -> Any:

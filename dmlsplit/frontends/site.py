@@ -20,12 +20,12 @@ class Cause(StrEnum):
     CALLER = "an attribute that a caller gives"
 
 
-class ProviderWarning(str):
+class ProviderRemark(str):
     """A warning that a rule of ONNX Runtime's DirectML provider also states."""
 
     rule: str  # its id
 
-    def __new__(cls, text: str, rule: str = "") -> "ProviderWarning":
+    def __new__(cls, text: str, rule: str = "") -> "ProviderRemark":
         """A text, and the rule."""
         warning = super().__new__(cls, text)
         warning.rule = rule
@@ -66,7 +66,7 @@ class Unknown:
     ----------
     reason, cause : str, Cause
         Why, such as a dynamic size, and the kind of reason.
-    smallest : SplitOperatorDesc or None
+    smallest_descriptor : SplitOperatorDesc or None
         The descriptor for the smallest sizes above 0. An unknown type is FLOAT32 and an unknown
         rank 4, which every level accepts. So a level that refuses its data type, rank or number of
         elements refuses the node for every size.
@@ -76,17 +76,17 @@ class Unknown:
         The sizes that would make it known, each with a value that suits every split of the file:
         names of dimensions, or ``VALUE.AXIS`` in ONNX. Empty if the rank is unknown, or if sizes
         alone would not make it known.
-    scales : bool
-        Whether `smallest` is exact except for the sizes in `missing`, none of which is the axis.
-        For any sizes, the split then has their product times as many elements.
+    only_count_varies : bool
+        Whether `smallest_descriptor` is exact except for the sizes in `missing`, none of which is
+        the axis. For any sizes, the split then has their product times as many elements.
     """
 
     reason: str
     cause: Cause
-    smallest: SplitOperatorDesc | None = None
+    smallest_descriptor: SplitOperatorDesc | None = None
     pieces: tuple[int, ...] = ()
     missing: tuple[tuple[str, int], ...] = ()
-    scales: bool = False
+    only_count_varies: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +127,9 @@ class SplitSite:
         The shape of the input, with a string for a dynamic size; None if its rank is unknown.
     axis : int
         The axis in `shape`, counted from the front; -1 if unknown.
-    unused : tuple of int
+    unused_outputs : tuple of int
         The indices of the outputs that no node and no graph output of the model uses.
-    value : str
+    input_name : str
         The name of the value that is split, in ONNX.
     recombined_by : tuple of str
         The element-wise nodes that combine pieces of the split again, as in GLU.
@@ -155,8 +155,8 @@ class SplitSite:
     element_type: str | None = None
     shape: tuple[int | str, ...] | None = None
     axis: int = -1
-    unused: tuple[int, ...] = ()
-    value: str = ""
+    unused_outputs: tuple[int, ...] = ()
+    input_name: str = ""
     recombined_by: tuple[str, ...] = ()
     sized_by: str = ""
     path: tuple[int | str, ...] = ()

@@ -158,7 +158,7 @@ def _fix_for_unknown(
 
 def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> str:
     if site.shape is None:
-        axes = options([(f"{site.value}.{axis}", "N") for axis in "01"])
+        axes = options([(f"{site.input_name}.{axis}", "N") for axis in "01"])
         return Advice.RANK.format(options=axes)
     dynamic = [isinstance(size, str) for size in site.shape[: max(site.axis, 0) + 1]]
     if dynamic[-1] and not every_size:
@@ -167,7 +167,7 @@ def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> str:
 
 
 def _command(advice: Advice, site: SplitSite, unknown: Unknown) -> str:
-    known = {"MODEL": site.file, "VALUE": site.value}
+    known = {"MODEL": site.file, "VALUE": site.input_name}
     if site.shape is not None:
         sizes = (size for _, size in unknown.missing)
         known["SHAPE"] = str([n if isinstance(n, int) else next(sizes, 1) for n in site.shape])

@@ -13,11 +13,11 @@ from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import Implied, Invalid, Known, SplitSite, Unknown
-from dmlsplit.frontends.site import ProviderWarning
+from dmlsplit.frontends.site import ProviderRemark
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.advice import advise
 from dmlsplit.lint.rules import make_defect, make_violation
-from dmlsplit.lint.target import Requirement, Target, requirement
+from dmlsplit.lint.target import LevelReleases, Target, level_releases
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
 from dmlsplit.messages import omitted_line
 
@@ -59,9 +59,7 @@ def check_site(site: SplitSite, target: Target) -> Verdict:
             verdict = Verdict(site, None, Outcome.REFUSED, (invalid, *remarks))
         case Implied() as implied:
             verdict = _check_implied(site, implied, target)
-    diagnostics = sorted(
-        verdict.diagnostics, key=lambda violation: violation.severity != "error"
-    )
+    diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
     fixes, notes = advise(verdict, target)
     return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)
 
@@ -73,14 +71,14 @@ class _Examination(NamedTuple):
     remarks: list[Violation]
     errors: list[Violation]  # among the remarks
     broken: Sequence[Violation]  # rules of descriptors
-    minimum: Requirement | None  # the lowest level that accepts both
+    minimum: LevelReleases | None  # the lowest level that accepts both
 
 
 def _examination(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> _Examination:
     provider: list[Violation] = []
     if target.via == "ort":
         provider += onnxruntime.violations(site, target)
-        desc = desc and onnxruntime.lowered(desc)
+        desc = desc and onnxruntime.provider_descriptor(desc)
     remarks = [*_node_diagnostics(site, {violation.rule.id for violation in provider}), *provider]
     errors = [violation for violation in remarks if violation.severity == "error"]
     broken = report_at(desc, target.level).violations if desc else ()
@@ -101,26 +99,30 @@ def _check_known(site: SplitSite, descriptor: SplitOperatorDesc | None, target: 
 
 def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict:
     """Check the smallest descriptor: a rule that it breaks, all sizes break."""
-    desc, remarks, errors, broken, minimum = _examination(site, unknown.smallest, target)
-    if desc and unknown.scales and not errors and not broken:
+    desc, remarks, errors, broken, minimum = _examination(site, unknown.smallest_descriptor, target)
+    if desc and unknown.only_count_varies and not errors and not broken:
         # Larger sizes only multiply the number of elements, so no other rule can break.
         limit = UINT_MAX // desc.input_tensor.element_count
         sizes = SizeRange(tuple(name for name, _ in unknown.missing), limit)
-        return Verdict(site, desc, Outcome.ALWAYS, tuple(remarks), None, minimum, sizes=sizes)
+        return Verdict(
+            site, desc, Outcome.OK_FOR_EVERY_SIZE, tuple(remarks), None, minimum, sizes=sizes
+        )
     broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
     note = make_violation("SPLIT-NODE-UNKNOWN", text=unknown.reason)
     diagnostics = (*remarks, note, *broken)
     if not errors and not broken:
         return Verdict(site, None, Outcome.UNKNOWN, diagnostics)
     undecided = not errors and target.via == "directml"
-    return Verdict(site, None, Outcome.NEVER, diagnostics, None, minimum, undecided=undecided)
+    return Verdict(
+        site, None, Outcome.REFUSED_FOR_EVERY_SIZE, diagnostics, None, minimum, undecided=undecided
+    )
 
 
 def _check_implied(site: SplitSite, implied: Implied, target: Target) -> Verdict:
     """Check a node that ONNX Runtime turns into a split: a broken rule is only a warning."""
-    desc = onnxruntime.lowered(implied.descriptor)
+    desc = onnxruntime.provider_descriptor(implied.descriptor)
     broken = *onnxruntime.empty_pieces(implied.pieces), *report_at(desc, target.level).violations
-    warnings = (replace(violation, warns=True) for violation in broken)
+    warnings = (replace(violation, is_warning=True) for violation in broken)
     diagnostics = (make_violation("SPLIT-IMPLIED", text=implied.explanation), *warnings)
     return Verdict(site, desc, Outcome.OK, diagnostics, None, _minimum(desc, target))
 
@@ -132,7 +134,7 @@ def _node_diagnostics(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
         yield make_violation("SPLIT-NODE-TEXT", text=text)
     else:  # what a warning says is of no use for a node that DirectML never gets
         for warning in site.warnings:
-            if not (isinstance(warning, ProviderWarning) and warning.rule in broken):
+            if not (isinstance(warning, ProviderRemark) and warning.rule in broken):
                 yield make_violation("SPLIT-NODE-SURPRISE", text=warning)
     if site.recombined_by:
         names = site.recombined_by
@@ -153,9 +155,9 @@ def _equivalent(
         return None, None
 
 
-def _minimum(desc: SplitOperatorDesc | None, target: Target) -> Requirement | None:
+def _minimum(desc: SplitOperatorDesc | None, target: Target) -> LevelReleases | None:
     """The lowest level that accepts a descriptor; None if none does, or if it is unknown."""
     level = _minimum_level(desc) if desc else None
     if level is None:
         return None
-    return requirement(max(level, onnxruntime.MIN_LEVEL) if target.via == "ort" else level)
+    return level_releases(max(level, onnxruntime.MIN_LEVEL) if target.via == "ort" else level)

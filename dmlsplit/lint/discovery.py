@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.errors import DmlError, InvalidArgumentError, one_line, within
+from dmlsplit.errors import DmlError, InvalidArgumentError, one_line, prefix_errors
 from dmlsplit.frontends import Known, SplitSite
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Scan:
     sites: tuple[SplitSite, ...]  # in the order of the files
     unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why in one line
     files: tuple[str, ...] = ()
-    left_out: int = 0  # models that a search of folders skipped
+    skipped_count: int = 0  # models that a search of folders skipped
     unused: tuple[str, ...] = ()  # dimensions that none of several models has
 
     def inputs(self) -> Iterator[str]:
@@ -61,7 +61,7 @@ def scan_paths(
     endings: Sequence[str] = ENDINGS,
     progress: Callable[[int, int], None] = lambda done, total: None,
     dimensions: "FixedSizes | None" = None,
-    hidden: bool = False,
+    include_hidden: bool = False,
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
@@ -75,7 +75,7 @@ def scan_paths(
     left_out: set[str] = set()
     for path in paths:
         try:
-            named, others = _files(path, endings, hidden)
+            named, others = _files(path, endings, include_hidden)
             files |= {file: _size(file) for file in named}
             left_out.update(others)
         except (DmlError, OSError) as error:
@@ -130,7 +130,7 @@ def scan_file(
 
 def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
     """The site of a descriptor given by command-line options."""
-    with within("--data-type"):
+    with prefix_errors("--data-type"):
         kind = TensorDataType.parse(data_type)
     desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, sizes), axis=axis, sizes=split)
     return SplitSite("", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))

@@ -34,7 +34,7 @@ ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
 
 
 @lru_cache(maxsize=4096)
-def lowered(desc: SplitOperatorDesc) -> SplitOperatorDesc:
+def provider_descriptor(desc: SplitOperatorDesc) -> SplitOperatorDesc:
     """The descriptor that the provider makes: padded on the left to 4 dimensions."""
     x = desc.input_tensor
     ones = (1,) * max(0, MIN_DIMENSIONS - x.dimension_count)
@@ -71,8 +71,8 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     match site.state:
         case Known(pieces=pieces) | Unknown(pieces=pieces) if any(pieces):
             yield from empty_pieces(pieces)
-    if site.unused and target.directml and target.directml < FIRST_WITH_UNCONNECTED:
-        yield make_defect("SPLIT-DEFECT-UNCONNECTED", f"output {site.unused[0]} is unused")
+    if site.unused_outputs and target.directml and target.directml < FIRST_WITH_UNCONNECTED:
+        yield make_defect("SPLIT-DEFECT-UNCONNECTED", f"output {site.unused_outputs[0]} is unused")
 
 
 def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:

@@ -24,7 +24,9 @@ class Form(NamedTuple):
     """How a target can split a value: what is done before the Split, and undone after it."""
 
     axis: int = 0  # of the Split
-    rows: list[int | str] | None = None  # the shape with merged dimensions, if there are too many
+    merged_shape: list[int | str] | None = (
+        None  # the shape with merged dimensions, if there are too many
+    )
     added_axes: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
     is_cast: bool = False
     in_halves: bool = False
@@ -75,7 +77,7 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
 def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
     """The descriptor of a split, with dynamic sizes of 1 if they only multiply its elements."""
     match site.state:
-        case Known(descriptor) | Unknown(smallest=descriptor, scales=True):
+        case Known(descriptor) | Unknown(smallest_descriptor=descriptor, only_count_varies=True):
             return descriptor
     return None
 

@@ -13,7 +13,7 @@ from dmlsplit.directml.levels import (
     level_for_windows,
     support_table,
 )
-from dmlsplit.errors import InvalidArgumentError, within
+from dmlsplit.errors import InvalidArgumentError, prefix_errors
 
 # The last with a package of the DirectML provider: onnxruntime-directml 1.24.4, of March 2026.
 LAST_RUNTIME = (1, 24)
@@ -50,7 +50,7 @@ def _as_checked(text: str, version: tuple[int, ...], newest: tuple[int, ...]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class LevelReleases:
     """The lowest level that accepts a split, and the first releases with that level."""
 
     level: FeatureLevel
@@ -71,13 +71,13 @@ class Requirement:
 
 
 @cache
-def requirement(level: FeatureLevel) -> Requirement:
-    """The releases that a level requires, from the capability table."""
+def level_releases(level: FeatureLevel) -> LevelReleases:
+    """The releases that a level requires, from the support table."""
     rows = [row for row in support_table().values() if row.level >= level]
     # Advice names a build only if Microsoft's documents do.
     documented = (row.windows for row in rows if row.windows and row.windows.is_documented)
-    directml = next(row.directml for row in rows if row.public)
-    return Requirement(level, directml, next(documented, None))
+    directml = next(row.directml for row in rows if row.is_public)
+    return LevelReleases(level, directml, next(documented, None))
 
 
 def resolve_target(
@@ -95,7 +95,7 @@ def resolve_target(
     runtime = dll = None
     rows = support_table().values()
     if directml is not None:
-        with within("--directml"):
+        with prefix_errors("--directml"):
             level = level_for_directml(directml)
         dll = directml_version(directml)
         # The third part of a version does not change the level.
@@ -108,13 +108,13 @@ def resolve_target(
                 f"--windows is {windows}, which is a version of Windows. Fix: give a build of it, "
                 f"such as {_FIRST_BUILDS[build]}"
             )
-        with within("--windows"):
+        with prefix_errors("--windows"):
             level = level_for_windows(*build)
         dll = directml_version(support_table()[level].directml)
         newest = max((row.windows.build,) for row in rows if row.windows)
         name = f"Windows build {_as_checked(str(build[0]), build, newest)}"
     else:
-        with within("--feature-level"):
+        with prefix_errors("--feature-level"):
             level = FeatureLevel.parse(
                 max(FeatureLevel) if feature_level is None else feature_level
             )

@@ -8,24 +8,24 @@ from typing import NamedTuple
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import SplitSite
-from dmlsplit.lint.target import Requirement, Target
+from dmlsplit.lint.target import LevelReleases, Target
 
 
 class Outcome(StrEnum):
     """The possible verdicts."""
 
     OK = "ok"
-    ALWAYS = "ok for every size"
+    OK_FOR_EVERY_SIZE = "ok for every size"
     EQUIVALENT = "refused, an equivalent exists"
     REFUSED = "refused"
-    NEVER = "refused for every size"
+    REFUSED_FOR_EVERY_SIZE = "refused for every size"
     UNKNOWN = "unknown"
 
 
 # Outcomes that count as refused: by default, and with --allow equivalent.
-FAILING = frozenset({Outcome.REFUSED, Outcome.NEVER, Outcome.EQUIVALENT})
+FAILING = frozenset({Outcome.REFUSED, Outcome.REFUSED_FOR_EVERY_SIZE, Outcome.EQUIVALENT})
 WITHOUT_EQUIVALENT = FAILING - {Outcome.EQUIVALENT}
-ACCEPTED = frozenset({Outcome.OK, Outcome.ALWAYS})
+ACCEPTED = frozenset({Outcome.OK, Outcome.OK_FOR_EVERY_SIZE})
 
 
 class SizeRange(NamedTuple):
@@ -50,7 +50,7 @@ class Verdict:
     equivalent: SplitOperatorDesc | None = None  # accepted; None unless EQUIVALENT
     # The lowest level that accepts the split unchanged (for NEVER: at its smallest sizes); None
     # if no level does, or if the level is unknown.
-    minimum: Requirement | None = None
+    minimum: LevelReleases | None = None
     fixes: tuple[str, ...] = ()  # what to change: any one suffices, the most direct is first
     notes: tuple[str, ...] = ()  # why there is no fix of some kind, or that there may be one
     undecided: bool = False  # NEVER, but an equivalent may exist once the sizes are known

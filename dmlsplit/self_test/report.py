@@ -37,8 +37,8 @@ class SelfTest:
     name: str
     checks: tuple[Check, ...]  # the lines of the report, but the last
     programs: Programs | None
-    outcomes: tuple[CaseResult, ...]
-    wrong_kernels: tuple[FaultyKernel, ...]
+    results: tuple[CaseResult, ...]
+    faulty_kernels: tuple[FaultyKernel, ...]
     speeds: tuple[Speed, ...]
     is_strict: bool  # whether a speed below its minimum is a failure
     error: str | None
@@ -53,7 +53,7 @@ class SelfTest:
         if self._has_wrong_bytes:
             return WRONG
         failed = any(check.state is CheckState.FAIL for check in self.checks)
-        if self.error or failed or not self.outcomes:
+        if self.error or failed or not self.results:
             return NOT_RUN
         is_slow = self.is_strict and any(speed.is_slow for speed in self.speeds)
         return WRONG if is_slow else EXACT
@@ -65,7 +65,7 @@ class SelfTest:
 
     @property
     def _has_wrong_bytes(self) -> bool:
-        return any(outcome.difference for outcome in self.outcomes)
+        return any(result.difference for result in self.results)
 
     def __str__(self) -> str:
         return "\n".join([*self.lines(), self.summary])
@@ -82,8 +82,8 @@ class SelfTest:
             return wrapped(f"could not run {on}: {self.error}", "")
         slow = "wrong bytes" if self._has_wrong_bytes else "too slow"
         word = {EXACT: "exact", WRONG: slow, NOT_RUN: "not proved"}[self.status]
-        right = sum(not outcome.difference for outcome in self.outcomes)
-        text = f"{word} {on}: {right} of {counted(len(self.outcomes), 'split')}"
+        right = sum(not result.difference for result in self.results)
+        text = f"{word} {on}: {right} of {counted(len(self.results), 'split')}"
         shares = [speed.share for speed in self.speeds if speed.share is not None]
         if shares:
             text += f", {len(shares)} at {min(shares):.2f} to {max(shares):.2f} of a copy"
@@ -92,7 +92,7 @@ class SelfTest:
     @property
     def digest(self) -> str:
         """A digest of all bytes of all outputs."""
-        digests = "".join(outcome.digest for outcome in self.outcomes)
+        digests = "".join(result.digest for result in self.results)
         return sha256(digests.encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
@@ -117,10 +117,10 @@ def programs_check(programs: Programs) -> Check:
     return Check("compilation", CheckState.OK, f"{text}, no spills")
 
 
-def bytes_check(outcomes: Sequence[CaseResult]) -> Check:
+def bytes_check(results: Sequence[CaseResult]) -> Check:
     """How many splits are right, and the first byte that is not."""
-    wrong = [outcome for outcome in outcomes if outcome.difference]
-    text = f"{len(outcomes) - len(wrong)} of {counted(len(outcomes), 'split')} exact"
+    wrong = [result for result in results if result.difference]
+    text = f"{len(results) - len(wrong)} of {counted(len(results), 'split')} exact"
     if not wrong:
         return Check("bytes", CheckState.OK, text)
     case = wrong[0].case
@@ -180,14 +180,14 @@ def _record(test: SelfTest) -> dict[str, object]:
         "digest": test.digest,
         "splits": [
             {
-                "name": outcome.case.name,
-                "mode": outcome.case.mode,
-                "digest": outcome.digest,
-                "first_difference": outcome.difference and outcome.difference._asdict(),
+                "name": result.case.name,
+                "mode": result.case.mode,
+                "digest": result.digest,
+                "first_difference": result.difference and result.difference._asdict(),
             }
-            for outcome in test.outcomes
+            for result in test.results
         ],
-        "wrong_kernels": [one._asdict() for one in test.wrong_kernels],
+        "faulty_kernels": [one._asdict() for one in test.faulty_kernels],
         "strict": test.is_strict,
         "speeds": [speed._asdict() for speed in test.speeds],
     }

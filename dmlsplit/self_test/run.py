@@ -99,9 +99,9 @@ def selftest(
         elif parts[CaseResult] and not parts[FaultyKernel]:
             keep(report.bytes_check(parts[CaseResult]))
     kinds = Check, CaseResult, FaultyKernel, Speed
-    checks, outcomes, faulty, measured = (tuple(parts[kind]) for kind in kinds)
+    checks, results, faulty, measured = (tuple(parts[kind]) for kind in kinds)
     programs = next(iter(parts[Programs]), None)
-    return SelfTest(tested, name, checks, programs, outcomes, faulty, measured, strict, error)
+    return SelfTest(tested, name, checks, programs, results, faulty, measured, strict, error)
 
 
 def _check_arguments(seconds: float, show: object, progress: object, strict: bool) -> None:
@@ -122,11 +122,11 @@ def _stages(
     if isinstance(memory, GpuMemory):
         programs = compile_programs(memory.number)
         yield from (programs, report.programs_check(programs))
-    outcomes = []
+    results = []
     for item in _compare_all(backend, memory, progress):
-        outcomes += [item] if isinstance(item, CaseResult) else []
+        results += [item] if isinstance(item, CaseResult) else []
         yield item
-    yield report.bytes_check(outcomes)
+    yield report.bytes_check(results)
     yield from _try_faulty_kernels(backend, memory)
     yield from _measure(backend, memory, deadline, strict)
 
@@ -145,10 +145,10 @@ def _compare_all(
         text = f"there is no room for {FAR.source.size / 1e9:.1f} GB; not tested"
         yield Check("beyond 4 GiB", CheckState.WARN, text)
     if isinstance(memory, GpuMemory):
-        yield from _compare_elsewhere(backend, memory)
+        yield from _compare_in_other_memory(backend, memory)
 
 
-def _compare_elsewhere(backend: Backend, memory: GpuMemory) -> Iterator[Check | CaseResult]:
+def _compare_in_other_memory(backend: Backend, memory: GpuMemory) -> Iterator[Check | CaseResult]:
     """One split of each kernel, after its code was unloaded, and in other kinds of memory."""
     yield from probe_checks(memory)
     for name, other in (("loaded again", memory), *other_memories(memory.number)):

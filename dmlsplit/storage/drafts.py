@@ -20,7 +20,7 @@ from uuid import uuid4
 from dmlsplit.atomic import lock, name_in_errors, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.interrupts import delay_interrupts
-from dmlsplit.system import closing
+from dmlsplit.system import closing_locked_file
 
 # A folder with one of these files is a zarr array.
 ARRAY_FILES = ("zarr.json", ".zarray")
@@ -129,7 +129,7 @@ def _release(folder: Path, handle: int) -> None:
     """Remove a hidden folder. The lock file goes last, because other processes look for it."""
     with suppress(OSError):  # the next run removes what is left
         _clear(folder)
-    with suppress(OSError), closing(handle):
+    with suppress(OSError), closing_locked_file(handle):
         (folder / "lock").unlink()
         folder.rmdir()
 

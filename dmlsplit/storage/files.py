@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dmlsplit.checks import piece_sizes
-from dmlsplit.errors import InvalidArgumentError, file_errors
+from dmlsplit.errors import InvalidArgumentError, path_in_errors
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.storage.drafts import array_files, drafts
 
@@ -34,8 +34,8 @@ class SplitFiles:
 @contextmanager
 def pieces_of(
     path: Path,
-    mark: Fingerprint,
-    stored: Any,
+    fingerprint: Fingerprint,
+    array: Any,
     sizes_or_count: int | Sequence[int],
     axis: int,
     folder: Path,
@@ -45,17 +45,17 @@ def pieces_of(
 ) -> Iterator[tuple[SplitFiles, list[Path]]]:
     """The result of the block, and the drafts that it must write; see `drafts`.
 
-    `stored` is the input, which was opened after its `mark` was taken. An InvalidArgumentError says
-    that the sizes do not fit, or that the input changed during the block.
+    `array` is the input, which was opened after its `fingerprint` was taken. An
+    InvalidArgumentError says that the sizes do not fit, or that the input changed during the block.
     """
-    shape = tuple(stored.shape)
+    shape = tuple(array.shape)
     axis, sizes = piece_sizes(shape, sizes_or_count, axis)
     shapes = piece_shapes(shape, axis, sizes)
     paths = tuple(folder / f"{name}_{index}{suffix}" for index in range(len(sizes)))
     hidden = folder.absolute() / f".{name}.unfinished"
     with drafts(hidden, path, paths, overwrite) as unfinished:
-        yield SplitFiles(path, str(stored.dtype), shape, axis, sizes, paths, shapes), unfinished
-        if input_fingerprint(path) != mark:
+        yield SplitFiles(path, str(array.dtype), shape, axis, sizes, paths, shapes), unfinished
+        if input_fingerprint(path) != fingerprint:
             raise InvalidArgumentError(
                 f"{path} changed while it was split; no piece was written. "
                 "Fix: run the same command again when nothing writes to it"
@@ -72,6 +72,6 @@ def _file_fingerprint(file: Path) -> tuple[int, int, int]:
     """The inode, size and time of a regular file."""
     status = file.stat()
     if not stat.S_ISREG(status.st_mode):
-        with file_errors(file):
+        with path_in_errors(file):
             raise InvalidArgumentError("is not a regular file")
     return status.st_ino, status.st_size, status.st_mtime_ns

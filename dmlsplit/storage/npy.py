@@ -55,8 +55,10 @@ def split_file(
     OutOfMemoryError
         If a block does not fit in the memory of the device.
     """
-    mark, source = input_fingerprint(path), open_npy(path)
-    run = pieces_of(path, mark, source, sizes_or_count, axis, folder, path.stem, ".npy", overwrite)
+    fingerprint, source = input_fingerprint(path), open_npy(path)
+    run = pieces_of(
+        path, fingerprint, source, sizes_or_count, axis, folder, path.stem, ".npy", overwrite
+    )
     with run as (done, drafts):
         check_space(folder, source.size_in_bytes)
         with ExitStack() as files:  # Windows cannot rename open files

@@ -19,7 +19,7 @@ import numpy as np
 
 from dmlsplit.arrays.array_view import byte_bounds
 from dmlsplit.atomic import name_in_errors
-from dmlsplit.errors import InvalidArgumentError, file_errors, one_line
+from dmlsplit.errors import InvalidArgumentError, one_line, path_in_errors
 from dmlsplit.file_kinds import BEGINNING_BYTES, identify
 from dmlsplit.geometry import packed_byte_strides
 from dmlsplit.messages import shown
@@ -98,7 +98,7 @@ class NpyFile(NpyHeader):
 
 def open_npy(path: Path) -> NpyFile:
     """Read the header of a .npy file. InvalidArgumentError if it is damaged or holds objects."""
-    with file_errors(path), name_in_errors(path), path.open("rb") as file:
+    with path_in_errors(path), name_in_errors(path), path.open("rb") as file:
         header = read_npy_header(file)
         npy = NpyFile(header.shape, header.fortran_order, header.dtype, header.offset, path)
         size, needed = os.fstat(file.fileno()).st_size, npy.offset + npy.size_in_bytes

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from dmlsplit.errors import InvalidArgumentError, file_errors
+from dmlsplit.errors import InvalidArgumentError, path_in_errors
 from dmlsplit.geometry import ceil_div, pieces_in
 from dmlsplit.in_memory import split
 from dmlsplit.interrupts import delay_interrupts
@@ -66,21 +66,23 @@ def split_store(
     UnsupportedError
         If zarr or dask is missing, no scheduler answers, or a block fails.
     """
-    mark = input_fingerprint(path)
-    with file_errors(path):
+    fingerprint = input_fingerprint(path)
+    with path_in_errors(path):
         # Workers of a cluster open a .npy file themselves, from other current folders.
         absolute = path.absolute()
-        stored = open_store(path) if is_store(path) else replace(open_npy(path), path=absolute)
-    block = _block(stored, BLOCK_BYTES if block_bytes is None else block_bytes)
+        array = open_store(path) if is_store(path) else replace(open_npy(path), path=absolute)
+    block = _block(array, BLOCK_BYTES if block_bytes is None else block_bytes)
     name = path.absolute().name.removesuffix(".zip").removesuffix(".zarr").removesuffix(".npy")
-    size = prod(stored.shape) * stored.dtype.itemsize
-    pieces = pieces_of(path, mark, stored, sizes_or_count, axis, folder, name, ".zarr", overwrite)
+    size = prod(array.shape) * array.dtype.itemsize
+    pieces = pieces_of(
+        path, fingerprint, array, sizes_or_count, axis, folder, name, ".zarr", overwrite
+    )
     with compute_context(scheduler) as compute, pieces as (done, drafts):
         arrays = [
-            create_piece(draft, target, stored, shape, done.axis)
+            create_piece(draft, target, array, shape, done.axis)
             for draft, target, shape in zip(drafts, done.paths, done.shapes, strict=True)
         ]
-        source = NamedArray(path, stored)
+        source = NamedArray(path, array)
         copies = BlockCopies(source, block, done.axis, (0, *accumulate(done.sizes)), tuple(arrays))
         if size:
             compute(_tasks(copies), lambda count, total: progress(size * count // total, size))
@@ -150,10 +152,10 @@ def _tasks(copies: BlockCopies) -> Any:
     return numbers.map_blocks(_copy, shared, dtype=numbers.dtype, meta=np.empty(0, numbers.dtype))
 
 
-def _block(stored: Any, block_bytes: int) -> tuple[int, ...]:
+def _block(array: Any, block_bytes: int) -> tuple[int, ...]:
     """The shape of a block of whole chunks, those along the innermost dimensions first."""
     if block_bytes < 1:
         raise InvalidArgumentError(f"block_bytes is {block_bytes}; it must be at least 1")
-    chunk = chunk_of(stored)
-    counts = tuple(map(ceil_div, stored.shape, chunk))
-    return tuple(map(mul, chunk, box(counts, prod(chunk) * stored.dtype.itemsize, block_bytes)))
+    chunk = chunk_of(array)
+    counts = tuple(map(ceil_div, array.shape, chunk))
+    return tuple(map(mul, chunk, box(counts, prod(chunk) * array.dtype.itemsize, block_bytes)))

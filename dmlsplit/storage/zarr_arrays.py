@@ -82,12 +82,12 @@ def _fix_for_group(path: Path, group: Any) -> str:
     return f"it must be one array. It holds {shown}. Fix: give {path / min(names)}"
 
 
-def chunk_of(stored: Any) -> tuple[int, ...]:
+def chunk_of(array: Any) -> tuple[int, ...]:
     """The chunk of an array that is read and written whole: its shard, if it has shards."""
-    if isinstance(stored, NpyFile):
-        sides = box(stored.stored_shape, stored.dtype.itemsize, CHUNK_BYTES)
-        return sides[::-1] if stored.is_fortran else sides
-    return tuple(stored.shards or stored.chunks)
+    if isinstance(array, NpyFile):
+        sides = box(array.stored_shape, array.dtype.itemsize, CHUNK_BYTES)
+        return sides[::-1] if array.is_fortran else sides
+    return tuple(array.shards or array.chunks)
 
 
 def box(shape: Sequence[int], item_bytes: int, most_bytes: int) -> tuple[int, ...]:
@@ -101,33 +101,33 @@ def box(shape: Sequence[int], item_bytes: int, most_bytes: int) -> tuple[int, ..
 
 
 def create_piece(
-    draft: Path, target: Path, stored: Any, shape: tuple[int, ...], axis: int
+    draft: Path, target: Path, array: Any, shape: tuple[int, ...], axis: int
 ) -> "NamedArray":
     """Create the zarr array of a piece, with the format, codecs and chunks of the input.
 
     Along the axis, no chunk is longer than the piece.
     """
     zarr = import_extra("zarr", "a zarr store")
-    chunk, is_sharded = list(chunk_of(stored)), getattr(stored, "shards", None) is not None
-    step = stored.chunks[axis] if is_sharded else 1
+    chunk, is_sharded = list(chunk_of(array)), getattr(array, "shards", None) is not None
+    step = array.chunks[axis] if is_sharded else 1
     chunk[axis] = min(chunk[axis], max(1, ceil_div(shape[axis], step)) * step)
     try:
         with name_in_errors(target):
             piece = zarr.create_array(
                 str(draft),
                 shape=shape,
-                dtype=stored.dtype,
-                chunks=stored.chunks if is_sharded else tuple(chunk),
+                dtype=array.dtype,
+                chunks=array.chunks if is_sharded else tuple(chunk),
                 shards=tuple(chunk) if is_sharded else None,
-                **_inherited_properties(stored),
+                **_inherited_properties(array),
             )
     except (ValueError, TypeError) as error:
         raise InvalidArgumentError(
-            f"{target}: zarr cannot hold {stored.dtype} {shape}: {describe(error)}"
+            f"{target}: zarr cannot hold {array.dtype} {shape}: {describe(error)}"
         ) from None
     # Zarr does not store chunks that equal the fill value. It regards all NaNs as equal, and all
     # complex zeros, although their bytes differ.
-    has_one_form = stored.dtype.kind in "biuf" and piece.fill_value == piece.fill_value
+    has_one_form = array.dtype.kind in "biuf" and piece.fill_value == piece.fill_value
     written = piece.with_config({"write_empty_chunks": not has_one_form})
     return NamedArray(target, written)
 
@@ -159,22 +159,22 @@ class NamedArray:
             self.array[region] = values
 
 
-def _inherited_properties(stored: Any) -> dict[str, Any]:
+def _inherited_properties(array: Any) -> dict[str, Any]:
     """The properties that the pieces inherit from a zarr array."""
-    if isinstance(stored, NpyFile):
+    if isinstance(array, NpyFile):
         return {}
-    metadata = stored.metadata
+    metadata = array.metadata
     kept = {
         "zarr_format": metadata.zarr_format,
-        "compressors": stored.compressors or None,
-        "filters": stored.filters or None,
-        "fill_value": stored.fill_value,
-        "attributes": dict(stored.attrs),
+        "compressors": array.compressors or None,
+        "filters": array.filters or None,
+        "fill_value": array.fill_value,
+        "attributes": dict(array.attrs),
     }
     if metadata.zarr_format == 2:
-        return {**kept, "order": stored.order}
+        return {**kept, "order": array.order}
     dimension_names = metadata.dimension_names
-    return {**kept, "serializer": stored.serializer, "dimension_names": dimension_names}
+    return {**kept, "serializer": array.serializer, "dimension_names": dimension_names}
 
 
 def wait_for_chunks() -> None:

@@ -19,7 +19,7 @@ from benchmarks.table import duration
 from dmlsplit.backends.cuda.gpus import GPUS
 from dmlsplit.directml.levels import LevelSupport, support_table
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.lint.target import requirement
+from dmlsplit.lint.target import level_releases
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -39,9 +39,9 @@ def _level(row: LevelSupport) -> Sequence[str]:
         build += " (inferred)"
     types = _names(row.data_types)
     directml = row.directml
-    if not row.public:
+    if not row.is_public:
         directml += (
-            f", not widely available; {requirement(row.level).directml} is the first that is"
+            f", not widely available; {level_releases(row.level).directml} is the first that is"
         )
     return (str(row.level), directml, build, _ranks(row), types, _link(row.source))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.tensor import UINT_MAX, TensorDataType
-from dmlsplit.errors import file_errors
+from dmlsplit.errors import path_in_errors
 from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import read_split
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
@@ -59,7 +59,7 @@ class Observation:
 
 def read_observation(path: str | PathLike[str]) -> Observation:
     """Read an observation; InvalidArgumentError names the first bad field."""
-    with file_errors(path):
+    with path_in_errors(path):
         root = read_json(Path(path))
         if root.get("schema").value != SCHEMA:
             raise root.get("schema").error(f"{SCHEMA}, which this dmlsplit reads")

@@ -137,7 +137,7 @@ def test_an_entry_becomes_a_row_and_later_levels_inherit_what_it_supports(
     row = LevelSupport(level, "1.1.0", True, windows, 4, 4, SIXTEEN_AND_32, "version history")
     assert rows[level] == row
     hidden = rows[dml.FeatureLevel.LEVEL_2_1]
-    assert (hidden.directml, hidden.public, hidden.windows) == ("1.2.0", False, None)
+    assert (hidden.directml, hidden.is_public, hidden.windows) == ("1.2.0", False, None)
     eight = frozenset(map(dml.TensorDataType.parse, ("INT8", "UINT8")))
     assert hidden[4:7] == (4, 4, SIXTEEN_AND_32 | eight)
     assert rows[dml.FeatureLevel.LEVEL_3_0][4:6] == (1, 8)

@@ -90,4 +90,7 @@ def test_a_site_has_the_result_of_its_lowering() -> None:
     dynamic = lowered_site(blank, found, [], gap, missing)
     assert dynamic.state.missing == (("batch", 1),)
     assert (dynamic.state.reason, dynamic.state.cause) == ("batch is dynamic", Cause.TYPE)
-    assert (dynamic.state.smallest, dynamic.state.scales) == (found.descriptor, True)
+    assert (dynamic.state.smallest_descriptor, dynamic.state.only_count_varies) == (
+        found.descriptor,
+        True,
+    )

@@ -79,8 +79,8 @@ def clone(here: Path) -> Path:
 
 
 def names(path: str, hidden: bool = False) -> tuple[list[str], int]:
-    scan = scan_paths([path], hidden=hidden)
-    return [Path(file).as_posix() for file in scan.files], scan.left_out
+    scan = scan_paths([path], include_hidden=hidden)
+    return [Path(file).as_posix() for file in scan.files], scan.skipped_count
 
 
 def test_hidden_folders_and_environments_are_skipped_and_counted(clone: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_split_that_breaks_a_rule_for_every_size_is_refused(
     content: onnx.ModelProto, asked: dict[str, str], broken: set[str] | None, tmp_path: Path
 ) -> None:
     verdict = verdict_of(content, tmp_path, **asked)
-    assert verdict.outcome is Outcome.NEVER
+    assert verdict.outcome is Outcome.REFUSED_FOR_EVERY_SIZE
     assert not verdict.descriptor
     assert verdict.undecided == ("via" not in asked and broken != {"SPLIT-NODE-TEXT"})
     rules_found = rules(verdict)
@@ -98,8 +98,8 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
         return Assessment(found.target, found.verdicts, (), frozenset(failing)).fails(verdict)
 
     assert fails(*FAILING)
-    assert not fails(Outcome.REFUSED, Outcome.NEVER)
-    assert fails(Outcome.REFUSED, Outcome.NEVER, Outcome.UNKNOWN)
+    assert not fails(Outcome.REFUSED, Outcome.REFUSED_FOR_EVERY_SIZE)
+    assert fails(Outcome.REFUSED, Outcome.REFUSED_FOR_EVERY_SIZE, Outcome.UNKNOWN)
 
 
 # A Split-18 with neither sizes nor num_outputs: ONNX Runtime 1.32 does not load it, unless it does
@@ -108,7 +108,11 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("shape", "outcome"),
-    [((2, 6), Outcome.REFUSED), (("n", 6), Outcome.NEVER), ((2, "n"), Outcome.UNKNOWN)],
+    [
+        ((2, 6), Outcome.REFUSED),
+        (("n", 6), Outcome.REFUSED_FOR_EVERY_SIZE),
+        ((2, "n"), Outcome.UNKNOWN),
+    ],
 )
 def test_a_missing_count_is_refused_if_the_axis_is_known(
     shape: tuple[int | str, ...], outcome: Outcome, tmp_path: Path
@@ -150,7 +154,7 @@ def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
     content: onnx.ModelProto, asked: dict[str, str], names: Any, most: int | None, tmp_path: Path
 ) -> None:
     verdict = verdict_of(content, tmp_path, **asked)
-    assert verdict.outcome is Outcome.ALWAYS
+    assert verdict.outcome is Outcome.OK_FOR_EVERY_SIZE
     assert verdict.sizes
     assert (verdict.sizes.names, verdict.hresult) == (names, None)
     assert verdict.sizes.maximum_product == (most or (2**32 - 1) // 6)

@@ -19,7 +19,7 @@ from tests.support.models import parsed
 
 @given(desc=split_descriptors())
 def test_padding_to_four_dimensions_keeps_axis_and_sizes(desc: dml.SplitOperatorDesc) -> None:
-    lowered = onnxruntime.lowered(desc)
+    lowered = onnxruntime.provider_descriptor(desc)
     assert lowered.input_tensor.dimension_count >= 4
     assert lowered.split_sizes == desc.split_sizes
     assert lowered.input_tensor.element_count == desc.input_tensor.element_count

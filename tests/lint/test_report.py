@@ -13,7 +13,7 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.frontends import Implied, Invalid, Known, SplitSite
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.report import FORMATS, rendered
+from dmlsplit.lint.report import FORMATS, render
 from dmlsplit.lint.report.github import github_report
 from dmlsplit.lint.report.json import json_report
 from dmlsplit.lint.report.junit import junit_report
@@ -46,7 +46,7 @@ def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> 
     for defects_fail in (False, True):
         found = assess(sites, resolve_target(), defects_fail=defects_fail)
         assert found.accepted is not defects_fail
-        text = rendered(found, form)
+        text = render(found, form)
         text = " ".join(text.split()) if form == "text" else text
         if form != "junit":  # a case has its file and rule instead
             assert text.count("may affect 10 splits: in graphs") == 2
@@ -74,7 +74,7 @@ def test_percent_signs_are_escaped_for_github() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("form", FORMATS)
 def test_names_cannot_change_the_structure_of_a_report(form: str, name: str) -> None:
-    text = rendered(harmful(name), form)
+    text = render(harmful(name), form)
     assert text.encode("utf-8")
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202e]", text)
     if form == "github":
@@ -187,7 +187,7 @@ def test_an_unusable_target_is_reported_even_without_splits(form: str) -> None:
     found = assess([], resolve_target(windows="19041", via="ort"))
     assert not found.accepted
     assert assess([], resolve_target(windows="22621", via="ort")).accepted
-    text = rendered(found, form)
+    text = render(found, form)
     assert "1.8.0" in text
     pattern = {
         "github": r"::error title=dmlsplit%3A target::.*ORT-FEATURE-LEVEL.*at least 5_0.*",

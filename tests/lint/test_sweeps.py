@@ -85,8 +85,11 @@ def test_no_size_contradicts_a_verdict_on_a_dynamic_graph(tmp_path: Path, graphs
                 holds = elements(found) <= elements(said) * said.sizes.maximum_product
                 beyond += not holds
                 assert (found.outcome is Outcome.OK) == holds
-            elif said.outcome is Outcome.NEVER:
+            elif said.outcome is Outcome.REFUSED_FOR_EVERY_SIZE:
                 assert found.outcome in (Outcome.REFUSED, Outcome.EQUIVALENT)
             elif said.outcome is not Outcome.UNKNOWN:
                 assert found.outcome is said.outcome
-    assert min(outcomes[Outcome.ALWAYS], outcomes[Outcome.NEVER], beyond) > 0.1 * graphs
+    assert (
+        min(outcomes[Outcome.OK_FOR_EVERY_SIZE], outcomes[Outcome.REFUSED_FOR_EVERY_SIZE], beyond)
+        > 0.1 * graphs
+    )

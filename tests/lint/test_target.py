@@ -3,7 +3,7 @@
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.lint.target import requirement, resolve_target
+from dmlsplit.lint.target import level_releases, resolve_target
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_levels_and_releases_that_do_not_exist_are_refused(
     ],
 )
 def test_a_requirement_names_the_first_documented_releases(level: str, releases: str) -> None:
-    found = requirement(dml.FeatureLevel.parse(level))
+    found = level_releases(dml.FeatureLevel.parse(level))
     assert str(found) == f"level {level} ({releases})"
 
 

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing(
 
 
 @pytest.mark.parametrize("arch", ARCHES)
-def test_the_probe_reads_the_number_of_its_sm_and_its_table_is_kept(arch: str, builds: Path) -> None:
+def test_the_probe_reads_the_number_of_its_sm_and_its_table_is_kept(
+    arch: str, builds: Path
+) -> None:
     cubin = nvrtc.compile_cubin(probe.CODE.source, arch, builds)
     (code,) = nvrtc.disassemble([listing.code(cubin)], arch, builds)
     assert "SR_VIRTUALSMID" in code

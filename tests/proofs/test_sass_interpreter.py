@@ -79,7 +79,9 @@ def test_threads_may_exit_before_other_threads_reach_a_barrier(builds: Path) -> 
         ("uint4", 16),
     ],
 )
-def test_elements_of_every_size_pass_through_shared_memory(kind: str, size: int, builds: Path) -> None:
+def test_elements_of_every_size_pass_through_shared_memory(
+    kind: str, size: int, builds: Path
+) -> None:
     body = f"""
     __shared__ {kind} kept[128];
     const {kind}* source = ({kind}*)in; {kind}* target = ({kind}*)out;

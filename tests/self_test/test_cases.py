@@ -129,5 +129,5 @@ def test_the_report_says_that_memory_is_too_small_for_rows_beyond_4_gib(
     monkeypatch.setattr(HostMemory, "upload_spread_rows", lambda *_: None)
     test = dml.selftest("cpu", seconds=0)
     assert test.ok
-    assert len(test.outcomes) == len(CASES)
+    assert len(test.results) == len(CASES)
     assert "warn  beyond 4 GiB       there is no room for 4.3 GB; not tested" in str(test)

@@ -42,13 +42,13 @@ def test_a_complete_self_test_passes_within_30_seconds_of_processor_time() -> No
     assert test.status == 0, str(test)
     assert test.programs is not None
     assert set(test.programs.kernels) == {"rows", "tile", "strided", "transpose"}
-    assert [caught for _, caught in test.wrong_kernels] == [True] * 4
+    assert [caught for _, caught in test.faulty_kernels] == [True] * 4
     assert test.speeds[0].name == "copy"
     assert f"exact on Simulated H200 (sm_90): {ALL}" in str(test)
     assert "there is no room for 4.3 GB" in str(test)
     version = cupy.cuda.runtime.runtimeGetVersion()
     assert f"CuPy for CUDA {version // 1000}.{version % 1000 // 10}, NVRTC" in str(test)
-    names = [one.case.name.rpartition(", ")[2] for one in test.outcomes[-12:]]
+    names = [one.case.name.rpartition(", ")[2] for one in test.results[-12:]]
     assert names == ["loaded again"] * 4 + ["cudaMallocAsync"] * 4 + ["managed memory"] * 4
     assert used < 30
 
@@ -89,7 +89,7 @@ def test_a_wrong_byte_in_or_before_an_output_fails_the_self_test(
     monkeypatch.setattr(CudaProgram, "bind", flipped(fault))
     test = dml.selftest("cuda:0", seconds=0)
     assert test.status == 1
-    differences = [one.difference for one in test.outcomes if one.difference]
+    differences = [one.difference for one in test.results if one.difference]
     assert len(differences) > len(CASES) * 3 // 4
     assert differences[0].tensor == "output 0"
     assert byte in (None, differences[0].byte)
@@ -108,7 +108,7 @@ def test_work_on_another_device_fails_the_self_test(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(memory.GpuMemory, "capture", lambda self, copy: copy)
     test = dml.selftest("cuda:0", seconds=0)
     assert test.status == 1
-    first = next(one.difference for one in test.outcomes if one.difference)
+    first = next(one.difference for one in test.results if one.difference)
     assert (first.tensor, first.byte, first.actual) == ("output 0", 0, 0xA5)
 
 
@@ -121,7 +121,7 @@ def test_little_free_memory_skips_the_checks_of_speeds_and_sms_but_no_split() ->
     card.set_memory_limit(0, card.memory_used(0) + (3 << 19))
     test = dml.selftest("cuda:0", seconds=0)
     assert test.status == 0, str(test)
-    assert len(test.outcomes) == COUNT
+    assert len(test.results) == COUNT
     assert {"SMs", "speed"} <= {check.name for check in test.checks if check.state == "warn"}
     assert "not measured: a copy to the device" in " ".join(str(test).split())
     card.set_memory_limit(0, card.memory_used(0))
@@ -289,7 +289,7 @@ def test_a_device_failure_ends_the_self_test_with_the_results_so_far(splits: int
         card.break_device(0, 700)
     test = dml.selftest("cuda:0", seconds=0, progress=fail)
     assert test.status == 2
-    assert len(test.outcomes) == splits
+    assert len(test.results) == splits
     assert test.summary.startswith("could not run on ")
     assert "is gone or has failed" in " ".join(str(test).split())
     assert json.loads(test.to_json())["status"] == 2

@@ -44,14 +44,14 @@ class NativeProgram(NamedTuple):
 
     plan: Plan
     total_bytes: int
-    copy_tasks: Callable[[bytes], None]
+    copy_function: Callable[[bytes], None]
 
     def prepare(self, alignment: int = 16) -> None:
         """Do nothing: the library is compiled."""
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
         """Fix the addresses of the first element of the input and of each output."""
-        copy_tasks, calls = self.copy_tasks, self._calls(src, dsts)
+        copy_tasks, calls = self.copy_function, self._calls(src, dsts)
 
         def copy(stream: object = None, _plan: Plan = self.plan) -> None:  # keeps the plan alive
             if stream is not None:

@@ -28,7 +28,7 @@ class Violation:
         How to comply here, if the rule's own hint does not fit.
     text : str
         The message, if the rule's wording does not fit.
-    warns : bool
+    is_warning : bool
         Whether it is a warning, whatever the rule's own severity is.
     """
 
@@ -40,12 +40,12 @@ class Violation:
     _: KW_ONLY
     fix: str = ""
     text: str = ""
-    warns: bool = False
+    is_warning: bool = False
 
     @property
     def severity(self) -> Severity:
         """``error``, ``defect``, ``warning`` or ``note``."""
-        return "warning" if self.warns else self.rule.severity
+        return "warning" if self.is_warning else self.rule.severity
 
     @property
     def place(self) -> str:

@@ -13,10 +13,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from dmlsplit.checks import file_name
+from dmlsplit.checks import path_text
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDesc, TensorFlags
-from dmlsplit.errors import file_errors
+from dmlsplit.errors import path_in_errors
 from dmlsplit.fields import Field
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, data_type_of, read_split
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
@@ -74,7 +74,7 @@ class Dispatch(NamedTuple):
     bindings: tuple[Binding, ...]  # of the input, unless DirectML owns it, and of the outputs
 
 
-class Output(NamedTuple):
+class OutputCommand(NamedTuple):
     """The command that prints the beginning of a resource, or writes it to a file."""
 
     path: str
@@ -84,7 +84,7 @@ class Output(NamedTuple):
     shape: tuple[int, ...] = ()  # in a .npy file; empty for a flat array
 
 
-Command = Dispatch | Output
+Command = Dispatch | OutputCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +111,8 @@ def load(path: str | PathLike[str]) -> Model:
     InvalidArgumentError
         If the file is not such a model; the message names the field.
     """
-    file = Path(file_name(path))
-    with file_errors(path):
+    file = Path(path_text(path))
+    with path_in_errors(path):
         return _model(read_json(file), file.parent)
 
 
@@ -123,7 +123,9 @@ def _model(root: Field, folder: Path) -> Model:
     dispatchables = {name: _dispatchable(name, field, resources) for name, field in entries}
     listed = root.get("commands")
     commands = tuple(_command(field, folder, resources, dispatchables) for field in listed.items())
-    prints = [entry for entry in commands if isinstance(entry, Output) and entry.target is None]
+    prints = [
+        entry for entry in commands if isinstance(entry, OutputCommand) and entry.target is None
+    ]
     if sum(entry.size_in_bytes for entry in prints) > MAX_PRINTED_BYTES:
         raise listed.invalid(f"print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile")
     return Model(tuple(resources.values()), tuple(dispatchables.values()), commands)
@@ -192,11 +194,11 @@ def _binding(field: Field, tensor: TensorDesc, resources: _Resources) -> Binding
     _, width, first = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
     resource = _lookup(field, "resource", field.get("name").text(), resources)
     offset = first * (width or resource.dtype.itemsize)
-    whole = resource.size_in_bytes
-    if offset > whole:
+    resource_bytes = resource.size_in_bytes
+    if offset > resource_bytes:
         start = f"elementOffset {first}, which is byte {offset} of {resource.name[:80]!r}"
-        raise field.invalid(f"has {start}; the resource has {whole} bytes")
-    size = min(whole - offset, tensor.total_tensor_size_in_bytes)
+        raise field.invalid(f"has {start}; the resource has {resource_bytes} bytes")
+    size = min(resource_bytes - offset, tensor.total_tensor_size_in_bytes)
     return Binding(resource.name, offset, size)
 
 
@@ -214,13 +216,13 @@ def _command(
             return Dispatch(field.path, name, _bindings(bindings, entry.desc, resources, False))
         case "print":
             resource = _lookup(field, "resource", field.get("resource").text(), resources)
-            return Output(field.path, resource.name, resource.values.size_in_bytes)
+            return OutputCommand(field.path, resource.name, resource.values.size_in_bytes)
         case "writefile":
             return _write_file(field, folder, resources)
     raise command.error("'dispatch', 'print' or 'writeFile'")
 
 
-def _write_file(field: Field, folder: Path, resources: _Resources) -> Output:
+def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputCommand:
     name = field.get("targetPath")
     path = path_in(name, folder)
     if path.suffix.lower() in (".png", ".jpg"):
@@ -238,7 +240,7 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> Output:
         )
     if shape and path.suffix.lower() == ".npy":
         size = prod(shape) * width
-    return Output(field.path, resource.name, size, path, shape)
+    return OutputCommand(field.path, resource.name, size, path, shape)
 
 
 def _lookup(field: Field, what: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:

@@ -19,11 +19,18 @@ from dmlsplit.errors import (
     ArgumentTypeError,
     InvalidArgumentError,
     OutOfMemoryError,
-    file_errors,
     one_line,
-    within,
+    path_in_errors,
+    prefix_errors,
 )
-from dmlsplit.frontends.dxdispatch.model import Binding, Dispatch, Model, Output, Resource, load
+from dmlsplit.frontends.dxdispatch.model import (
+    Binding,
+    Dispatch,
+    Model,
+    OutputCommand,
+    Resource,
+    load,
+)
 from dmlsplit.frontends.dxdispatch.values import SourceFile
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import printable
@@ -83,7 +90,7 @@ def run(
     if not (output is None or callable(output)):
         raise ArgumentTypeError(f"output is {output!r}; it must be a function such as print")
     model = load(path)
-    with file_errors(path):
+    with path_in_errors(path):
         _check_targets(model, Path(path), overwrite)
         return _run(model, device if isinstance(device, Device) else Device(device), output)
 
@@ -93,7 +100,7 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     operators: dict[str, CompiledOperator] = {}
     for entry in model.dispatchables:
         if entry.desc is not None:
-            with within(f"dispatchables.{entry.name}"):
+            with prefix_errors(f"dispatchables.{entry.name}"):
                 operators[entry.name] = device.compile(entry.desc)
     ends = _ends(model)
     resources = {entry.name: entry for entry in model.resources if entry.name in ends}
@@ -112,7 +119,7 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
         if isinstance(command, Dispatch):
             bound = [BufferBinding(memory[part.resource], *part[1:]) for part in command.bindings]
             source = owned.get(command.dispatchable) or bound.pop(0)
-            with within(f"{command.path}.bindings"):
+            with prefix_errors(f"{command.path}.bindings"):
                 operators[command.dispatchable].dispatch(source, bound)
             continue
         contents = memory[command.resource][: command.size_in_bytes]
@@ -156,7 +163,7 @@ def _memory(resource: Resource, end: int) -> Any:
     return memory
 
 
-def _deliver(command: Output, values: np.ndarray) -> str:
+def _deliver(command: OutputCommand, values: np.ndarray) -> str:
     """Write elements to the command's file, atomically, if it has one; return the line to print."""
     name, target, header = printable(command.resource), command.target, b""
     if target is None:
@@ -165,7 +172,7 @@ def _deliver(command: Output, values: np.ndarray) -> str:
         return f"Resource '{name}': {', '.join(map(form.format, values.tolist()))}"
     if target.suffix.lower() == ".npy":
         header = npy_header(command.shape or (len(values),), False, values.dtype)
-    with within(command.path):
+    with prefix_errors(command.path):
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             with atomic_write(target) as draft, draft.open("wb") as file:
@@ -182,9 +189,9 @@ def _check_targets(model: Model, file: Path, overwrite: bool) -> None:
     values = [resource.values for resource in model.resources]
     inputs = [file, *(value.path for value in values if isinstance(value, SourceFile))]
     for command in model.commands:
-        if not isinstance(command, Output) or command.target is None:
+        if not isinstance(command, OutputCommand) or command.target is None:
             continue
-        with within(command.path):
+        with prefix_errors(command.path):
             refuse_inputs(command.target, inputs)
             if command.target.is_dir():
                 raise InvalidArgumentError(f"{command.target} cannot be written: it is a folder")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 
-from dmlsplit.checks import file_name
-from dmlsplit.errors import InvalidArgumentError, file_errors
+from dmlsplit.checks import path_text
+from dmlsplit.errors import InvalidArgumentError, path_in_errors
 from dmlsplit.fields import Field
 from dmlsplit.file_kinds import name_kind_in_errors
 from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, read_split
@@ -36,8 +36,8 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     InvalidArgumentError
         If the file is neither; see also `read_descriptor`.
     """
-    file = file_name(path)
-    with file_errors(path), name_kind_in_errors(path):
+    file = path_text(path)
+    with path_in_errors(path), name_kind_in_errors(path):
         root = read_json(Path(path))
         if root.find("dispatchables") is not None:
             return [

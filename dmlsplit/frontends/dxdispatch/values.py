@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.directml.tensor import NUMPY_TYPES, UINT_MAX, TensorDataType
-from dmlsplit.errors import InvalidArgumentError, one_line, within
+from dmlsplit.errors import InvalidArgumentError, one_line, prefix_errors
 from dmlsplit.fields import Field
 from dmlsplit.storage.npy_file import read_npy_header
 
@@ -144,7 +144,7 @@ def _read_file(field: Field, data_type: TensorDataType, folder: Path) -> SourceF
 
 
 def _npy(field: Field, path: Path) -> SourceFile:
-    with within(field.path), path.open("rb") as file:
+    with prefix_errors(field.path), path.open("rb") as file:
         header = read_npy_header(file)
     data_type, declared = _DATA_TYPES.get(header.dtype), header.size_in_bytes
     if data_type is None:

@@ -11,7 +11,7 @@ from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.lowering import lower
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.frontends.onnx.scanner import scan
-from dmlsplit.frontends.public import imported_when_used
+from dmlsplit.frontends.public import lazy_getattr
 
 if TYPE_CHECKING:
     from dmlsplit.frontends.onnx.runner import run, split, split_to_sequence
@@ -33,6 +33,6 @@ __all__ = [
     "split",
     "split_to_sequence",
 ]
-__getattr__ = imported_when_used(
+__getattr__ = lazy_getattr(
     __name__, {"runner": "run split split_to_sequence", "backend": "DmlSplitBackend"}
 )

@@ -6,9 +6,9 @@ from enum import Enum
 from typing import Any, NoReturn
 
 from dmlsplit.checks import instance, integer_argument, integers, is_count, sequence
-from dmlsplit.errors import InvalidArgumentError, within
+from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.frontends.onnx.operators import ElementType, OperatorVersion
-from dmlsplit.frontends.site import ProviderWarning
+from dmlsplit.frontends.site import ProviderRemark
 from dmlsplit.messages import counted
 
 
@@ -177,7 +177,7 @@ def read_arguments(
                 f"{counted(outputs, 'equal piece')}, one per output. Fix: set num_outputs, or give "
                 "the sizes as split"
             )
-            assumed.append(ProviderWarning(text, "ORT-NUM-OUTPUTS"))
+            assumed.append(ProviderRemark(text, "ORT-NUM-OUTPUTS"))
     return Arguments(
         operator,
         0 if axis is None else integer_argument("axis", axis, operator),
@@ -233,7 +233,7 @@ def _lengths(operator: OperatorVersion, split: Any) -> SplitArgument:
             refuse(operator, f"the chunk size, a scalar split, is {chunk}", "it must be at least 1")
         return chunk
     values = split.tolist() if hasattr(split, "tolist") else split
-    with within(str(operator)):
+    with prefix_errors(str(operator)):
         if ElementType.FLOAT in operator.split_types:
             # In Split-1, the sizes have the data's floating type.
             entries = sequence("split", values, "integers")

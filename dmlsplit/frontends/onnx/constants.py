@@ -21,7 +21,7 @@ _FLOATS = {ElementType.FLOAT: "<f", ElementType.DOUBLE: "<d", ElementType.FLOAT1
 _BITS = {ElementType.INT64: 64, ElementType.INT32: 32}
 
 
-def computed(call: Call, data_type: int, shape: Shape) -> _Items | None:
+def compute_elements(call: Call, data_type: int, shape: Shape) -> _Items | None:
     """The elements of a node's output of this type and shape; None if they are not known.
 
     A node that breaks its operator's rules raises a ValueError, IndexError, TypeError,
@@ -43,7 +43,7 @@ def _small_sizes(call: Call, shape: Shape) -> list[int]:
     # Without elements, a size may still be large, and its indices would fill the memory.
     if math.prod(size or 1 for size in sizes) > _MAX_ELEMENTS or len(sizes) < len(shape):
         raise ValueError("too large")
-    call.reader.compute(math.prod(sizes))
+    call.reader.charge_elements(math.prod(sizes))
     return sizes
 
 
@@ -55,9 +55,9 @@ def _as_stored(item: Item, element_type: ElementType) -> Item:
         return float(struct.unpack(form, struct.pack(form, item))[0])
     if element_type is ElementType.BOOL:
         return bool(item)
-    if element_type not in _BITS or abs(whole := int(item)) >> _BITS[element_type] - 1:
+    if element_type not in _BITS or abs(integer := int(item)) >> _BITS[element_type] - 1:
         raise ValueError("the type may not hold it")
-    return whole
+    return integer
 
 
 def _small_input(call: Call, index: int) -> tuple[_Items, list[int]]:
@@ -79,7 +79,7 @@ def _select(
 def _broadcast(call: Call, index: int, sizes: _Sizes) -> _Items:
     """An input, broadcast to these sizes."""
     items, shape = _small_input(call, index)
-    call.reader.compute(math.prod(sizes))
+    call.reader.charge_elements(math.prod(sizes))
     shape = [1] * (len(sizes) - len(shape)) + shape
     rows = [range(n) if n == m else [0] * m for n, m in zip(shape, sizes, strict=True)]
     return _select(items, shape, rows)
@@ -91,7 +91,7 @@ def _rearrange(call: Call, sizes: _Sizes) -> _Items:
     order = None
     match call.node.op_type:
         case "Gather":
-            axis = call.number("axis", 0)
+            axis = call.int_attribute("axis", 0)
             rows[axis] = [rows[axis][i] for i in call.integers("", 1)]
         case "Slice":
             for axis, part in call.slices():
@@ -100,14 +100,14 @@ def _rearrange(call: Call, sizes: _Sizes) -> _Items:
             repeats = call.integers("repeats")
             rows = [[*row] * count for row, count in zip(rows, repeats, strict=True)]
         case "Transpose":
-            order = call.number("perm", tuple(range(len(shape)))[::-1])
+            order = call.int_attribute("perm", tuple(range(len(shape)))[::-1])
     return _select(items, shape, rows, order)
 
 
 def _concat(call: Call, sizes: _Sizes) -> _Items:
     """Rows of each input in turn: the elements of the axis and the dimensions after it."""
     parts = [_small_input(call, index) for index in range(len(call.inputs))]
-    axis = range(len(sizes))[call.number("axis", 0)]
+    axis = range(len(sizes))[call.int_attribute("axis", 0)]
     widths = [math.prod(shape[axis:]) for _, shape in parts]
     return tuple(
         item
@@ -118,7 +118,7 @@ def _concat(call: Call, sizes: _Sizes) -> _Items:
 
 
 def _element_wise(call: Call, sizes: _Sizes) -> _Items:
-    if call.number("fmod", 0):
+    if call.int_attribute("fmod", 0):
         raise ValueError("another remainder than Python's")
     compute = _ARITHMETIC[call.node.op_type]
     rows = zip(*(_broadcast(call, index, sizes) for index in range(len(call.inputs))), strict=True)
@@ -165,7 +165,7 @@ def _constant_of_shape(call: Call, sizes: _Sizes) -> _Items:
     return (item,) * math.prod(sizes)
 
 
-def set_positions(call: Call) -> list[tuple[int, ...]]:
+def nonzero_indices(call: Call) -> list[tuple[int, ...]]:
     """The indices of elements that are not zero."""
     items, shape = _small_input(call, 0)
     if any(isinstance(item, str) for item in items):
@@ -196,7 +196,9 @@ _COMPUTED: dict[str, Callable[[Call, _Sizes], Sequence[Item]]] = {
     "Concat": _concat,
     "ConstantOfShape": _constant_of_shape,
     "Expand": lambda call, sizes: _broadcast(call, 0, sizes),
-    "NonZero": lambda call, _: [n for axis in zip(*set_positions(call), strict=True) for n in axis],
+    "NonZero": lambda call, _: [
+        n for axis in zip(*nonzero_indices(call), strict=True) for n in axis
+    ],
     "Range": _range,
     "Shape": lambda call, _: call.shape_part,
     "Size": lambda call, _: [

@@ -68,7 +68,7 @@ class FixedSizes:
                 "VALUE.AXIS with one of its values"
             )
 
-    def declared(self, entry: ValueInfo) -> Shape | None:
+    def declared_shape(self, entry: ValueInfo) -> Shape | None:
         """The declared shape of a value, with the sizes that are given by name.
 
         A dimension whose name is VALUE.AXIS of an input counts as unnamed.

@@ -13,7 +13,7 @@ from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.frontends.lowering import MAX_OUTPUTS, Lowering, split_descriptor
 from dmlsplit.frontends.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType, OperatorVersion
-from dmlsplit.frontends.site import ProviderWarning
+from dmlsplit.frontends.site import ProviderRemark
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import shown
 
@@ -79,49 +79,49 @@ def _warnings(
             f"piece {sizes.index(0)} is empty; ONNX Runtime's DirectML provider appears to skip "
             "the whole node and to leave the other pieces unwritten"
         )
-        yield ProviderWarning(text, "ORT-EMPTY-PIECE")
+        yield ProviderRemark(text, "ORT-EMPTY-PIECE")
 
 
-def output_count(arguments: Arguments, dimension: int) -> int:
+def output_count(arguments: Arguments, axis_size: int) -> int:
     """The number of outputs of an axis of this size."""
     if arguments.output_count is not None:
         return arguments.output_count
     if isinstance(arguments.split, tuple):
         return len(arguments.split)
-    return ceil_div(dimension, arguments.split if isinstance(arguments.split, int) else 1)
+    return ceil_div(axis_size, arguments.split if isinstance(arguments.split, int) else 1)
 
 
-def _output_sizes(arguments: Arguments, dimension: int) -> tuple[int, ...]:
+def _output_sizes(arguments: Arguments, axis_size: int) -> tuple[int, ...]:
     """The size of each output along an axis; arguments that do not fit its size are refused."""
     operator, split = arguments.operator, arguments.split
-    count = output_count(arguments, dimension)
+    count = output_count(arguments, axis_size)
     if count > MAX_OUTPUTS:
         refuse(operator, f"there are {count} pieces", f"at most {MAX_OUTPUTS} are supported")
     if isinstance(split, tuple):
-        if sum(split) != dimension:
+        if sum(split) != axis_size:
             problem = f"split is {shown(split)}, which adds up to {sum(split)}"
-            refuse(operator, problem, f"it must add up to {dimension}, the size of the axis")
+            refuse(operator, problem, f"it must add up to {axis_size}, the size of the axis")
         return split
     if arguments.num_outputs is not None:
-        return _ceil_sizes(operator, dimension, count)
+        return _ceil_sizes(operator, axis_size, count)
     if operator.makes_sequence:
         chunk = split if isinstance(split, int) else 1
-        full, rest = divmod(dimension, chunk)
+        full, rest = divmod(axis_size, chunk)
         return (chunk,) * full + ((rest,) if rest else ())
-    if dimension % count:
+    if axis_size % count:
         allowed = f"without sizes, the number of outputs, {count}, must divide it"
-        refuse(operator, f"the axis has size {dimension}", allowed, "give the size of each piece")
-    return (dimension // count,) * count
+        refuse(operator, f"the axis has size {axis_size}", allowed, "give the size of each piece")
+    return (axis_size // count,) * count
 
 
-def _ceil_sizes(operator: OperatorVersion, dimension: int, count: int) -> tuple[int, ...]:
+def _ceil_sizes(operator: OperatorVersion, axis_size: int, count: int) -> tuple[int, ...]:
     """The sizes for num_outputs in Split-18: equal, except for a smaller last one."""
-    piece = ceil_div(dimension, count)
-    last = dimension - piece * (count - 1)
+    piece = ceil_div(axis_size, count)
+    last = axis_size - piece * (count - 1)
     sizes = (*(piece,) * (count - 1), last)
     # Implementations differ for an empty or negative last one (onnx issue 5766).
-    if count > dimension or last <= 0:
-        problem = f"num_outputs is {count} on an axis of size {dimension}"
+    if count > axis_size or last <= 0:
+        problem = f"num_outputs is {count} on an axis of size {axis_size}"
         why = f"pieces of {piece} leave {last} for the last one: {shown(sizes)}"
         refuse(operator, problem, why, "give the size of each piece as 'split'")
     return sizes

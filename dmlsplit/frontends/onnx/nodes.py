@@ -29,7 +29,7 @@ from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value, elements
 from dmlsplit.frontends.site import (
     Cause,
     Invalid,
-    ProviderWarning,
+    ProviderRemark,
     SplitSite,
     Unknown,
     UnknownSplitError,
@@ -70,7 +70,7 @@ def complete_site(
         warnings += tuple(_num_outputs_warnings(arguments, data.shape[axis]))
         site = replace(site, axis=axis, warnings=warnings)
         values = _output_values(arguments, data, axis, ("?",) * len(node.output))
-        lowering = _lowered(arguments, data, axis, call.reader)
+        lowering = _lower_node(arguments, data, axis, call.reader)
         pieces = lowering.sizes
         values = _output_values(arguments, data, axis, pieces)
         if data.element_type is None:
@@ -86,26 +86,26 @@ def complete_site(
         smallest = _smallest_descriptor(data, site.axis, sum(pieces) or len(node.output))
         site = replace(site, state=Unknown(str(reason), reason.cause, smallest, pieces))
     if isinstance(site.state, Unknown):
-        whole = sum(pieces) or len(node.output)
-        missing = tuple(_missing_sizes(site.state, site, node.input[0], whole))
+        axis_size = sum(pieces) or len(node.output)
+        missing = tuple(_missing_sizes(site.state, site, node.input[0], axis_size))
         site = replace(site, state=replace(site.state, missing=missing))
-    return replace(site, value=node.input[0]), values
+    return replace(site, input_name=node.input[0]), values
 
 
-def _smallest_descriptor(data: Value, axis: int, whole: int) -> SplitOperatorDesc | None:
-    """`Unknown.smallest`, with the size `whole` of a dynamic axis; `axis` is -1 if unknown."""
+def _smallest_descriptor(data: Value, axis: int, axis_size: int) -> SplitOperatorDesc | None:
+    """`Unknown.smallest_descriptor`. A dynamic axis gets `axis_size`; an unknown one is -1."""
     element_type = data.element_type or ElementType.FLOAT
     # Lanes add a dimension.
     shape = data.shape or (1,) * (5 - CARRIERS.get(element_type, (None, 1))[1])
     sizes = [1 if isinstance(size, str) else size for size in shape]
     if axis >= 0 and isinstance(shape[axis], str):
-        sizes[axis] = whole
+        sizes[axis] = axis_size
     axis = max(axis, 0)
     return descriptor_of(element_type, tuple(sizes), axis, (sizes[axis],))
 
 
 def _missing_sizes(
-    unknown: Unknown, site: SplitSite, value: str, whole: int
+    unknown: Unknown, site: SplitSite, value: str, axis_size: int
 ) -> Iterator[tuple[str, int]]:
     """The sizes that would make a split of a value known, in the form of `FixedSizes`."""
     if unknown.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
@@ -115,10 +115,10 @@ def _missing_sizes(
         if isinstance(size, str) and not (size == "?" and in_function):
             is_plain = in_function or _PLAIN_DIMENSION.fullmatch(size)
             is_axis = index == site.axis or size == shape[site.axis] != "?"
-            yield size if is_plain else f"{value}.{index}", whole if is_axis else 1
+            yield size if is_plain else f"{value}.{index}", axis_size if is_axis else 1
 
 
-def _lowered(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lowering:
+def _lower_node(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lowering:
     """The split with 1 for each dynamic size and FLOAT for an unknown type."""
     shape = data.shape or ()
     dimension = shape[axis]
@@ -136,7 +136,7 @@ def _lowered(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lo
         # A small file can ask for any number of pieces of a sequence, but not for any number of
         # outputs, which it must name.
         try:
-            reader.compute(count)
+            reader.charge_elements(count)
         except ValueError as error:
             raise UnknownSplitError(
                 f"with its pieces, the model has {error}", Cause.COUNT
@@ -204,7 +204,7 @@ def _output_values(
 def _portability_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
     if arguments.operator.makes_sequence:
         text = "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
-        yield ProviderWarning(text, "ORT-SEQUENCE")
+        yield ProviderRemark(text, "ORT-SEQUENCE")
         return
     sized = arguments.split is not None or arguments.num_outputs is not None
     if "" in node.output and sized and arguments.operator.since >= 13:

@@ -78,7 +78,7 @@ class Reader:
         self._left = maximum_fields
         self._elements_left = MAX_COMPUTED
 
-    def compute(self, count: int) -> None:
+    def charge_elements(self, count: int) -> None:
         """Count elements to be computed; a ValueError if there are too many in all."""
         self._elements_left -= count
         if self._elements_left < 0:
@@ -88,15 +88,15 @@ class Reader:
         """Read the fields that a message declares."""
         members: dict[str, Any] = {}
         encodings = _encodings(message)  # type: ignore[arg-type]
-        for (name, encoding), inside in self._fields(span, encodings):
+        for (name, encoding), payload in self._fields(span, encodings):
             if not encoding.repeated:
-                members[name] = self._value(encoding.value_type, inside)
+                members[name] = self._value(encoding.value_type, payload)
                 continue
             entries = members.setdefault(name, [])
             if encoding.value_type is int:
-                self.add_numbers(entries, inside)
+                self.add_numbers(entries, payload)
             else:
-                entries.append(self._value(encoding.value_type, inside))
+                entries.append(self._value(encoding.value_type, payload))
         return message(**{k: tuple(v) if isinstance(v, list) else v for k, v in members.items()})
 
     def add_numbers(self, numbers: list[int], span: Span) -> None:
@@ -113,16 +113,16 @@ class Reader:
             raise WireError(f"byte {span.start}: {size} bytes where at most {limit} are read")
         return self._data[span.start : span.end]
 
-    def _value(self, value_type: _Type, inside: Span) -> Any:
+    def _value(self, value_type: _Type, payload: Span) -> Any:
         if value_type is int:
-            return _signed(self._varint(*inside)[0])
+            return _signed(self._varint(*payload)[0])
         if value_type is Span:
-            return inside
+            return payload
         if value_type is bytes:
-            return self._data[inside.start : min(inside.end, inside.start + MAX_STRING_BYTES)]
+            return self._data[payload.start : min(payload.end, payload.start + MAX_STRING_BYTES)]
         if is_dataclass(value_type):
-            return self.read(value_type, inside)
-        text = self.copy(inside, MAX_NAME_BYTES)
+            return self.read(value_type, payload)
+        text = self.copy(payload, MAX_NAME_BYTES)
         return value_type(text.decode("utf-8", "backslashreplace"))
 
     def _fields(self, span: Span, entries: Mapping[int, _Entry]) -> Iterator[tuple[_Entry, Span]]:

@@ -22,7 +22,7 @@ def divide_size(size: int | str, divisor: int) -> int | str:
 def _reshape(call: Call) -> Shape:
     shape = call.sizes("shape")
     before = call.shape(0) if 0 in shape or -1 in shape else ()
-    keeps_zero = call.number("allowzero", 0) == 1
+    keeps_zero = call.int_attribute("allowzero", 0) == 1
     sizes = [before[i] if n == 0 and not keeps_zero else n for i, n in enumerate(shape)]
     if -1 in sizes:
         sizes[sizes.index(-1)] = _inferred_size(list(before), [n for n in sizes if n != -1])
@@ -46,14 +46,14 @@ def _inferred_size(before: list[int | str], after: list[int | str]) -> int | str
 
 def _transpose(call: Call) -> Shape:
     shape = call.shape(0)
-    order = call.number("perm", tuple(reversed(range(len(shape)))))
+    order = call.int_attribute("perm", tuple(reversed(range(len(shape)))))
     if sorted(order) != list(range(len(shape))):
         raise ValueError("perm")
     return tuple(shape[i] for i in order)
 
 
 def _flatten(call: Call) -> Shape:
-    shape, axis = call.shape(0), call.number("axis", 1)
+    shape, axis = call.shape(0), call.int_attribute("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise ValueError("axis")
     return combine_sizes(prod, shape[:axis]), combine_sizes(prod, shape[axis:])
@@ -77,7 +77,7 @@ def _squeeze(call: Call) -> Shape:
 
 def _concat(call: Call) -> Shape:
     first, *_ = shapes = call.shapes
-    axis = axis_from_front(call.number("axis", 0), len(first))
+    axis = axis_from_front(call.int_attribute("axis", 0), len(first))
     total = combine_sizes(sum, [shape[axis] for shape in shapes])
     return (*first[:axis], total, *first[axis + 1 :])
 
@@ -107,19 +107,19 @@ def _pad(call: Call) -> Shape:
 
 def _gather(call: Call) -> Shape:
     shape, indices = call.shape(0), call.shape(1)
-    axis = axis_from_front(call.number("axis", 0), len(shape))
+    axis = axis_from_front(call.int_attribute("axis", 0), len(shape))
     return (*shape[:axis], *indices, *shape[axis + 1 :])
 
 
 def _gather_nd(call: Call) -> Shape:
-    (*indices, depth), batch = call.shape(1), call.number("batch_dims", 0)
+    (*indices, depth), batch = call.shape(1), call.int_attribute("batch_dims", 0)
     if isinstance(depth, str):
         raise ValueError("dynamic rank")
     return (*indices, *call.shape(0)[batch + depth :])
 
 
 def _depth_to_space(call: Call) -> Shape:
-    (batch, depth, *spatial), block = call.shape(0), call.number("blocksize", 0)
+    (batch, depth, *spatial), block = call.shape(0), call.int_attribute("blocksize", 0)
     return (
         batch,
         divide_size(depth, block**2),
@@ -128,7 +128,7 @@ def _depth_to_space(call: Call) -> Shape:
 
 
 def _space_to_depth(call: Call) -> Shape:
-    (batch, depth, *spatial), block = call.shape(0), call.number("blocksize", 0)
+    (batch, depth, *spatial), block = call.shape(0), call.int_attribute("blocksize", 0)
     return (
         batch,
         combine_sizes(prod, [depth, block**2]),

@@ -7,7 +7,7 @@ from dmlsplit.arrays import view
 from dmlsplit.arrays.types import A
 from dmlsplit.checks import instance
 from dmlsplit.device import Device
-from dmlsplit.errors import within
+from dmlsplit.errors import prefix_errors
 from dmlsplit.frontends.execution import run_split
 from dmlsplit.frontends.onnx.arguments import Arguments, read_arguments, refuse
 from dmlsplit.frontends.onnx.lowering import lower
@@ -126,7 +126,7 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     operator = instance("arguments", arguments, Arguments).operator
     dtype = getattr(array, "dtype", None)
     element_type = ElementType.of_dtype(dtype)
-    with within(str(operator)):
+    with prefix_errors(str(operator)):
         source = None if element_type is ElementType.STRING else view(array, _NAME)
     if element_type is ElementType.UNDEFINED:
         swapped = str(dtype)[:1] in "<>"

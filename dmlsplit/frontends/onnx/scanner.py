@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dmlsplit.checks import file_name, instance
-from dmlsplit.errors import InvalidArgumentError, file_errors, unreadable_file_error
+from dmlsplit.checks import instance, path_text
+from dmlsplit.errors import InvalidArgumentError, path_in_errors, unreadable_file_error
 from dmlsplit.file_kinds import name_kind_in_errors
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.messages import Function, Graph, Model, Node, Tensor
@@ -42,10 +42,10 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     InvalidArgumentError
         If the file cannot be read, is not an ONNX model, or nests too deeply.
     """
-    name = file_name(path)
+    name = path_text(path)
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
-    with file_errors(name), name_kind_in_errors(name, binary=True), _mapped(name) as data:
+    with path_in_errors(name), name_kind_in_errors(name, binary=True), _mapped(name) as data:
         return scan_model(name, data, dimensions)
 
 

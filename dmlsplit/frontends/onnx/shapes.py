@@ -18,7 +18,7 @@ from dmlsplit.frontends.onnx.rearrangement import combine_sizes, divide_size
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
 
 # A rule raises these if it does not know the shape, or the node breaks its operator's rules.
-_UNKNOWN = (ValueError, IndexError, TypeError, ArithmeticError, KeyError, struct.error)
+_INFERENCE_ERRORS = (ValueError, IndexError, TypeError, ArithmeticError, KeyError, struct.error)
 
 
 def outputs(call: Call) -> list[Value]:
@@ -32,14 +32,14 @@ def outputs(call: Call) -> list[Value]:
     if rule is None or not inputs:
         return []
     shape, constant, data_type = None, None, 0
-    with suppress(*_UNKNOWN):
+    with suppress(*_INFERENCE_ERRORS):
         data_type = _data_type(call)
-    with suppress(*_UNKNOWN):
+    with suppress(*_INFERENCE_ERRORS):
         shape = _storable(rule(call))
-        constant = constants.computed(call, data_type, shape)
+        constant = constants.compute_elements(call, data_type, shape)
     values = [Value(data_type, shape, constant)]
     if node.output[1:] and node.op_type in _OTHER_OUTPUTS:
-        with suppress(*_UNKNOWN):
+        with suppress(*_INFERENCE_ERRORS):
             values += _OTHER_OUTPUTS[node.op_type](call, values[0])
     return values
 
@@ -60,7 +60,7 @@ def _data_type(call: Call) -> int:
     if operator == "ConstantOfShape":
         tensor = call.node.attributes.get("value", Attribute()).t
         return ElementType.FLOAT if tensor is None else tensor.data_type
-    data_type = call.number(_TYPE_ATTRIBUTES.get(operator, ""), 0)
+    data_type = call.int_attribute(_TYPE_ATTRIBUTES.get(operator, ""), 0)
     index = _TYPE_INPUTS.get(operator, 0)
     if data_type or operator == "Cast":
         return data_type
@@ -108,33 +108,33 @@ def _matmul(call: Call) -> Shape:
 
 
 def _gemm(call: Call) -> Shape:
-    rows = call.shape(0)[1 if call.number("transA", 0) else 0]
-    return (rows, call.shape(1)[0 if call.number("transB", 0) else 1])
+    rows = call.shape(0)[1 if call.int_attribute("transA", 0) else 0]
+    return (rows, call.shape(1)[0 if call.int_attribute("transB", 0) else 1])
 
 
 def _reduce(call: Call) -> Shape:
     axes = call.axes(1, ())
-    is_whole = not axes and not call.number("noop_with_empty_axes", 0)
+    is_whole = not axes and not call.int_attribute("noop_with_empty_axes", 0)
     return _reduced(call, range(len(call.shape(0))) if is_whole else axes)
 
 
 def _reduce_axis(call: Call) -> Shape:
-    return _reduced(call, [axis_from_front(call.number("axis", 0), len(call.shape(0)))])
+    return _reduced(call, [axis_from_front(call.int_attribute("axis", 0), len(call.shape(0)))])
 
 
 def _reduced(call: Call, axes: Iterable[int]) -> Shape:
-    kept = (1,) if call.number("keepdims", 1) else ()
+    kept = (1,) if call.int_attribute("keepdims", 1) else ()
     return sum((kept if axis in axes else (n,) for axis, n in enumerate(call.shape(0))), ())
 
 
 def _top_k(call: Call) -> Shape:
     shape = list(call.shape(0))
-    shape[axis_from_front(call.number("axis", -1), len(shape))] = call.size("k")
+    shape[axis_from_front(call.int_attribute("axis", -1), len(shape))] = call.size("k")
     return tuple(shape)
 
 
 def _one_hot(call: Call) -> Shape:
-    shape, axis = list(call.shape(0)), call.number("axis", -1)
+    shape, axis = list(call.shape(0)), call.int_attribute("axis", -1)
     shape.insert(axis if axis >= 0 else len(shape) + 1 + axis, call.size("", 1))
     return tuple(shape)
 
@@ -142,7 +142,7 @@ def _one_hot(call: Call) -> Shape:
 def _nonzero(call: Call) -> Shape:
     rank = len(call.shape(0))
     try:
-        return rank, len(constants.set_positions(call))
+        return rank, len(constants.nonzero_indices(call))
     except ValueError:
         return rank, "?"
 
@@ -162,14 +162,14 @@ def _einsum(call: Call) -> Shape:
 def _recurrent(call: Call) -> Shape:
     length, batch, _ = call.shape(0)
     directions, _, hidden = call.shape(2)
-    if call.number("layout", 0):
+    if call.int_attribute("layout", 0):
         return length, batch, directions, hidden
     return length, directions, batch, hidden
 
 
 def _states(call: Call, first: Value) -> list[Value]:
     """The last states of LSTM, GRU and RNN."""
-    sequence = 1 if call.number("layout", 0) else 0
+    sequence = 1 if call.int_attribute("layout", 0) else 0
     shape = first.shape and (*first.shape[:sequence], *first.shape[sequence + 1 :])
     return [Value(first.data_type, shape)] * 2
 
@@ -178,7 +178,7 @@ def _attention(call: Call) -> Shape:
     query, value = call.shape(0), call.shape(2)
     if len(query) == 4:
         return (*query[:3], value[3])
-    heads, groups = call.number("q_num_heads", 0), call.number("kv_num_heads", 0)
+    heads, groups = call.int_attribute("q_num_heads", 0), call.int_attribute("kv_num_heads", 0)
     return (*query[:2], combine_sizes(prod, [heads, divide_size(value[2], groups)]))
 
 

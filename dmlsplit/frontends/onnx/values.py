@@ -87,7 +87,7 @@ UNKNOWN = Value()
 _Number = TypeVar("_Number", int, tuple[int, ...])
 
 
-def common(left: Value, right: Value) -> Value:
+def agreement(left: Value, right: Value) -> Value:
     """The common knowledge about two values: what both agree on."""
     shape = None
     if left.shape is not None and right.shape is not None and len(left.shape) == len(right.shape):
@@ -119,7 +119,7 @@ class Call(NamedTuple):
     @property
     def shape_part(self) -> Shape:
         """The output of Shape."""
-        return self.shape(0)[self.number("start", 0) : self.number("end", MAX_RANK)]
+        return self.shape(0)[self.int_attribute("start", 0) : self.int_attribute("end", MAX_RANK)]
 
     def text(self, name: str) -> str:
         """A string attribute; empty without one."""
@@ -133,7 +133,7 @@ class Call(NamedTuple):
             raise ValueError("too large")
         return struct.unpack(f"<{len(stored) // 4}f", stored)
 
-    def number(self, name: str, default: _Number) -> _Number:
+    def int_attribute(self, name: str, default: _Number) -> _Number:
         """An attribute of the type of its default, an integer or a tuple of integers."""
         value = self.node.attributes.get(name, Attribute()).value
         return value if isinstance(value, type(default)) else default
@@ -148,7 +148,7 @@ class Call(NamedTuple):
     def sizes(self, name: str, index: int = 1) -> Shape:
         """Sizes from an attribute (old opsets) or an input (new ones)."""
         if name in self.node.attributes:
-            return self.number(name, ())
+            return self.int_attribute(name, ())
         count = self.shape(index)
         if self.inputs[index].constant is None and len(count) == 1 and isinstance(count[0], int):
             return ("?",) * min(count[0], MAX_RANK + 1)

@@ -18,7 +18,15 @@ from dmlsplit.frontends.onnx.nodes import complete_site
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
-from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Gap, Pieces, Value, common, recombinations
+from dmlsplit.frontends.onnx.values import (
+    UNKNOWN,
+    Call,
+    Gap,
+    Pieces,
+    Value,
+    agreement,
+    recombinations,
+)
 from dmlsplit.frontends.site import Cause, Invalid, SplitSite, Unknown
 
 MAX_FIELDS = 1_500_000
@@ -105,7 +113,9 @@ class _Walk:
         for split, names in self._outputs.items():
             unused = tuple(index for index, name in enumerate(names) if name not in self._used)
             nodes = tuple(self._recombined.get(split, ()))
-            self._sites[split] = replace(self._sites[split], unused=unused, recombined_by=nodes)
+            self._sites[split] = replace(
+                self._sites[split], unused_outputs=unused, recombined_by=nodes
+            )
         return _unify_sizes(self._sites)
 
     def _graph(self, span: Span, scope: _Scope, name: str) -> list[Value]:
@@ -130,7 +140,7 @@ class _Walk:
         return self._nodes(graph, inner, [entry.name for entry in graph.output])
 
     def _input(self, entry: messages.ValueInfo, is_main: bool) -> Value:
-        shape = self._dimensions.apply(entry.name, self._dimensions.declared(entry))
+        shape = self._dimensions.apply(entry.name, self._dimensions.declared_shape(entry))
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         gap = (text, Cause.DYNAMIC) if shape is None else None
         if is_main and shape:  # so that splits of derived values ask for the same size
@@ -138,7 +148,7 @@ class _Walk:
         return Value(entry.data_type, shape, gap=gap)
 
     def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Value]:
-        return {e.name: Value(e.data_type, self._dimensions.declared(e)) for e in entries}
+        return {e.name: Value(e.data_type, self._dimensions.declared_shape(e)) for e in entries}
 
     def _nodes(self, body: Graph | Function, scope: _Scope, outputs: Sequence[str]) -> list[Value]:
         """The outputs of these names, once all nodes are visited."""
@@ -194,7 +204,7 @@ class _Walk:
         if node.domain or node.has_references:
             return ()
         if node.op_type == "If" and len(results) == 2:
-            return [common(*values) for values in zip(*results, strict=False)]
+            return [agreement(*values) for values in zip(*results, strict=False)]
         if (implied := implied_split(call)) is not None:
             self._sites.append(replace(visit.site(self._file), state=implied))
         return outputs(call)
@@ -206,8 +216,8 @@ class _Walk:
         results = []
         for name, spans in bodies.items():
             for position, span in enumerate(spans):
-                which = f"[{position}]" if len(spans) > 1 else ""
-                body = f"{visit.scope.graph}/{label}.{shown_name(name)}{which}"
+                suffix = f"[{position}]" if len(spans) > 1 else ""
+                body = f"{visit.scope.graph}/{label}.{shown_name(name)}{suffix}"
                 path = (*visit.scope.path, visit.position, name, position)
                 results.append(self._graph(span, replace(visit.scope, path=path), body))
         return results

@@ -22,25 +22,31 @@ def _convolution(call: Call) -> Shape:
 
 def _pool(call: Call) -> Shape:
     batch, channels, *spatial = call.shape(0)
-    if _is_same(call) and (call.number("ceil_mode", 0) or set(call.number("dilations", ())) - {1}):
+    if _has_same_padding(call) and (
+        call.int_attribute("ceil_mode", 0) or set(call.int_attribute("dilations", ())) - {1}
+    ):
         raise ValueError("implementations disagree")
-    return (batch, channels, *_windowed_sizes(call, spatial, call.number("kernel_shape", ())))
+    return (
+        batch,
+        channels,
+        *_windowed_sizes(call, spatial, call.int_attribute("kernel_shape", ())),
+    )
 
 
-def _is_same(call: Call) -> bool:
+def _has_same_padding(call: Call) -> bool:
     return call.text("auto_pad").startswith("SAME") and "pads" not in call.node.attributes
 
 
 def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
     rank = len(spatial)
-    strides = call.number("strides", (1,) * rank)
-    if _is_same(call):
+    strides = call.int_attribute("strides", (1,) * rank)
+    if _has_same_padding(call):
         pairs = zip(spatial, strides, strict=True)
         return tuple(ceil_div(n, stride) if isinstance(n, int) else "?" for n, stride in pairs)
-    dilations = call.number("dilations", (1,) * rank)
-    pads = call.number("pads", (0,) * (2 * rank))
+    dilations = call.int_attribute("dilations", (1,) * rank)
+    pads = call.int_attribute("pads", (0,) * (2 * rank))
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    rounds_up = call.number("ceil_mode", 0) == 1
+    rounds_up = call.int_attribute("ceil_mode", 0) == 1
     return tuple(_steps(rounds_up, *row) for row in rows)
 
 
@@ -66,14 +72,16 @@ def _steps(
 
 def _transposed_convolution(call: Call) -> Shape:
     (batch, _, *spatial), (_, channels, *kernel) = call.shape(0), call.shape(1)
-    rank, is_same = len(spatial), _is_same(call)
+    rank, is_same = len(spatial), _has_same_padding(call)
     if call.node.attributes.keys() & {"output_shape", *["output_padding"] * is_same}:
         raise ValueError("implementations disagree")
     pads, output_padding = (
-        call.number("pads", (0,) * 2 * rank),
-        call.number("output_padding", (0,) * rank),
+        call.int_attribute("pads", (0,) * 2 * rank),
+        call.int_attribute("output_padding", (0,) * rank),
     )
-    strides, dilations = (call.number(name, (1,) * rank) for name in ("strides", "dilations"))
+    strides, dilations = (
+        call.int_attribute(name, (1,) * rank) for name in ("strides", "dilations")
+    )
     sizes: list[int | str] = []
     for axis, (size, window) in enumerate(zip(spatial, kernel, strict=True)):
         if isinstance(size, str) or isinstance(window, str):
@@ -84,13 +92,13 @@ def _transposed_convolution(call: Call) -> Shape:
         )
         same = min(size * strides[axis], full_size)
         sizes.append(same if is_same else full_size - pads[axis] - pads[axis + rank])
-    groups = call.number("group", 1)
+    groups = call.int_attribute("group", 1)
     return (batch, channels * groups if isinstance(channels, int) else "?", *sizes)
 
 
 def _resize(call: Call) -> Shape:
     sizes = list(call.shape(0))
-    axes = call.number("axes", tuple(range(len(sizes))))
+    axes = call.int_attribute("axes", tuple(range(len(sizes))))
     resized = _given_sizes(call) if any(call.node.input[3:4]) else _scaled(call, sizes, axes)
     for axis, size in zip(axes, resized, strict=True):
         sizes[axis_from_front(axis, len(sizes))] = size

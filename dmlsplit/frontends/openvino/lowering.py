@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dmlsplit.checks import axis_from_front, instance, integer, integers
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError, within
+from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.frontends.lowering import Lowering, split_descriptor
 from dmlsplit.messages import shown
 
@@ -44,7 +44,7 @@ def lower_variadic_split(
         If the data is a scalar, the axis is out of range, a length is below -1, two lengths
         are -1, or the lengths do not add up.
     """
-    with within(VARIADIC_SPLIT):
+    with prefix_errors(VARIADIC_SPLIT):
         dims = integers("shape", shape)
         axis = axis_from_front(axis, len(dims))
         sizes = resolve_lengths(integers("split_lengths", split_lengths), axis, dims[axis])
@@ -61,7 +61,7 @@ def lower_split(
     InvalidArgumentError
         If the data is a scalar, the axis is out of range, or `num_splits` does not divide it.
     """
-    with within(SPLIT):
+    with prefix_errors(SPLIT):
         dims = integers("shape", shape)
         axis = axis_from_front(axis, len(dims))
         sizes = resolve_count(integer("num_splits", num_splits), axis, dims[axis])
@@ -90,8 +90,8 @@ def check_axis_shape(operator: str, shape: tuple[int, ...]) -> None:
         raise InvalidArgumentError(f"axis has shape {list(shape)}; it must be {allowed}")
 
 
-def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tuple[int, ...]:
-    """The lengths, with -1 replaced unless the size `whole` is dynamic (None)."""
+def resolve_lengths(lengths: Sequence[int], axis: int, axis_size: int | None) -> tuple[int, ...]:
+    """The lengths, with -1 replaced unless the size `axis_size` is dynamic (None)."""
     for i, length in enumerate(lengths):
         if length < -1:
             raise InvalidArgumentError(f"split_lengths[{i}] is {length}; it must be at least -1")
@@ -100,26 +100,26 @@ def resolve_lengths(lengths: Sequence[int], axis: int, whole: int | None) -> tup
         raise InvalidArgumentError(
             f"split_lengths is -1 at {rest[0]} and {rest[1]}; at most one length may be -1"
         )
-    if whole is None:
+    if axis_size is None:
         return tuple(lengths)
     total = sum(length for length in lengths if length != -1)
-    if total > whole or (total < whole and not rest):
-        allowed = f"{'not exceed' if rest else 'add up to'} {whole}, the size of axis {axis}"
+    if total > axis_size or (total < axis_size and not rest):
+        allowed = f"{'not exceed' if rest else 'add up to'} {axis_size}, the size of axis {axis}"
         raise InvalidArgumentError(
             f"split_lengths {shown(lengths)} add up to {total}; they must {allowed}"
         )
-    return tuple(whole - total if length == -1 else length for length in lengths)
+    return tuple(axis_size - total if length == -1 else length for length in lengths)
 
 
-def resolve_count(num_splits: int, axis: int, whole: int | None) -> tuple[int, ...]:
-    """The equal lengths; -1 if the size `whole` is dynamic (None)."""
+def resolve_count(num_splits: int, axis: int, axis_size: int | None) -> tuple[int, ...]:
+    """The equal lengths; -1 if the size `axis_size` is dynamic (None)."""
     if num_splits < 1:
         raise InvalidArgumentError(f"num_splits is {num_splits}; it must be at least 1")
-    if whole is None:
+    if axis_size is None:
         return (-1,) * num_splits
-    if whole % num_splits:
+    if axis_size % num_splits:
         raise InvalidArgumentError(
-            f"num_splits is {num_splits}; it must divide {whole}, the size of axis {axis}. "
+            f"num_splits is {num_splits}; it must divide {axis_size}, the size of axis {axis}. "
             "Fix: use VariadicSplit"
         )
-    return (whole // num_splits,) * num_splits
+    return (axis_size // num_splits,) * num_splits

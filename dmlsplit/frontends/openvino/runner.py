@@ -10,7 +10,7 @@ from dmlsplit.arrays.types import A
 from dmlsplit.checks import Integers, integer, integers, is_count
 from dmlsplit.device import Device
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
-from dmlsplit.errors import InvalidArgumentError, within
+from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.frontends.execution import run_split
 from dmlsplit.frontends.lowering import Lowering
 from dmlsplit.frontends.openvino.lowering import (
@@ -58,7 +58,7 @@ def variadic_split(
     >>> variadic_split(np.arange(6), 0, [1, -1, 2])
     [array([0]), array([1, 2, 3]), array([4, 5])]
     """
-    with within(VARIADIC_SPLIT):
+    with prefix_errors(VARIADIC_SPLIT):
         axis = _axis(VARIADIC_SPLIT, axis)
         lengths = integers("split_lengths", split_lengths)
     return _run(lower_variadic_split, data, axis, lengths, device)
@@ -89,7 +89,7 @@ def split(
         If an argument has the wrong type or shape, `num_splits` does not divide the size of the
         axis, `data` is on another device, or the device's level has no equivalent of the split.
     """
-    with within(SPLIT):
+    with prefix_errors(SPLIT):
         axis = _axis(SPLIT, axis)
         count = integer("num_splits", num_splits)
     return _run(lower_split, data, axis, count, device)

@@ -6,9 +6,9 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple
 
-from dmlsplit.checks import axis_from_front, file_name
+from dmlsplit.checks import axis_from_front, path_text
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.errors import InvalidArgumentError, file_errors, within
+from dmlsplit.errors import InvalidArgumentError, path_in_errors, prefix_errors
 from dmlsplit.file_kinds import name_kind_in_errors
 from dmlsplit.frontends.lowering import MAX_OUTPUTS, Lowering, lowered_site, split_descriptor
 from dmlsplit.frontends.openvino.ir import (
@@ -71,11 +71,11 @@ class _Node(NamedTuple):
             text = f"{name} is dynamic: it is computed by {layer.type[:40]!r}"
             cause = Cause.ORDER if layer is self.layer else Cause.LENGTHS
             raise UnknownSplitError(text, cause)
-        with within(name):
+        with prefix_errors(name):
             return layer, constant_shape(layer)
 
     def values(self, layer: Layer, name: str) -> list[int]:
-        with within(name):
+        with prefix_errors(name):
             return integers(layer, self.xml)
 
 
@@ -99,8 +99,8 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     InvalidArgumentError
         If the file is not such a model, or its weights are needed and cannot be read.
     """
-    xml = Path(file_name(path))
-    with file_errors(path), name_kind_in_errors(path):
+    xml = Path(path_text(path))
+    with path_in_errors(path), name_kind_in_errors(path):
         try:
             return list(_scan(read_ir(xml), xml, str(path), ""))
         except OSError as error:
@@ -123,9 +123,9 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
         text = f"operation set is {layer.version[:40]!r}, not 'opset1'"
         return replace(blank, state=Unknown(text, Cause.OPERATION_SET))
     try:
-        with within(node.operator):
+        with prefix_errors(node.operator):
             data_type, shape = _data_type(node), _shape(node)
-            lowering = _lowered(node, data_type, shape)
+            lowering = _lower_node(node, data_type, shape)
     except InvalidArgumentError as error:
         return replace(blank, state=Invalid(error.message))
     except UnknownSplitError as reason:
@@ -138,7 +138,7 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
     return lowered_site(blank, lowering, warnings, gap, missing)
 
 
-def _lowered(
+def _lower_node(
     node: _Node, data_type: TensorDataType | None, shape: tuple[int, ...] | None
 ) -> Lowering:
     """The split of data whose type and shape may be unknown; a dynamic size (-1) becomes 1."""
@@ -149,15 +149,15 @@ def _lowered(
     constant, axis_shape = node.constant(1, "axis")
     check_axis_shape(node.operator, axis_shape)
     axis = axis_from_front(node.values(constant, "axis")[0], len(shape))
-    whole = None if shape[axis] < 0 else shape[axis]
+    axis_size = None if shape[axis] < 0 else shape[axis]
     if node.operator == VARIADIC_SPLIT:
-        sizes = resolve_lengths(_lengths(node, axis), axis, whole)
+        sizes = resolve_lengths(_lengths(node, axis), axis, axis_size)
     else:
         text = node.layer.data.get("num_splits", "")
         count = checked_integer("num_splits", text, 1, MAX_OUTPUTS)
         _check_outputs(node, count)
-        sizes = resolve_count(count, axis, whole)
-    if whole is None:
+        sizes = resolve_count(count, axis, axis_size)
+    if axis_size is None:
         raise _dynamic_size_error(f"dimension {axis}")
     return lower_sizes(tuple(map(abs, shape)), axis, sizes, data_type)
 

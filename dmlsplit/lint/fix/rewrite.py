@@ -9,12 +9,12 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from dmlsplit.atomic import atomic_write, name_in_errors, refuse_inputs
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, file_errors
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_errors
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx.scanner import scan, weight_files
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.comparison import Replacement, compare
-from dmlsplit.lint.fix.subgraph import name_maker, replacement
+from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.rewritable import IN_A_FUNCTION
 from dmlsplit.lint.verdict import FAILING, Assessment
 
@@ -70,7 +70,7 @@ def _check_output(source: Path, output: Path, overwrite: bool) -> None:
 
 
 def _load(path: Path) -> ModelProto:
-    with file_errors(path):
+    with path_in_errors(path):
         try:
             return onnx.load_model_from_string(path.read_bytes())
         except Exception as error:
@@ -109,7 +109,7 @@ def _replace_splits(
             # A copy: clearing the field frees its nodes.
             copy = NodeProto.FromString(node.SerializeToString())
             try:
-                own = replacement(copy, verdict, assessment.target, new_name)
+                own = replacement_nodes(copy, verdict, assessment.target, new_name)
                 split = Replacement(verdict.site, copy, own)
                 compare(split)
             except UnsupportedError as error:

@@ -36,7 +36,7 @@ def name_maker(model: bytes) -> NewName:
     return lambda what: f"{prefix}{next(numbers)}_{what}"
 
 
-def replacement(
+def replacement_nodes(
     node: NodeProto, verdict: Verdict, target: Target, new_name: NewName
 ) -> list[NodeProto]:
     """The nodes that replace a refused split, with a Split of its name; else UnsupportedError."""
@@ -73,7 +73,9 @@ class _Nodes(list[NodeProto]):
         may_drop = node.op_type == "SplitToSequence" and not any(node.input[1:])
         self.drops_axis = may_drop and not keepdims
         # The axes that a Squeeze removes from each piece.
-        self.squeezed = [] if form.rows else [*form.added_axes, *[form.axis] * self.drops_axis]
+        self.squeezed = (
+            [] if form.merged_shape else [*form.added_axes, *[form.axis] * self.drops_axis]
+        )
 
     def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         output = output or self.new_name(operator.lower())
@@ -95,7 +97,7 @@ class _Nodes(list[NodeProto]):
         name = self.constant(np.array(axes, np.int64), self.new_name("axes"))
         return self.add(operator, [value, name], output)
 
-    def sizes_of_piece(self, size: int) -> tuple[int | str, ...]:
+    def piece_shape(self, size: int) -> tuple[int | str, ...]:
         """The shape of a piece of this size along the axis."""
         own = () if self.drops_axis else (size,)
         return *self.shape[: self.axis], *own, *self.shape[self.axis + 1 :]
@@ -112,7 +114,7 @@ class _Nodes(list[NodeProto]):
 
     def add_empty_piece(self, output: str) -> None:
         """An empty piece."""
-        sizes, dtype = self.sizes_of_piece(0), helper.tensor_dtype_to_np_dtype(self.kind)
+        sizes, dtype = self.piece_shape(0), helper.tensor_dtype_to_np_dtype(self.kind)
         if is_static(sizes):
             self.constant(np.empty([int(n) for n in sizes], dtype), output)
             return
@@ -145,7 +147,7 @@ class _Nodes(list[NodeProto]):
     def replace_split(self, pieces: Sequence[tuple[str, int]]) -> None:
         """Split the value into pieces, each with its name and size."""
         in_halves = self.form.in_halves
-        is_direct = not (self.form.is_cast or self.form.rows or self.squeezed)
+        is_direct = not (self.form.is_cast or self.form.merged_shape or self.squeezed)
         value, high = self.prepare_value()
         # An unused piece has no name, but Split still has to output it.
         parts = [p if is_direct and p else self.new_name("part") for p, _ in pieces]
@@ -165,8 +167,10 @@ class _Nodes(list[NodeProto]):
     def prepare_value(self) -> tuple[str, str]:
         """The value that Split takes; in halves, the low and the high one."""
         form, value = self.form, self.node.input[0]
-        if form.rows:
-            value = self.add("Reshape", [value, self.shape_of(form.rows)], self.new_name("rows"))
+        if form.merged_shape:
+            value = self.add(
+                "Reshape", [value, self.shape_of(form.merged_shape)], self.new_name("rows")
+            )
         elif form.added_axes:
             value = self.with_axes("Unsqueeze", value, form.added_axes, self.new_name("padded"))
         if form.in_halves:
@@ -178,11 +182,11 @@ class _Nodes(list[NodeProto]):
     def restore(self, part: str, piece: str, size: int) -> None:
         """Give a part the type and the shape of its piece."""
         if self.form.is_cast:
-            is_last = not (self.form.rows or self.squeezed)
+            is_last = not (self.form.merged_shape or self.squeezed)
             output = piece if is_last else self.new_name("narrow")
             part = self.add("Cast", [part], output, to=self.kind)
-        if self.form.rows:
-            sizes = self.sizes_of_piece(size)
+        if self.form.merged_shape:
+            sizes = self.piece_shape(size)
             # One dynamic size follows from the others.
             follows = sum(isinstance(n, str) for n in sizes) < 2
             shape = self.shape_of(sizes) if follows else self.computed_shape(size)

@@ -16,7 +16,7 @@ FORMATS = {
 }
 
 
-def rendered(assessment: "Assessment", form: str) -> str:
+def render(assessment: "Assessment", form: str) -> str:
     """The report in one of the `FORMATS`; no other is imported."""
     module = import_module(f"{__name__}.{form}")
     return str(getattr(module, f"{form}_report")(assessment))

@@ -182,7 +182,7 @@ def test_an_interrupt_is_raised_between_parts(
             signal.raise_signal(signal.SIGINT)
 
     program = native.program_of(packed(array.shape, 0, (1 << 12,), 1 << 10), library)
-    copy = program._replace(copy_tasks=interrupted).bind(array.ctypes.data, [out.ctypes.data])
+    copy = program._replace(copy_function=interrupted).bind(array.ctypes.data, [out.ctypes.data])
     with pytest.raises(KeyboardInterrupt):
         copy()
     assert len(parts) == 2
@@ -293,7 +293,7 @@ def test_the_engine_is_numpy_if_c_is_off_or_cannot_be_loaded(
 def test_every_dispatch_of_a_bound_copy_reuses_the_packed_call(library: native.Library) -> None:
     calls: list[bytes] = []
     program = native.program_of(packed((6,), 0, (1, 2, 3), 4), library)
-    copy = program._replace(copy_tasks=calls.append).bind(0, [1, 2, 3])
+    copy = program._replace(copy_function=calls.append).bind(0, [1, 2, 3])
     copy()
     copy()
     assert calls[0] is calls[1]

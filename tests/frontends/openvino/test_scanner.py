@@ -142,7 +142,7 @@ def test_a_split_is_unknown_with_a_reason_if_the_file_does_not_determine_it(
     (found,) = scanned(variadic(**changes), weights())
     assert re.match(unknown, found.state.reason)
     if "axis" in changes:
-        assert found.state.smallest.input_tensor.sizes == (6, 2)
+        assert found.state.smallest_descriptor.input_tensor.sizes == (6, 2)
 
 
 def test_lengths_computed_at_run_time_are_taken_from_static_outputs(scanned: Scan) -> None:
