@@ -53,7 +53,7 @@ struct UnalignedVector {
 
     // `step` is a multiple of 16, and known to the compiler, so that the load instruction adds it.
     __device__ void read(const Byte* from, int step = 0, unsigned begin = 0, unsigned end = kVector) {
-        shift = settled(phase(from, kVector));
+        shift = settled(phase(from));
         const Byte* const vector = vector_around(from) + step;
         if (begin == 0 || shift + begin < kVector) low = load<uint4>(vector);
         if (end == kVector ? shift != 0 : shift + end > kVector) high = load<uint4>(vector + kVector);
@@ -211,7 +211,7 @@ __device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned ste
                                  unsigned pitch, Divisor by_slot) {
     const unsigned vectors = row_vectors(width), row = quotient(threadIdx.x, by_slot);
     if (row >= step) return;
-    const unsigned vector = (threadIdx.x - row * vectors) * kVector, corner_phase = phase(corner, kVector);
+    const unsigned vector = (threadIdx.x - row * vectors) * kVector, corner_phase = phase(corner);
     const Byte* const around = settled(corner - corner_phase);
     uint4 held[kLoads];
 #pragma unroll
@@ -241,7 +241,7 @@ __device__ inline void copy_short(const ChunkPart& part, unsigned first, unsigne
     __syncthreads();
 
     const auto* bytes = reinterpret_cast<const Byte*>(memory);
-    const Slots slots = {bytes, slot * kVector, phase(corner, kVector), pitch % kVector};
+    const Slots slots = {bytes, slot * kVector, phase(corner), pitch % kVector};
     const unsigned repeat = (rows / 4 + 15) / 16 * 16;
     const unsigned repeat_bytes = repeat * width, repeat_slots = repeat * slots.bytes;
     const unsigned whole = rows * width - (kVector - 1);  // vectors that begin here or later extend past the last row
@@ -276,7 +276,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     const Output output = output_of(launch, tile);
     ChunkPart part = part_of(launch, output, chunk);
 
-    const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst, kVector)) % kVector;
+    const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst)) % kVector;
     const unsigned tile_bytes = launch.tile_bytes;
     if constexpr (kShort) {
         const unsigned rows = quotient(kShortThreads, output.by_slot) / 2 * (2 * kLoads);

@@ -66,7 +66,7 @@ __device__ inline Place row_at(const Parameters& launch, int entry, int nest, In
 // Units of a row before its first item.
 __device__ inline int units_before(const Parameters& launch, int entry, const Place& row) {
     if constexpr (!kLeads) return 0;
-    return (kVector - phase(launch.outputs[entry * kChannels] + row.output_offset, kVector)) % kVector / kUnit;
+    return (kVector - phase(launch.outputs[entry * kChannels] + row.output_offset)) % kVector / kUnit;
 }
 
 struct Item {
@@ -95,7 +95,7 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
 __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
     // If steps go down, the last unit has the lowest address.
     const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
-    const unsigned shift = kAlign == kVector ? 0u : settled(phase(lowest, kVector));
+    const unsigned shift = kAlign == kVector ? 0u : settled(phase(lowest));
     const Byte* const vectors = kAlign == kVector ? lowest : vector_around(lowest);
     const Byte* const last =
         kAlign == kVector ? vectors + (kSpan - 1) / kVector * kVector : vector_around(lowest + (kSpan - 1));
@@ -233,7 +233,7 @@ template <bool kFull> __device__ inline void copy_staged(uint4* staged, const Pa
         }
         __syncthreads();
         Byte* const dst = launch.outputs[channel];
-        const int before = kRepeated ? (kVector - phase(dst, kVector)) % kVector : 0u;
+        const int before = kRepeated ? (kVector - phase(dst)) % kVector : 0u;
         const long long begin = static_cast<long long>(first) * kItemBytes + before - kRepeated * kVector;
         const long long end = before + (static_cast<long long>(count) * kItemBytes - before) / kVector * kVector;
 #pragma unroll

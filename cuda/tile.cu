@@ -40,12 +40,12 @@ struct Source {
         const unsigned run = quotient(threadIdx.x, launch.by_run_vectors);
         const unsigned vector = (threadIdx.x - run * launch.run_vectors) * kVector;
         const Byte* const begin = corner + static_cast<Wide>(run) * launch.pitch;
-        const unsigned low = phase(begin, kVector);
+        const unsigned low = phase(begin);
         is_read = threadIdx.x < launch.read_vectors && vector < low + run_bytes;
         from = begin - low + vector;
         row = run + quotient(max(vector, low) - low, launch.by_pitch);
         last_row = run + quotient(vector + (kVector - 1) - low, launch.by_pitch);
-        place = padded(phase(corner, kVector) + run * launch.row_pitch - low + vector, launch) / kVector;
+        place = padded(phase(corner) + run * launch.row_pitch - low + vector, launch) / kVector;
     }
 
     // Moves on to the next slab.
@@ -74,7 +74,7 @@ struct Target {
         const unsigned columns = static_cast<unsigned>(launch.places[output] & ~0u);
         const unsigned offset = static_cast<unsigned>(launch.places[output] >> 32);
         dst = launch.outputs[output] + number * (launch.tile_rows * columns);
-        at = static_cast<int>((item - launch.first_items[output]) * kVector) - static_cast<int>(phase(dst, kVector));
+        at = static_cast<int>((item - launch.first_items[output]) * kVector) - static_cast<int>(phase(dst));
         width = static_cast<int>(columns);
         dst += at;
         const unsigned byte = static_cast<unsigned>(at + static_cast<int>(launch.rows_before) * width);
@@ -161,7 +161,7 @@ __device__ inline void copy_rows(uint4* memory, unsigned number, unsigned group,
     const unsigned first_row = number == 0 ? launch.rows_before : 0u;
     const unsigned end_row = static_cast<unsigned>(static_cast<int>(launch.rows_before) + rows);
     Source source(corner, launch.run_bytes[group], launch);
-    Target target(group, number, phase(corner, kVector), launch);
+    Target target(group, number, phase(corner), launch);
     const int least = number == 0 ? 0 : -kVector, most = rows * target.width;
     const bool is_writer = threadIdx.x < launch.group_items[group + 1] - launch.group_items[group];
 #pragma unroll 1

@@ -74,11 +74,11 @@ __device__ inline Lines read_square(Byte* shared, const Parameters& launch, cons
     const int count = static_cast<int>(launch.across_sizes[square.plane]);
     const Byte* const corner = launch.input + square.input_offset + (first * stride + square.down * kUnit);
     const unsigned ahead = static_cast<unsigned>(stride & (kVector - 1)), pitch = kDownVectors * kVector + ahead;
-    const Lines lines = {phase(corner, kVector), pitch, kElements * pitch + (ahead / kUnit % 2 ? 0u : kVector + 0u)};
+    const Lines lines = {phase(corner), pitch, kElements * pitch + (ahead / kUnit % 2 ? 0u : kVector + 0u)};
 
     const unsigned vector = threadIdx.x % kDownVectors, line = threadIdx.x / kDownVectors;
     const Byte* const begin = corner + line * stride;
-    const unsigned low = phase(begin, kVector), columns = min(launch.down_sizes[square.plane] - square.down, kDown);
+    const unsigned low = phase(begin), columns = min(launch.down_sizes[square.plane] - square.down, kDown);
     const bool is_read = vector * kVector < columns * kUnit + low;
     const Byte* src = settled(begin - low + vector * kVector);
     constexpr int last = kLoads - 1, rest = kAcross + kBefore - last * kLoadLines;  // lines of the last load
@@ -159,7 +159,7 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
     const unsigned across = square.across + vector * kElements;
     const long long offset = square.output_offset + across * kUnit;
     Byte* dst = launch.outputs[square.output] + offset + (square.down + first) * stride;
-    const unsigned shift = kOutputAligned ? 0u : phase(dst, kVector) / kUnit;
+    const unsigned shift = kOutputAligned ? 0u : phase(dst) / kUnit;
     dst -= shift * kUnit;
 
     unsigned places[kElements], place = lines.place(kBefore + vector * kElements - shift) + first * kUnit;
