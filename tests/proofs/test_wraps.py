@@ -53,8 +53,8 @@ MISTAKES = {
     "rows_in_chunks": ("static_cast<Wide>(chunk) * launch", "chunk * launch"),
     "tile_aligned": ("unsigned group, Wide number", "unsigned group, unsigned number"),
     "strided_far_units": (
-        "begin + kTile <= launch.counts[nest]",
-        "begin <= launch.counts[nest] - kTile",
+        "first_item + kTile <= launch.counts[nest]",
+        "first_item <= launch.counts[nest] - kTile",
     ),
     "transpose": ("square.across >= kBefore &&", "square.across - kBefore >= 0u &&"),
 }
