@@ -60,7 +60,7 @@ def test_large_and_negative_numbers_are_typed() -> None:
         "constexpr long long kBehind = 68719476736ull;",
     ]
     (text,) = sources(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1)
-    assert "    unsigned long long places[4];\n" in text
+    assert "    unsigned long long offsets_and_widths[4];\n" in text
 
 
 def test_thousands_of_outputs_stay_small() -> None:
