@@ -34,7 +34,7 @@ SQUARE_BYTES = THREADS * LOADS * VECTOR
 # The kernel numbers the elements of a side, and those of one more square, with 31 bits.
 MAX_SIDE_BYTES = 2**31 - SQUARE_BYTES
 # The most vectors in an output line of a square: each of the four warps of a block writes eight.
-MAX_ROW_VECTORS = 32
+MAX_LINE_VECTORS = 32
 SECTOR = 32  # bytes
 # Rows of elements go to `tile` if they would fill less than this of the squares: what `transpose`
 # saves in instructions, it then loses in wavefronts, by counts of both.
@@ -79,7 +79,7 @@ class Square:
     @property
     def across(self) -> int:
         """Elements of a line of the output."""
-        return min(SQUARE_BYTES // VECTOR // self.down_vectors, MAX_ROW_VECTORS * self.elements)
+        return min(SQUARE_BYTES // VECTOR // self.down_vectors, MAX_LINE_VECTORS * self.elements)
 
     @property
     def shared_vectors(self) -> int:

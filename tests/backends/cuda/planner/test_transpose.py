@@ -10,7 +10,7 @@ from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner.strided import MAX_STAGED
 from dmlsplit.backends.cuda.planner.transpose import (
-    MAX_ROW_VECTORS,
+    MAX_LINE_VECTORS,
     SQUARE_BYTES,
     THREADS,
     Plane,
@@ -53,7 +53,7 @@ def test_threads_read_and_write_lines_of_the_same_phase(
         group, row_vectors = 16 // unit, square.across * unit // 16
         assert THREADS // square.down_vectors % group == 0
         assert row_vectors % 8 == 0
-        assert row_vectors <= MAX_ROW_VECTORS
+        assert row_vectors <= MAX_LINE_VECTORS
         assert is_aligned or THREADS // row_vectors % group == 0
 
 
