@@ -1,5 +1,5 @@
-// What kernels share: access to global memory, division by known numbers, searching small tables, and moving bytes
-// between registers.
+// What kernels share: access to global memory, division by numbers that are known at the launch, searching small
+// tables, and moving bytes between registers.
 //
 // The constants (kOutputs, kThreads, kResident, ...) are generated in front of this text, and the type Parameters
 // after it. A launch passes one such struct by value. It holds the pointers and all numbers that splits with the
@@ -22,9 +22,9 @@ template <> struct Unsigned<16> { using Type = uint4; };
 
 constexpr int kVector = 16;
 
-// An address modulo an alignment, which is a power of two.
-__device__ inline unsigned phase(const Byte* pointer, unsigned alignment) {
-    return static_cast<unsigned>(reinterpret_cast<size_t>(pointer) & (alignment - 1));
+// An address modulo 16.
+__device__ inline unsigned phase(const Byte* pointer) {
+    return static_cast<unsigned>(reinterpret_cast<size_t>(pointer) & (kVector - 1));
 }
 
 // The address of the aligned vector that holds a byte.
@@ -48,17 +48,17 @@ template <class T> __device__ inline void store_with(T* pointer, T value, Wide p
     if (policy == kStreaming) return __stcs(pointer, value);
 #endif
     __builtin_assume(__isGlobal(pointer));
-    *pointer = value;  // not __stwb: its stores are ordered among those of the multiprocessor
+    *pointer = value;  // not __stwb, which NVRTC compiles to STG.STRONG.SM, an ordered store
 }
 
-// Returns `value`, which the compiler must compute here. Otherwise it may add up a sum again at each use.
+// `value`, kept in a register from here on. Without this, the compiler may compute a sum again at each use.
 template <class T> __device__ inline T settled(T value) {
     if constexpr (sizeof(T) == 8) asm("" : "+l"(value));
     else asm("" : "+r"(value));
     return value;
 }
 
-// number - times * size in one instruction, whose product wraps: minus_size is 2^32 - size or 2^64 - size.
+// number - times * size, as a multiply-add whose product wraps: minus_size is 2^32 - size or 2^64 - size.
 template <class T> __device__ inline T less_multiple(T number, T times, T minus_size) {
     return number + times * minus_size;
 }
@@ -69,33 +69,38 @@ template <class T> __device__ inline void store(Byte* pointer, T value, Wide pol
     store_with(reinterpret_cast<T*>(pointer), value, policy);
 }
 
-// Division by a number that is known at the launch (`divisor` in launch.py), of numbers below 2^31.
+// A number that is known at the launch (`divisor` in launch.py), by which numbers below 2^31 are divided. The quotient
+// is number * magic / 2^(31 + shift), of which __umulhi takes the upper 32 bits.
 struct Divisor {
     unsigned magic, shift;
 };
 
-__device__ inline unsigned quotient(unsigned number, Divisor by) {
-    return __umulhi(2 * number, by.magic) >> by.shift;
+__device__ inline unsigned quotient(unsigned number, Divisor divisor) {
+    return __umulhi(2 * number, divisor.magic) >> divisor.shift;
 }
 
-// The index of the last entry that is at most `value`, among the first kCount of an ascending table.
+// The index of the last entry that is at most `value`, among the first kCount of a table that ascends from 0.
 template <int kCount, class T> __device__ inline int find(const T* table, T value) {
     int steps = 1;
     while (steps < kCount) steps *= 2;
-    int low = 0;
+    int index = 0;
     for (int step = steps / 2; step > 0; step /= 2)
-        if (low + step < kCount && table[low + step] <= value) low += step;
-    return low;
+        if (index + step < kCount && table[index + step] <= value) index += step;
+    return index;
 }
+
+// Selectors of __byte_perm: a hexadecimal digit per byte, the lowest last. 4 to 7 are the bytes of the second word.
+constexpr unsigned kLowBytes = 0x40, kLowHalves = 0x5410;  // of both words; kLowBytes fills half of the result
 
 // The vector that consists of `parts`. Narrow ones are combined in pairs, by byte permutations.
 template <class T, int kCount> __device__ inline uint4 vector_of(const T (&parts)[kCount]) {
     alignas(kVector) unsigned words[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const auto two = [&](auto n) { return __byte_perm(parts[n], parts[n + 1], sizeof(T) == 1 ? 0x40 : 0x5410); };
-        if constexpr (sizeof(T) == 1) words[i] = __byte_perm(two(4 * i), two(4 * i + 2), 0x5410);
-        else if constexpr (sizeof(T) == 2) words[i] = two(2 * i);
+        constexpr unsigned selector = sizeof(T) == 1 ? kLowBytes : kLowHalves;
+        const auto joined_pair = [&](auto n) { return __byte_perm(parts[n], parts[n + 1], selector); };
+        if constexpr (sizeof(T) == 1) words[i] = __byte_perm(joined_pair(4 * i), joined_pair(4 * i + 2), kLowHalves);
+        else if constexpr (sizeof(T) == 2) words[i] = joined_pair(2 * i);
         else if (i < kCount) reinterpret_cast<T*>(words)[i] = parts[i];
     }
     return make_uint4(words[0], words[1], words[2], words[3]);
@@ -108,21 +113,22 @@ __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
                       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits));
 }
 
-// Moves bytes to the front by `phase`, a multiple of kUnit below 16: by 8, then by 4, then by 0 to 3. After that,
+// Moves bytes to the front by `shift`, a multiple of kAlign below 16: by 8, then by 4, then by 0 to 3. After that,
 // up to four of the last words are not meaningful.
-template <int kUnit, int kCount> __device__ inline void shift_down(unsigned (&words)[kCount], unsigned phase) {
+template <int kAlign, int kCount> __device__ inline void shift_down(unsigned (&words)[kCount], unsigned shift) {
 #pragma unroll
-    for (int i = 0; i < kCount - 2; ++i) words[i] = kUnit <= 8 && phase & 8 ? words[i + 2] : words[i];
+    for (int i = 0; i < kCount - 2; ++i) words[i] = kAlign <= 8 && shift & 8 ? words[i + 2] : words[i];
 #pragma unroll
-    for (int i = 0; i < kCount - 2; ++i) words[i] = kUnit <= 4 && phase & 4 ? words[i + 1] : words[i];
+    for (int i = 0; i < kCount - 2; ++i) words[i] = kAlign <= 4 && shift & 4 ? words[i + 1] : words[i];
 #pragma unroll
     for (int i = 0; i < kCount - 2; ++i)
-        if (kUnit < 4) words[i] = __funnelshift_r(words[i], words[i + 1], phase * 8);
+        if (kAlign < 4) words[i] = __funnelshift_r(words[i], words[i + 1], shift * 8);
 }
 
 // The first `count` bytes of `head`, then the bytes of `tail` after its first `count`.
 __device__ inline unsigned joined(unsigned head, unsigned tail, int count) {
-    const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));  // all ones from 4
+    // The shift is clamped to 32, so the mask is all ones if `count` is 4 or more.
+    const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));
     return (head & mask) | (tail & ~mask);
 }
 __device__ inline uint4 joined(uint4 head, uint4 tail, unsigned count) {

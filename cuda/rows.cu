@@ -1,4 +1,4 @@
-// Wide outputs at any alignment: QKV, gates, channels, vocabularies, parameters, experts.
+// Copies wide outputs at any alignment, such as queries, keys and values, or the tokens of each expert.
 //
 // The input is rows of `pitch` bytes. An output takes the same columns of each row, and stores them row after row.
 // Rows are grouped into chunks, and a chunk's bytes of one output are cut into tiles. A block copies one tile, so that
@@ -17,8 +17,8 @@
 // kShort: rows have at most MAX_SHORT bytes (planner/wide.py). A block then copies whole rows, through shared memory.
 // Reading two vectors for each one stored would cost too much, and many would hold the end of a row: one in six if
 // rows have 96 bytes.
-// kOneRow: a chunk is one row, of any width. Otherwise an output has at least 16 bytes in a row, so that no vector
-// extends over more than two rows, and a chunk has fewer than 2^30 bytes of an output.
+// kOneRow: a chunk is one row, which may have 2^32 bytes or more. Otherwise a chunk has fewer than 2^30 bytes of an
+// output. If there are several rows, each has 16 bytes or more of every output: no vector extends over more than two.
 
 constexpr unsigned kWarp = 32;
 
@@ -34,29 +34,32 @@ struct ChunkPart {
     bool is_last;    // whether this is the last chunk
     Wide policy;
 
-    __device__ unsigned row(unsigned at) const {
+    __device__ unsigned row_of(unsigned byte) const {
         if constexpr (kOneRow) return 0;
-        else return quotient(at, by_width);
+        else return quotient(byte, by_width);
     }
-    __device__ const Byte* source(unsigned at, unsigned row) const { return src + at + static_cast<Wide>(row) * gap; }
-    // Vectors that begin before this are copied. A vector belongs to the chunk in which it begins, and may end in the
-    // next one, but not after the output.
-    __device__ unsigned end() const { return kAligned || !is_last ? bytes : whole_end(); }
-    __device__ unsigned whole_end() const { return max(bytes, kVector - 1u) - (kVector - 1); }
+    // Where the input has a byte of the part, which is in `row`.
+    __device__ const Byte* source(unsigned byte, Wide row) const { return src + byte + row * gap; }
+    // Vectors that begin before this byte are copied. A vector belongs to the chunk in which it begins, and may end in
+    // the next one, but not after the output.
+    __device__ unsigned end_byte() const { return kAligned || !is_last ? bytes : whole_end_byte(); }
+    // Vectors that begin at this byte or later extend past the part. It is bytes - 15, or 0 if that is negative.
+    __device__ unsigned whole_end_byte() const { return max(bytes, kVector - 1u) - (kVector - 1); }
 };
 
 // A vector at any address, as the two aligned vectors that hold it. Each of these is read only if it holds one of the
-// bytes `begin` to `end` - 1 of the vector.
+// bytes `first_byte` to `end_byte` - 1 of the vector.
 struct UnalignedVector {
     uint4 low = {}, high = {};
-    unsigned shift = 0;
+    unsigned shift = 0;  // bytes of `low` before the vector
 
-    // `step` is a multiple of 16, and known to the compiler, so that the load instruction adds it.
-    __device__ void read(const Byte* from, int step = 0, unsigned begin = 0, unsigned end = kVector) {
-        shift = settled(phase(from, kVector));
-        const Byte* const vector = vector_around(from) + step;
-        if (begin == 0 || shift + begin < kVector) low = load<uint4>(vector);
-        if (end == kVector ? shift != 0 : shift + end > kVector) high = load<uint4>(vector + kVector);
+    // `step_bytes` is a multiple of 16, and known to the compiler, so that the load instruction adds it.
+    __device__ void read(const Byte* src, int step_bytes = 0, unsigned first_byte = 0, unsigned end_byte = kVector) {
+        shift = settled(phase(src));
+        const Byte* const vector = vector_around(src) + step_bytes;
+        if (first_byte == 0 || shift + first_byte < kVector) low = load<uint4>(vector);
+        // The second condition holds for whole vectors, too, but takes an addition.
+        if (end_byte == kVector ? shift != 0 : shift + end_byte > kVector) high = load<uint4>(vector + kVector);
     }
     __device__ uint4 vector() const {
         unsigned words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
@@ -65,40 +68,42 @@ struct UnalignedVector {
     }
 };
 
-// Copies those vectors between `first` and `end` that hold the end of a row and the start of the next one. Thread t
-// takes the t-th of these rows, and every blockDim.x-th after it.
-__device__ inline void join_rows(const ChunkPart& part, unsigned first, unsigned end) {
-    for (unsigned row = part.row(first) + threadIdx.x; row < part.rows; row += blockDim.x) {
-        const unsigned next = (row + 1) * part.width;
-        if (kOneRow && next <= first) break;  // copy_ends copies these bytes
-        const unsigned count = (next - first) % kVector, at = next - count;
-        if (at >= end) break;
-        if (count == 0) continue;
+// Copies those vectors between `first_byte` and `end_byte` that hold the end of a row and the start of the next one.
+// Thread t takes the t-th of these rows, and every blockDim.x-th after it. Vectors begin at multiples of 16 after
+// `first_byte`, so the last one that begins in a row has row_end - first_byte modulo 16 bytes of the row, its head.
+__device__ inline void join_rows(const ChunkPart& part, unsigned first_byte, unsigned end_byte) {
+    for (unsigned row = part.row_of(first_byte) + threadIdx.x; row < part.rows; row += blockDim.x) {
+        const unsigned row_end = (row + 1) * part.width;
+        if (kOneRow && row_end <= first_byte) break;  // the tile before copies these bytes, or copy_ends does
+        const unsigned head_bytes = (row_end - first_byte) % kVector, vector_byte = row_end - head_bytes;
+        if (vector_byte >= end_byte) break;
+        if (head_bytes == 0) continue;
         UnalignedVector head, tail;
-        head.read(part.source(at, row), 0, 0, count);
-        tail.read(part.source(at, row + 1), 0, count);
-        store(part.dst + at, joined(head.vector(), tail.vector(), count), part.policy);
+        head.read(part.source(vector_byte, row), 0, 0, head_bytes);
+        tail.read(part.source(vector_byte, row + 1), 0, head_bytes);
+        store(part.dst + vector_byte, joined(head.vector(), tail.vector(), head_bytes), part.policy);
     }
 }
 
-// Copies a thread's vectors of a round, the first at `at`. It stores those that begin before `end` and are inside one
-// row: they begin at least 16 bytes before the row ends. In a kFull round, all begin before `end`.
+// Copies a thread's vectors of a round, the first at byte `start`. It stores those that begin before `end` and are
+// inside one row: they begin at least 16 bytes before the row ends. In a kFull round, all begin before `end`.
 template <bool kFull>
-__device__ inline void copy_round(const ChunkPart& part, unsigned at, unsigned end, const Byte* src, Byte* dst) {
+__device__ inline void copy_round(const ChunkPart& part, unsigned start, unsigned end, const Byte* src, Byte* dst) {
     UnalignedVector unaligned[kLoads];
     uint4 held[kLoads];
     bool is_stored[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-        const int step = i * (kWarp * kVector);
-        const unsigned row = part.row(at + step);
-        const Byte* const vector = settled(src + static_cast<Wide>(row) * part.gap);  // the load adds the step
-        const bool is_read = kFull || at + step < end;
-        const auto to_row = [&] { return static_cast<int>(row * part.width) - static_cast<int>(at + step); };
-        is_stored[i] = is_read && (kAligned || kOneRow || to_row() >= kVector - static_cast<int>(part.width));
+        const int step_bytes = i * (kWarp * kVector);
+        const unsigned byte = start + step_bytes, row = part.row_of(byte);
+        const Byte* const vector = settled(src + static_cast<Wide>(row) * part.gap);  // the load adds step_bytes
+        const bool is_read = kFull || byte < end;
+        // The vector is inside its row. NVRTC needs more instructions for column + 16 <= width.
+        const auto minus_column = [&] { return static_cast<int>(row * part.width) - static_cast<int>(byte); };
+        is_stored[i] = is_read && (kAligned || kOneRow || minus_column() >= kVector - static_cast<int>(part.width));
         if (!is_read) continue;
-        if constexpr (kAligned) held[i] = load<uint4>(vector + step);
-        else unaligned[i].read(vector, step);
+        if constexpr (kAligned) held[i] = load<uint4>(vector + step_bytes);
+        else unaligned[i].read(vector, step_bytes);
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
@@ -107,15 +112,16 @@ __device__ inline void copy_round(const ChunkPart& part, unsigned at, unsigned e
     }
 }
 
-__device__ inline void copy_vectors(const ChunkPart& part, unsigned first, unsigned end) {
-    const unsigned thread = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;
-    const unsigned round = blockDim.x * (kLoads * kVector);
-    const Byte* src = settled(part.src + (first + thread * kVector));
-    Byte* dst = settled(part.dst + (first + thread * kVector));
+// Copies the vectors that begin between `first_byte` and `end_byte`, in rounds.
+__device__ inline void copy_vectors(const ChunkPart& part, unsigned first_byte, unsigned end_byte) {
+    const unsigned first_vector = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;  // of a thread's round
+    const unsigned thread_byte = first_vector * kVector, round_bytes = blockDim.x * (kLoads * kVector);
+    const Byte* src = settled(part.src + (first_byte + thread_byte));
+    Byte* dst = settled(part.dst + (first_byte + thread_byte));
 #pragma unroll 1
-    for (; first < end; first += round, src += round, dst += round) {
-        if (first + round <= end) copy_round<true>(part, first + thread * kVector, end, src, dst);
-        else copy_round<false>(part, first + thread * kVector, end, src, dst);
+    for (; first_byte < end_byte; first_byte += round_bytes, src += round_bytes, dst += round_bytes) {
+        if (first_byte + round_bytes <= end_byte) copy_round<true>(part, first_byte + thread_byte, end_byte, src, dst);
+        else copy_round<false>(part, first_byte + thread_byte, end_byte, src, dst);
     }
 }
 
@@ -123,14 +129,15 @@ __device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count, Wi
     if (threadIdx.x < count) store(dst + threadIdx.x, load<Byte>(src + threadIdx.x), policy);
 }
 
-// Copies the bytes of an output before its first whole vector and after its last one, a byte per thread.
-__device__ inline void copy_ends(const ChunkPart& part, bool is_start, unsigned lead, unsigned first,
+// Copies the bytes of an output before its first aligned vector (`lead` bytes) and after its last whole one, a byte per
+// thread. The latter are copied by the block in whose tile they begin, and the former if the tile `is_start`.
+__device__ inline void copy_ends(const ChunkPart& part, bool is_start, unsigned lead, unsigned first_byte,
                                  unsigned tile_bytes) {
     if (is_start) copy_bytes(part.dst, part.src, min(lead, part.bytes), part.policy);
     if (!part.is_last || part.bytes <= lead) return;
-    const unsigned count = (part.bytes - lead) % kVector, tail = part.bytes - count;
-    if (tail >= first && tail < first + tile_bytes)
-        copy_bytes(part.dst + tail, part.source(tail, part.rows - 1), count, part.policy);
+    const unsigned tail_bytes = (part.bytes - lead) % kVector, tail = part.bytes - tail_bytes;
+    if (tail >= first_byte && tail < first_byte + tile_bytes)
+        copy_bytes(part.dst + tail, part.source(tail, part.rows - 1), tail_bytes, part.policy);
 }
 
 // An output's columns, and the first of its tiles.
@@ -175,99 +182,109 @@ __device__ inline ChunkPart part_of(const Launch& launch, const Output& output, 
     return part;
 }
 
-// Advances `part`, which is a single row, to the row's byte `begin`, and limits it to 2^30 bytes, because the row may
-// have 2^32 bytes or more. A tile has fewer than the limit.
-__device__ inline void skip_to(ChunkPart& part, Position begin, Position width) {
-    part.src += begin;
-    part.dst += begin;
-    part.bytes = part.width = static_cast<unsigned>(min(width - min(begin, width), static_cast<Position>(1 << 30)));
+// Advances `part`, which is a single row, to a byte of the row, and limits it, because the row may have 2^32 bytes or
+// more. A tile has fewer bytes than the limit.
+__device__ inline void skip_to(ChunkPart& part, Position byte, Position width) {
+    constexpr Position kMaxBytes = 1 << 30;  // MAX_CHUNK_BYTES in planner/wide.py
+    part.src += byte;
+    part.dst += byte;
+    part.bytes = part.width = static_cast<unsigned>(min(width - min(byte, width), kMaxBytes));
 }
 
 // A short row has a slot in shared memory: vectors that hold it at any phase, and a spare vector, which moves the next
 // slot to other banks. The row begins in its slot at the phase that it has in the input.
 constexpr unsigned kShortThreads = kThreads / 2;  // of a block
+constexpr unsigned kSlotMore = 15 + 4 + (kVector - 1);  // bytes before a row, the word after it, and rounding up
 
-// Without the spare one: for up to 15 bytes before the row and one word after it.
-__device__ inline unsigned row_vectors(unsigned width) { return (width + 34) / kVector; }
+// The vectors of a slot, without the spare one.
+__device__ inline unsigned slot_vectors(unsigned width) { return (width + kSlotMore) / kVector; }
 
 struct Slots {
-    const Byte* memory;
+    const Byte* shared;
     unsigned bytes;  // from slot to slot
     unsigned first_phase, pitch_phase;
 
-    // Where a row begins.
+    // Where a row begins in shared memory.
     __device__ unsigned place(unsigned row) const { return row * bytes + (first_phase + row * pitch_phase) % kVector; }
 
     __device__ uint4 vector(unsigned place) const {
-        const auto* at = reinterpret_cast<const unsigned*>(memory + place / 4 * 4);
-        const unsigned words[5] = {at[0], at[1], at[2], at[3], at[4]};
+        const auto* const aligned = reinterpret_cast<const unsigned*>(shared + place / 4 * 4);
+        const unsigned words[5] = {aligned[0], aligned[1], aligned[2], aligned[3], aligned[4]};
         return funnel(words, place);
     }
 };
 
-// Reads kLoads * `step` rows, the first at `corner`, into their slots. If only `rows` are left, the last one is read
-// again instead of those after it.
-__device__ inline void read_rows(uint4* memory, const Byte* corner, unsigned step, unsigned rows, unsigned width,
-                                 unsigned pitch, Divisor by_slot) {
-    const unsigned vectors = row_vectors(width), row = quotient(threadIdx.x, by_slot);
-    if (row >= step) return;
-    const unsigned vector = (threadIdx.x - row * vectors) * kVector, corner_phase = phase(corner, kVector);
-    const Byte* const around = settled(corner - corner_phase);
+// Reads kLoads * `load_rows` rows, the first at `corner`, into their slots. If only `rows_left` exist, the last one is
+// read again instead of those after it. A thread reads one vector of a row, and the same one of every load_rows-th row.
+__device__ inline void read_rows(uint4* shared, const Byte* corner, unsigned load_rows, unsigned rows_left,
+                                 unsigned width, unsigned pitch, Divisor by_slot) {
+    const unsigned vectors = slot_vectors(width), row = quotient(threadIdx.x, by_slot);
+    if (row >= load_rows) return;
+    const unsigned vector_byte = (threadIdx.x - row * vectors) * kVector, corner_phase = phase(corner);
+    const Byte* const aligned_corner = settled(corner - corner_phase);
     uint4 held[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-        const unsigned begin = corner_phase + min(row + i * step, rows - 1) * pitch, last = begin + width - 1;
-        held[i] = load<uint4>(around + min(begin / kVector * kVector + vector, last) / kVector * kVector);
+        const unsigned row_byte = corner_phase + min(row + i * load_rows, rows_left - 1) * pitch;
+        // A slot's vector may begin after the row, perhaps outside the input. The row's last vector is loaded instead.
+        const unsigned byte = min(row_byte / kVector * kVector + vector_byte, row_byte + width - 1);
+        held[i] = load<uint4>(aligned_corner + byte / kVector * kVector);
     }
-    uint4* slots = memory + threadIdx.x + row;
+    // Vector v of row r belongs at r * (vectors + 1) + v, and threadIdx.x is r * vectors + v.
+    uint4* vector = shared + threadIdx.x + row;
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i, slots += step * (vectors + 1)) *slots = held[i];
+    for (int i = 0; i < kLoads; ++i, vector += load_rows * (vectors + 1)) *vector = held[i];
 }
 
-// Copies the vectors that begin in `rows` short rows, the first being `first`; `rows` is a multiple of 16. Phases
-// repeat every 16 rows. A thread therefore computes the place of a vector once, and uses it again for the vectors that
-// begin `repeat`, 2 * `repeat`, ... rows later.
-__device__ inline void copy_short(const ChunkPart& part, unsigned first, unsigned rows, unsigned lead, unsigned pitch,
-                                  Divisor by_slot, bool is_first_round) {
-    __shared__ uint4 memory[kLoads * kShortThreads * 4 / 3 + 64];  // SHORT_BYTES in planner/wide.py
-    const unsigned width = part.width, begin = first * width;
-    const Byte* const corner = settled(part.src + static_cast<Wide>(first) * pitch);
+// Copies the vectors that begin in a round of `rows` short rows, a multiple of 16. Phases repeat every 16 rows, so a
+// thread computes the place of a vector once, and uses it again for the vectors that begin `repeat_rows`,
+// 2 * `repeat_rows`, ... rows later. Bytes of the output are counted from the round's first one.
+__device__ inline void copy_short(const ChunkPart& part, unsigned first_row, unsigned rows, unsigned lead,
+                                  unsigned pitch, Divisor by_slot, bool is_first_round) {
+    __shared__ uint4 shared[kLoads * kShortThreads * 4 / 3 + 64];  // SHORT_BYTES in planner/wide.py
+    const unsigned width = part.width, round_byte = first_row * width;
+    const Byte* const corner = settled(part.src + static_cast<Wide>(first_row) * pitch);
     // The last vector of a chunk ends in the row after it, which is read, too.
-    read_rows(memory, corner, rows / kLoads, part.rows - first + !part.is_last, width, pitch, by_slot);
-    const unsigned slot = row_vectors(width) + 1;
-    if (is_first_round)  // words of the spare vector are loaded at the end of a row, but not stored
+    read_rows(shared, corner, rows / kLoads, part.rows - first_row + !part.is_last, width, pitch, by_slot);
+    const unsigned slot = slot_vectors(width) + 1;
+    // Clears the spare vectors: loads at the end of a row reach into them, but those bytes are never stored.
+    if (is_first_round)
         for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += kShortThreads * slot)
-            memory[end - 1] = {};
+            shared[end - 1] = {};
     __syncthreads();
 
-    const auto* bytes = reinterpret_cast<const Byte*>(memory);
-    const Slots slots = {bytes, slot * kVector, phase(corner, kVector), pitch % kVector};
-    const unsigned repeat = (rows / 4 + 15) / 16 * 16;
-    const unsigned repeat_bytes = repeat * width, repeat_slots = repeat * slots.bytes;
-    const unsigned whole = rows * width - (kVector - 1);  // vectors that begin here or later extend past the last row
-    const unsigned end = min(max(part.end(), begin) - begin, whole);
-    Byte* const dst = settled(part.dst + begin);
-    // First the vectors that are inside a row, then those that hold the end of one and the start of the next.
-    for (unsigned start = lead + threadIdx.x * kVector; start < repeat_bytes; start += kShortThreads * kVector) {
-        const unsigned row = quotient(start, part.by_width), column = start - row * width;
+    const Slots slots = {reinterpret_cast<const Byte*>(shared), slot * kVector, phase(corner), pitch % kVector};
+    // A multiple of 16, and about a quarter of the rows: up to four vectors are then stored for each computed place.
+    const unsigned repeat_rows = (rows / 4 + 15) / 16 * 16;
+    const unsigned repeat_bytes = repeat_rows * width, repeat_slots = repeat_rows * slots.bytes;
+    const unsigned whole_end = rows * width - (kVector - 1);  // vectors that begin here or later extend past the round
+    const unsigned end_byte = min(max(part.end_byte(), round_byte) - round_byte, whole_end);
+    Byte* const dst = settled(part.dst + round_byte);
+    // The vectors that are inside a row.
+    for (unsigned first = lead + threadIdx.x * kVector; first < repeat_bytes; first += kShortThreads * kVector) {
+        const unsigned row = quotient(first, part.by_width), column = first - row * width;
         if (width - column < kVector) continue;
-        const unsigned in_slot = slots.place(row) + column;
+        const unsigned place = slots.place(row) + column;
         Slots later = slots;
-        Byte* stored = dst + start;
+        Byte* vector = dst + first;
 #pragma unroll 4
-        for (unsigned at = start; at < end; at += repeat_bytes, stored += repeat_bytes, later.memory += repeat_slots)
-            store(stored, later.vector(in_slot), part.policy);
+        for (unsigned byte = first; byte < end_byte; byte += repeat_bytes, vector += repeat_bytes) {
+            store(vector, later.vector(place), part.policy);
+            later.shared += repeat_slots;
+        }
     }
-    for (unsigned row = threadIdx.x; row < repeat; row += kShortThreads) {
-        const unsigned next = (row + 1) * width, count = (next - lead) % kVector;
-        if (count == 0) continue;
-        const unsigned head = slots.place(row) + width - count, tail = slots.place(row + 1) - count;
+    // The vectors that hold the end of a row and the start of the next one, as in join_rows.
+    for (unsigned row = threadIdx.x; row < repeat_rows; row += kShortThreads) {
+        const unsigned row_end = (row + 1) * width, head_bytes = (row_end - lead) % kVector;
+        if (head_bytes == 0) continue;
+        const unsigned head = slots.place(row) + width - head_bytes, tail = slots.place(row + 1) - head_bytes;
         Slots later = slots;
-        for (unsigned at = next - count; at < end; at += repeat_bytes, later.memory += repeat_slots)
-            store(dst + at, joined(later.vector(head), later.vector(tail), count), part.policy);
+        for (unsigned byte = row_end - head_bytes; byte < end_byte; byte += repeat_bytes, later.shared += repeat_slots)
+            store(dst + byte, joined(later.vector(head), later.vector(tail), head_bytes), part.policy);
     }
-    const unsigned at = begin + whole - 1 + lead;
-    if (lead > 0 && at < part.end()) join_rows(part, at, at + kVector);
+    // At an unaligned output, the round's last vector ends in the row after the round, which is not in shared memory.
+    const unsigned last_vector = round_byte + whole_end - 1 + lead;
+    if (lead > 0 && last_vector < part.end_byte()) join_rows(part, last_vector, last_vector + kVector);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __grid_constant__ Parameters launch) {
@@ -275,26 +292,29 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     const unsigned tile = blockIdx.x - chunk * launch.chunk_tiles;
     const Output output = output_of(launch, tile);
     ChunkPart part = part_of(launch, output, chunk);
-
-    const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst, kVector)) % kVector;
+    const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst)) % kVector;  // bytes before an aligned vector
     const unsigned tile_bytes = launch.tile_bytes;
     if constexpr (kShort) {
+        // Each of the eight loads of a round reads an even number of rows, which makes a multiple of 16.
         const unsigned rows = quotient(kShortThreads, output.by_slot) / 2 * (2 * kLoads);
         const unsigned tile_rows = tile_bytes / (kShortThreads * kLoads * kVector) * rows;  // of one to four rounds
-        const unsigned row = (tile - output.first_tile) * tile_rows, end = min(part.rows, row + tile_rows);
-        copy_ends(part, chunk == 0 && row == 0, lead, row * part.width + lead, tile_rows * part.width);
+        const unsigned first_row = (tile - output.first_tile) * tile_rows;
+        const unsigned end_row = min(part.rows, first_row + tile_rows);
+        copy_ends(part, chunk == 0 && first_row == 0, lead, first_row * part.width + lead, tile_rows * part.width);
 #pragma unroll 2
-        for (unsigned first = row; first < end; first += rows) {
-            if (first > row) __syncthreads();
-            copy_short(part, first, rows, lead, static_cast<unsigned>(launch.pitch), output.by_slot, first == row);
+        for (unsigned row = first_row; row < end_row; row += rows) {
+            if (row > first_row) __syncthreads();
+            copy_short(part, row, rows, lead, static_cast<unsigned>(launch.pitch), output.by_slot, row == first_row);
         }
         return;
     }
-    const Position begin = static_cast<Position>(tile - output.first_tile) * tile_bytes;
-    if constexpr (kOneRow) skip_to(part, begin, output.width);
-    const unsigned first = lead + (kOneRow ? 0u : static_cast<unsigned>(begin));
-    const unsigned end = min(part.end(), first + tile_bytes);
-    if constexpr (!kAligned) copy_ends(part, chunk == 0 && begin == 0, lead, first, tile_bytes);
-    copy_vectors(part, first, kOneRow && !kAligned ? min(part.whole_end(), first + tile_bytes) : end);
-    if constexpr (!kAligned) join_rows(part, first, end);
+    const Position tile_byte = static_cast<Position>(tile - output.first_tile) * tile_bytes;
+    if constexpr (kOneRow) skip_to(part, tile_byte, output.width);
+    const unsigned first_byte = lead + (kOneRow ? 0u : static_cast<unsigned>(tile_byte));
+    const unsigned end_byte = min(part.end_byte(), first_byte + tile_bytes);
+    if constexpr (!kAligned) copy_ends(part, chunk == 0 && tile_byte == 0, lead, first_byte, tile_bytes);
+    // A vector that extends past a single row is left to join_rows.
+    const unsigned whole_end = kOneRow && !kAligned ? min(part.whole_end_byte(), first_byte + tile_bytes) : end_byte;
+    copy_vectors(part, first_byte, whole_end);
+    if constexpr (!kAligned) join_rows(part, first_byte, end_byte);
 }

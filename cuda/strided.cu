@@ -1,13 +1,13 @@
-// Any layout, with any number of dimensions: broadcast, padded, permuted and reversed.
+// Copies outputs of any layout, with any number of dimensions: broadcast, padded, permuted and reversed ones.
 //
 // An output is a loop nest, with strides in bytes in the input and in the output. The innermost loop of the nest is a
-// row: units of kUnit bytes, one step apart in the input. Rows are cut into items of kItemBytes, which are contiguous
-// in the output and numbered in its order. A block copies kTile items; a thread copies kItems of them, which are
-// kThreads apart. All of its loads are in flight before its first store.
+// row: units of kUnit bytes, equally far apart in the input (a step). Rows are cut into items of kItemBytes, which are
+// contiguous in the output and numbered in its order. A block copies kTile items; a thread copies kItems of them, which
+// are kThreads apart. All of its loads are in flight before its first store.
 //
 // An item is filled by one load for each of its units, which may be any step apart. If the step is a small constant
-// (kStep), the item is filled from a window instead: the vectors of the input that hold all of its units, from which
-// byte permutations gather them. kChannels outputs, whose units are adjacent in the input, share one window.
+// (kStep, in units), the item is filled from a window instead: the vectors of the input that hold all of its units,
+// from which byte permutations gather them. kChannels outputs, whose units are adjacent in the input, share one window.
 //
 // In rows of one element for each output, elements may have any width, and outputs any address: items then go through
 // shared memory (kStaged, the alignment of the outputs). An item is as many elements as fill whole vectors: 48 bytes
@@ -23,18 +23,19 @@
 // kChannels outputs. Each entry has its own nest, unless all nests are equal (kNests is 1).
 // Assumes that a row with edges is longer than two items.
 
-using Unit = typename Unsigned<kUnit & -kUnit>::Type;  // the whole unit, wherever units are loaded one by one
+using Unit = typename Unsigned<kUnit & -kUnit>::Type;  // staged units have any width, but are never loaded as a Unit
 
 constexpr int kUnits = kItemBytes / kUnit;  // of an item
-constexpr int kWords = kItemBytes < 4 ? 1 : kItemBytes / 4;
+constexpr int kWords = kItemBytes < 4 ? 1 : kItemBytes / 4;  // of an item
 constexpr int kEntries = kOutputs / kChannels;
 constexpr int kDistance = kStep < 0 ? -kStep : kStep;
-// Bytes of a window, and the vectors that may hold some of them.
+// Bytes of a window, and the vectors that may hold some of them. A window begins up to kVector - kAlign bytes after a
+// multiple of 16, so these are (kSpan + kVector - kAlign) / kVector, rounded up.
 constexpr int kSpan = ((kUnits - 1) * kDistance + kChannels) * kUnit;
 constexpr int kVectors = (kSpan + 2 * kVector - 1 - kAlign) / kVector;
 constexpr int kWindowWords = kVectors * 4 + 2;  // shift_down reads two more, which are not used
 
-// Division by a size. Items are numbered with 64 bits (Index) only if there are too many for 31 bits.
+// Division by a size. Items and units of a row have numbers of 64 bits (Index) only if there are 2^30 or more.
 __device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned shift) {
     return quotient(number, Divisor{magic, shift});
 }
@@ -48,25 +49,25 @@ struct Place {
     long long output_offset;
 };
 
-// The beginning of a row. Its number has one digit for each loop around rows.
+// The beginning of a row, whose number has a digit for each loop around rows. The outermost digit is what remains.
 __device__ inline Place row_at(const Parameters& launch, int entry, int nest, Index row) {
     Place place = {launch.input + launch.offsets[entry], 0};
 #pragma unroll
     for (int d = kDimensions - 2; d >= 0; --d) {
-        const int at = nest * kDimensions + d;
-        const Index rest = d == 0 ? 0u : quotient(row, launch.magics[at], launch.shifts[at]);
-        const Signed digit = less_multiple(row, rest, launch.minus_sizes[at]);
-        place.src += static_cast<long long>(digit) * launch.input_strides[at];
-        place.output_offset += static_cast<long long>(digit) * launch.output_strides[at];
+        const int loop = nest * kDimensions + d;
+        const Index rest = d == 0 ? 0u : quotient(row, launch.magics[loop], launch.shifts[loop]);
+        const Signed digit = less_multiple(row, rest, launch.minus_sizes[loop]);
+        place.src += static_cast<long long>(digit) * launch.input_strides[loop];
+        place.output_offset += static_cast<long long>(digit) * launch.output_strides[loop];
         row = rest;
     }
     return place;
 }
 
-// Units of a row before its first item.
-__device__ inline int units_before(const Parameters& launch, int entry, const Place& row) {
+// Units of a row before its first item, which begins at a multiple of 16.
+__device__ inline int lead_units(const Parameters& launch, int entry, const Place& row) {
     if constexpr (!kLeads) return 0;
-    return (kVector - phase(launch.outputs[entry * kChannels] + row.output_offset, kVector)) % kVector / kUnit;
+    return (kVector - phase(launch.outputs[entry * kChannels] + row.output_offset)) % kVector / kUnit;
 }
 
 struct Item {
@@ -74,20 +75,20 @@ struct Item {
     bool is_stored;
 };
 
-// Item `number`. If it does not exist or is not whole, it is not stored, and has the place of one that can be loaded.
+// The item of a number. If it does not exist or is not whole, it is not stored, and has the place of one that is.
 template <bool kFull>
-__device__ inline Item item_at(const Parameters& launch, int entry, int nest, Index number, long long step) {
-    const int at = nest * kDimensions + kDimensions - 1;
+__device__ inline Item item_at(const Parameters& launch, int entry, int nest, Index number, long long step_bytes) {
+    const int loop = nest * kDimensions + kDimensions - 1;
     const bool is_item = kFull || number < launch.counts[nest];
     if (!is_item) number = launch.counts[nest] - 1;
-    const Index row = kDimensions == 1 ? 0u : quotient(number, launch.magics[at], launch.shifts[at]);
-    Signed column = less_multiple(number, row, launch.minus_sizes[at]);
+    const Index row = kDimensions == 1 ? 0u : quotient(number, launch.magics[loop], launch.shifts[loop]);
+    Signed column = less_multiple(number, row, launch.minus_sizes[loop]);
     Place place = row_at(launch, entry, nest, row);
-    const int before = units_before(launch, entry, place);
-    const bool is_whole = !kLeads || column * kUnits + before <= launch.row_units[nest] - kUnits;
+    const int lead = lead_units(launch, entry, place);
+    const bool is_whole = !kLeads || column * kUnits + lead <= launch.row_units[nest] - kUnits;
     if (!is_whole) --column;
-    place.src += static_cast<long long>(column) * launch.input_strides[at] + before * step;
-    place.output_offset += static_cast<long long>(column) * launch.output_strides[at] + before * kUnit;
+    place.src += static_cast<long long>(column) * launch.input_strides[loop] + lead * step_bytes;
+    place.output_offset += static_cast<long long>(column) * launch.output_strides[loop] + lead * kUnit;
     return {place, is_whole && is_item};
 }
 
@@ -95,7 +96,7 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
 __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
     // If steps go down, the last unit has the lowest address.
     const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
-    const unsigned shift = kAlign == kVector ? 0u : settled(phase(lowest, kVector));
+    const unsigned shift = kAlign == kVector ? 0u : settled(phase(lowest));
     const Byte* const vectors = kAlign == kVector ? lowest : vector_around(lowest);
     const Byte* const last =
         kAlign == kVector ? vectors + (kSpan - 1) / kVector * kVector : vector_around(lowest + (kSpan - 1));
@@ -108,34 +109,37 @@ __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWor
     shift_down<kAlign>(words, shift);
 }
 
-// Where byte `byte` of a channel's item is in the window.
+// Where a byte of a channel's item is in the window.
 __device__ constexpr int origin(int channel, int byte) {
     const int unit = kStep < 0 ? kUnits - 1 - byte / kUnit : byte / kUnit;
     return (unit * kDistance + channel) * kUnit + byte % kUnit;
 }
 
-// Gathers a word of an item from the words of the window that have its bytes. Each word after the first one takes one
-// byte permutation.
+// Gathers a word of an item from the words of the window that have its bytes, the sources. Each source after the first
+// takes one byte permutation, which adds its bytes; the first permutation also puts those of the first source in order.
+// If one source has all four bytes, one permutation orders them, unless units are whole words.
 __device__ inline unsigned gathered_word(const unsigned (&window)[kWindowWords], int channel, int word) {
     unsigned gathered = window[origin(channel, 4 * word) / 4];
     bool is_gathered = kUnit % 4 == 0;
 #pragma unroll
     for (int i = 1; i < 4; ++i) {
-        const int from = origin(channel, 4 * word + i) / 4;
-        if (from == origin(channel, 4 * word + i - 1) / 4 && (is_gathered || i < 3)) continue;
+        const int source = origin(channel, 4 * word + i) / 4;
+        if (source == origin(channel, 4 * word + i - 1) / 4 && (is_gathered || i < 3)) continue;
         unsigned selector = 0;
 #pragma unroll
         for (int byte = 0; byte < 4; ++byte) {
-            const int place = origin(channel, 4 * word + byte);
-            selector |= (place / 4 == from ? 4 + place % 4 : is_gathered ? byte : place % 4) << 4 * byte;
+            const int window_byte = origin(channel, 4 * word + byte);
+            selector |= (window_byte / 4 == source ? 4 + window_byte % 4 : is_gathered ? byte : window_byte % 4)
+                        << 4 * byte;
         }
-        gathered = __byte_perm(gathered, window[from], selector);
+        gathered = __byte_perm(gathered, window[source], selector);
         is_gathered = true;
     }
     return gathered;
 }
 
-__device__ inline void fill(const Byte* src, long long step, unsigned (&words)[kChannels][kWords]) {
+// Fills an item of each channel: from a window, or with a load for each unit.
+__device__ inline void fill(const Byte* src, long long step_bytes, unsigned (&words)[kChannels][kWords]) {
     if constexpr (kWindow) {
         unsigned window[kWindowWords] = {};
         load_window(src, window);
@@ -144,44 +148,45 @@ __device__ inline void fill(const Byte* src, long long step, unsigned (&words)[k
             words[i / kWords][i % kWords] = gathered_word(window, i / kWords, i % kWords);
     } else {
 #pragma unroll
-        for (int i = 0; i < kUnits; ++i) reinterpret_cast<Unit*>(words[0])[i] = load<Unit>(src + i * step);
+        for (int i = 0; i < kUnits; ++i) reinterpret_cast<Unit*>(words[0])[i] = load<Unit>(src + i * step_bytes);
     }
 }
 
 // Copies the units of a row before its first item and after its last whole one, one per thread. A block does this for
 // the rows whose first item it copies.
-__device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index begin, Index end,
-                                  long long step) {
-    constexpr int kEdgeUnits = 2 * kUnits;  // of a row, at most: kUnits before its items, kUnits after them
-    const int at = nest * kDimensions + kDimensions - 1;
-    const Index last_digit = ~launch.minus_sizes[at];  // the size less 1
-    const Index first_row = quotient(begin + last_digit, launch.magics[at], launch.shifts[at]);
-    const Index end_row = quotient(min(end, launch.counts[nest]) + last_digit, launch.magics[at], launch.shifts[at]);
-    for (Index edge_unit = threadIdx.x; edge_unit < (end_row - first_row) * kEdgeUnits; edge_unit += kThreads) {
-        const Place row = row_at(launch, entry, nest, first_row + edge_unit / kEdgeUnits);
-        const Signed units = launch.row_units[nest], before = units_before(launch, entry, row);
-        const Signed after = before + (units - before) / kUnits * kUnits;
-        const Signed place = edge_unit % kEdgeUnits;
-        const Signed unit = place < kUnits ? place : after + place - kUnits;
-        if (unit >= (place < kUnits ? before : units)) continue;
+__device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index first_item, Index end_item,
+                                  long long step_bytes) {
+    constexpr int kEdgePlaces = 2 * kUnits;  // of a row: kUnits before its items, kUnits after them; some stay empty
+    const int loop = nest * kDimensions + kDimensions - 1;
+    // The rows whose first item is in the block: divisions by the size, the items of a row.
+    const Index more = ~launch.minus_sizes[loop];  // the size less 1, with which a division rounds up
+    const Index first_row = quotient(first_item + more, launch.magics[loop], launch.shifts[loop]);
+    const Index end_row = quotient(min(end_item, launch.counts[nest]) + more, launch.magics[loop], launch.shifts[loop]);
+    for (Index edge_unit = threadIdx.x; edge_unit < (end_row - first_row) * kEdgePlaces; edge_unit += kThreads) {
+        const Place row = row_at(launch, entry, nest, first_row + edge_unit / kEdgePlaces);
+        const Signed units = launch.row_units[nest], lead = lead_units(launch, entry, row);
+        const Signed tail = lead + (units - lead) / kUnits * kUnits;
+        const Signed edge = edge_unit % kEdgePlaces;
+        const Signed unit = edge < kUnits ? edge : tail + edge - kUnits;
+        if (unit >= (edge < kUnits ? lead : units)) continue;
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
             store(launch.outputs[entry * kChannels + channel] + row.output_offset +
                       static_cast<long long>(unit) * kUnit,
-                  load<Unit>(row.src + unit * step + channel * kUnit), launch.policy);
+                  load<Unit>(row.src + unit * step_bytes + channel * kUnit), launch.policy);
     }
 }
 
-// kFull: the tile has kTile items. Only the last tile of an output may have fewer.
+// Copies a thread's items, the first being `item`. kFull: all exist. Only the last tile of an output may have fewer.
 template <bool kFull>
-__device__ inline void copy_tile(const Parameters& launch, int entry, int nest, Index first, long long step) {
+__device__ inline void copy_tile(const Parameters& launch, int entry, int nest, Index item, long long step_bytes) {
     using Stored = typename Unsigned<kStaged ? kVector : kItemBytes>::Type;
     Item items[kItems];
-    alignas(kVector) unsigned held[kItems][kChannels][kWords];
+    alignas(kVector) unsigned words[kItems][kChannels][kWords];
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
-        items[i] = item_at<kFull>(launch, entry, nest, first + i * kThreads, step);
-        fill(items[i].place.src, step, held[i]);
+        items[i] = item_at<kFull>(launch, entry, nest, item + i * kThreads, step_bytes);
+        fill(items[i].place.src, step_bytes, words[i]);
     }
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -189,81 +194,87 @@ __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, 
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
             store(launch.outputs[entry * kChannels + channel] + items[i].place.output_offset,
-                  *reinterpret_cast<const Stored*>(held[i][channel]), launch.policy);
+                  *reinterpret_cast<const Stored*>(words[i][channel]), launch.policy);
     }
 }
 
-// Vectors of an item; whether a block also gathers the item before its first one, most of which another block stores.
-constexpr int kItemVectors = kItemBytes < kVector ? 1 : kItemBytes / kVector;
+constexpr int kItemVectors = kItemBytes < kVector ? 1 : kItemBytes / kVector;  // of an item
+// 1 if a block also gathers the item before its first one, whose last bytes are in the block's first vector; else 0.
 constexpr int kRepeated = kStaged < kVector;
 
-__device__ inline uint4 staged_vector(const uint4* staged, unsigned place) {
-    if constexpr (kStaged == kVector) return staged[place / kVector];
-    const auto* at = reinterpret_cast<const unsigned*>(staged) + place / 4;
-    const unsigned words[5] = {at[0], at[1], at[2], at[3], kStaged < 4 ? at[4] : 0u};
+// The vector at a byte of shared memory: one load if it is aligned, four words if these are, or else five, shifted.
+__device__ inline uint4 staged_vector(const uint4* shared, unsigned place) {
+    if constexpr (kStaged == kVector) return shared[place / kVector];
+    const auto* const aligned = reinterpret_cast<const unsigned*>(shared) + place / 4;
+    const unsigned words[5] = {aligned[0], aligned[1], aligned[2], aligned[3], kStaged < 4 ? aligned[4] : 0u};
     return kStaged < 4 ? funnel(words, place) : make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Copies the bytes of an output that are in no whole vector: the first `before` bytes, and those after `end`.
-__device__ inline void copy_ends(const Parameters& launch, int channel, unsigned before, Wide end) {
+// Copies the bytes of an output that are in no whole vector: the first `lead` bytes, and those from `whole_end` on.
+__device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, Wide whole_end) {
     const Wide bytes = static_cast<Wide>(launch.row_units[0]) * kUnit;
-    for (Wide at = threadIdx.x < before ? threadIdx.x : end + (threadIdx.x - before); at < bytes; at += kThreads) {
-        const Byte* const from = launch.input + at / kUnit * (kStep * kUnit) + (channel * kUnit + at % kUnit);
-        store(launch.outputs[channel] + at, load<Byte>(from), launch.policy);
-        if (at < before) break;
+    const Wide first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);
+    for (Wide byte = first; byte < bytes; byte += kThreads) {
+        const Byte* const src = launch.input + byte / kUnit * (kStep * kUnit) + (channel * kUnit + byte % kUnit);
+        store(launch.outputs[channel] + byte, load<Byte>(src), launch.policy);
+        if (byte < lead) break;
     }
 }
 
 // Copies the vectors that begin in a block's items, or in the last 16 bytes of the item before them. kFull: the block
 // is not the first one, and has all of its items.
-template <bool kFull> __device__ inline void copy_staged(uint4* staged, const Parameters& launch, Index first) {
+template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Parameters& launch, Index first_item) {
+    // Thread t gathers item first_item + t, or with kRepeated the one before; threads without one gather the nearest.
     const Index count = launch.counts[0];
-    const Index last = first + min(threadIdx.x, static_cast<unsigned>(kRepeated ? kTile : kThreads));
-    Index number = max(last, static_cast<Index>(kRepeated)) - kRepeated;
-    if (!kFull) number = min(number, count - 1);
+    const Index next_item = first_item + min(threadIdx.x, static_cast<unsigned>(kRepeated ? kTile : kThreads));
+    Index item = max(next_item, static_cast<Index>(kRepeated)) - kRepeated;
+    if (!kFull) item = min(item, count - 1);
     unsigned window[kWindowWords] = {};
-    load_window(launch.input + static_cast<Wide>(number) * (kUnits * kStep * kUnit), window);
+    load_window(launch.input + static_cast<Wide>(item) * (kUnits * kStep * kUnit), window);
 #pragma unroll
     for (int channel = 0; channel < kChannels; ++channel) {
         if (channel > 0) __syncthreads();
 #pragma unroll
         for (int i = 0; i < kItemVectors; ++i) {
             const auto word = [&](int j) { return gathered_word(window, channel, 4 * i + j); };
-            staged[threadIdx.x * kItemVectors + i] = make_uint4(word(0), word(1), word(2), word(3));
+            shared[threadIdx.x * kItemVectors + i] = make_uint4(word(0), word(1), word(2), word(3));
         }
         __syncthreads();
         Byte* const dst = launch.outputs[channel];
-        const int before = kRepeated ? (kVector - phase(dst, kVector)) % kVector : 0u;
-        const long long begin = static_cast<long long>(first) * kItemBytes + before - kRepeated * kVector;
-        const long long end = before + (static_cast<long long>(count) * kItemBytes - before) / kVector * kVector;
+        const int lead = kRepeated ? (kVector - phase(dst)) % kVector : 0u;
+        // In the output: where the block's first vector begins, and where the last whole vector of all blocks ends.
+        const long long block_byte = static_cast<long long>(first_item) * kItemBytes + lead - kRepeated * kVector;
+        const long long whole_end = lead + (static_cast<long long>(count) * kItemBytes - lead) / kVector * kVector;
 #pragma unroll
         for (int i = 0; i < kItemVectors; ++i) {
             const int vector = threadIdx.x + i * kThreads;
-            const long long at = begin + vector * kVector;
-            const bool is_stored = kFull || (at >= 0 && at < end);
-            const unsigned place = kRepeated * (kItemBytes - kVector) + before + vector * kVector;
+            const long long byte = block_byte + vector * kVector;
+            const bool is_stored = kFull || (byte >= 0 && byte < whole_end);
+            // In shared memory, where the item before the block's first one comes first.
+            const unsigned place = kRepeated * (kItemBytes - kVector) + lead + vector * kVector;
             if (is_stored && (!kRepeated || vector < kTile * kItemVectors))
-                store(dst + at, staged_vector(staged, place), launch.policy);
+                store(dst + byte, staged_vector(shared, place), launch.policy);
         }
-        if (first + kTile > count) copy_ends(launch, channel, before, end);
+        if (first_item + kTile > count) copy_ends(launch, channel, lead, whole_end);
     }
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Parameters launch) {
     if constexpr (kStaged > 0) {
-        __shared__ uint4 staged[kThreads * kItemVectors];
-        const Index first = static_cast<Index>(blockIdx.x) * kTile;
-        const bool is_full = first > 0 && first + kTile <= launch.counts[0];
-        return is_full ? copy_staged<true>(staged, launch, first) : copy_staged<false>(staged, launch, first);
+        __shared__ uint4 shared[kThreads * kItemVectors];
+        const Index first_item = static_cast<Index>(blockIdx.x) * kTile;
+        const bool is_full = first_item > 0 && first_item + kTile <= launch.counts[0];
+        return is_full ? copy_staged<true>(shared, launch, first_item) : copy_staged<false>(shared, launch, first_item);
     }
     const int entry = find<kEntries>(launch.tile_starts, static_cast<unsigned>(blockIdx.x));
     const int nest = kNests == 1 ? 0 : entry;
-    const Index begin = static_cast<Index>(blockIdx.x - launch.tile_starts[entry]) * kTile;
-    const long long step = kWindow ? kStep * kUnit : launch.steps[nest];  // bytes
-    if (begin + kTile <= launch.counts[nest])
-        copy_tile<true>(launch, entry, nest, begin + threadIdx.x, step);
+    const Index first_item = static_cast<Index>(blockIdx.x - launch.tile_starts[entry]) * kTile;
+    const long long step_bytes = kWindow ? kStep * kUnit : launch.steps[nest];
+    if (first_item + kTile <= launch.counts[nest])
+        copy_tile<true>(launch, entry, nest, first_item + threadIdx.x, step_bytes);
     else
-        copy_tile<false>(launch, entry, nest, begin + threadIdx.x, step);
+        copy_tile<false>(launch, entry, nest, first_item + threadIdx.x, step_bytes);
     // A single row begins in the first block.
-    if (kEdges && (kDimensions > 1 || begin == 0)) copy_edges(launch, entry, nest, begin, begin + kTile, step);
+    if (kEdges && (kDimensions > 1 || first_item == 0))
+        copy_edges(launch, entry, nest, first_item, first_item + kTile, step_bytes);
 }

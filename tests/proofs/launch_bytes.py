@@ -70,8 +70,8 @@ def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     shares = pairwise((*known["first_items"][:count], ends[-1]))
     for number, (output, (first, end)) in enumerate(zip(launch.outputs, shares, strict=True)):
         group = bisect_right(ends, first) - 1
-        width, offset = known["places"][number] % 2**32, known["places"][number] >> 32
-        before = known["columns"][group] + known["rows_before"] * known["pitch"]
+        offset, width = divmod(known["offsets_and_widths"][number], 2**32)
+        before = known["run_offsets"][group] + known["rows_before"] * known["pitch"]
         assert before + offset == pieces[output].input_offset
         assert (end - first) * VECTOR >= slab_rows * width
         yield output, rows * width

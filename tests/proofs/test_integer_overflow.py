@@ -51,10 +51,10 @@ def test_no_number_of_a_large_launch_wraps(name: str, builds: Path) -> None:
 MISTAKES = {
     "rows_beside_narrow_outputs": ("row < part.rows; row +=", "true; row +="),
     "rows_in_chunks": ("static_cast<Wide>(chunk) * launch", "chunk * launch"),
-    "tile_aligned": ("unsigned group, Wide number", "unsigned group, unsigned number"),
+    "tile_aligned": ("unsigned group, Wide tile", "unsigned group, unsigned tile"),
     "strided_far_units": (
-        "begin + kTile <= launch.counts[nest]",
-        "begin <= launch.counts[nest] - kTile",
+        "first_item + kTile <= launch.counts[nest]",
+        "first_item <= launch.counts[nest] - kTile",
     ),
     "transpose": ("square.across >= kBefore &&", "square.across - kBefore >= 0u &&"),
 }

@@ -60,7 +60,7 @@ def test_numbers_beyond_32_bits_have_64_bit_types_in_the_source() -> None:
         "constexpr long long kBehind = 68719476736ull;",
     ]
     (text,) = sources(packed((1 << 34, 3), 1, (1, 2), 1), 1, 1)
-    assert "    unsigned long long places[4];\n" in text
+    assert "    unsigned long long offsets_and_widths[4];\n" in text
 
 
 def test_the_source_for_thousands_of_outputs_stays_below_100_kb() -> None:

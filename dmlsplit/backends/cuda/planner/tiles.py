@@ -89,7 +89,7 @@ def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
         for output in range(first, last)
     ]
     first_items = accumulate(_items(split, layout)[:-1], initial=0)
-    yield TypedValue(COUNT_64, "places", padded_table(offsets_and_widths, size, 0))
+    yield TypedValue(COUNT_64, "offsets_and_widths", padded_table(offsets_and_widths, size, 0))
     yield TypedValue(DIVISOR, "by_width", padded_table(divisors(split.widths), size, divisor(1)))
     yield TypedValue("unsigned", "first_items", padded_table(first_items, size, UNUSED_TILE))
 
@@ -104,7 +104,7 @@ def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     if layout.runs == 1:
         run_bytes = [(layout.slab_rows + layout.rows_before) * split.pitch]
     size = capacity(len(run_bytes))
-    yield TypedValue(OFFSET_64, "columns", padded_table(run_offsets, size, 0))
+    yield TypedValue(OFFSET_64, "run_offsets", padded_table(run_offsets, size, 0))
     yield TypedValue("unsigned", "run_bytes", padded_table(run_bytes, size, 1))
     yield TypedValue(
         "unsigned", "group_items", padded_table(item_starts, size + 1, item_starts[-1])

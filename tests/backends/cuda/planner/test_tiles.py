@@ -49,7 +49,7 @@ def test_phases_repeat_after_each_slab_and_a_slab_fits_its_memory(
     for launch in tile_launches(split, assumed(src, dst)):
         found = known(launch)
         count, rows = len(launch.outputs), found["slab_rows"]
-        places = [(place >> 32, place & 0xFFFFFFFF) for place in found["places"][:count]]
+        places = [divmod(place, 2**32) for place in found["offsets_and_widths"][:count]]
         assert [width for _, width in places] == [split.widths[o] for o in launch.outputs]
         # Phases repeat, in the input and in every output.
         assert rows * split.pitch % 16 == 0
@@ -79,7 +79,7 @@ def test_every_vector_of_a_slab_has_a_thread(split: RowSplit, dst: int, rows: in
         for output, (begin, end) in enumerate(
             itertools.pairwise((*found["first_items"][:count], ends[-1]))
         ):
-            width = found["places"][output] & 0xFFFFFFFF
+            width = found["offsets_and_widths"][output] & 0xFFFFFFFF
             assert end - begin == found["slab_rows"] * width // 16
 
 
