@@ -14,7 +14,7 @@
 // serves two bytes for each byte copied, unless the vector happens to be aligned in the input, too. Two kinds
 // of bytes are copied separately: vectors that hold the end of a row, by one thread each, in every block whose tile
 // has such ends; and the first and last bytes of an output, in its first and last block.
-// kShort: rows have at most MAX_SHORT bytes (planner/wide.py). A block then copies whole rows, through shared memory.
+// kShort: rows have at most MAX_SHORT bytes (planner/rows.py). A block then copies whole rows, through shared memory.
 // Reading two vectors for each one stored would cost too much, and many would hold the end of a row: one in six if
 // rows have 96 bytes.
 // kOneRow: a chunk is one row, which may have 2^32 bytes or more. Otherwise a chunk has fewer than 2^30 bytes of an
@@ -185,7 +185,7 @@ __device__ inline ChunkPart part_of(const Launch& launch, const Output& output, 
 // Advances `part`, which is a single row, to a byte of the row, and limits it, because the row may have 2^32 bytes or
 // more. A tile has fewer bytes than the limit.
 __device__ inline void skip_to(ChunkPart& part, Position byte, Position width) {
-    constexpr Position kMaxBytes = 1 << 30;  // MAX_CHUNK_BYTES in planner/wide.py
+    constexpr Position kMaxBytes = 1 << 30;  // MAX_CHUNK_BYTES in planner/rows.py
     part.src += byte;
     part.dst += byte;
     part.bytes = part.width = static_cast<unsigned>(min(width - min(byte, width), kMaxBytes));
@@ -241,7 +241,7 @@ __device__ inline void read_rows(uint4* shared, const Byte* corner, unsigned loa
 // 2 * `repeat_rows`, ... rows later. Bytes of the output are counted from the round's first one.
 __device__ inline void copy_short(const ChunkPart& part, unsigned first_row, unsigned rows, unsigned lead,
                                   unsigned pitch, Divisor by_slot, bool is_first_round) {
-    __shared__ uint4 shared[kLoads * kShortThreads * 4 / 3 + 64];  // SHORT_BYTES in planner/wide.py
+    __shared__ uint4 shared[kLoads * kShortThreads * 4 / 3 + 64];  // SHORT_BYTES in planner/rows.py
     const unsigned width = part.width, round_byte = first_row * width;
     const Byte* const corner = settled(part.src + static_cast<Wide>(first_row) * pitch);
     // The last vector of a chunk ends in the row after it, which is read, too.

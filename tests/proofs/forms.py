@@ -17,7 +17,8 @@ from unittest.mock import patch
 from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import COUNT_64, VECTOR, KernelLaunch
-from dmlsplit.backends.cuda.planner import forms, strided, transpose, wide
+from dmlsplit.backends.cuda.planner import forms, strided, transpose
+from dmlsplit.backends.cuda.planner import rows as rows_planner
 from dmlsplit.geometry import ceil_div
 from tests.support.kernel_cases import Case
 
@@ -25,8 +26,12 @@ ALIGNMENTS = (1, 2, 4, 8, 16)
 MAX_BYTES = 1 << 15
 THRESHOLDS = {
     "rows": (planner.FEW_ROWS, forms.MIN_EDGED_UNITS),
-    "width": (wide.MIN_WIDTH, *sorted(set(planner.WIDE_BYTES.values())), wide.MAX_SHORT),
-    "outputs": (wide.FEW_OUTPUTS,),
+    "width": (
+        rows_planner.MIN_WIDTH,
+        *sorted(set(planner.WIDE_BYTES.values())),
+        rows_planner.MAX_SHORT,
+    ),
+    "outputs": (rows_planner.FEW_OUTPUTS,),
 }
 # Whether numbers of items need 64 bits, and whether strides and places do: small splits are planned
 # as if they did.
@@ -88,7 +93,7 @@ def numbers(are_large: bool, are_far: bool) -> Iterator[None]:
             stack.enter_context(
                 patch.object(strided, "_has_64_bit_strides", lambda nests, item_loops: True)
             )
-            for module in (wide,):
+            for module in (rows_planner,):
                 stack.enter_context(patch.object(module, "index_type", lambda largest: COUNT_64))
         yield
 
@@ -103,7 +108,11 @@ def packed(is_fine: bool) -> Iterator[Case]:
     rows = (1, 2, *around(*THRESHOLDS["rows"]), forms.MIN_EDGED_UNITS + VECTOR)
     more = (5, 7, 9, 20, 32, 33, 48, 63, 64) if is_fine else ()
     widths = (1, 2, 3, 4, 6, 8, 12, 24, *more, *around(*THRESHOLDS["width"]), 1024)
-    counts = (1, 5, 8, 40, *around(wide.FEW_OUTPUTS)) if is_fine else (wide.FEW_OUTPUTS + 1,)
+    counts = (
+        (1, 5, 8, 40, *around(rows_planner.FEW_OUTPUTS))
+        if is_fine
+        else (rows_planner.FEW_OUTPUTS + 1,)
+    )
     for count, width, number in product((2, 3, *counts), widths, rows):
         equal = Case((number, count * width), (width,) * count)
         yield equal

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import TypedValue
-from dmlsplit.backends.cuda.planner import wide
+from dmlsplit.backends.cuda.planner import rows as rows_planner
 from tests.host_cuda import harness
 from tests.sass import cases as sass
 from tests.support import kernel_cases, nvrtc, plans
@@ -26,7 +26,7 @@ wide_widths = st.one_of(
 )
 # These outputs go with a wide one; without it they would be copied through shared memory.
 narrow_widths = st.one_of(st.integers(16, 60), st.sampled_from([16, 32, 48]))
-short_widths = st.one_of(st.integers(96, wide.MAX_SHORT), st.sampled_from([101, 128, 301]))
+short_widths = st.one_of(st.integers(96, rows_planner.MAX_SHORT), st.sampled_from([101, 128, 301]))
 phases = st.one_of(st.just(0), st.integers(0, 15))
 
 
@@ -59,12 +59,12 @@ def single_rows(draw: st.DrawFn) -> Case:
 def small_chunks(chunk_bytes: int, blocks: tuple[int, int]) -> object:
     """Plan small chunks and blocks of a given size, so that a small split has several."""
     each = chunk_bytes // H200.limits.sm_count
-    short = ((wide.SHORT_THREADS, blocks[1]),)
-    return patch.multiple(wide, CHUNK_BYTES=each, BLOCKS=(blocks,), SHORT_BLOCKS=short)
+    short = ((rows_planner.SHORT_THREADS, blocks[1]),)
+    return patch.multiple(rows_planner, CHUNK_BYTES=each, BLOCKS=(blocks,), SHORT_BLOCKS=short)
 
 
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])
-chunkings = st.tuples(chunk_sizes, st.sampled_from([*wide.BLOCKS, (64, 4)]))
+chunkings = st.tuples(chunk_sizes, st.sampled_from([*rows_planner.BLOCKS, (64, 4)]))
 
 
 @given(case=wide_cases() | single_rows(), chunks=chunkings)

@@ -24,10 +24,10 @@ from math import gcd
 from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import takes_whole_rows
+from dmlsplit.backends.cuda.planner.rows import MIN_WIDTH, rows_launches
 from dmlsplit.backends.cuda.planner.strided import fits_window, interleaved_launch, strided_launches
-from dmlsplit.backends.cuda.planner.tiles import tile_launches
+from dmlsplit.backends.cuda.planner.tile import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, element_launch, transpose_launches
-from dmlsplit.backends.cuda.planner.wide import MIN_WIDTH, wide_launches
 from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
@@ -79,7 +79,7 @@ def _row_launches(split: RowSplit, assumptions: Assumptions) -> Iterable[KernelL
     alignment = min(assumptions.input_alignment, assumptions.output_alignment)
     has_aligned_memory = alignment == VECTOR
     if has_aligned_memory and unit == VECTOR and not (split.rows > 1 and _is_crowded(split)):
-        return wide_launches(split, assumptions, is_aligned=True)
+        return rows_launches(split, assumptions, is_aligned=True)
     if fits_window(split, assumptions):
         return [interleaved_launch(split, assumptions)]
     if has_aligned_memory and (launch := element_launch(split, assumptions)) is not None:
@@ -99,7 +99,7 @@ def _by_width(split: RowSplit, assumptions: Assumptions, min_wide: int) -> Itera
         narrow = [i for i in narrow if split.widths[i] < min_width]
     wide = sorted(set(range(len(split.outputs))).difference(narrow))
     if wide:
-        yield from wide_launches(split.take(wide), assumptions, is_aligned=False)
+        yield from rows_launches(split.take(wide), assumptions, is_aligned=False)
     if narrow:
         yield from tile_launches(split.take(narrow), assumptions)
 

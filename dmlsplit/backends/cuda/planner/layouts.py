@@ -19,7 +19,7 @@ SLABS = 4  # that a block reads at once; each thread reads one vector of every s
 ROUNDS = (4, 2, 1)  # in which a block reads SLABS slabs: candidates
 THREADS_TRIED = (128, 256, 384, 512)  # of a block: candidates
 MIN_THREADS, MAX_THREADS = 128, 512  # of a block; a slab is halved down to MIN_THREADS
-REGISTERS = 64  # of a thread, at most: two blocks of MAX_THREADS fit an SM (tiles.RESIDENT)
+REGISTERS = 64  # of a thread, at most: two blocks of MAX_THREADS fit an SM (tile.RESIDENT)
 MAX_ROWS = MAX_THREADS * VECTOR  # of a slab, if they are one byte each
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MAX_GROUPS = 64

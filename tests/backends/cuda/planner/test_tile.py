@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import Assumptions
 from dmlsplit.backends.cuda.planner.layouts import _groups
-from dmlsplit.backends.cuda.planner.tiles import tile_launches
+from dmlsplit.backends.cuda.planner.tile import tile_launches
 from dmlsplit.geometry import RowSplit
 from tests.support.descriptors import packed
 from tests.support.plans import check_fits, known, sources

@@ -84,7 +84,7 @@ ROW_CHOICES = 16
 NUMBERS_BYTES = 96
 
 
-def wide_launches(
+def rows_launches(
     split: RowSplit, assumptions: Assumptions, is_aligned: bool
 ) -> Iterator[KernelLaunch]:
     """Launches with as many outputs each as the parameters can hold.

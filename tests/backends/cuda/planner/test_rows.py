@@ -12,7 +12,8 @@ from benchmarks.workloads import WORKLOADS
 from dmlsplit.backends.cuda.gpus import H200, find_gpu
 from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, VECTOR, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.occupancy import resident_blocks
-from dmlsplit.backends.cuda.planner import plan, wide
+from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda.planner import rows as rows_planner
 from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
 
@@ -53,7 +54,7 @@ def test_all_sizes_along_axis_0_share_two_specializations(drawn: list[list[int]]
     geometries = [packed((sum(sizes), 16), 0, tuple(sizes), 1) for sizes in drawn]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
     plans = list(map(planned, geometries))
-    with patch.object(wide, "MAX_IN_PYTHON", 0):  # the same by NumPy
+    with patch.object(rows_planner, "MAX_IN_PYTHON", 0):  # the same by NumPy
         assert list(map(planned, geometries)) == plans
 
 
@@ -79,7 +80,7 @@ def rounds_of(launch: KernelLaunch) -> int:
 def in_flight(launch: KernelLaunch, limits: DeviceLimits) -> float:
     """The bytes that an SM waits for at first."""
     found = known(launch)
-    registers = wide.REGISTERS[bool(found["kAligned"])]
+    registers = rows_planner.REGISTERS[bool(found["kAligned"])]
     resident = resident_blocks(limits, launch.threads, registers, launch.shared_bytes)
     at_once = min(launch.grid, limits.sm_count * resident)
     return at_once * launch.total_bytes / launch.grid / rounds_of(launch) / limits.sm_count
