@@ -71,7 +71,7 @@ FINE: Classes = COARSE | {
     **dict.fromkeys(("kLoads", "kDownVectors", "kLoops"), int),
     **dict.fromkeys(("kNests", "kPlanes", "kEntries", "kItems"), _many),
     **dict.fromkeys(("Index", "type of input_strides", "type of pitch", "type of widths"), str),
-    "kDimensions": lambda depth: min(depth, strided.SHALLOW + 1),
+    "kDimensions": lambda depth: min(depth, strided.MAX_CHEAP_DEPTH + 1),
 }
 
 

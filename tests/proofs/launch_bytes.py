@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
-from dmlsplit.backends.cuda.planner.strided import REPEATING
+from dmlsplit.backends.cuda.planner.strided import REPEATED_ITEMS
 from dmlsplit.backends.cuda.planner.transpose import Square
 from dmlsplit.geometry import StridedCopy, ceil_div
 from tests.support.plans import known
@@ -107,7 +107,7 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     for entry, (first, end) in enumerate(pairwise(starts)):
         nest = 0 if known["kNests"] == 1 else entry
         items, row_bytes = known["counts"][nest], known["row_units"][nest] * unit
-        tile = launch.threads * known["kItems"] - REPEATING * (0 < known["kStaged"] < VECTOR)
+        tile = launch.threads * known["kItems"] - REPEATED_ITEMS * (0 < known["kStaged"] < VECTOR)
         assert ceil_div(items + bool(known["kStaged"]), tile) == end - first
         rows, rest = divmod(items, row_bytes // known["kItemBytes"])
         assert not rest

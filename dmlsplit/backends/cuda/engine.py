@@ -40,10 +40,10 @@ class CudaProgram(NamedTuple):
         loader, launches = driver.kernel_loader(device), []
         for launch in plan(self.geometry, *alignments, driver.limits(device)):
             source = launch.code.source
-            if (key := (device, hash(source))) not in driver.has_siblings:
+            if (key := (device, hash(source))) not in driver.with_siblings:
                 for sibling in (launch, *launch.siblings()):
                     loader(sibling.code.source, sibling.code.kernel)
-                driver.has_siblings.add(key)
+                driver.with_siblings.add(key)
             load = partial(loader, source, launch.code.kernel)
             launcher = driver.launcher(device, load, launch)
             launches.append((selector(launch.outputs, count), launcher))

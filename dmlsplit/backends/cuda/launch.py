@@ -17,6 +17,7 @@ from dmlsplit.resources import kernel_source
 _Entry = TypeVar("_Entry")
 
 VECTOR = 16  # bytes: the widest load and store that every supported GPU has
+WARP = 32  # threads
 WORD = 4  # bytes of a register, and of a word in a bank of shared memory
 LINE_BYTES = 128  # of a cache line
 # Threads of a block, unless a plan has a number of its own. The plain copy that predictions compare
@@ -325,10 +326,10 @@ def capacity(count: int, least: int = 4) -> int:
     return 1 << (bits + (bits % 2 if count <= POWER_OF_FOUR_LIMIT else 0))
 
 
-def padded_table(values: Iterable[_Entry], slots: int, spare: _Entry) -> tuple[_Entry, ...]:
-    """`values`, padded with `spare` to `slots` entries."""
+def padded_table(values: Iterable[_Entry], slots: int, fill: _Entry) -> tuple[_Entry, ...]:
+    """`values`, padded with `fill` to `slots` entries."""
     entries = tuple(values)
-    return entries + (spare,) * (slots - len(entries))
+    return entries + (fill,) * (slots - len(entries))
 
 
 def index_type(largest: int) -> str:

@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.launch import WARP, DeviceLimits, KernelLaunch
 from dmlsplit.geometry import ceil_div
 
 # Each of the four sub-partitions of an SM has a quarter of its registers, which are given to warps
@@ -10,7 +10,7 @@ from dmlsplit.geometry import ceil_div
 # its own, and gets both in units of SHARED_UNIT bytes. Before compute capability 8.0 nothing is
 # reserved, so one more block may fit than is counted here. Source: CUDA C++ Programming Guide,
 # "Compute Capabilities", and cuda_occupancy.h of the toolkit.
-WARP, SUBPARTITIONS, REGISTER_UNIT = 32, 4, 8
+SUBPARTITIONS, REGISTER_UNIT = 4, 8
 RESERVED, SHARED_UNIT = 1024, 128
 # About what an SM of an H200 copies at 4.3 TB/s, read and written, in the 500 ns that a load is
 # assumed to take while memory is busy (benchmarks/prediction.py): 4.3 TB/s / 2 / 132 SMs * 500 ns.
@@ -34,15 +34,15 @@ def resident_blocks(
     return min(limits.blocks_per_sm, by_threads, resident_warps // warps, by_shared)
 
 
-def tail_bytes(rounds: int, waits: float) -> float:
+def tail_bytes(rounds: int, latency_time: float) -> float:
     """The bytes that an SM does not copy while the last blocks of a launch run.
 
     Blocks end at different times, so that half of an SM's room is then unused, for as long as a
-    block waits for its loads in all of its rounds (benchmarks/prediction.py). `waits` is the bytes
-    in flight that memory needs over those that the blocks of a full SM have: if these have more
-    than enough, the tail costs less in proportion.
+    block waits for its loads in all of its rounds (benchmarks/prediction.py). `latency_time` is
+    the bytes in flight that keep memory busy, divided by those that the blocks of a full SM have.
+    If these have more than enough, the tail costs less in proportion.
     """
-    return rounds * WAIT_BYTES / 2 * min(1, waits)
+    return rounds * WAIT_BYTES / 2 * min(1, latency_time)
 
 
 def blocks_of(launch: KernelLaunch, limits: DeviceLimits) -> int:

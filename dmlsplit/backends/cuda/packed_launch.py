@@ -20,13 +20,16 @@ from dmlsplit.errors import DmlError
 # One launch, bound to memory; takes a stream's handle, or None for CuPy's current stream.
 BoundLaunch = Callable[[int | None], None]
 INVALID_CONTEXT = 201  # of CUresult, in cuda.h
-# The address of the kernel's only parameter, which cuLaunchKernel reads, then the parameter's size,
-# for `public_launch`.
+# A pointer to the kernel's only parameter, for cuLaunchKernel, then the parameter's size, for
+# `public_launch`.
 _POINTERS = pointers(2)
 
 
 class _Parameters:
-    """The struct of parameters, then its address, which the driver reads, and its size."""
+    """A buffer with the kernel's parameter struct, a pointer to the struct, and its size.
+
+    `address` is that of the pointer: the `kernelParams` of cuLaunchKernel.
+    """
 
     __slots__ = ("address", "memory")
 
@@ -109,7 +112,10 @@ class Launcher:
 
 
 def public_launch(cuda: Any) -> Callable[..., None]:
-    """A substitute for cuLaunchKernel from CuPy's documented API, for Functions: it is slower."""
+    """A slower substitute for cuLaunchKernel, made of CuPy's documented API.
+
+    Its kernels are CuPy's Functions instead of handles.
+    """
 
     def launch(function: Any, grid: int, _y: int, _z: int, threads: int, *rest: int) -> None:
         *_, stream, address, _extra = rest

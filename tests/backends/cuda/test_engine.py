@@ -150,7 +150,7 @@ def test_more_rows_do_not_make_a_call_wait_for_the_compiler(fake: FakeDriver) ->
 
 def test_the_driver_keeps_the_hash_of_a_source_instead_of_its_text(fake: FakeDriver) -> None:
     dml.split(fake.array(noise((64, 96), "f2")), SIZES, 1)
-    assert fake.has_siblings == {(0, hash(source)) for source in fake.sources[:1]}
+    assert fake.with_siblings == {(0, hash(source)) for source in fake.sources[:1]}
 
 
 def test_a_kernel_that_does_not_compile_is_an_error(fake: FakeDriver) -> None:

@@ -21,7 +21,7 @@ are not packed.
 from collections.abc import Iterable, Iterator
 from math import gcd
 
-from dmlsplit.backends.cuda.launch import VECTOR, Assumptions, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.launch import VECTOR, WARP, Assumptions, DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import takes_whole_rows
 from dmlsplit.backends.cuda.planner.rows import MIN_WIDTH, rows_launches
@@ -39,9 +39,9 @@ WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # A load of a warp has WARP_BYTES. If more than WARP_OUTPUTS outputs share as many bytes of a row,
 # they are narrower than a cache line of 128 bytes, on average. A warp of `rows`, which reads one
 # output, would then read short runs in many rows. Other kernels should not exceed this average
-# either: lanes get the pointers of different outputs from the parameters one after another.
+# either: parameters are in constant memory, which serves a warp's addresses one after another.
 # tests/proofs/test_counts.py checks this for the benchmarks' workloads.
-WARP_BYTES, WARP_OUTPUTS = 32 * VECTOR, 4
+WARP_BYTES, WARP_OUTPUTS = WARP * VECTOR, 4
 # With fewer rows (an estimate), `rows` copies such crowded outputs, too: `tile` would have mostly
 # idle threads.
 FEW_ROWS = 32

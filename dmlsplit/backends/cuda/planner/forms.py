@@ -13,12 +13,10 @@ from dmlsplit.geometry import Loop, StridedCopy, ceil_div
 # gain; docs/design/017-transposes.md names those that lose. Units of 8 bytes are copied one by one
 # in such rows, however long these are: two of them cost no more than a vector.
 MIN_EDGED_UNITS, MAX_EDGED_UNIT = 48, 4
-# The most single units that a thread loads before it stores, the most vectors of its window, and
-# the largest step, in units, at which it can load the windows of LOADS items at once. A thread has
-# registers for these, as tests/proofs/test_spills.py checks.
-MAX_LOADS = 16
-MAX_WINDOW_VECTORS = 5
-NEAR_STEP = 2
+# A thread has registers for these, as tests/proofs/test_spills.py checks.
+MAX_LOADS = 16  # single units that a thread loads before it stores
+MAX_WINDOW_VECTORS = 5  # of a thread's window
+NEAR_STEP = 2  # units; the largest step at which a thread loads the windows of LOADS items at once
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,23 @@ from functools import lru_cache
 from itertools import pairwise, product
 from math import gcd, prod
 
-from dmlsplit.backends.cuda.launch import IN_FLIGHT_BYTES, VECTOR, WORD, Assumptions, DeviceLimits
+from dmlsplit.backends.cuda.launch import (
+    IN_FLIGHT_BYTES,
+    VECTOR,
+    WARP,
+    WORD,
+    Assumptions,
+    DeviceLimits,
+)
 from dmlsplit.backends.cuda.occupancy import resident_blocks, tail_bytes
-from dmlsplit.backends.cuda.planner.warps import WARP, padded, vector_wavefronts
+from dmlsplit.backends.cuda.planner.warps import padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
 
 SLABS = 4  # that a block reads at once; each thread reads one vector of every slab
 ROUNDS = (4, 2, 1)  # in which a block reads SLABS slabs: candidates
 THREADS_TRIED = (128, 256, 384, 512)  # of a block: candidates
 MIN_THREADS, MAX_THREADS = 128, 512  # of a block; a slab is halved down to MIN_THREADS
-REGISTERS = 64  # of a thread, at most: two blocks of MAX_THREADS fit an SM (tile.RESIDENT)
+THREAD_REGISTERS = 64  # of a thread, at most: two blocks of MAX_THREADS fit an SM (tile.RESIDENT)
 MAX_ROWS = MAX_THREADS * VECTOR  # of a slab, if they are one byte each
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MAX_GROUPS = 64
@@ -35,8 +42,8 @@ WRITE_INSTRUCTIONS = {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}  # by the bytes of a vect
 FIND_INSTRUCTIONS = 320  # once in a block: to find the vector's output among up to 1,024
 PART_INSTRUCTIONS = 6  # once in a block: to find each part in shared memory
 COPY_INSTRUCTIONS = 16  # of a plain copy, to read and to write
-# The time of one such instruction, if the memory of an H200 takes 1 for a vector in each lane: it
-# takes 0.114 clocks, and memory 53 for these 512 bytes (benchmarks/prediction.py).
+# What each instruction beyond those of a plain copy costs, if the copy of a warp's 512 bytes takes
+# 1. On an H200, the copy takes 53 clocks, and an instruction 0.114 (benchmarks/prediction.py).
 INSTRUCTION_TIME = 1 / 470
 
 
@@ -78,7 +85,7 @@ class Layout:
         return self.slab_vectors * SLABS * VECTOR
 
     def instruction_time(self, limits: DeviceLimits) -> float:
-        """The time of a block's instructions, if memory takes 1 for the same bytes.
+        """The time of a block that its instructions limit, if a plain copy of its bytes takes 1.
 
         A sector beyond those of a plain copy counts as an instruction, as in
         benchmarks/prediction.py. Each end of a run wastes half a sector. An output's share of a
@@ -98,7 +105,7 @@ class Layout:
 
     def in_flight(self, limits: DeviceLimits) -> tuple[int, int]:
         """The bytes that a block has in flight in a round, and the blocks that fit an SM."""
-        resident = resident_blocks(limits, self.threads, REGISTERS, self.shared_bytes)
+        resident = resident_blocks(limits, self.threads, THREAD_REGISTERS, self.shared_bytes)
         return SLABS * VECTOR * self.read_vectors, resident
 
 
@@ -156,20 +163,20 @@ class _Columns:
         is_single_run = len(groups) == 2 and split.row_bytes == split.pitch
         widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
         # Runs are a pitch apart; a single run begins `before` rows ahead of the slab. Phases of
-        # runs are multiples of VECTOR - slack, and thus at most slack.
+        # runs are multiples of the divisor below, so the largest is VECTOR less it.
         run_distance = before * split.pitch if is_single_run else split.pitch
         offsets = [split.offsets[first] for first in groups[:-1]]
-        slack = VECTOR - gcd(VECTOR, self.input_alignment, run_distance, *offsets)
+        max_phase = VECTOR - gcd(VECTOR, self.input_alignment, run_distance, *offsets)
         if is_single_run:
-            readable_rows = (threads * VECTOR - slack) // split.pitch
+            readable_rows = (threads * VECTOR - max_phase) // split.pitch
         else:
-            readable_rows = threads // ceil_div(widest + slack, VECTOR)
+            readable_rows = threads // ceil_div(widest + max_phase, VECTOR)
         rows = min(max_rows, readable_rows - before, threads * VECTOR // widest) // period * period
         if rows <= 0:
             return None
         runs, run_rows = (1, rows + before) if is_single_run else (rows + before, 1)
-        run_vectors = ceil_div(run_rows * widest + slack, VECTOR)
-        row_pitch = split.pitch if is_single_run else _row_pitch(split.pitch, widest, slack)
+        run_vectors = ceil_div(run_rows * widest + max_phase, VECTOR)
+        row_pitch = split.pitch if is_single_run else _row_pitch(split.pitch, widest, max_phase)
         # The slab's first byte may have any phase, which takes one vector more.
         shared_end = (runs - 1) * row_pitch + (run_vectors + 1) * VECTOR
         shared = ceil_div(max(padded(shared_end, pad) for pad in PADS), SHARED_STEP) * SHARED_STEP
@@ -228,17 +235,17 @@ class _Columns:
 _best_for_many_rows = lru_cache(maxsize=1024)(_Columns.best_for_many_rows)
 
 
-def _row_pitch(pitch: int, width: int, slack: int) -> int:
+def _row_pitch(pitch: int, width: int, max_phase: int) -> int:
     """The distance of rows of `width` bytes in shared memory, where each row is a run.
 
     Rows keep their phases, so the distance is some vectors and the phase of `pitch`. No vector may
-    hold bytes of two rows. A row that begins at phase p <= slack takes ceil((p + width) / VECTOR)
-    vectors. The next row begins after the distance's vectors if its phase is p + pitch_phase, which
-    is then at most slack, and one vector later if the phase wraps around.
+    hold bytes of two rows. A row that begins at phase p <= max_phase takes ceil((p + width) /
+    VECTOR) vectors. The next row begins after the distance's vectors if its phase is p +
+    pitch_phase, which is then at most max_phase, and one vector later if the phase wraps around.
     """
     pitch_phase = pitch % VECTOR
-    vectors = ceil_div(width + slack - pitch_phase, VECTOR)
-    vectors_if_wrapped = ceil_div(width + slack, VECTOR) - 1
+    vectors = ceil_div(width + max_phase - pitch_phase, VECTOR)
+    vectors_if_wrapped = ceil_div(width + max_phase, VECTOR) - 1
     return max(vectors, vectors_if_wrapped) * VECTOR + pitch_phase
 
 
@@ -248,10 +255,12 @@ def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
     sm_bytes = split.total_bytes / limits.sm_count
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
     sm_blocks = (len(layout.groups) - 1) * tiles / limits.sm_count
-    # How long memory takes if it is not busy, because too few bytes are in flight.
-    waits = limits.in_flight_bytes / min(requested, sm_bytes / sm_blocks) / min(sm_blocks, resident)
-    tail = tail_bytes(layout.rounds, waits) if sm_blocks > resident else 0
-    return max(waits, layout.instruction_time(limits)) + tail / sm_bytes
+    # The time if too few bytes are in flight to keep memory busy. By Little's law, it is inversely
+    # proportional to these bytes.
+    block_bytes = min(requested, sm_bytes / sm_blocks)
+    latency_time = limits.in_flight_bytes / block_bytes / min(sm_blocks, resident)
+    tail = tail_bytes(layout.rounds, latency_time) if sm_blocks > resident else 0
+    return max(latency_time, layout.instruction_time(limits)) + tail / sm_bytes
 
 
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:

@@ -41,7 +41,7 @@ FEW_OUTPUTS = 16
 # block finds its output once for all rounds, but waits for memory in each of them.
 BLOCKS: tuple[tuple[int, int], ...] = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
 # Of a thread, at most, by whether memory is aligned: six blocks of THREADS, or four, fit an SM.
-REGISTERS = {True: 40, False: 64}
+THREAD_REGISTERS = {True: 40, False: 64}
 # Rows are short if they fit a slot of at most 32 vectors in shared memory. A slot has room for a
 # row at any phase (15 bytes more) and the word after it (4), rounded up (15), as in rows.cu.
 SLOT_MORE = 15 + 4 + 15
@@ -53,10 +53,11 @@ SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
 # 4 / 3: the narrowest rows have slots of 3 vectors and a spare one. Whatever the width, slots take
 # at most 1,344 of these 1,429 vectors, so that 85 are left over.
 SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
-# By (is_aligned, is_short): the time of the instructions that copy the bytes, beyond those of a
-# plain copy, and of those that set up a block of one round, if memory takes 1 for the same bytes.
-# Each instruction or sector takes 1 / 470 for the 512 bytes of a warp (layouts.INSTRUCTION_TIME).
-# The numbers are estimates from counts by `python -m benchmarks model`.
+# By (is_aligned, is_short): two costs, if a plain copy of the same bytes takes 1. The first is that
+# of the instructions that copy, beyond the plain copy's; the second that of the instructions that
+# set up a block, if it has one round. An instruction or a sector costs 1 / 470 for the 512 bytes of
+# a warp (layouts.INSTRUCTION_TIME). The comments have their numbers, which are estimates from
+# counts by `python -m benchmarks model`.
 INSTRUCTION_TIMES = {
     (True, False): (-1 / 66, 1 / 30),  # 7 fewer than a plain copy; 16
     (False, False): (1 / 14, 1 / 14),  # 34 more; 34
@@ -164,7 +165,7 @@ def _launch(
         TypedValue("unsigned", "last_rows", rows - last * chunks.rows),
         *_tables(split, chunks, mode, slots, position_type),
     ]
-    resident = resident_blocks(limits, THREADS, REGISTERS[mode.is_aligned])
+    resident = resident_blocks(limits, THREADS, THREAD_REGISTERS[mode.is_aligned])
     rows_text = "a single row" if rows == 1 else "wide outputs"
     launch = KernelLaunch(
         *specialize("rows", slots, resident, constants, arguments),
@@ -277,13 +278,14 @@ def _cost(
 ) -> float:
     """The time of a launch, as the bytes that an SM copies in it while memory is busy."""
     shared = SHORT_BYTES * mode.is_short
-    resident = resident_blocks(limits, chunks.threads, REGISTERS[mode.is_aligned], shared)
+    resident = resident_blocks(limits, chunks.threads, THREAD_REGISTERS[mode.is_aligned], shared)
     sm_blocks = chunks.grid / limits.sm_count
-    # How long memory takes if it is not busy, because too few bytes are in flight in a round.
-    waits = limits.in_flight_bytes * rounds / (chunks.tile_bytes * fill * min(resident, sm_blocks))
+    # The time if too few bytes are in flight to keep memory busy, as in `layouts`.
+    blocks = min(resident, sm_blocks)
+    latency_time = limits.in_flight_bytes * rounds / (chunks.tile_bytes * fill * blocks)
     copy_time, setup_time = INSTRUCTION_TIMES[mode[:2]]
-    cost = sm_bytes * max(1, waits, 1 + copy_time + setup_time / (rounds * fill))
-    return cost + (tail_bytes(rounds, waits) if sm_blocks > resident else 0)
+    cost = sm_bytes * max(1, latency_time, 1 + copy_time + setup_time / (rounds * fill))
+    return cost + (tail_bytes(rounds, latency_time) if sm_blocks > resident else 0)
 
 
 def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[int]:

@@ -43,28 +43,30 @@ from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 # and threads past the last item divide the numbers after the last one.
 SMALL = 2**30
 # The most loops for which a thread has registers for all items of a form.
-SHALLOW = 3
+MAX_CHEAP_DEPTH = 3
 # Blocks that an SM must hold if items are narrower than vectors. Four have 32 KiB in flight with
 # items of 4 bytes. Six would have 48 KiB, but leave a thread 40 registers, and some code spilled.
 NARROW_RESIDENT = 4
-# If a thread has several items, and 64-bit numbers for edges or the strides of many loops, an SM
-# must hold only this number of blocks, which leaves a thread more registers.
+# If a thread has several items, and 64-bit numbers for edges or 64-bit strides of MAX_CHEAP_DEPTH
+# loops or more, an SM must hold only this number of blocks, which leaves a thread more registers.
 RESIDENT_64_BIT = 3
 # A block that also gathers the item before its first one has this many fewer items than threads.
 # One fewer would do. With four, outputs of neighbouring blocks begin a multiple of 64 bytes apart,
 # because 252 items are a multiple of 4 vectors; such blocks share fewer cache lines.
-REPEATING = 4
+REPEATED_ITEMS = 4
 # Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
 # all multiprocessors (docs/design/016-slabs.md). Blocks of unaligned outputs are larger, because
 # each also gathers an item of the block before it.
 STAGED_THREADS = 64
-# The most vectors in a window that fills all outputs: MAX_DIRECT if threads store from registers,
-# MAX_STAGED if items go through shared memory.
-MAX_DIRECT, MAX_STAGED = 8, 22
-# The most vectors that a thread can have in flight without spilling if an SM must hold two blocks
-# of THREADS. With more, it must hold only THREADS threads. Items of ALIGNED_ITEMS bytes in aligned
-# windows, numbered with 32 bits, need no shifts and fewer registers (tests/proofs/test_spills.py).
-MAX_TWO_BLOCKS, MAX_TWO_BLOCKS_ALIGNED, ALIGNED_ITEMS = 13, 20, (48, 80)
+# The most vectors in a window that fills all outputs.
+MAX_DIRECT = 8  # if threads store from registers
+MAX_STAGED = 22  # if items go through shared memory
+# The most vectors that a thread can have in flight without spilling, if an SM must hold two blocks
+# of THREADS (tests/proofs/test_spills.py). With more vectors, it must hold only one such block.
+MAX_IN_FLIGHT = 13
+# The same for items of ALIGNED_ITEM_BYTES in aligned windows, numbered with 32 bits: they need no
+# shifts, and thus fewer registers.
+MAX_IN_FLIGHT_ALIGNED, ALIGNED_ITEM_BYTES = 20, (48, 80)
 
 # The loops of a nest over items; the innermost one is over those of a row.
 ItemLoops = tuple[Loop, ...]
@@ -97,15 +99,15 @@ def fits_window(split: RowSplit, assumptions: Assumptions) -> bool:
     """Whether rows are equal elements, so few that one window fills all outputs."""
     unit, count = split.equal_width, len(split.outputs)
     is_direct = _is_direct(unit, assumptions)
-    # Windows begin up to `slack` bytes after a multiple of VECTOR.
-    slack = 0 if is_direct else VECTOR - assumptions.input_alignment
+    # The largest phase of a window.
+    max_phase = 0 if is_direct else VECTOR - assumptions.input_alignment
     max_vectors = MAX_DIRECT if is_direct else MAX_STAGED
     return (
         unit % VECTOR > 0
         and count > 1
         and split.row_bytes == split.pitch
         and split.rows >= MIN_EDGED_UNITS
-        and lcm(unit, VECTOR) * count + slack <= max_vectors * VECTOR
+        and lcm(unit, VECTOR) * count + max_phase <= max_vectors * VECTOR
     )
 
 
@@ -191,11 +193,12 @@ def _numbers(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> _Numbers
 def _block(form: Form, numbers: _Numbers) -> tuple[int, int, int]:
     """The threads of a block, the items of a thread, and the items that a block stores."""
     threads = STAGED_THREADS if form.staged == VECTOR else THREADS
-    # 64-bit numbers, and the strides of many loops or nests, take the registers of half the items.
-    has_near_strides = numbers.is_one_nest or not numbers.has_64_bit_strides
-    fits_registers = numbers.is_small and numbers.depth <= SHALLOW and has_near_strides
+    # 64-bit numbers, many loops, and 64-bit strides of several nests each take the registers of
+    # half the items.
+    has_cheap_strides = numbers.is_one_nest or not numbers.has_64_bit_strides
+    fits_registers = numbers.is_small and numbers.depth <= MAX_CHEAP_DEPTH and has_cheap_strides
     items = form.items if fits_registers else ceil_div(form.items, 2)
-    return threads, items, threads * items - REPEATING * (0 < form.staged < VECTOR)
+    return threads, items, threads * items - REPEATED_ITEMS * (0 < form.staged < VECTOR)
 
 
 def _tile_starts(form: Form, item_loops: Sequence[ItemLoops], tile: int) -> Iterator[int]:
@@ -216,11 +219,11 @@ def _edges(form: Form, nests: Sequence[Nest], assumptions: Assumptions) -> tuple
 def _resident(form: Form, numbers: _Numbers, items: int, has_edges: bool, alignment: int) -> int:
     """The blocks of THREADS threads that an SM must hold: so few that threads do not spill."""
     in_flight = items * form.channels * form.item_bytes
-    is_aligned = numbers.is_small and alignment == VECTOR and form.item_bytes in ALIGNED_ITEMS
-    if in_flight > (MAX_TWO_BLOCKS_ALIGNED if is_aligned else MAX_TWO_BLOCKS) * VECTOR:
+    is_aligned = numbers.is_small and alignment == VECTOR and form.item_bytes in ALIGNED_ITEM_BYTES
+    if in_flight > (MAX_IN_FLIGHT_ALIGNED if is_aligned else MAX_IN_FLIGHT) * VECTOR:
         return 1
     is_narrow = form.item_bytes < VECTOR
-    has_64_bit_loops = is_narrow and numbers.has_64_bit_strides and numbers.depth >= SHALLOW
+    has_64_bit_loops = is_narrow and numbers.has_64_bit_strides and numbers.depth >= MAX_CHEAP_DEPTH
     has_64_bit_edges = has_edges and not numbers.is_small and form.item_bytes == VECTOR
     if items > 1 and (has_64_bit_loops or has_64_bit_edges):
         return RESIDENT_64_BIT

@@ -26,7 +26,8 @@ from dmlsplit.backends.cuda.launch import (
 from dmlsplit.backends.cuda.planner.forms import Nest
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
-# Few threads have many loads each, because each thread computes once where its elements are.
+# A block has few threads with many loads each, because a thread computes only once where its
+# elements are.
 THREADS, LOADS = 128, 8
 # An SM must hold this many blocks, so that a thread gets up to 64 registers.
 RESIDENT = 8
@@ -112,7 +113,8 @@ def squares(
     Output lines are so long that a warp writes whole cache lines. If they are unaligned, they are
     so short that all lines that a thread writes have the same phase.
     """
-    # An output line has SQUARE_BYTES / VECTOR / down_vectors elements: at least LINE_BYTES.
+    # An output line has SQUARE_BYTES / VECTOR / down_vectors elements of `unit` bytes each, which
+    # are at least LINE_BYTES in all.
     max_vectors = SQUARE_BYTES // VECTOR * unit // LINE_BYTES
     # `unit` vectors are 16 elements; with one vector less, twice as many are at least 16.
     min_vectors = unit if input_alignment == VECTOR else 2 * unit

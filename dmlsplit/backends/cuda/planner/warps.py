@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from dmlsplit.backends.cuda.launch import VECTOR, WORD
+from dmlsplit.backends.cuda.launch import VECTOR, WARP, WORD
 
-WARP, BANKS = 32, 32
+BANKS = 32  # of shared memory
 # The sample: warps at equal distances in a slab, and parts of their vectors.
 SAMPLED_WARPS, SAMPLED_PARTS = 2, 4
 

@@ -80,7 +80,7 @@ def rounds_of(launch: KernelLaunch) -> int:
 def in_flight(launch: KernelLaunch, limits: DeviceLimits) -> float:
     """The bytes that an SM waits for at first."""
     found = known(launch)
-    registers = rows_planner.REGISTERS[bool(found["kAligned"])]
+    registers = rows_planner.THREAD_REGISTERS[bool(found["kAligned"])]
     resident = resident_blocks(limits, launch.threads, registers, launch.shared_bytes)
     at_once = min(launch.grid, limits.sm_count * resident)
     return at_once * launch.total_bytes / launch.grid / rounds_of(launch) / limits.sm_count
