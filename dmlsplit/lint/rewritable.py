@@ -13,8 +13,10 @@ from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
 IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
-# ONNX's Cast extracts the low bits of an integer, and standard arithmetic the high ones.
-_IN_HALVES = frozenset({TensorDataType.INT64, TensorDataType.UINT64})
+# Of 64-bit integers, Cast extracts only the low bits. The high ones need a division, which DirectML
+# has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
+# https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_divide_operator_desc
+_NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6;
 # arithmetic broadcasts by itself since 7.
 _MIN_OPSET = 7
@@ -24,12 +26,9 @@ class Form(NamedTuple):
     """How a target can split a value: what is done before the Split, and undone after it."""
 
     axis: int = 0  # of the Split
-    merged_shape: list[int | str] | None = (
-        None  # the shape with merged dimensions, if there are too many
-    )
+    merged_shape: list[int | str] | None = None  # with merged dimensions, if there are too many
     added_axes: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
     is_cast: bool = False
-    in_halves: bool = False
     lacks_only_count: bool = False  # the node itself serves once num_outputs is set
 
 
@@ -68,10 +67,17 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
         return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
     rows, axis = merger or (None, site.axis + len(ones))
     is_cast = kind not in support_table()[target.level].data_types
-    in_halves = is_cast and kind in _IN_HALVES
-    if is_cast and not in_halves and kind.bits >= 32:
-        return f"Cast would round {kind.name}, and no operator before BitCast-26 exposes its bits"
-    return Form(axis, rows, ones, is_cast, in_halves)
+    if is_cast and kind.bits >= 32:
+        text = (
+            f"Cast would lose bits of {kind.name}, and no operator before BitCast-26 exposes them"
+        )
+        narrow = _NARROW.get(kind)
+        return (
+            f"{text}. Fix: if all values fit {narrow}, cast them to it before the split"
+            if narrow
+            else text
+        )
+    return Form(axis, rows, ones, is_cast)
 
 
 def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:

@@ -242,7 +242,7 @@ def test_an_output_that_is_a_circular_or_broken_link_is_refused_in_one_line(
 def test_a_written_model_replaces_another_only_with_overwrite(files: Path, capsys: Capsys) -> None:
     Path("old.onnx").write_text("old")
     line = f"{VALIDATE} r.onnx --write-fixed old.onnx"
-    save("r.onnx", single(TensorProto.INT64, (6, 4), (2, 4), 0))
+    save("r.onnx", single(TensorProto.INT8, (6, 4), (2, 4), 0))
     assert "old.onnx exists; it is not replaced. Fix: add --overwrite" in refused(capsys, line)
     assert Path("old.onnx").read_text() == "old"
     assert main([*line.split(), "--overwrite"]) == 0
@@ -256,7 +256,7 @@ def test_a_full_disk_is_reported_with_the_name_of_the_written_model(
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    save("r.onnx", single(TensorProto.INT64, (6, 4), (2, 4), 0))
+    save("r.onnx", single(TensorProto.INT8, (6, 4), (2, 4), 0))
     monkeypatch.setattr(Path, "write_bytes", full)
     said = refused(capsys, f"{VALIDATE} r.onnx --write-fixed f.onnx")
     assert said == "dmlsplit: error: f.onnx: No space left on device\n"

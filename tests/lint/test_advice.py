@@ -219,7 +219,7 @@ CASES = {
     "lengths outside": Case("WEIGHTS", external()),
     "too many pieces": Case("PIECES", sequence(FLOAT, (2, 2**18)), cured=sequence(FLOAT, (2, 6))),
     "a cycle": Case("ORDER", parsed(CYCLIC), cured=parsed(SORTED)),
-    "a refused type": Case("NODES", single(INT64, (6,), (2, 4), 0), OLD),
+    "a refused type": Case("NODES", single(TensorProto.INT8, (6,), (2, 4), 0), OLD),
     "the same in DirectML": Case("DISPATCH", single(INT64, (6,), (2, 4), 0), OLD),
     "a type for newer levels": Case("SHIP", single(TensorProto.DOUBLE, (6,), (2, 4), 0), OLD),
     "undecided sizes": Case("UNDECIDED", single(INT64, ("batch", 6), (2, 4), 1), OLD),
@@ -355,7 +355,7 @@ def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (single(TensorProto.DOUBLE, (6,), (2, 4), 0), "Cast would round FLOAT64"),
+        (single(TensorProto.DOUBLE, (6,), (2, 4), 0), "Cast would lose bits of FLOAT64"),
         (attribute_split(6, 0, (6,)), "the opset is 6; rewriting needs 7 or later"),
     ],
 )
@@ -399,7 +399,7 @@ def test_write_fixed_takes_one_model_and_the_advice_names_it(
 ) -> None:
     Path("m").mkdir()
     for name in "m/a.onnx", "m/b.onnx":
-        onnx.save(single(INT64, (6,), (2, 4), 0), name)
+        onnx.save(single(TensorProto.INT8, (6,), (2, 4), 0), name)
     split = validated(capsys, *paths, *OLD)[0]
     assert main(["validate", *paths, *OLD, "--write-fixed", "fixed.onnx"]) == 2
     assert "needs exactly one PATH, an .onnx file" in capsys.readouterr().err

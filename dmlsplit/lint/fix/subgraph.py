@@ -3,8 +3,7 @@
 A split that is refused for its rank, an 8-bit type, an empty piece or a sequence output becomes
 as many of ``Unsqueeze, Cast, Split, Cast, Squeeze`` as it needs; above the greatest rank, Reshape
 replaces Unsqueeze and Squeeze. All of them serve every size of a dynamic dimension. Empty pieces
-become constants, and ``SequenceConstruct`` makes a sequence. 64-bit integers are split as low and
-high halves.
+become constants, and ``SequenceConstruct`` makes a sequence.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,9 +21,7 @@ from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
 NewName = Callable[[str], str]
-_HALF = np.array(2**32, np.int64)
-
-_INT32, _UINT32, _INT64 = (int(getattr(onnx.TensorProto, t)) for t in ("INT32", "UINT32", "INT64"))
+_INT32 = int(onnx.TensorProto.INT32)
 
 
 def name_maker(model: bytes) -> NewName:
@@ -121,63 +118,42 @@ class _Nodes(list[NodeProto]):
         zero = numpy_helper.from_array(np.zeros(1, dtype))
         self.add("ConstantOfShape", [self.computed_shape(0)], output, value=zero)
 
-    def halves(self, value: str) -> tuple[str, str]:
-        """The low halves of 64-bit integers as UINT32, and the high ones as INT32."""
-        value = self.add("Cast", [value], to=_INT64)
-        low = self.add("Cast", [value], to=_UINT32)  # drops the high bits (ONNX, Cast)
-        high = self.add("Sub", [value, self.add("Cast", [low], to=_INT64)])
-        high = self.add("Div", [high, self.constant(_HALF, self.new_name("half"))])  # exact
-        return low, self.add("Cast", [high], to=_INT32)
-
-    def join_halves(self, low: str, high: str) -> str:
-        """The 64-bit integers of two halves."""
-        high, low = (self.add("Cast", [half], to=_INT64) for half in (high, low))
-        half = self.constant(_HALF, self.new_name("half"))
-        return self.add("Add", [self.add("Mul", [high, half]), low])
-
-    def split(self, value: str, lengths: Mapping[str, int], name: str = "") -> None:
+    def split(self, value: str, lengths: Mapping[str, int]) -> None:
         inputs, sizes = [value], list(lengths.values())
         attributes: dict[str, Any] = {"axis": self.form.axis}
         if self.opset < 13:
             attributes["split"] = sizes
         else:
             inputs.append(self.constant(np.array(sizes, np.int64), self.new_name("sizes")))
-        self.append(helper.make_node("Split", inputs, list(lengths), name, **attributes))
+        self.append(helper.make_node("Split", inputs, list(lengths), self.node.name, **attributes))
 
     def replace_split(self, pieces: Sequence[tuple[str, int]]) -> None:
         """Split the value into pieces, each with its name and size."""
-        in_halves = self.form.in_halves
         is_direct = not (self.form.is_cast or self.form.merged_shape or self.squeezed)
-        value, high = self.prepare_value()
+        value = self.prepare_value()
         # An unused piece has no name, but Split still has to output it.
         parts = [p if is_direct and p else self.new_name("part") for p, _ in pieces]
         lengths = {part: size for part, (_, size) in zip(parts, pieces, strict=True) if size}
-        self.split(value, lengths, self.node.name)
-        highs = {part: self.new_name("high") for part in lengths} if in_halves else {}
-        if in_halves:
-            self.split(high, {highs[part]: size for part, size in lengths.items()})
+        self.split(value, lengths)
         for part, (piece, size) in zip(parts, pieces, strict=True):
             if piece and not size:
                 self.add_empty_piece(piece)
             elif piece and not is_direct:
-                self.restore(
-                    self.join_halves(part, highs[part]) if in_halves else part, piece, size
-                )
+                self.restore(part, piece, size)
 
-    def prepare_value(self) -> tuple[str, str]:
-        """The value that Split takes; in halves, the low and the high one."""
-        form, value = self.form, self.node.input[0]
+    def prepare_value(self) -> str:
+        """The value that Split takes."""
+        form = self.form
+        value: str = self.node.input[0]
         if form.merged_shape:
             value = self.add(
                 "Reshape", [value, self.shape_of(form.merged_shape)], self.new_name("rows")
             )
         elif form.added_axes:
             value = self.with_axes("Unsqueeze", value, form.added_axes, self.new_name("padded"))
-        if form.in_halves:
-            return self.halves(value)
         if form.is_cast:
             value = self.add("Cast", [value], self.new_name("wide"), to=_INT32)
-        return value, ""
+        return value
 
     def restore(self, part: str, piece: str, size: int) -> None:
         """Give a part the type and the shape of its piece."""

@@ -72,8 +72,6 @@ ORT = {"feature_level": "5_0", "via": "ort"}
          "Unsqueeze Cast Split Cast Squeeze Cast Squeeze"),
         (single(FLOAT, (2,) * 9, (1, 1), 4), ORT, "Reshape Split Reshape Reshape"),
         (single(TensorProto.INT64, (6, 4), (2, 0, 4), 0), ORT, "Split"),
-        (single(TensorProto.INT64, (1, 1, 5, 3), (5,), 2), LEVEL_2,
-         "Cast Cast Cast Sub Div Cast Split Split Cast Cast Mul Add Cast"),
         (sequence(FLOAT, (2, 3)), ORT, "Split SequenceConstruct SequenceAt"),
         (sequence(TensorProto.DOUBLE, (2, 3), keepdims=0), ORT,
          "Split Squeeze Squeeze Squeeze SequenceConstruct SequenceAt"),
@@ -101,8 +99,6 @@ def test_a_refused_split_becomes_standard_nodes(
         (lstm("batch"), {"windows": "19041"}, "Unsqueeze Split" + 4 * " Squeeze"),
         (single(FLOAT, ("b", 6), (2, 4), 1, 13), LEVEL_2, "Unsqueeze Split Squeeze Squeeze"),
         (single(TensorProto.INT8, ("b", 6, "w", 2), (2, 4), 1), LEVEL_2, "Cast Split Cast Cast"),
-        (single(TensorProto.UINT64, ("b", 3, 6, None), (2, 4), 2, 18), LEVEL_2,
-         "Cast Cast Cast Sub Div Cast Split Split" + 2 * " Cast Cast Mul Add Cast"),
         (single(FLOAT, ("b", "s", 6, 2, 4), (2, 4), 2, 18), LEVEL_2,
          "Reshape Split Shape Gather Gather Concat Reshape Shape Gather Gather Concat Reshape"),
         (single(FLOAT, (2, 6, 3, "h", 4), (2, 4), 1, 18), LEVEL_2, "Reshape Split Reshape Reshape"),
@@ -181,9 +177,10 @@ def test_old_opsets_give_sizes_as_an_attribute(tmp_path: Path) -> None:
 
 def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -> None:
     done, output = fixed(every_verdict(), tmp_path, feature_level="2_0")
-    assert {each.site.node for each in done.replaced} == {"wide", "odd", "left", "right"}
+    assert {each.site.node for each in done.replaced} == {"odd", "left", "right"}
     reasons = {site.node: reason for site, reason in done.not_replaced}
     assert "must add up" in reasons["wrong"]
+    assert "Cast would lose bits of INT64" in reasons["wide"]
     outcomes = {v.site.node: v.outcome for v in assessed(output, feature_level="2_0").verdicts}
     assert (outcomes["odd"], outcomes["wrong"]) == (Outcome.OK, Outcome.REFUSED)
 
@@ -192,7 +189,13 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
     ("content", "asked", "reason"),
     [
         (in_function(), LEVEL_2, "in the body of a function"),
-        (single(TensorProto.DOUBLE, (6,), (2, 4), 0), LEVEL_2, "Cast would round FLOAT64"),
+        (single(TensorProto.DOUBLE, (6,), (2, 4), 0), LEVEL_2, "Cast would lose bits of FLOAT64"),
+        (single(TensorProto.INT64, (6,), (2, 4), 0), {"windows": "19041"},
+         "Cast would lose bits of INT64, and no operator before BitCast-26 exposes them. "
+         "Fix: if all values fit INT32, cast them to it before the split"),
+        (single(TensorProto.UINT64, ("b", 6), (2, 4), 1), LEVEL_2,
+         "Cast would lose bits of UINT64, and no operator before BitCast-26 exposes them. "
+         "Fix: if all values fit UINT32, cast them to it before the split"),
         (single(TensorProto.COMPLEX64, (6,), (2, 4), 0), LEVEL_2, "cannot reinterpret complex"),
         (single(TensorProto.STRING, (6,), (2, 4), 0), LEVEL_2, "has no strings"),
         (attribute_split(2, 0, (6,)), LEVEL_1, "opset is 2; rewriting needs 7"),
@@ -280,7 +283,7 @@ def test_a_split_whose_type_a_custom_operator_hides_is_replaced(tmp_path: Path) 
 
 
 def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) -> None:
-    content = single(TensorProto.INT64, (6, 4), (2, 4), 0)
+    content = single(TensorProto.INT8, (6, 4), (2, 4), 0)
     content.graph.node.append(helper.make_node("Neg", ["x"], ["dmlsplit_1_rows"]))
     content.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(1), "dmlsplit__2_axes"))
     _, output = fixed(content, tmp_path, feature_level="1_0")
@@ -289,7 +292,7 @@ def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) 
     made.remove("dmlsplit_1_rows")
     assert "dmlsplit___1_padded" in made
     assert all(name.startswith("dmlsplit___") for name in made)
-    words = "add axes cast div half high mul narrow padded part sizes sub"
+    words = "axes narrow padded part sizes wide"
     assert {name.rpartition("_")[2] for name in made} == set(words.split())
 
 
@@ -326,7 +329,7 @@ def test_a_rewritten_random_graph_has_the_outputs_of_the_original(
 
 # Any split that is rewritten moves the same bits.
 
-NAMES = "FLOAT FLOAT16 INT8 UINT8 BOOL INT32 INT64 UINT64"
+NAMES = "FLOAT FLOAT16 INT8 UINT8 BOOL INT32"
 KINDS = [getattr(TensorProto, name) for name in NAMES.split()]
 
 
@@ -350,9 +353,6 @@ def test_any_rewritten_split_moves_the_same_bits(
     kind = helper.tensor_dtype_to_np_dtype(declared.type.tensor_type.elem_type)
     random = np.random.default_rng(0)
     x = random.integers(0, 2 if kind == np.bool_ else 100, shape).astype(kind)
-    if kind.itemsize == 8:
-        edges = [0, 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2**32]
-        x = random.choice(np.array([*edges, 2**64 - 1], np.uint64), shape).view(kind)
     expected = session(content).run(None, {"x": x})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "m.onnx")
