@@ -73,7 +73,7 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
         )
         narrow = _NARROW.get(kind)
         return (
-            f"{text}. Fix: if all values fit {narrow}, cast them to it before the split"
+            f"{text}. Fix: if all values fit {narrow}, let the model compute them in {narrow}"
             if narrow
             else text
         )

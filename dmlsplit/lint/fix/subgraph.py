@@ -21,7 +21,10 @@ from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
 NewName = Callable[[str], str]
-_INT32 = int(onnx.TensorProto.INT32)
+# The type in which values of 8 bits are split: FLOAT32 holds them all, and every runtime splits it.
+# Below feature level 3_0, DirectML's Cast has no integers wider than 16 bits. Source:
+# https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_cast_operator_desc
+_WIDE_TYPE = int(onnx.TensorProto.FLOAT)
 
 
 def name_maker(model: bytes) -> NewName:
@@ -152,7 +155,7 @@ class _Nodes(list[NodeProto]):
         elif form.added_axes:
             value = self.with_axes("Unsqueeze", value, form.added_axes, self.new_name("padded"))
         if form.is_cast:
-            value = self.add("Cast", [value], self.new_name("wide"), to=_INT32)
+            value = self.add("Cast", [value], self.new_name("wide"), to=_WIDE_TYPE)
         return value
 
     def restore(self, part: str, piece: str, size: int) -> None:
