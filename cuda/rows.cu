@@ -32,14 +32,14 @@ struct ChunkPart {
     Position gap;    // bytes of a row of the input that are not the output's
     Divisor by_width;
     bool is_last;    // whether this is the last chunk
-    Wide policy;
+    U64 policy;
 
     __device__ unsigned row_of(unsigned byte) const {
         if constexpr (kOneRow) return 0;
         else return quotient(byte, by_width);
     }
     // Where the input has a byte of the part, which is in `row`.
-    __device__ const Byte* source(unsigned byte, Wide row) const { return src + byte + row * gap; }
+    __device__ const Byte* source(unsigned byte, U64 row) const { return src + byte + row * gap; }
     // Vectors that begin before this byte are copied. A vector belongs to the chunk in which it begins, and may end in
     // the next one, but not after the output.
     __device__ unsigned end_byte() const { return kAligned || !is_last ? bytes : whole_end_byte(); }
@@ -55,7 +55,7 @@ struct UnalignedVector {
 
     // `step_bytes` is a multiple of 16, and known to the compiler, so that the load instruction adds it.
     __device__ void read(const Byte* src, int step_bytes = 0, unsigned first_byte = 0, unsigned end_byte = kVector) {
-        shift = settled(phase(src));
+        shift = opaque(phase(src));
         const Byte* const vector = vector_around(src) + step_bytes;
         if (first_byte == 0 || shift + first_byte < kVector) low = load<uint4>(vector);
         // The second condition holds for whole vectors, too, but takes an addition.
@@ -90,25 +90,25 @@ __device__ inline void join_rows(const ChunkPart& part, unsigned first_byte, uns
 template <bool kFull>
 __device__ inline void copy_round(const ChunkPart& part, unsigned start, unsigned end, const Byte* src, Byte* dst) {
     UnalignedVector unaligned[kLoads];
-    uint4 held[kLoads];
+    uint4 loaded[kLoads];
     bool is_stored[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
         const int step_bytes = i * (kWarp * kVector);
         const unsigned byte = start + step_bytes, row = part.row_of(byte);
-        const Byte* const vector = settled(src + static_cast<Wide>(row) * part.gap);  // the load adds step_bytes
+        const Byte* const vector = opaque(src + static_cast<U64>(row) * part.gap);  // the load adds step_bytes
         const bool is_read = kFull || byte < end;
         // The vector is inside its row. NVRTC needs more instructions for column + 16 <= width.
         const auto minus_column = [&] { return static_cast<int>(row * part.width) - static_cast<int>(byte); };
         is_stored[i] = is_read && (kAligned || kOneRow || minus_column() >= kVector - static_cast<int>(part.width));
         if (!is_read) continue;
-        if constexpr (kAligned) held[i] = load<uint4>(vector + step_bytes);
+        if constexpr (kAligned) loaded[i] = load<uint4>(vector + step_bytes);
         else unaligned[i].read(vector, step_bytes);
     }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-        if constexpr (!kAligned) held[i] = unaligned[i].vector();
-        if (is_stored[i]) store(dst + i * (kWarp * kVector), held[i], part.policy);
+        if constexpr (!kAligned) loaded[i] = unaligned[i].vector();
+        if (is_stored[i]) store(dst + i * (kWarp * kVector), loaded[i], part.policy);
     }
 }
 
@@ -116,8 +116,8 @@ __device__ inline void copy_round(const ChunkPart& part, unsigned start, unsigne
 __device__ inline void copy_vectors(const ChunkPart& part, unsigned first_byte, unsigned end_byte) {
     const unsigned first_vector = threadIdx.x / kWarp * (kWarp * kLoads) + threadIdx.x % kWarp;  // of a thread's round
     const unsigned thread_byte = first_vector * kVector, round_bytes = blockDim.x * (kLoads * kVector);
-    const Byte* src = settled(part.src + (first_byte + thread_byte));
-    Byte* dst = settled(part.dst + (first_byte + thread_byte));
+    const Byte* src = opaque(part.src + (first_byte + thread_byte));
+    Byte* dst = opaque(part.dst + (first_byte + thread_byte));
 #pragma unroll 1
     for (; first_byte < end_byte; first_byte += round_bytes, src += round_bytes, dst += round_bytes) {
         if (first_byte + round_bytes <= end_byte) copy_round<true>(part, first_byte + thread_byte, end_byte, src, dst);
@@ -125,7 +125,7 @@ __device__ inline void copy_vectors(const ChunkPart& part, unsigned first_byte, 
     }
 }
 
-__device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count, Wide policy) {
+__device__ inline void copy_bytes(Byte* dst, const Byte* src, unsigned count, U64 policy) {
     if (threadIdx.x < count) store(dst + threadIdx.x, load<Byte>(src + threadIdx.x), policy);
 }
 
@@ -155,7 +155,7 @@ template <class Launch> __device__ inline Output output_of(const Launch& launch,
         output.index = static_cast<int>(quotient(tile, launch.by_output_tiles));
         output.first_tile = output.index * launch.output_tiles;
     } else {
-        output.index = find<kOutputs>(launch.tile_starts, tile);
+        output.index = last_at_most<kOutputs>(launch.tile_starts, tile);
         output.first_tile = launch.tile_starts[output.index];
     }
     const int entry = kEqual ? 0 : output.index;
@@ -177,8 +177,8 @@ __device__ inline ChunkPart part_of(const Launch& launch, const Output& output, 
     part.gap = launch.pitch - output.width;
     part.by_width = output.by_width;
     const Position chunk_bytes = kOneRow ? output.width : launch.chunk_rows * output.width;
-    part.src = launch.input + output.offset + static_cast<Wide>(chunk) * launch.chunk_pitch;
-    part.dst = launch.outputs[output.index] + static_cast<Wide>(chunk) * chunk_bytes;
+    part.src = launch.input + output.offset + static_cast<U64>(chunk) * launch.chunk_pitch;
+    part.dst = launch.outputs[output.index] + static_cast<U64>(chunk) * chunk_bytes;
     return part;
 }
 
@@ -221,19 +221,19 @@ __device__ inline void read_rows(uint4* shared, const Byte* corner, unsigned loa
     const unsigned vectors = slot_vectors(width), row = quotient(threadIdx.x, by_slot);
     if (row >= load_rows) return;
     const unsigned vector_byte = (threadIdx.x - row * vectors) * kVector, corner_phase = phase(corner);
-    const Byte* const aligned_corner = settled(corner - corner_phase);
-    uint4 held[kLoads];
+    const Byte* const aligned_corner = opaque(corner - corner_phase);
+    uint4 loaded[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
         const unsigned row_byte = corner_phase + min(row + i * load_rows, rows_left - 1) * pitch;
         // A slot's vector may begin after the row, perhaps outside the input. The row's last vector is loaded instead.
         const unsigned byte = min(row_byte / kVector * kVector + vector_byte, row_byte + width - 1);
-        held[i] = load<uint4>(aligned_corner + byte / kVector * kVector);
+        loaded[i] = load<uint4>(aligned_corner + byte / kVector * kVector);
     }
     // Vector v of row r belongs at r * (vectors + 1) + v, and threadIdx.x is r * vectors + v.
     uint4* vector = shared + threadIdx.x + row;
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i, vector += load_rows * (vectors + 1)) *vector = held[i];
+    for (int i = 0; i < kLoads; ++i, vector += load_rows * (vectors + 1)) *vector = loaded[i];
 }
 
 // Copies the vectors that begin in a round of `rows` short rows, a multiple of 16. Phases repeat every 16 rows, so a
@@ -243,7 +243,7 @@ __device__ inline void copy_short(const ChunkPart& part, unsigned first_row, uns
                                   unsigned pitch, Divisor by_slot, bool is_first_round) {
     __shared__ uint4 shared[kLoads * kShortThreads * 4 / 3 + 64];  // SHORT_BYTES in planner/wide.py
     const unsigned width = part.width, round_byte = first_row * width;
-    const Byte* const corner = settled(part.src + static_cast<Wide>(first_row) * pitch);
+    const Byte* const corner = opaque(part.src + static_cast<U64>(first_row) * pitch);
     // The last vector of a chunk ends in the row after it, which is read, too.
     read_rows(shared, corner, rows / kLoads, part.rows - first_row + !part.is_last, width, pitch, by_slot);
     const unsigned slot = slot_vectors(width) + 1;
@@ -259,7 +259,7 @@ __device__ inline void copy_short(const ChunkPart& part, unsigned first_row, uns
     const unsigned repeat_bytes = repeat_rows * width, repeat_slots = repeat_rows * slots.bytes;
     const unsigned whole_end = rows * width - (kVector - 1);  // vectors that begin here or later extend past the round
     const unsigned end_byte = min(max(part.end_byte(), round_byte) - round_byte, whole_end);
-    Byte* const dst = settled(part.dst + round_byte);
+    Byte* const dst = opaque(part.dst + round_byte);
     // The vectors that are inside a row.
     for (unsigned first = lead + threadIdx.x * kVector; first < repeat_bytes; first += kShortThreads * kVector) {
         const unsigned row = quotient(first, part.by_width), column = first - row * width;

@@ -39,7 +39,7 @@ constexpr int kWindowWords = kVectors * 4 + 2;  // shift_down reads two more, wh
 __device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned shift) {
     return quotient(number, Divisor{magic, shift});
 }
-__device__ inline Wide quotient(Wide number, Wide magic, unsigned shift) {
+__device__ inline U64 quotient(U64 number, U64 magic, unsigned shift) {
     return __umul64hi(2 * number, magic) >> shift;
 }
 
@@ -56,7 +56,7 @@ __device__ inline Place row_at(const Parameters& launch, int entry, int nest, In
     for (int d = kDimensions - 2; d >= 0; --d) {
         const int loop = nest * kDimensions + d;
         const Index rest = d == 0 ? 0u : quotient(row, launch.magics[loop], launch.shifts[loop]);
-        const Signed digit = less_multiple(row, rest, launch.minus_sizes[loop]);
+        const Signed digit = remainder(row, rest, launch.minus_sizes[loop]);
         place.src += static_cast<long long>(digit) * launch.input_strides[loop];
         place.output_offset += static_cast<long long>(digit) * launch.output_strides[loop];
         row = rest;
@@ -82,7 +82,7 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
     const bool is_item = kFull || number < launch.counts[nest];
     if (!is_item) number = launch.counts[nest] - 1;
     const Index row = kDimensions == 1 ? 0u : quotient(number, launch.magics[loop], launch.shifts[loop]);
-    Signed column = less_multiple(number, row, launch.minus_sizes[loop]);
+    Signed column = remainder(number, row, launch.minus_sizes[loop]);
     Place place = row_at(launch, entry, nest, row);
     const int lead = lead_units(launch, entry, place);
     const bool is_whole = !kLeads || column * kUnits + lead <= launch.row_units[nest] - kUnits;
@@ -96,15 +96,15 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
 __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
     // If steps go down, the last unit has the lowest address.
     const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
-    const unsigned shift = kAlign == kVector ? 0u : settled(phase(lowest));
+    const unsigned shift = kAlign == kVector ? 0u : opaque(phase(lowest));
     const Byte* const vectors = kAlign == kVector ? lowest : vector_around(lowest);
     const Byte* const last =
         kAlign == kVector ? vectors + (kSpan - 1) / kVector * kVector : vector_around(lowest + (kSpan - 1));
 #pragma unroll
     for (int i = 0; i < kVectors; ++i) {
         // The next vector may begin after the window, outside the input; `last` holds the window's last byte.
-        const uint4 held = load<uint4>(i < kVectors - 1 ? vectors + i * kVector : last);
-        words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
+        const uint4 loaded = load<uint4>(i < kVectors - 1 ? vectors + i * kVector : last);
+        words[4 * i] = loaded.x, words[4 * i + 1] = loaded.y, words[4 * i + 2] = loaded.z, words[4 * i + 3] = loaded.w;
     }
     shift_down<kAlign>(words, shift);
 }
@@ -211,10 +211,10 @@ __device__ inline uint4 staged_vector(const uint4* shared, unsigned place) {
 }
 
 // Copies the bytes of an output that are in no whole vector: the first `lead` bytes, and those from `whole_end` on.
-__device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, Wide whole_end) {
-    const Wide bytes = static_cast<Wide>(launch.row_units[0]) * kUnit;
-    const Wide first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);
-    for (Wide byte = first; byte < bytes; byte += kThreads) {
+__device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, U64 whole_end) {
+    const U64 bytes = static_cast<U64>(launch.row_units[0]) * kUnit;
+    const U64 first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);
+    for (U64 byte = first; byte < bytes; byte += kThreads) {
         const Byte* const src = launch.input + byte / kUnit * (kStep * kUnit) + (channel * kUnit + byte % kUnit);
         store(launch.outputs[channel] + byte, load<Byte>(src), launch.policy);
         if (byte < lead) break;
@@ -230,7 +230,7 @@ template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Pa
     Index item = max(next_item, static_cast<Index>(kRepeated)) - kRepeated;
     if (!kFull) item = min(item, count - 1);
     unsigned window[kWindowWords] = {};
-    load_window(launch.input + static_cast<Wide>(item) * (kUnits * kStep * kUnit), window);
+    load_window(launch.input + static_cast<U64>(item) * (kUnits * kStep * kUnit), window);
 #pragma unroll
     for (int channel = 0; channel < kChannels; ++channel) {
         if (channel > 0) __syncthreads();
@@ -266,7 +266,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const 
         const bool is_full = first_item > 0 && first_item + kTile <= launch.counts[0];
         return is_full ? copy_staged<true>(shared, launch, first_item) : copy_staged<false>(shared, launch, first_item);
     }
-    const int entry = find<kEntries>(launch.tile_starts, static_cast<unsigned>(blockIdx.x));
+    const int entry = last_at_most<kEntries>(launch.tile_starts, static_cast<unsigned>(blockIdx.x));
     const int nest = kNests == 1 ? 0 : entry;
     const Index first_item = static_cast<Index>(blockIdx.x - launch.tile_starts[entry]) * kTile;
     const long long step_bytes = kWindow ? kStep * kUnit : launch.steps[nest];

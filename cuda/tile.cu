@@ -39,7 +39,7 @@ struct Source {
     __device__ Source(const Byte* corner, unsigned run_bytes, const Parameters& launch) {
         const unsigned run = quotient(threadIdx.x, launch.by_run_vectors);
         const unsigned byte = (threadIdx.x - run * launch.run_vectors) * kVector;  // from the run's first vector on
-        const Byte* const run_begin = corner + static_cast<Wide>(run) * launch.pitch;
+        const Byte* const run_begin = corner + static_cast<U64>(run) * launch.pitch;
         const unsigned run_phase = phase(run_begin);
         is_read = threadIdx.x < launch.read_vectors && byte < run_phase + run_bytes;
         src = run_begin - run_phase + byte;
@@ -61,16 +61,16 @@ struct Target {
     Byte* dst;
     int first_byte;  // where the vector begins in the tile's share of the output
     int width;
-    Wide policy;
+    U64 policy;
     int places[kParts];  // of its parts or words in shared memory, from the start of a slab
     // Byte i of the vector is there at in_row + i if i < row_left, else at in_next + i, in the next row.
     unsigned in_row, in_next, row_left;
 
-    __device__ Target(unsigned group, Wide tile, unsigned corner_phase, const Parameters& launch)
+    __device__ Target(unsigned group, U64 tile, unsigned corner_phase, const Parameters& launch)
         : policy(launch.policy) {
         const unsigned items = launch.group_items[group + 1] - launch.group_items[group];
         const unsigned item = launch.group_items[group] + min(threadIdx.x, items - 1);
-        const int output = find<kOutputs>(launch.first_items, item);
+        const int output = last_at_most<kOutputs>(launch.first_items, item);
         // The offset in the run is in the upper 32 bits, and the width in the lower ones.
         const unsigned output_width = static_cast<unsigned>(launch.offsets_and_widths[output] & ~0u);
         const unsigned offset = static_cast<unsigned>(launch.offsets_and_widths[output] >> 32);
@@ -92,9 +92,9 @@ struct Target {
         unsigned place = in_row, row_end = row_left;
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
-            places[i] = settled(static_cast<int>(padded(place + i * kPartBytes, launch)));
+            places[i] = opaque(static_cast<int>(padded(place + i * kPartBytes, launch)));
             if (i + 1 == kParts || row_end > static_cast<unsigned>((i + 1) * kPartBytes)) continue;
-            place = settled(place + gap);
+            place = opaque(place + gap);
             row_end += static_cast<unsigned>(width);
         }
     }
@@ -106,9 +106,9 @@ struct Target {
         const unsigned next_first = in_next + min(row_left, kVector - 1u);
 #pragma unroll
         for (unsigned i = 0; i < kVectorWords; ++i) {
-            places[i] = settled(static_cast<int>(padded(min(in_row + 4 * i, row_last) / 4 * 4, launch)));
+            places[i] = opaque(static_cast<int>(padded(min(in_row + 4 * i, row_last) / 4 * 4, launch)));
             const unsigned place = min(max(in_next + 4 * i, next_first), in_next + (kVector - 1));
-            places[kVectorWords + i] = settled(static_cast<int>(padded(place / 4 * 4, launch)));
+            places[kVectorWords + i] = opaque(static_cast<int>(padded(place / 4 * 4, launch)));
         }
     }
 
@@ -173,17 +173,17 @@ __device__ inline void copy_rows(uint4* shared, unsigned tile, unsigned group, c
     const bool is_writer = threadIdx.x < launch.group_items[group + 1] - launch.group_items[group];
 #pragma unroll 1
     for (unsigned round = 0; round < launch.rounds; ++round) {
-        uint4 held[kLoads];
+        uint4 loaded[kLoads];
 #pragma unroll
         for (int i = 0; i < kLoads; ++i, source.next(launch)) {
-            if constexpr (!kFull) held[i] = {};
+            if constexpr (!kFull) loaded[i] = {};
             if (source.is_read && (kFull || (source.last_row >= first_row && source.first_row < end_row)))
-                held[i] = load<uint4>(source.src);
+                loaded[i] = load<uint4>(source.src);
         }
         if (round > 0) __syncthreads();
 #pragma unroll
         for (int i = 0; i < kLoads; ++i)
-            if (source.is_read) shared[i * kSlabVectors + source.place] = held[i];
+            if (source.is_read) shared[i * kSlabVectors + source.place] = loaded[i];
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < kLoads; ++i, target.next(launch.slab_rows))

@@ -44,7 +44,7 @@ __device__ inline unsigned take_digit(const Parameters& launch, unsigned entry, 
 
 // Squares of an output are numbered down, then across, then along the loops around their plane.
 __device__ inline Square find_square(const Parameters& launch) {
-    Square square{find<kEntries>(launch.starts, static_cast<unsigned>(blockIdx.x))};
+    Square square{last_at_most<kEntries>(launch.starts, static_cast<unsigned>(blockIdx.x))};
     if (kPlanes > 1) square.plane = launch.planes[square.output];
     unsigned number = blockIdx.x - launch.starts[square.output], entry = square.plane * (kLoops + 1);
     square.down = take_digit(launch, entry, number) * kDown;
@@ -86,21 +86,21 @@ __device__ inline Layout read_square(Byte* shared, const Parameters& launch, con
     const Byte* const line_begin = corner + line * stride;
     const unsigned line_phase = phase(line_begin), elements = min(launch.down_sizes[square.plane] - square.down, kDown);
     const bool is_read = vector * kVector < elements * kUnit + line_phase;
-    const Byte* src = settled(line_begin - line_phase + vector * kVector);
+    const Byte* src = opaque(line_begin - line_phase + vector * kVector);
     constexpr int last_load = kLoads - 1, last_lines = kAcross + kBefore - last_load * kLoadLines;
     const auto has_line = [&](int i) { return i < last_load || last_lines == kLoadLines || line < last_lines; };
-    uint4 held[kLoads];
+    uint4 loaded[kLoads];
 #pragma unroll
     for (int i = 0; i < kLoads; ++i, src += kLoadLines * stride) {
         const int index = first_line + static_cast<int>(line), skip = i * kLoadLines;
-        if constexpr (!kWhole) held[i] = {};
-        if (is_read && has_line(i) && (kWhole || (index >= -skip && index < count - skip))) held[i] = load<uint4>(src);
+        if constexpr (!kWhole) loaded[i] = {};
+        if (is_read && has_line(i) && (kWhole || (index >= -skip && index < count - skip))) loaded[i] = load<uint4>(src);
     }
     Byte* const place = shared + (layout.place(line) - line_phase + vector * kVector);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
         if ((is_read || !kWhole) && has_line(i))
-            *reinterpret_cast<uint4*>(place + i * (kLoadLines / kElements) * layout.group) = held[i];
+            *reinterpret_cast<uint4*>(place + i * (kLoadLines / kElements) * layout.group) = loaded[i];
     return layout;
 }
 
@@ -138,7 +138,7 @@ template <class Part> __device__ inline void transpose_parts(const Part (&parts)
 }
 
 // Stores the vector that begins with number `first` of a line's `count` elements, or only those that the line has.
-__device__ inline void store_vector(Byte* dst, const uint4& vector, int first, int count, Wide policy) {
+__device__ inline void store_vector(Byte* dst, const uint4& vector, int first, int count, U64 policy) {
     using Word = typename Unsigned<kInWord * kUnit>::Type;
     if (first >= 0 && first <= count - kElements) return store(dst, vector, policy);
 #pragma unroll
@@ -180,7 +180,7 @@ __device__ inline void copy_square(Byte* shared, const Parameters& launch, const
     unsigned places[kElements], place = layout.place(kBefore + vector * kElements - dst_phase) + first_line * kUnit;
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
-        places[i] = settled(place);
+        places[i] = opaque(place);
         place += layout.pitch;
         if (!kOutputAligned && i + 1u == dst_phase) place += layout.group - kElements * layout.pitch;
     }
