@@ -56,7 +56,7 @@ MISTAKES = {
         "first_item + kTile <= launch.counts[nest]",
         "first_item <= launch.counts[nest] - kTile",
     ),
-    "transpose": ("square.across >= kBefore &&", "square.across - kBefore >= 0u &&"),
+    "transpose": ("tile.across >= kBefore &&", "tile.across - kBefore >= 0u &&"),
 }
 
 
