@@ -1,19 +1,19 @@
 // What kernels share: access to global memory, division by numbers that are known at the launch, searching small
 // tables, and moving bytes between registers.
 //
-// The constants (kOutputs, kThreads, kResident, ...) are generated in front of this text, and the type Parameters
-// after it. A launch passes one such struct by value. It holds the pointers and all numbers that splits with the
-// same code differ in, such as the number of rows.
+// The constants (kOutputs, kThreads, kResident, ...) and types (Index, Position, ...) are generated in front of this
+// text, and the type Parameters after it (`Code.source` in launch.py). A launch passes one such struct by value. It
+// holds the pointers, and every number that may differ between splits with the same code, such as the number of rows.
 //
-// Unsigned arithmetic never wraps, except in less_multiple; tests check that. Shifts may drop bits.
+// Unsigned arithmetic never wraps, except in remainder(); tests check that. Shifts may drop bits.
 //
 // Kernels read the input only through load(), and write outputs only through store(). A load may fetch an aligned
 // word or vector if it holds at least one byte of the input; a store touches bytes of outputs only.
 
 using Byte = unsigned char;
-using Wide = unsigned long long;  // counts and offsets that may exceed 2^32
+using U64 = unsigned long long;  // counts and offsets that may exceed 2^32
 
-template <int kBytes> struct Unsigned;
+template <int kBytes> struct Unsigned;  // what one load or store moves
 template <> struct Unsigned<1> { using Type = unsigned char; };
 template <> struct Unsigned<2> { using Type = unsigned short; };
 template <> struct Unsigned<4> { using Type = unsigned int; };
@@ -40,37 +40,40 @@ template <class T> __device__ inline T load(const Byte* pointer) {
 // Tests that run kernels on the host define the functions of this section themselves.
 #ifndef CUDA_ON_HOST
 // A store with a `cuda::access_property`, which tells the L2 cache how long to keep the line. The property is an
-// operand of the store and takes no instruction of its own.
-template <class T> __device__ inline void store_with(T* pointer, T value, Wide policy) {
+// operand of the store, not another instruction; docs/design/012-sizes-as-arguments.md says what it costs.
+template <class T> __device__ inline void store_with(T* pointer, T value, U64 policy) {
 #if __CUDA_ARCH__ >= 800
     pointer = static_cast<T*>(__nv_associate_access_property(pointer, policy));
 #else
+    // GPUs before compute capability 8.0 have no policies. __stcs marks the line to be evicted first.
     if (policy == kStreaming) return __stcs(pointer, value);
 #endif
+    // opaque() hides the address space. Without this line, NVRTC emits generic stores (ST) in rows.cu instead of STG.
     __builtin_assume(__isGlobal(pointer));
     *pointer = value;  // not __stwb, which NVRTC compiles to STG.STRONG.SM, an ordered store
 }
 
-// `value`, kept in a register from here on. Without this, the compiler may compute a sum again at each use.
-template <class T> __device__ inline T settled(T value) {
+// `value`, whose origin the compiler no longer sees. Otherwise it may compute a sum again at each use.
+template <class T> __device__ inline T opaque(T value) {
     if constexpr (sizeof(T) == 8) asm("" : "+l"(value));
     else asm("" : "+r"(value));
     return value;
 }
 
-// number - times * size, as a multiply-add whose product wraps: minus_size is 2^32 - size or 2^64 - size.
-template <class T> __device__ inline T less_multiple(T number, T times, T minus_size) {
-    return number + times * minus_size;
+// number - quotient * size. minus_size is 2^32 - size or 2^64 - size, so the sum wraps to the same result, in one
+// multiply-add. With the size itself, NVRTC would first negate the quotient, in another instruction.
+template <class T> __device__ inline T remainder(T number, T quotient, T minus_size) {
+    return number + quotient * minus_size;
 }
 #endif
 
 // If input and outputs do not fit the L2 cache, the policy is kStreaming: lines of outputs are evicted first.
-template <class T> __device__ inline void store(Byte* pointer, T value, Wide policy) {
+template <class T> __device__ inline void store(Byte* pointer, T value, U64 policy) {
     store_with(reinterpret_cast<T*>(pointer), value, policy);
 }
 
 // A number that is known at the launch (`divisor` in launch.py), by which numbers below 2^31 are divided. The quotient
-// is number * magic / 2^(31 + shift), of which __umulhi takes the upper 32 bits.
+// is number * magic >> 31 + shift. __umulhi shifts the product by 32, so the number is doubled first.
 struct Divisor {
     unsigned magic, shift;
 };
@@ -79,8 +82,8 @@ __device__ inline unsigned quotient(unsigned number, Divisor divisor) {
     return __umulhi(2 * number, divisor.magic) >> divisor.shift;
 }
 
-// The index of the last entry that is at most `value`, among the first kCount of a table that ascends from 0.
-template <int kCount, class T> __device__ inline int find(const T* table, T value) {
+// Binary search: the index of the last entry <= value in the first kCount of a sorted table that begins with 0.
+template <int kCount, class T> __device__ inline int last_at_most(const T* table, T value) {
     int steps = 1;
     while (steps < kCount) steps *= 2;
     int index = 0;
@@ -89,8 +92,9 @@ template <int kCount, class T> __device__ inline int find(const T* table, T valu
     return index;
 }
 
-// Selectors of __byte_perm: a hexadecimal digit per byte, the lowest last. 4 to 7 are the bytes of the second word.
-constexpr unsigned kLowBytes = 0x40, kLowHalves = 0x5410;  // of both words; kLowBytes fills half of the result
+// Selectors of __byte_perm. Each hexadecimal digit selects a byte of the result, the last digit its lowest byte: 0 to 3
+// are the bytes of the first word, 4 to 7 those of the second. kLowBytes leaves the upper half meaningless.
+constexpr unsigned kLowBytes = 0x40, kLowHalves = 0x5410;  // the lowest byte, or the lower half, of both words
 
 // The vector that consists of `parts`. Narrow ones are combined in pairs, by byte permutations.
 template <class T, int kCount> __device__ inline uint4 vector_of(const T (&parts)[kCount]) {
@@ -106,15 +110,15 @@ template <class T, int kCount> __device__ inline uint4 vector_of(const T (&parts
     return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// The vector that begins `shift` % 4 bytes after the start of five consecutive words.
+// The vector in five consecutive words that begins `shift` % 4 bytes after their start.
 __device__ inline uint4 funnel(const unsigned (&words)[5], unsigned shift) {
     const unsigned bits = shift * 8;
     return make_uint4(__funnelshift_r(words[0], words[1], bits), __funnelshift_r(words[1], words[2], bits),
                       __funnelshift_r(words[2], words[3], bits), __funnelshift_r(words[3], words[4], bits));
 }
 
-// Moves bytes to the front by `shift`, a multiple of kAlign below 16: by 8, then by 4, then by 0 to 3. After that,
-// up to four of the last words are not meaningful.
+// Moves the bytes of `words` down by `shift`, a multiple of kAlign below 16: by 8, then by 4, then by 0 to 3. After
+// that, up to four of the last words are meaningless.
 template <int kAlign, int kCount> __device__ inline void shift_down(unsigned (&words)[kCount], unsigned shift) {
 #pragma unroll
     for (int i = 0; i < kCount - 2; ++i) words[i] = kAlign <= 8 && shift & 8 ? words[i + 2] : words[i];
@@ -127,7 +131,7 @@ template <int kAlign, int kCount> __device__ inline void shift_down(unsigned (&w
 
 // The first `count` bytes of `head`, then the bytes of `tail` after its first `count`.
 __device__ inline unsigned joined(unsigned head, unsigned tail, int count) {
-    // The shift is clamped to 32, so the mask is all ones if `count` is 4 or more.
+    // Ones in the lowest `count` bytes. The shift is clamped to 32, so these are all four if `count` is 4 or more.
     const unsigned mask = __funnelshift_lc(~0u, 0u, static_cast<unsigned>(max(8 * count, 0)));
     return (head & mask) | (tail & ~mask);
 }

@@ -1,26 +1,30 @@
 // Copies outputs of any layout, with any number of dimensions: broadcast, padded, permuted and reversed ones.
 //
-// An output is a loop nest, with strides in bytes in the input and in the output. The innermost loop of the nest is a
-// row: units of kUnit bytes, equally far apart in the input (a step). Rows are cut into items of kItemBytes, which are
-// contiguous in the output and numbered in its order. A block copies kTile items; a thread copies kItems of them, which
-// are kThreads apart. All of its loads are in flight before its first store.
+// An output is a nest of loops, with strides in bytes in the input and in the output. The innermost loop is a row:
+// units of kUnit bytes, equally far apart in the input (a step). Rows are cut into items, each of kItemBytes that are
+// contiguous in the output. Items are numbered in the order of the loops over them, of which there are kDimensions. A
+// block copies kTile items. A thread copies kItems of them, which are kThreads apart; all of its loads are in flight
+// before its first store.
 //
-// An item is filled by one load for each of its units, which may be any step apart. If the step is a small constant
-// (kStep, in units), the item is filled from a window instead: the vectors of the input that hold all of its units,
+// An item is filled by one load for each of its units, any step apart. With kWindow, the step is a small constant
+// (kStep, in units), and an item is filled from a window instead: the vectors of the input that hold all of its units,
 // from which byte permutations gather them. kChannels outputs, whose units are adjacent in the input, share one window.
+// kAlign is the largest power of two, up to 16, that divides the addresses of all windows.
 //
-// In rows of one element for each output, elements may have any width, and outputs any address: items then go through
-// shared memory (kStaged, the alignment of the outputs). An item is as many elements as fill whole vectors: 48 bytes
-// for elements of 3. Threads write their items to shared memory, and neighbouring threads store neighbouring vectors
-// of it, which begin at multiples of 16 in the output. If outputs are unaligned, the first of these also holds bytes
-// of the item before the block's first one.
+// If outputs are interleaved unit by unit, like the channels of RGB pixels, units may have any width, and outputs any
+// address. Items then go through shared memory (kStaged, the alignment of the outputs), unless units have 1, 2, 4 or 8
+// bytes and all memory is aligned: outputs to 16 bytes, the input to a unit. A staged item is as many units as fill
+// whole vectors: 48 bytes for units of 3. Threads write their items to shared memory, and neighbouring threads store
+// neighbouring vectors of it, which begin at multiples of 16 in the output. If outputs are unaligned, the first of
+// these also holds bytes of the item before the block's first one.
 //
 // Without kStaged, items of 16 bytes begin at multiples of 16 in the output. If rows begin or end inside such an item
 // (kEdges), a block copies the units there last, one per thread. If threads copied them with their items, whole
 // warps would wait for the few that have edges. Without kLeads, rows begin at multiples of 16: only ends are edges.
 //
-// Sizes, strides and offsets are parameters: no split is compiled for its sizes. An entry of the tables stands for
-// kChannels outputs. Each entry has its own nest, unless all nests are equal (kNests is 1).
+// Sizes, strides and offsets are arguments. An entry of the tables stands for kChannels outputs. Each entry has its own
+// nest, unless all nests are equal (kNests is 1). Index counts items and the units of a row: it has 64 bits only if
+// there are 2^30 or more. Signed is for their differences.
 // Assumes that a row with edges is longer than two items.
 
 using Unit = typename Unsigned<kUnit & -kUnit>::Type;  // staged units have any width, but are never loaded as a Unit
@@ -28,117 +32,118 @@ using Unit = typename Unsigned<kUnit & -kUnit>::Type;  // staged units have any 
 constexpr int kUnits = kItemBytes / kUnit;  // of an item
 constexpr int kWords = kItemBytes < 4 ? 1 : kItemBytes / 4;  // of an item
 constexpr int kEntries = kOutputs / kChannels;
-constexpr int kDistance = kStep < 0 ? -kStep : kStep;
+constexpr int kAbsStep = kStep < 0 ? -kStep : kStep;
 // Bytes of a window, and the vectors that may hold some of them. A window begins up to kVector - kAlign bytes after a
-// multiple of 16, so these are (kSpan + kVector - kAlign) / kVector, rounded up.
-constexpr int kSpan = ((kUnits - 1) * kDistance + kChannels) * kUnit;
-constexpr int kVectors = (kSpan + 2 * kVector - 1 - kAlign) / kVector;
-constexpr int kWindowWords = kVectors * 4 + 2;  // shift_down reads two more, which are not used
+// multiple of 16, so these are (kWindowBytes + kVector - kAlign) / kVector, rounded up.
+constexpr int kWindowBytes = ((kUnits - 1) * kAbsStep + kChannels) * kUnit;
+constexpr int kWindowVectors = (kWindowBytes + 2 * kVector - 1 - kAlign) / kVector;
+constexpr int kWindowWords = kWindowVectors * 4 + 2;  // two more, which shift_down reads in vain
 
-// Division by a size. Items and units of a row have numbers of 64 bits (Index) only if there are 2^30 or more.
+// Division by the size of a loop.
 __device__ inline unsigned quotient(unsigned number, unsigned magic, unsigned shift) {
     return quotient(number, Divisor{magic, shift});
 }
-__device__ inline Wide quotient(Wide number, Wide magic, unsigned shift) {
+__device__ inline U64 quotient(U64 number, U64 magic, unsigned shift) {
     return __umul64hi(2 * number, magic) >> shift;
 }
 
-// A place in the input, and the corresponding offset, in bytes, in each output of an entry.
-struct Place {
+// Where units are: in the input, and as an offset in bytes in each output of an entry.
+struct Location {
     const Byte* src;
     long long output_offset;
 };
 
-// The beginning of a row, whose number has a digit for each loop around rows. The outermost digit is what remains.
-__device__ inline Place row_at(const Parameters& launch, int entry, int nest, Index row) {
-    Place place = {launch.input + launch.offsets[entry], 0};
+// The beginning of a row. Its number, in mixed radix, has a digit for each loop around rows, that of the innermost loop
+// last. The digits are split off from the last to the first, which is what remains and needs no division.
+__device__ inline Location row_at(const Parameters& launch, int entry, int nest, Index row) {
+    Location location = {launch.input + launch.offsets[entry], 0};
 #pragma unroll
     for (int d = kDimensions - 2; d >= 0; --d) {
         const int loop = nest * kDimensions + d;
         const Index rest = d == 0 ? 0u : quotient(row, launch.magics[loop], launch.shifts[loop]);
-        const Signed digit = less_multiple(row, rest, launch.minus_sizes[loop]);
-        place.src += static_cast<long long>(digit) * launch.input_strides[loop];
-        place.output_offset += static_cast<long long>(digit) * launch.output_strides[loop];
+        const Signed digit = remainder(row, rest, launch.minus_sizes[loop]);
+        location.src += static_cast<long long>(digit) * launch.input_strides[loop];
+        location.output_offset += static_cast<long long>(digit) * launch.output_strides[loop];
         row = rest;
     }
-    return place;
+    return location;
 }
 
 // Units of a row before its first item, which begins at a multiple of 16.
-__device__ inline int lead_units(const Parameters& launch, int entry, const Place& row) {
+__device__ inline int lead_units(const Parameters& launch, int entry, const Location& row) {
     if constexpr (!kLeads) return 0;
     return (kVector - phase(launch.outputs[entry * kChannels] + row.output_offset)) % kVector / kUnit;
 }
 
 struct Item {
-    Place place;
+    Location location;
     bool is_stored;
 };
 
-// The item of a number. If it does not exist or is not whole, it is not stored, and has the place of one that is.
+// Item number `number`. If it is past the last item, or the end of its row cuts it off, it is not stored. Its location
+// is then that of the nearest whole item before it, so that its loads are valid.
 template <bool kFull>
 __device__ inline Item item_at(const Parameters& launch, int entry, int nest, Index number, long long step_bytes) {
     const int loop = nest * kDimensions + kDimensions - 1;
     const bool is_item = kFull || number < launch.counts[nest];
     if (!is_item) number = launch.counts[nest] - 1;
     const Index row = kDimensions == 1 ? 0u : quotient(number, launch.magics[loop], launch.shifts[loop]);
-    Signed column = less_multiple(number, row, launch.minus_sizes[loop]);
-    Place place = row_at(launch, entry, nest, row);
-    const int lead = lead_units(launch, entry, place);
+    Signed column = remainder(number, row, launch.minus_sizes[loop]);
+    Location location = row_at(launch, entry, nest, row);
+    const int lead = lead_units(launch, entry, location);
     const bool is_whole = !kLeads || column * kUnits + lead <= launch.row_units[nest] - kUnits;
     if (!is_whole) --column;
-    place.src += static_cast<long long>(column) * launch.input_strides[loop] + lead * step_bytes;
-    place.output_offset += static_cast<long long>(column) * launch.output_strides[loop] + lead * kUnit;
-    return {place, is_whole && is_item};
+    location.src += static_cast<long long>(column) * launch.input_strides[loop] + lead * step_bytes;
+    location.output_offset += static_cast<long long>(column) * launch.output_strides[loop] + lead * kUnit;
+    return {location, is_whole && is_item};
 }
 
 // Loads a window, whose first byte becomes the first byte of `words`.
 __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
-    // If steps go down, the last unit has the lowest address.
+    // If the step is negative, the last unit has the lowest address.
     const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
-    const unsigned shift = kAlign == kVector ? 0u : settled(phase(lowest));
+    const unsigned shift = kAlign == kVector ? 0u : opaque(phase(lowest));
     const Byte* const vectors = kAlign == kVector ? lowest : vector_around(lowest);
-    const Byte* const last =
-        kAlign == kVector ? vectors + (kSpan - 1) / kVector * kVector : vector_around(lowest + (kSpan - 1));
+    const Byte* const last = kAlign == kVector ? vectors + (kWindowBytes - 1) / kVector * kVector
+                                               : vector_around(lowest + (kWindowBytes - 1));
 #pragma unroll
-    for (int i = 0; i < kVectors; ++i) {
+    for (int i = 0; i < kWindowVectors; ++i) {
         // The next vector may begin after the window, outside the input; `last` holds the window's last byte.
-        const uint4 held = load<uint4>(i < kVectors - 1 ? vectors + i * kVector : last);
-        words[4 * i] = held.x, words[4 * i + 1] = held.y, words[4 * i + 2] = held.z, words[4 * i + 3] = held.w;
+        const uint4 loaded = load<uint4>(i < kWindowVectors - 1 ? vectors + i * kVector : last);
+        words[4 * i] = loaded.x, words[4 * i + 1] = loaded.y, words[4 * i + 2] = loaded.z, words[4 * i + 3] = loaded.w;
     }
     shift_down<kAlign>(words, shift);
 }
 
-// Where a byte of a channel's item is in the window.
-__device__ constexpr int origin(int channel, int byte) {
+// The byte of the window that is byte `byte` of a channel's item.
+__device__ constexpr int window_byte(int channel, int byte) {
     const int unit = kStep < 0 ? kUnits - 1 - byte / kUnit : byte / kUnit;
-    return (unit * kDistance + channel) * kUnit + byte % kUnit;
+    return (unit * kAbsStep + channel) * kUnit + byte % kUnit;
 }
 
 // Gathers a word of an item from the words of the window that have its bytes, the sources. Each source after the first
 // takes one byte permutation, which adds its bytes; the first permutation also puts those of the first source in order.
 // If one source has all four bytes, one permutation orders them, unless units are whole words.
 __device__ inline unsigned gathered_word(const unsigned (&window)[kWindowWords], int channel, int word) {
-    unsigned gathered = window[origin(channel, 4 * word) / 4];
-    bool is_gathered = kUnit % 4 == 0;
+    unsigned gathered = window[window_byte(channel, 4 * word) / 4];
+    bool is_ordered = kUnit % 4 == 0;  // units of whole words are in order in their source
 #pragma unroll
     for (int i = 1; i < 4; ++i) {
-        const int source = origin(channel, 4 * word + i) / 4;
-        if (source == origin(channel, 4 * word + i - 1) / 4 && (is_gathered || i < 3)) continue;
+        const int source = window_byte(channel, 4 * word + i) / 4;
+        if (source == window_byte(channel, 4 * word + i - 1) / 4 && (is_ordered || i < 3)) continue;
         unsigned selector = 0;
 #pragma unroll
         for (int byte = 0; byte < 4; ++byte) {
-            const int window_byte = origin(channel, 4 * word + byte);
-            selector |= (window_byte / 4 == source ? 4 + window_byte % 4 : is_gathered ? byte : window_byte % 4)
-                        << 4 * byte;
+            const int from = window_byte(channel, 4 * word + byte);
+            selector |= (from / 4 == source ? 4 + from % 4 : is_ordered ? byte : from % 4) << 4 * byte;
         }
         gathered = __byte_perm(gathered, window[source], selector);
-        is_gathered = true;
+        is_ordered = true;
     }
     return gathered;
 }
 
-// Fills an item of each channel: from a window, or with a load for each unit.
+// Fills an item of each channel: from a window, or, if there is a single channel, with a load for each unit.
 __device__ inline void fill(const Byte* src, long long step_bytes, unsigned (&words)[kChannels][kWords]) {
     if constexpr (kWindow) {
         unsigned window[kWindowWords] = {};
@@ -153,20 +158,21 @@ __device__ inline void fill(const Byte* src, long long step_bytes, unsigned (&wo
 }
 
 // Copies the units of a row before its first item and after its last whole one, one per thread. A block does this for
-// the rows whose first item it copies.
+// the rows whose first item is one of its own, `first_item` to `end_item` - 1.
 __device__ inline void copy_edges(const Parameters& launch, int entry, int nest, Index first_item, Index end_item,
                                   long long step_bytes) {
-    constexpr int kEdgePlaces = 2 * kUnits;  // of a row: kUnits before its items, kUnits after them; some stay empty
+    constexpr int kMaxEdgeUnits = 2 * kUnits;  // of a row: kUnits before its items, and kUnits after them
     const int loop = nest * kDimensions + kDimensions - 1;
-    // The rows whose first item is in the block: divisions by the size, the items of a row.
-    const Index more = ~launch.minus_sizes[loop];  // the size less 1, with which a division rounds up
-    const Index first_row = quotient(first_item + more, launch.magics[loop], launch.shifts[loop]);
-    const Index end_row = quotient(min(end_item, launch.counts[nest]) + more, launch.magics[loop], launch.shifts[loop]);
-    for (Index edge_unit = threadIdx.x; edge_unit < (end_row - first_row) * kEdgePlaces; edge_unit += kThreads) {
-        const Place row = row_at(launch, entry, nest, first_row + edge_unit / kEdgePlaces);
+    // The rows whose first item is in the block: item numbers, divided by the items of a row and rounded up.
+    const Index round_up = ~launch.minus_sizes[loop];  // the items of a row less 1
+    const Index first_row = quotient(first_item + round_up, launch.magics[loop], launch.shifts[loop]);
+    const Index end = min(end_item, launch.counts[nest]);
+    const Index end_row = quotient(end + round_up, launch.magics[loop], launch.shifts[loop]);
+    for (Index edge_unit = threadIdx.x; edge_unit < (end_row - first_row) * kMaxEdgeUnits; edge_unit += kThreads) {
+        const Location row = row_at(launch, entry, nest, first_row + edge_unit / kMaxEdgeUnits);
         const Signed units = launch.row_units[nest], lead = lead_units(launch, entry, row);
-        const Signed tail = lead + (units - lead) / kUnits * kUnits;
-        const Signed edge = edge_unit % kEdgePlaces;
+        const Signed tail = lead + (units - lead) / kUnits * kUnits;  // the first unit after the last whole item
+        const Signed edge = edge_unit % kMaxEdgeUnits;
         const Signed unit = edge < kUnits ? edge : tail + edge - kUnits;
         if (unit >= (edge < kUnits ? lead : units)) continue;
 #pragma unroll
@@ -186,14 +192,14 @@ __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         items[i] = item_at<kFull>(launch, entry, nest, item + i * kThreads, step_bytes);
-        fill(items[i].place.src, step_bytes, words[i]);
+        fill(items[i].location.src, step_bytes, words[i]);
     }
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         if (!items[i].is_stored) continue;
 #pragma unroll
         for (int channel = 0; channel < kChannels; ++channel)
-            store(launch.outputs[entry * kChannels + channel] + items[i].place.output_offset,
+            store(launch.outputs[entry * kChannels + channel] + items[i].location.output_offset,
                   *reinterpret_cast<const Stored*>(words[i][channel]), launch.policy);
     }
 }
@@ -202,27 +208,28 @@ constexpr int kItemVectors = kItemBytes < kVector ? 1 : kItemBytes / kVector;  /
 // 1 if a block also gathers the item before its first one, whose last bytes are in the block's first vector; else 0.
 constexpr int kRepeated = kStaged < kVector;
 
-// The vector at a byte of shared memory: one load if it is aligned, four words if these are, or else five, shifted.
-__device__ inline uint4 staged_vector(const uint4* shared, unsigned place) {
-    if constexpr (kStaged == kVector) return shared[place / kVector];
-    const auto* const aligned = reinterpret_cast<const unsigned*>(shared) + place / 4;
+// The vector at any byte of shared memory: one load if it is aligned, four words if these are, or else five, shifted.
+__device__ inline uint4 staged_vector(const uint4* shared, unsigned shared_offset) {
+    if constexpr (kStaged == kVector) return shared[shared_offset / kVector];
+    const auto* const aligned = reinterpret_cast<const unsigned*>(shared) + shared_offset / 4;
     const unsigned words[5] = {aligned[0], aligned[1], aligned[2], aligned[3], kStaged < 4 ? aligned[4] : 0u};
-    return kStaged < 4 ? funnel(words, place) : make_uint4(words[0], words[1], words[2], words[3]);
+    return kStaged < 4 ? funnel(words, shared_offset) : make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Copies the bytes of an output that are in no whole vector: the first `lead` bytes, and those from `whole_end` on.
-__device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, Wide whole_end) {
-    const Wide bytes = static_cast<Wide>(launch.row_units[0]) * kUnit;
-    const Wide first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);
-    for (Wide byte = first; byte < bytes; byte += kThreads) {
+// Copies a staged output's bytes that are in no whole vector: the first `lead` bytes, and those from `whole_end` on.
+__device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, U64 whole_end) {
+    const U64 bytes = static_cast<U64>(launch.row_units[0]) * kUnit;
+    const U64 first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);
+    for (U64 byte = first; byte < bytes; byte += kThreads) {
         const Byte* const src = launch.input + byte / kUnit * (kStep * kUnit) + (channel * kUnit + byte % kUnit);
         store(launch.outputs[channel] + byte, load<Byte>(src), launch.policy);
         if (byte < lead) break;
     }
 }
 
-// Copies the vectors that begin in a block's items, or in the last 16 bytes of the item before them. kFull: the block
-// is not the first one, and has all of its items.
+// Copies kTile * kItemVectors vectors of each output. If outputs are unaligned, the first vector begins in the last 16
+// bytes of the item before the block's first one, and one that begins in the last 16 bytes of its last item is left to
+// the next block. kFull: the block is not the first one, and has all of its items.
 template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Parameters& launch, Index first_item) {
     // Thread t gathers item first_item + t, or with kRepeated the one before; threads without one gather the nearest.
     const Index count = launch.counts[0];
@@ -230,7 +237,7 @@ template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Pa
     Index item = max(next_item, static_cast<Index>(kRepeated)) - kRepeated;
     if (!kFull) item = min(item, count - 1);
     unsigned window[kWindowWords] = {};
-    load_window(launch.input + static_cast<Wide>(item) * (kUnits * kStep * kUnit), window);
+    load_window(launch.input + static_cast<U64>(item) * (kUnits * kStep * kUnit), window);
 #pragma unroll
     for (int channel = 0; channel < kChannels; ++channel) {
         if (channel > 0) __syncthreads();
@@ -250,10 +257,10 @@ template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Pa
             const int vector = threadIdx.x + i * kThreads;
             const long long byte = block_byte + vector * kVector;
             const bool is_stored = kFull || (byte >= 0 && byte < whole_end);
-            // In shared memory, where the item before the block's first one comes first.
-            const unsigned place = kRepeated * (kItemBytes - kVector) + lead + vector * kVector;
+            // In shared memory, the item before the block's first one comes first.
+            const unsigned shared_offset = kRepeated * (kItemBytes - kVector) + lead + vector * kVector;
             if (is_stored && (!kRepeated || vector < kTile * kItemVectors))
-                store(dst + byte, staged_vector(shared, place), launch.policy);
+                store(dst + byte, staged_vector(shared, shared_offset), launch.policy);
         }
         if (first_item + kTile > count) copy_ends(launch, channel, lead, whole_end);
     }
@@ -266,7 +273,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const 
         const bool is_full = first_item > 0 && first_item + kTile <= launch.counts[0];
         return is_full ? copy_staged<true>(shared, launch, first_item) : copy_staged<false>(shared, launch, first_item);
     }
-    const int entry = find<kEntries>(launch.tile_starts, static_cast<unsigned>(blockIdx.x));
+    const int entry = last_at_most<kEntries>(launch.tile_starts, static_cast<unsigned>(blockIdx.x));
     const int nest = kNests == 1 ? 0 : entry;
     const Index first_item = static_cast<Index>(blockIdx.x - launch.tile_starts[entry]) * kTile;
     const long long step_bytes = kWindow ? kStep * kUnit : launch.steps[nest];

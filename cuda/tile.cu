@@ -1,22 +1,24 @@
 // Copies any number of narrow outputs, one byte wide or more, such as labels or the heads of a detector.
 //
-// A block copies a tile through shared memory. A tile is some rows of the columns of one group of outputs, and consists
-// of slabs that are alike: phases in memory repeat after the rows of a slab, and a slab's share of each output is whole
-// vectors of 16 bytes. What a thread computes for the first slab is therefore true of all of them:
+// A block copies a tile through shared memory. A tile is a number of rows, cut to the columns of one group of outputs,
+// and consists of slabs that are alike: corresponding bytes of two slabs have the same phase (address modulo 16) in the
+// input and in the outputs, and a slab's share of each output is whole vectors of 16 bytes. What a thread computes for
+// the first slab is therefore true of all of them:
 //
 // - which vector of the input it reads, and where that belongs in shared memory. A slab is read in runs of vectors:
 //   one run for each row, or a single run if the tile is whole rows.
 // - which vector of an output it writes, and where each part of it is in shared memory. Neighbouring threads write
 //   neighbouring vectors of an output. A part has kPartBytes, which divides every width, offset, pitch and address.
-//   Parts are loaded one by one, because rows may end anywhere in a vector. If parts are single bytes, but all outputs
-//   are at least a vector wide, a thread loads words instead and shifts them (kShiftWords): 5 loads, or 10 if a row
-//   ends in the vector, which is then in two rows at most, instead of 16.
+//   Parts are loaded one by one, because rows may end anywhere in a vector. kShiftWords: parts are single bytes, but
+//   all outputs are at least a vector wide, so that a vector is in two rows at most. A thread then loads words and
+//   shifts them: 5 loads, or 10 if a row ends in the vector, instead of 16.
 //
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
-// Byte c of a slab's row r is at corner_phase + r * row_pitch + c in shared memory, where corner_phase is that of the
-// slab's first byte. row_pitch equals the input's pitch modulo 16, so that vectors stay aligned. kPadded: after every
-// 2^pad_bits bytes, unused vectors move the rest to other banks.
+// Byte c of a slab's row r has the offset corner_phase + r * row_pitch + c in shared memory, where corner_phase is the
+// phase of the slab's first byte. row_pitch and the input's pitch are congruent modulo 16, so that aligned vectors of
+// the input stay aligned. kPadded: after every 2^pad_bits bytes, pad_bytes unused bytes move the rest to other banks,
+// against bank conflicts.
 //
 // A vector of an unaligned output belongs to the slab in which it ends. Its first bytes may be in earlier rows, so a
 // slab also reads the `rows_before` rows in front of it. At both ends of an output, a thread stores only the parts
@@ -25,27 +27,29 @@ constexpr int kParts = kVector / kPartBytes;
 using Part = typename Unsigned<kPartBytes>::Type;
 constexpr int kVectorWords = 5;  // words that hold a vector at any address
 
-__device__ inline unsigned padded(unsigned place, const Parameters& launch) {
-    return kPadded ? place + (place >> launch.pad_bits) * launch.pad_bytes : place;
+// An offset in shared memory, moved by the padding before it.
+__device__ inline unsigned padded(unsigned offset, const Parameters& launch) {
+    return kPadded ? offset + (offset >> launch.pad_bits) * launch.pad_bytes : offset;
 }
 
 // The vector of each slab that a thread reads.
 struct Source {
     const Byte* src;
     unsigned first_row, last_row;  // of its first and last byte, counted from the first row that the tile reads
-    unsigned place;  // in shared memory, in vectors
+    unsigned shared_vector;  // its index in shared memory
     bool is_read;
 
     __device__ Source(const Byte* corner, unsigned run_bytes, const Parameters& launch) {
         const unsigned run = quotient(threadIdx.x, launch.by_run_vectors);
         const unsigned byte = (threadIdx.x - run * launch.run_vectors) * kVector;  // from the run's first vector on
-        const Byte* const run_begin = corner + static_cast<Wide>(run) * launch.pitch;
+        const Byte* const run_begin = corner + static_cast<U64>(run) * launch.pitch;
         const unsigned run_phase = phase(run_begin);
         is_read = threadIdx.x < launch.read_vectors && byte < run_phase + run_bytes;
         src = run_begin - run_phase + byte;
-        first_row = run + quotient(max(byte, run_phase) - run_phase, launch.by_pitch);  // a vector may begin before it
+        // The run's first vector may begin before the run.
+        first_row = run + quotient(max(byte, run_phase) - run_phase, launch.by_pitch);
         last_row = run + quotient(byte + (kVector - 1) - run_phase, launch.by_pitch);
-        place = padded(phase(corner) + run * launch.row_pitch - run_phase + byte, launch) / kVector;
+        shared_vector = padded(phase(corner) + run * launch.row_pitch - run_phase + byte, launch) / kVector;
     }
 
     // Moves on to the next slab.
@@ -56,21 +60,22 @@ struct Source {
     }
 };
 
-// The vector of each slab that a thread writes, and where its parts are in shared memory.
+// The vector of each slab that a thread writes (an item), and where its parts are in shared memory.
 struct Target {
     Byte* dst;
     int first_byte;  // where the vector begins in the tile's share of the output
     int width;
-    Wide policy;
-    int places[kParts];  // of its parts or words in shared memory, from the start of a slab
-    // Byte i of the vector is there at in_row + i if i < row_left, else at in_next + i, in the next row.
+    U64 policy;
+    int shared_offsets[kParts];  // of its parts or words, from the start of a slab in shared memory
+    // Without padding, byte i of the vector is at in_row + i in shared memory if i < row_left, and at in_next + i in
+    // the next row. Every further row that the vector reaches adds in_next - in_row again.
     unsigned in_row, in_next, row_left;
 
-    __device__ Target(unsigned group, Wide tile, unsigned corner_phase, const Parameters& launch)
+    __device__ Target(unsigned group, U64 tile, unsigned corner_phase, const Parameters& launch)
         : policy(launch.policy) {
         const unsigned items = launch.group_items[group + 1] - launch.group_items[group];
         const unsigned item = launch.group_items[group] + min(threadIdx.x, items - 1);
-        const int output = find<kOutputs>(launch.first_items, item);
+        const int output = last_at_most<kOutputs>(launch.first_items, item);
         // The offset in the run is in the upper 32 bits, and the width in the lower ones.
         const unsigned output_width = static_cast<unsigned>(launch.offsets_and_widths[output] & ~0u);
         const unsigned offset = static_cast<unsigned>(launch.offsets_and_widths[output] >> 32);
@@ -87,38 +92,39 @@ struct Target {
         else find_parts(gap, launch);
     }
 
-    // Finds the places of the parts. `place` moves on by `gap` wherever a row ends between two parts.
+    // Computes the offsets of the parts. `offset` moves on by `gap` wherever a row ends between two parts.
     __device__ void find_parts(unsigned gap, const Parameters& launch) {
-        unsigned place = in_row, row_end = row_left;
+        unsigned offset = in_row, row_end = row_left;
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
-            places[i] = settled(static_cast<int>(padded(place + i * kPartBytes, launch)));
+            shared_offsets[i] = opaque(static_cast<int>(padded(offset + i * kPartBytes, launch)));
             if (i + 1 == kParts || row_end > static_cast<unsigned>((i + 1) * kPartBytes)) continue;
-            place = settled(place + gap);
+            offset = opaque(offset + gap);
             row_end += static_cast<unsigned>(width);
         }
     }
 
-    // Finds the places of the words, in either row. One that holds no byte of the vector may be outside shared memory;
-    // the nearest one that does replaces it.
+    // Computes the offsets of the words, five in each of the two rows. A word without a byte of the vector may be
+    // outside shared memory, so the nearest word that has one replaces it.
     __device__ void find_words(const Parameters& launch) {
         const unsigned row_last = in_row + min(row_left, static_cast<unsigned>(kVector)) - 1;
         const unsigned next_first = in_next + min(row_left, kVector - 1u);
 #pragma unroll
         for (unsigned i = 0; i < kVectorWords; ++i) {
-            places[i] = settled(static_cast<int>(padded(min(in_row + 4 * i, row_last) / 4 * 4, launch)));
-            const unsigned place = min(max(in_next + 4 * i, next_first), in_next + (kVector - 1));
-            places[kVectorWords + i] = settled(static_cast<int>(padded(place / 4 * 4, launch)));
+            shared_offsets[i] = opaque(static_cast<int>(padded(min(in_row + 4 * i, row_last) / 4 * 4, launch)));
+            const unsigned in_word = min(max(in_next + 4 * i, next_first), in_next + (kVector - 1));
+            shared_offsets[kVectorWords + i] = opaque(static_cast<int>(padded(in_word / 4 * 4, launch)));
         }
     }
 
-    // The vector at `place`, from the five words whose places begin with number `first_word`.
-    __device__ uint4 unaligned_vector(const uint4* slab, int first_word, unsigned place) const {
+    // The five words from number `first_word` on, shifted so that the first byte is that at `offset`.
+    __device__ uint4 unaligned_vector(const uint4* slab, int first_word, unsigned offset) const {
+        const auto* const bytes = reinterpret_cast<const Byte*>(slab);
         unsigned words[kVectorWords];
 #pragma unroll
         for (int i = 0; i < kVectorWords; ++i)
-            words[i] = *reinterpret_cast<const unsigned*>(reinterpret_cast<const Byte*>(slab) + places[first_word + i]);
-        return funnel(words, place);
+            words[i] = *reinterpret_cast<const unsigned*>(bytes + shared_offsets[first_word + i]);
+        return funnel(words, offset);
     }
 
     // The vector, loaded as words. If its row ends inside it, the rest is the start of the next row.
@@ -149,17 +155,18 @@ struct Target {
         Part parts[kParts];
 #pragma unroll
         for (int i = 0; i < kParts; ++i)
-            parts[i] = *reinterpret_cast<const Part*>(reinterpret_cast<const Byte*>(slab) + places[i]);
+            parts[i] = *reinterpret_cast<const Part*>(reinterpret_cast<const Byte*>(slab) + shared_offsets[i]);
         return vector_of(parts);
     }
 };
 
-// kFull: the tile has all of its rows, and there are rows before it if it needs any.
+// Copies a tile, round by round. kFull: it has all of its rows, and the rows before it that it needs exist.
 template <bool kFull>
-__device__ inline void copy_rows(uint4* shared, unsigned tile, unsigned group, const Parameters& launch) {
-    // Where the tile begins, or the rows before it that it needs.
+__device__ inline void copy_tile(uint4* shared, unsigned tile, unsigned group, const Parameters& launch) {
+    // Where the tile, with the rows before it that it needs, begins in the input.
     const Byte* corner = launch.input + (launch.run_offsets[group] + static_cast<long long>(tile * launch.tile_pitch));
-    // A tile after all rows has only the ends of the outputs' last vectors. `rows` is then negative.
+    // A tile after all rows has only the ends of the outputs' last vectors. `rows` is then negative: the last row is
+    // before the tile.
     const int rest =
         static_cast<int>(launch.rest_rows) - (tile > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
     const int rows = tile < launch.full_tiles ? static_cast<int>(launch.tile_rows) : rest;
@@ -168,22 +175,22 @@ __device__ inline void copy_rows(uint4* shared, unsigned tile, unsigned group, c
     const unsigned end_row = static_cast<unsigned>(static_cast<int>(launch.rows_before) + rows);
     Source source(corner, launch.run_bytes[group], launch);
     Target target(group, tile, phase(corner), launch);
-    // In later tiles, a vector may begin in the tile before: it belongs where it ends.
+    // A vector belongs to the tile in which it ends, so in later tiles, one may begin before the tile.
     const int begin = tile == 0 ? 0 : -kVector, end = rows * target.width;
     const bool is_writer = threadIdx.x < launch.group_items[group + 1] - launch.group_items[group];
 #pragma unroll 1
     for (unsigned round = 0; round < launch.rounds; ++round) {
-        uint4 held[kLoads];
+        uint4 loaded[kLoads];
 #pragma unroll
         for (int i = 0; i < kLoads; ++i, source.next(launch)) {
-            if constexpr (!kFull) held[i] = {};
+            if constexpr (!kFull) loaded[i] = {};
             if (source.is_read && (kFull || (source.last_row >= first_row && source.first_row < end_row)))
-                held[i] = load<uint4>(source.src);
+                loaded[i] = load<uint4>(source.src);
         }
         if (round > 0) __syncthreads();
 #pragma unroll
         for (int i = 0; i < kLoads; ++i)
-            if (source.is_read) shared[i * kSlabVectors + source.place] = held[i];
+            if (source.is_read) shared[i * kSlabVectors + source.shared_vector] = loaded[i];
         __syncthreads();
 #pragma unroll
         for (int i = 0; i < kLoads; ++i, target.next(launch.slab_rows))
@@ -195,5 +202,5 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) tile(const __g
     __shared__ uint4 shared[kLoads * kSlabVectors];
     const unsigned tile = quotient(blockIdx.x, launch.by_groups), group = blockIdx.x - tile * launch.groups;
     const bool is_full = tile < launch.full_tiles && (tile > 0 || launch.rows_before == 0);
-    is_full ? copy_rows<true>(shared, tile, group, launch) : copy_rows<false>(shared, tile, group, launch);
+    is_full ? copy_tile<true>(shared, tile, group, launch) : copy_tile<false>(shared, tile, group, launch);
 }

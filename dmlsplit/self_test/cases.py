@@ -145,7 +145,7 @@ _LAYOUTS = (
     Case("narrow columns of few rows", (3, 600), (1, 2, 500, 97)),
     Case("narrow columns beside wide ones", (70, 3200), (5, 1400, 90, 1500, 205), phases=(3, 1)),
     Case("columns of a padded input", (67, 60), (20, 40), 4, (4, 4), strides=(64, 1)),
-    # `transpose`: squares.
+    # `transpose`: planes.
     Case("an element each", (127, 24), (1,) * 24, 8),
     Case("transposed", (70, 90), (30, 60), 4, (4, 4), strides=(1, 70)),
     Case("transposed bytes", (40, 492), tuple(range(9, 33)), 1, (4, 4), strides=(1, 40)),

@@ -117,10 +117,10 @@ struct CheckedIndex {
     CheckedIndex(uint3 index) : x(index.x), y(index.y), z(index.z) {}
 };
 
-// `number` minus `times` sizes. The kernels get 2^32 or 2^64 minus the size as `minus_size`, and let the
-// sum wrap; this computes it without wrapping.
-template <class T> constexpr Checked<T> less_multiple(Checked<T> number, Checked<T> times, Checked<T> minus_size) {
-    return number - times * Checked<T>(static_cast<T>(-minus_size.value));
+// number - quotient * size, without wrapping. In kernels, `minus_size` is 2^32 or 2^64 minus the size,
+// and the sum wraps.
+template <class T> constexpr Checked<T> remainder(Checked<T> number, Checked<T> quotient, Checked<T> minus_size) {
+    return number - quotient * Checked<T>(static_cast<T>(-minus_size.value));
 }
 }  // namespace host_cuda
 

@@ -85,13 +85,13 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
 }
 
 template <class T>
-inline T settled(T value) {
+inline T opaque(T value) {
     return value;
 }
 
 template <class T>
-inline T less_multiple(T number, T times, T minus_size) {
-    return number + times * minus_size;
+inline T remainder(T number, T quotient, T minus_size) {
+    return number + quotient * minus_size;
 }
 
 // The multiprocessor of a block, of the 132 of an H200.

@@ -7,7 +7,7 @@ from typing import Any
 
 from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner.strided import REPEATED_ITEMS
-from dmlsplit.backends.cuda.planner.transpose import Square
+from dmlsplit.backends.cuda.planner.transpose import Tile
 from dmlsplit.geometry import StridedCopy, ceil_div
 from tests.support.plans import known
 
@@ -80,8 +80,8 @@ def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
 def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     unit = known["kUnit"]
     elements, is_aligned = VECTOR // unit, bool(known["kOutputAligned"])
-    square = Square(unit, known["kDownVectors"], known["kInputAlign"], is_aligned)
-    assert square.across == known["kAcross"]
+    tile = Tile(unit, known["kDownVectors"], known["kInputAlign"], is_aligned)
+    assert tile.across == known["kAcross"]
     assert launch.shared_bytes == known["kShared"] * VECTOR
     assert (known["starts"][0], known["starts"][-1]) == (0, launch.grid)
     for entry, (first, end) in enumerate(pairwise(known["starts"])):
@@ -89,8 +89,8 @@ def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
         sides = known["down_sizes"][plane], known["across_sizes"][plane]
         # Vectors of lines that are not aligned begin before those of aligned ones.
         across = sides[1] + (0 if is_aligned else elements - 1)
-        squares = ceil_div(sides[0], square.down) * ceil_div(across, square.across)
-        turns, rest = divmod(end - first, squares)
+        tiles = ceil_div(sides[0], tile.down) * ceil_div(across, tile.across)
+        turns, rest = divmod(end - first, tiles)
         assert not rest
         if known["kPointers"]:
             assert (turns, sides[0]) == (1, len(launch.outputs))

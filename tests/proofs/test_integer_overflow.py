@@ -50,13 +50,13 @@ def test_no_number_of_a_large_launch_wraps(name: str, builds: Path) -> None:
 # Mistakes that small splits do not show: the text of a kernel, and a wrong version of it.
 MISTAKES = {
     "rows_beside_narrow_outputs": ("row < part.rows; row +=", "true; row +="),
-    "rows_in_chunks": ("static_cast<Wide>(chunk) * launch", "chunk * launch"),
-    "tile_aligned": ("unsigned group, Wide tile", "unsigned group, unsigned tile"),
+    "rows_in_chunks": ("static_cast<U64>(chunk) * launch", "chunk * launch"),
+    "tile_aligned": ("unsigned group, U64 tile", "unsigned group, unsigned tile"),
     "strided_far_units": (
         "first_item + kTile <= launch.counts[nest]",
         "first_item <= launch.counts[nest] - kTile",
     ),
-    "transpose": ("square.across >= kBefore &&", "square.across - kBefore >= 0u &&"),
+    "transpose": ("tile.across >= kBefore &&", "tile.across - kBefore >= 0u &&"),
 }
 
 

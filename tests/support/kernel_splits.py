@@ -121,9 +121,9 @@ SMALL = {
     "outputs_700_small_parameters": small_parameters(Case((700, 40), (1,) * 700, axis=0)),
     "columns_700_small_parameters": small_parameters(Case((20, 2100), (3,) * 700)),
     # Strided.
-    # Squares: whole ones, edges, and lines at any alignment, for every element size.
+    # Planes of whole tiles, with edges, and with lines at any alignment, for every element size.
     **{
-        f"squares_{width}_{shape}": Case(
+        f"planes_{width}_{shape}": Case(
             (down, sum(sizes)), sizes, element_bytes=width, strides=(1, down + gap)
         )
         for shape, down, sizes, gap, widths in [
@@ -135,19 +135,19 @@ SMALL = {
         ]
         for width in widths
     },
-    "squares_in_long_odd_lines": Case((9, 2001), (1000, 1001), strides=(1, 9)),
-    "squares_of_lines_closer_than_a_vector": Case((34, 513), (17, 17), axis=0, strides=(1, 5)),
-    "squares_small_parameters": small_parameters(
+    "planes_in_long_odd_lines": Case((9, 2001), (1000, 1001), strides=(1, 9)),
+    "planes_of_lines_closer_than_a_vector": Case((34, 513), (17, 17), axis=0, strides=(1, 5)),
+    "planes_small_parameters": small_parameters(
         Case((16, 2000), (8,) * 250, element_bytes=2, strides=(1, 16))
     ),
-    "squares_in_loops": Case(
+    "planes_in_loops": Case(
         (3, 5, 70, 2, 40), (30, 40), axis=2, element_bytes=2, strides=(28000, 5600, 1, 2800, 70)
     ),
-    "squares_turned_round": Case(
+    "planes_turned_round": Case(
         (3, 70, 40), (30, 40), axis=1, element_bytes=4, strides=(-2800, 1, -70)
     ),
-    "squares_with_overlapping_lines": Case((90, 70), (30, 40), element_bytes=1, strides=(1, 3)),
-    "squares_into_padded_outputs": Case(
+    "planes_with_overlapping_lines": Case((90, 70), (30, 40), element_bytes=1, strides=(1, 3)),
+    "planes_into_padded_outputs": Case(
         (70, 60), (25, 35), strides=(1, 70), output_strides=((48, 1), (37, 1))
     ),
     "transposed_bytes": Case((70, 90), (31, 59), strides=(1, 70)),

@@ -1,8 +1,8 @@
-"""Plans for `transpose`: each block transposes a square of elements.
+"""Plans for `transpose`: each block transposes a tile of elements.
 
 It serves strided splits whose input and output are contiguous along different dimensions, and rows
 of outputs that are one element wide each. A kernel is compiled for an element, the shape of a
-square, the alignment of lines, and the numbers of outputs, planes and loops. Sizes are arguments.
+tile, the alignment of lines, and the numbers of outputs, planes and loops. Sizes are arguments.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,14 +31,15 @@ from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 THREADS, LOADS = 128, 8
 # An SM must hold this many blocks, so that a thread gets up to 64 registers.
 RESIDENT = 8
-SQUARE_BYTES = THREADS * LOADS * VECTOR
-# The kernel numbers the elements of a side, and those of one more square, with 31 bits.
-MAX_SIDE_BYTES = 2**31 - SQUARE_BYTES
-# The most vectors in an output line of a square: each of the four warps of a block writes eight.
+TILE_BYTES = THREADS * LOADS * VECTOR
+# The kernel numbers the elements of a side, and those of one more tile, with 31 bits.
+MAX_SIDE_BYTES = 2**31 - TILE_BYTES
+# The most vectors in an output line of a tile: each of the four warps of a block writes eight.
 MAX_LINE_VECTORS = 32
 SECTOR = 32  # bytes
-# Rows of elements go to `tile` if they would fill less than this of the squares: `transpose` then
-# loses in wavefronts what it saves in instructions. An estimate, from counts for an earlier `tile`.
+# Rows of elements go to the kernel `tile` if they would fill less than this of the tiles here:
+# `transpose` then loses in wavefronts what it saves in instructions. An estimate, from counts for
+# an earlier kernel `tile`.
 MIN_FILL = 0.6
 # Both sides of a plane must be at least this long: a line of 8 words is one sector.
 MIN_SIDE = 8
@@ -57,7 +58,7 @@ class Plane:
 
 
 @dataclass(frozen=True, slots=True)
-class Square:
+class Tile:
     """The shape that a block transposes."""
 
     unit: int  # bytes of an element
@@ -80,7 +81,7 @@ class Square:
     @property
     def across(self) -> int:
         """Elements of a line of the output."""
-        return min(SQUARE_BYTES // VECTOR // self.down_vectors, MAX_LINE_VECTORS * self.elements)
+        return min(TILE_BYTES // VECTOR // self.down_vectors, MAX_LINE_VECTORS * self.elements)
 
     @property
     def shared_vectors(self) -> int:
@@ -91,31 +92,29 @@ class Square:
         return groups * (self.elements * pitch + 1) + 1
 
     def counts(self, plane: Plane) -> list[int]:
-        """The numbers of squares down, across, and along the loops over planes."""
+        """The numbers of tiles down, across, and along the loops over planes."""
         # The first vector of an unaligned line begins before the line.
         across = plane.across + (0 if self.is_output_aligned else self.elements - 1)
         sides = ceil_div(plane.down, self.down), ceil_div(across, self.across)
         return [*sides, *(loop.size for loop in plane.loops)]
 
     def fill(self, planes: Iterable[Plane]) -> float:
-        """The share of the squares that elements of the planes fill, each counted once."""
+        """The share of the tiles that elements of the planes fill, each counted once."""
         counts = [(plane, self.counts(plane)) for plane in planes]
         elements = sum(plane.down * plane.across * prod(count[2:]) for plane, count in counts)
         vectors = sum(prod(count) for _, count in counts) * self.down_vectors * self.across
         return elements * self.unit / VECTOR / vectors
 
 
-def squares(
-    unit: int, input_alignment: int = VECTOR, is_output_aligned: bool = True
-) -> list[Square]:
-    """The squares of elements of `unit` bytes, those with the longest output lines first.
+def tiles(unit: int, input_alignment: int = VECTOR, is_output_aligned: bool = True) -> list[Tile]:
+    """The tiles of elements of `unit` bytes, those with the longest output lines first.
 
     Output lines are so long that a warp writes whole cache lines. If they are unaligned, they are
     so short that all lines that a thread writes have the same phase.
     """
-    # An output line has SQUARE_BYTES / VECTOR / down_vectors elements of `unit` bytes each, which
+    # An output line has TILE_BYTES / VECTOR / down_vectors elements of `unit` bytes each, which
     # are at least LINE_BYTES in all.
-    max_vectors = SQUARE_BYTES // VECTOR * unit // LINE_BYTES
+    max_vectors = TILE_BYTES // VECTOR * unit // LINE_BYTES
     # `unit` vectors are 16 elements; with one vector less, twice as many are at least 16.
     min_vectors = unit if input_alignment == VECTOR else 2 * unit
     if not is_output_aligned:
@@ -124,13 +123,13 @@ def squares(
         # multiple of `elements` apart. Strides are multiples of `unit`, so their phases are equal.
         min_vectors = max(min_vectors, 8)
     shapes = (min_vectors << power for power in range((max_vectors // min_vectors).bit_length()))
-    return [Square(unit, vectors, input_alignment, is_output_aligned) for vectors in shapes]
+    return [Tile(unit, vectors, input_alignment, is_output_aligned) for vectors in shapes]
 
 
 def alignments(
     planes: Sequence[Plane], offsets: Iterable[int], assumptions: Assumptions
 ) -> tuple[int, bool]:
-    """The alignments of all lines of the input and of the outputs, as in `Square`."""
+    """The alignments of all lines of the input and of the outputs, as in `Tile`."""
     loops = [loop for plane in planes for loop in plane.loops]
     input_strides = [plane.across_stride for plane in planes] + [n.input_stride for n in loops]
     output_strides = [plane.down_stride for plane in planes] + [n.output_stride for n in loops]
@@ -140,9 +139,9 @@ def alignments(
     return known_alignment, output_alignment == VECTOR
 
 
-def best_square(allowed: Iterable[Square], planes: Sequence[Plane]) -> Square:
-    """The square that planes fill best, to an eighth; of equals, that with the most equal sides."""
-    return max(allowed, key=lambda s: (round(8 * s.fill(planes)), -abs(s.down - s.across)))
+def best_tile(allowed: Iterable[Tile], planes: Sequence[Plane]) -> Tile:
+    """The tile that planes fill best, to an eighth; of equals, that with the most equal sides."""
+    return max(allowed, key=lambda t: (round(8 * t.fill(planes)), -abs(t.down - t.across)))
 
 
 def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | None:
@@ -157,12 +156,12 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
     if unit not in (1, 2, 4, 8) or not can_number or split.pitch % VECTOR:
         return None
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
-    # If a row needs several squares, no sector may be in two of them, because both would read it.
-    allowed = [s for s in squares(unit) if s.down >= count or split.pitch % SECTOR == 0]
-    if not allowed or (square := best_square(allowed, [plane])).fill([plane]) < MIN_FILL:
+    # If a row needs several tiles, no sector may be in two of them, because both would read it.
+    allowed = [t for t in tiles(unit) if t.down >= count or split.pitch % SECTOR == 0]
+    if not allowed or (tile := best_tile(allowed, [plane])).fill([plane]) < MIN_FILL:
         return None
     launch = _launch(
-        square,
+        tile,
         [plane],
         [(0, 0)],
         split.outputs,
@@ -175,7 +174,7 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
 
 
 def down_loop(nest: Nest) -> Loop | None:
-    """The loop along which the input is contiguous, if squares of it and of rows are worthwhile."""
+    """The loop along which the input is contiguous, if tiles of it and of rows are worthwhile."""
     *outer, row = nest.loops
     if row.output_stride != nest.unit or row.input_stride == nest.unit:
         return None
@@ -203,7 +202,7 @@ def transpose_launches(
         planes = tuple(map(_plane, nests))
         offsets = [pieces[output].input_offset for _, output in outputs]
         return _launch(
-            best_square(squares(unit, *alignments(planes, offsets, assumptions)), planes),
+            best_tile(tiles(unit, *alignments(planes, offsets, assumptions)), planes),
             planes,
             [(offset, plane_of[nest]) for offset, (nest, _) in zip(offsets, outputs, strict=True)],
             tuple(output for _, output in outputs),
@@ -226,7 +225,7 @@ def _plane(nest: Nest) -> Plane:
 
 
 def _launch(
-    square: Square,
+    tile: Tile,
     planes: Sequence[Plane],
     entries: Sequence[tuple[int, int]],
     outputs: tuple[int, ...],
@@ -235,21 +234,21 @@ def _launch(
     reason: str,
     has_pointers: bool = False,
 ) -> KernelLaunch:
-    """The launch that writes `outputs` in squares of distinct planes.
+    """The launch that writes `outputs` in tiles of distinct planes.
 
     `entries` are each output's first byte in the input and the index of its plane. With
     `has_pointers` there is one entry, and each line of its plane (`down_stride` 0) is an output.
     """
     offsets, plane_indices = zip(*entries, strict=True)
     loops = max(len(plane.loops) for plane in planes)
-    starts = tuple(accumulate((prod(square.counts(planes[n])) for n in plane_indices), initial=0))
+    starts = tuple(accumulate((prod(tile.counts(planes[n])) for n in plane_indices), initial=0))
     constants = (
-        TypedValue("int", "kUnit", square.unit),
-        TypedValue("int", "kDownVectors", square.down_vectors),
-        TypedValue("int", "kAcross", square.across),
-        TypedValue("int", "kInputAlign", square.input_alignment),
-        TypedValue("bool", "kOutputAligned", int(square.is_output_aligned)),
-        TypedValue("int", "kShared", square.shared_vectors),
+        TypedValue("int", "kUnit", tile.unit),
+        TypedValue("int", "kDownVectors", tile.down_vectors),
+        TypedValue("int", "kAcross", tile.across),
+        TypedValue("int", "kInputAlign", tile.input_alignment),
+        TypedValue("bool", "kOutputAligned", int(tile.is_output_aligned)),
+        TypedValue("int", "kShared", tile.shared_vectors),
         TypedValue("bool", "kPointers", int(has_pointers)),
         TypedValue("int", "kEntries", len(entries)),
         TypedValue("int", "kPlanes", len(planes)),
@@ -257,7 +256,7 @@ def _launch(
     )
     arguments = [
         TypedValue(OFFSET_64, "offsets", offsets),
-        *_plane_tables(square, planes, loops),
+        *_plane_tables(tile, planes, loops),
         TypedValue("unsigned", "starts", starts),
         TypedValue("unsigned char", "planes", plane_indices),
     ]
@@ -267,19 +266,19 @@ def _launch(
         total_bytes,
         assumptions.is_streaming,
         starts[-1],
-        shared_bytes=square.shared_vectors * VECTOR,
+        shared_bytes=tile.shared_vectors * VECTOR,
         bytes_in_flight=LOADS * VECTOR,
         reason=reason,
         threads=THREADS,
     )
 
 
-def _plane_tables(square: Square, planes: Sequence[Plane], depth: int) -> Iterator[TypedValue]:
+def _plane_tables(tile: Tile, planes: Sequence[Plane], depth: int) -> Iterator[TypedValue]:
     # All planes get the loops of the deepest one; a table has at least one entry.
     plane_loops = [[*plane.loops, *[ONE_TRIP] * depth][:depth] for plane in planes]
     loops = list(chain.from_iterable(plane_loops)) or [ONE_TRIP]
     # The outermost loop takes what remains of a number, and needs no divisor.
-    plane_counts = [[*square.counts(plane), *[1] * depth][: depth + 1] for plane in planes]
+    plane_counts = [[*tile.counts(plane), *[1] * depth][: depth + 1] for plane in planes]
     counts = tuple(chain.from_iterable(plane_counts))
     yield TypedValue(OFFSET_64, "across_strides", tuple(plane.across_stride for plane in planes))
     yield TypedValue(OFFSET_64, "down_strides", tuple(plane.down_stride for plane in planes))

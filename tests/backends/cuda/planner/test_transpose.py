@@ -1,4 +1,4 @@
-"""Plans of `transpose`: the shapes of squares, rows of elements, and permuted dimensions."""
+"""Plans of `transpose`: the shapes of tiles, rows of elements, and permuted dimensions."""
 
 from dataclasses import replace
 
@@ -11,12 +11,12 @@ from dmlsplit.backends.cuda.launch import Assumptions, DeviceLimits, KernelLaunc
 from dmlsplit.backends.cuda.planner.strided import MAX_STAGED
 from dmlsplit.backends.cuda.planner.transpose import (
     MAX_LINE_VECTORS,
-    SQUARE_BYTES,
     THREADS,
+    TILE_BYTES,
     Plane,
     alignments,
-    best_square,
-    squares,
+    best_tile,
+    tiles,
 )
 from dmlsplit.geometry import Loop, SplitGeometry, split_geometry
 from tests.support.descriptors import packed
@@ -31,17 +31,17 @@ input_alignments = st.sampled_from([1, 4, 16])
 
 
 @given(units, input_alignments, st.booleans())
-def test_every_square_is_one_block_with_whole_output_lines(
+def test_every_tile_is_one_block_with_whole_output_lines(
     unit: int, alignment: int, is_aligned: bool
 ) -> None:
-    found = squares(unit, max(unit, alignment), is_aligned)
+    found = tiles(unit, max(unit, alignment), is_aligned)
     assert found
-    for square in found:
-        assert square.across * square.down_vectors * 16 <= SQUARE_BYTES
-        assert square.across * unit % 128 == 0
+    for tile in found:
+        assert tile.across * tile.down_vectors * 16 <= TILE_BYTES
+        assert tile.across * unit % 128 == 0
         # Lines that are not aligned hold up to a vector of other bytes.
-        assert square.down * unit == square.down_vectors * 16 - 16 * (square.input_alignment < 16)
-        assert square.shared_vectors * 16 <= 48 << 10
+        assert tile.down * unit == tile.down_vectors * 16 - 16 * (tile.input_alignment < 16)
+        assert tile.shared_vectors * 16 <= 48 << 10
 
 
 @given(units, input_alignments, st.booleans())
@@ -49,9 +49,9 @@ def test_threads_read_and_write_lines_of_the_same_phase(
     unit: int, alignment: int, is_aligned: bool
 ) -> None:
     """A group of lines has all phases; a warp writes eight vectors of each of four lines."""
-    for square in squares(unit, max(unit, alignment), is_aligned):
-        group, row_vectors = 16 // unit, square.across * unit // 16
-        assert THREADS // square.down_vectors % group == 0
+    for tile in tiles(unit, max(unit, alignment), is_aligned):
+        group, row_vectors = 16 // unit, tile.across * unit // 16
+        assert THREADS // tile.down_vectors % group == 0
         assert row_vectors % 8 == 0
         assert row_vectors <= MAX_LINE_VECTORS
         assert is_aligned or THREADS // row_vectors % group == 0
@@ -62,40 +62,40 @@ def test_threads_read_and_write_lines_of_the_same_phase(
     [(1, 128, 128), (2, 64, 128), (4, 64, 64), (8, 32, 64), (16, 32, 32)],
 )
 def test_large_tensors_get_nearly_equal_sides(unit: int, down: int, across: int) -> None:
-    square = best_square(squares(unit), [Plane(8192, 8192, 8192 * unit, 8192 * unit)])
-    assert (square.down, square.across) == (down, across)
+    tile = best_tile(tiles(unit), [Plane(8192, 8192, 8192 * unit, 8192 * unit)])
+    assert (tile.down, tile.across) == (down, across)
 
 
-def test_a_plane_with_a_short_side_gets_a_long_square() -> None:
-    square = best_square(squares(4), [Plane(16, 100_000, 400_000, 64)])
-    assert (square.down, square.across) == (16, 128)
-    assert square.fill([Plane(16, 128, 0, 0)]) == 1
+def test_a_plane_with_a_short_side_gets_a_long_tile() -> None:
+    tile = best_tile(tiles(4), [Plane(16, 100_000, 400_000, 64)])
+    assert (tile.down, tile.across) == (16, 128)
+    assert tile.fill([Plane(16, 128, 0, 0)]) == 1
 
 
 @given(units, sides, sides, st.lists(st.integers(1, 9), max_size=3))
-def test_squares_cover_a_plane(unit: int, down: int, across: int, around: list[int]) -> None:
+def test_tiles_cover_a_plane(unit: int, down: int, across: int, around: list[int]) -> None:
     plane = Plane(down, across, 0, 0, tuple(Loop(size, 0, 0) for size in around))
-    for square in squares(unit):
-        downs, acrosses, *outer = square.counts(plane)
-        assert (downs - 1) * square.down < down <= downs * square.down
-        assert (acrosses - 1) * square.across < across <= acrosses * square.across
+    for tile in tiles(unit):
+        downs, acrosses, *outer = tile.counts(plane)
+        assert (downs - 1) * tile.down < down <= downs * tile.down
+        assert (acrosses - 1) * tile.across < across <= acrosses * tile.across
         assert outer == around
-        share = down * across / (downs * square.down * acrosses * square.across)
-        assert square.fill([plane]) == pytest.approx(share)
+        share = down * across / (downs * tile.down * acrosses * tile.across)
+        assert tile.fill([plane]) == pytest.approx(share)
 
 
 @given(units, sides, sides, st.integers(0, 15))
-def test_squares_reach_the_last_vector_of_lines_at_any_address(
+def test_tiles_reach_the_last_vector_of_lines_at_any_address(
     unit: int, down: int, across: int, phase: int
 ) -> None:
     """The vector that holds the last element, at the highest phase."""
     if unit == 16:
         return
     plane = Plane(down, across, 0, 0)
-    for square in squares(unit, 1, is_output_aligned=False):
-        _, acrosses = square.counts(plane)
+    for tile in tiles(unit, 1, is_output_aligned=False):
+        _, acrosses = tile.counts(plane)
         last = across - 1 + phase % (16 // unit)
-        assert last < acrosses * square.across
+        assert last < acrosses * tile.across
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_rows_of_elements_are_transposed(count: int, width: int) -> None:
 @pytest.mark.parametrize(
     ("count", "width", "rows", "kernel"),
     [
-        # Rows that leave squares empty: 5 vectors of 8; few rows; two squares that share a sector.
+        # Rows that leave tiles empty: 5 vectors of 8; few rows; two tiles that share a sector.
         (17, 4, 1 << 16, "tile"),
         (32, 4, 30, "tile"),
         (272, 1, 1 << 16, "tile"),
@@ -145,7 +145,7 @@ def test_rows_of_elements_are_transposed(count: int, width: int) -> None:
         (61, 1, 1 << 16, "tile"),
         (51, 2, 1 << 16, "tile"),
         # Outputs up to two gigabytes, and above.
-        (64, 1, 2**31 - SQUARE_BYTES, "transpose"),
+        (64, 1, 2**31 - TILE_BYTES, "transpose"),
         (64, 1, 2**31, "tile"),
         # Few elements stay in registers.
         (4, 4, 1 << 16, "strided"),
