@@ -17,7 +17,7 @@ from dmlsplit.frontends.onnx.messages import Attribute, Function, Graph, Model, 
 from dmlsplit.frontends.onnx.nodes import complete_site
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
+from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, PASSED_ON, outputs
 from dmlsplit.frontends.onnx.values import (
     UNKNOWN,
     Call,
@@ -184,8 +184,12 @@ class _Walk:
 
     def _pieces(self, visit: _Visit, inputs: list[Value]) -> Pieces:
         """The pieces that a node's outputs derive from; notes if it combines two of one split."""
+        if visit.node.domain:
+            return frozenset()
+        if visit.node.op_type in PASSED_ON:
+            return visit.inputs[0].pieces if visit.inputs else frozenset()
         pieces = [value.pieces for value in inputs if value.pieces]
-        if not pieces or visit.node.domain or visit.node.op_type not in ELEMENT_WISE:
+        if not pieces or visit.node.op_type not in ELEMENT_WISE:
             return frozenset()
         splits = recombinations(pieces)
         for split in splits:
