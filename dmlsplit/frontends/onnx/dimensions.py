@@ -1,11 +1,10 @@
 """The user's sizes for the dynamic dimensions of a model."""
 
 from collections.abc import Iterable, Mapping
-from itertools import count, takewhile
 
 from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx.messages import Shape, ValueInfo
+from dmlsplit.frontends.onnx.messages import MAX_RANK, Shape, ValueInfo
 
 
 class FixedSizes:
@@ -17,6 +16,8 @@ class FixedSizes:
         The names that a model has.
     sizes : mapping of str to int
         The given sizes by name.
+    has_given_rank : bool
+        Whether a model has a value whose rank only the given sizes determine.
     contradicted : mapping
         The inferred shapes of the values of a model whose declared shapes contradict them. A key
         has the path of the value's graph, as in sites, and its name.
@@ -28,6 +29,13 @@ class FixedSizes:
         pairs = instance("sizes", sizes, Mapping).items()  # type: ignore[type-abstract]
         self.sizes = {name: integer(f"sizes[{name!r}]", size) for name, size in pairs}
         self._by_name = dict(sizes)
+        self.has_given_rank = False
+        self._gives_ranks = True
+        self._given_axes: dict[str, set[str]] = {}  # by value
+        for name in self.sizes:
+            value, _, axis = name.rpartition(".")
+            if axis.isdecimal():
+                self._given_axes.setdefault(value, set()).add(axis)
         self._axes: set[str] = set()  # VALUE.AXIS of each dimension of an input
         self._input_names: set[int | str] = set()  # of dimensions of the inputs
 
@@ -41,6 +49,7 @@ class FixedSizes:
         dims = {f"{e.name}.{i}": dim for e in inputs for i, dim in enumerate(e.shape or ())}
         self._axes = set(dims)
         self.contradicted = {}
+        self.has_given_rank = False
         for key, dim in dims.items():
             self._size(key, dim)
 
@@ -64,6 +73,12 @@ class FixedSizes:
                 f"{size}; the two must be equal"
             )
         return size
+
+    def without_ranks(self) -> "FixedSizes":
+        """The same sizes, except for those of the axes of values of unknown rank."""
+        sizes = FixedSizes(self.sizes)
+        sizes._gives_ranks = False
+        return sizes
 
     @property
     def unused(self) -> tuple[str, ...]:
@@ -90,13 +105,17 @@ class FixedSizes:
     def apply(self, name: str, shape: Shape | None) -> Shape | None:
         """The shape of a value of a graph, with the given sizes.
 
-        If its rank is unknown, it is the number of axes with a given size, counted from 0.
+        If its rank is unknown, it is the number of axes with a given size, unless one is missing.
         """
         if not self.sizes:
             return shape
-        if shape is None:
-            keys = takewhile(self.sizes.__contains__, (f"{name}.{axis}" for axis in count()))
-            shape = ("?",) * sum(1 for _ in keys) or None
+        if shape is None and name in self._given_axes:
+            axes = self._given_axes[name]
+            numbers = list(map(str, range(MAX_RANK)))
+            self.used.update(f"{name}.{axis}" for axis in axes.intersection(numbers))
+            if self._gives_ranks and axes == set(numbers[: len(axes)]):
+                shape = ("?",) * len(axes)
+                self.has_given_rank = True
         return shape and tuple(self._size(f"{name}.{axis}", dim) for axis, dim in enumerate(shape))
 
     def check_computed(self, value: str, shape: Shape, declared: Shape, after: str) -> None:

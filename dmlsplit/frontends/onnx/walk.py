@@ -345,8 +345,32 @@ def _unify_sizes(sites: list[SplitSite]) -> list[SplitSite]:
     return sites
 
 
+def _with_unknown_ranks(sites: list[SplitSite], others: list[SplitSite]) -> list[SplitSite]:
+    """The sites, but those that are invalid at the ranks that the user gives are as in `others`.
+
+    The user may have given the sizes of some axes only, so such a node need not be wrong.
+    """
+    by_path = {site.path: site for site in others}
+    merged = []
+    for site in sites:
+        other = by_path.get(site.path, site)
+        if isinstance(site.state, Invalid) and isinstance(other.state, Unknown):
+            problem = site.state.problem.removeprefix(f"{site.operator}: ")
+            reason = f"{other.state.reason}; with the given sizes, {problem}"
+            other = replace(other, state=replace(other.state, reason=reason))
+        merged.append(other if isinstance(site.state, Invalid) else site)
+    return _unify_sizes(merged)
+
+
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
     """The sites of a model."""
+    sites = _scan(name, data, dimensions)
+    if dimensions.has_given_rank and any(isinstance(site.state, Invalid) for site in sites):
+        return _with_unknown_ranks(sites, _scan(name, data, dimensions.without_ranks()))
+    return sites
+
+
+def _scan(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
     # Calls and constants are walked again, which may double the fields of a small model.
     reader = Reader(data, min(MAX_FIELDS, 50_000 + 2 * len(data)))
     try:

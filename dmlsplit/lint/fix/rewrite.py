@@ -49,7 +49,8 @@ def write_fixed(
     model = _load(source)
     _check_output(source, output, overwrite)
     if sizes:
-        dimensions = FixedSizes(sizes)
+        # The model stays without ranks that only the sizes give.
+        dimensions = FixedSizes(sizes).without_ranks()
         scan(source, dimensions)
         _fix_dimensions(model, sizes)
         _correct_shapes(model, dimensions)

@@ -6,8 +6,10 @@ import pytest
 from onnx import helper
 
 import dmlsplit as dml
+from dmlsplit.frontends import Invalid, Known, Unknown
 from dmlsplit.frontends.onnx import FixedSizes
 from tests.support.onnx_graphs import Scanned, model, node, value
+from tests.support.onnx_graphs import sizes as lengths
 
 CUT = node("Split", "y", "a b", axis=1, num_outputs=2)
 
@@ -122,3 +124,49 @@ def test_a_wrong_declaration_of_the_model_is_ignored(scanned: Scanned, declared:
     (found,) = scanned(doubled(value("y", declared)), dimensions=given)
     assert found.shape == (6, 6)
     assert given.contradicted == {((), "y"): (6, 6)}
+
+
+def unranked(*nodes: Any, **split: Any) -> Any:
+    """A split of y, whose rank is unknown, after more nodes that use y."""
+    lost = node("Mystery", "x", "y", domain="own")
+    cut = node("Split", "y s", "a b", **split)
+    inputs, declared = [value("x", ["n", 6])], (value("y"),)
+    constants = (lengths("s", 2, 4),)
+    return model([lost, cut, *nodes], inputs, initializers=constants, declared=declared)
+
+
+LOST = "the shape of its input is unknown after Mystery #0 of main"
+
+
+@pytest.mark.parametrize(
+    ("axis", "given", "problem"),
+    [
+        (2, {"y.0": 2}, "axis is 2; it must be from -1 to 0 at rank 1"),
+        (-1, {"y.0": 2}, "split is [2, 4], which adds up to 6; it must add up to 2"),
+        (1, {"y.0": 2, "y.2": 5}, ""),
+        (1, {"y.1": 6}, ""),
+    ],
+)
+def test_a_rank_that_is_given_in_part_leaves_a_split_unknown(
+    scanned: Scanned, axis: int, given: dict[str, int], problem: str
+) -> None:
+    sizes = FixedSizes(given)
+    (found,) = scanned(unranked(axis=axis), dimensions=sizes)
+    sizes.check_all_used()
+    assert isinstance(found.state, Unknown)
+    assert found.shape is None
+    assert found.state.reason.startswith(LOST + ("; with the given sizes, " if problem else ""))
+    assert problem in found.state.reason
+
+
+def test_a_split_that_is_valid_at_the_rank_that_is_given_is_known(scanned: Scanned) -> None:
+    given = {"y.0": 2, "y.1": 6, "y.rows": 7}
+    (found,) = scanned(unranked(axis=1), dimensions=FixedSizes(given))
+    assert isinstance(found.state, Known)
+    assert found.shape == (2, 6)
+
+
+def test_a_node_that_is_invalid_whatever_the_rank_stays_invalid(scanned: Scanned) -> None:
+    wrong = node("Split", "x s", "c d", name="wrong", axis=1, num_outputs=2)
+    found = scanned(unranked(wrong, axis=1), dimensions=FixedSizes({"y.0": 2, "n": 3}))
+    assert [type(site.state) for site in found] == [Unknown, Invalid]
