@@ -116,8 +116,7 @@ def _replace_splits(
             copy = NodeProto.FromString(node.SerializeToString())
             try:
                 own = replacement_nodes(copy, verdict, assessment.target, new_name)
-                split = Replacement(verdict.site, copy, own)
-                compare(split)
+                split = compare(Replacement(verdict.site, copy, own))
             except UnsupportedError as error:
                 nodes.append(node)
                 not_replaced.append((verdict.site, error.message))

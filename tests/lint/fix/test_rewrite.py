@@ -212,8 +212,14 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
         (single(TensorProto.COMPLEX64, (6,), (2, 4), 0), LEVEL_2, "cannot reinterpret complex"),
         (single(TensorProto.STRING, (6,), (2, 4), 0), LEVEL_2, "has no strings"),
         (attribute_split(2, 0, (6,)), LEVEL_1, "opset is 2; rewriting needs 7"),
-        (single(FLOAT, (2**20, 2**7), (2**19, 2**19), 0), LEVEL_1,
-         "its input has 134217728 elements, too many to compare it"),
+        (single(FLOAT, (2**20, 129), (2**19, 2**19), 0), LEVEL_1,
+         "its input must have at most 536,870,912 bytes, the most that is compared with a "
+         "replacement, and has 541,065,216"),
+        (single(FLOAT, ("n", 2**20, 65), (2**19, 2**19), 1), LEVEL_1,
+         "at two sizes of each dynamic dimension, its input must have at most 536,870,912 bytes, "
+         "the most that is compared with a replacement. Fix: give the sizes with --dim"),
+        (single(FLOAT, ("n", 2**20, 129), (2**19, 2**19), 1), LEVEL_1,
+         "the most that is compared with a replacement"),
         (sequence(FLOAT, ("n", "m")), {"via": "ort"},
          "its sizes are known only when the model runs. Fix: give them with --dim"),
         (parsed("(int64[6] x, int64[2] s) => (int64[] a, int64[] b) { a, b = Split (x, s) }"),
