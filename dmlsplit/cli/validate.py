@@ -241,7 +241,6 @@ def _write_fixed(arguments: argparse.Namespace, assessment: "Assessment") -> "Re
 
 def _changes(rewriting: "Rewriting", output: str) -> list[str]:
     """Whether the model was written, then a line for each split: what replaces it, or why not."""
-    from dmlsplit.lint.fix.comparison import SIZES
     from dmlsplit.lint.report.findings import address
 
     kept = [f"{address(s)}: not replaced: {reason}" for s, reason in rewriting.not_replaced]
@@ -249,12 +248,13 @@ def _changes(rewriting: "Rewriting", output: str) -> list[str]:
         why = "no split could be replaced" if kept else "no split is refused"
         return [f"{why}, so {output} was not written", *kept]
     replaced = [f"{address(split.site)}: now {split.operators}" for split in rewriting.replaced]
+    counts = sorted({split.input_count for split in rewriting.replaced})
     whose = "its outputs equal the original's"
     if len(replaced) > 1:
         whose = "their outputs equal the originals'"
     return [
         f"{output}: {counted(len(replaced), 'split')} replaced; {whose} bit for bit on "
-        f"{len(SIZES)} random inputs (ONNX's reference evaluator)",
+        f"{' or '.join(map(str, counts))} random inputs (ONNX's reference evaluator)",
         *replaced[:MAX_SHOWN],
         *omitted_line(len(replaced), MAX_SHOWN),
         *kept,

@@ -47,7 +47,7 @@ class Advice(StrEnum):
     CONVERT = "convert the model again with OpenVINO, which writes the type"
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
     NODES = "rewrite the model: run dmlsplit validate again with --write-fixed fixed.onnx"
-    NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
+    NO_NODES = "--write-fixed cannot replace it: {obstacle}"
     DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
     ON_CPU = "without a change, ONNX Runtime runs the node on the CPU"

@@ -1,5 +1,6 @@
 """How standard ONNX nodes that a target accepts can replace a refused split, or why none can."""
 
+from collections.abc import Iterable
 from math import prod
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ from dmlsplit.directml.levels import support_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.frontends import Known, SplitSite, Unknown
+from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
 from dmlsplit.frontends.site import Cause
 from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, takes_num_outputs
 from dmlsplit.lint.target import Target
@@ -20,6 +22,12 @@ _NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6;
 # arithmetic broadcasts by itself since 7.
 _MIN_OPSET = 7
+# The sizes of a dynamic dimension at which a split is compared with its replacement, one per input;
+# in one input, up to three dimensions differ.
+_SIZES = (2, 1, 3)
+# The largest input for that. The reference evaluator then takes up to 6.5 GB, for halves of 64-bit
+# integers, whose nodes have 97 bytes of values for each element.
+MAX_BYTES = 1 << 29
 
 
 class Form(NamedTuple):
@@ -33,7 +41,46 @@ class Form(NamedTuple):
 
 
 def form_of(verdict: Verdict, target: Target) -> Form | str:
-    """The form of a refused split of an ONNX model, or why no rewriting of it is accepted."""
+    """The form of a refused split of an ONNX model, or why --write-fixed cannot rewrite it."""
+    form = _accepted_form(verdict, target)
+    if isinstance(form, str) or compared_shapes(verdict.site):
+        return form
+    shape = verdict.site.shape or ()
+    limit = f"at most {MAX_BYTES:,} bytes, the most that is compared with a replacement"
+    if is_static(shape):
+        return f"its input must have {limit}, and has {_byte_count(verdict.site, shape):,}"
+    reason = f"at two sizes of each dynamic dimension, its input must have {limit}"
+    if _byte_count(verdict.site, [1 if isinstance(n, str) else n for n in shape]) > MAX_BYTES:
+        return reason
+    return f"{reason}. Fix: give the sizes with --dim"
+
+
+def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
+    """The shapes of the inputs with which a split and its replacement are compared.
+
+    There is none if the input is too large, or would be at more than one size of a dynamic
+    dimension.
+    """
+    # Dimensions of one name have one size; a dimension without a name is like no other.
+    sizes = [f"?{axis}" if size == "?" else size for axis, size in enumerate(site.shape or ())]
+    dynamic = list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
+    shapes = []
+    for first in range(len(_SIZES)):
+        known = {name: _SIZES[(first + i) % len(_SIZES)] for i, name in enumerate(dynamic)}
+        shape = tuple(known[size] if isinstance(size, str) else size for size in sizes)
+        if _byte_count(site, shape) <= MAX_BYTES:
+            shapes.append(shape)
+    return shapes if len(shapes) > 1 else []
+
+
+def _byte_count(site: SplitSite, shape: Iterable[int | str]) -> int:
+    """The bytes of an input of this shape, which is static."""
+    # A custom operator may hide the type.
+    carrier, lanes = CARRIERS.get(ElementType[site.element_type or "FLOAT"], (None, 1))
+    return prod(int(size) for size in shape) * (carrier.bits if carrier else 8) * lanes // 8
+
+
+def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
     site, broken = verdict.site, verdict.errors
     for error in broken:
         if "model" not in error.rule.fixable_by:

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from dmlsplit.cli import main
 from tests.support.command import judged, save
 from tests.support.fixtures import Capsys
-from tests.support.models import bare_split, nested, single
+from tests.support.models import bare_split, nested, parsed, single
 
 
 def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
@@ -60,6 +60,20 @@ def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     assert main([*line, "--write-fixed", "fixed.onnx"]) == 0
     (declared,) = onnx.load("fixed.onnx").graph.input
     assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [3, 6]
+
+
+@pytest.mark.parametrize("kind", ["float", "int8"])
+def test_the_written_model_keeps_a_known_defect(kind: str, here: Path) -> None:
+    """The nodes between the Split and its pieces move nothing, so DirectML fuses the same graph."""
+    content = parsed(f"""({kind}[n,6] x) => ({kind}[n,3] y) {{
+        sizes = Constant <value = int64[2] {{3, 3}}> ()
+        [cut] a, b = Split <axis = 1> (x, sizes)
+        y = Mul (a, b)
+    }}""")
+    save("m.onnx", content)
+    assert main(WRITE) == 0
+    assert main([*WRITE, "--fail-on", "defect"]) == 1
+    assert main(["validate", "fixed.onnx", "--windows", "22621", "--fail-on", "defect"]) == 1
 
 
 def test_of_two_nodes_with_the_same_name_only_the_refused_one_is_replaced(

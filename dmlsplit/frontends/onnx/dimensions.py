@@ -1,11 +1,10 @@
 """The user's sizes for the dynamic dimensions of a model."""
 
 from collections.abc import Iterable, Mapping
-from itertools import count, takewhile
 
 from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx.messages import Shape, ValueInfo
+from dmlsplit.frontends.onnx.messages import MAX_RANK, Shape, ValueInfo
 
 
 class FixedSizes:
@@ -17,14 +16,28 @@ class FixedSizes:
         The names that a model has.
     sizes : mapping of str to int
         The given sizes by name.
+    has_given_rank : bool
+        Whether a model has a value whose rank only the given sizes determine.
+    contradicted : mapping
+        The inferred shapes of the values of a model whose declared shapes contradict them. A key
+        has the path of the value's graph, as in sites, and its name.
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.used: set[str] = set()
+        self.contradicted: dict[tuple[tuple[int | str, ...], str], Shape] = {}
         pairs = instance("sizes", sizes, Mapping).items()  # type: ignore[type-abstract]
         self.sizes = {name: integer(f"sizes[{name!r}]", size) for name, size in pairs}
         self._by_name = dict(sizes)
+        self.has_given_rank = False
+        self._gives_ranks = True
+        self._given_axes: dict[str, set[str]] = {}  # by value
+        for name in self.sizes:
+            value, _, axis = name.rpartition(".")
+            if axis.isdecimal():
+                self._given_axes.setdefault(value, set()).add(axis)
         self._axes: set[str] = set()  # VALUE.AXIS of each dimension of an input
+        self._input_names: set[int | str] = set()  # of dimensions of the inputs
 
     def register(self, inputs: Iterable[ValueInfo]) -> None:
         """Register the dimension names of a model's inputs: once per model, before `apply`.
@@ -32,10 +45,17 @@ class FixedSizes:
         A dimension with two sizes, or a size other than the model's, is an InvalidArgumentError.
         """
         self._by_name = dict(self.sizes)
+        self._input_names = set()
         dims = {f"{e.name}.{i}": dim for e in inputs for i, dim in enumerate(e.shape or ())}
         self._axes = set(dims)
+        self.contradicted = {}
+        self.has_given_rank = False
         for key, dim in dims.items():
             self._size(key, dim)
+
+    def register_names(self, inputs: Iterable[ValueInfo]) -> None:
+        """Register the dimension names of the inputs of a model's graph, or of a body in it."""
+        self._input_names.update(dim for entry in inputs for dim in entry.shape or ())
 
     def _size(self, key: str, dim: int | str) -> int | str:
         """The size or name of a dimension, given its VALUE.AXIS and its size or name so far."""
@@ -53,6 +73,12 @@ class FixedSizes:
                 f"{size}; the two must be equal"
             )
         return size
+
+    def without_ranks(self) -> "FixedSizes":
+        """The same sizes, except for those of the axes of values of unknown rank."""
+        sizes = FixedSizes(self.sizes)
+        sizes._gives_ranks = False
+        return sizes
 
     @property
     def unused(self) -> tuple[str, ...]:
@@ -79,14 +105,42 @@ class FixedSizes:
     def apply(self, name: str, shape: Shape | None) -> Shape | None:
         """The shape of a value of a graph, with the given sizes.
 
-        If its rank is unknown, it is the number of axes with a given size, counted from 0.
+        If its rank is unknown, it is the number of axes with a given size, unless one is missing.
         """
         if not self.sizes:
             return shape
-        if shape is None:
-            keys = takewhile(self.sizes.__contains__, (f"{name}.{axis}" for axis in count()))
-            shape = ("?",) * sum(1 for _ in keys) or None
+        if shape is None and name in self._given_axes:
+            axes = self._given_axes[name]
+            numbers = list(map(str, range(MAX_RANK)))
+            self.used.update(f"{name}.{axis}" for axis in axes.intersection(numbers))
+            if self._gives_ranks and axes == set(numbers[: len(axes)]):
+                shape = ("?",) * len(axes)
+                self.has_given_rank = True
         return shape and tuple(self._size(f"{name}.{axis}", dim) for axis, dim in enumerate(shape))
+
+    def check_computed(self, value: str, shape: Shape, declared: Shape, after: str) -> None:
+        """Refuse a size that is given for a dimension's name, if the model computes another.
+
+        If the name is also that of a dimension of an input, the declaration is wrong, not the size.
+
+        Parameters
+        ----------
+        value, shape, after
+            The name of a value, its computed shape, and the node that computes it.
+        declared
+            Its shape as the model declares it, without the given sizes.
+        """
+        if len(shape) != len(declared):
+            return
+        for axis, (size, name) in enumerate(zip(shape, declared, strict=True)):
+            if not isinstance(name, str) or name in self._input_names or isinstance(size, str):
+                continue
+            if (found := self._by_name.get(name, size)) != size:
+                others = "at the other given sizes, " * (len(self.sizes) > 1)
+                raise InvalidArgumentError(
+                    f"dimension {name} is {found}; {others}it must be {size}, the size of "
+                    f"{value}.{axis} after {after}. Fix: give {size}, or omit it"
+                )
 
     def _size_by_name(self, dim: int | str) -> int | str:
         if not isinstance(dim, str) or dim not in self._by_name:

@@ -40,7 +40,8 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     Raises
     ------
     InvalidArgumentError
-        If the file cannot be read, is not an ONNX model, or nests too deeply.
+        If the file cannot be read, is not an ONNX model, or nests too deeply, or if it contradicts
+        a size in `dimensions`.
     """
     name = path_text(path)
     dimensions = FixedSizes({}) if dimensions is None else dimensions

@@ -13,11 +13,19 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx import messages
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
 from dmlsplit.frontends.onnx.implied import implied_split
-from dmlsplit.frontends.onnx.messages import Attribute, Function, Graph, Model, Node, shown_name
+from dmlsplit.frontends.onnx.messages import (
+    Attribute,
+    Function,
+    Graph,
+    Model,
+    Node,
+    Shape,
+    shown_name,
+)
 from dmlsplit.frontends.onnx.nodes import complete_site
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, outputs
+from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, PASSED_ON, outputs
 from dmlsplit.frontends.onnx.values import (
     UNKNOWN,
     Call,
@@ -41,13 +49,20 @@ _FunctionKey = tuple[str, str, str]
 _FunctionCall = tuple[_FunctionKey, tuple[Value, ...], frozenset[Attribute]]
 
 
+class _Declared(NamedTuple):
+    """What a graph declares about a value."""
+
+    value: Value  # with the sizes that the user gives
+    shape: Shape | None  # without them
+
+
 @dataclass(frozen=True, slots=True)
 class _Scope:
     """A graph, or a function's body, and the meaning of names in it."""
 
     graph: str  # as in sites
     values: ChainMap[str, Value]
-    declared: Mapping[str, Value]
+    declared: Mapping[str, _Declared]
     opsets: Mapping[str, int]
     attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
     path: tuple[int | str, ...] = ()  # as in sites
@@ -123,6 +138,7 @@ class _Walk:
         graph = self._reader.read(Graph, span)
         if not scope.path:
             self._dimensions.register(graph.input)
+        self._dimensions.register_names(graph.input)
         declared = self._declared((*graph.output, *graph.value_info))
         inputs = {entry.name: self._input(entry, not scope.path) for entry in graph.input}
         has_defaults = self._model.ir_version >= _DEFAULTS_SINCE_IR
@@ -134,7 +150,7 @@ class _Walk:
             scope,
             graph=name or shown_name(graph.name or "main graph"),
             values=scope.values.new_child(inputs | constants),
-            declared=declared | inputs,
+            declared=declared | {e.name: _Declared(inputs[e.name], e.shape) for e in graph.input},
             labels=set(),
         )
         return self._nodes(graph, inner, [entry.name for entry in graph.output])
@@ -147,15 +163,18 @@ class _Walk:
             shape = tuple(f"{entry.name}.{i}" if n == "?" else n for i, n in enumerate(shape))
         return Value(entry.data_type, shape, gap=gap)
 
-    def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Value]:
-        return {e.name: Value(e.data_type, self._dimensions.declared_shape(e)) for e in entries}
+    def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, _Declared]:
+        return {
+            e.name: _Declared(Value(e.data_type, self._dimensions.declared_shape(e)), e.shape)
+            for e in entries
+        }
 
     def _nodes(self, body: Graph | Function, scope: _Scope, outputs: Sequence[str]) -> list[Value]:
         """The outputs of these names, once all nodes are visited."""
         if sum(isinstance(step, str) for step in scope.path) > MAX_DEPTH:
             raise WireError(f"graphs and functions nest deeper than {MAX_DEPTH}")
         self._used.update(outputs)
-        declared = scope.declared
+        is_stale = False
         for index, span in enumerate(body.node):
             node = _resolved(self._reader.read(Node, span), scope.attributes)
             visit = _Visit(node, index, [_input_value(name, scope) for name in node.input], scope)
@@ -165,12 +184,19 @@ class _Walk:
             pieces = self._pieces(visit, inputs)
             for name, value in zip(node.output, results, strict=False):
                 if name:
-                    merged = value.merged(declared.get(name))
+                    declared = scope.declared.get(name)
+                    if declared and not is_stale:
+                        self._check_sizes(name, value, declared, visit)
+                    merged = value.merged(declared and declared.value)
                     if merged is None:
                         # A declaration contradicts what was inferred. Later ones are wrong too:
                         # the file has them for other sizes, or onnx inferred them.
-                        declared = {}
-                    value = self._with_fixed_sizes(name, merged or value, scope)
+                        is_stale = True
+                        if value.shape is not None:
+                            self._dimensions.contradicted[scope.path, name] = value.shape
+                    elif not is_stale:
+                        value = merged
+                    value = self._with_fixed_sizes(name, value, scope)
                     value = value.with_gap(inputs, visit.gap_after)
                     scope.values[name] = replace(value, pieces=pieces) if pieces else value
         return [scope.values.get(name, UNKNOWN) for name in outputs]
@@ -182,10 +208,21 @@ class _Walk:
         shape = self._dimensions.apply(name, value.shape)
         return value if shape == value.shape else replace(value, shape=shape, gap=None)
 
+    def _check_sizes(self, name: str, value: Value, declared: _Declared, visit: _Visit) -> None:
+        """Refuse a given size if the model computes another for a dimension of that name."""
+        # In a function, which may be called with several shapes, a name has several sizes.
+        if value.shape and declared.shape and "()" not in visit.scope.path:
+            shown = shown_name(name)
+            self._dimensions.check_computed(shown, value.shape, declared.shape, visit.description)
+
     def _pieces(self, visit: _Visit, inputs: list[Value]) -> Pieces:
         """The pieces that a node's outputs derive from; notes if it combines two of one split."""
+        if visit.node.domain:
+            return frozenset()
+        if visit.node.op_type in PASSED_ON:
+            return visit.inputs[0].pieces if visit.inputs else frozenset()
         pieces = [value.pieces for value in inputs if value.pieces]
-        if not pieces or visit.node.domain or visit.node.op_type not in ELEMENT_WISE:
+        if not pieces or visit.node.op_type not in ELEMENT_WISE:
             return frozenset()
         splits = recombinations(pieces)
         for split in splits:
@@ -262,7 +299,7 @@ class _Walk:
     ) -> tuple[Value, ...]:
         declared = self._declared(function.value_info)
         values = {
-            name: value.merged(declared.get(name)) or value
+            name: value.merged(declared[name].value if name in declared else None) or value
             for name, value in zip(function.input, inputs, strict=False)
         }
         inner = replace(
@@ -308,8 +345,32 @@ def _unify_sizes(sites: list[SplitSite]) -> list[SplitSite]:
     return sites
 
 
+def _with_unknown_ranks(sites: list[SplitSite], others: list[SplitSite]) -> list[SplitSite]:
+    """The sites, but those that are invalid at the ranks that the user gives are as in `others`.
+
+    The user may have given the sizes of some axes only, so such a node need not be wrong.
+    """
+    by_path = {site.path: site for site in others}
+    merged = []
+    for site in sites:
+        other = by_path.get(site.path, site)
+        if isinstance(site.state, Invalid) and isinstance(other.state, Unknown):
+            problem = site.state.problem.removeprefix(f"{site.operator}: ")
+            reason = f"{other.state.reason}; with the given sizes, {problem}"
+            other = replace(other, state=replace(other.state, reason=reason))
+        merged.append(other if isinstance(site.state, Invalid) else site)
+    return _unify_sizes(merged)
+
+
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
     """The sites of a model."""
+    sites = _scan(name, data, dimensions)
+    if dimensions.has_given_rank and any(isinstance(site.state, Invalid) for site in sites):
+        return _with_unknown_ranks(sites, _scan(name, data, dimensions.without_ranks()))
+    return sites
+
+
+def _scan(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
     # Calls and constants are walked again, which may double the fields of a small model.
     reader = Reader(data, min(MAX_FIELDS, 50_000 + 2 * len(data)))
     try:

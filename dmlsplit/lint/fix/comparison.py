@@ -16,10 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
 from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.lint.report.findings import address
-
-# The sizes of a dynamic dimension, one per input; in one input, up to three dimensions differ.
-SIZES = (2, 1, 3)
-_MAX_ELEMENTS = 1 << 26
+from dmlsplit.lint.rewritable import compared_shapes
 
 
 class Replacement(NamedTuple):
@@ -28,6 +25,7 @@ class Replacement(NamedTuple):
     site: SplitSite
     node: NodeProto
     nodes: Sequence[NodeProto]
+    input_count: int = 0  # how many inputs it was compared with the split on
 
     @property
     def operators(self) -> str:
@@ -37,8 +35,8 @@ class Replacement(NamedTuple):
         return ", ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
 
 
-def compare(split: Replacement) -> None:
-    """Compare the outputs of a split and its replacement on an input for each of the `SIZES`.
+def compare(split: Replacement) -> Replacement:
+    """Compare the outputs of a split and its replacement on several inputs, and count these.
 
     Raises
     ------
@@ -47,12 +45,15 @@ def compare(split: Replacement) -> None:
     UnsupportedError
         If one of them does not run.
     """
+    count = 0
     for x in _inputs(split.site):
         if _bits(_outputs(split, [split.node], x)) != _bits(_outputs(split, split.nodes, x)):
             raise InvalidArgumentError(
                 f"{address(split.site)}: its replacement gives another result for an input of "
                 f"{x.shape}. This is a bug of dmlsplit; please report it"
             )
+        count += 1
+    return split._replace(input_count=count)
 
 
 def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
@@ -61,18 +62,9 @@ def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
     # A custom operator may hide the type.
     element_type = TensorProto.DataType.Value(site.element_type or "FLOAT")
     kind = np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
-    # Dimensions of one name have one size; a dimension without a name is like no other.
-    sizes = [f"?{axis}" if size == "?" else size for axis, size in enumerate(site.shape or ())]
-    dynamic = list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
-    for first in range(len(SIZES)):
-        known = {name: SIZES[(first + i) % len(SIZES)] for i, name in enumerate(dynamic)}
-        shape = [known[size] if isinstance(size, str) else size for size in sizes]
-        if (count := prod(shape)) > _MAX_ELEMENTS:
-            raise UnsupportedError(
-                f"its input has {count} elements, too many to compare it with a replacement, "
-                f"which is done for at most {_MAX_ELEMENTS}"
-            )
-        data = random.integers(0, 2 if kind == np.bool_ else 256, count * kind.itemsize, np.uint8)
+    for shape in compared_shapes(site):
+        count = prod(shape) * kind.itemsize
+        data = random.integers(0, 2 if kind == np.bool_ else 256, count, np.uint8)
         yield data.view(kind).reshape(shape)
 
 

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import onnx
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
 from dmlsplit.atomic import atomic_write, name_in_errors, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_errors
 from dmlsplit.frontends import SplitSite
+from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.frontends.onnx.scanner import scan, weight_files
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.comparison import Replacement, compare
@@ -47,7 +48,12 @@ def write_fixed(
     """
     model = _load(source)
     _check_output(source, output, overwrite)
-    _fix_dimensions(model, sizes or {})
+    if sizes:
+        # The model stays without ranks that only the sizes give.
+        dimensions = FixedSizes(sizes).without_ranks()
+        scan(source, dimensions)
+        _fix_dimensions(model, sizes)
+        _correct_shapes(model, dimensions)
     replaced, not_replaced = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), not_replaced)
@@ -110,8 +116,7 @@ def _replace_splits(
             copy = NodeProto.FromString(node.SerializeToString())
             try:
                 own = replacement_nodes(copy, verdict, assessment.target, new_name)
-                split = Replacement(verdict.site, copy, own)
-                compare(split)
+                split = compare(Replacement(verdict.site, copy, own))
             except UnsupportedError as error:
                 nodes.append(node)
                 not_replaced.append((verdict.site, error.message))
@@ -140,6 +145,18 @@ def _fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
             for dim in value.type.tensor_type.shape.dim:
                 if dim.dim_param in by_name:
                     dim.dim_value = by_name[dim.dim_param]
+
+
+def _correct_shapes(model: ModelProto, dimensions: FixedSizes) -> None:
+    """Replace the declared shapes that are wrong for the fixed sizes."""
+    for path, graph in graphs(model.graph):
+        for value in (*graph.output, *graph.value_info):
+            shape = dimensions.contradicted.get((path, value.name))
+            if shape is not None:
+                sizes = [size if isinstance(size, int) else None for size in shape]
+                tensor = value.type.tensor_type
+                right = helper.make_tensor_type_proto(tensor.elem_type, sizes).tensor_type
+                tensor.shape.CopyFrom(right.shape)
 
 
 def graphs(

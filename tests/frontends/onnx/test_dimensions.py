@@ -3,19 +3,22 @@
 from typing import Any
 
 import pytest
+from onnx import helper
 
 import dmlsplit as dml
+from dmlsplit.frontends import Invalid, Known, Unknown
 from dmlsplit.frontends.onnx import FixedSizes
 from tests.support.onnx_graphs import Scanned, model, node, value
+from tests.support.onnx_graphs import sizes as lengths
 
 CUT = node("Split", "y", "a b", axis=1, num_outputs=2)
 
 
 def shape(scanned: Scanned, content: Any, given: dict[str, int]) -> tuple[int | str, ...]:
     """Shape of the input of the only split."""
-    sizes = FixedSizes(given)
-    (found,) = scanned(content, dimensions=sizes)
-    sizes.check_all_used()
+    dimensions = FixedSizes(given)
+    (found,) = scanned(content, dimensions=dimensions)
+    dimensions.check_all_used()
     return found.shape
 
 
@@ -63,3 +66,107 @@ def test_given_sizes_of_unknown_fixed_or_contradictory_dimensions_are_refused(
 ) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
         shape(scanned, through("Relu"), given)
+
+
+def doubled(*declared: Any) -> Any:
+    """A split of y, which is x twice, one after the other."""
+    nodes = [node("Concat", "x x", "y", name="twice", axis=0), node("Relu", "y", "z"), CUT]
+    return model(nodes, [value("x", ["n", 6])], declared=declared)
+
+
+TWICE = value("y", ["2*n", 6])
+
+
+@pytest.mark.parametrize("given", [{"n": 3, "2*n": 5}, {"x.0": 3, "2*n": 5}])
+def test_a_size_other_than_the_computed_one_is_refused(
+    scanned: Scanned, given: dict[str, int]
+) -> None:
+    message = (
+        r"model\.onnx: dimension 2\*n is 5; at the other given sizes, it must be 6, the size of "
+        r"y\.0 after Concat 'twice' of main\. Fix: give 6, or omit it"
+    )
+    with pytest.raises(dml.InvalidArgumentError, match=message):
+        shape(scanned, doubled(TWICE), given)
+
+
+def test_a_size_that_nothing_computes_or_that_is_equal_is_taken(scanned: Scanned) -> None:
+    assert shape(scanned, doubled(TWICE), {"n": 3, "2*n": 6}) == (6, 6)
+    assert shape(scanned, doubled(TWICE), {"2*n": 5}) == (5, 6)
+    unknown = through("Mystery", TWICE, inputs=("n", 6))
+    assert shape(scanned, unknown, {"n": 3, "2*n": 5}) == (5, 6)
+
+
+def test_a_name_in_a_function_may_have_several_sizes(scanned: Scanned) -> None:
+    """Each call of a function gives its dimensions other sizes."""
+    body = [node("Concat", "p p", "q", axis=0)]
+    imports = [helper.make_opsetid("", 18)]
+    twice = helper.make_function("own", "Twice", ["p"], ["q"], body, imports)
+    twice.value_info.append(value("q", ["2*n", 6]))
+    nodes = [node("Twice", "x", "y", domain="own"), node("Twice", "y", "z", domain="own"), CUT]
+    content = model(nodes, [value("x", ["n", 6])], functions=(twice,))
+    assert shape(scanned, content, {"n": 3, "2*n": 6}) == (6, 6)
+
+
+def test_a_name_of_an_input_of_a_body_is_declared_wrongly_not_given_wrongly(
+    scanned: Scanned,
+) -> None:
+    inputs = [value("i", [], 7), value("go", [], 9), value("p", ["k", 6])]
+    nodes = [node("Concat", "p p", "q", axis=0), node("Split", "q", "a b", num_outputs=2)]
+    body = helper.make_graph(nodes, "body", inputs, [], value_info=[value("q", ["k", 6])])
+    loop = node("Loop", "count go x", "y", body=body)
+    assert shape(scanned, model([loop], [value("x", ["n", 6])]), {"k": 3}) == (6, 6)
+
+
+@pytest.mark.parametrize("declared", [["n", 6], [4, 6], ["n"]])
+def test_a_wrong_declaration_of_the_model_is_ignored(scanned: Scanned, declared: Any) -> None:
+    """Exporters give outputs the names of inputs' dimensions, or sizes of an example."""
+    given = FixedSizes({"n": 3})
+    (found,) = scanned(doubled(value("y", declared)), dimensions=given)
+    assert found.shape == (6, 6)
+    assert given.contradicted == {((), "y"): (6, 6)}
+
+
+def unranked(*nodes: Any, **split: Any) -> Any:
+    """A split of y, whose rank is unknown, after more nodes that use y."""
+    lost = node("Mystery", "x", "y", domain="own")
+    cut = node("Split", "y s", "a b", **split)
+    inputs, declared = [value("x", ["n", 6])], (value("y"),)
+    constants = (lengths("s", 2, 4),)
+    return model([lost, cut, *nodes], inputs, initializers=constants, declared=declared)
+
+
+LOST = "the shape of its input is unknown after Mystery #0 of main"
+
+
+@pytest.mark.parametrize(
+    ("axis", "given", "problem"),
+    [
+        (2, {"y.0": 2}, "axis is 2; it must be from -1 to 0 at rank 1"),
+        (-1, {"y.0": 2}, "split is [2, 4], which adds up to 6; it must add up to 2"),
+        (1, {"y.0": 2, "y.2": 5}, ""),
+        (1, {"y.1": 6}, ""),
+    ],
+)
+def test_a_rank_that_is_given_in_part_leaves_a_split_unknown(
+    scanned: Scanned, axis: int, given: dict[str, int], problem: str
+) -> None:
+    sizes = FixedSizes(given)
+    (found,) = scanned(unranked(axis=axis), dimensions=sizes)
+    sizes.check_all_used()
+    assert isinstance(found.state, Unknown)
+    assert found.shape is None
+    assert found.state.reason.startswith(LOST + ("; with the given sizes, " if problem else ""))
+    assert problem in found.state.reason
+
+
+def test_a_split_that_is_valid_at_the_rank_that_is_given_is_known(scanned: Scanned) -> None:
+    given = {"y.0": 2, "y.1": 6, "y.rows": 7}
+    (found,) = scanned(unranked(axis=1), dimensions=FixedSizes(given))
+    assert isinstance(found.state, Known)
+    assert found.shape == (2, 6)
+
+
+def test_a_node_that_is_invalid_whatever_the_rank_stays_invalid(scanned: Scanned) -> None:
+    wrong = node("Split", "x s", "c d", name="wrong", axis=1, num_outputs=2)
+    found = scanned(unranked(wrong, axis=1), dimensions=FixedSizes({"y.0": 2, "n": 3}))
+    assert [type(site.state) for site in found] == [Unknown, Invalid]

@@ -71,6 +71,20 @@ COMBINED = [
     [node("Erf", "b", "e"), node("Mul", "e b", "f"), node("Mul", "f a", "y")],
     [node("Mul", "a other", "p"), node("Add", "p b", "y")],
     [node("Cast", "a", "p", to=1), node("Where", "other p b", "y")],
+    # Nodes between that keep the bytes. RoPE on x.unbind(-1) has Squeeze, and so do the nodes that
+    # --write-fixed writes.
+    [node("Squeeze", "a", "p"), node("Squeeze", "b", "q"), node("Mul", "p q", "y")],
+    [node("Unsqueeze", "a axis", "p"), node("Mul", "p b", "y")],
+    [node("Reshape", "a s", "p"), node("Flatten", "b", "q"), node("Mul", "p q", "y")],
+    [node("CastLike", "a other", "p"), node("Dropout", "b", "q"), node("Mul", "p q", "y")],
+    [node("BitCast", "a", "p", to=6), node("BitCast", "b", "q", to=6), node("Add", "p q", "y")],
+    [
+        node("Squeeze", "b", "p"),
+        node("Cast", "p", "q", to=10),
+        node("Sigmoid", "q", "g"),
+        node("Squeeze", "a", "r"),
+        node("Mul", "r g", "y"),
+    ],
 ]
 APART = [
     [node("Mul", "a a", "y")],
@@ -80,11 +94,16 @@ APART = [
     [node("MatMul", "a b", "y")],
     [node("Mul", "a other", "y")],
     [node("Mul", "a b", "y", domain="own")],
+    [node("Squeeze", "b", "p", domain="own"), node("Mul", "a p", "y")],
+    [node("Transpose", "b", "p"), node("Mul", "a p", "y")],
+    # The output derives from the first input only.
+    [node("CastLike", "other b", "p"), node("Mul", "a p", "y")],
+    [node("Reshape", "other b", "p"), node("Mul", "a p", "y")],
 ]
 
 
 @pytest.mark.parametrize(("nodes", "count"), [(n, 1) for n in COMBINED] + [(n, 0) for n in APART])
-def test_pieces_are_followed_through_element_wise_operators_only(
+def test_pieces_are_followed_through_operators_that_move_no_element_only(
     scanned: Scanned, nodes: list[Any], count: int
 ) -> None:
     assert len(combining(scanned, *nodes)) == count

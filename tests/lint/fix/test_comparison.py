@@ -11,6 +11,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import Known, SplitSite
 from dmlsplit.lint.fix.comparison import Replacement, _inputs, compare
+from dmlsplit.lint.rewritable import compared_shapes
 
 DESC = SplitOperatorDesc.from_sizes(TensorDesc("FLOAT32", (4, 4)), axis=0, sizes=(2, 2))
 
@@ -57,6 +58,33 @@ def test_random_integers_span_the_range_of_their_type(kind: str) -> None:
     limits = (0, 1) if kind == "BOOL" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
     # In 4096 random numbers, each of the 256 of int8 occurs.
     assert np.ptp(x.astype(float)) >= 0.98 * (float(limits[1]) - limits[0])
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "sizes"),
+    [
+        ("UINT8", (8, 2160, 3840, 3), [()] * 3),
+        ("UINT8", ("n", 2**28), [(2,), (1,)]),
+        ("UINT8", ("n", "m", 3, 2**25), [(2, 1), (1, 3)]),
+        ("INT64", ("n", 2**25), [(2,), (1,)]),
+        ("INT64", (2**26,), [()] * 3),
+        ("INT64", (2**26 + 1,), []),
+        ("BOOL", (2**29 + 1,), []),
+        ("FLOAT", ("n", 2**27), []),
+        ("COMPLEX128", (2**25,), [()] * 3),
+        ("COMPLEX128", (2**25 + 1,), []),
+    ],
+)
+def test_shapes_that_would_take_too_much_memory_are_left_out_if_two_sizes_remain(
+    kind: str, shape: tuple[int | str, ...], sizes: list[tuple[int, ...]]
+) -> None:
+    found = compared_shapes(site(kind, shape))
+    dynamic = [axis for axis, size in enumerate(shape) if isinstance(size, str)]
+    assert [tuple(each[axis] for axis in dynamic) for each in found] == sizes
+
+
+def test_the_inputs_that_were_compared_are_counted() -> None:
+    assert compare(Replacement(site(shape=("n", 4)), split(1), [split(1)])).input_count == 3
 
 
 def test_inputs_are_the_same_in_each_run() -> None:

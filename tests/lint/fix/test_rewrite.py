@@ -44,10 +44,26 @@ def assessed(path: Path, **asked: str) -> Assessment:
     return assess(scan_file(str(path)), resolve_target(**asked))
 
 
-def fixed(content: onnx.ModelProto, folder: Path, **asked: str) -> tuple[Rewriting, Path]:
+def fixed(
+    content: onnx.ModelProto, folder: Path, sizes: dict[str, int] | None = None, **asked: str
+) -> tuple[Rewriting, Path]:
     source, output = folder / "in.onnx", folder / "out.onnx"
     onnx.save(content, source)
-    return write_fixed(source, output, assessed(source, **asked)), output
+    dimensions = FixedSizes(sizes or {})
+    before = assess(scan_file(str(source), dimensions=dimensions), resolve_target(**asked))
+    done = write_fixed(source, output, before, sizes)
+    if output.exists() and is_valid(content):
+        assert is_valid(onnx.load(output))
+    return done, output
+
+
+def is_valid(content: onnx.ModelProto) -> bool:
+    """Whether ONNX accepts a model and infers the shapes that it declares."""
+    try:
+        onnx.checker.check_model(content, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+        return False
+    return True
 
 
 def operators(path: Path) -> list[str]:
@@ -220,8 +236,14 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
         (single(TensorProto.COMPLEX64, (6,), (2, 4), 0), LEVEL_2, "cannot reinterpret complex"),
         (single(TensorProto.STRING, (6,), (2, 4), 0), LEVEL_2, "has no strings"),
         (attribute_split(2, 0, (6,)), LEVEL_1, "opset is 2; rewriting needs 7"),
-        (single(FLOAT, (2**20, 2**7), (2**19, 2**19), 0), LEVEL_1,
-         "its input has 134217728 elements, too many to compare it"),
+        (single(FLOAT, (2**20, 129), (2**19, 2**19), 0), LEVEL_1,
+         "its input must have at most 536,870,912 bytes, the most that is compared with a "
+         "replacement, and has 541,065,216"),
+        (single(FLOAT, ("n", 2**20, 65), (2**19, 2**19), 1), LEVEL_1,
+         "at two sizes of each dynamic dimension, its input must have at most 536,870,912 bytes, "
+         "the most that is compared with a replacement. Fix: give the sizes with --dim"),
+        (single(FLOAT, ("n", 2**20, 129), (2**19, 2**19), 1), LEVEL_1,
+         "the most that is compared with a replacement"),
         (sequence(FLOAT, ("n", "m")), {"via": "ort"},
          "its sizes are known only when the model runs. Fix: give them with --dim"),
         (parsed("(int64[6] x, int64[2] s) => (int64[] a, int64[] b) { a, b = Split (x, s) }"),
@@ -301,6 +323,24 @@ def test_a_split_whose_type_a_custom_operator_hides_is_replaced(tmp_path: Path) 
     sites = scan_file(str(source), dimensions=FixedSizes(sizes))
     done = write_fixed(source, tmp_path / "out.onnx", assess(sites, resolve_target(**ORT)), sizes)
     assert [split.site.element_type for split in done.replaced] == [None]
+
+
+@pytest.mark.parametrize("declared", ["n,6", "4,6", "n", "more,6", ""])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_written_model_declares_no_shape_that_given_sizes_contradict(
+    declared: str, size: int, tmp_path: Path
+) -> None:
+    """Exporters give outputs the names of inputs' dimensions, or sizes of an example."""
+    content = parsed(f"""(int8[n,6] x) => (int8[{declared}] y, int8[m,3] a, int8[k,3] b) {{
+        y = Concat <axis = 0> (x, x)
+        sizes = Constant <value = int64[2] {{3, 3}}> ()
+        a, b = Split <axis = 1> (y, sizes)
+    }}""")
+    done, output = fixed(content, tmp_path, {"n": size}, **LEVEL_2)
+    assert done.replaced
+    whole = onnx.shape_inference.infer_shapes(onnx.load(output), strict_mode=True)
+    shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in whole.graph.output]
+    assert shapes == [[2 * size, 6], [2 * size, 3], [2 * size, 3]]
 
 
 def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) -> None:

@@ -81,8 +81,8 @@ class Entry:
         *outer, row = self.nest.loops
         # Staged items begin every `staged_item` bytes from the start of a row. Others begin where
         # the output's address is a multiple of 16, so a multiple of the row's alignment after it.
-        # Windows are `step` times as far apart as items. If the step is negative, a window begins with the
-        # last unit, so the row's stride counts, too.
+        # Windows are `step` times as far apart as items. If the step is negative, a window begins
+        # with the last unit, so the row's stride counts, too.
         item_distance = staged_item or self.nest.row_alignment(assumptions)
         to_item = item_distance * self.nest.step
         strides = min(0, row.input_stride), *(loop.input_stride for loop in outer)
