@@ -22,7 +22,8 @@
 // kEqual: all outputs have the same width and are adjacent in the input. The tables then have one entry, and a block
 // finds its output by a division instead of a search.
 //
-// Assumes: if there are several rows, each has 16 bytes or more of every output. No vector is then in more than two.
+// Assumes: if there are several rows, each has 16 bytes or more of every output. A vector of an output is then in two
+// rows at most.
 
 constexpr unsigned kWarp = 32;
 
@@ -246,7 +247,7 @@ __device__ inline void read_rows(uint4* shared, const Byte* corner, unsigned loa
 }
 
 // Copies the vectors that begin in a round of `rows` short rows, a multiple of 16. Phases repeat every 16 rows, so a
-// thread computes once where a vector is in shared memory, and again uses this for those that begin `repeat_rows`,
+// thread computes once where a vector is in shared memory, and reuses the result for those that begin `repeat_rows`,
 // 2 * `repeat_rows`, ... rows later. Bytes of the output are counted from the round's first one.
 __device__ inline void copy_short(const ChunkPart& part, unsigned first_row, unsigned rows, unsigned lead,
                                   unsigned pitch, Divisor by_slot, bool is_first_round) {
@@ -305,8 +306,8 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst)) % kVector;  // bytes before an aligned vector
     const unsigned tile_bytes = launch.tile_bytes;
     if constexpr (kShort) {
-        // Each of the eight loads of a round reads an even number of rows, which makes a multiple of 16. Of a tile's
-        // bytes, only the number of rounds matters here: one, two or four.
+        // Each of the eight loads of a round reads an even number of rows, which makes a multiple of 16. With kShort,
+        // tile_bytes gives only the number of rounds: one, two or four.
         const unsigned rows = quotient(kShortThreads, output.by_slot) / 2 * (2 * kLoads);
         const unsigned tile_rows = tile_bytes / (kShortThreads * kLoads * kVector) * rows;
         const unsigned first_row = (tile - output.first_tile) * tile_rows;

@@ -12,14 +12,14 @@
 // kAlign is the largest power of two, up to 16, that divides the addresses of all windows.
 //
 // If outputs are interleaved unit by unit, like the channels of RGB pixels, units may have any width, and outputs any
-// address. Items then go through shared memory (kStaged, the alignment of the outputs), unless units have 1, 2, 4 or 8
-// bytes and all memory is aligned: outputs to 16 bytes, the input to a unit. A staged item is as many units as fill
-// whole vectors: 48 bytes for units of 3. Threads write their items to shared memory, and neighbouring threads store
-// neighbouring vectors of it, which begin at multiples of 16 in the output. If outputs are unaligned, the first of
-// these also holds bytes of the item before the block's first one.
+// address. Items then go through shared memory (kStagedAlign, the alignment of the outputs), unless units have 1, 2, 4
+// or 8 bytes and all memory is aligned: outputs to 16 bytes, the input to a unit. A staged item is as many units as
+// fill whole vectors: 48 bytes for units of 3. Threads write their items to shared memory, and neighbouring threads
+// store neighbouring vectors of it, which begin at multiples of 16 in the output. If outputs are unaligned, the first
+// of these also holds bytes of the item before the block's first one.
 //
-// Without kStaged, items of 16 bytes begin at multiples of 16 in the output. If rows begin or end inside such an item
-// (kEdges), a block copies the units there last, one per thread. If threads copied them with their items, whole
+// Without kStagedAlign, items of 16 bytes begin at multiples of 16 in the output. If rows begin or end inside such an
+// item (kEdges), a block copies the units there last, one per thread. If threads copied them with their items, whole
 // warps would wait for the few that have edges. Without kLeads, rows begin at multiples of 16: only ends are edges.
 //
 // Sizes, strides and offsets are arguments. An entry of the tables stands for kChannels outputs. Each entry has its own
@@ -186,7 +186,7 @@ __device__ inline void copy_edges(const Parameters& launch, int entry, int nest,
 // Copies a thread's items, the first being `item`. kFull: all exist. Only the last tile of an output may have fewer.
 template <bool kFull>
 __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, Index item, long long step_bytes) {
-    using Stored = typename Unsigned<kStaged ? kVector : kItemBytes>::Type;
+    using Stored = typename Unsigned<kStagedAlign ? kVector : kItemBytes>::Type;
     Item items[kItems];
     alignas(kVector) unsigned words[kItems][kChannels][kWords];
 #pragma unroll
@@ -206,14 +206,14 @@ __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, 
 
 constexpr int kItemVectors = kItemBytes < kVector ? 1 : kItemBytes / kVector;  // of an item
 // 1 if a block also gathers the item before its first one, whose last bytes are in the block's first vector; else 0.
-constexpr int kRepeated = kStaged < kVector;
+constexpr int kRepeated = kStagedAlign < kVector;
 
 // The vector at any byte of shared memory: one load if it is aligned, four words if these are, or else five, shifted.
 __device__ inline uint4 staged_vector(const uint4* shared, unsigned shared_offset) {
-    if constexpr (kStaged == kVector) return shared[shared_offset / kVector];
+    if constexpr (kStagedAlign == kVector) return shared[shared_offset / kVector];
     const auto* const aligned = reinterpret_cast<const unsigned*>(shared) + shared_offset / 4;
-    const unsigned words[5] = {aligned[0], aligned[1], aligned[2], aligned[3], kStaged < 4 ? aligned[4] : 0u};
-    return kStaged < 4 ? funnel(words, shared_offset) : make_uint4(words[0], words[1], words[2], words[3]);
+    const unsigned words[5] = {aligned[0], aligned[1], aligned[2], aligned[3], kStagedAlign < 4 ? aligned[4] : 0u};
+    return kStagedAlign < 4 ? funnel(words, shared_offset) : make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 // Copies a staged output's bytes that are in no whole vector: the first `lead` bytes, and those from `whole_end` on.
@@ -267,7 +267,7 @@ template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Pa
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) strided(const __grid_constant__ Parameters launch) {
-    if constexpr (kStaged > 0) {
+    if constexpr (kStagedAlign > 0) {
         __shared__ uint4 shared[kThreads * kItemVectors];
         const Index first_item = static_cast<Index>(blockIdx.x) * kTile;
         const bool is_full = first_item > 0 && first_item + kTile <= launch.counts[0];

@@ -67,9 +67,10 @@ struct Target {
     int width;
     U64 policy;
     int shared_offsets[kParts];  // of its parts or words, from the start of a slab in shared memory
-    // Without padding, byte i of the vector is at in_row + i in shared memory if i < row_left, and at in_next + i in
-    // the next row. Every further row that the vector reaches adds in_next - in_row again.
-    unsigned in_row, in_next, row_left;
+    // Without padding, byte i of the vector is at row_offset + i in shared memory if i < row_bytes_left, and at
+    // next_row_offset + i in the next row. Every further row that the vector reaches adds next_row_offset - row_offset
+    // again.
+    unsigned row_offset, next_row_offset, row_bytes_left;
 
     __device__ Target(unsigned group, U64 tile, unsigned corner_phase, const Parameters& launch)
         : policy(launch.policy) {
@@ -86,15 +87,15 @@ struct Target {
         // From here on, bytes and rows are counted from the first row that is read.
         const unsigned byte = static_cast<unsigned>(first_byte + static_cast<int>(launch.rows_before) * width);
         const unsigned row = quotient(byte, launch.by_width[output]), gap = launch.row_pitch - output_width;
-        in_row = corner_phase + offset + byte + row * gap, in_next = in_row + gap;
-        row_left = (row + 1) * output_width - byte;
+        row_offset = corner_phase + offset + byte + row * gap, next_row_offset = row_offset + gap;
+        row_bytes_left = (row + 1) * output_width - byte;
         if (kShiftWords) find_words(launch);
         else find_parts(gap, launch);
     }
 
     // Computes the offsets of the parts. `offset` moves on by `gap` wherever a row ends between two parts.
     __device__ void find_parts(unsigned gap, const Parameters& launch) {
-        unsigned offset = in_row, row_end = row_left;
+        unsigned offset = row_offset, row_end = row_bytes_left;
 #pragma unroll
         for (int i = 0; i < kParts; ++i) {
             shared_offsets[i] = opaque(static_cast<int>(padded(offset + i * kPartBytes, launch)));
@@ -107,12 +108,12 @@ struct Target {
     // Computes the offsets of the words, five in each of the two rows. A word without a byte of the vector may be
     // outside shared memory, so the nearest word that has one replaces it.
     __device__ void find_words(const Parameters& launch) {
-        const unsigned row_last = in_row + min(row_left, static_cast<unsigned>(kVector)) - 1;
-        const unsigned next_first = in_next + min(row_left, kVector - 1u);
+        const unsigned row_last = row_offset + min(row_bytes_left, static_cast<unsigned>(kVector)) - 1;
+        const unsigned next_first = next_row_offset + min(row_bytes_left, kVector - 1u);
 #pragma unroll
         for (unsigned i = 0; i < kVectorWords; ++i) {
-            shared_offsets[i] = opaque(static_cast<int>(padded(min(in_row + 4 * i, row_last) / 4 * 4, launch)));
-            const unsigned in_word = min(max(in_next + 4 * i, next_first), in_next + (kVector - 1));
+            shared_offsets[i] = opaque(static_cast<int>(padded(min(row_offset + 4 * i, row_last) / 4 * 4, launch)));
+            const unsigned in_word = min(max(next_row_offset + 4 * i, next_first), next_row_offset + (kVector - 1));
             shared_offsets[kVectorWords + i] = opaque(static_cast<int>(padded(in_word / 4 * 4, launch)));
         }
     }
@@ -129,8 +130,10 @@ struct Target {
 
     // The vector, loaded as words. If its row ends inside it, the rest is the start of the next row.
     __device__ uint4 vector_of_words(const uint4* slab) const {
-        const uint4 head = unaligned_vector(slab, 0, in_row);
-        return row_left < kVector ? joined(head, unaligned_vector(slab, kVectorWords, in_next), row_left) : head;
+        const uint4 head = unaligned_vector(slab, 0, row_offset);
+        return row_bytes_left < kVector
+                   ? joined(head, unaligned_vector(slab, kVectorWords, next_row_offset), row_bytes_left)
+                   : head;
     }
 
     // Moves on to the next slab.
@@ -165,8 +168,8 @@ template <bool kFull>
 __device__ inline void copy_tile(uint4* shared, unsigned tile, unsigned group, const Parameters& launch) {
     // Where the tile, with the rows before it that it needs, begins in the input.
     const Byte* corner = launch.input + (launch.run_offsets[group] + static_cast<long long>(tile * launch.tile_pitch));
-    // A tile after all rows has only the ends of the outputs' last vectors. `rows` is then negative: the last row is
-    // before the tile.
+    // A tile after all rows has only the ends of the outputs' last vectors. `rows` is then 0 or negative: the last row
+    // is before the tile.
     const int rest =
         static_cast<int>(launch.rest_rows) - (tile > launch.full_tiles ? static_cast<int>(launch.tile_rows) : 0);
     const int rows = tile < launch.full_tiles ? static_cast<int>(launch.tile_rows) : rest;

@@ -1,4 +1,4 @@
-"""The last steps of every split, after all checks: allocate, copy, and convert the pieces.
+"""The last steps of most splits, after all checks: allocate, copy, and convert the pieces.
 
 Here an array library also learns which stream uses its memory, and that its arrays were written.
 """

@@ -206,7 +206,7 @@ def test_columns_of_views_that_share_a_byte_overlap(data: st.DataObject) -> None
 
 
 @pytest.mark.parametrize("start", [0, 1])
-def test_columns_are_counted_from_the_first_address(start: int) -> None:
+def test_column_ranges_begin_at_the_lowest_address_of_all_views(start: int) -> None:
     base = np.zeros((3, 13), np.uint8)[:, start:]
     assert column_ranges([view(base[:, at], "view") for at in (slice(0, 5), slice(5, 12))]) == [
         (0, 5),

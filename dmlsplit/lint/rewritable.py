@@ -25,9 +25,8 @@ _MIN_OPSET = 7
 # The sizes of a dynamic dimension at which a split is compared with its replacement, one per input;
 # in one input, up to three dimensions differ.
 _SIZES = (2, 1, 3)
-# The largest input for that. The reference evaluator then takes up to 6.5 GB, for halves of 64-bit
-# integers, whose nodes have 97 bytes of values for each element.
-MAX_BYTES = 1 << 29
+# The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
+MAX_BYTES = 1 << 28
 
 
 class Form(NamedTuple):
@@ -58,8 +57,7 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
 def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
     """The shapes of the inputs with which a split and its replacement are compared.
 
-    There is none if the input is too large, or would be at more than one size of a dynamic
-    dimension.
+    None are left if a static input is too large, or a dynamic one at two of the three sizes.
     """
     # Dimensions of one name have one size; a dimension without a name is like no other.
     sizes = [f"?{axis}" if size == "?" else size for axis, size in enumerate(site.shape or ())]
@@ -115,15 +113,10 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
     rows, axis = merger or (None, site.axis + len(ones))
     is_cast = kind not in support_table()[target.level].data_types
     if is_cast and kind.bits >= 32:
-        text = (
-            f"Cast would lose bits of {kind.name}, and no operator before BitCast-26 exposes them"
-        )
         narrow = _NARROW.get(kind)
-        return (
-            f"{text}. Fix: if all values fit {narrow}, let the model compute them in {narrow}"
-            if narrow
-            else text
-        )
+        fix = f". Fix: if all values fit {narrow}, let the model compute them in {narrow}"
+        why = "no operator before BitCast-26 exposes them"
+        return f"Cast would lose bits of {kind.name}, and {why}{fix if narrow else ''}"
     return Form(axis, rows, ones, is_cast)
 
 

@@ -43,18 +43,20 @@ class Verdict:
     """Whether a target accepts one split."""
 
     site: SplitSite
-    # What the split becomes at the target; for ALWAYS, at dynamic sizes of 1. None if unknown.
+    # What the split becomes at the target; for OK_FOR_EVERY_SIZE, at dynamic sizes of 1. None if
+    # unknown.
     descriptor: SplitOperatorDesc | None
     outcome: Outcome
     diagnostics: tuple[Violation, ...]  # every broken rule, then warnings and notes
     equivalent: SplitOperatorDesc | None = None  # accepted; None unless EQUIVALENT
-    # The lowest level that accepts the split unchanged (for NEVER: at its smallest sizes); None
-    # if no level does, or if the level is unknown.
+    # The lowest level that accepts the split unchanged (for REFUSED_FOR_EVERY_SIZE: at its smallest
+    # sizes); None if no level does, or if the level is unknown.
     minimum: LevelReleases | None = None
     fixes: tuple[str, ...] = ()  # what to change: any one suffices, the most direct is first
     notes: tuple[str, ...] = ()  # why there is no fix of some kind, or that there may be one
-    undecided: bool = False  # NEVER, but an equivalent may exist once the sizes are known
-    sizes: SizeRange | None = None  # for ALWAYS
+    # REFUSED_FOR_EVERY_SIZE, but an equivalent may exist once the sizes are known.
+    undecided: bool = False
+    sizes: SizeRange | None = None  # for OK_FOR_EVERY_SIZE
     obstacle: str | None = None  # why a refused descriptor has no equivalent
 
     @property

@@ -89,7 +89,7 @@ def _write_pieces(
     device: str,
     progress: Progress,
 ) -> None:
-    """Split the rows of the file as bytes. In its order, the last dimension is contiguous."""
+    """Split the rows of the file as bytes; `stored_shape` is in the order of the file."""
     shape = source.stored_shape
     axis = len(shape) - 1 - axis if source.is_fortran else axis
     step = prod(shape[axis + 1 :]) * source.dtype.itemsize

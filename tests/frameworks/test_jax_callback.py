@@ -55,7 +55,7 @@ def test_a_repeated_callback_makes_no_other_cuda_call(fake: FakeDriver) -> None:
     assert fake.calls == ["pack", "launch"]
 
 
-def test_nothing_is_launched_for_no_bytes(fake: FakeDriver) -> None:
+def test_a_split_without_bytes_launches_nothing(fake: FakeDriver) -> None:
     call((0, 30), 1, (7, 23))
     assert not fake.launched
 

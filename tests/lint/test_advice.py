@@ -357,7 +357,7 @@ def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
     [
         (single(TensorProto.DOUBLE, (6,), (2, 4), 0), "Cast would lose bits of FLOAT64"),
         (attribute_split(6, 0, (6,)), "the opset is 6; rewriting needs 7 or later"),
-        (single(FLOAT, (2**20, 129), (2**19, 2**19), 0), "its input must have at most 536,870,912"),
+        (single(FLOAT, (2**20, 129), (2**19, 2**19), 0), "its input must have at most 268,435,456"),
     ],
 )
 def test_a_note_says_why_no_nodes_can_replace_a_refused_split(

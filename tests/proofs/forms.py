@@ -52,15 +52,15 @@ def _many(entries: int) -> int:
     return min(entries, 2)
 
 
-# What a form has of each constant. The rest are sizes of tables; kAlign and the values of kStaged
-# follow from addresses, which are covered one by one.
+# What a form has of each constant. The rest are sizes of tables; kAlign and the values of
+# kStagedAlign follow from addresses, which are covered one by one.
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
     **dict.fromkeys(
         "kAligned kShort kOneRow kEqual kPartBytes kPadded kShiftWords kPointers".split(), int
     ),
     **dict.fromkeys("kWindow kEdges kLeads kInputAlign kOutputAligned".split(), int),
-    "kStaged": bool,
+    "kStagedAlign": bool,
     "kUnit": lambda unit: unit & -unit,
     "kItemBytes": lambda item: (item >= VECTOR) + (item > VECTOR),
     "kChannels": _many,

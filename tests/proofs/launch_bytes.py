@@ -107,8 +107,10 @@ def _strided(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     for entry, (first, end) in enumerate(pairwise(starts)):
         nest = 0 if known["kNests"] == 1 else entry
         items, row_bytes = known["counts"][nest], known["row_units"][nest] * unit
-        tile = launch.threads * known["kItems"] - REPEATED_ITEMS * (0 < known["kStaged"] < VECTOR)
-        assert ceil_div(items + bool(known["kStaged"]), tile) == end - first
+        tile = launch.threads * known["kItems"] - REPEATED_ITEMS * (
+            0 < known["kStagedAlign"] < VECTOR
+        )
+        assert ceil_div(items + bool(known["kStagedAlign"]), tile) == end - first
         rows, rest = divmod(items, row_bytes // known["kItemBytes"])
         assert not rest
         for channel in range(channels):

@@ -87,7 +87,7 @@ def test_forms_with_64_bit_numbers_run_at_every_address(
 @pytest.mark.exhaustive
 @needs_gcc
 @pytest.mark.parametrize(("cases", "are"), PARTS)
-def test_every_fine_form_runs_at_every_pair_of_alignments(
+def test_every_form_of_the_finer_classes_runs_at_every_pair_of_alignments(
     cases: Callable[[bool], Iterable[Case]],
     are: tuple[bool, bool],
     scope: tuple[Reached, list[Case], Reached],

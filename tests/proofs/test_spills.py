@@ -42,7 +42,7 @@ def heaviest(runs: Iterable[forms.Run]) -> list[KernelLaunch]:
     for launch in specializations(runs).values():
         have = known(launch) | {member.name: member.type for member in launch.code.members}
         is_deep = have.get("kDimensions", 0) >= strided.MAX_CHEAP_DEPTH
-        kind = launch.code.kernel, is_deep, bool(have.get("kStaged")), *map(have.get, BRANCHES)
+        kind = launch.code.kernel, is_deep, bool(have.get("kStagedAlign")), *map(have.get, BRANCHES)
         largest[kind] = max(largest.get(kind, launch), launch, key=in_flight)
     return list(largest.values())
 

@@ -21,7 +21,7 @@ from tests.support.each import each
 
 # Constants that select a path of a kernel, and those with a size of an element.
 SWITCHES = set(
-    "kAligned kShort kOneRow kEqual kPadded kPointers kWindow kEdges kLeads kStaged".split()
+    "kAligned kShort kOneRow kEqual kPadded kPointers kWindow kEdges kLeads kStagedAlign".split()
 )
 SIZES = {"kUnit", "kPartBytes", "kStep", "kShiftWords"}
 

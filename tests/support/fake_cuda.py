@@ -114,7 +114,7 @@ class FakeDriver:
     launched: list[Launched] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     failure: DmlError | None = None
-    with_siblings: set[tuple[int, int]] = field(default_factory=set)
+    compiled_with_siblings: set[tuple[int, int]] = field(default_factory=set)
     refuses: str | None = None  # the beginning of sources that do not compile
     loaded: dict[int, Callable[[str, str], FakeKernel]] = field(default_factory=dict)
 

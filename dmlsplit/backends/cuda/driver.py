@@ -149,7 +149,7 @@ class Driver:
         )
         # Pairs of a device and the hash of a source that the engine has compiled with its siblings.
         # If two sources had the same hash, the siblings of one would be compiled later.
-        self.with_siblings: set[tuple[int, int]] = set()
+        self.compiled_with_siblings: set[tuple[int, int]] = set()
 
     @property
     def cupy(self) -> Any:

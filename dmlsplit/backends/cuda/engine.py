@@ -30,7 +30,7 @@ class CudaProgram(NamedTuple):
     device: int
     geometry: SplitGeometry
     # Selects the outputs that have elements; addresses of empty ones are ignored.
-    written: Selector
+    select_nonempty: Selector
     variants: dict[tuple[int, int], Variant]
 
     def add_variant(self, input_alignment: int, output_alignment: int) -> Variant:
@@ -40,10 +40,10 @@ class CudaProgram(NamedTuple):
         loader, launches = driver.kernel_loader(device), []
         for launch in plan(self.geometry, *alignments, driver.limits(device)):
             source = launch.code.source
-            if (key := (device, hash(source))) not in driver.with_siblings:
+            if (key := (device, hash(source))) not in driver.compiled_with_siblings:
                 for sibling in (launch, *launch.siblings()):
                     loader(sibling.code.source, sibling.code.kernel)
-                driver.with_siblings.add(key)
+                driver.compiled_with_siblings.add(key)
             load = partial(loader, source, launch.code.kernel)
             launcher = driver.launcher(device, load, launch)
             launches.append((selector(launch.outputs, count), launcher))
@@ -57,7 +57,7 @@ class CudaProgram(NamedTuple):
                 self.add_variant(*alignments)
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
-        alignments = gcd(VECTOR, src), gcd(VECTOR, *self.written(dsts))
+        alignments = gcd(VECTOR, src), gcd(VECTOR, *self.select_nonempty(dsts))
         return self.variants.get(alignments) or self.add_variant(*alignments)
 
     def bind(self, src: int, dsts: Sequence[int]) -> BoundCopy:
@@ -103,5 +103,7 @@ class CudaBackend:
     def compile(self, geometry: SplitGeometry) -> CudaProgram:
         """The program of a geometry. Kernels are compiled by `prepare`, or by the first `bind`."""
         rows, count = geometry.row_split, geometry.output_count
-        written = tuple if rows and 0 not in rows.widths else selector(geometry.nonempty, count)
-        return CudaProgram(driver.load(), self.number, geometry, written, {})
+        select_nonempty = (
+            tuple if rows and 0 not in rows.widths else selector(geometry.nonempty, count)
+        )
+        return CudaProgram(driver.load(), self.number, geometry, select_nonempty, {})

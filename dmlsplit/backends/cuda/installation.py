@@ -14,6 +14,7 @@ DRIVER_13, VERSION_13 = 580, 13000
 # Compute capability 7.0, which `__grid_constant__` parameters of kernels need (CUDA C++ Programming
 # Guide).
 MIN_CAPABILITY = 70
+# The extras of dmlsplit, by the major version of CUDA.
 EXTRAS = {12: "cuda12", 13: "cuda13"}
 
 

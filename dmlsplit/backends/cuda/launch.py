@@ -60,6 +60,7 @@ UNUSED_TILE = 2**32 - 1
 
 # Bytes that an SM must have in flight to saturate the memory of an H200, or of a GPU of compute
 # capability 10.0 or more. Source: the tuning of DeviceTransform in NVIDIA's CUB.
+# Older GPUs, for which CUB has smaller numbers, count as an H200.
 IN_FLIGHT_BYTES, IN_FLIGHT_BYTES_10 = 48 << 10, 64 << 10
 # An SM must hold enough blocks to have IN_FLIGHT_BYTES in flight, and at least two. With
 # MAX_RESIDENT_BLOCKS, a thread gets at most 40 of the 64 K registers. If even more blocks would be

@@ -150,7 +150,7 @@ def test_more_rows_do_not_make_a_call_wait_for_the_compiler(fake: FakeDriver) ->
 
 def test_the_driver_keeps_the_hash_of_a_source_instead_of_its_text(fake: FakeDriver) -> None:
     dml.split(fake.array(noise((64, 96), "f2")), SIZES, 1)
-    assert fake.with_siblings == {(0, hash(source)) for source in fake.sources[:1]}
+    assert fake.compiled_with_siblings == {(0, hash(source)) for source in fake.sources[:1]}
 
 
 def test_a_kernel_that_does_not_compile_is_an_error(fake: FakeDriver) -> None:
@@ -206,7 +206,7 @@ def test_the_alignment_of_the_memory_chooses_the_kernel(fake: FakeDriver) -> Non
     assert fake.calls.count("compile") == compiled
 
 
-def test_nothing_is_launched_for_no_bytes(fake: FakeDriver) -> None:
+def test_a_split_without_bytes_launches_nothing(fake: FakeDriver) -> None:
     outs = dml.split(fake.array(np.zeros((0, 4), "f4")), (0, 0))
     assert [out.shape for out in outs] == [(0, 4)] * 2
     assert not fake.launched

@@ -96,7 +96,7 @@ def test_outputs_that_do_not_fit_the_parameters_get_more_launches(
 @pytest.mark.parametrize("misaligned", [1, 16])
 @pytest.mark.parametrize("width", [1, 16, 601, (1 << 20) + 1])
 @pytest.mark.parametrize("rows", [1, 40])
-def test_tables_fit_the_parameters(rows: int, width: int, misaligned: int) -> None:
+def test_4094_outputs_need_at_most_8_launches(rows: int, width: int, misaligned: int) -> None:
     sizes = tuple(width + i % 3 for i in range(4094))
     launches = planned(packed((rows, sum(sizes)), 1, sizes, 1), misaligned, misaligned)
     # If the tables are arguments, a launch has as many outputs as they have room for.

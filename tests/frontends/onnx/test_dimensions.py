@@ -89,7 +89,9 @@ def test_a_size_other_than_the_computed_one_is_refused(
         shape(scanned, doubled(TWICE), given)
 
 
-def test_a_size_that_nothing_computes_or_that_is_equal_is_taken(scanned: Scanned) -> None:
+def test_a_given_size_that_equals_the_computed_one_or_cannot_be_computed_is_used(
+    scanned: Scanned,
+) -> None:
     assert shape(scanned, doubled(TWICE), {"n": 3, "2*n": 6}) == (6, 6)
     assert shape(scanned, doubled(TWICE), {"2*n": 5}) == (5, 6)
     unknown = through("Mystery", TWICE, inputs=("n", 6))
@@ -107,7 +109,7 @@ def test_a_name_in_a_function_may_have_several_sizes(scanned: Scanned) -> None:
     assert shape(scanned, content, {"n": 3, "2*n": 6}) == (6, 6)
 
 
-def test_a_name_of_an_input_of_a_body_is_declared_wrongly_not_given_wrongly(
+def test_a_contradiction_inside_a_loop_body_does_not_refuse_the_given_size(
     scanned: Scanned,
 ) -> None:
     inputs = [value("i", [], 7), value("go", [], 9), value("p", ["k", 6])]
@@ -147,7 +149,7 @@ LOST = "the shape of its input is unknown after Mystery #0 of main"
         (1, {"y.1": 6}, ""),
     ],
 )
-def test_a_rank_that_is_given_in_part_leaves_a_split_unknown(
+def test_sizes_of_some_dimensions_of_an_unknown_rank_leave_a_split_unknown(
     scanned: Scanned, axis: int, given: dict[str, int], problem: str
 ) -> None:
     sizes = FixedSizes(given)

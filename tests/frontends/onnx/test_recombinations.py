@@ -103,7 +103,7 @@ APART = [
 
 
 @pytest.mark.parametrize(("nodes", "count"), [(n, 1) for n in COMBINED] + [(n, 0) for n in APART])
-def test_pieces_are_followed_through_operators_that_move_no_element_only(
+def test_pieces_are_followed_only_through_operators_that_move_no_element(
     scanned: Scanned, nodes: list[Any], count: int
 ) -> None:
     assert len(combining(scanned, *nodes)) == count

@@ -112,7 +112,7 @@ def test_the_error_for_an_unsupported_array_names_the_reason(call: Any, message:
     dtype=st.sampled_from(DTYPES),
     level=st.sampled_from(["1_0", "2_1", "3_0", "4_1", "6_4"]),
 )
-def test_low_levels_split_every_type_and_rank_except_odd_runs_at_1_0(
+def test_every_type_and_rank_is_split_at_any_level_except_odd_runs_at_1_0(
     case: Case, dtype: str, level: str
 ) -> None:
     shape, axis, sizes = case

@@ -237,12 +237,12 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
         (single(TensorProto.STRING, (6,), (2, 4), 0), LEVEL_2, "has no strings"),
         (attribute_split(2, 0, (6,)), LEVEL_1, "opset is 2; rewriting needs 7"),
         (single(FLOAT, (2**20, 129), (2**19, 2**19), 0), LEVEL_1,
-         "its input must have at most 536,870,912 bytes, the most that is compared with a "
+         "its input must have at most 268,435,456 bytes, the most that is compared with a "
          "replacement, and has 541,065,216"),
-        (single(FLOAT, ("n", 2**20, 65), (2**19, 2**19), 1), LEVEL_1,
-         "at two sizes of each dynamic dimension, its input must have at most 536,870,912 bytes, "
+        (single(FLOAT, ("n", 2**20, 33), (2**19, 2**19), 1), LEVEL_1,
+         "at two sizes of each dynamic dimension, its input must have at most 268,435,456 bytes, "
          "the most that is compared with a replacement. Fix: give the sizes with --dim"),
-        (single(FLOAT, ("n", 2**20, 129), (2**19, 2**19), 1), LEVEL_1,
+        (single(FLOAT, ("n", 2**20, 65), (2**19, 2**19), 1), LEVEL_1,
          "the most that is compared with a replacement"),
         (sequence(FLOAT, ("n", "m")), {"via": "ort"},
          "its sizes are known only when the model runs. Fix: give them with --dim"),

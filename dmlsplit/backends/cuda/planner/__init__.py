@@ -33,7 +33,7 @@ from dmlsplit.geometry import RowSplit, SplitGeometry
 __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 
 # Outputs of this width in bytes, or more, go to `rows`, because it is then faster than `tile`. The
-# keys are the bytes that `tile` would move at once; the more these are, the faster is `tile`.
+# keys are the bytes that `tile` would move at once; the more these are, the faster `tile` is.
 # docs/design/016-slabs.md compares both at 96; 128 and 512 are estimates, for an earlier `tile`.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # A load of a warp has WARP_BYTES. If more than WARP_OUTPUTS outputs share as many bytes of a row,
@@ -54,7 +54,7 @@ NARROW_SHARE = 1 / 16
 def plan(
     geometry: SplitGeometry, input_alignment: int, output_alignment: int, limits: DeviceLimits
 ) -> tuple[KernelLaunch, ...]:
-    """The launches of a geometry on a device, in any order.
+    """The launches of a geometry on a device, which may run in any order.
 
     An alignment is the largest power of two, 1 to 16, that divides the address of the input's
     first element, or those of all outputs.
@@ -113,7 +113,7 @@ def _is_crowded(split: RowSplit) -> bool:
 
 
 def _are_spaced_units(geometry: SplitGeometry, assumptions: Assumptions) -> bool:
-    """Whether all outputs are units, equally far apart, which `strided` copies from windows."""
+    """Whether every output is one unit wide, and `strided` can copy all of them from windows."""
     nests = (nest_of(piece, assumptions) for piece in geometry.pieces if piece.run_bytes)
     return all(abs(nest.step) > 1 and form_of(nest, 1, assumptions).window_step for nest in nests)
 

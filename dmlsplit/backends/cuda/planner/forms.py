@@ -56,7 +56,7 @@ class Form:
     channels: int  # outputs that are filled from one window
     window_step: int | None  # in units, if items are filled from windows
     # The alignment of the outputs if items go through shared memory; otherwise 0.
-    staged: int = 0
+    staged_alignment: int = 0
 
     @property
     def items(self) -> int:
@@ -79,8 +79,9 @@ class Entry:
     def window_alignment(self, assumptions: Assumptions, staged_item: int = 0) -> int:
         """The largest power of two, up to 16, that divides the addresses of windows."""
         *outer, row = self.nest.loops
-        # Staged items begin every `staged_item` bytes from the start of a row. Others begin where
-        # the output's address is a multiple of 16, so a multiple of the row's alignment after it.
+        # Staged items begin every `staged_item` bytes from the start of a row. Others begin at
+        # multiples of 16 of the output's address, so their distance from the start of the row is a
+        # multiple of the row's alignment.
         # Windows are `step` times as far apart as items. If the step is negative, a window begins
         # with the last unit, so the row's stride counts, too.
         item_distance = staged_item or self.nest.row_alignment(assumptions)

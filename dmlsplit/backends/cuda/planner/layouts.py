@@ -31,7 +31,7 @@ MAX_ROWS = MAX_THREADS * VECTOR  # of a slab, if they are one byte each
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MAX_GROUPS = 64
 # Paddings of shared memory: (log2 of an interval, unused bytes after each). The banks span 128
-# bytes. A slab has room for each of these, so that its code does not depend on which is best.
+# bytes. A slab has room for each of these, so that its code depends only on whether (0, 0) is best.
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
 SHARED_STEP = 64 * VECTOR  # divides a slab's shared memory, as each size is a specialization
 MAX_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without asking for more
@@ -89,8 +89,9 @@ class Layout:
 
         A sector beyond those of a plain copy counts as an instruction, as in
         benchmarks/prediction.py. Each end of a run wastes half a sector. An output's share of a
-        slab wastes half a sector in all, because the next slab continues where it ends. The speed
-        of memory is taken to grow with the bytes in flight that saturate it.
+        slab wastes half a sector in all, because the next slab continues where it ends. A GPU whose
+        memory needs more bytes in flight than an H200's is taken to copy faster in proportion, so
+        that instructions cost more.
         """
         reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
         parts = PART_INSTRUCTIONS * VECTOR // self.part_bytes
@@ -110,14 +111,14 @@ class Layout:
 
 
 def takes_whole_rows(split: RowSplit) -> bool:
-    """Whether a block can read a slab of whole rows as one run, and a slab of any one output."""
+    """Whether a block can copy a slab of whole rows, read as one run, or of any single output."""
     rows = _period(split) + ceil_div(VECTOR - 1, min(split.widths))
     fits = rows * split.pitch <= (MAX_THREADS - 1) * VECTOR
     return split.row_bytes == split.pitch and fits and max(split.widths) <= _max_run_bytes(rows, 1)
 
 
 def _max_run_bytes(rows: int, part_bytes: int) -> int:
-    """The most bytes of a run, if a block reads `rows` runs at any multiples of `part_bytes`."""
+    """The most bytes of a run, if a block reads `rows` runs at addresses `part_bytes` divides."""
     return MAX_THREADS // rows * VECTOR - (VECTOR - part_bytes)
 
 
@@ -163,7 +164,8 @@ class _Columns:
         is_single_run = len(groups) == 2 and split.row_bytes == split.pitch
         widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
         # Runs are a pitch apart; a single run begins `before` rows ahead of the slab. Phases of
-        # runs are multiples of the divisor below, so the largest is VECTOR less it.
+        # runs are multiples of their greatest common divisor with VECTOR, so none exceeds VECTOR
+        # less that.
         run_distance = before * split.pitch if is_single_run else split.pitch
         offsets = [split.offsets[first] for first in groups[:-1]]
         max_phase = VECTOR - gcd(VECTOR, self.input_alignment, run_distance, *offsets)

@@ -40,7 +40,8 @@ FEW_OUTPUTS = 16
 # Candidates: the threads of a block, and the rounds in which each thread copies `LOADS` vectors. A
 # block finds its output once for all rounds, but waits for memory in each of them.
 BLOCKS: tuple[tuple[int, int], ...] = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
-# Of a thread, at most, by whether memory is aligned: six blocks of THREADS, or four, fit an SM.
+# The most registers of a thread, by whether memory is aligned. Of blocks of THREADS, six fit an SM
+# with 40 registers, and four with 64.
 THREAD_REGISTERS = {True: 40, False: 64}
 # Rows are short if they fit a slot of at most 32 vectors in shared memory. A slot has room for a
 # row at any phase (15 bytes more) and the word after it (4), rounded up (15), as in rows.cu.
@@ -50,8 +51,8 @@ MAX_SHORT = 33 * VECTOR - SLOT_MORE - 1
 # rows. In smaller blocks, more threads would have no vector; larger blocks would wait longer.
 SHORT_LOADS, SHORT_THREADS = 2 * LOADS, THREADS // 2
 SHORT_BLOCKS = tuple((SHORT_THREADS, rounds) for rounds in (4, 2, 1))
-# 4 / 3: the narrowest rows have slots of 3 vectors and a spare one. Whatever the width, slots take
-# at most 1,344 of these 1,429 vectors, so that 85 are left over.
+# 4 / 3: the narrowest rows have slots of 3 vectors and a spare one. 64: a margin. Whatever the
+# width, slots take at most 1,344 of these 1,429 vectors.
 SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
 # By (is_aligned, is_short): two costs, if a plain copy of the same bytes takes 1. The first is that
 # of the instructions that copy, beyond the plain copy's; the second that of the instructions that
@@ -69,15 +70,17 @@ INSTRUCTION_TIMES = {
 CHEAP_RATIO, MIN_GAIN = 1.03, 0.01
 # Python counts tiles faster than NumPy for up to this many pairs of an output and a number of rows.
 MAX_IN_PYTHON = 32
-# A chunk of several rows has half to all of the bytes that multiprocessors have in flight. Blocks
-# thus copy its outputs at the same time, while sectors that outputs share are in the L2 cache.
+# A chunk of several rows has half to all of the bytes that multiprocessors have in flight, or more
+# if two rows, or the rows of the largest tile of short rows, have more. Blocks thus copy its
+# outputs at about the same time, while sectors that outputs share are in the L2 cache.
 CHUNK_BYTES = IN_FLIGHT_BYTES
 # The division of common.cuh takes numbers below 2^31. Threads without a vector calculate positions,
 # too, up to a tile after the end of a chunk.
 MAX_CHUNK_BYTES = 1 << 30
-# Chunks of a single row need fewer instructions, so the planner takes them unless others need less
-# than FULL_ROW, an estimate, of their tiles. It tries about ROW_CHOICES other numbers of rows.
-FULL_ROW = 0.97
+# Chunks of a single row need fewer instructions. Their tiles therefore count as only
+# ONE_ROW_WEIGHT, an estimate, of others'. The planner tries about ROW_CHOICES other numbers of
+# rows.
+ONE_ROW_WEIGHT = 0.97
 ROW_CHOICES = 16
 # The most bytes of parameters outside tables: the input's address, pitches, divisors, numbers of
 # rows and tiles. From them the planner calculates how many outputs fit a launch. `launches_within`
@@ -223,15 +226,15 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
     short_rows = [*map(_short_rows, split.widths)] if mode.is_short else []
     multiple = max(short_rows) * candidates[0][1] if short_rows else 1
     choices = _row_choices(split, limits, multiple)
-    parts = _parts(split.widths, choices, short_rows)
-    row_parts = sum([1 / rows for rows in short_rows]) if short_rows else split.row_bytes
+    amounts = _amounts(split.widths, choices, short_rows)
+    row_amount = sum([1 / rows for rows in short_rows]) if short_rows else split.row_bytes
     sm_bytes, best = split.total_bytes / limits.sm_count, inf
     cheap = CHEAP_RATIO * (1 + INSTRUCTION_TIMES[mode[:2]][0]) * sm_bytes
     for threads, rounds in candidates:
         tile_bytes = threads * rounds * (SHORT_LOADS if mode.is_short else LOADS) * VECTOR
-        tile_parts = rounds if mode.is_short else tile_bytes
-        chunks = _chunked(split.rows, choices, parts, (threads, tile_bytes), tile_parts)
-        fill = split.rows * row_parts / tile_parts / chunks.grid  # used share of the tiles
+        tile_amount = rounds if mode.is_short else tile_bytes
+        chunks = _chunked(split.rows, choices, amounts, (threads, tile_bytes), tile_amount)
+        fill = split.rows * row_amount / tile_amount / chunks.grid  # used share of the tiles
         cost = _cost(chunks, rounds, fill, sm_bytes, limits, mode)
         if cost < best * (1 - MIN_GAIN):
             best, best_chunks = cost, chunks
@@ -245,8 +248,8 @@ def _short_rows(width: int) -> int:
     return SHORT_THREADS // _slot_vectors(width) // 2 * (2 * SHORT_LOADS)
 
 
-def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[int]) -> Any:
-    """The parts of each output in a chunk, by its rows: bytes, or rounds of short rows."""
+def _amounts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[int]) -> Any:
+    """How much of each output a chunk has, by its rows: in bytes, or in rounds of short rows."""
     # Of numbers below 2^53, a float quotient is whole only if it is exact, so that `ceil` is right.
     if len(choices) * len(widths) > MAX_IN_PYTHON:
         rows = np.array(choices)[:, None]
@@ -257,19 +260,19 @@ def _parts(widths: Sequence[int], choices: Sequence[int], short_rows: Sequence[i
 
 
 def _chunked(
-    rows: int, choices: Sequence[int], parts: Any, block: tuple[int, int], tile_parts: int
+    rows: int, choices: Sequence[int], amounts: Any, block: tuple[int, int], tile_amount: int
 ) -> _Chunks:
     """The chunks that need the fewest tiles; `block` has the threads and the bytes of a tile."""
-    if is_few := isinstance(parts, list):
-        tiles: Any = [[ceil(part / tile_parts) for part in chunk] for chunk in parts]
+    if in_python := isinstance(amounts, list):
+        tiles: Any = [[ceil(amount / tile_amount) for amount in chunk] for chunk in amounts]
         sums = [*map(sum, tiles)]
     else:
-        tiles = np.ceil(parts / tile_parts).astype(np.int64)
+        tiles = np.ceil(amounts / tile_amount).astype(np.int64)
         sums = np.add.reduce(tiles, -1).tolist()
     grids = [-(-rows // n) * count for n, count in zip(choices, sums, strict=True)]
-    weights = [FULL_ROW * grids[0], *grids[1:]]
+    weights = [ONE_ROW_WEIGHT * grids[0], *grids[1:]]
     choice = weights.index(min(weights))
-    chosen = tiles[choice] if is_few else tiles[choice].tolist()
+    chosen = tiles[choice] if in_python else tiles[choice].tolist()
     return _Chunks(*block, choices[choice], choice == 0, chosen, sums[choice], grids[choice])
 
 

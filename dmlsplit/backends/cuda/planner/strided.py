@@ -47,8 +47,9 @@ MAX_CHEAP_DEPTH = 3
 # Blocks that an SM must hold if items are narrower than vectors. Four have 32 KiB in flight with
 # items of 4 bytes. Six would have 48 KiB, but leave a thread 40 registers, and some code spilled.
 NARROW_RESIDENT = 4
-# If a thread has several items, and 64-bit numbers for edges or 64-bit strides of MAX_CHEAP_DEPTH
-# loops or more, an SM must hold only this number of blocks, which leaves a thread more registers.
+# An SM must hold only this number of blocks, which leaves a thread more registers, if a thread has
+# several items, and these are vectors with edges and 64-bit numbers, or narrower than vectors with
+# 64-bit strides in MAX_CHEAP_DEPTH loops or more.
 RESIDENT_64_BIT = 3
 # A block that also gathers the item before its first one has this many fewer items than threads.
 # One fewer would do. With four, outputs of neighbouring blocks begin a multiple of 64 bytes apart,
@@ -78,7 +79,7 @@ class _Numbers(NamedTuple):
     is_small: bool  # whether items and units of a row are numbered with 32 bits
     has_64_bit_strides: bool
     depth: int  # of the loops over items
-    is_one_nest: bool  # whether the tables have one entry for all outputs
+    is_one_nest: bool  # whether all entries have the same nest
 
 
 def strided_launches(
@@ -144,7 +145,7 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
     nests = list(padded_table(nests, slots, nests[0]))[:nest_slots]
     item_loops = list(padded_table(item_loops, slots, item_loops[0]))[:nest_slots]
     has_edges, has_leads = _edges(form, nests, assumptions)
-    staged_item = form.item_bytes if form.staged else 0
+    staged_item = form.item_bytes if form.staged_alignment else 0
     alignment = min(entry.window_alignment(assumptions, staged_item) for entry in entries)
     in_flight = items * form.channels * form.item_bytes
     resident = _resident(form, numbers, items, has_edges, alignment) * (THREADS // threads)
@@ -160,7 +161,7 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
         TypedValue("int", "kAlign", alignment),
         TypedValue("bool", "kEdges", int(has_edges)),
         TypedValue("bool", "kLeads", int(has_edges and has_leads)),
-        TypedValue("int", "kStaged", form.staged),
+        TypedValue("int", "kStagedAlign", form.staged_alignment),
         TypedValue("int", "kNests", len(nests)),
         TypedValue("int", "kDimensions", numbers.depth),
         TypedValue("using", "Index", "unsigned" if numbers.is_small else COUNT_64),
@@ -192,19 +193,20 @@ def _numbers(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> _Numbers
 
 def _block(form: Form, numbers: _Numbers) -> tuple[int, int, int]:
     """The threads of a block, the items of a thread, and the items that a block stores."""
-    threads = STAGED_THREADS if form.staged == VECTOR else THREADS
+    threads = STAGED_THREADS if form.staged_alignment == VECTOR else THREADS
     # 64-bit numbers, many loops, and 64-bit strides of several nests each take the registers of
     # half the items.
     has_cheap_strides = numbers.is_one_nest or not numbers.has_64_bit_strides
     fits_registers = numbers.is_small and numbers.depth <= MAX_CHEAP_DEPTH and has_cheap_strides
     items = form.items if fits_registers else ceil_div(form.items, 2)
-    return threads, items, threads * items - REPEATED_ITEMS * (0 < form.staged < VECTOR)
+    return threads, items, threads * items - REPEATED_ITEMS * (0 < form.staged_alignment < VECTOR)
 
 
 def _tile_starts(form: Form, item_loops: Sequence[ItemLoops], tile: int) -> Iterator[int]:
     """The first block of each entry, and the number of blocks."""
-    # A block that is not full copies the ends of a staged row. One item more ensures that one is.
-    extra_item = int(form.staged > 0)
+    # The ends of a staged row are copied by a block that is not full. Counting one item more than
+    # there are ensures that there is such a block.
+    extra_item = int(form.staged_alignment > 0)
     counts = (ceil_div(trips(loops) + extra_item, tile) for loops in item_loops)
     return accumulate(counts, initial=0)
 
@@ -213,7 +215,7 @@ def _edges(form: Form, nests: Sequence[Nest], assumptions: Assumptions) -> tuple
     """Whether rows that are not staged begin or end inside an item, and whether rows begin so."""
     has_leads = any(nest.row_alignment(assumptions) % form.item_bytes for nest in nests)
     has_tails = any(nest.row_bytes % form.item_bytes for nest in nests)
-    return not form.staged and (has_leads or has_tails), has_leads
+    return not form.staged_alignment and (has_leads or has_tails), has_leads
 
 
 def _resident(form: Form, numbers: _Numbers, items: int, has_edges: bool, alignment: int) -> int:

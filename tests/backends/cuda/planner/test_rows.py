@@ -125,7 +125,7 @@ def test_blocks_of_short_rows_hold_memory_for_their_threads(gpu: str, blocks: in
     assert resident_blocks(limits, launch.threads, 64, launch.shared_bytes) == blocks
 
 
-def test_a_chunk_has_at_most_the_bytes_in_flight_of_its_gpu() -> None:
+def test_chunks_of_16_kib_rows_have_at_most_the_bytes_in_flight_of_their_gpu() -> None:
     """On a slice of a GPU, blocks that run at the same time still cover all outputs of a chunk."""
     geometry = packed((1 << 16, 4096), 1, (1024, 1024, 2048), 4)
     slice_ = H200.limits._replace(sm_count=16)

@@ -104,7 +104,7 @@ def test_any_number_of_rows_has_the_same_specialization(
 
 @given(st.lists(st.integers(1, 40), min_size=4, max_size=16), st.integers(2, 5000))
 def test_reordered_columns_differ_only_in_shared_memory(widths: list[int], rows: int) -> None:
-    """For the same number of outputs, only the size of shared memory may differ."""
+    """For the same number of outputs, only the size and padding of shared memory may differ."""
     texts = set()
     for cut in range(1, len(widths)):
         geometry = packed((rows, sum(widths)), 1, (*widths[cut:], *widths[:cut]), 1)

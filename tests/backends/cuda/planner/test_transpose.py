@@ -61,7 +61,9 @@ def test_threads_read_and_write_lines_of_the_same_phase(
     ("unit", "down", "across"),
     [(1, 128, 128), (2, 64, 128), (4, 64, 64), (8, 32, 64), (16, 32, 32)],
 )
-def test_large_tensors_get_nearly_equal_sides(unit: int, down: int, across: int) -> None:
+def test_sides_of_the_tiles_of_a_large_plane_differ_at_most_by_a_factor_of_two(
+    unit: int, down: int, across: int
+) -> None:
     tile = best_tile(tiles(unit), [Plane(8192, 8192, 8192 * unit, 8192 * unit)])
     assert (tile.down, tile.across) == (down, across)
 
