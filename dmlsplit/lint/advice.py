@@ -91,6 +91,9 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
         return (), ()
     fixes: list[str] = []
     notes: list[str] = []
+    undecided = state if verdict.undecided and isinstance(state, Unknown) else None
+    if undecided and verdict.needs_type:  # no other fix is sure to suffice
+        return (_fix_for_unknown(site, undecided, target, True),), ()
     if verdict.minimum is None:
         fixes += _hints(verdict.errors)
     if site.format == "onnx" and all("model" in e.rule.fixable_by for e in verdict.errors):
@@ -109,8 +112,9 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     broken = {violation.rule.id for violation in verdict.errors}
     if broken & _RUN_ON_CPU and "ORT-FEATURE-LEVEL" not in broken:
         notes.append(Advice.ON_CPU)
-    if verdict.undecided and isinstance(state, Unknown):
-        notes.append(Advice.UNDECIDED.format(remedy=_fix_for_unknown(site, state, target, True)))
+    if undecided:
+        remedy = _fix_for_unknown(site, undecided, target, True)
+        notes.append(Advice.UNDECIDED.format(remedy=remedy))
     return tuple(fixes), tuple(notes)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.frontends import SplitSite
+from dmlsplit.frontends import SplitSite, Unknown
 from dmlsplit.lint.target import LevelReleases, Target
 
 
@@ -66,6 +66,12 @@ class Verdict:
     def errors(self) -> tuple[Violation, ...]:
         """The broken rules."""
         return tuple(violation for violation in self.diagnostics if violation.severity == "error")
+
+    @property
+    def needs_type(self) -> bool:
+        """Whether the first level that accepts the split depends on a type that is not known."""
+        is_unknown = isinstance(self.site.state, Unknown) and self.site.element_type is None
+        return is_unknown and all("level" in error.rule.fixable_by for error in self.errors)
 
     @property
     def defects(self) -> tuple[Violation, ...]:
