@@ -18,6 +18,7 @@ class Advice(StrEnum):
 
     # Double quotes serve every shell. MODEL, VALUE and SHAPE stand for names and sizes of the
     # split; they are left in place if a shell could change those, or if the sizes are unknown.
+    # TYPE is always left: this advice is for splits whose type is unknown.
     AXIS = "give the size of the axis, for example {options}"
     SIZES = "give the dynamic sizes, for example {options}"
     RANK = "give the size of every axis of the input, whose rank is unknown: {options} and so on"
@@ -25,7 +26,7 @@ class Advice(StrEnum):
     TYPE = (
         'declare its type and sizes in the model, for example: python -c "import onnx;'
         " m = onnx.load('MODEL'); v = onnx.helper.make_tensor_value_info('VALUE',"
-        " onnx.TensorProto.FLOAT, SHAPE); m.graph.value_info.append(v);"
+        " onnx.TensorProto.TYPE, SHAPE); m.graph.value_info.append(v);"
         " onnx.save(m, 'typed.onnx')\""
     )
     LENGTHS = "make the split lengths a constant of the model"
@@ -176,7 +177,8 @@ def _command(advice: Advice, site: SplitSite, unknown: Unknown) -> str:
         sizes = (size for _, size in unknown.missing)
         known["SHAPE"] = str([n if isinstance(n, int) else next(sizes, 1) for n in site.shape])
     plain = {word: name for word, name in known.items() if _IN_PYTHON.fullmatch(name)}
-    left = [word for word in ("MODEL", "VALUE", "SHAPE") if word in advice and word not in plain]
+    words = ("MODEL", "VALUE", "TYPE", "SHAPE")
+    left = [word for word in words if word in advice and word not in plain]
     marked = (
         advice.replace(": python", f" (replace {' and '.join(left)}): python") if left else advice
     )

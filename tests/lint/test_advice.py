@@ -59,7 +59,7 @@ def reported(monkeypatch: Patch, capsys: Capsys) -> Reported:
 
 # What an advice becomes when names and sizes are filled in.
 PATTERNS = {
-    name: re.sub(r"\\{\w+\\}|MODEL|VALUE|SHAPE|:(?=\\ python)", ".+", re.escape(advice))
+    name: re.sub(r"\\{\w+\\}|MODEL|VALUE|TYPE|SHAPE|:(?=\\ python)", ".+", re.escape(advice))
     for name, advice in Advice.__members__.items()
 }
 
@@ -254,7 +254,7 @@ def test_advice_that_is_followed_changes_the_verdict(
         text = before.fix
     for value in re.findall(r"--dim (\S+)\.0=N", text):
         text += "".join(f" --dim {value}.{axis}={n}" for axis, n in enumerate(case.shape))
-    text = text.replace("SHAPE", str(case.shape))
+    text = text.replace("TensorProto.TYPE", "TensorProto.FLOAT").replace("SHAPE", str(case.shape))
     name = saved(case.cured) if case.cured else name
     name, line = followed(text, name, case.target)
     after = reported(*name, *line)
@@ -347,6 +347,14 @@ def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
     link.unlink()
     Path("model.bin").rename(link)
     assert reported("folder/model.xml")[0].outcome is Outcome.OK
+
+
+def test_the_advice_to_declare_a_type_guesses_none(here: Path, reported: Reported) -> None:
+    name = saved(custom())
+    for sizes, left in ((), "TYPE and SHAPE"), (("--dim", "y.0=2", "--dim", "y.1=6"), "TYPE"):
+        (verdict,) = reported(name, *sizes)
+        assert f"(replace {left}): python" in verdict.fix
+        assert "onnx.TensorProto.TYPE, " in verdict.fix
 
 
 # What no advice can change.
