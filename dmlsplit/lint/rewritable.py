@@ -18,6 +18,17 @@ _IN_HALVES = frozenset({TensorDataType.INT64, TensorDataType.UINT64})
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6;
 # arithmetic broadcasts by itself since 7.
 _MIN_OPSET = 7
+# What is to be said about a split that is unknown for a cause.
+_GAPS = {
+    Cause.DYNAMIC: "its sizes are known only when the model runs. Fix: give them with --dim",
+    Cause.UNTRACKED: "its sizes could not be inferred. Fix: give them with --dim",
+    Cause.TYPE: "its data type is not known. Fix: declare it in the model",
+    Cause.LENGTHS: "its split lengths are known only when the model runs. Fix: make them a "
+    "constant of the model",
+    Cause.WEIGHTS: "its split lengths are in external data. Fix: keep them in the model",
+    Cause.ORDER: "no earlier node produces its input. Fix: sort the nodes, and remove cycles",
+    Cause.COUNT: "it has too many pieces. Fix: use a larger chunk size, or fewer outputs",
+}
 
 
 class Form(NamedTuple):
@@ -47,10 +58,7 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
         return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
     desc = _descriptor(site)
     if desc is None:
-        if isinstance(site.state, Unknown) and site.state.cause is Cause.LENGTHS:
-            fix = "make them a constant of the model"
-            return f"its split lengths are known only when the model runs. Fix: {fix}"
-        return "its sizes are known only when the model runs. Fix: give them with --dim"
+        return _gap(site)
     if str(site.element_type).startswith("COMPLEX"):
         return "standard ONNX cannot reinterpret complex elements as another type"
     return _form(site, desc.input_tensor.data_type, target)
@@ -72,6 +80,16 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
     if is_cast and not in_halves and kind.bits >= 32:
         return f"Cast would round {kind.name}, and no operator before BitCast-26 exposes its bits"
     return Form(axis, rows, ones, is_cast, in_halves)
+
+
+def _gap(site: SplitSite) -> str:
+    """What has to be known about a split without a descriptor before it can be rewritten."""
+    if not isinstance(site.state, Unknown):
+        return "all of its pieces are empty"
+    cause = site.state.cause
+    if cause in (Cause.DYNAMIC, Cause.UNTRACKED) and site.element_type is None:
+        cause = Cause.TYPE
+    return _GAPS.get(cause, site.state.reason)
 
 
 def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:

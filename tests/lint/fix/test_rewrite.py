@@ -9,7 +9,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import FixedSizes
@@ -33,6 +33,7 @@ from tests.support.models import (
     sequence,
     session,
     single,
+    split_nodes,
 )
 from tests.support.networks import lstm
 from tests.support.random_graphs import static_chains
@@ -202,6 +203,9 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
          "its sizes are known only when the model runs. Fix: give them with --dim"),
         (parsed("(int64[6] x, int64[2] s) => (int64[] a, int64[] b) { a, b = Split (x, s) }"),
          LEVEL_2, "its split lengths are known only when the model runs. Fix: make them"),
+        (parsed("(float[6] x) => (seq(float[]) a) { y = Relu (x) a = SplitToSequence (z) }"),
+         {"via": "ort"}, "no earlier node produces its input. Fix: sort the nodes"),
+        (sequence(FLOAT, (2, 2**18)), LEVEL_2, "it has too many pieces. Fix: use a larger chunk"),
         (single(FLOAT, ("b", "s", "t", 6, "h"), (2, 4), 3), LEVEL_2,
          "merging its dimensions into 4 needs sizes that are known only at run time"),
         (single(FLOAT, ("b", 6, "n"), (2, 4), 2), LEVEL_2, "known only"),
@@ -214,6 +218,29 @@ def test_nothing_is_written_if_nothing_can_be_rewritten(
     assert reason in done.not_replaced[0][1]
     assert done.replaced == ()
     assert not output.exists()
+
+
+def test_the_reason_names_the_type_or_the_external_data_if_the_sizes_are_known(
+    tmp_path: Path,
+) -> None:
+    source, output = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    decode = helper.make_node("Decode", ["x"], ["decoded"], domain="ext")
+    hidden = model([decode, *split_nodes("cut", "decoded", (2, 4), 1)], {"x": (FLOAT, (2, 6))}, {})
+    hidden.opset_import.append(helper.make_opsetid("ext", 1))
+    onnx.save(hidden, source)
+    sizes = {"decoded.0": 2, "decoded.1": 6}
+    sites = scan_file(str(source), dimensions=FixedSizes(sizes))
+    done = write_fixed(source, output, assess(sites, resolve_target(**LEVEL_2)), sizes)
+    expected = "its data type is not known. Fix: declare it in the model"
+    assert [reason for _, reason in done.not_replaced] == [expected]
+
+    content = parsed("(float[2,6] x) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }")
+    content.graph.initializer.append(numpy_helper.from_array(np.array([2, 4]), "s"))
+    options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(content, source, **options)
+    done = write_fixed(source, output, assessed(source, **LEVEL_2))
+    expected = "its split lengths are in external data. Fix: keep them in the model"
+    assert [reason for _, reason in done.not_replaced] == [expected]
 
 
 def test_a_model_that_onnx_cannot_load_gives_a_one_line_error(tmp_path: Path) -> None:
