@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends.site import Cause, Implied, SplitSite, Unknown
-from dmlsplit.lint.onnxruntime import SIZES, takes_num_outputs
+from dmlsplit.lint.onnxruntime import SIZES, is_complex, takes_num_outputs
 from dmlsplit.lint.rewritable import form_of
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
@@ -111,7 +111,8 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     if verdict.obstacle:
         notes.append(verdict.obstacle)
     broken = {violation.rule.id for violation in verdict.errors}
-    if broken & _RUN_ON_CPU and "ORT-FEATURE-LEVEL" not in broken:
+    loads = "ORT-FEATURE-LEVEL" not in broken and not is_complex(site.element_type)
+    if broken & _RUN_ON_CPU and loads:
         notes.append(Advice.ON_CPU)
     if undecided:
         remedy = _fix_for_unknown(site, undecided, target, True)

@@ -32,6 +32,12 @@ ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
     f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
 }
 
+# Seen with 1.32: "MLDataType for: tensor(complex64) is not currently registered or supported".
+_REAL_TENSORS = (
+    "store the real and the imaginary parts as real tensors; ONNX Runtime does not load a model "
+    "with complex ones"
+)
+
 
 @lru_cache(maxsize=4096)
 def provider_descriptor(desc: SplitOperatorDesc) -> SplitOperatorDesc:
@@ -88,15 +94,18 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
             yield make_violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
 
 
+def is_complex(element_type: str | None) -> bool:
+    """Whether an element type is one of complex numbers."""
+    return element_type is not None and element_type.startswith("COMPLEX")
+
+
 def _type_violations(element_type: str | None) -> Iterator[Violation]:
     # SPLIT-NODE-TEXT is about strings.
     if element_type is None or element_type in ELEMENT_TYPES or element_type == "STRING":
         return
     allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
     refusal = make_violation("ORT-DATA-TYPE", "InputTensor", "DataType", element_type, allowed)
-    # ONNX has no Cast of complex numbers.
-    is_complex = element_type.startswith("COMPLEX")
-    yield replace(refusal, fix="keep the node on the CPU") if is_complex else refusal
+    yield replace(refusal, fix=_REAL_TENSORS) if is_complex(element_type) else refusal
 
 
 def _operator_violations(site: SplitSite, target: Target) -> Iterator[Violation]:

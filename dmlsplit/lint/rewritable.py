@@ -8,7 +8,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.frontends.site import Cause
-from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, takes_num_outputs
+from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, is_complex, takes_num_outputs
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
@@ -59,7 +59,7 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
     desc = _descriptor(site)
     if desc is None:
         return _gap(site)
-    if str(site.element_type).startswith("COMPLEX"):
+    if is_complex(site.element_type):
         return "standard ONNX cannot reinterpret complex elements as another type"
     return _form(site, desc.input_tensor.data_type, target)
 
