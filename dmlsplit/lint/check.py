@@ -36,8 +36,8 @@ def assess(
     defects_fail: bool = False,
 ) -> Assessment:
     """Check all sites for a target."""
-    # Implied sites become splits in ONNX Runtime only.
-    splits = (site for site in sites if target.via == "ort" or not isinstance(site.state, Implied))
+    has_implied = onnxruntime.implies_splits(target)
+    splits = (site for site in sites if has_implied or not isinstance(site.state, Implied))
     verdicts = tuple(check_site(site, target) for site in splits)
     faults = tuple(onnxruntime.target_violations(target))
     files = tuple(unreadable)
