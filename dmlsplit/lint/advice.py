@@ -30,6 +30,10 @@ class Advice(StrEnum):
         " onnx.save(m, 'typed.onnx')\""
     )
     LENGTHS = "make the split lengths a constant of the model"
+    LENGTHS_OR_SIZES = (
+        "give the sizes from which the split lengths may follow, for example {options}; or make "
+        "the lengths a constant of the model"
+    )
     WEIGHTS = (
         'keep small tensors in the model, as onnx does: python -c "import onnx;'
         " onnx.save(onnx.load('MODEL'), 'inside.onnx', save_as_external_data=True)\""
@@ -154,6 +158,8 @@ def _fix_for_unknown(
     if site.format == "openvino":
         return _OPENVINO_REMEDIES[unknown.cause]
     advice = _ONNX_REMEDIES.get(_first_cause(site, unknown.cause))
+    if advice is Advice.LENGTHS and unknown.missing:
+        return Advice.LENGTHS_OR_SIZES.format(options=options(unknown.missing))
     remedy = _command(advice, site, unknown) if advice else _sizes(site, unknown, every_size)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":

@@ -18,6 +18,10 @@ _IN_HALVES = frozenset({TensorDataType.INT64, TensorDataType.UINT64})
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6;
 # arithmetic broadcasts by itself since 7.
 _MIN_OPSET = 7
+_COMPUTED_LENGTHS = (
+    "its split lengths are computed when the model runs. Fix: give the sizes from which they may "
+    "follow with --dim, or make them a constant of the model"
+)
 # What is to be said about a split that is unknown for a cause.
 _GAPS = {
     Cause.DYNAMIC: "its sizes are known only when the model runs. Fix: give them with --dim",
@@ -89,6 +93,8 @@ def _gap(site: SplitSite) -> str:
     cause = site.state.cause
     if cause in (Cause.DYNAMIC, Cause.UNTRACKED) and site.element_type is None:
         cause = Cause.TYPE
+    if cause is Cause.LENGTHS and site.state.missing:
+        return _COMPUTED_LENGTHS
     return _GAPS.get(cause, site.state.reason)
 
 

@@ -155,6 +155,15 @@ SUPER_RESOLUTION = """(float[1, 4, h, w] x) => (float[] a) {
     "/head/Reshape" = Reshape (x, wanted)
     a, b = Split <axis = 1, num_outputs = 2> ("/head/Reshape")
 }"""
+# Half of the axis and the rest, as PyTorch exports `x.split([n // 2, n - n // 2], 1)`.
+COMPUTED_LENGTHS = """(float[2,n] x) => (float[] a) {
+    two = Constant <value = int64[1] {2}> ()
+    size = Shape <start = 1> (x)
+    half = Div (size, two)
+    rest = Sub (size, half)
+    lengths = Concat <axis = 0> (half, rest)
+    [cut] a, b = Split <axis = 1> (x, lengths)
+}"""
 DYNAMIC = single(FLOAT, (2, "n"), (2, 4), 1)
 KNOWN = single(FLOAT, (2, 6), (2, 4), 1)
 OF_INPUT = "(float[2,6] x, int64[2] s) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }"
@@ -217,6 +226,15 @@ CASES = {
         cured=bare_split((2, "n"), num_outputs=2),
     ),
     "lengths that are an input": Case("LENGTHS", parsed(OF_INPUT), cured=KNOWN),
+    "computed lengths": Case("LENGTHS_OR_SIZES", parsed(COMPUTED_LENGTHS)),
+    "lengths computed from a value in the middle": Case(
+        "LENGTHS_OR_SIZES",
+        parsed(
+            COMPUTED_LENGTHS.replace("Shape <start = 1> (x)", "Shape <start = 1> (y)")
+            .replace("{", "{ y = NonZero (x)", 1)
+            .replace("(x, lengths)", "(y, lengths)")
+        ),
+    ),
     "lengths outside": Case("WEIGHTS", external()),
     "too many pieces": Case("PIECES", sequence(FLOAT, (2, 2**18)), cured=sequence(FLOAT, (2, 6))),
     "a cycle": Case("ORDER", parsed(CYCLIC), cured=parsed(SORTED)),
@@ -348,6 +366,18 @@ def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
     link.unlink()
     Path("model.bin").rename(link)
     assert reported("folder/model.xml")[0].outcome is Outcome.OK
+
+
+def test_lengths_computed_in_a_function_have_no_sizes_that_an_option_could_give(
+    here: Path, reported: Reported
+) -> None:
+    body = "(a) => (l) { y = NonZero (a) l = Shape <start = 1> (y) }"
+    inside = "(a) => (b) { l = Shape (a) [cut] b = Split <axis = 0> (a, l) }"
+    calls = "(float[n] x) => (float[] p) { z = local.Cut (x) [p] p = Split <axis = 0> (x, z) }"
+    whole = "(float[n] x) => (float[] p) { p = local.Cut (x) }"
+    for graph, function in (calls, body), (whole, inside):
+        (verdict,) = reported(saved(parsed(graph, FUNCTION + function)))
+        assert verdict.fix == Advice.LENGTHS
 
 
 def test_the_advice_to_declare_a_type_guesses_none(here: Path, reported: Reported) -> None:

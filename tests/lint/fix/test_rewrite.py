@@ -203,6 +203,8 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
          "its sizes are known only when the model runs. Fix: give them with --dim"),
         (parsed("(int64[6] x, int64[2] s) => (int64[] a, int64[] b) { a, b = Split (x, s) }"),
          LEVEL_2, "its split lengths are known only when the model runs. Fix: make them"),
+        (parsed("(int8[n] x) => (int8[] a) { s = Shape (x) [cut] a = Split <axis = 0> (x, s) }"),
+         LEVEL_2, "Fix: give the sizes from which they may follow with --dim"),
         (parsed("(float[6] x) => (seq(float[]) a) { y = Relu (x) a = SplitToSequence (z) }"),
          {"via": "ort"}, "no earlier node produces its input. Fix: sort the nodes"),
         (sequence(FLOAT, (2, 2**18)), LEVEL_2, "it has too many pieces. Fix: use a larger chunk"),
