@@ -8,7 +8,7 @@ from enum import StrEnum
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends.site import Cause, Implied, SplitSite, Unknown
 from dmlsplit.lint.onnxruntime import SIZES, is_complex, takes_num_outputs
-from dmlsplit.lint.rewritable import form_of
+from dmlsplit.lint.rewritable import IN_A_FUNCTION, form_of
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
 
@@ -53,6 +53,7 @@ class Advice(StrEnum):
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
     NODES = "rewrite the model: run dmlsplit validate again with --write-fixed fixed.onnx"
     NO_NODES = "standard ONNX nodes cannot replace it: {obstacle}"
+    IN_FUNCTION = "standard ONNX nodes cannot replace it in the body of a function; {inline}"
     DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
     ON_CPU = "without a change, ONNX Runtime runs the node on the CPU"
@@ -105,6 +106,8 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
         form = form_of(verdict, target)
         if not isinstance(form, str):
             fixes.append(Advice.NODES)
+        elif form == IN_A_FUNCTION:
+            notes.append(Advice.IN_FUNCTION.format(inline=_command(Advice.CALLER, site)))
         elif not verdict.undecided:
             notes.append(Advice.NO_NODES.format(obstacle=form))
     if verdict.equivalent:
@@ -160,7 +163,9 @@ def _fix_for_unknown(
     advice = _ONNX_REMEDIES.get(_first_cause(site, unknown.cause))
     if advice is Advice.LENGTHS and unknown.missing:
         return Advice.LENGTHS_OR_SIZES.format(options=options(unknown.missing))
-    remedy = _command(advice, site, unknown) if advice else _sizes(site, unknown, every_size)
+    remedy = (
+        _command(advice, site, unknown.missing) if advice else _sizes(site, unknown, every_size)
+    )
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
         count = "set num_outputs" if takes_num_outputs(target) else SIZES
@@ -178,10 +183,10 @@ def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> str:
     return Advice.SIZES.format(options=options(unknown.missing))
 
 
-def _command(advice: Advice, site: SplitSite, unknown: Unknown) -> str:
+def _command(advice: Advice, site: SplitSite, missing: Iterable[tuple[str, int]] = ()) -> str:
     known = {"MODEL": site.file, "VALUE": site.input_name}
     if site.shape is not None:
-        sizes = (size for _, size in unknown.missing)
+        sizes = (size for _, size in missing)
         known["SHAPE"] = str([n if isinstance(n, int) else next(sizes, 1) for n in site.shape])
     plain = {word: name for word, name in known.items() if _IN_PYTHON.fullmatch(name)}
     words = ("MODEL", "VALUE", "TYPE", "SHAPE")

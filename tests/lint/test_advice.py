@@ -255,7 +255,7 @@ CASES = {
     "OpenVINO: operation set": Case("OPSET1", variadic(split_version="new"), cured=variadic()),
 }
 # Followed in tests of their own.
-ELSEWHERE = {"BIN_FILE", "NO_NODES", "ON_CPU"}
+ELSEWHERE = {"BIN_FILE", "IN_FUNCTION", "NO_NODES", "ON_CPU"}
 
 
 def test_every_piece_of_advice_has_a_case_or_is_listed_as_tested_elsewhere() -> None:
@@ -408,6 +408,22 @@ def test_a_note_says_why_no_nodes_can_replace_a_refused_split(
     main(["validate", name, *OLD, "--write-fixed", "fixed.onnx"])
     assert f"not replaced: {why}" in " ".join(capsys.readouterr().out.split())
     assert not Path("fixed.onnx").exists()
+
+
+@pytest.mark.parametrize("batch", [2, "batch"])
+def test_a_note_says_how_to_rewrite_a_split_in_a_function(
+    batch: int | str, here: Path, reported: Reported, capsys: Capsys
+) -> None:
+    body = "(a) => (b, c) { [cut] b, c = Split <axis = 1, num_outputs = 2> (a) }"
+    call = f"(float[{batch},6] x) => (float[] p) {{ [call] p, q = local.Cut (x) }}"
+    name = saved(parsed(call, FUNCTION + body))
+    (verdict,) = reported(name, *OLD)
+    text = advised(verdict)["IN_FUNCTION"]
+    assert main(["validate", name, *OLD]) == 1
+    assert f" {COMMAND.findall(text)[0]}\n" in capsys.readouterr().out  # in one line
+    (inlined,), target = followed(text, name, OLD)
+    (verdict,) = reported(inlined, *target)
+    assert "NODES" in advised(verdict)
 
 
 def test_a_note_says_which_nodes_run_on_the_cpu(here: Path, reported: Reported) -> None:
