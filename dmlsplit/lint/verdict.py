@@ -1,5 +1,6 @@
 """Outcomes, verdicts and assessments of the splits of a model."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,6 +27,8 @@ class Outcome(StrEnum):
 FAILING = frozenset({Outcome.REFUSED, Outcome.REFUSED_FOR_EVERY_SIZE, Outcome.EQUIVALENT})
 WITHOUT_EQUIVALENT = FAILING - {Outcome.EQUIVALENT}
 ACCEPTED = frozenset({Outcome.OK, Outcome.OK_FOR_EVERY_SIZE})
+# A name of a dimension that is not one word. Names of values may have a / or - in them.
+_EXPRESSION = re.compile(r"[\s+*%]|//")
 
 
 class SizeRange(NamedTuple):
@@ -35,7 +38,10 @@ class SizeRange(NamedTuple):
     maximum_product: int
 
     def __str__(self) -> str:
-        return f"{' * '.join(self.names)} from 1 to {self.maximum_product:,}"
+        names = self.names
+        if len(names) > 1:  # torch.onnx names dimensions after expressions, such as s27 - 1
+            names = tuple(f"({n})" if _EXPRESSION.search(n) else n for n in names)
+        return f"{' * '.join(names)} from 1 to {self.maximum_product:,}"
 
 
 @dataclass(frozen=True, slots=True)

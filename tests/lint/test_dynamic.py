@@ -11,7 +11,7 @@ from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.discovery import scan_paths
 from dmlsplit.lint.target import resolve_target
-from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
 from tests.support.models import bare_split, sequence, single
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
@@ -170,3 +170,16 @@ def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
             sizes = {first: size, **dict.fromkeys(rest, 1)}
             (known,) = assessed(content, tmp_path, sizes, **asked).verdicts
             assert (known.outcome is Outcome.OK) == (size == verdict.sizes.maximum_product)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("s77", "s27 - 1"), "s77 * (s27 - 1) from 1 to 8"),
+        (("s77//2", "/head/Reshape.1"), "(s77//2) * /head/Reshape.1 from 1 to 8"),
+        (("s27 - 1",), "s27 - 1 from 1 to 8"),
+        (("batch", "x.0"), "batch * x.0 from 1 to 8"),
+    ],
+)
+def test_a_limit_has_composite_names_in_parentheses(names: tuple[str, ...], expected: str) -> None:
+    assert str(SizeRange(names, 8)) == expected
