@@ -441,6 +441,13 @@ def test_strings_are_advised_to_stay_on_the_cpu(here: Path, reported: Reported) 
     assert verdict.fix == f"{text} the model"
 
 
+def test_bfloat16_is_advised_to_be_converted_in_the_whole_model(
+    here: Path, reported: Reported
+) -> None:
+    (verdict,) = reported(saved(single(TensorProto.BFLOAT16, (6,), (2, 4), 0)), "--via", "ort")
+    assert verdict.fixes == ("convert the model to float16 or float32",)
+
+
 @pytest.mark.parametrize("kind", [TensorProto.COMPLEX64, TensorProto.COMPLEX128])
 def test_complex_numbers_are_not_said_to_run_on_the_cpu(
     kind: int, here: Path, reported: Reported
