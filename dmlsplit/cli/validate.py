@@ -123,7 +123,8 @@ def add_to(commands: Commands) -> None:
         "--write-fixed",
         metavar="OUT.onnx",
         help="write the model with each refused split replaced by standard ONNX nodes that the "
-        "target accepts. Dynamic sizes stay dynamic; sizes given with --dim become fixed. First, "
+        "target accepts. Dynamic sizes stay dynamic, except for sizes of the model's inputs that "
+        "are given with --dim; give sizes of other values again to check the written model. First, "
         "each split and its replacement run on random inputs, in ONNX's reference evaluator; if "
         "any bit of their outputs differs, nothing is written. The report, which begins with the "
         "changes, and the exit status are those of the written model; --verbose also reports the "

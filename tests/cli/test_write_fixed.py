@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from dmlsplit.cli import main
 from tests.support.command import judged, save
 from tests.support.fixtures import Capsys
-from tests.support.models import bare_split, nested, single
+from tests.support.models import bare_split, nested, parsed, single
 
 
 def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
@@ -60,6 +60,21 @@ def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     assert main([*line, "--write-fixed", "fixed.onnx"]) == 0
     (declared,) = onnx.load("fixed.onnx").graph.input
     assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [3, 6]
+
+
+def test_a_size_of_a_value_in_the_middle_stays_dynamic(here: Path, capsys: Capsys) -> None:
+    """To check the written model, the size has to be given again, as the documents say."""
+    save(
+        "m.onnx",
+        parsed("""(float[2,6] x) => (int64[] a) {
+        y = NonZero (x)
+        a, b = Split <axis = 1, num_outputs = 2> (y)
+    }"""),
+    )
+    sizes = ["--windows", "19041", "--dim", "y.1=4"]
+    assert main(["validate", "m.onnx", *sizes, "--write-fixed", "fixed.onnx"]) == 0
+    assert set(judged(capsys, "fixed.onnx", *sizes[:2])[1].values()) == {"unknown"}
+    assert set(judged(capsys, "fixed.onnx", *sizes)[1].values()) == {"ok"}
 
 
 def test_of_two_nodes_with_the_same_name_only_the_refused_one_is_replaced(
