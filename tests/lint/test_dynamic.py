@@ -174,6 +174,17 @@ def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
             assert (known.outcome is Outcome.OK) == (size == verdict.sizes.maximum_product)
 
 
+def test_more_than_8_dimensions_are_merged_and_8_are_checked_as_they_are(tmp_path: Path) -> None:
+    nine, eight = (single(TensorProto.FLOAT, (2,) * rank, (1, 1), 4) for rank in (9, 8))
+    verdict = verdict_of(nine, tmp_path, feature_level="4_1")
+    assert verdict.outcome is Outcome.OK
+    assert str(verdict.descriptor).startswith("SPLIT axis 1: FLOAT32[16,2,16]")
+    assert verdict_of(nine, tmp_path, via="ort").outcome is Outcome.REFUSED
+    verdict = verdict_of(eight, tmp_path, feature_level="2_0")
+    assert verdict.outcome is Outcome.EQUIVALENT
+    assert verdict_of(eight, tmp_path, via="ort").outcome is Outcome.OK
+
+
 @pytest.mark.parametrize(
     "node",
     [
