@@ -220,6 +220,11 @@ def _check_files(arguments: argparse.Namespace) -> None:
         )
     if arguments.output and os.path.realpath(arguments.output) == os.path.realpath(fixed):
         raise InvalidArgumentError("-o and --write-fixed name the same file; name different files")
+    if len(arguments.paths) == 1 and _is_onnx(arguments.paths[0]):
+        from dmlsplit.frontends.onnx.scanner import check_folder
+
+        # Here before the model is checked, which may take a while; `write_fixed` checks it again.
+        check_folder(Path(arguments.paths[0]), Path(fixed))
 
 
 def _is_onnx(path: str) -> bool:

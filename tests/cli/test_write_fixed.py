@@ -1,10 +1,12 @@
 """`validate --write-fixed`: a model that the target accepts, or the reason why there is not one."""
 
+import re
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
 from tests.support.command import judged, save
@@ -60,6 +62,24 @@ def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     assert main([*line, "--write-fixed", "fixed.onnx"]) == 0
     (declared,) = onnx.load("fixed.onnx").graph.input
     assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [3, 6]
+
+
+def test_another_folder_than_that_of_the_weights_is_refused_before_the_report(
+    here: Path, capsys: Capsys
+) -> None:
+    content = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
+    content.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "w"))
+    Path("m").mkdir()
+    options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(content, "m/a.onnx", **options)
+    line = ["validate", "m/a.onnx", "--windows", "19041", "--write-fixed"]
+    assert main([*line, "fixed.onnx"]) == 2
+    report, error = capsys.readouterr()
+    assert report == ""
+    advised = re.search(r"Fix: give --write-fixed (\S+)", error)
+    assert advised
+    assert main([*line, advised[1]]) == 0
+    assert Path("m/fixed.onnx").exists()
 
 
 def test_a_size_of_a_value_in_the_middle_stays_dynamic(here: Path, capsys: Capsys) -> None:

@@ -11,7 +11,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from dmlsplit.atomic import atomic_write, name_in_errors, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_errors
 from dmlsplit.frontends import SplitSite
-from dmlsplit.frontends.onnx.scanner import scan, weight_files
+from dmlsplit.frontends.onnx.scanner import check_folder, scan, weight_files
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.comparison import Replacement, compare
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
@@ -59,14 +59,10 @@ def write_fixed(
 
 
 def _check_output(source: Path, output: Path, overwrite: bool) -> None:
-    weights = weight_files(source)
-    refuse_inputs(output, [source, *weights])
+    refuse_inputs(output, [source, *weight_files(source)])
     if output.exists() and not overwrite:
         raise InvalidArgumentError(f"{output} exists; it is not replaced. Fix: add --overwrite")
-    if weights and output.parent.resolve() != source.parent.resolve():
-        raise InvalidArgumentError(
-            f"{source} keeps its weights in other files; write {output.name} to {source.parent}"
-        )
+    check_folder(source, output)
 
 
 def _load(path: Path) -> ModelProto:
