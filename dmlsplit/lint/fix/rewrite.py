@@ -51,6 +51,7 @@ def write_fixed(
     replaced, not_replaced = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), not_replaced)
+    _remove_unused(model, {name for split in replaced for name in split.node.input[1:]})
     with atomic_write(output) as draft:
         with name_in_errors(output):
             draft.write_bytes(model.SerializeToString())
@@ -119,6 +120,19 @@ def _replace_splits(
         graph.node.MergeFrom(kept.node)
     not_replaced += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
     return tuple(replaced), tuple(not_replaced)
+
+
+def _remove_unused(model: ModelProto, names: set[str]) -> None:
+    """Remove the initializers of these names that nothing uses, in place."""
+    for _, graph in graphs(model.graph):
+        names -= {name for node in graph.node for name in node.input}
+        # An input keeps its default, without which a caller would have to give a value.
+        names -= {value.name for value in (*graph.input, *graph.output)}
+    for _, graph in graphs(model.graph):
+        for entries in (graph.initializer, graph.value_info):
+            for index in reversed(range(len(entries))):
+                if entries[index].name in names:
+                    del entries[index]
 
 
 def _fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:

@@ -153,6 +153,8 @@ class _Nodes(list[NodeProto]):
         parts = [p if is_direct and p else self.new_name("part") for p, _ in pieces]
         lengths = {part: size for part, (_, size) in zip(parts, pieces, strict=True) if size}
         self.split(value, lengths, self.node.name)
+        self[-1].doc_string = self.node.doc_string
+        self[-1].metadata_props.MergeFrom(self.node.metadata_props)
         highs = {part: self.new_name("high") for part in lengths} if in_halves else {}
         if in_halves:
             self.split(high, {highs[part]: size for part, size in lengths.items()})
