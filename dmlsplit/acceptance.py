@@ -64,8 +64,12 @@ def mismatches(
     elif any_strides:
         if _overlaps_itself(array.shape, array.strides):
             yield Mismatch("strides", array.strides, None)
-    # The stride of a dimension of size 1 is never used.
-    elif any(n > 1 and s != t for n, s, t in zip(*array[2:4], required.strides, strict=True)):
+    # The stride of a dimension of size 1 is never used. Elements of a wrong type may have another
+    # size, so strides are compared in elements.
+    elif any(
+        n > 1 and s * required.item_bytes != t * array.item_bytes
+        for n, s, t in zip(*array[2:4], required.strides, strict=True)
+    ):
         yield Mismatch("strides", array.strides, required.strides)
 
 

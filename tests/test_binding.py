@@ -105,6 +105,10 @@ INPUTS: dict[str, tuple[Any, list[str]]] = {
         A.view("i4"),
         ["ARRAY-DATA-TYPE InputTensor.DataType: int32 | float32 (FLOAT32)"],
     ),
+    "data type of another size": (
+        A.astype("f2"),
+        ["ARRAY-DATA-TYPE InputTensor.DataType: float16 | float32 (FLOAT32)"],
+    ),
     "byte order": (
         A.astype(f"{OTHER}f4"),
         [f"ARRAY-DATA-TYPE InputTensor.DataType: {OTHER}f4 | float32 (FLOAT32)"],

@@ -147,6 +147,12 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
         print_message(
             f"note: not explained: {counted(unknown, 'unknown split')}; see the fix of each above"
         )
+    if not assessment.verdicts and not assessment.unreadable:
+        if arguments.svg is not None:
+            raise InvalidArgumentError(
+                "--svg draws one split; no splits found. Fix: give a file with a split"
+            )
+        print_message("note: no splits found")
     if arguments.svg != STDOUT:
         print_result(explanations_text(explained, gpu))
     if arguments.svg is not None:

@@ -123,7 +123,8 @@ def add_to(commands: Commands) -> None:
         "--write-fixed",
         metavar="OUT.onnx",
         help="write the model with each refused split replaced by standard ONNX nodes that the "
-        "target accepts. Dynamic sizes stay dynamic; sizes given with --dim become fixed. First, "
+        "target accepts. Dynamic sizes stay dynamic, except for sizes of the model's inputs that "
+        "are given with --dim; give sizes of other values again to check the written model. First, "
         "each split and its replacement run on random inputs, in ONNX's reference evaluator; if "
         "any bit of their outputs differs, nothing is written. The report, which begins with the "
         "changes, and the exit status are those of the written model; --verbose also reports the "
@@ -219,6 +220,11 @@ def _check_files(arguments: argparse.Namespace) -> None:
         )
     if arguments.output and os.path.realpath(arguments.output) == os.path.realpath(fixed):
         raise InvalidArgumentError("-o and --write-fixed name the same file; name different files")
+    if len(arguments.paths) == 1 and _is_onnx(arguments.paths[0]):
+        from dmlsplit.frontends.onnx.scanner import check_folder
+
+        # Here before the model is checked, which may take a while; `write_fixed` checks it again.
+        check_folder(Path(arguments.paths[0]), Path(fixed))
 
 
 def _is_onnx(path: str) -> bool:

@@ -74,8 +74,9 @@ class Unknown:
         As in `Known`; empty if they are not known either.
     missing : tuple of (str, int)
         The sizes that would make it known, each with a value that suits every split of the file:
-        names of dimensions, or ``VALUE.AXIS`` in ONNX. Empty if the rank is unknown, or if sizes
-        alone would not make it known.
+        names of dimensions, or ``VALUE.AXIS`` in ONNX. For computed split lengths, the sizes from
+        which they may follow. Empty if the rank is unknown, or if sizes alone would not make it
+        known.
     only_count_varies : bool
         Whether `smallest_descriptor` is exact except for the sizes in `missing`, none of which is
         the axis. For any sizes, the split then has their product times as many elements.

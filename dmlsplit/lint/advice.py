@@ -7,8 +7,8 @@ from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends.site import Cause, Implied, SplitSite, Unknown
-from dmlsplit.lint.onnxruntime import SIZES, takes_num_outputs
-from dmlsplit.lint.rewritable import form_of
+from dmlsplit.lint.onnxruntime import SIZES, is_complex, takes_num_outputs
+from dmlsplit.lint.rewritable import IN_A_FUNCTION, form_of
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
 
@@ -18,6 +18,7 @@ class Advice(StrEnum):
 
     # Double quotes serve every shell. MODEL, VALUE and SHAPE stand for names and sizes of the
     # split; they are left in place if a shell could change those, or if the sizes are unknown.
+    # TYPE is always left: this advice is for splits whose type is unknown.
     AXIS = "give the size of the axis, for example {options}"
     SIZES = "give the dynamic sizes, for example {options}"
     RANK = "give the size of every axis of the input, whose rank is unknown: {options} and so on"
@@ -25,10 +26,14 @@ class Advice(StrEnum):
     TYPE = (
         'declare its type and sizes in the model, for example: python -c "import onnx;'
         " m = onnx.load('MODEL'); v = onnx.helper.make_tensor_value_info('VALUE',"
-        " onnx.TensorProto.FLOAT, SHAPE); m.graph.value_info.append(v);"
+        " onnx.TensorProto.TYPE, SHAPE); m.graph.value_info.append(v);"
         " onnx.save(m, 'typed.onnx')\""
     )
     LENGTHS = "make the split lengths a constant of the model"
+    LENGTHS_OR_SIZES = (
+        "give the sizes from which the split lengths may follow, for example {options}; or make "
+        "the lengths a constant of the model"
+    )
     WEIGHTS = (
         'keep small tensors in the model, as onnx does: python -c "import onnx;'
         " onnx.save(onnx.load('MODEL'), 'inside.onnx', save_as_external_data=True)\""
@@ -48,6 +53,7 @@ class Advice(StrEnum):
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
     NODES = "rewrite the model: run dmlsplit validate again with --write-fixed fixed.onnx"
     NO_NODES = "--write-fixed cannot replace it: {obstacle}"
+    IN_FUNCTION = "--write-fixed cannot replace it in the body of a function; {inline}"
     DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
     ON_CPU = "without a change, ONNX Runtime runs the node on the CPU"
@@ -91,12 +97,17 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
         return (), ()
     fixes: list[str] = []
     notes: list[str] = []
+    undecided = state if verdict.undecided and isinstance(state, Unknown) else None
+    if undecided and verdict.needs_type:  # no other fix is sure to suffice
+        return (_fix_for_unknown(site, undecided, target, True),), ()
     if verdict.minimum is None:
         fixes += _hints(verdict.errors)
     if site.format == "onnx" and all("model" in e.rule.fixable_by for e in verdict.errors):
         form = form_of(verdict, target)
         if not isinstance(form, str):
             fixes.append(Advice.NODES)
+        elif form == IN_A_FUNCTION:
+            notes.append(Advice.IN_FUNCTION.format(inline=_command(Advice.CALLER, site)))
         elif not verdict.undecided:
             notes.append(Advice.NO_NODES.format(obstacle=form))
     if verdict.equivalent:
@@ -107,10 +118,12 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     if verdict.obstacle:
         notes.append(verdict.obstacle)
     broken = {violation.rule.id for violation in verdict.errors}
-    if broken & _RUN_ON_CPU and "ORT-FEATURE-LEVEL" not in broken:
+    loads = "ORT-FEATURE-LEVEL" not in broken and not is_complex(site.element_type)
+    if broken & _RUN_ON_CPU and loads:
         notes.append(Advice.ON_CPU)
-    if verdict.undecided and isinstance(state, Unknown):
-        notes.append(Advice.UNDECIDED.format(remedy=_fix_for_unknown(site, state, target, True)))
+    if undecided:
+        remedy = _fix_for_unknown(site, undecided, target, True)
+        notes.append(Advice.UNDECIDED.format(remedy=remedy))
     return tuple(fixes), tuple(notes)
 
 
@@ -148,7 +161,11 @@ def _fix_for_unknown(
     if site.format == "openvino":
         return _OPENVINO_REMEDIES[unknown.cause]
     advice = _ONNX_REMEDIES.get(_first_cause(site, unknown.cause))
-    remedy = _command(advice, site, unknown) if advice else _sizes(site, unknown, every_size)
+    if advice is Advice.LENGTHS and unknown.missing:
+        return Advice.LENGTHS_OR_SIZES.format(options=options(unknown.missing))
+    remedy = (
+        _command(advice, site, unknown.missing) if advice else _sizes(site, unknown, every_size)
+    )
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
         count = "set num_outputs" if takes_num_outputs(target) else SIZES
@@ -166,13 +183,14 @@ def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> str:
     return Advice.SIZES.format(options=options(unknown.missing))
 
 
-def _command(advice: Advice, site: SplitSite, unknown: Unknown) -> str:
+def _command(advice: Advice, site: SplitSite, missing: Iterable[tuple[str, int]] = ()) -> str:
     known = {"MODEL": site.file, "VALUE": site.input_name}
     if site.shape is not None:
-        sizes = (size for _, size in unknown.missing)
+        sizes = (size for _, size in missing)
         known["SHAPE"] = str([n if isinstance(n, int) else next(sizes, 1) for n in site.shape])
     plain = {word: name for word, name in known.items() if _IN_PYTHON.fullmatch(name)}
-    left = [word for word in ("MODEL", "VALUE", "SHAPE") if word in advice and word not in plain]
+    words = ("MODEL", "VALUE", "TYPE", "SHAPE")
+    left = [word for word in words if word in advice and word not in plain]
     marked = (
         advice.replace(": python", f" (replace {' and '.join(left)}): python") if left else advice
     )

@@ -36,8 +36,8 @@ def assess(
     defects_fail: bool = False,
 ) -> Assessment:
     """Check all sites for a target."""
-    # Implied sites become splits in ONNX Runtime only.
-    splits = (site for site in sites if target.via == "ort" or not isinstance(site.state, Implied))
+    has_implied = onnxruntime.implies_splits(target)
+    splits = (site for site in sites if has_implied or not isinstance(site.state, Implied))
     verdicts = tuple(check_site(site, target) for site in splits)
     faults = tuple(onnxruntime.target_violations(target))
     files = tuple(unreadable)
@@ -100,6 +100,8 @@ def _check_known(site: SplitSite, descriptor: SplitOperatorDesc | None, target: 
 def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict:
     """Check the smallest descriptor: a rule that it breaks, all sizes break."""
     desc, remarks, errors, broken, minimum = _examination(site, unknown.smallest_descriptor, target)
+    if site.element_type is None:  # the descriptor's type is a placeholder that every level accepts
+        minimum = None
     if desc and unknown.only_count_varies and not errors and not broken:
         # Larger sizes only multiply the number of elements, so no other rule can break.
         limit = UINT_MAX // desc.input_tensor.element_count

@@ -23,6 +23,9 @@ MIN_DIMENSIONS, MAX_DIMENSIONS = 4, 8
 # onnxruntime issue 14523: before 1.16, a Split-18 with num_outputs ran on the CPU. In the DLL of
 # onnxruntime-directml, VersionedKernel<DmlOperatorSplit, 18> is new in 1.16.0 (1.15.1 lacks it).
 FIRST_WITH_NUM_OUTPUTS = (1, 16)
+# The provider turns Slices into Splits since pull request 18289 of November 2023, with the label
+# release:1.16.2. The third part of a version is not compared.
+FIRST_WITH_IMPLIED = (1, 16)
 # microsoft/DirectML, Releases.md, 1.9.1: "Fix bug with unconnected split nodes".
 FIRST_WITH_UNCONNECTED = (1, 9, 1)
 # The fix of a Split-18 with neither split nor num_outputs, for those versions.
@@ -31,6 +34,12 @@ OPERATORS = ("Split-2", "Split-11", "Split-13", "Split-18")
 ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
     f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
 }
+
+# Seen with 1.32: "MLDataType for: tensor(complex64) is not currently registered or supported".
+_REAL_TENSORS = (
+    "store the real and the imaginary parts as real tensors; ONNX Runtime does not load a model "
+    "with complex ones"
+)
 
 
 @lru_cache(maxsize=4096)
@@ -47,6 +56,13 @@ def provider_descriptor(desc: SplitOperatorDesc) -> SplitOperatorDesc:
 def takes_num_outputs(target: Target) -> bool:
     """Whether the provider has a kernel for a Split-18 with num_outputs."""
     return target.ort_version is None or target.ort_version >= FIRST_WITH_NUM_OUTPUTS
+
+
+def implies_splits(target: Target) -> bool:
+    """Whether Slices may become splits at the target."""
+    if target.via != "ort":
+        return False
+    return target.ort_version is None or target.ort_version >= FIRST_WITH_IMPLIED
 
 
 def target_violations(target: Target) -> Iterator[Violation]:
@@ -88,15 +104,18 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
             yield make_violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
 
 
+def is_complex(element_type: str | None) -> bool:
+    """Whether an element type is one of complex numbers."""
+    return element_type is not None and element_type.startswith("COMPLEX")
+
+
 def _type_violations(element_type: str | None) -> Iterator[Violation]:
     # SPLIT-NODE-TEXT is about strings.
     if element_type is None or element_type in ELEMENT_TYPES or element_type == "STRING":
         return
     allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
     refusal = make_violation("ORT-DATA-TYPE", "InputTensor", "DataType", element_type, allowed)
-    # ONNX has no Cast of complex numbers.
-    is_complex = element_type.startswith("COMPLEX")
-    yield replace(refusal, fix="keep the node on the CPU") if is_complex else refusal
+    yield replace(refusal, fix=_REAL_TENSORS) if is_complex(element_type) else refusal
 
 
 def _operator_violations(site: SplitSite, target: Target) -> Iterator[Violation]:

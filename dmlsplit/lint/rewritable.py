@@ -10,7 +10,7 @@ from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
 from dmlsplit.frontends.site import Cause
-from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, takes_num_outputs
+from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, is_complex, takes_num_outputs
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
@@ -27,6 +27,21 @@ _MIN_OPSET = 7
 _SIZES = (2, 1, 3)
 # The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
 MAX_BYTES = 1 << 28
+_COMPUTED_LENGTHS = (
+    "its split lengths are computed when the model runs. Fix: give the sizes from which they may "
+    "follow with --dim, or make them a constant of the model"
+)
+# What is to be said about a split that is unknown for a cause.
+_GAPS = {
+    Cause.DYNAMIC: "its sizes are known only when the model runs. Fix: give them with --dim",
+    Cause.UNTRACKED: "its sizes could not be inferred. Fix: give them with --dim",
+    Cause.TYPE: "its data type is not known. Fix: declare it in the model",
+    Cause.LENGTHS: "its split lengths are known only when the model runs. Fix: make them a "
+    "constant of the model",
+    Cause.WEIGHTS: "its split lengths are in external data. Fix: keep them in the model",
+    Cause.ORDER: "no earlier node produces its input. Fix: sort the nodes, and remove cycles",
+    Cause.COUNT: "it has too many pieces. Fix: use a larger chunk size, or fewer outputs",
+}
 
 
 class Form(NamedTuple):
@@ -91,11 +106,8 @@ def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
         return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
     desc = _descriptor(site)
     if desc is None:
-        if isinstance(site.state, Unknown) and site.state.cause is Cause.LENGTHS:
-            fix = "make them a constant of the model"
-            return f"its split lengths are known only when the model runs. Fix: {fix}"
-        return "its sizes are known only when the model runs. Fix: give them with --dim"
-    if str(site.element_type).startswith("COMPLEX"):
+        return _gap(site)
+    if is_complex(site.element_type):
         return "standard ONNX cannot reinterpret complex elements as another type"
     return _form(site, desc.input_tensor.data_type, target)
 
@@ -118,6 +130,18 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
         why = "no operator before BitCast-26 exposes them"
         return f"Cast would lose bits of {kind.name}, and {why}{fix if narrow else ''}"
     return Form(axis, rows, ones, is_cast)
+
+
+def _gap(site: SplitSite) -> str:
+    """What has to be known about a split without a descriptor before it can be rewritten."""
+    if not isinstance(site.state, Unknown):
+        return "all of its pieces are empty"
+    cause = site.state.cause
+    if cause in (Cause.DYNAMIC, Cause.UNTRACKED) and site.element_type is None:
+        cause = Cause.TYPE
+    if cause is Cause.LENGTHS and site.state.missing:
+        return _COMPUTED_LENGTHS
+    return _GAPS.get(cause, site.state.reason)
 
 
 def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:

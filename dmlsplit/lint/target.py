@@ -15,6 +15,8 @@ from dmlsplit.directml.levels import (
 )
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
 
+# Pull request 2057 of October 2019, the month of version 1.0, added the provider.
+FIRST_RUNTIME = (1, 0)
 # The last with a package of the DirectML provider: onnxruntime-directml 1.24.4, of March 2026.
 LAST_RUNTIME = (1, 24)
 # Who passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
@@ -123,6 +125,12 @@ def resolve_target(
         runtime = _numbers("--ort-version", ort_version, _RUNTIME, "1.14")
         if via != "ort":
             raise InvalidArgumentError("--ort-version needs --via ort")
+        if runtime < FIRST_RUNTIME:
+            first = ".".join(map(str, FIRST_RUNTIME))
+            raise InvalidArgumentError(
+                f"--ort-version is {ort_version}; it must be at least {first}, because earlier "
+                "versions have no DirectML provider"
+            )
     return Target(level, name, via, runtime, dll)
 
 

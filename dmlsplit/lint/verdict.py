@@ -1,5 +1,6 @@
 """Outcomes, verdicts and assessments of the splits of a model."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from enum import StrEnum
@@ -7,7 +8,7 @@ from typing import NamedTuple
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.frontends import SplitSite
+from dmlsplit.frontends import SplitSite, Unknown
 from dmlsplit.lint.target import LevelReleases, Target
 
 
@@ -26,6 +27,8 @@ class Outcome(StrEnum):
 FAILING = frozenset({Outcome.REFUSED, Outcome.REFUSED_FOR_EVERY_SIZE, Outcome.EQUIVALENT})
 WITHOUT_EQUIVALENT = FAILING - {Outcome.EQUIVALENT}
 ACCEPTED = frozenset({Outcome.OK, Outcome.OK_FOR_EVERY_SIZE})
+# A name of a dimension that is not one word. Names of values may have a / or - in them.
+_EXPRESSION = re.compile(r"[\s+*%]|//")
 
 
 class SizeRange(NamedTuple):
@@ -35,7 +38,10 @@ class SizeRange(NamedTuple):
     maximum_product: int
 
     def __str__(self) -> str:
-        return f"{' * '.join(self.names)} from 1 to {self.maximum_product:,}"
+        names = self.names
+        if len(names) > 1:  # torch.onnx names dimensions after expressions, such as s27 - 1
+            names = tuple(f"({n})" if _EXPRESSION.search(n) else n for n in names)
+        return f"{' * '.join(names)} from 1 to {self.maximum_product:,}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,12 @@ class Verdict:
     def errors(self) -> tuple[Violation, ...]:
         """The broken rules."""
         return tuple(violation for violation in self.diagnostics if violation.severity == "error")
+
+    @property
+    def needs_type(self) -> bool:
+        """Whether the first level that accepts the split depends on a type that is not known."""
+        is_unknown = isinstance(self.site.state, Unknown) and self.site.element_type is None
+        return is_unknown and all("level" in error.rule.fixable_by for error in self.errors)
 
     @property
     def defects(self) -> tuple[Violation, ...]:

@@ -20,7 +20,7 @@ from tests.support.command import ran, refused, save
 from tests.support.dxdispatch import model as dispatched
 from tests.support.dxdispatch import values
 from tests.support.fixtures import Capsys, Patch
-from tests.support.models import single
+from tests.support.models import parsed, single
 from tests.support.openvino_files import variadic, weights
 
 # The words that the help has for values: names of files to write, and those of no file to write.
@@ -198,6 +198,15 @@ def test_a_hyphen_is_standard_output_except_for_write_fixed(files: Path, capsys:
         said = refused(capsys, f"{VALIDATE} m.onnx --write-fixed {name}")
         assert f"--write-fixed is '{name}'; it must be a file whose name ends in .onnx" in said
     assert not Path("-").exists()
+
+
+def test_explain_says_that_there_are_no_splits_and_draws_none(here: Path, capsys: Capsys) -> None:
+    save("m.onnx", parsed("(float[6] x) => (float[6] y) { y = Relu (x) }"))
+    assert main(["explain", "m.onnx"]) == 0
+    assert capsys.readouterr() == ("", "dmlsplit: note: no splits found\n")
+    assert main(["explain", "m.onnx", "--svg", "m.svg"]) == 2
+    assert "--svg draws one split; no splits found. Fix: " in capsys.readouterr().err
+    assert not Path("m.svg").exists()
 
 
 @pytest.mark.parametrize(("command", "option"), [("validate", "-o"), ("explain", "--svg")])

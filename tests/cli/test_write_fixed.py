@@ -1,10 +1,12 @@
 """`validate --write-fixed`: a model that the target accepts, or the reason why there is not one."""
 
+import re
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
 from tests.support.command import judged, save
@@ -74,6 +76,39 @@ def test_the_written_model_keeps_a_known_defect(kind: str, here: Path) -> None:
     assert main(WRITE) == 0
     assert main([*WRITE, "--fail-on", "defect"]) == 1
     assert main(["validate", "fixed.onnx", "--windows", "22621", "--fail-on", "defect"]) == 1
+
+
+def test_another_folder_than_that_of_the_weights_is_refused_before_the_report(
+    here: Path, capsys: Capsys
+) -> None:
+    content = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
+    content.graph.initializer.append(numpy_helper.from_array(np.ones(4, np.float32), "w"))
+    Path("m").mkdir()
+    options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(content, "m/a.onnx", **options)
+    line = ["validate", "m/a.onnx", "--windows", "19041", "--write-fixed"]
+    assert main([*line, "fixed.onnx"]) == 2
+    report, error = capsys.readouterr()
+    assert report == ""
+    advised = re.search(r"Fix: give --write-fixed (\S+)", error)
+    assert advised
+    assert main([*line, advised[1]]) == 0
+    assert Path("m/fixed.onnx").exists()
+
+
+def test_a_size_of_a_value_in_the_middle_stays_dynamic(here: Path, capsys: Capsys) -> None:
+    """To check the written model, the size has to be given again, as the documents say."""
+    save(
+        "m.onnx",
+        parsed("""(float[2,6] x) => (int64[] a) {
+        y = NonZero (x)
+        a, b = Split <axis = 1, num_outputs = 2> (y)
+    }"""),
+    )
+    sizes = ["--windows", "19041", "--dim", "y.1=4"]
+    assert main(["validate", "m.onnx", *sizes, "--write-fixed", "fixed.onnx"]) == 0
+    assert set(judged(capsys, "fixed.onnx", *sizes[:2])[1].values()) == {"unknown"}
+    assert set(judged(capsys, "fixed.onnx", *sizes)[1].values()) == {"ok"}
 
 
 def test_of_two_nodes_with_the_same_name_only_the_refused_one_is_replaced(

@@ -22,6 +22,7 @@ from tests.support.models import (
     model,
     parsed,
     sequence,
+    session,
     single,
     split_nodes,
 )
@@ -59,7 +60,7 @@ def reported(monkeypatch: Patch, capsys: Capsys) -> Reported:
 
 # What an advice becomes when names and sizes are filled in.
 PATTERNS = {
-    name: re.sub(r"\\{\w+\\}|MODEL|VALUE|SHAPE|:(?=\\ python)", ".+", re.escape(advice))
+    name: re.sub(r"\\{\w+\\}|MODEL|VALUE|TYPE|SHAPE|:(?=\\ python)", ".+", re.escape(advice))
     for name, advice in Advice.__members__.items()
 }
 
@@ -154,6 +155,15 @@ SUPER_RESOLUTION = """(float[1, 4, h, w] x) => (float[] a) {
     "/head/Reshape" = Reshape (x, wanted)
     a, b = Split <axis = 1, num_outputs = 2> ("/head/Reshape")
 }"""
+# Half of the axis and the rest, as PyTorch exports `x.split([n // 2, n - n // 2], 1)`.
+COMPUTED_LENGTHS = """(float[2,n] x) => (float[] a) {
+    two = Constant <value = int64[1] {2}> ()
+    size = Shape <start = 1> (x)
+    half = Div (size, two)
+    rest = Sub (size, half)
+    lengths = Concat <axis = 0> (half, rest)
+    [cut] a, b = Split <axis = 1> (x, lengths)
+}"""
 DYNAMIC = single(FLOAT, (2, "n"), (2, 4), 1)
 KNOWN = single(FLOAT, (2, 6), (2, 4), 1)
 OF_INPUT = "(float[2,6] x, int64[2] s) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }"
@@ -216,6 +226,15 @@ CASES = {
         cured=bare_split((2, "n"), num_outputs=2),
     ),
     "lengths that are an input": Case("LENGTHS", parsed(OF_INPUT), cured=KNOWN),
+    "computed lengths": Case("LENGTHS_OR_SIZES", parsed(COMPUTED_LENGTHS)),
+    "lengths computed from a value in the middle": Case(
+        "LENGTHS_OR_SIZES",
+        parsed(
+            COMPUTED_LENGTHS.replace("Shape <start = 1> (x)", "Shape <start = 1> (y)")
+            .replace("{", "{ y = NonZero (x)", 1)
+            .replace("(x, lengths)", "(y, lengths)")
+        ),
+    ),
     "lengths outside": Case("WEIGHTS", external()),
     "too many pieces": Case("PIECES", sequence(FLOAT, (2, 2**18)), cured=sequence(FLOAT, (2, 6))),
     "a cycle": Case("ORDER", parsed(CYCLIC), cured=parsed(SORTED)),
@@ -236,7 +255,7 @@ CASES = {
     "OpenVINO: operation set": Case("OPSET1", variadic(split_version="new"), cured=variadic()),
 }
 # Followed in tests of their own.
-ELSEWHERE = {"BIN_FILE", "NO_NODES", "ON_CPU"}
+ELSEWHERE = {"BIN_FILE", "IN_FUNCTION", "NO_NODES", "ON_CPU"}
 
 
 def test_every_piece_of_advice_has_a_case_or_is_listed_as_tested_elsewhere() -> None:
@@ -254,7 +273,7 @@ def test_advice_that_is_followed_changes_the_verdict(
         text = before.fix
     for value in re.findall(r"--dim (\S+)\.0=N", text):
         text += "".join(f" --dim {value}.{axis}={n}" for axis, n in enumerate(case.shape))
-    text = text.replace("SHAPE", str(case.shape))
+    text = text.replace("TensorProto.TYPE", "TensorProto.FLOAT").replace("SHAPE", str(case.shape))
     name = saved(case.cured) if case.cured else name
     name, line = followed(text, name, case.target)
     after = reported(*name, *line)
@@ -349,6 +368,26 @@ def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
     assert reported("folder/model.xml")[0].outcome is Outcome.OK
 
 
+def test_lengths_computed_in_a_function_have_no_sizes_that_an_option_could_give(
+    here: Path, reported: Reported
+) -> None:
+    body = "(a) => (l) { y = NonZero (a) l = Shape <start = 1> (y) }"
+    inside = "(a) => (b) { l = Shape (a) [cut] b = Split <axis = 0> (a, l) }"
+    calls = "(float[n] x) => (float[] p) { z = local.Cut (x) [p] p = Split <axis = 0> (x, z) }"
+    whole = "(float[n] x) => (float[] p) { p = local.Cut (x) }"
+    for graph, function in (calls, body), (whole, inside):
+        (verdict,) = reported(saved(parsed(graph, FUNCTION + function)))
+        assert verdict.fix == Advice.LENGTHS
+
+
+def test_the_advice_to_declare_a_type_guesses_none(here: Path, reported: Reported) -> None:
+    name = saved(custom())
+    for sizes, left in ((), "TYPE and SHAPE"), (("--dim", "y.0=2", "--dim", "y.1=6"), "TYPE"):
+        (verdict,) = reported(name, *sizes)
+        assert f"(replace {left}): python" in verdict.fix
+        assert "onnx.TensorProto.TYPE, " in verdict.fix
+
+
 # What no advice can change.
 
 
@@ -372,6 +411,22 @@ def test_a_note_says_why_no_nodes_can_replace_a_refused_split(
     assert not Path("fixed.onnx").exists()
 
 
+@pytest.mark.parametrize("batch", [2, "batch"])
+def test_a_note_says_how_to_rewrite_a_split_in_a_function(
+    batch: int | str, here: Path, reported: Reported, capsys: Capsys
+) -> None:
+    body = "(a) => (b, c) { [cut] b, c = Split <axis = 1, num_outputs = 2> (a) }"
+    call = f"(float[{batch},6] x) => (float[] p) {{ [call] p, q = local.Cut (x) }}"
+    name = saved(parsed(call, FUNCTION + body))
+    (verdict,) = reported(name, *OLD)
+    text = advised(verdict)["IN_FUNCTION"]
+    assert main(["validate", name, *OLD]) == 1
+    assert f" {COMMAND.findall(text)[0]}\n" in capsys.readouterr().out  # in one line
+    (inlined,), target = followed(text, name, OLD)
+    (verdict,) = reported(inlined, *target)
+    assert "NODES" in advised(verdict)
+
+
 def test_a_note_says_which_nodes_run_on_the_cpu(here: Path, reported: Reported) -> None:
     name = saved(sequence(FLOAT, (2, 3)))
     (verdict,) = reported(name, "--via", "ort")
@@ -381,17 +436,29 @@ def test_a_note_says_which_nodes_run_on_the_cpu(here: Path, reported: Reported) 
     assert "ON_CPU" not in advised(verdict)
 
 
-def test_strings_and_complex_numbers_are_advised_to_stay_on_the_cpu(
+def test_strings_are_advised_to_stay_on_the_cpu(here: Path, reported: Reported) -> None:
+    (verdict,) = reported(saved(single(TensorProto.STRING, (6,), (2, 4), 0)), "--via", "ort")
+    text = "leave the node to ONNX Runtime, which runs it on the CPU; or split the strings outside"
+    assert verdict.fix == f"{text} the model"
+
+
+def test_bfloat16_is_advised_to_be_converted_in_the_whole_model(
     here: Path, reported: Reported
 ) -> None:
-    text = "leave the node to ONNX Runtime, which runs it on the CPU; or split the strings outside"
-    fixes = {
-        TensorProto.STRING: f"{text} the model",
-        TensorProto.COMPLEX64: "keep the node on the CPU",
-    }
-    for kind, fix in fixes.items():
-        (verdict,) = reported(saved(single(kind, (6,), (2, 4), 0)), "--via", "ort")
-        assert verdict.fix == fix
+    (verdict,) = reported(saved(single(TensorProto.BFLOAT16, (6,), (2, 4), 0)), "--via", "ort")
+    assert verdict.fixes == ("convert the model to float16 or float32",)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.COMPLEX64, TensorProto.COMPLEX128])
+def test_complex_numbers_are_not_said_to_run_on_the_cpu(
+    kind: int, here: Path, reported: Reported
+) -> None:
+    content = single(kind, (6,), (2, 4), 0)
+    with pytest.raises(Exception, match="is not currently registered or supported"):
+        session(content)
+    (verdict,) = reported(saved(content), "--via", "ort")
+    assert verdict.fix.startswith("store the real and the imaginary parts as real tensors; ")
+    assert verdict.notes == ()
 
 
 @pytest.mark.parametrize("paths", [["m/a.onnx", "m/b.onnx"], ["m"], ["[m]/a.*"]])

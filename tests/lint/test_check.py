@@ -1,12 +1,17 @@
 """The verdicts of targets on sites, with a model built for each verdict."""
 
+import re
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.frontends import Implied, Known, SplitSite
-from dmlsplit.lint.check import check_site
-from dmlsplit.lint.target import resolve_target
+from dmlsplit.frontends import Implied, Known, SplitSite, Unknown
+from dmlsplit.frontends.site import Cause
+from dmlsplit.lint.check import assess, check_site
+from dmlsplit.lint.report.text import text_report
+from dmlsplit.lint.target import Via, resolve_target
 from dmlsplit.lint.verdict import Outcome, Verdict
 from tests.support.descriptors import split_descriptors
 
@@ -28,6 +33,22 @@ def test_a_rule_that_an_implied_split_breaks_is_a_warning() -> None:
     assert (verdict.outcome, verdict.errors, bool(verdict.fix)) == (Outcome.OK, (), True)
     assert verdict.minimum is not None
     assert verdict.minimum.level == dml.FeatureLevel.LEVEL_4_1
+
+
+@pytest.mark.parametrize("via", ["directml", "ort"])
+def test_no_minimum_level_is_claimed_while_the_data_type_is_unknown(via: Via) -> None:
+    """The type may be INT64, which only level 4_1 accepts, or a string."""
+    x = dml.TensorDesc("FLOAT32", (2, 6))
+    smallest = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(6,))
+    state = Unknown("the type is not known", Cause.TYPE, smallest, (2, 4))
+    site = SplitSite("f", "net", "n", 0, "Split-13", state, format="onnx", input_name="y")
+    verdict = check_site(site, resolve_target(feature_level="2_0", via=via))
+    assert (verdict.outcome, verdict.minimum) == (Outcome.REFUSED_FOR_EVERY_SIZE, None)
+    if via == "directml":
+        assert verdict.fix.startswith("declare its type and sizes in the model")
+    report = text_report(assess([site], resolve_target(feature_level="2_0", via=via)))
+    assert "first accepted" not in report
+    assert re.search(r"refused for every size +- +- +-\n", report)
 
 
 # The verdict and the library agree.

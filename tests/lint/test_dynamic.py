@@ -1,5 +1,6 @@
 """Splits with dynamic sizes are checked for everything that does not depend on a size."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,9 @@ from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.discovery import scan_paths
 from dmlsplit.lint.target import resolve_target
-from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
-from tests.support.models import bare_split, sequence, single
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
+from tests.support.command import ROOT
+from tests.support.models import bare_split, parsed, sequence, single
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -170,3 +172,54 @@ def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
             sizes = {first: size, **dict.fromkeys(rest, 1)}
             (known,) = assessed(content, tmp_path, sizes, **asked).verdicts
             assert (known.outcome is Outcome.OK) == (size == verdict.sizes.maximum_product)
+
+
+def test_more_than_8_dimensions_are_merged_and_8_are_checked_as_they_are(tmp_path: Path) -> None:
+    nine, eight = (single(TensorProto.FLOAT, (2,) * rank, (1, 1), 4) for rank in (9, 8))
+    verdict = verdict_of(nine, tmp_path, feature_level="4_1")
+    assert verdict.outcome is Outcome.OK
+    assert str(verdict.descriptor).startswith("SPLIT axis 1: FLOAT32[16,2,16]")
+    assert verdict_of(nine, tmp_path, via="ort").outcome is Outcome.REFUSED
+    verdict = verdict_of(eight, tmp_path, feature_level="2_0")
+    assert verdict.outcome is Outcome.EQUIVALENT
+    assert verdict_of(eight, tmp_path, via="ort").outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    "node",
+    [
+        "y = CenterCropPad <axes = [1]> (x, size)",
+        'y = Einsum <equation = "...i->...i"> (x)',
+        "y = NonMaxSuppression (x, x)",
+    ],
+)
+def test_shapes_that_onnx_infers_are_known_once_its_inference_has_run(
+    node: str, here: Path, tmp_path: Path
+) -> None:
+    """The remedy that docs/validate.md gives for operators that dmlsplit does not know."""
+    content = parsed(f"""(float[1,6,3] x) => (float[] a) {{
+        size = Constant <value = int64[1] {{6}}> ()
+        {node}
+        a, b = Split <axis = -1, num_outputs = 2> (y)
+    }}""")
+    assert verdict_of(content, tmp_path).outcome is Outcome.UNKNOWN
+    onnx.save(content, "model.onnx")
+    text = (ROOT / "docs" / "validate.md").read_text("utf-8")
+    (command,) = re.findall(r'^python -c "(.*infer_shapes_path.*)"$', text, re.MULTILINE)
+    exec(command, {})
+    after = verdict_of(onnx.load("inferred.onnx"), tmp_path)
+    assert isinstance(after.site.shape, tuple)
+    assert after.site.element_type is not None
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("s77", "s27 - 1"), "s77 * (s27 - 1) from 1 to 8"),
+        (("s77//2", "/head/Reshape.1"), "(s77//2) * /head/Reshape.1 from 1 to 8"),
+        (("s27 - 1",), "s27 - 1 from 1 to 8"),
+        (("batch", "x.0"), "batch * x.0 from 1 to 8"),
+    ],
+)
+def test_a_limit_has_composite_names_in_parentheses(names: tuple[str, ...], expected: str) -> None:
+    assert str(SizeRange(names, 8)) == expected

@@ -34,6 +34,7 @@ def test_a_requested_level_version_or_build_becomes_a_target(
         ({"windows": "\u0662\u0662\u0666\u0662\u0661"}, "must look like 22621"),
         ({"via": "ort", "ort_version": "new"}, "--ort-version is 'new'; it must look like"),
         ({"ort_version": "1.14"}, "--ort-version needs --via ort"),
+        ({"via": "ort", "ort_version": "0.9"}, "--ort-version is 0.9; it must be at least 1.0"),
     ],
 )
 def test_levels_and_releases_that_do_not_exist_are_refused(

@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, compress, product
 from typing import Any
 
-from dmlsplit.frontends.onnx.messages import Attribute, Shape
+from dmlsplit.frontends.onnx.messages import MAX_RANK, Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.values import Call, Item, elements
 
 _MAX_ELEMENTS = 1_024  # elements of a computed constant, or of an input to one
+_MAX_NAMES = 16  # values that may follow from more sizes are not followed any further
 _Items = tuple[Item, ...]
 _Sizes = Sequence[int]
 _FLOATS = {ElementType.FLOAT: "<f", ElementType.DOUBLE: "<d", ElementType.FLOAT16: "<e"}
@@ -35,6 +36,21 @@ def compute_elements(call: Call, data_type: int, shape: Shape) -> _Items | None:
     if len(items) != math.prod(sizes) or set(items) <= {"?"}:
         return None
     return tuple(_as_stored(item, ElementType(data_type)) for item in items)
+
+
+def sizes_used(call: Call) -> frozenset[str]:
+    """The dynamic sizes that a node's elements may follow from, as in `Value.sizes`."""
+    operator = call.node.op_type
+    if operator not in _COMPUTED:
+        return frozenset()
+    if operator not in ("Shape", "Size"):
+        names = frozenset[str]().union(*(value.sizes for value in call.inputs))
+        return names if len(names) <= _MAX_NAMES else frozenset()
+    name, sizes = call.node.input[0], list(enumerate(call.shape(0)))
+    if operator == "Shape":
+        sizes = sizes[call.int_attribute("start", 0) : call.int_attribute("end", MAX_RANK)]
+    dynamic = [(axis, size) for axis, size in sizes if isinstance(size, str)]
+    return frozenset(f"{name}.{axis}" if size == "?" else size for axis, size in dynamic)
 
 
 def _small_sizes(call: Call, shape: Shape) -> list[int]:

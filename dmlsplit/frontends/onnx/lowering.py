@@ -60,7 +60,8 @@ def descriptor_of(
     if lanes > 1:
         shape = (*shape, lanes)
     if len(shape) > DIMENSION_COUNT_MAX:
-        # Packed, the dimensions on each side of the axis are contiguous.
+        # No descriptor has so many, at any level, so a runtime has to merge some. In a packed
+        # tensor, the dimensions on each side of the axis are contiguous.
         shape, axis = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), 1
     return split_descriptor(carrier, shape, axis, sizes)
 

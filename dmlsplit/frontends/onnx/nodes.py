@@ -87,7 +87,12 @@ def complete_site(
         site = replace(site, state=Unknown(str(reason), reason.cause, smallest, pieces))
     if isinstance(site.state, Unknown):
         axis_size = sum(pieces) or len(node.output)
-        missing = tuple(_missing_sizes(site.state, site, node.input[0], axis_size))
+        if site.state.cause is Cause.LENGTHS:
+            # Names of values in functions are not unique.
+            names = () if "()" in site.path else sorted(lengths.sizes)
+            missing = tuple((name, axis_size) for name in names)
+        else:
+            missing = tuple(_missing_sizes(site.state, site, node.input[0], axis_size))
         site = replace(site, state=replace(site.state, missing=missing))
     return replace(site, input_name=node.input[0]), values
 

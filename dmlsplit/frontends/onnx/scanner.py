@@ -85,6 +85,15 @@ def weight_files(model: Path) -> list[Path]:
     return [model.parent / name for name in names]
 
 
+def check_folder(model: Path, output: Path) -> None:
+    """Refuse a changed copy of a model in another folder than the files of its weights."""
+    if weight_files(model) and output.parent.resolve() != model.parent.resolve():
+        raise InvalidArgumentError(
+            f"{model} keeps its weights in other files, which must be in the folder of the written "
+            f"model. Fix: give --write-fixed {model.parent / output.name}"
+        )
+
+
 def _tensors(reader: Reader, body: Graph | Function) -> Iterator[Tensor]:
     """The initializers and constants of a graph or function, and of the bodies in it."""
     if isinstance(body, Graph):

@@ -37,7 +37,10 @@ def outputs(call: Call) -> list[Value]:
     with suppress(*_INFERENCE_ERRORS):
         shape = _storable(rule(call))
         constant = constants.compute_elements(call, data_type, shape)
-    values = [Value(data_type, shape, constant)]
+    sizes = frozenset[str]()
+    with suppress(*_INFERENCE_ERRORS):
+        sizes = constants.sizes_used(call)
+    values = [Value(data_type, shape, constant, sizes=sizes)]
     if node.output[1:] and node.op_type in _OTHER_OUTPUTS:
         with suppress(*_INFERENCE_ERRORS):
             values += _OTHER_OUTPUTS[node.op_type](call, values[0])

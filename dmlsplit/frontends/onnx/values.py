@@ -5,7 +5,7 @@ Elements of small constants are read without NumPy, whose import would double th
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import prod
 from typing import Any, NamedTuple, TypeVar
@@ -43,6 +43,9 @@ class Value:
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     pieces: Pieces = frozenset()  # it derives from these element by element
     is_default: bool = False  # a caller may override the constant
+    # The dynamic sizes that its elements may follow from: names, or VALUE.AXIS. They do not tell
+    # calls of a function apart.
+    sizes: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def element_type(self) -> ElementType | None:

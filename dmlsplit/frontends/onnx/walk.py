@@ -310,7 +310,7 @@ class _Walk:
             labels=set(),
         )
         results = self._nodes(function, inner, function.output)
-        return tuple(replace(value, pieces=frozenset()) for value in results)
+        return tuple(replace(v, pieces=frozenset(), sizes=frozenset()) for v in results)
 
 
 def _resolved(node: Node, attributes: Mapping[str, Attribute] | None) -> Node:

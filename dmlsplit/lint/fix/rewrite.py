@@ -12,7 +12,7 @@ from dmlsplit.atomic import atomic_write, name_in_errors, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_errors
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import FixedSizes
-from dmlsplit.frontends.onnx.scanner import scan, weight_files
+from dmlsplit.frontends.onnx.scanner import check_folder, scan, weight_files
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.comparison import Replacement, compare
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
@@ -57,6 +57,7 @@ def write_fixed(
     replaced, not_replaced = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), not_replaced)
+    _remove_unused(model, {name for split in replaced for name in split.node.input[1:]})
     with atomic_write(output) as draft:
         with name_in_errors(output):
             draft.write_bytes(model.SerializeToString())
@@ -65,14 +66,10 @@ def write_fixed(
 
 
 def _check_output(source: Path, output: Path, overwrite: bool) -> None:
-    weights = weight_files(source)
-    refuse_inputs(output, [source, *weights])
+    refuse_inputs(output, [source, *weight_files(source)])
     if output.exists() and not overwrite:
         raise InvalidArgumentError(f"{output} exists; it is not replaced. Fix: add --overwrite")
-    if weights and output.parent.resolve() != source.parent.resolve():
-        raise InvalidArgumentError(
-            f"{source} keeps its weights in other files; write {output.name} to {source.parent}"
-        )
+    check_folder(source, output)
 
 
 def _load(path: Path) -> ModelProto:
@@ -128,6 +125,19 @@ def _replace_splits(
         graph.node.MergeFrom(kept.node)
     not_replaced += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
     return tuple(replaced), tuple(not_replaced)
+
+
+def _remove_unused(model: ModelProto, names: set[str]) -> None:
+    """Remove the initializers of these names that nothing uses, in place."""
+    for _, graph in graphs(model.graph):
+        names -= {name for node in graph.node for name in node.input}
+        # An input keeps its default, without which a caller would have to give a value.
+        names -= {value.name for value in (*graph.input, *graph.output)}
+    for _, graph in graphs(model.graph):
+        for entries in (graph.initializer, graph.value_info):
+            for index in reversed(range(len(entries))):
+                if entries[index].name in names:
+                    del entries[index]
 
 
 def _fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:

@@ -138,6 +138,8 @@ class _Nodes(list[NodeProto]):
         parts = [p if is_direct and p else self.new_name("part") for p, _ in pieces]
         lengths = {part: size for part, (_, size) in zip(parts, pieces, strict=True) if size}
         self.split(value, lengths)
+        self[-1].doc_string = self.node.doc_string
+        self[-1].metadata_props.MergeFrom(self.node.metadata_props)
         for part, (piece, size) in zip(parts, pieces, strict=True):
             if piece and not size:
                 self.add_empty_piece(piece)

@@ -130,7 +130,8 @@ def _table(files: dict[str, list[_Row]], paint: _Paint) -> Iterator[str]:
 
     def row(name: str, verdict: Verdict) -> str:
         outcome = paint(f"{verdict.outcome:<{_OUTCOME_WIDTH}}", verdict.outcome)
-        other = ("none" if verdict.outcome in FAILING else "-", "-", "-")
+        is_refused = verdict.outcome in FAILING and not verdict.needs_type
+        other = ("none" if is_refused else "-", "-", "-")
         level, directml, windows = verdict.minimum.cells if verdict.minimum else other
         return f"{name:<{columns}}  {outcome}  {level:<5}  {directml:<8}  {windows}"
 

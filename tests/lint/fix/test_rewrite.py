@@ -9,7 +9,7 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import dmlsplit as dml
 from dmlsplit.frontends.onnx import FixedSizes
@@ -33,6 +33,7 @@ from tests.support.models import (
     sequence,
     session,
     single,
+    split_nodes,
 )
 from tests.support.networks import lstm
 from tests.support.random_graphs import static_chains
@@ -248,6 +249,11 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
          "its sizes are known only when the model runs. Fix: give them with --dim"),
         (parsed("(int64[6] x, int64[2] s) => (int64[] a, int64[] b) { a, b = Split (x, s) }"),
          LEVEL_2, "its split lengths are known only when the model runs. Fix: make them"),
+        (parsed("(int8[n] x) => (int8[] a) { s = Shape (x) [cut] a = Split <axis = 0> (x, s) }"),
+         LEVEL_2, "Fix: give the sizes from which they may follow with --dim"),
+        (parsed("(float[6] x) => (seq(float[]) a) { y = Relu (x) a = SplitToSequence (z) }"),
+         {"via": "ort"}, "no earlier node produces its input. Fix: sort the nodes"),
+        (sequence(FLOAT, (2, 2**18)), LEVEL_2, "it has too many pieces. Fix: use a larger chunk"),
         (single(FLOAT, ("b", "s", "t", 6, "h"), (2, 4), 3), LEVEL_2,
          "merging its dimensions into 4 needs sizes that are known only at run time"),
         (single(FLOAT, ("b", 6, "n"), (2, 4), 2), LEVEL_2, "known only"),
@@ -260,6 +266,29 @@ def test_nothing_is_written_if_nothing_can_be_rewritten(
     assert reason in done.not_replaced[0][1]
     assert done.replaced == ()
     assert not output.exists()
+
+
+def test_the_reason_names_the_type_or_the_external_data_if_the_sizes_are_known(
+    tmp_path: Path,
+) -> None:
+    source, output = tmp_path / "in.onnx", tmp_path / "out.onnx"
+    decode = helper.make_node("Decode", ["x"], ["decoded"], domain="ext")
+    hidden = model([decode, *split_nodes("cut", "decoded", (2, 4), 1)], {"x": (FLOAT, (2, 6))}, {})
+    hidden.opset_import.append(helper.make_opsetid("ext", 1))
+    onnx.save(hidden, source)
+    sizes = {"decoded.0": 2, "decoded.1": 6}
+    sites = scan_file(str(source), dimensions=FixedSizes(sizes))
+    done = write_fixed(source, output, assess(sites, resolve_target(**LEVEL_2)), sizes)
+    expected = "its data type is not known. Fix: declare it in the model"
+    assert [reason for _, reason in done.not_replaced] == [expected]
+
+    content = parsed("(float[2,6] x) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }")
+    content.graph.initializer.append(numpy_helper.from_array(np.array([2, 4]), "s"))
+    options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(content, source, **options)
+    done = write_fixed(source, output, assessed(source, **LEVEL_2))
+    expected = "its split lengths are in external data. Fix: keep them in the model"
+    assert [reason for _, reason in done.not_replaced] == [expected]
 
 
 def test_a_model_that_onnx_cannot_load_gives_a_one_line_error(tmp_path: Path) -> None:
@@ -304,7 +333,7 @@ def test_external_weights_stay_where_they_are(tmp_path: Path) -> None:
     onnx.save(content, source, save_as_external_data=True, location="w.bin", size_threshold=0)
     (tmp_path / "other").mkdir()
     known = assessed(source, feature_level="1_0")
-    with pytest.raises(dml.InvalidArgumentError, match="keeps its weights in other files"):
+    with pytest.raises(dml.InvalidArgumentError, match="Fix: give --write-fixed "):
         write_fixed(source, tmp_path / "other" / "out.onnx", known)
     assert write_fixed(source, tmp_path / "out.onnx", known).replaced
     assert (tmp_path / "out.onnx").stat().st_size < 2000
@@ -341,6 +370,51 @@ def test_a_written_model_declares_no_shape_that_given_sizes_contradict(
     whole = onnx.shape_inference.infer_shapes(onnx.load(output), strict_mode=True)
     shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in whole.graph.output]
     assert shapes == [[2 * size, 6], [2 * size, 3], [2 * size, 3]]
+
+
+def test_the_new_split_keeps_the_documentation_of_the_old_one(tmp_path: Path) -> None:
+    content = single(TensorProto.INT8, (6, 4), (2, 4), 0)
+    (old,) = (node for node in content.graph.node if node.op_type == "Split")
+    old.doc_string = "keep me"
+    old.metadata_props.add(key="pkg.torch.onnx.name", value="cut")
+    for asked in LEVEL_2, LEVEL_1:
+        _, output = fixed(content, tmp_path, **asked)
+        new = next(n for n in onnx.load(output).graph.node if n.name == "cut")
+        assert (new.op_type, new.doc_string) == ("Split", "keep me")
+        assert list(new.metadata_props) == list(old.metadata_props)
+        output.unlink()
+
+
+# Sizes that the replaced split shares with nothing, a node, a body, an output or an input.
+SIZES = """(bool flag, int8[6] x SIZES_INPUT) => (int8[2] a OUTPUT) <int64[2] s = {2, 4}> {
+    [cut] a, b = Split <axis = 0> (x, s)
+    NODE
+}"""
+IN_A_BODY = "c = If (flag) <then_branch = t () => (int64[] t0) { t0 = Neg (s) }, else_branch = "
+IN_A_BODY += "e () => (int64[] e0) { e0 = Neg (s) }>"
+
+
+@pytest.mark.parametrize(
+    ("declared", "node", "output", "is_removed"),
+    [
+        ("", "", "", True),
+        ("", "c = Neg (s)", "", False),
+        ("", IN_A_BODY, "", False),
+        ("", "", ", int64[2] s", False),
+        (", int64[2] s", "", "", False),
+    ],
+)
+def test_sizes_that_nothing_uses_any_more_are_removed(
+    declared: str, node: str, output: str, is_removed: bool, tmp_path: Path
+) -> None:
+    text = SIZES.replace("SIZES_INPUT", declared).replace("NODE", node).replace("OUTPUT", output)
+    content = parsed(text)
+    assert [tensor.name for tensor in content.graph.initializer] == ["s"]
+    done, written = fixed(content, tmp_path, **LEVEL_2)
+    assert done.replaced
+    found = onnx.load(written)
+    onnx.checker.check_model(found, full_check=True)
+    assert [tensor.name for tensor in found.graph.initializer] == ["s"] * (not is_removed)
 
 
 def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) -> None:
