@@ -100,9 +100,10 @@ def test_a_size_of_a_value_in_the_middle_stays_dynamic(here: Path, capsys: Capsy
     """To check the written model, the size has to be given again, as the documents say."""
     save(
         "m.onnx",
-        parsed("""(float[2,6] x) => (int64[] a) {
+        parsed("""(float[2,6] x) => (int8[] a) {
         y = NonZero (x)
-        a, b = Split <axis = 1, num_outputs = 2> (y)
+        z = Cast <to = 3> (y)
+        a, b = Split <axis = 1, num_outputs = 2> (z)
     }"""),
     )
     sizes = ["--windows", "19041", "--dim", "y.1=4"]
