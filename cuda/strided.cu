@@ -216,7 +216,7 @@ __device__ inline uint4 staged_vector(const uint4* shared, unsigned shared_offse
     return kStagedAlign < 4 ? funnel(words, shared_offset) : make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Copies a staged output's bytes that are in no whole vector: the first `lead` bytes, and those from `whole_end` on.
+// Copies a staged output's bytes that are in no whole vector: the first `lead` bytes, and those after `whole_end`.
 __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, U64 whole_end) {
     const U64 bytes = static_cast<U64>(launch.row_units[0]) * kUnit;
     const U64 first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);

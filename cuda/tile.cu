@@ -41,7 +41,7 @@ struct Source {
 
     __device__ Source(const Byte* corner, unsigned run_bytes, const Parameters& launch) {
         const unsigned run = quotient(threadIdx.x, launch.by_run_vectors);
-        const unsigned byte = (threadIdx.x - run * launch.run_vectors) * kVector;  // from the run's first vector on
+        const unsigned byte = (threadIdx.x - run * launch.run_vectors) * kVector;  // counted from the run's first vector
         const Byte* const run_begin = corner + static_cast<U64>(run) * launch.pitch;
         const unsigned run_phase = phase(run_begin);
         is_read = threadIdx.x < launch.read_vectors && byte < run_phase + run_bytes;
@@ -118,7 +118,7 @@ struct Target {
         }
     }
 
-    // The five words from number `first_word` on, shifted so that the first byte is that at `offset`.
+    // The five words that begin with number `first_word`, shifted so that the first byte is that at `offset`.
     __device__ uint4 unaligned_vector(const uint4* slab, int first_word, unsigned offset) const {
         const auto* const bytes = reinterpret_cast<const Byte*>(slab);
         unsigned words[kVectorWords];

@@ -76,7 +76,7 @@ def add_to(commands: Commands) -> None:
         "--gpu",
         metavar="NAME",
         help="the GPU to compute the time for, such as H200 or RTX 4090 (default: the first CUDA "
-        "device, or H200 if there is none)",
+        "device, or H200 without one)",
     )
     parser.add_argument(
         "--svg",

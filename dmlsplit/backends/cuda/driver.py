@@ -1,6 +1,6 @@
 """The only module that imports CuPy, through which it calls CUDA.
 
-Tests without a GPU put another driver in place of `load`, or a simulated CUDA below CuPy.
+Tests without a GPU replace `load`, or run CuPy on a simulated CUDA.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -75,7 +75,7 @@ class FixedSizes:
         return size
 
     def without_ranks(self) -> "FixedSizes":
-        """The same sizes, except for those of the axes of values of unknown rank."""
+        """These sizes, without those of the axes of values of unknown rank."""
         sizes = FixedSizes(self.sizes)
         sizes._gives_ranks = False
         return sizes

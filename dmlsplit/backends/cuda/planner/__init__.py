@@ -36,7 +36,7 @@ __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 # keys are the bytes that `tile` would move at once; the more these are, the faster `tile` is.
 # docs/design/016-slabs.md compares both at 96; 128 and 512 are estimates, for an earlier `tile`.
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
-# A load of a warp has WARP_BYTES. If more than WARP_OUTPUTS outputs share as many bytes of a row,
+# A load of a warp has WARP_BYTES. If more than WARP_OUTPUTS outputs share WARP_BYTES of a row,
 # they are narrower than a cache line of 128 bytes, on average. A warp of `rows`, which reads one
 # output, would then read short runs in many rows. Other kernels should not exceed this average
 # either: parameters are in constant memory, which serves a warp's addresses one after another.

@@ -77,9 +77,8 @@ CHUNK_BYTES = IN_FLIGHT_BYTES
 # The division of common.cuh takes numbers below 2^31. Threads without a vector calculate positions,
 # too, up to a tile after the end of a chunk.
 MAX_CHUNK_BYTES = 1 << 30
-# Chunks of a single row need fewer instructions. Their tiles therefore count as only
-# ONE_ROW_WEIGHT, an estimate, of others'. The planner tries about ROW_CHOICES other numbers of
-# rows.
+# Chunks of a single row need fewer instructions. The planner therefore multiplies the number of
+# their tiles by ONE_ROW_WEIGHT, an estimate. It tries about ROW_CHOICES other numbers of rows.
 ONE_ROW_WEIGHT = 0.97
 ROW_CHOICES = 16
 # The most bytes of parameters outside tables: the input's address, pitches, divisors, numbers of

@@ -65,8 +65,8 @@ MAX_STAGED = 22  # if items go through shared memory
 # The most vectors that a thread can have in flight without spilling, if an SM must hold two blocks
 # of THREADS (tests/proofs/test_spills.py). With more vectors, it must hold only one such block.
 MAX_IN_FLIGHT = 13
-# The same for items of ALIGNED_ITEM_BYTES in aligned windows, numbered with 32 bits: they need no
-# shifts, and thus fewer registers.
+# The most vectors for items of ALIGNED_ITEM_BYTES in aligned windows, numbered with 32 bits: they
+# need no shifts, and thus fewer registers.
 MAX_IN_FLIGHT_ALIGNED, ALIGNED_ITEM_BYTES = 20, (48, 80)
 
 # The loops of a nest over items; the innermost one is over those of a row.
