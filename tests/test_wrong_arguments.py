@@ -224,8 +224,9 @@ MADE = """
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
     onnx.DmlSplitBackend onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.apply
     onnx.FixedSizes.declared_shape onnx.FixedSizes.register onnx.FixedSizes.check_all_used
-    onnx.Lengths
-    onnx.Lowering onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
+    onnx.FixedSizes.check_computed onnx.FixedSizes.register_names onnx.FixedSizes.without_ranks
+    onnx.Lengths onnx.Lowering
+    onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
 """.split()
 
 

@@ -18,9 +18,9 @@ from dmlsplit.lint.check import assess
 from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.fix import rewrite, subgraph
 from dmlsplit.lint.fix.comparison import Replacement
-from dmlsplit.lint.fix.rewrite import Rewriting, write_fixed
+from dmlsplit.lint.fix.rewrite import write_fixed
 from dmlsplit.lint.target import resolve_target
-from dmlsplit.lint.verdict import Assessment, Outcome
+from dmlsplit.lint.verdict import Outcome
 from tests.support.fixtures import Patch
 from tests.support.models import (
     attribute_split,
@@ -37,46 +37,13 @@ from tests.support.models import (
 )
 from tests.support.networks import lstm
 from tests.support.random_graphs import static_chains
+from tests.support.rewriting import LEVEL_1, LEVEL_2, ORT, assessed, fixed, operators
 
 FLOAT = TensorProto.FLOAT
 
 
-def assessed(path: Path, **asked: str) -> Assessment:
-    return assess(scan_file(str(path)), resolve_target(**asked))
-
-
-def fixed(
-    content: onnx.ModelProto, folder: Path, sizes: dict[str, int] | None = None, **asked: str
-) -> tuple[Rewriting, Path]:
-    source, output = folder / "in.onnx", folder / "out.onnx"
-    onnx.save(content, source)
-    dimensions = FixedSizes(sizes or {})
-    before = assess(scan_file(str(source), dimensions=dimensions), resolve_target(**asked))
-    done = write_fixed(source, output, before, sizes)
-    if output.exists() and is_valid(content):
-        assert is_valid(onnx.load(output))
-    return done, output
-
-
-def is_valid(content: onnx.ModelProto) -> bool:
-    """Whether ONNX accepts a model and infers the shapes that it declares."""
-    try:
-        onnx.checker.check_model(content, full_check=True)
-    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
-        return False
-    return True
-
-
-def operators(path: Path) -> list[str]:
-    return [n.op_type for n in onnx.load(path).graph.node if n.op_type != "Constant"]
-
-
 def operators_of(replaced: Replacement) -> list[str]:
     return [node.op_type for node in replaced.nodes if node.op_type != "Constant"]
-
-
-LEVEL_1, LEVEL_2 = {"feature_level": "1_0"}, {"feature_level": "2_0"}
-ORT = {"feature_level": "5_0", "via": "ort"}
 
 
 @pytest.mark.parametrize(
@@ -370,65 +337,6 @@ def test_a_written_model_declares_no_shape_that_given_sizes_contradict(
     whole = onnx.shape_inference.infer_shapes(onnx.load(output), strict_mode=True)
     shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in whole.graph.output]
     assert shapes == [[2 * size, 6], [2 * size, 3], [2 * size, 3]]
-
-
-def test_the_new_split_keeps_the_documentation_of_the_old_one(tmp_path: Path) -> None:
-    content = single(TensorProto.INT8, (6, 4), (2, 4), 0)
-    (old,) = (node for node in content.graph.node if node.op_type == "Split")
-    old.doc_string = "keep me"
-    old.metadata_props.add(key="pkg.torch.onnx.name", value="cut")
-    for asked in LEVEL_2, LEVEL_1:
-        _, output = fixed(content, tmp_path, **asked)
-        new = next(n for n in onnx.load(output).graph.node if n.name == "cut")
-        assert (new.op_type, new.doc_string) == ("Split", "keep me")
-        assert list(new.metadata_props) == list(old.metadata_props)
-        output.unlink()
-
-
-# Sizes that the replaced split shares with nothing, a node, a body, an output or an input.
-SIZES = """(bool flag, int8[6] x SIZES_INPUT) => (int8[2] a OUTPUT) <int64[2] s = {2, 4}> {
-    [cut] a, b = Split <axis = 0> (x, s)
-    NODE
-}"""
-IN_A_BODY = "c = If (flag) <then_branch = t () => (int64[] t0) { t0 = Neg (s) }, else_branch = "
-IN_A_BODY += "e () => (int64[] e0) { e0 = Neg (s) }>"
-
-
-@pytest.mark.parametrize(
-    ("declared", "node", "output", "is_removed"),
-    [
-        ("", "", "", True),
-        ("", "c = Neg (s)", "", False),
-        ("", IN_A_BODY, "", False),
-        ("", "", ", int64[2] s", False),
-        (", int64[2] s", "", "", False),
-    ],
-)
-def test_sizes_that_nothing_uses_any_more_are_removed(
-    declared: str, node: str, output: str, is_removed: bool, tmp_path: Path
-) -> None:
-    text = SIZES.replace("SIZES_INPUT", declared).replace("NODE", node).replace("OUTPUT", output)
-    content = parsed(text)
-    assert [tensor.name for tensor in content.graph.initializer] == ["s"]
-    done, written = fixed(content, tmp_path, **LEVEL_2)
-    assert done.replaced
-    found = onnx.load(written)
-    onnx.checker.check_model(found, full_check=True)
-    assert [tensor.name for tensor in found.graph.initializer] == ["s"] * (not is_removed)
-
-
-def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) -> None:
-    content = single(TensorProto.INT8, (6, 4), (2, 4), 0)
-    content.graph.node.append(helper.make_node("Neg", ["x"], ["dmlsplit_1_rows"]))
-    content.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(1), "dmlsplit__2_axes"))
-    _, output = fixed(content, tmp_path, feature_level="1_0")
-    written = onnx.load(output).graph
-    made = {name for node in written.node for name in node.output if name.startswith("dmlsplit_")}
-    made.remove("dmlsplit_1_rows")
-    assert "dmlsplit___1_padded" in made
-    assert all(name.startswith("dmlsplit___") for name in made)
-    words = "axes narrow padded part sizes wide"
-    assert {name.rpartition("_")[2] for name in made} == set(words.split())
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""What a written model keeps of the original, and what it no longer has."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from tests.support.models import parsed, single
+from tests.support.rewriting import LEVEL_1, LEVEL_2, fixed
+
+
+def test_the_new_split_keeps_the_documentation_of_the_old_one(tmp_path: Path) -> None:
+    content = single(TensorProto.INT8, (6, 4), (2, 4), 0)
+    (old,) = (node for node in content.graph.node if node.op_type == "Split")
+    old.doc_string = "keep me"
+    old.metadata_props.add(key="pkg.torch.onnx.name", value="cut")
+    for asked in LEVEL_2, LEVEL_1:
+        _, output = fixed(content, tmp_path, **asked)
+        new = next(n for n in onnx.load(output).graph.node if n.name == "cut")
+        assert (new.op_type, new.doc_string) == ("Split", "keep me")
+        assert list(new.metadata_props) == list(old.metadata_props)
+        output.unlink()
+
+
+# Sizes that the replaced split shares with nothing, a node, a body, an output or an input.
+SIZES = """(bool flag, int8[6] x SIZES_INPUT) => (int8[2] a OUTPUT) <int64[2] s = {2, 4}> {
+    [cut] a, b = Split <axis = 0> (x, s)
+    NODE
+}"""
+IN_A_BODY = "c = If (flag) <then_branch = t () => (int64[] t0) { t0 = Neg (s) }, else_branch = "
+IN_A_BODY += "e () => (int64[] e0) { e0 = Neg (s) }>"
+
+
+@pytest.mark.parametrize(
+    ("declared", "node", "output", "is_removed"),
+    [
+        ("", "", "", True),
+        ("", "c = Neg (s)", "", False),
+        ("", IN_A_BODY, "", False),
+        ("", "", ", int64[2] s", False),
+        (", int64[2] s", "", "", False),
+    ],
+)
+def test_sizes_that_nothing_uses_any_more_are_removed(
+    declared: str, node: str, output: str, is_removed: bool, tmp_path: Path
+) -> None:
+    text = SIZES.replace("SIZES_INPUT", declared).replace("NODE", node).replace("OUTPUT", output)
+    content = parsed(text)
+    assert [tensor.name for tensor in content.graph.initializer] == ["s"]
+    done, written = fixed(content, tmp_path, **LEVEL_2)
+    assert done.replaced
+    found = onnx.load(written)
+    onnx.checker.check_model(found, full_check=True)
+    assert [tensor.name for tensor in found.graph.initializer] == ["s"] * (not is_removed)
+
+
+def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) -> None:
+    content = single(TensorProto.INT8, (6, 4), (2, 4), 0)
+    content.graph.node.append(helper.make_node("Neg", ["x"], ["dmlsplit_1_rows"]))
+    content.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(1), "dmlsplit__2_axes"))
+    _, output = fixed(content, tmp_path, feature_level="1_0")
+    written = onnx.load(output).graph
+    made = {name for node in written.node for name in node.output if name.startswith("dmlsplit_")}
+    made.remove("dmlsplit_1_rows")
+    assert "dmlsplit___1_padded" in made
+    assert all(name.startswith("dmlsplit___") for name in made)
+    words = "axes narrow padded part sizes wide"
+    assert {name.rpartition("_")[2] for name in made} == set(words.split())
