@@ -4,6 +4,8 @@
 // The constants (kOutputs, kThreads, kResident, ...) and types (Index, Position, ...) are generated in front of this
 // text, and the type Parameters after it (`Code.source` in launch.py). A launch passes one such struct by value. It
 // holds the pointers, and every number that may differ between splits with the same code, such as the number of rows.
+// kOutputs is the room for outputs in it, of which a launch may use fewer; kThreads is the most threads of a block;
+// kResident is the number of blocks per SM in __launch_bounds__.
 //
 // Unsigned arithmetic never wraps, except in remainder(); tests check that. Shifts may drop bits.
 //
@@ -50,7 +52,7 @@ template <class T> __device__ inline void store_with(T* pointer, T value, U64 po
 #endif
     // opaque() hides the address space. Without this line, NVRTC emits generic stores (ST) in rows.cu instead of STG.
     __builtin_assume(__isGlobal(pointer));
-    *pointer = value;  // not __stwb, which NVRTC compiles to STG.STRONG.SM, an ordered store
+    *pointer = value;  // not __stwb, which NVRTC compiles to STG.STRONG.SM, a strong store of the PTX memory model
 }
 
 // `value`, whose origin the compiler no longer sees. Otherwise it may compute a sum again at each use.

@@ -6,17 +6,18 @@
 // addresses of the output. A block copies it in rounds: in each, a warp takes kLoads * 32 consecutive vectors, of
 // which its lane l takes vectors l, l + 32, ... All loads of a round are in flight before its first store.
 //
-// Blocks are numbered chunk by chunk, each for all outputs, and GPUs start them in about this order. If two outputs
-// share a sector of the input, it is thus usually still in the L2 cache when needed again. All sizes are arguments.
+// Blocks are numbered chunk by chunk, and within a chunk output by output, and GPUs start them in about this order. If
+// two outputs share a sector of the input, it is thus usually still in the L2 cache when needed again. All sizes are
+// arguments.
 //
-// kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise, a vector of the output is read
-// as the two aligned vectors that hold it in the input, which are shifted together in registers. The L1 cache then
-// serves two bytes for each byte copied, unless the vector happens to be aligned in the input, too. Two kinds of bytes
-// are copied separately: vectors that hold the end of a row, by one thread each, in every block whose tile has such
-// ends (join_rows); and the bytes of an output before its first vector and after its last (copy_ends).
-// kShort: rows have at most MAX_SHORT bytes (planner/rows.py). A block then copies whole rows, through shared memory.
-// Reading two vectors for each one stored would cost too much, and many would hold the end of a row: one in six if
-// rows have 96 bytes.
+// kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise, a vector of the output is read as
+// the two aligned vectors that hold it in the input, which are shifted together in registers. The L1 cache then serves
+// two bytes for each byte copied, unless the vector happens to be aligned in the input, too. Two kinds of bytes are
+// copied separately: vectors that hold the end of a row, by one thread each, in every block whose tile has such ends
+// (join_rows); and the bytes of an output before its first vector and after its last (copy_ends).
+// kShort: every output is at most MAX_SHORT bytes wide (planner/rows.py). A block then copies whole rows, through
+// shared memory. Reading two vectors for each one stored would cost too much, and many would hold the end of a row: one
+// in six if rows have 96 bytes.
 // kOneRow: a chunk is one row, which may have 2^32 bytes or more. Otherwise a chunk has fewer than 2^30 bytes of an
 // output. Position counts bytes of a row: it has 64 bits with kOneRow, otherwise 32.
 // kEqual: all outputs have the same width and are adjacent in the input. The tables then have one entry, and a block
@@ -198,13 +199,13 @@ __device__ inline void skip_to(ChunkPart& part, Position byte, Position width) {
     part.bytes = part.width = static_cast<unsigned>(min(width - min(byte, width), kMaxBytes));
 }
 
-// A short row has a slot in shared memory: vectors that hold it at any phase, and a spare vector, which moves the next
-// slot to other banks. The row begins in its slot at the phase that it has in the input.
+// A short row has a slot in shared memory: vectors that hold it at any phase. A spare vector after each slot moves the
+// next one to other banks. The row begins in its slot at the phase that it has in the input.
 constexpr unsigned kShortThreads = kThreads / 2;  // of a block
 // Up to 15 bytes before a row, the fifth word that funnel() takes, and rounding up.
 constexpr unsigned kSlotMore = 15 + 4 + (kVector - 1);
 
-// The vectors of a slot, without the spare one.
+// The vectors of a slot.
 __device__ inline unsigned slot_vectors(unsigned width) { return (width + kSlotMore) / kVector; }
 
 struct Slots {
@@ -256,15 +257,15 @@ __device__ inline void copy_short(const ChunkPart& part, unsigned first_row, uns
     const Byte* const corner = opaque(part.src + static_cast<U64>(first_row) * pitch);
     // A chunk's last vector may extend into the next chunk's first row, which therefore counts as left to read.
     read_rows(shared, corner, rows / kLoads, part.rows - first_row + !part.is_last, width, pitch, by_slot);
-    const unsigned slot = slot_vectors(width) + 1;
+    const unsigned slot_pitch = slot_vectors(width) + 1;
     // Clears the spare vectors. Loads at the end of a row reach into them. Those bytes are never stored, but no load
     // may read uninitialised shared memory (tests/host_cuda refuses it).
     if (is_first_round)
-        for (unsigned end = (threadIdx.x + 1) * slot; end <= rows * slot; end += kShortThreads * slot)
+        for (unsigned end = (threadIdx.x + 1) * slot_pitch; end <= rows * slot_pitch; end += kShortThreads * slot_pitch)
             shared[end - 1] = {};
     __syncthreads();
 
-    const Slots slots = {reinterpret_cast<const Byte*>(shared), slot * kVector, phase(corner), pitch % kVector};
+    const Slots slots = {reinterpret_cast<const Byte*>(shared), slot_pitch * kVector, phase(corner), pitch % kVector};
     // A multiple of 16, and about a quarter of the rows: up to four vectors are stored for each computed offset.
     const unsigned repeat_rows = (rows / 4 + 15) / 16 * 16;
     const unsigned repeat_bytes = repeat_rows * width, repeat_slots = repeat_rows * slots.bytes;

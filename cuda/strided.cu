@@ -216,7 +216,8 @@ __device__ inline uint4 staged_vector(const uint4* shared, unsigned shared_offse
     return kStagedAlign < 4 ? funnel(words, shared_offset) : make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Copies a staged output's bytes that are in no whole vector: the first `lead` bytes, and those after `whole_end`.
+// Copies a staged output's first `lead` bytes, and those after `whole_end`, byte by byte: what the last vector of items
+// leaves, and the units that fill no whole item.
 __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, U64 whole_end) {
     const U64 bytes = static_cast<U64>(launch.row_units[0]) * kUnit;
     const U64 first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);
@@ -249,7 +250,7 @@ template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Pa
         __syncthreads();
         Byte* const dst = launch.outputs[channel];
         const int lead = kRepeated ? (kVector - phase(dst)) % kVector : 0u;
-        // In the output: where the block's first vector begins, and where the last whole vector of all blocks ends.
+        // In the output: where the block's first vector begins, and where the last vector inside whole items ends.
         const long long block_byte = static_cast<long long>(first_item) * kItemBytes + lead - kRepeated * kVector;
         const long long whole_end = lead + (static_cast<long long>(count) * kItemBytes - lead) / kVector * kVector;
 #pragma unroll

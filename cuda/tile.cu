@@ -41,7 +41,7 @@ struct Source {
 
     __device__ Source(const Byte* corner, unsigned run_bytes, const Parameters& launch) {
         const unsigned run = quotient(threadIdx.x, launch.by_run_vectors);
-        const unsigned byte = (threadIdx.x - run * launch.run_vectors) * kVector;  // counted from the run's first vector
+        const unsigned byte = (threadIdx.x - run * launch.run_vectors) * kVector;  // from the run's first vector
         const Byte* const run_begin = corner + static_cast<U64>(run) * launch.pitch;
         const unsigned run_phase = phase(run_begin);
         is_read = threadIdx.x < launch.read_vectors && byte < run_phase + run_bytes;
@@ -74,14 +74,15 @@ struct Target {
 
     __device__ Target(unsigned group, U64 tile, unsigned corner_phase, const Parameters& launch)
         : policy(launch.policy) {
-        const unsigned items = launch.group_items[group + 1] - launch.group_items[group];
-        const unsigned item = launch.group_items[group] + min(threadIdx.x, items - 1);
-        const int output = last_at_most<kOutputs>(launch.first_items, item);
+        const unsigned items = launch.group_first_items[group + 1] - launch.group_first_items[group];
+        const unsigned item = launch.group_first_items[group] + min(threadIdx.x, items - 1);
+        const int output = last_at_most<kOutputs>(launch.output_first_items, item);
         // The offset in the run is in the upper 32 bits, and the width in the lower ones.
         const unsigned output_width = static_cast<unsigned>(launch.offsets_and_widths[output] & ~0u);
         const unsigned offset = static_cast<unsigned>(launch.offsets_and_widths[output] >> 32);
         dst = launch.outputs[output] + tile * (launch.tile_rows * output_width);
-        first_byte = static_cast<int>((item - launch.first_items[output]) * kVector) - static_cast<int>(phase(dst));
+        const unsigned output_item = item - launch.output_first_items[output];
+        first_byte = static_cast<int>(output_item * kVector) - static_cast<int>(phase(dst));
         width = static_cast<int>(output_width);
         dst += first_byte;
         // From here on, bytes and rows are counted from the first row that is read.
@@ -180,7 +181,7 @@ __device__ inline void copy_tile(uint4* shared, unsigned tile, unsigned group, c
     Target target(group, tile, phase(corner), launch);
     // A vector belongs to the tile in which it ends, so in later tiles, one may begin before the tile.
     const int begin = tile == 0 ? 0 : -kVector, end = rows * target.width;
-    const bool is_writer = threadIdx.x < launch.group_items[group + 1] - launch.group_items[group];
+    const bool is_writer = threadIdx.x < launch.group_first_items[group + 1] - launch.group_first_items[group];
 #pragma unroll 1
     for (unsigned round = 0; round < launch.rounds; ++round) {
         uint4 loaded[kLoads];

@@ -7,7 +7,8 @@
 // another line of the input:
 //
 // - if all lines of outputs are aligned (kOutputAligned), the thread loads words, each with elements of kNear
-//   neighbouring lines of the output, and transposes them in registers.
+//   neighbouring lines of the output, and transposes them in registers. Elements of
+//   a word or more are loaded one by one, and need no transposition.
 // - otherwise it loads elements. All lines of the output that it writes have the same phase, because they are a
 //   multiple of kElements lines apart, and lines a multiple of kUnit bytes: together a multiple of 16. It therefore
 //   computes only once where the elements are. A vector may begin up to kElements - 1 elements before the tile, so
@@ -29,16 +30,16 @@ constexpr int kLoads = (kAcross + kBefore + kLoadLines - 1) / kLoadLines;
 using Element = typename Unsigned<kUnit>::Type;
 
 struct Tile {
-    int output;
-    unsigned plane;  // index of the output's plane in the tables
+    int entry;  // of the tables: an output, or with kPointers all outputs
+    unsigned plane;  // index of the entry's plane in the tables
     unsigned down, across;  // where the tile begins in its plane, in elements
     long long input_offset, output_offset;  // of its plane's first element, in bytes
 };
 
-// Splits the lowest digit off a number in mixed radix, and returns it. Its base is the count of `entry`.
-__device__ inline unsigned take_digit(const Parameters& launch, unsigned entry, unsigned& number) {
-    const unsigned rest = quotient(number, launch.by_counts[entry]);
-    const unsigned digit = number - rest * launch.counts[entry];
+// Splits the lowest digit off a number in mixed radix, and returns it. Its base is counts[`count_index`].
+__device__ inline unsigned take_digit(const Parameters& launch, unsigned count_index, unsigned& number) {
+    const unsigned rest = quotient(number, launch.by_counts[count_index]);
+    const unsigned digit = number - rest * launch.counts[count_index];
     number = rest;
     return digit;
 }
@@ -46,14 +47,14 @@ __device__ inline unsigned take_digit(const Parameters& launch, unsigned entry, 
 // Tiles of an output are numbered down, then across, then along the loops around their plane.
 __device__ inline Tile find_tile(const Parameters& launch) {
     Tile tile{last_at_most<kEntries>(launch.starts, static_cast<unsigned>(blockIdx.x))};
-    if (kPlanes > 1) tile.plane = launch.planes[tile.output];
-    unsigned number = blockIdx.x - launch.starts[tile.output], entry = tile.plane * (kLoops + 1);
-    tile.down = take_digit(launch, entry, number) * kDown;
-    tile.across = (kLoops ? take_digit(launch, ++entry, number) : number) * kAcross;
-    tile.input_offset = launch.offsets[tile.output];
+    if (kPlanes > 1) tile.plane = launch.planes[tile.entry];
+    unsigned number = blockIdx.x - launch.starts[tile.entry], count_index = tile.plane * (kLoops + 1);
+    tile.down = take_digit(launch, count_index, number) * kDown;
+    tile.across = (kLoops ? take_digit(launch, ++count_index, number) : number) * kAcross;
+    tile.input_offset = launch.offsets[tile.entry];
 #pragma unroll(kLoops == 2 ? 2 : 1)  // more loops, unrolled, would need too many registers
     for (int d = 0; d < kLoops; ++d) {
-        const unsigned digit = d + 1 < kLoops ? take_digit(launch, ++entry, number) : number;
+        const unsigned digit = d + 1 < kLoops ? take_digit(launch, ++count_index, number) : number;
         tile.input_offset += digit * launch.input_strides[tile.plane * kLoops + d];
         tile.output_offset += digit * launch.output_strides[tile.plane * kLoops + d];
     }
@@ -71,8 +72,8 @@ struct SharedLines {
     }
 };
 
-// Reads the lines of the input that a tile needs. kWhole: all of them exist.
-template <bool kWhole>
+// Reads the lines of the input that a tile needs. kFull: all of them exist.
+template <bool kFull>
 __device__ inline SharedLines read_tile(Byte* shared, const Parameters& launch, const Tile& tile) {
     const long long stride = launch.across_strides[tile.plane];
     const int first_line = static_cast<int>(tile.across) - kBefore;  // may be negative
@@ -96,14 +97,14 @@ __device__ inline SharedLines read_tile(Byte* shared, const Parameters& launch, 
 #pragma unroll
     for (int i = 0; i < kLoads; ++i, src += kLoadLines * stride) {
         const int plane_line = first_line + static_cast<int>(line), skip = i * kLoadLines;
-        if constexpr (!kWhole) loaded[i] = {};
-        if (is_read && has_line(i) && (kWhole || (plane_line >= -skip && plane_line < count - skip)))
+        if constexpr (!kFull) loaded[i] = {};
+        if (is_read && has_line(i) && (kFull || (plane_line >= -skip && plane_line < count - skip)))
             loaded[i] = load<uint4>(src);
     }
     Byte* const dst = shared + (input_lines.offset(line) - line_phase + vector * kVector);
 #pragma unroll
     for (int i = 0; i < kLoads; ++i)
-        if ((is_read || !kWhole) && has_line(i))
+        if ((is_read || !kFull) && has_line(i))
             *reinterpret_cast<uint4*>(dst + i * (kLoadLines / kElements) * input_lines.group_pitch) = loaded[i];
     return input_lines;
 }
@@ -160,9 +161,9 @@ __device__ inline void store_vector(Byte* dst, const uint4& vector, int first, i
 
 // Copies a tile. A thread writes one vector of each of kNear neighbouring lines, and the same vector of every
 // step_lines-th line after them.
-template <bool kWhole>
+template <bool kFull>
 __device__ inline void copy_tile(Byte* shared, const Parameters& launch, const Tile& tile) {
-    const SharedLines input_lines = read_tile<kWhole>(shared, launch, tile);
+    const SharedLines input_lines = read_tile<kFull>(shared, launch, tile);
     __syncthreads();
     // The block writes several sets of kNear lines at once, and a warp eight neighbouring vectors of each of four sets.
     // These are set_distance apart, so that their elements are in different words; other warps write the sets between
@@ -180,7 +181,7 @@ __device__ inline void copy_tile(Byte* shared, const Parameters& launch, const T
     const long long stride = launch.down_strides[tile.plane];
     const unsigned across = tile.across + vector * kElements;
     const long long offset = tile.output_offset + across * kUnit;
-    Byte* dst = launch.outputs[tile.output] + offset + (tile.down + first_line) * stride;
+    Byte* dst = launch.outputs[tile.entry] + offset + (tile.down + first_line) * stride;
     const unsigned dst_phase = kOutputAligned ? 0u : phase(dst) / kUnit;  // in elements
     dst -= dst_phase * kUnit;
 
@@ -198,10 +199,10 @@ __device__ inline void copy_tile(Byte* shared, const Parameters& launch, const T
     const unsigned lines_left = min(launch.down_sizes[tile.plane] - tile.down, kDown);
     const int first_element = static_cast<int>(across) - static_cast<int>(dst_phase);
     const int count = static_cast<int>(launch.across_sizes[tile.plane]);
-    if (!kWhole && (first_element >= count || first_element <= -kElements)) return;
+    if (!kFull && (first_element >= count || first_element <= -kElements)) return;
 #pragma unroll
     for (unsigned line = 0; line < kDown; line += step_lines) {
-        if ((!kWhole || line + step_lines > kDown) && first_line + line >= lines_left) break;
+        if ((!kFull || line + step_lines > kDown) && first_line + line >= lines_left) break;
         using Part = typename Unsigned<kNear * kUnit>::Type;
         Part parts[kElements];
         uint4 vectors[kNear];
@@ -210,9 +211,9 @@ __device__ inline void copy_tile(Byte* shared, const Parameters& launch, const T
         transpose_parts(parts, vectors);
 #pragma unroll
         for (int n = 0; n < kNear; ++n, dst += stride) {
-            if (!kWhole && kNear > 1 && first_line + line + n >= lines_left) break;
+            if (!kFull && kNear > 1 && first_line + line + n >= lines_left) break;
             if constexpr (kPointers) dst = launch.outputs[tile.down + first_line + line + n] + offset;
-            if (kWhole) store(dst, vectors[n], launch.policy);
+            if (kFull) store(dst, vectors[n], launch.policy);
             else store_vector(dst, vectors[n], first_element, count, launch.policy);
         }
         dst += (step_lines - kNear) * stride;
@@ -220,9 +221,9 @@ __device__ inline void copy_tile(Byte* shared, const Parameters& launch, const T
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) transpose(const __grid_constant__ Parameters launch) {
-    alignas(kVector) __shared__ Byte shared[kShared * kVector];
+    alignas(kVector) __shared__ Byte shared[kSharedVectors * kVector];
     const Tile tile = find_tile(launch);
     const bool has_lines = tile.across >= kBefore && tile.across + kAcross <= launch.across_sizes[tile.plane];
-    const bool is_whole = has_lines && tile.down + kDown <= launch.down_sizes[tile.plane];
-    is_whole ? copy_tile<true>(shared, launch, tile) : copy_tile<false>(shared, launch, tile);
+    const bool is_full = has_lines && tile.down + kDown <= launch.down_sizes[tile.plane];
+    is_full ? copy_tile<true>(shared, launch, tile) : copy_tile<false>(shared, launch, tile);
 }

@@ -66,8 +66,8 @@ def _tile(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     # The last vectors of outputs that are not aligned may end in one more tile.
     assert launch.grid == groups * ceil_div(rows + known["rows_before"], known["tile_rows"])
     assert known["tile_rows"] == slab_rows * known["kLoads"] * known["rounds"]
-    ends = known["group_items"][: groups + 1]
-    shares = pairwise((*known["first_items"][:count], ends[-1]))
+    ends = known["group_first_items"][: groups + 1]
+    shares = pairwise((*known["output_first_items"][:count], ends[-1]))
     for number, (output, (first, end)) in enumerate(zip(launch.outputs, shares, strict=True)):
         group = bisect_right(ends, first) - 1
         offset, width = divmod(known["offsets_and_widths"][number], 2**32)
@@ -82,7 +82,7 @@ def _transpose(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
     elements, is_aligned = VECTOR // unit, bool(known["kOutputAligned"])
     tile = Tile(unit, known["kDownVectors"], known["kInputAlign"], is_aligned)
     assert tile.across == known["kAcross"]
-    assert launch.shared_bytes == known["kShared"] * VECTOR
+    assert launch.shared_bytes == known["kSharedVectors"] * VECTOR
     assert (known["starts"][0], known["starts"][-1]) == (0, launch.grid)
     for entry, (first, end) in enumerate(pairwise(known["starts"])):
         plane = known["planes"][entry]

@@ -60,7 +60,7 @@ def small_chunks(chunk_bytes: int, blocks: tuple[int, int]) -> object:
     """Plan small chunks and blocks of a given size, so that a small split has several."""
     each = chunk_bytes // H200.limits.sm_count
     short = ((rows_planner.SHORT_THREADS, blocks[1]),)
-    return patch.multiple(rows_planner, CHUNK_BYTES=each, BLOCKS=(blocks,), SHORT_BLOCKS=short)
+    return patch.multiple(rows_planner, SM_CHUNK_BYTES=each, BLOCKS=(blocks,), SHORT_BLOCKS=short)
 
 
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])

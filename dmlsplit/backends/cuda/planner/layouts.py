@@ -43,7 +43,8 @@ FIND_INSTRUCTIONS = 320  # once in a block: to find the vector's output among up
 PART_INSTRUCTIONS = 6  # once in a block: to find each part in shared memory
 COPY_INSTRUCTIONS = 16  # of a plain copy, to read and to write
 # What each instruction beyond those of a plain copy costs, if the copy of a warp's 512 bytes takes
-# 1. On an H200, the copy takes 53 clocks, and an instruction 0.114 (benchmarks/prediction.py).
+# 1. On an H200, the copy takes 53 clocks; an instruction takes 0.114, an estimate from two kernels
+# on a GH200 (benchmarks/prediction.py).
 INSTRUCTION_TIME = 1 / 470
 
 
@@ -111,7 +112,7 @@ class Layout:
 
 
 def takes_whole_rows(split: RowSplit) -> bool:
-    """Whether a block can copy a slab of whole rows, read as one run, or of any single output."""
+    """Whether rows are packed, and a block can copy a slab of them and of any single output."""
     rows = _period(split) + ceil_div(VECTOR - 1, min(split.widths))
     fits = rows * split.pitch <= (MAX_THREADS - 1) * VECTOR
     return split.row_bytes == split.pitch and fits and max(split.widths) <= _max_run_bytes(rows, 1)

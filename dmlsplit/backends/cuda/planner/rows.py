@@ -35,7 +35,8 @@ from dmlsplit.geometry import RowSplit, ceil_div
 # row of an output, but no further.
 MIN_WIDTH = VECTOR
 # For more equal outputs than this, a block finds its output by a division. For fewer, searching the
-# tables is about as fast, and needs no other specialization.
+# tables is about as fast (an estimate), and needs no other specialization. Short rows are divided
+# from two outputs on.
 FEW_OUTPUTS = 16
 # Candidates: the threads of a block, and the rounds in which each thread copies `LOADS` vectors. A
 # block finds its output once for all rounds, but waits for memory in each of them.
@@ -65,15 +66,15 @@ INSTRUCTION_TIMES = {
     (False, True): (1 / 11, 1 / 40),  # 43 more; 12
 }
 # The planner stops at the first candidate that takes at most CHEAP_RATIO times as long as its bytes
-# and their instructions would without set-up and waiting. A candidate with smaller blocks must save
-# MIN_GAIN of the time. Both are estimates.
+# and their instructions would without set-up and waiting. Each later candidate, with smaller tiles,
+# must save MIN_GAIN of the time of the best so far. Both are estimates.
 CHEAP_RATIO, MIN_GAIN = 1.03, 0.01
 # Python counts tiles faster than NumPy for up to this many pairs of an output and a number of rows.
 MAX_IN_PYTHON = 32
-# A chunk of several rows has half to all of the bytes that multiprocessors have in flight, or more
-# if two rows, or the rows of the largest tile of short rows, have more. Blocks thus copy its
-# outputs at about the same time, while sectors that outputs share are in the L2 cache.
-CHUNK_BYTES = IN_FLIGHT_BYTES
+# A chunk of several rows has half to all of the bytes that as many SMs of an H200 have in flight,
+# or more if two rows, or the rows of the largest tile of short rows, have more. Blocks thus copy
+# its outputs at about the same time, while sectors that outputs share are in the L2 cache.
+SM_CHUNK_BYTES = IN_FLIGHT_BYTES
 # The division of common.cuh takes numbers below 2^31. Threads without a vector calculate positions,
 # too, up to a tile after the end of a chunk.
 MAX_CHUNK_BYTES = 1 << 30
@@ -296,7 +297,7 @@ def _row_choices(split: RowSplit, limits: DeviceLimits, multiple: int) -> list[i
         return [1]
     limit = min(split.rows, (MAX_CHUNK_BYTES - 1) // largest)
     multiple = multiple if multiple <= limit else 1
-    half_rows = ceil_div(limits.sm_count * CHUNK_BYTES // 2, split.pitch)
+    half_rows = ceil_div(limits.sm_count * SM_CHUNK_BYTES // 2, split.pitch)
     min_rows = min(limit // multiple, ceil_div(half_rows, multiple)) * multiple
     step = ceil_div(min_rows, ROW_CHOICES * multiple) * multiple
     return [1, *range(min_rows, min(limit, 2 * min_rows) + 1, step)]

@@ -56,10 +56,10 @@ RESIDENT_64_BIT = 3
 # because 252 items are a multiple of 4 vectors; such blocks share fewer cache lines.
 REPEATED_ITEMS = 4
 # Threads of a block that stages items for aligned outputs: splits of a few MiB then have blocks for
-# all multiprocessors (docs/design/016-slabs.md). Blocks of unaligned outputs are larger, because
+# all SMs (docs/design/016-slabs.md). Blocks of unaligned outputs are larger, because
 # each also gathers an item of the block before it.
 STAGED_THREADS = 64
-# The most vectors in a window that fills all outputs.
+# The most vectors in a window that fills all outputs. Both are estimates.
 MAX_DIRECT = 8  # if threads store from registers
 MAX_STAGED = 22  # if items go through shared memory
 # The most vectors that a thread can have in flight without spilling, if an SM must hold two blocks
@@ -69,7 +69,8 @@ MAX_IN_FLIGHT = 13
 # need no shifts, and thus fewer registers.
 MAX_IN_FLIGHT_ALIGNED, ALIGNED_ITEM_BYTES = 20, (48, 80)
 
-# The loops of a nest over items; the innermost one is over those of a row.
+# The loops of a nest over items. The innermost one is over those of a row; it is left out if all
+# rows are single items.
 ItemLoops = tuple[Loop, ...]
 
 

@@ -91,7 +91,7 @@ def _output_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     first_items = accumulate(_items(split, layout)[:-1], initial=0)
     yield TypedValue(COUNT_64, "offsets_and_widths", padded_table(offsets_and_widths, size, 0))
     yield TypedValue(DIVISOR, "by_width", padded_table(divisors(split.widths), size, divisor(1)))
-    yield TypedValue("unsigned", "first_items", padded_table(first_items, size, UNUSED_TILE))
+    yield TypedValue("unsigned", "output_first_items", padded_table(first_items, size, UNUSED_TILE))
 
 
 def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
@@ -107,7 +107,7 @@ def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     yield TypedValue(OFFSET_64, "run_offsets", padded_table(run_offsets, size, 0))
     yield TypedValue("unsigned", "run_bytes", padded_table(run_bytes, size, 1))
     yield TypedValue(
-        "unsigned", "group_items", padded_table(item_starts, size + 1, item_starts[-1])
+        "unsigned", "group_first_items", padded_table(item_starts, size + 1, item_starts[-1])
     )
 
 

@@ -29,10 +29,11 @@ from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 # A block has few threads with many loads each, because a thread computes only once where its
 # elements are.
 THREADS, LOADS = 128, 8
-# An SM must hold this many blocks, so that a thread gets up to 64 registers.
+# The blocks per SM in __launch_bounds__, which limits a thread to 64 registers. Shared memory may
+# let fewer fit.
 RESIDENT = 8
 TILE_BYTES = THREADS * LOADS * VECTOR
-# The kernel numbers the elements of a side, and those of one more tile, with 31 bits.
+# The kernel counts the bytes of a side, and of the tile that may extend past its end, with 31 bits.
 MAX_SIDE_BYTES = 2**31 - TILE_BYTES
 # The most vectors in an output line of a tile: each of the four warps of a block writes eight.
 MAX_LINE_VECTORS = 32
@@ -150,13 +151,15 @@ def element_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunch | 
     Rows are across and outputs down. Memory must be aligned, and outputs contiguous in the input.
     """
     unit, count = split.equal_width, len(split.outputs)
-    # The kernel has no elements of other sizes, and cannot number longer sides. For other pitches,
+    # The kernel cannot number longer sides, and has elements of 1, 2, 4, 8 and 16 bytes. Those of
+    # 16 are left to `rows` and `tile`, which copy them as whole vectors. For other pitches,
     # `tile` takes fewer instructions (docs/design/017-transposes.md).
     can_number = max(split.rows, count) * unit <= MAX_SIDE_BYTES
     if unit not in (1, 2, 4, 8) or not can_number or split.pitch % VECTOR:
         return None
     plane = Plane(count, split.rows, down_stride=0, across_stride=split.pitch)
-    # If a row needs several tiles, no sector may be in two of them, because both would read it.
+    # If a row needs several tiles, no sector should be in two of them, because both would read it.
+    # Tiles of one vector down are allowed all the same: they only win in padded rows.
     allowed = [t for t in tiles(unit) if t.down >= count or split.pitch % SECTOR == 0]
     if not allowed or (tile := best_tile(allowed, [plane])).fill([plane]) < MIN_FILL:
         return None
@@ -248,7 +251,7 @@ def _launch(
         TypedValue("int", "kAcross", tile.across),
         TypedValue("int", "kInputAlign", tile.input_alignment),
         TypedValue("bool", "kOutputAligned", int(tile.is_output_aligned)),
-        TypedValue("int", "kShared", tile.shared_vectors),
+        TypedValue("int", "kSharedVectors", tile.shared_vectors),
         TypedValue("bool", "kPointers", int(has_pointers)),
         TypedValue("int", "kEntries", len(entries)),
         TypedValue("int", "kPlanes", len(planes)),

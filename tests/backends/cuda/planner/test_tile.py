@@ -74,10 +74,10 @@ def test_phases_repeat_after_each_slab_and_a_slab_fits_its_memory(
 def test_every_vector_of_a_slab_has_a_thread(split: RowSplit, dst: int, rows: int) -> None:
     for launch in tile_launches(split._replace(rows=rows), assumed(1, dst)):
         found, count = known(launch), len(launch.outputs)
-        ends = found["group_items"][: found["groups"] + 1]
+        ends = found["group_first_items"][: found["groups"] + 1]
         assert all(end - begin <= launch.threads for begin, end in itertools.pairwise(ends))
         for output, (begin, end) in enumerate(
-            itertools.pairwise((*found["first_items"][:count], ends[-1]))
+            itertools.pairwise((*found["output_first_items"][:count], ends[-1]))
         ):
             width = found["offsets_and_widths"][output] & 0xFFFFFFFF
             assert end - begin == found["slab_rows"] * width // 16
