@@ -7,9 +7,10 @@
 // before its first store.
 //
 // An item is filled by one load for each of its units, any step apart. With kWindow, the step is a small constant
-// (kStep, in units), and an item is filled from a window instead: the vectors of the input that hold all of its units,
-// from which byte permutations gather them. kChannels outputs, whose units are adjacent in the input, share one window.
-// kAlign is the largest power of two, up to 16, that divides the addresses of all windows.
+// (kStep, in units), and an item is filled from a window instead: the bytes of the input from its first unit to its
+// last. A thread loads the vectors that hold them, and byte permutations gather the units. kChannels outputs, whose
+// units are adjacent in the input, share one window. kAlign is the largest power of two, up to 16, that divides the
+// addresses of all windows.
 //
 // If outputs are interleaved unit by unit, like the channels of RGB pixels, units may have any width, and outputs any
 // address. Items then go through shared memory (kStagedAlign, the alignment of the outputs), unless units have 1, 2, 4

@@ -85,7 +85,8 @@ __device__ inline SharedLines read_tile(Byte* shared, const Parameters& launch, 
     const unsigned odd_vector = advance / kUnit % 2 ? 0u : static_cast<unsigned>(kVector);
     const SharedLines input_lines = {phase(corner), pitch, kElements * pitch + odd_vector};
 
-    // The thread reads the same vector of every kLoadLines-th line.
+    // The thread reads the same vector of every kLoadLines-th line. kLoadLines is a multiple of kElements, because
+    // kDownVectors is at most 8 * kUnit, so these lines have the same phase.
     const unsigned vector = threadIdx.x % kDownVectors, line = threadIdx.x / kDownVectors;
     const Byte* const line_begin = corner + line * stride;
     const unsigned line_phase = phase(line_begin), elements = min(launch.down_sizes[tile.plane] - tile.down, kDown);
