@@ -32,6 +32,8 @@ from tests.support.gpu_arrays import another_driver
 COUNT = len(CASES) + 12
 ALL = f"{COUNT} of {COUNT} splits"
 GOLDEN = Path(__file__).parents[1] / "golden" / "selftest.txt"
+PAGE = Path(__file__).parents[2] / "docs" / "selftest.md"
+CHECK = re.compile(r"^(?:ok|warn|fail) +(.+?)  ", re.MULTILINE)
 
 
 def test_a_complete_self_test_passes_within_30_seconds_of_processor_time() -> None:
@@ -43,6 +45,8 @@ def test_a_complete_self_test_passes_within_30_seconds_of_processor_time() -> No
     assert test.programs is not None
     assert set(test.programs.kernels) == {"rows", "tile", "strided", "transpose"}
     assert [caught for _, caught in test.faulty_kernels] == [True] * 4
+    shown = set(CHECK.findall(PAGE.read_text()))
+    assert shown <= set(CHECK.findall(str(test)))
     assert test.speeds[0].name == "copy"
     assert f"exact on Simulated H200 (sm_90): {ALL}" in str(test)
     assert "there is no room for 4.3 GB" in str(test)
