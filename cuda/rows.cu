@@ -16,8 +16,8 @@
 // copied separately: vectors that hold the end of a row, by one thread each, in every block whose tile has such ends
 // (join_rows); and the bytes of an output before its first vector and after its last (copy_ends).
 // kShort: every output is at most MAX_SHORT bytes wide (planner/rows.py). A block then copies whole rows, through
-// shared memory. Reading two vectors for each one stored would cost too much, and many would hold the end of a row: one
-// in six if rows have 96 bytes.
+// shared memory. Reading two vectors for each one stored would cost too much, and many would hold the end of a row:
+// about one in six if rows have 97 bytes.
 // kOneRow: a chunk is one row, which may have 2^32 bytes or more. Otherwise a chunk has fewer than 2^30 bytes of an
 // output. Position counts bytes of a row: it has 64 bits with kOneRow, otherwise 32.
 // kEqual: all outputs have the same width and are adjacent in the input. The tables then have one entry, and a block
@@ -199,8 +199,8 @@ __device__ inline void skip_to(ChunkPart& part, Position byte, Position width) {
     part.bytes = part.width = static_cast<unsigned>(min(width - min(byte, width), kMaxBytes));
 }
 
-// A short row has a slot in shared memory: vectors that hold it at any phase. A spare vector after each slot moves the
-// next one to other banks. The row begins in its slot at the phase that it has in the input.
+// A short row has a slot in shared memory: vectors that hold it at any phase. A spare vector after each slot takes the
+// loads that reach past the end of a row's slot. The row begins in its slot at the phase that it has in the input.
 constexpr unsigned kShortThreads = kThreads / 2;  // of a block
 // Up to 15 bytes before a row, the fifth word that funnel() takes, and rounding up.
 constexpr unsigned kSlotMore = 15 + 4 + (kVector - 1);
@@ -266,7 +266,7 @@ __device__ inline void copy_short(const ChunkPart& part, unsigned first_row, uns
     __syncthreads();
 
     const Slots slots = {reinterpret_cast<const Byte*>(shared), slot_pitch * kVector, phase(corner), pitch % kVector};
-    // A multiple of 16, and about a quarter of the rows: up to four vectors are stored for each computed offset.
+    // A quarter of the rows, rounded up to a multiple of 16: up to four vectors are stored for each computed offset.
     const unsigned repeat_rows = (rows / 4 + 15) / 16 * 16;
     const unsigned repeat_bytes = repeat_rows * width, repeat_slots = repeat_rows * slots.bytes;
     const unsigned whole_end = rows * width - (kVector - 1);  // vectors that begin here or later extend past the round

@@ -2,9 +2,10 @@
 //
 // An output is a nest of loops, with strides in bytes in the input and in the output. The innermost loop is a row:
 // units of kUnit bytes, equally far apart in the input (a step). Rows are cut into items, each of kItemBytes that are
-// contiguous in the output. Items are numbered in the order of the loops over them, of which there are kDimensions. A
-// block copies kTile items. A thread copies kItems of them, which are kThreads apart; all of its loads are in flight
-// before its first store.
+// contiguous in the output. Items are numbered in the order of the loops over them, of which there are kDimensions:
+// those around rows, and one over the items of a row. (If all rows are single items, the last one is left out, and
+// item_at and row_at take the innermost loop around rows for it.) A block copies kTile items. A thread copies kItems of
+// them, which are kThreads apart; all of its loads are in flight before its first store.
 //
 // An item is filled by one load for each of its units, any step apart. With kWindow, the step is a small constant
 // (kStep, in units), and an item is filled from a window instead: the bytes of the input from its first unit to its
@@ -218,7 +219,8 @@ __device__ inline uint4 staged_vector(const uint4* shared, unsigned shared_offse
 }
 
 // Copies a staged output's first `lead` bytes, and those after `whole_end`, byte by byte: what the last vector of items
-// leaves, and the units that fill no whole item.
+// leaves, and the units that fill no whole item. Assumes that the latter are at most kThreads - `lead` bytes if `lead`
+// is not 0, because threads below `lead` copy none of them.
 __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, U64 whole_end) {
     const U64 bytes = static_cast<U64>(launch.row_units[0]) * kUnit;
     const U64 first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);

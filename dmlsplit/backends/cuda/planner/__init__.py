@@ -38,8 +38,9 @@ __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # A load of a warp has WARP_BYTES. If more than WARP_OUTPUTS outputs share WARP_BYTES of a row,
 # they are narrower than a cache line of 128 bytes, on average. A warp of `rows`, which reads one
-# output, would then read short runs in many rows. Other kernels should not exceed this average
-# either: parameters are in constant memory, which serves a warp's addresses one after another.
+# output, would then read short runs in many rows. In other kernels, too, a store of a
+# warp should go to at most WARP_OUTPUTS outputs on average: their pointers are parameters, in
+# constant memory, which serves a warp's addresses one after another.
 # tests/proofs/test_counts.py checks this for the benchmarks' workloads.
 WARP_BYTES, WARP_OUTPUTS = WARP * VECTOR, 4
 # With fewer rows (an estimate), `rows` copies such crowded outputs, too: `tile` would have mostly
@@ -119,7 +120,7 @@ def _are_spaced_units(geometry: SplitGeometry, assumptions: Assumptions) -> bool
 
 
 def _nest_launches(geometry: SplitGeometry, assumptions: Assumptions) -> Iterator[KernelLaunch]:
-    """Launches for a geometry that is not packed: separate ones for each kernel and unit."""
+    """Launches of `transpose`, separate for each unit, and of `strided`, for each form."""
     transposed: dict[int, dict[Nest, list[int]]] = {}
     strided: dict[Nest, list[tuple[int, int]]] = {}
     for index, piece in enumerate(geometry.pieces):

@@ -119,7 +119,7 @@ def takes_whole_rows(split: RowSplit) -> bool:
 
 
 def _max_run_bytes(rows: int, part_bytes: int) -> int:
-    """The most bytes of a run, if a block reads `rows` runs at addresses `part_bytes` divides."""
+    """The most bytes of a run, if a block reads `rows` runs at multiples of `part_bytes`."""
     return MAX_THREADS // rows * VECTOR - (VECTOR - part_bytes)
 
 
@@ -165,8 +165,8 @@ class _Columns:
         is_single_run = len(groups) == 2 and split.row_bytes == split.pitch
         widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
         # Runs are a pitch apart; a single run begins `before` rows ahead of the slab. Phases of
-        # runs are multiples of their greatest common divisor with VECTOR, so none exceeds VECTOR
-        # less that.
+        # runs are multiples of the greatest common divisor of this distance, the input's alignment,
+        # the groups' offsets and VECTOR, so none exceeds VECTOR less that divisor.
         run_distance = before * split.pitch if is_single_run else split.pitch
         offsets = [split.offsets[first] for first in groups[:-1]]
         max_phase = VECTOR - gcd(VECTOR, self.input_alignment, run_distance, *offsets)

@@ -35,8 +35,8 @@ from dmlsplit.geometry import RowSplit, ceil_div
 # row of an output, but no further.
 MIN_WIDTH = VECTOR
 # For more equal outputs than this, a block finds its output by a division. For fewer, searching the
-# tables is about as fast (an estimate), and needs no other specialization. Short rows are divided
-# from two outputs on.
+# tables is about as fast (an estimate), and needs no other specialization. With short rows, a block
+# uses the division from two equal outputs on.
 FEW_OUTPUTS = 16
 # Candidates: the threads of a block, and the rounds in which each thread copies `LOADS` vectors. A
 # block finds its output once for all rounds, but waits for memory in each of them.
@@ -84,7 +84,8 @@ ONE_ROW_WEIGHT = 0.97
 ROW_CHOICES = 16
 # The most bytes of parameters outside tables: the input's address, pitches, divisors, numbers of
 # rows and tiles. From them the planner calculates how many outputs fit a launch. `launches_within`
-# would plan a split of too many outputs twice, while a call with new sizes waits.
+# would plan a split of too many outputs once more for every halving, while a call with new sizes
+# waits.
 NUMBERS_BYTES = 96
 
 

@@ -40,7 +40,7 @@ from dmlsplit.backends.cuda.planner.forms import (
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 
 # Fewer items and units than this are numbered with 32 bits. The division needs numbers below 2^31,
-# and threads past the last item divide the numbers after the last one.
+# and copy_edges in strided.cu divides an item's number plus up to the items of a row.
 SMALL = 2**30
 # The most loops for which a thread has registers for all items of a form.
 MAX_CHEAP_DEPTH = 3
@@ -62,7 +62,7 @@ STAGED_THREADS = 64
 # The most vectors in a window that fills all outputs. Both are estimates.
 MAX_DIRECT = 8  # if threads store from registers
 MAX_STAGED = 22  # if items go through shared memory
-# The most vectors that a thread can have in flight without spilling, if an SM must hold two blocks
+# The most vectors of items that a thread can hold without spilling, if an SM must hold two blocks
 # of THREADS (tests/proofs/test_spills.py). With more vectors, it must hold only one such block.
 MAX_IN_FLIGHT = 13
 # The most vectors for items of ALIGNED_ITEM_BYTES in aligned windows, numbered with 32 bits: they
@@ -148,7 +148,7 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
     has_edges, has_leads = _edges(form, nests, assumptions)
     staged_item = form.item_bytes if form.staged_alignment else 0
     alignment = min(entry.window_alignment(assumptions, staged_item) for entry in entries)
-    in_flight = items * form.channels * form.item_bytes
+    in_flight = items * form.channels * form.item_bytes  # at least: a window may have more bytes
     resident = _resident(form, numbers, items, has_edges, alignment) * (THREADS // threads)
     loads_text = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
     constants = (
