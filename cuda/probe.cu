@@ -12,7 +12,7 @@ __device__ volatile Byte table[kTableBytes];
 __device__ inline unsigned multiprocessor() {
     unsigned number;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(number));
-    __nanosleep(20000);  // 20 us: an estimate of more than the start of all blocks takes
+    __nanosleep(20000);  // about 20 us, an estimate of more than all blocks take to start
     return number;
 }
 #endif

@@ -13,8 +13,9 @@
 // kAligned: pointers, widths, offsets and pitch are multiples of 16 bytes. Otherwise, a vector of the output is read as
 // the two aligned vectors that hold it in the input, which are shifted together in registers. The L1 cache then serves
 // two bytes for each byte copied, unless the vector happens to be aligned in the input, too. Two kinds of bytes are
-// copied separately: vectors that hold the end of a row, by one thread each, in every block whose tile has such ends
-// (join_rows); and the bytes of an output before its first vector and after its last (copy_ends).
+// copied separately: vectors that hold the end of a row and the start of the next one, by one thread each, in every
+// block whose tile has such vectors (join_rows); and the bytes of an output before its first vector and after its last
+// (copy_ends).
 // kShort: every output is at most MAX_SHORT bytes wide (planner/rows.py). A block then copies whole rows, through
 // shared memory. Reading two vectors for each one stored would cost too much, and many would hold the end of a row:
 // about one in six if rows have 97 bytes.
@@ -44,7 +45,8 @@ struct ChunkPart {
         if constexpr (kOneRow) return 0;
         else return quotient(byte, by_width);
     }
-    // The input's address of a byte of the part; `row` is the row that the byte is in.
+    // The input's address of a byte of the part, if the byte is in `row`. For a vector that begins in the row before,
+    // the address from which its bytes in `row` are counted (join_rows).
     __device__ const Byte* source(unsigned byte, U64 row) const { return src + byte + row * gap; }
     // Vectors that begin before this byte are copied. A vector belongs to the chunk in which it begins, and may extend
     // into the next chunk, but not past the output.
@@ -75,8 +77,9 @@ struct UnalignedVector {
 };
 
 // Copies those vectors between `first_byte` and `end_byte` that hold the end of a row and the start of the next one.
-// Thread t takes row t of these, and every blockDim.x-th row after it. Vectors begin at `first_byte` plus multiples of
-// 16. The last one that begins in a row therefore has row_end - first_byte modulo 16 bytes of that row, its head.
+// Thread t looks at the t-th row from the one that holds `first_byte`, and at every blockDim.x-th row after it. Vectors
+// begin at `first_byte` plus multiples of 16. The last one that begins in a row therefore has row_end - first_byte
+// modulo 16 bytes of that row, its head.
 __device__ inline void join_rows(const ChunkPart& part, unsigned first_byte, unsigned end_byte) {
     for (unsigned row = part.row_of(first_byte) + threadIdx.x; row < part.rows; row += blockDim.x) {
         const unsigned row_end = (row + 1) * part.width;

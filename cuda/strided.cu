@@ -110,7 +110,7 @@ __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWor
                                                : vector_around(lowest + (kWindowBytes - 1));
 #pragma unroll
     for (int i = 0; i < kWindowVectors; ++i) {
-        // The next vector may begin after the window, outside the input; `last` holds the window's last byte.
+        // The window may end in the last vector but one, which is then loaded twice: the last may be outside the input.
         const uint4 loaded = load<uint4>(i < kWindowVectors - 1 ? vectors + i * kVector : last);
         words[4 * i] = loaded.x, words[4 * i + 1] = loaded.y, words[4 * i + 2] = loaded.z, words[4 * i + 3] = loaded.w;
     }
@@ -219,8 +219,8 @@ __device__ inline uint4 staged_vector(const uint4* shared, unsigned shared_offse
 }
 
 // Copies a staged output's first `lead` bytes, and those after `whole_end`, byte by byte: what the last vector of items
-// leaves, and the units that fill no whole item. Assumes that the latter are at most kThreads - `lead` bytes if `lead`
-// is not 0, because threads below `lead` copy none of them.
+// leaves, and the units that fill no whole item. Assumes that all bytes from `whole_end` are at most kThreads - `lead`
+// if `lead` is not 0, because threads below `lead` copy none of them.
 __device__ inline void copy_ends(const Parameters& launch, int channel, unsigned lead, U64 whole_end) {
     const U64 bytes = static_cast<U64>(launch.row_units[0]) * kUnit;
     const U64 first = threadIdx.x < lead ? threadIdx.x : whole_end + (threadIdx.x - lead);

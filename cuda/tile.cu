@@ -15,10 +15,10 @@
 //
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
-// Byte c of a slab's row r has the offset corner_phase + r * row_pitch + c in shared memory, where corner_phase is the
-// phase of the slab's first byte. row_pitch and the input's pitch are congruent modulo 16, so that aligned vectors of
-// the input stay aligned. kPadded: after every 2^pad_bits bytes, pad_bytes unused bytes move the rest to other banks,
-// against bank conflicts.
+// Of the rows that a slab reads, those before it included (see below), byte c of row r's columns of the group has the
+// offset corner_phase + r * row_pitch + c in shared memory, where corner_phase is the phase of the first byte read.
+// row_pitch and the input's pitch are congruent modulo 16, so that aligned vectors of the input stay aligned. kPadded:
+// after every 2^pad_bits bytes, pad_bytes unused bytes move the rest to other banks, against bank conflicts.
 //
 // A vector of an unaligned output belongs to the slab in which it ends. Its first bytes may be in earlier rows, so a
 // slab also reads the `rows_before` rows in front of it. At both ends of an output, a thread stores only the parts

@@ -11,12 +11,14 @@
 //   a word or more are loaded one by one, and need no transposition.
 // - otherwise it loads elements. All lines of the output that it writes have the same phase, because they are a
 //   multiple of kElements lines apart, and lines a multiple of kUnit bytes: together a multiple of 16. It therefore
-//   computes only once where the elements are. A vector may begin up to kElements - 1 elements before the tile, so
-//   kBefore more lines of the input are read.
+//   computes only once where the elements are. A vector may begin up to kElements - 1 elements before the tile, so a
+//   whole group of kBefore = kElements more lines of the input is read: shared memory then has the tile's own lines
+//   from the start of a group.
 //
 // Sizes are arguments. Only what changes the code is compiled in: the element (kUnit), the shape of a tile
 // (kDownVectors, kAcross), the numbers of outputs, planes and loops, and the alignment of lines. The addresses of all
-// lines of the input are multiples of kInputAlign: 16, 4 or 1. If it is not 16, a line takes one vector more.
+// lines of the input are multiples of kInputAlign: 16, 4 or 1. If it is not 16, a line of a tile may begin inside a
+// vector, so its kDown elements are one vector fewer than the kDownVectors that are read.
 // Assumes at most 2^31 - 2^14 bytes down and across, and fewer than 2^31 tiles, each of which is a block.
 
 constexpr int kElements = kVector / kUnit;  // of a vector
