@@ -119,5 +119,5 @@ def one_line(error: Exception, with_path: bool = True) -> str:
 
 
 def unreadable_file_error(error: Exception) -> InvalidArgumentError:
-    """The error of a file that the system cannot read; `file_errors` adds the file."""
+    """The error of a file that the system cannot read; `path_in_errors` adds the file."""
     return InvalidArgumentError(f"cannot be read: {one_line(error, with_path=False)}")

@@ -19,8 +19,8 @@ IN_A_FUNCTION = "it is in the body of a function; inline the functions first (on
 # has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
 # https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_divide_operator_desc
 _NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}
-# Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6;
-# arithmetic broadcasts by itself since 7.
+# Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6. Opset 6
+# itself has not been tried.
 _MIN_OPSET = 7
 # The sizes of a dynamic dimension at which a split is compared with its replacement, one per input;
 # in one input, up to three dimensions differ.

@@ -126,7 +126,7 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
     ------
     InvalidArgumentError
         If the file has another format, is damaged or holds Python objects. The error does not name
-        the file: `dmlsplit.errors.file_errors` adds it.
+        the file: `dmlsplit.errors.path_in_errors` adds it.
     OSError
         If the file cannot be read.
     """

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate, compress, product
 from typing import Any
 
-from dmlsplit.frontends.onnx.messages import MAX_RANK, Attribute, Shape
+from dmlsplit.frontends.onnx.messages import Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.values import Call, Item, elements
 
@@ -28,7 +28,7 @@ def compute_elements(call: Call, data_type: int, shape: Shape) -> _Items | None:
     A node that breaks its operator's rules raises a ValueError, IndexError, TypeError,
     ArithmeticError or struct.error.
     """
-    compute = _COMPUTED.get(call.node.op_type)
+    compute = COMPUTED.get(call.node.op_type)
     if compute is None:
         return None
     sizes = _small_sizes(call, shape)
@@ -39,17 +39,17 @@ def compute_elements(call: Call, data_type: int, shape: Shape) -> _Items | None:
 
 
 def sizes_used(call: Call) -> frozenset[str]:
-    """The dynamic sizes that a node's elements may follow from, as in `Value.sizes`."""
+    """The dynamic sizes that the elements of a node in `COMPUTED` may follow from.
+
+    They are as in `Value.sizes`. Errors are those of `compute_elements`.
+    """
     operator = call.node.op_type
-    if operator not in _COMPUTED:
-        return frozenset()
     if operator not in ("Shape", "Size"):
         names = frozenset[str]().union(*(value.sizes for value in call.inputs))
         return names if len(names) <= _MAX_NAMES else frozenset()
-    name, sizes = call.node.input[0], list(enumerate(call.shape(0)))
-    if operator == "Shape":
-        sizes = sizes[call.int_attribute("start", 0) : call.int_attribute("end", MAX_RANK)]
-    dynamic = [(axis, size) for axis, size in sizes if isinstance(size, str)]
+    name, shape = call.node.input[0], call.shape(0)
+    axes = call.shape_axes if operator == "Shape" else range(len(shape))
+    dynamic = [(axis, size) for axis in axes if isinstance(size := shape[axis], str)]
     return frozenset(f"{name}.{axis}" if size == "?" else size for axis, size in dynamic)
 
 
@@ -201,7 +201,7 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 _REDUCTIONS: dict[str, Callable[[Any], Any]] = {
     "ReduceMax": max, "ReduceMin": min, "ReduceProd": math.prod, "ReduceSum": sum
 }  # fmt: skip
-_COMPUTED: dict[str, Callable[[Call, _Sizes], Sequence[Item]]] = {
+COMPUTED: dict[str, Callable[[Call, _Sizes], Sequence[Item]]] = {
     **dict.fromkeys(_ARITHMETIC, _element_wise),
     **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(("Gather", "Slice", "Tile", "Transpose"), _rearrange),

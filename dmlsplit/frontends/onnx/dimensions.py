@@ -45,16 +45,16 @@ class FixedSizes:
         A dimension with two sizes, or a size other than the model's, is an InvalidArgumentError.
         """
         self._by_name = dict(self.sizes)
-        self._input_names = set()
         dims = {f"{e.name}.{i}": dim for e in inputs for i, dim in enumerate(e.shape or ())}
         self._axes = set(dims)
+        self._input_names = set(dims.values())
         self.contradicted = {}
         self.has_given_rank = False
         for key, dim in dims.items():
             self._size(key, dim)
 
     def register_names(self, inputs: Iterable[ValueInfo]) -> None:
-        """Register the dimension names of the inputs of a model's graph, or of a body in it."""
+        """Register the dimension names of the inputs of a body in the model."""
         self._input_names.update(dim for entry in inputs for dim in entry.shape or ())
 
     def _size(self, key: str, dim: int | str) -> int | str:
@@ -64,8 +64,9 @@ class FixedSizes:
         self.used.add(key)
         size = self.sizes[key]
         if isinstance(dim, int) and dim != size:
-            others = "at the other given sizes, " * (len(self.sizes) > 1)
-            raise InvalidArgumentError(f"{key} is {size}; {others}the model fixes it to {dim}")
+            raise InvalidArgumentError(
+                f"{key} is {size}; {self._others}the model fixes it to {dim}"
+            )
         named = dim if isinstance(dim, str) and dim not in ("?", *self._axes) else key
         if self._by_name.setdefault(named, size) != size:
             raise InvalidArgumentError(
@@ -136,11 +137,15 @@ class FixedSizes:
             if not isinstance(name, str) or name in self._input_names or isinstance(size, str):
                 continue
             if (found := self._by_name.get(name, size)) != size:
-                others = "at the other given sizes, " * (len(self.sizes) > 1)
                 raise InvalidArgumentError(
-                    f"dimension {name} is {found}; {others}it must be {size}, the size of "
+                    f"dimension {name} is {found}; {self._others}it must be {size}, the size of "
                     f"{value}.{axis} after {after}. Fix: give {size}, or omit it"
                 )
+
+    @property
+    def _others(self) -> str:
+        """In an error about one size, that it may depend on others."""
+        return "at the other given sizes, " * (len(self.sizes) > 1)
 
     def _size_by_name(self, dim: int | str) -> int | str:
         if not isinstance(dim, str) or dim not in self._by_name:

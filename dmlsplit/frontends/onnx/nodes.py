@@ -87,12 +87,7 @@ def complete_site(
         site = replace(site, state=Unknown(str(reason), reason.cause, smallest, pieces))
     if isinstance(site.state, Unknown):
         axis_size = sum(pieces) or len(node.output)
-        if site.state.cause is Cause.LENGTHS:
-            # Names of values in functions are not unique.
-            names = () if "()" in site.path else sorted(lengths.sizes)
-            missing = tuple((name, axis_size) for name in names)
-        else:
-            missing = tuple(_missing_sizes(site.state, site, node.input[0], axis_size))
+        missing = tuple(_missing_sizes(site.state, site, call, axis_size))
         site = replace(site, state=replace(site.state, missing=missing))
     return replace(site, input_name=node.input[0]), values
 
@@ -110,17 +105,19 @@ def _smallest_descriptor(data: Value, axis: int, axis_size: int) -> SplitOperato
 
 
 def _missing_sizes(
-    unknown: Unknown, site: SplitSite, value: str, axis_size: int
+    unknown: Unknown, site: SplitSite, call: Call, axis_size: int
 ) -> Iterator[tuple[str, int]]:
-    """The sizes that would make a split of a value known, in the form of `FixedSizes`."""
+    """The sizes that would make a split known, in the form of `FixedSizes`."""
+    shape, in_function = site.shape or (), "()" in site.path
+    if unknown.cause is Cause.LENGTHS and not in_function:  # there, names of values are not unique
+        yield from ((name, axis_size) for name in sorted(call.inputs[1].sizes))
     if unknown.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return
-    shape, in_function = site.shape or (), "()" in site.path
     for index, size in enumerate(shape):
         if isinstance(size, str) and not (size == "?" and in_function):
             is_plain = in_function or _PLAIN_DIMENSION.fullmatch(size)
             is_axis = index == site.axis or size == shape[site.axis] != "?"
-            yield size if is_plain else f"{value}.{index}", axis_size if is_axis else 1
+            yield size if is_plain else f"{call.node.input[0]}.{index}", axis_size if is_axis else 1
 
 
 def _lower_node(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lowering:

@@ -8,6 +8,7 @@ reported as unknown.
 import struct
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from math import prod
 
 from dmlsplit.checks import axis_from_front
@@ -37,10 +38,10 @@ def outputs(call: Call) -> list[Value]:
     with suppress(*_INFERENCE_ERRORS):
         shape = _storable(rule(call))
         constant = constants.compute_elements(call, data_type, shape)
-    sizes = frozenset[str]()
-    with suppress(*_INFERENCE_ERRORS):
-        sizes = constants.sizes_used(call)
-    values = [Value(data_type, shape, constant, sizes=sizes)]
+    values = [Value(data_type, shape, constant)]
+    if node.op_type in constants.COMPUTED:
+        with suppress(*_INFERENCE_ERRORS):
+            values = [replace(values[0], sizes=constants.sizes_used(call))]
     if node.output[1:] and node.op_type in _OTHER_OUTPUTS:
         with suppress(*_INFERENCE_ERRORS):
             values += _OTHER_OUTPUTS[node.op_type](call, values[0])

@@ -120,9 +120,16 @@ class Call(NamedTuple):
         return [self.shape(index) for index in range(len(self.inputs))]
 
     @property
+    def shape_axes(self) -> range:
+        """The axes whose sizes Shape outputs."""
+        axes = range(len(self.shape(0)))
+        return axes[self.int_attribute("start", 0) : self.int_attribute("end", MAX_RANK)]
+
+    @property
     def shape_part(self) -> Shape:
         """The output of Shape."""
-        return self.shape(0)[self.int_attribute("start", 0) : self.int_attribute("end", MAX_RANK)]
+        axes = self.shape_axes
+        return self.shape(0)[axes.start : axes.stop]
 
     def text(self, name: str) -> str:
         """A string attribute; empty without one."""

@@ -136,9 +136,10 @@ class _Walk:
     def _graph(self, span: Span, scope: _Scope, name: str) -> list[Value]:
         """The outputs of a graph, once all its nodes are visited."""
         graph = self._reader.read(Graph, span)
-        if not scope.path:
+        if scope.path:
+            self._dimensions.register_names(graph.input)
+        else:
             self._dimensions.register(graph.input)
-        self._dimensions.register_names(graph.input)
         declared = self._declared((*graph.output, *graph.value_info))
         inputs = {entry.name: self._input(entry, not scope.path) for entry in graph.input}
         has_defaults = self._model.ir_version >= _DEFAULTS_SINCE_IR
@@ -185,7 +186,7 @@ class _Walk:
             for name, value in zip(node.output, results, strict=False):
                 if name:
                     declared = scope.declared.get(name)
-                    if declared and not is_stale:
+                    if self._dimensions.sizes and declared and not is_stale:
                         self._check_sizes(name, value, declared, visit)
                     merged = value.merged(declared and declared.value)
                     if merged is None:

@@ -36,7 +36,7 @@ from dmlsplit.geometry import RowSplit, ceil_div
 MIN_WIDTH = VECTOR
 # For more equal outputs than this, a block finds its output by a division. For fewer, searching the
 # tables is about as fast (an estimate), and needs no other specialization. With short rows, a block
-# uses the division from two equal outputs on.
+# divides if there are two equal outputs or more.
 FEW_OUTPUTS = 16
 # Candidates: the threads of a block, and the rounds in which each thread copies `LOADS` vectors. A
 # block finds its output once for all rounds, but waits for memory in each of them.
