@@ -90,16 +90,7 @@ class Unknown:
     only_count_varies: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Implied:
-    """A node of another operator that ONNX Runtime turns into a split; `explanation` says why."""
-
-    explanation: str
-    descriptor: SplitOperatorDesc
-    pieces: tuple[int, ...] = ()
-
-
-State = Known | Invalid | Unknown | Implied
+State = Known | Invalid | Unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +109,7 @@ class SplitSite:
         The position of the node within its graph.
     operator : str
         The operator with its version, such as ``Split-13`` or ``VariadicSplit-1``.
-    state : Known, Invalid, Unknown or Implied
+    state : Known, Invalid or Unknown
         What the file says about the split.
     warnings : tuple of str
         Valid settings that are not portable or are probably a mistake.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.frontends.site import Cause, Implied, SplitSite, Unknown
+from dmlsplit.frontends.site import Cause, SplitSite, Unknown
 from dmlsplit.lint.onnxruntime import SIZES, is_complex, takes_num_outputs
 from dmlsplit.lint.rewritable import IN_A_FUNCTION, form_of
 from dmlsplit.lint.target import Target
@@ -89,8 +89,6 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     A note says why there is no fix of some kind, or that there may be one.
     """
     site, state = verdict.site, verdict.site.state
-    if isinstance(state, Implied):
-        return _hints(v for v in verdict.diagnostics if v.severity == "warning"), ()
     if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
         return (_fix_for_unknown(site, state, target),), ()
     if verdict.outcome not in FAILING:

@@ -12,7 +12,7 @@ from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
-from dmlsplit.frontends import Implied, Invalid, Known, SplitSite, Unknown
+from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
 from dmlsplit.frontends.site import ProviderRemark
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.advice import advise
@@ -36,9 +36,7 @@ def assess(
     defects_fail: bool = False,
 ) -> Assessment:
     """Check all sites for a target."""
-    has_implied = onnxruntime.implies_splits(target)
-    splits = (site for site in sites if has_implied or not isinstance(site.state, Implied))
-    verdicts = tuple(check_site(site, target) for site in splits)
+    verdicts = tuple(check_site(site, target) for site in sites)
     faults = tuple(onnxruntime.target_violations(target))
     files = tuple(unreadable)
     return Assessment(target, verdicts, files, frozenset(failing), faults, defects_fail)
@@ -57,8 +55,6 @@ def check_site(site: SplitSite, target: Target) -> Verdict:
             invalid = make_violation("SPLIT-NODE-INVALID", text=text)
             remarks = _examination(site, None, target).remarks
             verdict = Verdict(site, None, Outcome.REFUSED, (invalid, *remarks))
-        case Implied() as implied:
-            verdict = _check_implied(site, implied, target)
     diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
     fixes, notes = advise(verdict, target)
     return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)
@@ -118,15 +114,6 @@ def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict
     return Verdict(
         site, None, Outcome.REFUSED_FOR_EVERY_SIZE, diagnostics, None, minimum, undecided=undecided
     )
-
-
-def _check_implied(site: SplitSite, implied: Implied, target: Target) -> Verdict:
-    """Check a node that ONNX Runtime turns into a split: a broken rule is only a warning."""
-    desc = onnxruntime.provider_descriptor(implied.descriptor)
-    broken = *onnxruntime.empty_pieces(implied.pieces), *report_at(desc, target.level).violations
-    warnings = (replace(violation, is_warning=True) for violation in broken)
-    diagnostics = (make_violation("SPLIT-IMPLIED", text=implied.explanation), *warnings)
-    return Verdict(site, desc, Outcome.OK, diagnostics, None, _minimum(desc, target))
 
 
 def _node_diagnostics(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:

@@ -23,9 +23,6 @@ MIN_DIMENSIONS, MAX_DIMENSIONS = 4, 8
 # onnxruntime issue 14523: before 1.16, a Split-18 with num_outputs ran on the CPU. In the DLL of
 # onnxruntime-directml, VersionedKernel<DmlOperatorSplit, 18> is new in 1.16.0 (1.15.1 lacks it).
 FIRST_WITH_NUM_OUTPUTS = (1, 16)
-# The provider turns Slices into Splits since pull request 18289 of November 2023, with the label
-# release:1.16.2. The third part of a version is not compared.
-FIRST_WITH_IMPLIED = (1, 16)
 # microsoft/DirectML, Releases.md, 1.9.1: "Fix bug with unconnected split nodes".
 FIRST_WITH_UNCONNECTED = (1, 9, 1)
 # The fix of a Split-18 with neither split nor num_outputs, for those versions.
@@ -56,13 +53,6 @@ def provider_descriptor(desc: SplitOperatorDesc) -> SplitOperatorDesc:
 def takes_num_outputs(target: Target) -> bool:
     """Whether the provider has a kernel for a Split-18 with num_outputs."""
     return target.ort_version is None or target.ort_version >= FIRST_WITH_NUM_OUTPUTS
-
-
-def implies_splits(target: Target) -> bool:
-    """Whether Slices may become splits at the target."""
-    if target.via != "ort":
-        return False
-    return target.ort_version is None or target.ort_version >= FIRST_WITH_IMPLIED
 
 
 def target_violations(target: Target) -> Iterator[Violation]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit.frontends import Implied, Known, SplitSite, Unknown
+from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.frontends.site import Cause
 from dmlsplit.lint.check import assess, check_site
 from dmlsplit.lint.report.text import text_report
@@ -22,17 +22,6 @@ def rules(verdict: Verdict) -> set[str]:
 
 # test_examples has each rule of ONNX Runtime's provider alone, and tests/golden/cli the rest of the
 # texts of verdicts.
-
-
-def test_a_rule_that_an_implied_split_breaks_is_a_warning() -> None:
-    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
-    site = SplitSite("f", "net", "n", 0, "Slice", Implied("a Slice", desc))
-    verdict = check_site(site, resolve_target(feature_level="2_1"))
-    found = {(each.rule.id, each.severity) for each in verdict.diagnostics}
-    assert found == {("SPLIT-IMPLIED", "note"), ("DML-LEVEL-DATA-TYPE", "warning")}
-    assert (verdict.outcome, verdict.errors, bool(verdict.fix)) == (Outcome.OK, (), True)
-    assert verdict.minimum is not None
-    assert verdict.minimum.level == dml.FeatureLevel.LEVEL_4_1
 
 
 @pytest.mark.parametrize("via", ["directml", "ort"])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.frontends import Implied, Known, SplitSite
+from dmlsplit.frontends import Known, SplitSite
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.discovery import scan_file
@@ -38,23 +38,6 @@ def test_empty_outputs_break_a_rule_only_beside_outputs_with_elements() -> None:
     assert broken(2, 0, 0) == ["ORT-EMPTY-PIECE Sizes"] * 2
     assert broken(0, 0) == []
     assert broken(1, 2) == []
-
-
-@pytest.mark.parametrize(
-    ("asked", "is_reported"),
-    [
-        ({"via": "ort"}, True),
-        ({"via": "ort", "ort_version": "1.16"}, True),
-        ({"via": "ort", "ort_version": "1.15"}, False),
-        ({}, False),
-    ],
-)
-def test_slices_are_reported_for_versions_that_turn_them_into_splits(
-    asked: dict[str, str], is_reported: bool
-) -> None:
-    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6,)), axis=0, sizes=(2, 4))
-    site = SplitSite("f", "net", "n", 0, "Slice", Implied("a Slice", desc))
-    assert bool(assess([site], resolve_target(**asked)).verdicts) == is_reported
 
 
 # A Split with an output that nothing uses, in the fused graphs of an old DirectML.

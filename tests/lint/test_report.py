@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.frontends import Implied, Invalid, Known, SplitSite
+from dmlsplit.frontends import Invalid, Known, SplitSite
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.report import FORMATS, render
 from dmlsplit.lint.report.github import github_report
@@ -57,12 +57,6 @@ def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> 
         assert len(fails) == (2 if defects_fail and form != "text" else 0)
         if form == "github":
             assert text.count("\n") == 1
-
-
-def test_github_notices_are_for_notes_only() -> None:
-    note = Implied("a Slice", described("FLOAT32"))
-    found = assess([SplitSite("m.onnx", "net", "n", 0, "Slice", note)], resolve_target(via="ort"))
-    assert github_report(found).startswith("::notice title=dmlsplit%3A SPLIT-IMPLIED,file=m.onnx")
 
 
 def test_percent_signs_are_escaped_for_github() -> None:

@@ -197,9 +197,6 @@ _BROADCAST = (
     "Sub Sum SwiGLU Where Xor"
 ).split()
 ELEMENT_WISE = {*_UNARY, *_BROADCAST, "Identity"}
-# Operators that pass on the elements of the first input in the same order (Dropout in inference),
-# with another shape or type.
-PASSED_ON = {"BitCast", "CastLike", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze"}
 # Other operators whose output has the shape of the first input.
 _SAME = (
     "Acos Acosh Asin Asinh Atan Atanh BatchNormalization Bernoulli CastLike Cosh CumProd CumSum "

@@ -6,7 +6,6 @@ Elements of small constants are read without NumPy, whose import would double th
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from math import prod
 from typing import Any, NamedTuple, TypeVar
 
@@ -200,17 +199,6 @@ class Call(NamedTuple):
         steps = self.integers("steps", 4) if any(self.node.input[4:5]) else [1] * len(starts)
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
             yield axis, slice(start, end, step)
-
-
-def recombinations(inputs: Sequence[Pieces]) -> set[int]:
-    """The splits of which a node combines two pieces, which are at different inputs, as in GLU.
-
-    DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-RECOMBINED.
-    """
-    # Two pieces of one split at the same input were combined before, by another node.
-    first: dict[int, int] = {}
-    pieces = chain.from_iterable(inputs)
-    return {split for split, output in pieces if first.setdefault(split, output) != output}
 
 
 def elements(reader: Reader, constant: Constant) -> tuple[Any, ...]:

@@ -12,7 +12,6 @@ from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx import messages
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
-from dmlsplit.frontends.onnx.implied import implied_split
 from dmlsplit.frontends.onnx.messages import (
     Attribute,
     Function,
@@ -25,7 +24,8 @@ from dmlsplit.frontends.onnx.messages import (
 from dmlsplit.frontends.onnx.nodes import complete_site
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, PASSED_ON, outputs
+from dmlsplit.frontends.onnx.recombination import followed
+from dmlsplit.frontends.onnx.shapes import outputs
 from dmlsplit.frontends.onnx.values import (
     UNKNOWN,
     Call,
@@ -33,15 +33,12 @@ from dmlsplit.frontends.onnx.values import (
     Pieces,
     Value,
     agreement,
-    recombinations,
 )
 from dmlsplit.frontends.site import Cause, Invalid, SplitSite, Unknown
 
 MAX_FIELDS = 1_500_000
 # Levels of nested bodies and functions; real models stay below 20.
 MAX_DEPTH = 64
-# Values that derive from more pieces are not followed any further.
-_MAX_PIECES = 64
 # Since this IR version, an initializer of an input is only the input's default.
 _DEFAULTS_SINCE_IR = 4
 
@@ -182,7 +179,7 @@ class _Walk:
             self._used.update(node.input)
             results = chain(self._node(visit), repeat(UNKNOWN))
             inputs = [value for name, value in zip(node.input, visit.inputs, strict=True) if name]
-            pieces = self._pieces(visit, inputs)
+            pieces = self._pieces(visit)
             for name, value in zip(node.output, results, strict=False):
                 if name:
                     declared = scope.declared.get(name)
@@ -216,20 +213,14 @@ class _Walk:
             shown = shown_name(name)
             self._dimensions.check_computed(shown, value.shape, declared.shape, visit.description)
 
-    def _pieces(self, visit: _Visit, inputs: list[Value]) -> Pieces:
+    def _pieces(self, visit: _Visit) -> Pieces:
         """The pieces that a node's outputs derive from; notes if it combines two of one split."""
-        if visit.node.domain:
+        if not any(value.pieces for value in visit.inputs):  # of most nodes
             return frozenset()
-        if visit.node.op_type in PASSED_ON:
-            return visit.inputs[0].pieces if visit.inputs else frozenset()
-        pieces = [value.pieces for value in inputs if value.pieces]
-        if not pieces or visit.node.op_type not in ELEMENT_WISE:
-            return frozenset()
-        splits = recombinations(pieces)
+        pieces, splits = followed(visit.node, [value.pieces for value in visit.inputs])
         for split in splits:
             self._recombined.setdefault(split, []).append(visit.description)
-        derived = frozenset().union(*pieces)
-        return frozenset() if splits or len(derived) > _MAX_PIECES else derived
+        return pieces
 
     def _node(self, visit: _Visit) -> Sequence[Value]:
         node, call = visit.node, Call(visit.node, visit.inputs, self._reader)
@@ -243,8 +234,6 @@ class _Walk:
             return ()
         if node.op_type == "If" and len(results) == 2:
             return [agreement(*values) for values in zip(*results, strict=False)]
-        if (implied := implied_split(call)) is not None:
-            self._sites.append(replace(visit.site(self._file), state=implied))
         return outputs(call)
 
     def _bodies(self, visit: _Visit) -> list[list[Value]]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 from onnx import helper
 
-from dmlsplit.frontends.onnx import walk
-from dmlsplit.frontends.onnx.values import recombinations
+from dmlsplit.frontends.onnx import scan, walk
+from dmlsplit.frontends.onnx.recombination import recombinations
 from tests.support.onnx_graphs import Scanned, chained, model, node, sizes, value
 
 HALVES = node("Split", "x", "a b", name="cut", axis=1, num_outputs=2)
@@ -86,6 +88,20 @@ COMBINED = [
         node("Mul", "r g", "y"),
     ],
 ]
+# What ONNX Runtime's optimizers make of element-wise nodes.
+MICROSOFT, DML = "com.microsoft", "com.microsoft.dml"
+COMBINED += [
+    *(
+        [node(operator, "b", "g", domain=MICROSOFT), node("Mul", "a g", "y")]
+        for operator in ("BiasGelu", "FastGelu", "Gelu", "QuickGelu")
+    ),
+    [node("BiasAdd", "a other b", "y", domain=MICROSOFT)],
+    [node("SkipLayerNormalization", "a b other", "y", domain=MICROSOFT)],
+    [node("SkipSimplifiedLayerNormalization", "a b other", "y", domain=MICROSOFT)],
+    [node("BiasSoftmax", "a b", "y", domain=MICROSOFT)],
+    [node("DmlFusedAdd", "a b", "y", domain=DML)],
+    [node("DmlFusedSum", "a b", "y", domain=DML)],
+]
 APART = [
     [node("Mul", "a a", "y")],
     [node("Sigmoid", "a", "g"), node("Mul", "a g", "y")],
@@ -94,6 +110,9 @@ APART = [
     [node("MatMul", "a b", "y")],
     [node("Mul", "a other", "y")],
     [node("Mul", "a b", "y", domain="own")],
+    [node("QuickGelu", "b", "g"), node("Mul", "a g", "y")],  # ONNX has no such operator
+    [node("FusedMatMul", "a b", "y", domain=MICROSOFT)],
+    [node("BiasSoftmax", "a other", "p", domain=MICROSOFT), node("Mul", "p b", "y")],
     [node("Squeeze", "b", "p", domain="own"), node("Mul", "a p", "y")],
     [node("Transpose", "b", "p"), node("Mul", "a p", "y")],
     # The output derives from the first input only.
@@ -128,3 +147,34 @@ def test_a_function_is_not_scanned_again_for_each_piece(scanned: Scanned) -> Non
     content.graph.node.insert(0, HALVES)
     content.graph.node.extend(node("f0", name, f"z{name}", domain="own") for name in "ab")
     assert len(scanned(content)) == 1
+
+
+GATES = {
+    "QuickGelu": "s = Sigmoid (b) m = Mul (b, s) y = Mul (a, m)",
+    "Gelu": "d = Div (b, root) e = Erf (d) f = Add (e, one) g = Mul (b, f) k = Mul (g, half)"
+    " y = Mul (a, k)",
+    "BiasGelu": "h = Add (b, bias) d = Div (h, root) e = Erf (d) f = Add (e, one) g = Mul (h, f)"
+    " k = Mul (g, half) y = Mul (a, k)",
+    "SkipLayerNormalization": "s = Add (a, b) y = LayerNormalization (s, scale)",
+}
+
+
+@pytest.mark.parametrize("operator", GATES)
+def test_a_recombination_is_seen_before_and_after_onnx_runtime_has_optimized_the_model(
+    tmp_path: Path, operator: str
+) -> None:
+    import onnxruntime
+
+    before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
+    constants = "float root = {1.41421356}, float one = {1}, float half = {0.5}"
+    vectors = "float[2] bias = {1, 2}, float[2] scale = {1, 1}"
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[1,3,4] x) => (float[1,3,2] y)
+        <{constants}, {vectors}> {{ a, b = Split <axis = 2> (x) {GATES[operator]} }}"""
+    onnx.save(onnx.parser.parse_model(text), before)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(after)
+    onnxruntime.InferenceSession(str(before), options, providers=["CPUExecutionProvider"])
+    assert operator in {made.op_type for made in onnx.load(after).graph.node}
+    for path in (before, after):
+        assert [len(site.recombined_by) for site in scan(path)] == [1]
