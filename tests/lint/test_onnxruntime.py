@@ -70,3 +70,21 @@ def test_an_unused_output_is_a_defect_before_directml_1_9_1(
     assert all(each.message.startswith(found) for each in defects)
     assert all("ship DirectML 1.9.1 or later" in each.hint for each in defects)
     assert verdict.outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("size", "by_runtime"), [(4, Outcome.REFUSED), (0, Outcome.OK), (5, Outcome.OK)]
+)
+def test_num_outputs_may_leave_nothing_for_the_last_piece_but_not_through_the_provider(
+    size: int, by_runtime: Outcome, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.onnx"
+    cut = "a, b, c = Split <num_outputs = 3> (x)"
+    onnx.save(parsed(f"(float[{size}] x) => (float[] a, float[] b, float[] c) {{ {cut} }}"), path)
+    sites = scan_file(str(path))
+    (valid,) = assess(sites, resolve_target()).verdicts
+    assert (valid.outcome, valid.errors) == (Outcome.OK, ())
+    (verdict,) = assess(sites, resolve_target(via="ort")).verdicts
+    assert verdict.outcome is by_runtime
+    empty = ["ORT-EMPTY-PIECE"] if by_runtime is Outcome.REFUSED else []
+    assert [error.rule.id for error in verdict.errors] == empty

@@ -116,12 +116,14 @@ def _output_sizes(arguments: Arguments, axis_size: int) -> tuple[int, ...]:
 
 
 def _ceil_sizes(operator: OperatorVersion, axis_size: int, count: int) -> tuple[int, ...]:
-    """The sizes for num_outputs in Split-18: equal, except for a smaller last one."""
+    """The sizes for num_outputs in Split-18: equal, but the last one is what is left.
+
+    It may be 0, as in ONNX's checker and reference and in ONNX Runtime since 1.32 (onnx issue 5766).
+    """
     piece = ceil_div(axis_size, count)
     last = axis_size - piece * (count - 1)
     sizes = (*(piece,) * (count - 1), last)
-    # Implementations differ for an empty or negative last one (onnx issue 5766).
-    if count > axis_size or last <= 0:
+    if last < 0:
         problem = f"num_outputs is {count} on an axis of size {axis_size}"
         why = f"pieces of {piece} leave {last} for the last one: {shown(sizes)}"
         refuse(operator, problem, why, "give the size of each piece as 'split'")

@@ -226,5 +226,6 @@ def _num_outputs_warnings(arguments: Arguments, dimension: int | str) -> Iterato
     if isinstance(dimension, str) and count is not None and count > 2:
         yield (
             f"num_outputs={count} on a dynamic axis works only for sizes d with "
-            f"ceil(d / {count}) * {count - 1} < d; for others, implementations disagree"
+            f"ceil(d / {count}) * {count - 1} <= d; if the two are equal, the last piece is empty, "
+            "which ONNX Runtime before 1.32 refuses"
         )

@@ -42,7 +42,7 @@ def split(
         The dimension to split; a negative one counts from the end.
     num_outputs
         Since opset 18: the number of pieces, each of ``ceil(d / num_outputs)`` but the last, which
-        may be smaller.
+        is what is left, down to nothing.
     output_count
         Number of outputs of the node; required without `split` and `num_outputs`.
     opset

@@ -185,6 +185,17 @@ def test_run_node_takes_a_node_and_its_opset() -> None:
     assert [piece.tolist() for piece in found] == [[0, 1], [4, 5]]
 
 
+@pytest.mark.parametrize(("size", "pieces"), [(0, [0, 0, 0]), (4, [2, 2, 0])])
+def test_run_model_takes_num_outputs_that_leave_nothing_for_the_last_piece(
+    size: int, pieces: list[int]
+) -> None:
+    content = model(
+        [node("Split", "x", "a b c", num_outputs=3)], [value("x", [size, 2])], outputs="a b c"
+    )
+    found = DmlSplitBackend.run_model(content, [np.zeros((size, 2), np.float32)])
+    assert [piece.shape for piece in found] == [(length, 2) for length in pieces]
+
+
 @pytest.mark.parametrize("inputs", [[""], []])
 def test_a_node_without_an_input_is_refused(inputs: list[str]) -> None:
     cut = helper.make_node("Split", inputs, ["a", "b"])
