@@ -118,7 +118,7 @@ def _output_sizes(arguments: Arguments, axis_size: int) -> tuple[int, ...]:
 def _ceil_sizes(operator: OperatorVersion, axis_size: int, count: int) -> tuple[int, ...]:
     """The sizes for num_outputs in Split-18: equal, but the last one is what is left.
 
-    It may be 0, as in ONNX's checker and reference and in ONNX Runtime since 1.32 (onnx issue 5766).
+    It may be 0, as in ONNX's checker, its reference, and ONNX Runtime since 1.32 (onnx issue 5766).
     """
     piece = ceil_div(axis_size, count)
     last = axis_size - piece * (count - 1)
