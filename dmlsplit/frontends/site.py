@@ -5,6 +5,9 @@ from enum import StrEnum
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 
+# A size, the name of a dynamic one, or None for a dynamic one without a name.
+Size = int | str | None
+
 
 class Cause(StrEnum):
     """Why a split is unknown; each cause has its own remedy."""
@@ -70,8 +73,8 @@ class Unknown:
         The descriptor for the smallest sizes above 0. An unknown type is FLOAT32 and an unknown
         rank 4, which every level accepts. So a level that refuses its data type, rank or number of
         elements refuses the node for every size.
-    pieces : tuple of int
-        As in `Known`; empty if they are not known either.
+    pieces : tuple of int, or None
+        As in `Known`; None if they are not known either.
     missing : tuple of (str, int)
         The sizes that would make it known, each with a value that suits every split of the file:
         names of dimensions, or ``VALUE.AXIS`` in ONNX. For computed split lengths, the sizes from
@@ -85,7 +88,7 @@ class Unknown:
     reason: str
     cause: Cause
     smallest_descriptor: SplitOperatorDesc | None = None
-    pieces: tuple[int, ...] = ()
+    pieces: tuple[int, ...] | None = None
     missing: tuple[tuple[str, int], ...] = ()
     only_count_varies: bool = False
 
@@ -115,10 +118,10 @@ class SplitSite:
         Valid settings that are not portable or are probably a mistake.
     element_type : str or None
         The element type as the file names it, such as ``BFLOAT16``; None if unknown.
-    shape : tuple of int or str, or None
-        The shape of the input, with a string for a dynamic size; None if its rank is unknown.
-    axis : int
-        The axis in `shape`, counted from the front; -1 if unknown.
+    shape : tuple of Size, or None
+        The shape of the input; None if its rank is unknown.
+    axis : int or None
+        The axis in `shape`, counted from the front; None if unknown.
     unused_outputs : tuple of int
         The indices of the outputs that no node and no graph output of the model uses.
     input_name : str
@@ -145,8 +148,8 @@ class SplitSite:
     state: State = Known()
     warnings: tuple[str, ...] = ()
     element_type: str | None = None
-    shape: tuple[int | str, ...] | None = None
-    axis: int = -1
+    shape: tuple[Size, ...] | None = None
+    axis: int | None = None
     unused_outputs: tuple[int, ...] = ()
     input_name: str = ""
     recombined_by: tuple[str, ...] = ()

@@ -175,7 +175,7 @@ def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> str:
     if site.shape is None:
         axes = options([(f"{site.input_name}.{axis}", "N") for axis in "01"])
         return Advice.RANK.format(options=axes)
-    dynamic = [isinstance(size, str) for size in site.shape[: max(site.axis, 0) + 1]]
+    dynamic = [not isinstance(size, int) for size in site.shape[: (site.axis or 0) + 1]]
     if dynamic[-1] and not every_size:
         return Advice.AXIS.format(options=options([unknown.missing[sum(dynamic) - 1]]))
     return Advice.SIZES.format(options=options(unknown.missing))
@@ -199,6 +199,6 @@ def _first_cause(site: SplitSite, cause: Cause) -> Cause:
     """The cause to cure first at a site of an ONNX model."""
     if cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return cause
-    if "()" in site.path and (site.shape is None or "?" in site.shape):
+    if "()" in site.path and (site.shape is None or None in site.shape):
         return Cause.CALLER
     return Cause.TYPE if site.element_type is None else cause

@@ -75,7 +75,7 @@ def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
         fields = "InputTensor", "DimensionCount", str(count), allowed
         yield make_violation("ORT-DIMENSION-COUNT", *fields, text=text)
     match site.state:
-        case Known(pieces=pieces) | Unknown(pieces=pieces) if any(pieces):
+        case Known(pieces=pieces) | Unknown(pieces=pieces) if pieces and any(pieces):
             yield from empty_pieces(pieces)
     if site.unused_outputs and target.directml and target.directml < FIRST_WITH_UNCONNECTED:
         yield make_defect("SPLIT-DEFECT-UNCONNECTED", f"output {site.unused_outputs[0]} is unused")
@@ -116,7 +116,8 @@ def _operator_violations(site: SplitSite, target: Target) -> Iterator[Violation]
     if site.operator != "Split-18":
         return
     is_unsized = site.sized_by == "outputs" and not isinstance(site.state, Invalid)
-    if is_unsized and site.shape is not None and isinstance(site.shape[site.axis], int):
+    axis_size = site.shape[site.axis] if site.shape and site.axis is not None else None
+    if is_unsized and isinstance(axis_size, int):
         fault = "num_outputs", "absent", "set if split is absent"
         fix = "" if takes_num_outputs(target) else SIZES
         yield replace(make_violation("ORT-NUM-OUTPUTS", "", *fault), fix=fix)

@@ -1,15 +1,15 @@
 """How standard ONNX nodes that a target accepts can replace a refused split, or why none can."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from dmlsplit.directml.levels import support_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
-from dmlsplit.frontends.site import Cause
+from dmlsplit.frontends.site import Cause, Size
 from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, is_complex, takes_num_outputs
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
@@ -48,7 +48,7 @@ class Form(NamedTuple):
     """How a target can split a value: what is done before the Split, and undone after it."""
 
     axis: int = 0  # of the Split
-    merged_shape: list[int | str] | None = None  # with merged dimensions, if there are too many
+    merged_shape: list[Size] | None = None  # with merged dimensions, if there are too many
     added_axes: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
     is_cast: bool = False
     lacks_only_count: bool = False  # the node itself serves once num_outputs is set
@@ -64,7 +64,7 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
     if is_static(shape):
         return f"its input must have {limit}, and has {_byte_count(verdict.site, shape):,}"
     reason = f"at two sizes of each dynamic dimension, its input must have {limit}"
-    if _byte_count(verdict.site, [1 if isinstance(n, str) else n for n in shape]) > MAX_BYTES:
+    if _byte_count(verdict.site, [n if isinstance(n, int) else 1 for n in shape]) > MAX_BYTES:
         return reason
     return f"{reason}. Fix: give the sizes with --dim"
 
@@ -75,22 +75,22 @@ def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
     None are left if a static input is too large, or a dynamic one at two of the three sizes.
     """
     # Dimensions of one name have one size; a dimension without a name is like no other.
-    sizes = [f"?{axis}" if size == "?" else size for axis, size in enumerate(site.shape or ())]
-    dynamic = list(dict.fromkeys(size for size in sizes if isinstance(size, str)))
+    rows = [(size, axis if size is None else size) for axis, size in enumerate(site.shape or ())]
+    dynamic = list(dict.fromkeys(name for size, name in rows if not isinstance(size, int)))
     shapes = []
     for first in range(len(_SIZES)):
-        known = {name: _SIZES[(first + i) % len(_SIZES)] for i, name in enumerate(dynamic)}
-        shape = tuple(known[size] if isinstance(size, str) else size for size in sizes)
+        sizes = {name: _SIZES[(first + i) % len(_SIZES)] for i, name in enumerate(dynamic)}
+        shape = tuple(size if isinstance(size, int) else sizes[name] for size, name in rows)
         if _byte_count(site, shape) <= MAX_BYTES:
             shapes.append(shape)
     return shapes if len(shapes) > 1 else []
 
 
-def _byte_count(site: SplitSite, shape: Iterable[int | str]) -> int:
-    """The bytes of an input of this shape, which is static."""
+def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
+    """The bytes of an input of this shape."""
     # A custom operator may hide the type.
     carrier, lanes = CARRIERS.get(ElementType[site.element_type or "FLOAT"], (None, 1))
-    return prod(int(size) for size in shape) * (carrier.bits if carrier else 8) * lanes // 8
+    return prod(shape) * (carrier.bits if carrier else 8) * lanes // 8
 
 
 def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
@@ -113,16 +113,17 @@ def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
 
 
 def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
-    shape, (least, greatest) = site.shape or (), _dimension_counts(target)
+    shape, axis = site.shape or (), site.axis or 0
+    least, greatest = _dimension_counts(target)
     ones, merger = tuple(range(least - len(shape))), None
     if len(shape) > greatest:
-        merger = merge_dimensions(shape, site.axis, least, greatest)
+        merger = merge_dimensions(shape, axis, least, greatest)
         if merger is None:
             sizes = "sizes that are known only at run time"
             return f"merging its dimensions into {greatest} needs {sizes}"
-    if isinstance(site.state, Unknown) and 0 in site.state.pieces and site.opset < 9:
+    if isinstance(site.state, Unknown) and 0 in (site.state.pieces or ()) and site.opset < 9:
         return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
-    rows, axis = merger or (None, site.axis + len(ones))
+    rows, axis = merger or (None, axis + len(ones))
     is_cast = kind not in support_table()[target.level].data_types
     if is_cast and kind.bits >= 32:
         narrow = _NARROW.get(kind)
@@ -161,25 +162,24 @@ def _dimension_counts(target: Target) -> tuple[int, int]:
 
 
 def merge_dimensions(
-    shape: tuple[int | str, ...], axis: int, least: int, greatest: int
-) -> tuple[list[int | str], int] | None:
+    shape: Sequence[Size], axis: int, least: int, greatest: int
+) -> tuple[list[Size], int] | None:
     """The shape for a Reshape that merges the dimensions beside the axis, and the axis in it.
 
-    As in Reshape, -1 is a size that follows from the others, and 0 keeps a dimension. None if the
+    A size of None follows from the others, and as in Reshape, 0 keeps a dimension. No shape if the
     sizes on both sides are dynamic and there are too many in front of the axis.
     """
     before, after = (
-        prod(size for size in side if isinstance(size, int)) if is_static(side) else -1
-        for side in (shape[:axis], shape[axis + 1 :])
+        prod(side) if is_static(side) else None for side in (shape[:axis], shape[axis + 1 :])
     )
-    if before != -1 or after != -1:
+    if before is not None or after is not None:
         return [1, before, shape[axis], after], 2
     if axis + 2 > greatest:
         return None
-    kept = [*[0] * axis, shape[axis], -1]
+    kept: list[Size] = [*[0] * axis, shape[axis], None]
     return [*kept, *[1] * (least - len(kept))], axis
 
 
-def is_static(shape: tuple[int | str, ...]) -> bool:
+def is_static(shape: Sequence[Size]) -> TypeGuard[Sequence[int]]:
     """Whether every size is known."""
     return all(isinstance(size, int) for size in shape)

@@ -1,6 +1,6 @@
 """Computes small constants, from which exporters compute shapes.
 
-A dynamic size keeps its name where an operator only moves it; after arithmetic it is "?".
+A dynamic size keeps its name where an operator only moves it; after arithmetic it has none.
 """
 
 import math
@@ -13,6 +13,7 @@ from typing import Any
 from dmlsplit.frontends.onnx.messages import Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.values import Call, Item, elements
+from dmlsplit.frontends.site import Size
 
 _MAX_ELEMENTS = 1_024  # elements of a computed constant, or of an input to one
 _MAX_NAMES = 16  # values that may follow from more sizes are not followed any further
@@ -33,7 +34,7 @@ def compute_elements(call: Call, data_type: int, shape: Shape) -> _Items | None:
         return None
     sizes = _small_sizes(call, shape)
     items = tuple(compute(call, sizes))
-    if len(items) != math.prod(sizes) or set(items) <= {"?"}:
+    if len(items) != math.prod(sizes) or set(items) <= {None}:
         return None
     return tuple(_as_stored(item, ElementType(data_type)) for item in items)
 
@@ -49,8 +50,8 @@ def sizes_used(call: Call) -> frozenset[str]:
         return names if len(names) <= _MAX_NAMES else frozenset()
     name, shape = call.node.input[0], call.shape(0)
     axes = call.shape_axes if operator == "Shape" else range(len(shape))
-    dynamic = [(axis, size) for axis in axes if isinstance(size := shape[axis], str)]
-    return frozenset(f"{name}.{axis}" if size == "?" else size for axis, size in dynamic)
+    dynamic = [(axis, size) for axis in axes if not isinstance(size := shape[axis], int)]
+    return frozenset(f"{name}.{axis}" if size is None else size for axis, size in dynamic)
 
 
 def _small_sizes(call: Call, shape: Shape) -> list[int]:
@@ -65,8 +66,8 @@ def _small_sizes(call: Call, shape: Shape) -> list[int]:
 
 def _as_stored(item: Item, element_type: ElementType) -> Item:
     """An element after it was stored as a type; a ValueError if that may lose its value."""
-    if isinstance(item, str):
-        return item if element_type in _BITS else "?"
+    if isinstance(item, str | None):
+        return item if element_type in _BITS else None
     if form := _FLOATS.get(element_type):
         return float(struct.unpack(form, struct.pack(form, item))[0])
     if element_type is ElementType.BOOL:
@@ -79,7 +80,7 @@ def _as_stored(item: Item, element_type: ElementType) -> Item:
 def _small_input(call: Call, index: int) -> tuple[_Items, list[int]]:
     """The elements, as far as known, and the sizes of a small input."""
     sizes = _small_sizes(call, call.shape(index))
-    return call.items(index) if call.inputs[index].constant else ("?",) * math.prod(sizes), sizes
+    return call.items(index) if call.inputs[index].constant else (None,) * math.prod(sizes), sizes
 
 
 def _select(
@@ -141,7 +142,8 @@ def _element_wise(call: Call, sizes: _Sizes) -> _Items:
     # Where moves the elements of its branches.
     tested = 1 if call.node.op_type == "Where" else None
     return tuple(
-        "?" if any(isinstance(n, str) for n in row[:tested]) else compute(*row) for row in rows
+        None if any(isinstance(n, str | None) for n in row[:tested]) else compute(*row)
+        for row in rows
     )
 
 
@@ -149,8 +151,8 @@ def _reduce(call: Call, sizes: _Sizes) -> _Items:
     items, _ = _small_input(call, 0)
     if math.prod(sizes) != 1:
         raise ValueError("several results")
-    is_known = not any(isinstance(item, str) for item in items)
-    return (_REDUCTIONS[call.node.op_type](items) if is_known else "?",)
+    is_known = not any(isinstance(item, str | None) for item in items)
+    return (_REDUCTIONS[call.node.op_type](items) if is_known else None,)
 
 
 def _divide(dividend: Any, divisor: Any) -> Any:
@@ -160,13 +162,15 @@ def _divide(dividend: Any, divisor: Any) -> Any:
     return abs(dividend) // abs(divisor) * (1 if (dividend < 0) == (divisor < 0) else -1)
 
 
-def steps(call: Call) -> int | str:
+def steps(call: Call) -> Size:
     """The number of elements of Range."""
-    start, limit, delta = (item for index in range(3) for item in _small_input(call, index)[0])
-    if isinstance(start, str) or isinstance(limit, str) or isinstance(delta, str):
-        return "?"
+    items = [item for index in range(3) for item in _small_input(call, index)[0]]
+    numbers = [item for item in items if isinstance(item, int | float)]
+    if len(numbers) < len(items):
+        return None
+    start, limit, delta = numbers
     if start % 1 or limit % 1 or delta % 1:
-        return "?"  # rounding decides
+        return None  # rounding decides
     return max(0, int(-((start - limit) // delta)))
 
 
@@ -184,7 +188,7 @@ def _constant_of_shape(call: Call, sizes: _Sizes) -> _Items:
 def nonzero_indices(call: Call) -> list[tuple[int, ...]]:
     """The indices of elements that are not zero."""
     items, shape = _small_input(call, 0)
-    if any(isinstance(item, str) for item in items):
+    if any(isinstance(item, str | None) for item in items):
         raise ValueError("dynamic")
     return list(compress(product(*map(range, shape)), items))
 

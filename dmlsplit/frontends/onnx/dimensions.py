@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx.messages import MAX_RANK, Shape, ValueInfo
+from dmlsplit.frontends.site import Size
 
 
 class FixedSizes:
@@ -37,7 +38,7 @@ class FixedSizes:
             if axis.isdecimal():
                 self._given_axes.setdefault(value, set()).add(axis)
         self._axes: set[str] = set()  # VALUE.AXIS of each dimension of an input
-        self._input_names: set[int | str] = set()  # of dimensions of the inputs
+        self._input_names: set[Size] = set()  # of dimensions of the inputs
 
     def register(self, inputs: Iterable[ValueInfo]) -> None:
         """Register the dimension names of a model's inputs: once per model, before `apply`.
@@ -57,7 +58,7 @@ class FixedSizes:
         """Register the dimension names of the inputs of a body in the model."""
         self._input_names.update(dim for entry in inputs for dim in entry.shape or ())
 
-    def _size(self, key: str, dim: int | str) -> int | str:
+    def _size(self, key: str, dim: Size) -> Size:
         """The size or name of a dimension, given its VALUE.AXIS and its size or name so far."""
         if key not in self.sizes:
             return self._size_by_name(dim)
@@ -67,7 +68,7 @@ class FixedSizes:
             raise InvalidArgumentError(
                 f"{key} is {size}; {self._others}the model fixes it to {dim}"
             )
-        named = dim if isinstance(dim, str) and dim not in ("?", *self._axes) else key
+        named = dim if isinstance(dim, str) and dim not in self._axes else key
         if self._by_name.setdefault(named, size) != size:
             raise InvalidArgumentError(
                 f"dimension {named} is {self._by_name[named]}, but {key}, the same dimension, is "
@@ -101,7 +102,7 @@ class FixedSizes:
         A dimension whose name is VALUE.AXIS of an input counts as unnamed.
         """
         shape = entry.shape
-        return shape and tuple("?" if n in self._axes else self._size_by_name(n) for n in shape)
+        return shape and tuple(None if n in self._axes else self._size_by_name(n) for n in shape)
 
     def apply(self, name: str, shape: Shape | None) -> Shape | None:
         """The shape of a value of a graph, with the given sizes.
@@ -115,7 +116,7 @@ class FixedSizes:
             numbers = list(map(str, range(MAX_RANK)))
             self.used.update(f"{name}.{axis}" for axis in axes.intersection(numbers))
             if self._gives_ranks and axes == set(numbers[: len(axes)]):
-                shape = ("?",) * len(axes)
+                shape = (None,) * len(axes)
                 self.has_given_rank = True
         return shape and tuple(self._size(f"{name}.{axis}", dim) for axis, dim in enumerate(shape))
 
@@ -134,7 +135,7 @@ class FixedSizes:
         if len(shape) != len(declared):
             return
         for axis, (size, name) in enumerate(zip(shape, declared, strict=True)):
-            if not isinstance(name, str) or name in self._input_names or isinstance(size, str):
+            if not isinstance(name, str) or name in self._input_names or not isinstance(size, int):
                 continue
             if (found := self._by_name.get(name, size)) != size:
                 raise InvalidArgumentError(
@@ -147,7 +148,7 @@ class FixedSizes:
         """In an error about one size, that it may depend on others."""
         return "at the other given sizes, " * (len(self.sizes) > 1)
 
-    def _size_by_name(self, dim: int | str) -> int | str:
+    def _size_by_name(self, dim: Size) -> Size:
         if not isinstance(dim, str) or dim not in self._by_name:
             return dim
         if dim in self.sizes:

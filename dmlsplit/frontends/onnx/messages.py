@@ -14,12 +14,12 @@ from dmlsplit.frontends.onnx.reader import (
     repeated,
     single,
 )
+from dmlsplit.frontends.site import Size
 from dmlsplit.messages import printable
 
 MAX_RANK = 64
 
-# Sizes, or names of dynamic sizes; "?" for one without a name.
-Shape = tuple[int | str, ...]
+Shape = tuple[Size, ...]
 
 # AttributeProto.AttributeType.
 _INT, _INTS = 2, 7
@@ -80,12 +80,12 @@ class Dimension:
     dim_param: str = single(2, str, "")
 
     @property
-    def size(self) -> int | str:
-        """The size, or the name of a dynamic one."""
+    def size(self) -> Size:
+        """The size."""
         # Names that shape inference invents do not count; -1 is some exporters' dynamic size.
         name = "" if self.dim_param.startswith("unk__") else self.dim_param
         size = -1 if self.dim_value is None else self.dim_value
-        return name or ("?" if size < 0 else size)
+        return name or (None if size < 0 else size)
 
 
 @dataclass(frozen=True, slots=True)

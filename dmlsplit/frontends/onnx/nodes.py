@@ -30,6 +30,7 @@ from dmlsplit.frontends.site import (
     Cause,
     Invalid,
     ProviderRemark,
+    Size,
     SplitSite,
     Unknown,
     UnknownSplitError,
@@ -51,7 +52,8 @@ def complete_site(
     `opset` is None if the model imports no default domain.
     """
     node, (data, lengths) = call.node, (*call.inputs, UNKNOWN, UNKNOWN)[:2]
-    pieces, values = tuple[int, ...](), tuple[Value, ...]()
+    pieces: tuple[int, ...] | None = None
+    values = tuple[Value, ...]()
     try:
         if opset is None:
             raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
@@ -62,14 +64,14 @@ def complete_site(
             site = replace(site, element_type=data.element_type.name)
         arguments = _arguments(operator, call)
         warnings = (*arguments.assumed, *_portability_warnings(node, arguments))
-        pieces = arguments.split if isinstance(arguments.split, tuple) else ()
+        pieces = arguments.split if isinstance(arguments.split, tuple) else None
         site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
         if data.shape is None:
             raise data.gap_error("the input's shape is dynamic")
         axis = axis_from_front(arguments.axis, len(data.shape), operator)
         warnings += tuple(_num_outputs_warnings(arguments, data.shape[axis]))
         site = replace(site, axis=axis, warnings=warnings)
-        values = _output_values(arguments, data, axis, ("?",) * len(node.output))
+        values = _output_values(arguments, data, axis, (None,) * len(node.output))
         lowering = _lower_node(arguments, data, axis, call.reader)
         pieces = lowering.sizes
         values = _output_values(arguments, data, axis, pieces)
@@ -83,24 +85,25 @@ def complete_site(
     except InvalidArgumentError as error:
         return replace(site, state=Invalid(error.message)), ()
     except UnknownSplitError as reason:
-        smallest = _smallest_descriptor(data, site.axis, sum(pieces) or len(node.output))
+        smallest = _smallest_descriptor(data, site.axis, sum(pieces or ()) or len(node.output))
         site = replace(site, state=Unknown(str(reason), reason.cause, smallest, pieces))
     if isinstance(site.state, Unknown):
-        axis_size = sum(pieces) or len(node.output)
+        axis_size = sum(pieces or ()) or len(node.output)
         missing = tuple(_missing_sizes(site.state, site, call, axis_size))
         site = replace(site, state=replace(site.state, missing=missing))
     return replace(site, input_name=node.input[0]), values
 
 
-def _smallest_descriptor(data: Value, axis: int, axis_size: int) -> SplitOperatorDesc | None:
-    """`Unknown.smallest_descriptor`. A dynamic axis gets `axis_size`; an unknown one is -1."""
+def _smallest_descriptor(data: Value, axis: int | None, axis_size: int) -> SplitOperatorDesc | None:
+    """`Unknown.smallest_descriptor`. A dynamic axis gets `axis_size`."""
     element_type = data.element_type or ElementType.FLOAT
     # Lanes add a dimension.
     shape = data.shape or (1,) * (5 - CARRIERS.get(element_type, (None, 1))[1])
-    sizes = [1 if isinstance(size, str) else size for size in shape]
-    if axis >= 0 and isinstance(shape[axis], str):
-        sizes[axis] = axis_size
-    axis = max(axis, 0)
+    sizes = [
+        size if isinstance(size, int) else axis_size if index == axis else 1
+        for index, size in enumerate(shape)
+    ]
+    axis = axis or 0
     return descriptor_of(element_type, tuple(sizes), axis, (sizes[axis],))
 
 
@@ -113,11 +116,14 @@ def _missing_sizes(
         yield from ((name, axis_size) for name in sorted(call.inputs[1].sizes))
     if unknown.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return
+    axis_name = None if site.axis is None else shape[site.axis]
     for index, size in enumerate(shape):
-        if isinstance(size, str) and not (size == "?" and in_function):
-            is_plain = in_function or _PLAIN_DIMENSION.fullmatch(size)
-            is_axis = index == site.axis or size == shape[site.axis] != "?"
-            yield size if is_plain else f"{call.node.input[0]}.{index}", axis_size if is_axis else 1
+        if isinstance(size, int) or (size is None and in_function):
+            continue
+        is_plain = size is not None and (in_function or _PLAIN_DIMENSION.fullmatch(size))
+        is_axis = index == site.axis or (size is not None and size == axis_name)
+        name = size if size and is_plain else f"{call.node.input[0]}.{index}"
+        yield name, axis_size if is_axis else 1
 
 
 def _lower_node(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lowering:
@@ -126,13 +132,13 @@ def _lower_node(arguments: Arguments, data: Value, axis: int, reader: Reader) ->
     dimension = shape[axis]
     if isinstance(arguments.split, Lengths):
         raise UnknownSplitError(f"split is dynamic: it is {arguments.split.value}", Cause.LENGTHS)
-    if isinstance(dimension, str):
+    if not isinstance(dimension, int):
         raise data.gap_error(_dynamic_dimensions(shape, axis))
     count = output_count(arguments, dimension)
     if count > MAX_PIECES:
         what = f"it makes {counted(count, 'piece')}; a scan describes at most {MAX_PIECES:,}"
         raise UnknownSplitError(f"{what} of a node", Cause.COUNT)
-    smallest = [1 if isinstance(size, str) else size for size in shape]
+    smallest = [size if isinstance(size, int) else 1 for size in shape]
     lowering = lower(arguments, data.element_type or ElementType.FLOAT, smallest)
     if arguments.operator.makes_sequence:
         # A small file can ask for any number of pieces of a sequence, but not for any number of
@@ -170,7 +176,7 @@ def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
 def _lengths(operator: OperatorVersion, value: Value, reader: Reader) -> Any:
     constant = value.constant
     if constant is None or (
-        isinstance(constant, tuple) and any(isinstance(size, str) for size in constant)
+        isinstance(constant, tuple) and any(isinstance(size, str | None) for size in constant)
     ):
         return Lengths.AT_RUN_TIME
     if isinstance(constant, Tensor) and constant.location is not None:
@@ -186,18 +192,18 @@ def _dynamic_dimensions(shape: Shape, *only: int) -> str:
     """The dynamic dimensions, with their names."""
     return ", ".join(
         f"dimension {index}{', the axis,' * bool(only)} is dynamic"
-        + ("" if size == "?" else f" ({shown_name(size)})")
+        + ("" if size is None else f" ({shown_name(size)})")
         for index, size in enumerate(shape)
-        if isinstance(size, str) and (index in only or not only)
+        if not isinstance(size, int) and (index in only or not only)
     )
 
 
 def _output_values(
-    arguments: Arguments, data: Value, axis: int, sizes: tuple[int | str, ...]
+    arguments: Arguments, data: Value, axis: int, sizes: tuple[Size, ...]
 ) -> tuple[Value, ...]:
     shape = data.shape or ()
     if arguments.output_count is None:  # a sequence: what holds for all of its tensors
-        size = sizes[0] if len(set(sizes)) == 1 else "?"
+        size = sizes[0] if len(set(sizes)) == 1 else None
         kept = (size,) if arguments.keepdims or arguments.split is not None else ()
         return (Value(data.data_type, (*shape[:axis], *kept, *shape[axis + 1 :])),)
     return tuple(Value(data.data_type, piece) for piece in piece_shapes(shape, axis, sizes))
@@ -221,9 +227,9 @@ def _portability_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
         )
 
 
-def _num_outputs_warnings(arguments: Arguments, dimension: int | str) -> Iterator[str]:
+def _num_outputs_warnings(arguments: Arguments, dimension: Size) -> Iterator[str]:
     count = arguments.num_outputs
-    if isinstance(dimension, str) and count is not None and count > 2:
+    if not isinstance(dimension, int) and count is not None and count > 2:
         yield (
             f"num_outputs={count} on a dynamic axis works only for sizes d with "
             f"ceil(d / {count}) * {count - 1} <= d; if the two are equal, the last piece is empty, "

@@ -6,17 +6,18 @@ from math import prod
 from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx.messages import Shape
 from dmlsplit.frontends.onnx.values import Call
+from dmlsplit.frontends.site import Size
 
 
-def combine_sizes(combine: Callable[[Iterable[int]], int], sizes: Sequence[int | str]) -> int | str:
-    """The sum or the product of sizes; "?" if one of them is dynamic."""
+def combine_sizes(combine: Callable[[Iterable[int]], int], sizes: Sequence[Size]) -> Size:
+    """The sum or the product of sizes; None if one of them is dynamic."""
     numbers = [size for size in sizes if isinstance(size, int)]
-    return combine(numbers) if len(numbers) == len(sizes) else "?"
+    return combine(numbers) if len(numbers) == len(sizes) else None
 
 
-def divide_size(size: int | str, divisor: int) -> int | str:
+def divide_size(size: Size, divisor: int) -> Size:
     """A size divided by a number."""
-    return size // divisor if isinstance(size, int) else "?"
+    return size // divisor if isinstance(size, int) else None
 
 
 def _reshape(call: Call) -> Shape:
@@ -29,15 +30,15 @@ def _reshape(call: Call) -> Shape:
     return tuple(sizes)
 
 
-def _inferred_size(before: list[int | str], after: list[int | str]) -> int | str:
+def _inferred_size(before: list[Size], after: list[Size]) -> Size:
     """The size that -1 stands for; equal names on both sides cancel."""
     for size in after[:]:
-        if isinstance(size, str) and size != "?" and size in before:
+        if isinstance(size, str) and size in before:
             before.remove(size)
             after.remove(size)
     total, parts = combine_sizes(prod, before), combine_sizes(prod, after)
-    if isinstance(total, str) or isinstance(parts, str):
-        return "?"
+    if not isinstance(total, int) or not isinstance(parts, int):
+        return None
     size, rest = divmod(total, parts)
     if rest:
         raise ValueError("sizes do not divide")
@@ -87,12 +88,15 @@ def _slice(call: Call) -> Shape:
     try:
         parts = list(call.slices())
     except ValueError:  # only the axes are known
-        for axis in call.axes(3, range(int(call.shape(1)[0]))):
-            sizes[axis] = "?"
+        (count,) = call.shape(1)
+        if not isinstance(count, int):
+            raise
+        for axis in call.axes(3, range(count)):
+            sizes[axis] = None
         return tuple(sizes)
     for axis, part in parts:
         size = sizes[axis]
-        sizes[axis] = len(range(*part.indices(size))) if isinstance(size, int) else "?"
+        sizes[axis] = len(range(*part.indices(size))) if isinstance(size, int) else None
     return tuple(sizes)
 
 
@@ -100,7 +104,7 @@ def _pad(call: Call) -> Shape:
     sizes, pads = list(call.shape(0)), call.sizes("pads")
     axes = call.axes(3, range(len(sizes)))
     for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
-        if low or high:  # else a dynamic size keeps its name
+        if low != 0 or high != 0:  # else a dynamic size keeps its name
             sizes[axis] = combine_sizes(sum, [sizes[axis], low, high])
     return tuple(sizes)
 
@@ -113,7 +117,7 @@ def _gather(call: Call) -> Shape:
 
 def _gather_nd(call: Call) -> Shape:
     (*indices, depth), batch = call.shape(1), call.int_attribute("batch_dims", 0)
-    if isinstance(depth, str):
+    if not isinstance(depth, int):
         raise ValueError("dynamic rank")
     return (*indices, *call.shape(0)[batch + depth :])
 

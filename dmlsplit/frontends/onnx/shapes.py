@@ -17,6 +17,7 @@ from dmlsplit.frontends.onnx.messages import MAX_RANK, Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.rearrangement import combine_sizes, divide_size
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
+from dmlsplit.frontends.site import Size
 
 # A rule raises these if it does not know the shape, or the node breaks its operator's rules.
 _INFERENCE_ERRORS = (ValueError, IndexError, TypeError, ArithmeticError, KeyError, struct.error)
@@ -92,7 +93,7 @@ def _broadcast(*shapes: Shape) -> Shape:
     return tuple(map(_broadcast_size, zip(*padded, strict=True)))
 
 
-def _broadcast_size(sizes: tuple[int | str, ...]) -> int | str:
+def _broadcast_size(sizes: tuple[Size, ...]) -> Size:
     wide = set(sizes) - {1}
     numbers = {size for size in wide if isinstance(size, int)}
     if len(numbers) > 1:
@@ -100,7 +101,7 @@ def _broadcast_size(sizes: tuple[int | str, ...]) -> int | str:
     # A dynamic size beside a number above 1 must be that number, or 1.
     if numbers:
         return numbers.pop()
-    return "?" if len(wide) > 1 else next(iter(wide), 1)
+    return None if len(wide) > 1 else next(iter(wide), 1)
 
 
 def _matmul(call: Call) -> Shape:
@@ -148,14 +149,14 @@ def _nonzero(call: Call) -> Shape:
     try:
         return rank, len(constants.nonzero_indices(call))
     except ValueError:
-        return rank, "?"
+        return rank, None
 
 
 def _einsum(call: Call) -> Shape:
     terms, arrow, result = call.text("equation").replace(" ", "").partition("->")
     if "." in terms:
         raise ValueError("an ellipsis")
-    sizes: dict[str, int | str] = {}
+    sizes: dict[str, Size] = {}
     for term, shape in zip(terms.split(","), call.shapes, strict=True):
         for letter, size in zip(term, shape, strict=True):
             sizes[letter] = _broadcast_size((sizes.get(letter, 1), size))
@@ -235,7 +236,7 @@ _RULES: dict[str, Callable[[Call], Shape]] = {
     "NonZero": _nonzero,
     "OneHot": _one_hot,
     "Range": lambda call: (constants.steps(call),),
-    "Shape": lambda call: (len(call.shape_part) if call.inputs[0].shape is not None else "?",),
+    "Shape": lambda call: (len(call.shape_part) if call.inputs[0].shape is not None else None,),
     "Size": lambda call: (),
     "TopK": _top_k,
 }

@@ -20,10 +20,10 @@ from dmlsplit.frontends.onnx.messages import (
 )
 from dmlsplit.frontends.onnx.operators import ElementType
 from dmlsplit.frontends.onnx.reader import MAX_VALUES, Reader, WireError
-from dmlsplit.frontends.site import Cause, UnknownSplitError
+from dmlsplit.frontends.site import Cause, Size, UnknownSplitError
 
-# A number, or a dynamic size in a tensor of sizes: its name, or "?".
-Item = int | float | str
+# A number, or a dynamic size in a tensor of sizes: its name, or None.
+Item = int | float | str | None
 # Elements of a value that does not depend on the inputs, in row-major order, or their tensor.
 Constant = Tensor | tuple[Item, ...]
 # Why a shape is unknown: the arguments of UnknownSplitError.
@@ -71,7 +71,7 @@ class Value:
             pairs = list(zip(shape, declared.shape, strict=True))
             if any({type(n), type(size)} == {int} and n != size for n, size in pairs):
                 return None
-            shape = tuple(n if isinstance(n, int) or size == "?" else size for n, size in pairs)
+            shape = tuple(n if isinstance(n, int) or size is None else size for n, size in pairs)
         return replace(self, data_type=self.data_type or declared.data_type, shape=shape)
 
     def with_gap(self, inputs: Sequence["Value"], own_gap: Callable[[], Gap]) -> "Value":
@@ -94,7 +94,7 @@ def agreement(left: Value, right: Value) -> Value:
     shape = None
     if left.shape is not None and right.shape is not None and len(left.shape) == len(right.shape):
         pairs = zip(left.shape, right.shape, strict=True)
-        shape = tuple(size if size == also else "?" for size, also in pairs)
+        shape = tuple(size if size == also else None for size, also in pairs)
     data_type = left.data_type if left.data_type == right.data_type else 0
     return Value(data_type, shape, gap=left.gap or right.gap)
 
@@ -160,19 +160,19 @@ class Call(NamedTuple):
             return self.int_attribute(name, ())
         count = self.shape(index)
         if self.inputs[index].constant is None and len(count) == 1 and isinstance(count[0], int):
-            return ("?",) * min(count[0], MAX_RANK + 1)
+            return (None,) * min(count[0], MAX_RANK + 1)
         items = self.items(index)
         sizes = tuple(size for size in items if not isinstance(size, float))
         if len(sizes) < len(items):
             raise ValueError("no sizes")
         return sizes
 
-    def size(self, name: str, index: int = 1) -> int | str:
-        """One size, as in `sizes`; "?" if it is not a constant."""
+    def size(self, name: str, index: int = 1) -> Size:
+        """One size, as in `sizes`; None if it is not a constant."""
         try:
             (size,) = self.sizes(name, index)
         except (ValueError, IndexError):
-            return "?"
+            return None
         return size
 
     def integers(self, name: str, index: int = 1) -> tuple[int, ...]:

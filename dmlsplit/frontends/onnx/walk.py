@@ -158,7 +158,7 @@ class _Walk:
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         gap = (text, Cause.DYNAMIC) if shape is None else None
         if is_main and shape:  # so that splits of derived values ask for the same size
-            shape = tuple(f"{entry.name}.{i}" if n == "?" else n for i, n in enumerate(shape))
+            shape = tuple(f"{entry.name}.{i}" if n is None else n for i, n in enumerate(shape))
         return Value(entry.data_type, shape, gap=gap)
 
     def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, _Declared]:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx.messages import Shape
 from dmlsplit.frontends.onnx.values import Call
+from dmlsplit.frontends.site import Size
 from dmlsplit.geometry import ceil_div
 
-_Sizes = Sequence[int | str]
+_Sizes = Sequence[Size]
 
 
 def _convolution(call: Call) -> Shape:
@@ -42,7 +43,7 @@ def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
     strides = call.int_attribute("strides", (1,) * rank)
     if _has_same_padding(call):
         pairs = zip(spatial, strides, strict=True)
-        return tuple(ceil_div(n, stride) if isinstance(n, int) else "?" for n, stride in pairs)
+        return tuple(ceil_div(n, stride) if isinstance(n, int) else None for n, stride in pairs)
     dilations = call.int_attribute("dilations", (1,) * rank)
     pads = call.int_attribute("pads", (0,) * (2 * rank))
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
@@ -52,16 +53,16 @@ def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
 
 def _steps(
     rounds_up: bool,
-    size: int | str,
-    window: int | str,
+    size: Size,
+    window: Size,
     stride: int,
     dilation: int,
     low: int,
     high: int,
-) -> int | str:
+) -> Size:
     """The number of places of a window along one dimension; `rounds_up` is ceil_mode."""
-    if isinstance(size, str) or isinstance(window, str):
-        return "?"
+    if not isinstance(size, int) or not isinstance(window, int):
+        return None
     room = size + low + high - (dilation * (window - 1) + 1)
     if room < 0:
         raise ValueError("the window is wider than the padded input")
@@ -82,10 +83,10 @@ def _transposed_convolution(call: Call) -> Shape:
     strides, dilations = (
         call.int_attribute(name, (1,) * rank) for name in ("strides", "dilations")
     )
-    sizes: list[int | str] = []
+    sizes: list[Size] = []
     for axis, (size, window) in enumerate(zip(spatial, kernel, strict=True)):
-        if isinstance(size, str) or isinstance(window, str):
-            sizes.append("?")
+        if not isinstance(size, int) or not isinstance(window, int):
+            sizes.append(None)
             continue
         full_size = (
             strides[axis] * (size - 1) + dilations[axis] * (window - 1) + 1 + output_padding[axis]
@@ -93,7 +94,7 @@ def _transposed_convolution(call: Call) -> Shape:
         same = min(size * strides[axis], full_size)
         sizes.append(same if is_same else full_size - pads[axis] - pads[axis + rank])
     groups = call.int_attribute("group", 1)
-    return (batch, channels * groups if isinstance(channels, int) else "?", *sizes)
+    return (batch, channels * groups if isinstance(channels, int) else None, *sizes)
 
 
 def _resize(call: Call) -> Shape:
@@ -114,12 +115,12 @@ def _given_sizes(call: Call) -> _Sizes:
 def _scaled(call: Call, sizes: _Sizes, axes: Sequence[int]) -> _Sizes:
     scales = call.floats("scales") or call.items(1 if len(call.node.input) == 2 else 2)
     # Multiples of 1/64 round down the same in any precision; 5 * 2.6 is 12 or 13.
-    exact = [scale for scale in scales if not isinstance(scale, str) and scale * 64 % 1 == 0]
+    exact = [scale for scale in scales if isinstance(scale, int | float) and scale * 64 % 1 == 0]
     if len(exact) < len(scales) or call.text("coordinate_transformation_mode")[:7] == "tf_crop":
         raise ValueError("rounding decides")
     pairs = zip((sizes[axis] for axis in axes), exact, strict=True)
     return [
-        int(n * scale) if isinstance(n, int) else n if scale == 1 else "?" for n, scale in pairs
+        int(n * scale) if isinstance(n, int) else n if scale == 1 else None for n, scale in pairs
     ]
 
 

@@ -50,11 +50,11 @@ _CHILDREN = {
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or output of a layer; a dimension of -1 is dynamic."""
+    """An input or output of a layer; a dimension of None is dynamic."""
 
     id: str
     precision: str
-    dims: list[int]
+    dims: list[int | None]
 
 
 class Layer(NamedTuple):
@@ -208,7 +208,8 @@ def _port(element: ElementTree.Element) -> Port:
     if len(element) > MAX_RANK:
         raise InvalidArgumentError(f"a port has more than {MAX_RANK} dimensions")
     dims = [checked_integer("a port's <dim>", dim.text or "", -1) for dim in element]
-    return Port(_required(element, "id"), element.get("precision", ""), dims)
+    sizes = [None if dim == -1 else dim for dim in dims]
+    return Port(_required(element, "id"), element.get("precision", ""), sizes)
 
 
 def _required(element: ElementTree.Element, name: str) -> str:
@@ -223,9 +224,9 @@ def constant_shape(layer: Layer) -> tuple[int, ...]:
     text = layer.data.get("shape")
     if text is None:
         dims = layer.outputs[0].dims if layer.outputs else []
-        if any(dim < 0 for dim in dims):
+        if None in dims:
             raise InvalidArgumentError(f"Const {layer.name[:80]!r}: its shape is dynamic")
-        return tuple(dims)
+        return tuple(dim for dim in dims if dim is not None)
     parts = text.split(",", MAX_RANK) if text.strip() else []
     return tuple(checked_integer(f"Const {layer.name[:80]!r}: shape", part, 0) for part in parts)
 

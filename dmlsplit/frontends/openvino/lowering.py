@@ -90,8 +90,8 @@ def check_axis_shape(operator: str, shape: tuple[int, ...]) -> None:
         raise InvalidArgumentError(f"axis has shape {list(shape)}; it must be {allowed}")
 
 
-def resolve_lengths(lengths: Sequence[int], axis: int, axis_size: int | None) -> tuple[int, ...]:
-    """The lengths, with -1 replaced unless the size `axis_size` is dynamic (None)."""
+def check_lengths(lengths: Sequence[int]) -> list[int]:
+    """The indices of -1, the rest: one at most. Other lengths are refused if they are negative."""
     for i, length in enumerate(lengths):
         if length < -1:
             raise InvalidArgumentError(f"split_lengths[{i}] is {length}; it must be at least -1")
@@ -100,8 +100,12 @@ def resolve_lengths(lengths: Sequence[int], axis: int, axis_size: int | None) ->
         raise InvalidArgumentError(
             f"split_lengths is -1 at {rest[0]} and {rest[1]}; at most one length may be -1"
         )
-    if axis_size is None:
-        return tuple(lengths)
+    return rest
+
+
+def resolve_lengths(lengths: Sequence[int], axis: int, axis_size: int) -> tuple[int, ...]:
+    """The lengths, with -1 replaced."""
+    rest = check_lengths(lengths)
     total = sum(length for length in lengths if length != -1)
     if total > axis_size or (total < axis_size and not rest):
         allowed = f"{'not exceed' if rest else 'add up to'} {axis_size}, the size of axis {axis}"
@@ -111,12 +115,10 @@ def resolve_lengths(lengths: Sequence[int], axis: int, axis_size: int | None) ->
     return tuple(axis_size - total if length == -1 else length for length in lengths)
 
 
-def resolve_count(num_splits: int, axis: int, axis_size: int | None) -> tuple[int, ...]:
-    """The equal lengths; -1 if the size `axis_size` is dynamic (None)."""
+def resolve_count(num_splits: int, axis: int, axis_size: int) -> tuple[int, ...]:
+    """The equal lengths."""
     if num_splits < 1:
         raise InvalidArgumentError(f"num_splits is {num_splits}; it must be at least 1")
-    if axis_size is None:
-        return (-1,) * num_splits
     if axis_size % num_splits:
         raise InvalidArgumentError(
             f"num_splits is {num_splits}; it must divide {axis_size}, the size of axis {axis}. "

@@ -1,6 +1,6 @@
 """Finds every split of an OpenVINO IR, including the bodies of If, Loop and similar layers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,7 @@ from dmlsplit.frontends.openvino.lowering import (
     SPLIT,
     VARIADIC_SPLIT,
     check_axis_shape,
+    check_lengths,
     lower_sizes,
     resolve_count,
     resolve_lengths,
@@ -129,19 +130,19 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
     except InvalidArgumentError as error:
         return replace(blank, state=Invalid(error.message))
     except UnknownSplitError as reason:
-        sizes = [abs(size) for size in shape or (1,) * 4]  # a dynamic size, -1, becomes 1
+        sizes = _smallest(shape or (1,) * 4)
         smallest = split_descriptor(data_type or TensorDataType.FLOAT32, sizes, 0, sizes[:1])
         return replace(blank, state=Unknown(str(reason), reason.cause, smallest))
-    missing = tuple((f"dimension {i}", 1) for i, size in enumerate(shape or ()) if size < 0)
+    missing = tuple((f"dimension {i}", 1) for i, size in enumerate(shape or ()) if size is None)
     gap = _dynamic_size_error(missing[0][0]) if missing else None
     warnings = list(_warnings(node, lowering, is_static=not missing))
     return lowered_site(blank, lowering, warnings, gap, missing)
 
 
 def _lower_node(
-    node: _Node, data_type: TensorDataType | None, shape: tuple[int, ...] | None
+    node: _Node, data_type: TensorDataType | None, shape: tuple[int | None, ...] | None
 ) -> Lowering:
-    """The split of data whose type and shape may be unknown; a dynamic size (-1) becomes 1."""
+    """The split of data whose type and shape may be unknown."""
     if data_type is None:
         raise UnknownSplitError("the data type is not in the file", Cause.TYPE)
     if shape is None:
@@ -149,17 +150,29 @@ def _lower_node(
     constant, axis_shape = node.constant(1, "axis")
     check_axis_shape(node.operator, axis_shape)
     axis = axis_from_front(node.values(constant, "axis")[0], len(shape))
-    axis_size = None if shape[axis] < 0 else shape[axis]
+    sizes = _piece_sizes(node, axis, shape[axis])
+    return lower_sizes(_smallest(shape), axis, sizes, data_type)
+
+
+def _piece_sizes(node: _Node, axis: int, axis_size: int | None) -> tuple[int, ...]:
+    """The size of each output; wrong lengths or counts are refused for a dynamic axis too."""
     if node.operator == VARIADIC_SPLIT:
-        sizes = resolve_lengths(_lengths(node, axis), axis, axis_size)
+        lengths = _lengths(node, axis)
+        check_lengths(lengths)
+        if axis_size is not None:
+            return resolve_lengths(lengths, axis, axis_size)
     else:
         text = node.layer.data.get("num_splits", "")
         count = checked_integer("num_splits", text, 1, MAX_OUTPUTS)
         _check_outputs(node, count)
-        sizes = resolve_count(count, axis, axis_size)
-    if axis_size is None:
-        raise _dynamic_size_error(f"dimension {axis}")
-    return lower_sizes(tuple(map(abs, shape)), axis, sizes, data_type)
+        if axis_size is not None:
+            return resolve_count(count, axis, axis_size)
+    raise _dynamic_size_error(f"dimension {axis}")
+
+
+def _smallest(shape: Iterable[int | None]) -> tuple[int, ...]:
+    """The shape with 1 for each dynamic size."""
+    return tuple(1 if size is None else size for size in shape)
 
 
 def _data_type(node: _Node) -> TensorDataType | None:
@@ -175,7 +188,7 @@ def _data_type(node: _Node) -> TensorDataType | None:
     return _CARRIERS[precision.upper()]
 
 
-def _shape(node: _Node) -> tuple[int, ...] | None:
+def _shape(node: _Node) -> tuple[int | None, ...] | None:
     if not node.layer.inputs:
         raise InvalidArgumentError("has no inputs")
     dims = node.layer.inputs[0].dims
@@ -203,8 +216,9 @@ def _lengths(node: _Node, axis: int) -> list[int]:
         _check_outputs(node, shape[0])
         return node.values(layer, "split_lengths")
     except UnknownSplitError:
-        declared = [port.dims[axis] if axis < len(port.dims) else -1 for port in node.layer.outputs]
-        if not declared or -1 in declared:
+        sizes = [port.dims[axis] for port in node.layer.outputs if axis < len(port.dims)]
+        declared = [size for size in sizes if size is not None]
+        if not declared or len(declared) < len(node.layer.outputs):
             raise
         return declared
 
@@ -226,5 +240,5 @@ def _warnings(node: _Node, lowering: Lowering, is_static: bool) -> Iterator[str]
         return
     ports = zip(node.layer.outputs, shapes, strict=True)
     for index, (port, shape) in enumerate(ports):
-        if port.dims and -1 not in port.dims and port.dims != list(shape):
+        if port.dims and None not in port.dims and port.dims != list(shape):
             yield f"output {index} is declared as {port.dims}; the split makes {list(shape)}"

@@ -16,6 +16,7 @@ from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends import Known, SplitSite, Unknown
+from dmlsplit.frontends.site import Size
 from dmlsplit.lint.rewritable import Form, form_of, is_static
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
@@ -48,7 +49,9 @@ def replacement_nodes(
         counted.CopyFrom(node)
         counted.attribute.append(helper.make_attribute("num_outputs", len(node.output)))
         return [counted]
-    assert isinstance(state, Known | Unknown)  # otherwise, there is no form
+    # Otherwise, there is no form.
+    assert isinstance(state, Known | Unknown)
+    assert state.pieces is not None
     nodes = _Nodes(node, verdict.site, form, new_name)
     is_sequence = node.op_type == "SplitToSequence"
     pieces = [new_name("piece") for _ in state.pieces] if is_sequence else list(node.output)
@@ -66,7 +69,7 @@ class _Nodes(list[NodeProto]):
 
     def __init__(self, node: NodeProto, site: SplitSite, form: Form, new_name: NewName) -> None:
         self.node, self.form, self.new_name = node, form, new_name
-        self.shape, self.axis, self.opset = site.shape or (), site.axis, site.opset
+        self.shape, self.axis, self.opset = site.shape or (), site.axis or 0, site.opset
         self.kind = onnx.TensorProto.DataType.Value(site.element_type)
         keepdims = next((a.i for a in node.attribute if a.name == "keepdims"), 1)
         # Only a SplitToSequence without sizes can drop the axis of its pieces.
@@ -85,7 +88,7 @@ class _Nodes(list[NodeProto]):
     def constant(self, value: np.ndarray, output: str) -> str:
         return self.add("Constant", [], output, value=numpy_helper.from_array(value, output))
 
-    def shape_of(self, sizes: Iterable[int | str]) -> str:
+    def shape_of(self, sizes: Iterable[Size]) -> str:
         """A constant shape; a dynamic size follows from the others."""
         known = [size if isinstance(size, int) else -1 for size in sizes]
         return self.constant(np.array(known, np.int64), self.new_name("shape"))
@@ -97,7 +100,7 @@ class _Nodes(list[NodeProto]):
         name = self.constant(np.array(axes, np.int64), self.new_name("axes"))
         return self.add(operator, [value, name], output)
 
-    def piece_shape(self, size: int) -> tuple[int | str, ...]:
+    def piece_shape(self, size: int) -> tuple[Size, ...]:
         """The shape of a piece of this size along the axis."""
         own = () if self.drops_axis else (size,)
         return *self.shape[: self.axis], *own, *self.shape[self.axis + 1 :]
@@ -116,7 +119,7 @@ class _Nodes(list[NodeProto]):
         """An empty piece."""
         sizes, dtype = self.piece_shape(0), helper.tensor_dtype_to_np_dtype(self.kind)
         if is_static(sizes):
-            self.constant(np.empty([int(n) for n in sizes], dtype), output)
+            self.constant(np.empty(sizes, dtype), output)
             return
         zero = numpy_helper.from_array(np.zeros(1, dtype))
         self.add("ConstantOfShape", [self.computed_shape(0)], output, value=zero)
@@ -169,7 +172,7 @@ class _Nodes(list[NodeProto]):
         if self.form.merged_shape:
             sizes = self.piece_shape(size)
             # One dynamic size follows from the others.
-            follows = sum(isinstance(n, str) for n in sizes) < 2
+            follows = sum(not isinstance(n, int) for n in sizes) < 2
             shape = self.shape_of(sizes) if follows else self.computed_shape(size)
             self.add("Reshape", [part, shape], piece)
         elif self.squeezed:

@@ -2,19 +2,21 @@
 
 from typing import Any
 
+import onnx
 import pytest
 from onnx import helper
 
 import dmlsplit as dml
 from dmlsplit.frontends import Invalid, Known, Unknown
 from dmlsplit.frontends.onnx import FixedSizes
+from dmlsplit.frontends.site import Size
 from tests.support.onnx_graphs import Scanned, model, node, value
 from tests.support.onnx_graphs import sizes as lengths
 
 CUT = node("Split", "y", "a b", axis=1, num_outputs=2)
 
 
-def shape(scanned: Scanned, content: Any, given: dict[str, int]) -> tuple[int | str, ...]:
+def shape(scanned: Scanned, content: Any, given: dict[str, int]) -> tuple[Size, ...]:
     """Shape of the input of the only split."""
     dimensions = FixedSizes(given)
     (found,) = scanned(content, dimensions=dimensions)
@@ -172,3 +174,33 @@ def test_a_node_that_is_invalid_whatever_the_rank_stays_invalid(scanned: Scanned
     wrong = node("Split", "x s", "c d", name="wrong", axis=1, num_outputs=2)
     found = scanned(unranked(wrong, axis=1), dimensions=FixedSizes({"y.0": 2, "n": 3}))
     assert [type(site.state) for site in found] == [Unknown, Invalid]
+
+
+@pytest.mark.parametrize("name", ["?", "None", "", "0", "-1", "x.2"])
+def test_a_size_that_is_given_by_name_sets_no_size_that_is_unknown(
+    scanned: Scanned, name: str
+) -> None:
+    """Paddle calls dimensions ``?``; those of NonZero's output have no name."""
+    nodes = [node("NonZero", "x", "p"), node("Cast", "p", "y", to=1), CUT]
+    content = model(nodes, [value("x", [1, 3, name, name])])
+    dimensions = FixedSizes({name or "x.2": 8, "x.3": 8})
+    (cut,) = scanned(content, dimensions=dimensions)
+    assert cut.shape == (4, None)
+    assert isinstance(cut.state, Unknown)
+    assert cut.state.missing == (("y.1", 2),)
+
+
+def test_dimensions_that_paddle_calls_by_one_name_are_one_dimension(scanned: Scanned) -> None:
+    content = through("Relu", inputs=("?", 6, "?"))
+    assert shape(scanned, content, {}) == ("?", 6, "?")
+    assert shape(scanned, content, {"?": 8}) == (8, 6, 8)
+
+
+def test_an_unknown_axis_is_not_the_last_one(scanned: Scanned) -> None:
+    """The caller of a function gives the axis; a scan of the function alone does not know it."""
+    cut = node("Split", "x", "a b")
+    cut.attribute.add(name="axis", ref_attr_name="at", type=onnx.AttributeProto.INT)
+    imports = [helper.make_opsetid("", 13)]
+    lone = helper.make_function("own", "Cut", ["x"], ["a", "b"], [cut], imports, ["at"])
+    (site,) = scanned(model([], [], functions=(lone,)))
+    assert site.axis is None
