@@ -124,7 +124,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.lint.check import assess
     from dmlsplit.lint.report.findings import location
     from dmlsplit.lint.report.text import paragraph
-    from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT, Outcome
+    from dmlsplit.lint.verdict import UNREACHED, WITHOUT_EQUIVALENT, Outcome
 
     with prefix_errors("--gpu"):
         gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
@@ -135,6 +135,8 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     for verdict in assessment.verdicts:
         if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:
             print_to_stderr(paragraph(verdict))
+        elif verdict.outcome in UNREACHED:
+            print_message(f"note: {location(verdict.site)}: {verdict.outcome}: {verdict.notes[0]}")
         elif desc := verdict.equivalent or verdict.descriptor:
             sized = " (with dynamic sizes = 1)" if verdict.sizes else ""
             instead = ": refused; this explains its equivalent" if verdict.equivalent else ""

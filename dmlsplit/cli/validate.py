@@ -56,6 +56,12 @@ The verdicts:
   unknown
       the verdict depends on sizes that are known only when the model runs, or
       that could not be inferred; the report shows the --dim that decides it
+  folded
+      ONNX Runtime computes the node when it loads the model, because its input
+      is a constant or the known shape of a value; DirectML does not get it
+  never runs
+      the node is in a branch of an If, or in the body of a Loop, that a
+      constant switches off
 """
 
 _DETAILS = {

@@ -56,9 +56,18 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A node that breaks a rule of its own operator, which `problem` says."""
+    """A node that breaks a rule of its own operator.
+
+    Attributes
+    ----------
+    problem : str
+        The broken rule.
+    is_loaded : bool
+        Whether ONNX Runtime loads the model all the same, and fails only when it runs the node.
+    """
 
     problem: str
+    is_loaded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +147,15 @@ class SplitSite:
         ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
     opset : int
         The version of ONNX's operators that the node's graph imports; 0 for other formats.
+    model_fault : str or None
+        Why ONNX Runtime does not load the model, whatever its splits are: a declared type that
+        contradicts a node, or one name for two values.
+    never_runs : str or None
+        Why the node never runs: it is in a branch of an If, or in the body of a Loop, that a
+        constant switches off.
+    is_folded : bool
+        Whether all inputs of the node are constants, so that ONNX Runtime computes it when it loads
+        the model.
     """
 
     file: str
@@ -157,3 +175,6 @@ class SplitSite:
     path: tuple[int | str, ...] = ()
     format: str = ""
     opset: int = 0
+    model_fault: str | None = None
+    never_runs: str | None = None
+    is_folded: bool = False

@@ -26,6 +26,10 @@ _cached = lru_cache(maxsize=4096)
 _minimum_level = _cached(minimum_feature_level)
 # The most nodes that are named as combining the pieces of a split.
 _MAX_NODES = 4
+_FOLDED = (
+    "its input is a constant, or the known shape of a value, so ONNX Runtime computes it when it "
+    "loads the model, before it chooses a provider"
+)
 
 
 def assess(
@@ -44,7 +48,12 @@ def assess(
 
 def check_site(site: SplitSite, target: Target) -> Verdict:
     """Check one site for a target."""
+    if (unreached := _unreached(site)) is not None:
+        return unreached
     match site.state:
+        case _ if site.model_fault is not None:
+            fault = make_violation("SPLIT-MODEL-INVALID", text=site.model_fault)
+            verdict = Verdict(site, None, Outcome.REFUSED, (fault,))
         case Known(descriptor):
             verdict = _check_known(site, descriptor, target)
         case Unknown() as unknown:
@@ -57,7 +66,21 @@ def check_site(site: SplitSite, target: Target) -> Verdict:
             verdict = Verdict(site, None, Outcome.REFUSED, (invalid, *remarks))
     diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
     fixes, notes = advise(verdict, target)
+    if site.never_runs is not None:
+        notes += (f"{site.never_runs}; but ONNX Runtime checks it when it loads the model",)
     return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)
+
+
+def _unreached(site: SplitSite) -> Verdict | None:
+    """The verdict about a node that DirectML does not get in a model that a runtime loads."""
+    if site.model_fault is not None:
+        return None
+    is_loaded = not isinstance(site.state, Invalid) or site.state.is_loaded
+    if site.never_runs is not None and is_loaded:
+        return Verdict(site, None, Outcome.NEVER_RUNS, (), notes=(site.never_runs,))
+    if site.is_folded and isinstance(site.state, Known):
+        return Verdict(site, None, Outcome.FOLDED, (), notes=(_FOLDED,))
+    return None
 
 
 class _Examination(NamedTuple):

@@ -21,12 +21,16 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     REFUSED_FOR_EVERY_SIZE = "refused for every size"
     UNKNOWN = "unknown"
+    FOLDED = "folded"
+    NEVER_RUNS = "never runs"
 
 
 # Outcomes that count as refused: by default, and with --allow equivalent.
 FAILING = frozenset({Outcome.REFUSED, Outcome.REFUSED_FOR_EVERY_SIZE, Outcome.EQUIVALENT})
 WITHOUT_EQUIVALENT = FAILING - {Outcome.EQUIVALENT}
-ACCEPTED = frozenset({Outcome.OK, Outcome.OK_FOR_EVERY_SIZE})
+# DirectML does not get the node, and nothing is wrong.
+UNREACHED = frozenset({Outcome.FOLDED, Outcome.NEVER_RUNS})
+ACCEPTED = frozenset({Outcome.OK, Outcome.OK_FOR_EVERY_SIZE}) | UNREACHED
 # A name of a dimension that is not one word. Names of values may have a / or - in them.
 _EXPRESSION = re.compile(r"[\s+*%]|//")
 
@@ -59,7 +63,8 @@ class Verdict:
     # sizes); None if no level does, or if the level is unknown.
     minimum: LevelReleases | None = None
     fixes: tuple[str, ...] = ()  # what to change: any one suffices, the most direct is first
-    notes: tuple[str, ...] = ()  # why there is no fix of some kind, or that there may be one
+    # Why there is no fix of some kind, or that there may be one; why DirectML never gets the node.
+    notes: tuple[str, ...] = ()
     # REFUSED_FOR_EVERY_SIZE, but an equivalent may exist once the sizes are known.
     undecided: bool = False
     sizes: SizeRange | None = None  # for OK_FOR_EVERY_SIZE

@@ -104,7 +104,8 @@ def carry_out(command: str) -> None:
 def after(operator: str, shape: Any = (2, 6), **attributes: Any) -> onnx.ModelProto:
     """A split into 2 and 4 along axis 1 of the value y, which an operator makes."""
     node = helper.make_node(operator, ["x"], ["y"], name="lost", **attributes)
-    return model([node, *split_nodes("cut", "y", (2, 4), 1)], {"x": (FLOAT, shape)}, {"cut_0": 1})
+    nodes = [node, *split_nodes("cut", "y", (2, 4), 1)]
+    return model(nodes, {"x": (FLOAT, shape)}, {"cut_0": 7 if operator == "NonZero" else 1})
 
 
 def custom() -> onnx.ModelProto:
@@ -233,6 +234,7 @@ CASES = {
             COMPUTED_LENGTHS.replace("Shape <start = 1> (x)", "Shape <start = 1> (y)")
             .replace("{", "{ y = NonZero (x)", 1)
             .replace("(x, lengths)", "(y, lengths)")
+            .replace("float[] a", "int64[] a")
         ),
     ),
     "lengths outside": Case("WEIGHTS", external()),
@@ -322,7 +324,7 @@ def test_the_advised_options_of_all_splits_can_be_combined(here: Path, reported:
         options = {option for option in OPTION.findall(fixes) if not option.endswith("=N")}
         options |= {f"--dim pixels.{each}" for each in known.split()}
         after = reported(name, *shlex.split(" ".join(options)))
-        assert {each.outcome for each in after} == {Outcome.OK}
+        assert {each.outcome for each in after} <= {Outcome.OK, Outcome.FOLDED}
 
 
 NAMED = """(float[n,6] x, float[nn] z) => (float[] a) {

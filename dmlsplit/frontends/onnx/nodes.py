@@ -83,7 +83,10 @@ def complete_site(
         gap = None if data.is_static else data.gap_error(_dynamic_dimensions(data.shape))
         site = replace(lowered_site(site, lowering, warnings, gap), shape=data.shape)
     except InvalidArgumentError as error:
-        return replace(site, state=Invalid(error.message)), ()
+        # ONNX's shape inference, which the loader calls, checks all but the sizes that num_outputs
+        # gives.
+        is_loaded = site.sized_by == "num_outputs" and site.axis is not None
+        return replace(site, state=Invalid(error.message, is_loaded)), ()
     except UnknownSplitError as reason:
         smallest = _smallest_descriptor(data, site.axis, sum(pieces or ()) or len(node.output))
         site = replace(site, state=Unknown(str(reason), reason.cause, smallest, pieces))

@@ -39,6 +39,9 @@ def outputs(call: Call) -> list[Value]:
     with suppress(*_INFERENCE_ERRORS):
         shape = _storable(rule(call))
         constant = constants.compute_elements(call, data_type, shape)
+    if shape is None and node.op_type in _RANK_KEPT:
+        with suppress(*_INFERENCE_ERRORS):
+            shape = (None,) * len(call.shape(0))
     values = [Value(data_type, shape, constant)]
     if node.op_type in constants.COMPUTED:
         with suppress(*_INFERENCE_ERRORS):
@@ -207,6 +210,8 @@ _SAME = (
     "ReverseSequence RotaryEmbedding Scatter ScatterElements ScatterND SequenceAt SequenceErase "
     "Sinh Softmax TensorScatter Trilu"
 ).split()
+# Operators whose output has the rank of the first input, even if its sizes are not known.
+_RANK_KEPT = {*windows.RULES, "Concat", "Pad", "Slice", "Tile", "TopK"}
 _COMPARISONS = ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"]
 _STATEFUL = ["GRU", "LSTM", "RNN"]
 _REDUCED = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()
@@ -262,6 +267,6 @@ _SCALE_AND_ZERO = [Value(ElementType.FLOAT, ()), Value(ElementType.UINT8, ())]
 _OTHER_OUTPUTS: dict[str, Callable[[Call, Value], list[Value]]] = {
     **dict.fromkeys(_STATEFUL, _states),
     **dict.fromkeys(("MaxPool", "TopK"), lambda _, first: [Value(ElementType.INT64, first.shape)]),
-    "Dropout": lambda _, first: [Value(ElementType.BOOL, first.shape)],
+    "Dropout": lambda _, first: [Value(0, first.shape)],  # a mask of another type before opset 10
     "DynamicQuantizeLinear": lambda *_: _SCALE_AND_ZERO,
 }

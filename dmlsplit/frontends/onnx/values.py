@@ -42,9 +42,12 @@ class Value:
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     pieces: Pieces = frozenset()  # it derives from these element by element
     is_default: bool = False  # a caller may override the constant
+    is_folded: bool = False  # ONNX Runtime computes it when it loads the model
     # The dynamic sizes that its elements may follow from: names, or VALUE.AXIS. They do not tell
     # calls of a function apart.
     sizes: frozenset[str] = field(default=frozenset(), compare=False)
+    # What is to be said about its declared shape, which is wrong.
+    remark: str | None = field(default=None, compare=False)
 
     @property
     def element_type(self) -> ElementType | None:
@@ -60,17 +63,13 @@ class Value:
         """The error for a size that is unknown because of the gap or, without one, dynamic."""
         return UnknownSplitError(*(self.gap or (dynamic, Cause.DYNAMIC)))
 
-    def merged(self, declared: "Value | None") -> "Value | None":
-        """The value, completed from the declared one; None if that has another shape."""
-        if declared is None:
+    def merged(self, declared: "Value") -> "Value":
+        """The value, completed from the declared one, unless that has another shape."""
+        if contradicts(declared.shape, self.shape):
             return self
         shape = declared.shape if self.shape is None else self.shape
         if shape is not None and declared.shape is not None:
-            if len(shape) != len(declared.shape):
-                return None
-            pairs = list(zip(shape, declared.shape, strict=True))
-            if any({type(n), type(size)} == {int} and n != size for n, size in pairs):
-                return None
+            pairs = zip(shape, declared.shape, strict=True)
             shape = tuple(n if isinstance(n, int) or size is None else size for n, size in pairs)
         return replace(self, data_type=self.data_type or declared.data_type, shape=shape)
 
@@ -86,6 +85,18 @@ class Value:
 
 
 UNKNOWN = Value()
+
+
+def contradicts(declared: Shape | None, shape: Shape | None) -> bool:
+    """Whether a declared shape has another rank, or another size where both are known."""
+    if declared is None or shape is None:
+        return False
+    return len(declared) != len(shape) or any(
+        isinstance(size, int) and isinstance(own, int) and size != own
+        for size, own in zip(declared, shape, strict=True)
+    )
+
+
 _Number = TypeVar("_Number", int, tuple[int, ...])
 
 

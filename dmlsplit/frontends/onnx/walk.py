@@ -4,6 +4,7 @@ import mmap
 from collections import ChainMap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import chain, repeat
 from math import lcm
 from typing import NamedTuple
@@ -11,14 +12,22 @@ from typing import NamedTuple
 from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.frontends.onnx import messages
+from dmlsplit.frontends.onnx.declarations import (
+    Declarations,
+    Declared,
+    input_faults,
+    output_faults,
+    shape_remark,
+)
 from dmlsplit.frontends.onnx.dimensions import FixedSizes
+from dmlsplit.frontends.onnx.folding import is_folded, never_runs, with_origin
 from dmlsplit.frontends.onnx.messages import (
     Attribute,
     Function,
     Graph,
     Model,
     Node,
-    Shape,
+    Tensor,
     shown_name,
 )
 from dmlsplit.frontends.onnx.nodes import complete_site
@@ -33,6 +42,7 @@ from dmlsplit.frontends.onnx.values import (
     Pieces,
     Value,
     agreement,
+    contradicts,
 )
 from dmlsplit.frontends.site import Cause, Invalid, SplitSite, Unknown
 
@@ -46,24 +56,18 @@ _FunctionKey = tuple[str, str, str]
 _FunctionCall = tuple[_FunctionKey, tuple[Value, ...], frozenset[Attribute]]
 
 
-class _Declared(NamedTuple):
-    """What a graph declares about a value."""
-
-    value: Value  # with the sizes that the user gives
-    shape: Shape | None  # without them
-
-
 @dataclass(frozen=True, slots=True)
 class _Scope:
     """A graph, or a function's body, and the meaning of names in it."""
 
     graph: str  # as in sites
     values: ChainMap[str, Value]
-    declared: Mapping[str, _Declared]
+    declarations: Declarations
     opsets: Mapping[str, int]
     attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
     path: tuple[int | str, ...] = ()  # as in sites
     labels: set[str] = field(default_factory=set)  # of nodes with bodies and calls so far
+    never_runs: str | None = None  # as in sites
 
 
 class _Visit(NamedTuple):
@@ -94,7 +98,8 @@ class _Visit(NamedTuple):
         """A site of the node, about which nothing else is known yet."""
         name, path = shown_name(self.node.name), (*self.scope.path, self.position)
         graph, operator = self.scope.graph, self.node.op_type
-        return SplitSite(file, graph, name, self.position, operator, path=path, format="onnx")
+        site = SplitSite(file, graph, name, self.position, operator, path=path, format="onnx")
+        return replace(site, never_runs=self.scope.never_runs)
 
 
 class _Walk:
@@ -111,12 +116,14 @@ class _Walk:
         self._recombined: dict[int, list[str]] = {}
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
+        self._faults: list[str] = []  # for which a runtime does not load the model
 
     def sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
         opsets = {opset.domain: opset.version for opset in self._model.opset_import}
-        scope = _Scope("", ChainMap(), {}, opsets, {})
+        scope = _Scope("", ChainMap(), Declarations({}), opsets, {})
         self._graph(self._model.graph[0], scope, "")
+        fault = next(iter(self._faults), None)  # not those of functions that are never called
         for key, function in self._functions.items():
             if key not in {called for called, _, _ in self._called}:
                 name = f"function {shown_name('.'.join(filter(None, key)))}"
@@ -128,6 +135,8 @@ class _Walk:
             self._sites[split] = replace(
                 self._sites[split], unused_outputs=unused, recombined_by=nodes
             )
+        if fault is not None:
+            self._sites = [replace(site, model_fault=fault) for site in self._sites]
         return _unify_sizes(self._sites)
 
     def _graph(self, span: Span, scope: _Scope, name: str) -> list[Value]:
@@ -137,18 +146,21 @@ class _Walk:
             self._dimensions.register_names(graph.input)
         else:
             self._dimensions.register(graph.input)
-        declared = self._declared((*graph.output, *graph.value_info))
+        self._faults += input_faults(graph)
+        # Of two declarations, ONNX Runtime takes the output's.
+        declared = self._declared((*graph.value_info, *graph.output))
         inputs = {entry.name: self._input(entry, not scope.path) for entry in graph.input}
         has_defaults = self._model.ir_version >= _DEFAULTS_SINCE_IR
         constants = {
-            t.name: Value(t.data_type, t.shape, t, is_default=has_defaults and t.name in inputs)
-            for t in graph.initializer
+            t.name: _initializer(t, has_defaults and t.name in inputs) for t in graph.initializer
         }
         inner = replace(
             scope,
             graph=name or shown_name(graph.name or "main graph"),
             values=scope.values.new_child(inputs | constants),
-            declared=declared | {e.name: _Declared(inputs[e.name], e.shape) for e in graph.input},
+            declarations=Declarations(
+                declared | {e.name: Declared(inputs[e.name], e.shape) for e in graph.input}
+            ),
             labels=set(),
         )
         return self._nodes(graph, inner, [entry.name for entry in graph.output])
@@ -161,9 +173,9 @@ class _Walk:
             shape = tuple(f"{entry.name}.{i}" if n is None else n for i, n in enumerate(shape))
         return Value(entry.data_type, shape, gap=gap)
 
-    def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, _Declared]:
+    def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Declared]:
         return {
-            e.name: _Declared(Value(e.data_type, self._dimensions.declared_shape(e)), e.shape)
+            e.name: Declared(Value(e.data_type, self._dimensions.declared_shape(e)), e.shape)
             for e in entries
         }
 
@@ -172,32 +184,47 @@ class _Walk:
         if sum(isinstance(step, str) for step in scope.path) > MAX_DEPTH:
             raise WireError(f"graphs and functions nest deeper than {MAX_DEPTH}")
         self._used.update(outputs)
-        is_stale = False
         for index, span in enumerate(body.node):
             node = _resolved(self._reader.read(Node, span), scope.attributes)
-            visit = _Visit(node, index, [_input_value(name, scope) for name in node.input], scope)
             self._used.update(node.input)
-            results = chain(self._node(visit), repeat(UNKNOWN))
-            inputs = [value for name, value in zip(node.input, visit.inputs, strict=True) if name]
-            pieces = self._pieces(visit)
-            for name, value in zip(node.output, results, strict=False):
-                if name:
-                    declared = scope.declared.get(name)
-                    if self._dimensions.sizes and declared and not is_stale:
-                        self._check_sizes(name, value, declared, visit)
-                    merged = value.merged(declared and declared.value)
-                    if merged is None:
-                        # A declaration contradicts what was inferred. Later ones are wrong too:
-                        # the file has them for other sizes, or onnx inferred them.
-                        is_stale = True
-                        if value.shape is not None:
-                            self._dimensions.contradicted[scope.path, name] = value.shape
-                    elif not is_stale:
-                        value = merged
-                    value = self._with_fixed_sizes(name, value, scope)
-                    value = value.with_gap(inputs, visit.gap_after)
-                    scope.values[name] = replace(value, pieces=pieces) if pieces else value
+            self._define(_Visit(node, index, [_input_value(n, scope) for n in node.input], scope))
         return [scope.values.get(name, UNKNOWN) for name in outputs]
+
+    def _define(self, visit: _Visit) -> None:
+        """Infer the outputs of a node, and enter them into its scope."""
+        node, values = visit.node, visit.scope.values
+        results = chain(self._node(visit), repeat(UNKNOWN))
+        pieces = self._pieces(visit)
+        inputs = [value for name, value in zip(node.input, visit.inputs, strict=True) if name]
+        remarks = []
+        for name, value in zip(node.output, results, strict=False):
+            if name:
+                value, remark = self._as_declared(name, value, visit)
+                remarks += [remark] if remark else []
+                value = self._with_fixed_sizes(name, value, visit.scope)
+                value = value.with_gap(inputs, visit.gap_after)
+                values[name] = replace(value, pieces=pieces) if pieces else value
+        if remarks and _is_split(node):
+            site = self._sites[-1]
+            self._sites[-1] = replace(site, warnings=(*site.warnings, remarks[0]))
+
+    def _as_declared(self, name: str, value: Value, visit: _Visit) -> tuple[Value, str | None]:
+        """An output, completed from its declaration; if that is wrong, what is to be said."""
+        scope, maker = visit.scope, visit.description
+        declared, is_stale = scope.declarations.by_name.get(name), scope.declarations.are_stale
+        # ONNX Runtime does not read the declarations in functions.
+        checked = None if "()" in scope.path else declared
+        self._faults += output_faults(visit.node, name, value, checked, name in scope.values, maker)
+        if declared is None:
+            return value, None
+        if self._dimensions.sizes and not is_stale:
+            self._check_sizes(name, value, declared, visit)
+        if not contradicts(declared.value.shape, value.shape):
+            return value if is_stale else value.merged(declared.value), None
+        scope.declarations.are_stale = True
+        self._dimensions.contradicted[scope.path, name] = value.shape or ()
+        remark = shape_remark(name, declared.value.shape, value.shape, maker)
+        return replace(value, remark=remark), remark
 
     def _with_fixed_sizes(self, name: str, value: Value, scope: _Scope) -> Value:
         """A value with the sizes that the user gives."""
@@ -206,7 +233,7 @@ class _Walk:
         shape = self._dimensions.apply(name, value.shape)
         return value if shape == value.shape else replace(value, shape=shape, gap=None)
 
-    def _check_sizes(self, name: str, value: Value, declared: _Declared, visit: _Visit) -> None:
+    def _check_sizes(self, name: str, value: Value, declared: Declared, visit: _Visit) -> None:
         """Refuse a given size if the model computes another for a dimension of that name."""
         # In a function, which may be called with several shapes, a name has several sizes.
         if value.shape and declared.shape and "()" not in visit.scope.path:
@@ -224,20 +251,20 @@ class _Walk:
 
     def _node(self, visit: _Visit) -> Sequence[Value]:
         node, call = visit.node, Call(visit.node, visit.inputs, self._reader)
-        results = self._bodies(visit)
-        if not node.domain and node.op_type in OPERATORS:
+        results = self._bodies(visit, call)
+        if _is_split(node):
             return self._split(visit, call)
         key = (node.domain, node.op_type, node.overload)
         if key in self._functions:
             return self._call(visit, self._functions[key])
         if node.domain or node.has_references:
             return ()
-        if node.op_type == "If" and len(results) == 2:
-            return [agreement(*values) for values in zip(*results, strict=False)]
-        return outputs(call)
+        if node.op_type == "If" and results:
+            return [reduce(agreement, values) for values in zip(*results, strict=False)]
+        return [with_origin(value, call) for value in outputs(call)]
 
-    def _bodies(self, visit: _Visit) -> list[list[Value]]:
-        """The outputs of each body of a node."""
+    def _bodies(self, visit: _Visit, call: Call) -> list[list[Value]]:
+        """The outputs of each body of a node that may run."""
         bodies = {a.name: a.bodies for a in visit.node.attribute if a.bodies}
         label = visit.claim_label() if bodies else ""
         results = []
@@ -246,7 +273,12 @@ class _Walk:
                 suffix = f"[{position}]" if len(spans) > 1 else ""
                 body = f"{visit.scope.graph}/{label}.{shown_name(name)}{suffix}"
                 path = (*visit.scope.path, visit.position, name, position)
-                results.append(self._graph(span, replace(visit.scope, path=path), body))
+                why = never_runs(call, name)
+                if why is not None:
+                    why = f"it is in the {name} of {visit.description}, whose {why}"
+                scope = replace(visit.scope, path=path, never_runs=visit.scope.never_runs or why)
+                values = self._graph(span, scope, body)
+                results += [values] if why is None else []
         return results
 
     def _split(self, visit: _Visit, call: Call) -> Sequence[Value]:
@@ -256,9 +288,12 @@ class _Walk:
         warnings = site.warnings
         if any(value.is_default for value in visit.inputs[1:2]):
             warnings += ("split is the default of a graph input; a caller may override it",)
-        if is_invalid and not {"then_branch", "else_branch"}.isdisjoint(site.path):
+        warnings += tuple(value.remark for value in visit.inputs[:1] if value.remark)
+        in_branch = not {"then_branch", "else_branch"}.isdisjoint(site.path)
+        if is_invalid and in_branch and site.never_runs is None:
             warnings += ("the node is in a branch of an If, which may never run",)
-        self._sites.append(replace(site, warnings=warnings))
+        folded = is_folded(call)
+        self._sites.append(replace(site, warnings=warnings, is_folded=folded))
         if visit.node.op_type != "Split" or is_invalid:
             return values
         split, results = len(self._sites) - 1, chain(values, repeat(UNKNOWN))
@@ -289,18 +324,27 @@ class _Walk:
     ) -> tuple[Value, ...]:
         declared = self._declared(function.value_info)
         values = {
-            name: value.merged(declared[name].value if name in declared else None) or value
+            name: value.merged(declared[name].value) if name in declared else value
             for name, value in zip(function.input, inputs, strict=False)
         }
         inner = replace(
             scope,
             values=ChainMap(values),
-            declared=declared,
+            declarations=Declarations(declared),
             opsets={opset.domain: opset.version for opset in function.opset_import},
             labels=set(),
         )
         results = self._nodes(function, inner, function.output)
         return tuple(replace(v, pieces=frozenset(), sizes=frozenset()) for v in results)
+
+
+def _is_split(node: Node) -> bool:
+    return not node.domain and node.op_type in OPERATORS
+
+
+def _initializer(tensor: Tensor, is_default: bool) -> Value:
+    known = Value(tensor.data_type, tensor.shape, tensor)
+    return replace(known, is_default=is_default, is_folded=not is_default)
 
 
 def _resolved(node: Node, attributes: Mapping[str, Attribute] | None) -> Node:

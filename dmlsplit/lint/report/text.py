@@ -29,7 +29,7 @@ _OUTCOME_WIDTH = max(map(len, Outcome))
 _NAME_WIDTH = 23  # at least; the other columns take 57
 # The most accepted splits that are shown one by one.
 _MAX_OK: dict[Detail, float] = {"quiet": 0, "usual": 8, "verbose": math.inf}
-_COLOURS = dict(zip(Outcome, (32, 32, 33, 31, 31, 36), strict=True))
+_COLOURS = dict(zip(Outcome, (32, 32, 33, 31, 31, 36, 32, 32), strict=True))
 _Paint = Callable[[str, Outcome], str]
 
 

@@ -1,0 +1,178 @@
+"""Declarations and names that contradict a model's nodes, held to ONNX Runtime itself."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import helper
+
+from dmlsplit.frontends.onnx import scan
+from tests.support.models import parsed, session
+from tests.support.onnx_graphs import Scanned, model, node, sizes, value
+
+CUT = "[cut] a, b = Split <axis = 0, num_outputs = 2> (x)"
+THEN = "then_branch = t () => (float[4] d)"
+ELSE = "else_branch = e () => (float[4] f) { f = Identity (x) }"
+IF = f"y = If (c) <{THEN} {{ d = Relu (x) }}, {ELSE}>"
+FLOAT16 = "as FLOAT16, but {} of net makes FLOAT"
+# A graph, and the model's fault, if ONNX Runtime does not load it.
+MODELS: list[tuple[str, str | None]] = [
+    # Types.
+    (f"(float[4] x) => (float16[2] a) {{ {CUT} }}", FLOAT16.format("Split 'cut'")),
+    (f"(float[4] x) => (float[2] b) <float16[2] a> {{ {CUT} }}", FLOAT16.format("Split 'cut'")),
+    (f"(float[4] x) => (float[2] b) <float16[4] r> {{ r = Relu (x) {CUT} }}", "Relu #0"),
+    (f"(int64[4] z, float[4] x) => (float16[4] y) {{ y = Cast <to = 1> (z) {CUT} }}", "Cast #0"),
+    (f"(float[4] x) => (int32[1] y) {{ y = Shape (x) {CUT} }}", "as INT32, but Shape #0"),
+    (f"(float[4] x) => (float[4] y) {{ y = Equal (x, x) {CUT} }}", "makes BOOL"),
+    (f"(float[4] x, bool c) => (float16[4] y) {{ {IF} {CUT} }}", FLOAT16.format("If #0")),
+    (f"(float[4] x) => (float[4] s) {{ s = SplitToSequence (x) {CUT} }}", "makes a sequence"),
+    (f"(float[4] x) => (float[2] a, float[2] b) {{ {CUT} }}", None),
+    (f"(float[4] x) => (float16[4] w) {{ w = Constant <value = float[1] {{1}}> () {CUT} }}", None),
+    # Names.
+    ("(float[4] x) => (float[2] a) { a, a = Split <num_outputs = 2> (x) }", "the name a, which"),
+    (f"(float[4] x) => (float[4] y) {{ y = Relu (x) y = Neg (x) {CUT} }}", "Neg #1 of net gives"),
+    (f"(float[4] x) => (float[4] x) {{ {CUT} x = Relu (a) }}", "the name x"),
+    (f"(float[4] x) => (float[4] w) <float[1] w = {{1}}> {{ w = Relu (x) {CUT} }}", "the name w"),
+    (f"(float[4] x, bool c) => (float[4] y) {{ d = Neg (x) {IF} {CUT} }}", "the name d"),
+    (f"(float[4] x, bool c) => (float[4] y) {{ {IF} d = Neg (x) {CUT} }}", None),
+    (f"(float[4] x, float[4] x) => (float[4] y) {{ y = Relu (x) {CUT} }}", "two inputs"),
+    (
+        f"(float[4] x, bool c) => (float[4] y) {{ y = If (c) <{THEN} {{ d = Relu (x) }}, "
+        f"else_branch = e () => (float[4] d) {{ d = Neg (x) }}> {CUT} }}",
+        None,
+    ),
+]
+
+
+def is_loaded(content: onnx.ModelProto) -> bool:
+    from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidGraph
+
+    try:
+        session(content)
+    except (Fail, InvalidGraph):
+        return False
+    return True
+
+
+def check(content: onnx.ModelProto, fault: str | None, tmp_path: Path) -> None:
+    onnx.save(content, tmp_path / "model.onnx")
+    found = {site.model_fault for site in scan(tmp_path / "model.onnx")}
+    assert len(found) == 1
+    assert is_loaded(content) == (found == {None})
+    assert fault is None or fault in str(found)
+    assert (fault is None) == (found == {None})
+
+
+@pytest.mark.parametrize(("graph", "fault"), MODELS)
+def test_a_model_has_a_fault_exactly_if_onnx_runtime_does_not_load_it(
+    graph: str, fault: str | None, tmp_path: Path
+) -> None:
+    check(parsed(graph), fault, tmp_path)
+
+
+def declared(name: str, kind: int) -> Callable[[Any], None]:
+    return lambda graph: graph.value_info.append(helper.make_tensor_value_info(name, kind, [4]))
+
+
+def default(kind: int) -> Callable[[Any], None]:
+    return lambda graph: graph.initializer.append(helper.make_tensor("v", kind, [4], [1] * 4))
+
+
+EDITS: list[tuple[Callable[[Any], None], str | None]] = [
+    (default(10), "declares its input v as FLOAT, but the input's default is FLOAT16"),
+    (default(1), None),
+    (declared("y", 10), None),  # of two declarations, the output's counts
+    (declared("v", 10), None),  # the input's, too
+]
+
+
+@pytest.mark.parametrize(("edit", "fault"), EDITS)
+def test_onnx_runtime_takes_the_declarations_of_inputs_and_outputs_first(
+    edit: Callable[[Any], None], fault: str | None, tmp_path: Path
+) -> None:
+    content = parsed(f"(float[4] x, float[4] v) => (float[4] y) {{ y = Add (x, v) {CUT} }}")
+    edit(content.graph)
+    check(content, fault, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        ("(v) => (w) { w = Cast <to = 10> (v) }", "local.f #0 of net makes FLOAT16"),
+        ("(v) => (w) <float16[4] r> { r = Relu (v) w = Relu (r) }", None),
+        ("(v) => (w) { w = Relu (v) w = Neg (v) }", "the name w"),
+    ],
+)
+def test_functions_are_inlined_without_their_declarations(
+    function: str, fault: str | None, tmp_path: Path
+) -> None:
+    text = f'<domain: "local", opset_import: ["" : 18]> f {function}'
+    for call, its_fault in (("y = local.f (x)", fault), ("y = Relu (x)", None)):
+        content = parsed(f"(float[4] x) => (float[4] y) {{ {call} {CUT} }}", text)
+        check(content, its_fault and its_fault.replace("local.f", "f"), tmp_path)
+
+
+# --- shapes -----------------------------------------------------------------------------------
+
+
+def remarks(scanned: Scanned, nodes: list[Any], *entries: Any, **options: Any) -> list[str]:
+    """The warnings about declared shapes, of the only split."""
+    content = model(nodes, [value("x", [4, 6])], initializers=(sizes("s", 2, 4),), declared=entries)
+    (site,) = scanned(content, **options)
+    return [text for text in site.warnings if "declares" in text]
+
+
+CUT_IN_TWO = node("Split", "y s", "a b", name="cut", axis=1)
+
+
+@pytest.mark.parametrize("shape", [[4, 3], [4], [4, 2, 1], []])
+def test_a_declared_shape_that_a_node_contradicts_gives_a_warning_that_names_both(
+    scanned: Scanned, shape: list[int]
+) -> None:
+    shown = f"[{','.join(map(str, shape))}]"
+    relu = node("Relu", "x", "y")
+    (said,) = remarks(scanned, [relu, CUT_IN_TWO], value("a", shape))
+    assert f"declares a as {shown}, but Split 'cut' of main makes [4,2]; ONNX Runtime warns" in said
+    (said,) = remarks(scanned, [relu, CUT_IN_TWO], value("y", shape), value("a", [4, 2]))
+    assert f"declares y as {shown}, but Relu #0 of main makes [4,6]" in said
+    both = remarks(scanned, [relu, CUT_IN_TWO], value("y", shape), value("a", shape))
+    assert len(both) == 2
+
+
+def test_right_and_dynamic_declarations_give_no_warning(scanned: Scanned) -> None:
+    relu = node("Relu", "x", "y")
+    for shape in ([4, 2], [4, "n"], [None, 2], None):
+        assert remarks(scanned, [relu, CUT_IN_TWO], value("a", shape)) == []
+
+
+RANK_KEPT = [
+    node("Resize", "x nothing scales", "y"),  # of computed scales
+    node("Pad", "x pads", "y"),
+    node("Tile", "x times", "y"),
+    node("Slice", "x starts ends", "y"),
+    node("ConvTranspose", "x w", "y", output_shape=[8, 9]),
+    node("Concat", "x unknown", "y", axis=2),
+    node("MaxPool", "x", "y", kernel_shape=[2, 2], auto_pad="SAME_UPPER", ceil_mode=1),
+]
+
+
+@pytest.mark.parametrize("made", RANK_KEPT, ids=lambda made: made.op_type)
+@pytest.mark.parametrize("shape", [[], [4, 6]])
+def test_a_declared_rank_is_not_believed_where_the_node_keeps_another(
+    scanned: Scanned, made: Any, shape: list[int]
+) -> None:
+    names = [name for name in made.input if name not in ("x", "w", "nothing", "unknown")]
+    vectors = [value(name, None, 7) for name in names]
+    inputs = [value("x", [1, 2, 4, 6]), value("w", [2, 2, 3, 3]), *vectors]
+    cut = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
+    (site,) = scanned(model([made, cut], inputs, declared=(value("y", shape),)))
+    assert site.shape is not None
+    assert len(site.shape) == 4
+    assert f"declares y as [{','.join(map(str, shape))}], but {made.op_type} #0" in str(
+        site.warnings
+    )
+    (site,) = scanned(model([made, cut], inputs, declared=(value("y", [1, 2, 8, 9]),)))
+    assert site.shape == (1, 2, 8, 9)
+    assert not site.warnings
