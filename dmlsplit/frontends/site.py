@@ -147,6 +147,9 @@ class SplitSite:
         ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
     opset : int
         The version of ONNX's operators that the node's graph imports; 0 for other formats.
+    is_overridable : bool
+        Whether what is known follows from the default of a graph input of ONNX, which a caller may
+        override.
     """
 
     file: str
@@ -166,3 +169,4 @@ class SplitSite:
     path: tuple[int | str, ...] = ()
     format: str = ""
     opset: int = 0
+    is_overridable: bool = False

@@ -27,6 +27,10 @@ _MIN_OPSET = 7
 _SIZES = (2, 1, 3)
 # The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
 MAX_BYTES = 1 << 28
+_OVERRIDABLE = (
+    "its sizes follow from the default of a graph input, which a caller may override. Fix: keep "
+    "the initializer only, and remove the input of its name from the graph"
+)
 _COMPUTED_LENGTHS = (
     "its split lengths are computed when the model runs. Fix: give the sizes from which they may "
     "follow with --dim, or make them a constant of the model"
@@ -100,6 +104,8 @@ def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
             return f"{error.rule.id}: {error.message}"
     if "()" in site.path:
         return IN_A_FUNCTION
+    if site.is_overridable:
+        return _OVERRIDABLE
     if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"} and takes_num_outputs(target):
         return Form(lacks_only_count=True)
     if site.opset < _MIN_OPSET:

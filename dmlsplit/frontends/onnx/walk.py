@@ -101,9 +101,22 @@ class _Visit(NamedTuple):
 
 
 class _Walk:
-    """A walk over a model that finds its splits."""
+    """A walk over a model that finds its splits.
 
-    def __init__(self, file: str, reader: Reader, model: Model, dimensions: FixedSizes) -> None:
+    Without `with_defaults`, values that a caller may override are inputs like others. Source:
+    onnx/docs/IR.md, "Graphs"; ONNX Runtime takes values for them since the same IR version.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        reader: Reader,
+        model: Model,
+        dimensions: FixedSizes,
+        with_defaults: bool = True,
+    ) -> None:
+        self._with_defaults = with_defaults
+        self.has_defaults = False  # in the graphs so far
         self._file = file
         self._dimensions = dimensions
         self._reader = reader
@@ -142,11 +155,11 @@ class _Walk:
             self._dimensions.register(graph.input)
         declared = self._declared((*graph.output, *graph.value_info))
         inputs = {entry.name: self._input(entry, not scope.path) for entry in graph.input}
-        has_defaults = self._model.ir_version >= _DEFAULTS_SINCE_IR
-        constants = {
-            t.name: Value(t.data_type, t.shape, t, is_default=has_defaults and t.name in inputs)
-            for t in graph.initializer
-        }
+        constants = {t.name: Value(t.data_type, t.shape, t) for t in graph.initializer}
+        if self._model.ir_version >= _DEFAULTS_SINCE_IR and not inputs.keys().isdisjoint(constants):
+            self.has_defaults = True
+            if not self._with_defaults:
+                constants = {name: v for name, v in constants.items() if name not in inputs}
         inner = replace(
             scope,
             graph=name or shown_name(graph.name or "main graph"),
@@ -265,8 +278,6 @@ class _Walk:
         site, values = complete_site(visit.site(self._file), call, opset)
         is_invalid = isinstance(site.state, Invalid)
         warnings = site.warnings
-        if any(value.is_default for value in visit.inputs[1:2]):
-            warnings += ("split is the default of a graph input; a caller may override it",)
         if is_invalid and not {"then_branch", "else_branch"}.isdisjoint(site.path):
             warnings += ("the node is in a branch of an If, which may never run",)
         self._sites.append(replace(site, warnings=warnings))
@@ -363,22 +374,46 @@ def _with_unknown_ranks(sites: list[SplitSite], others: list[SplitSite]) -> list
     return _unify_sizes(merged)
 
 
+def _with_defaults(sites: list[SplitSite], others: list[SplitSite]) -> list[SplitSite]:
+    """The sites; those that are not the same in `others`, without defaults, are overridable."""
+    by_path = {site.path: _without_missing(site) for site in others}
+    text = "its sizes follow from the default of a graph input; a caller may override it"
+    return [
+        site
+        if by_path.get(site.path) == _without_missing(site)
+        else replace(site, is_overridable=True, warnings=(*site.warnings, text))
+        for site in sites
+    ]
+
+
+def _without_missing(site: SplitSite) -> SplitSite:
+    """A site without what other sites of the model decide."""
+    state = site.state
+    return replace(site, state=replace(state, missing=())) if isinstance(state, Unknown) else site
+
+
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
     """The sites of a model."""
-    sites = _scan(name, data, dimensions)
+    sites, has_defaults = _scan(name, data, dimensions)
+    if has_defaults:
+        sites = _with_defaults(sites, _scan(name, data, FixedSizes(dimensions.sizes), False)[0])
     if dimensions.has_given_rank and any(isinstance(site.state, Invalid) for site in sites):
-        return _with_unknown_ranks(sites, _scan(name, data, dimensions.without_ranks()))
+        return _with_unknown_ranks(sites, _scan(name, data, dimensions.without_ranks())[0])
     return sites
 
 
-def _scan(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
+def _scan(
+    name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, with_defaults: bool = True
+) -> tuple[list[SplitSite], bool]:
+    """The sites of a model, and whether it has inputs with defaults."""
     # Calls and constants are walked again, which may double the fields of a small model.
     reader = Reader(data, min(MAX_FIELDS, 50_000 + 2 * len(data)))
     try:
         model = reader.read(Model, Span(0, len(data)))
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
-        return _Walk(name, reader, model, dimensions).sites()
+        walk = _Walk(name, reader, model, dimensions, with_defaults)
+        return walk.sites(), walk.has_defaults
     except WireError as error:
         raise InvalidArgumentError(
             f"cannot be read as an ONNX model: {error}. Fix: export or download the model again"
