@@ -131,9 +131,9 @@ def add_to(commands: Commands) -> None:
         help="write the model with each refused split replaced by standard ONNX nodes that the "
         "target accepts. Dynamic sizes stay dynamic, except for sizes of the model's inputs that "
         "are given with --dim; give sizes of other values again to check the written model. First, "
-        "each split and its replacement run on random inputs, in ONNX's reference evaluator; if "
-        "any bit of their outputs differs, nothing is written. The report, which begins with the "
-        "changes, and the exit status are those of the written model; --verbose also reports the "
+        "each split and its replacement run on random inputs, in ONNX Runtime if it is installed; "
+        "if any bit of their outputs differs, nothing is written. The report, which begins with "
+        "the changes, and the exit status are those of the written model; --verbose also reports the "
         "old one. Only splits are checked, not other nodes",
     )
     fixing.add_argument("--overwrite", action="store_true", help="replace OUT.onnx if it exists")
@@ -251,6 +251,23 @@ def _write_fixed(arguments: argparse.Namespace, assessment: "Assessment") -> "Re
     return write_fixed(source, output, assessment, dict(arguments.dim), arguments.overwrite)
 
 
+def _comparison(rewriting: "Rewriting") -> str:
+    """How the replaced splits were compared: on what, at which sizes, and where."""
+    splits = rewriting.replaced
+    counts = sorted({split.input_count for split in splits})
+    smallest = [split.smallest_size for split in splits if split.smallest_size is not None]
+    sizes = f" for every size{' from 1' * max(smallest)}" if smallest else ""
+    whose = "its outputs equal the original's"
+    if len(splits) > 1:
+        whose = "their outputs equal the originals'"
+    runtimes = " and ".join(sorted({split.runtime for split in splits}))
+    assert rewriting.written is not None
+    return (
+        f"{whose} bit for bit{sizes} on {' or '.join(map(str, counts))} random inputs, compared in "
+        f"{runtimes}, not in the target's {rewriting.written.target.runtime}"
+    )
+
+
 def _changes(rewriting: "Rewriting", output: str) -> list[str]:
     """Whether the model was written, then a line for each split: what replaces it, or why not."""
     from dmlsplit.lint.report.findings import address
@@ -260,13 +277,8 @@ def _changes(rewriting: "Rewriting", output: str) -> list[str]:
         why = "no split could be replaced" if kept else "no split is refused"
         return [f"{why}, so {output} was not written", *kept]
     replaced = [f"{address(split.site)}: now {split.operators}" for split in rewriting.replaced]
-    counts = sorted({split.input_count for split in rewriting.replaced})
-    whose = "its outputs equal the original's"
-    if len(replaced) > 1:
-        whose = "their outputs equal the originals'"
     return [
-        f"{output}: {counted(len(replaced), 'split')} replaced; {whose} bit for bit on "
-        f"{' or '.join(map(str, counts))} random inputs (ONNX's reference evaluator)",
+        f"{output}: {counted(len(replaced), 'split')} replaced; {_comparison(rewriting)}",
         *replaced[:MAX_SHOWN],
         *omitted_line(len(replaced), MAX_SHOWN),
         *kept,

@@ -138,8 +138,8 @@ class SplitSite:
     recombined_by : tuple of str
         The element-wise nodes that combine pieces of the split again, as in GLU.
     sized_by : str
-        The source of the number of pieces in ONNX: ``split``, ``num_outputs``, or ``outputs`` if
-        the node has neither; empty for other formats.
+        The source of the number of pieces in ONNX: ``split``, ``chunk`` if that is a scalar,
+        ``num_outputs``, or ``outputs`` if the node has none of them; empty for other formats.
     path : tuple of int or str
         The unique path to the node (names of graphs need not be): index, attribute and body number
         of each enclosing node, then the node's index.
@@ -156,6 +156,12 @@ class SplitSite:
     is_folded : bool
         Whether all inputs of the node are constants, so that ONNX Runtime computes it when it loads
         the model.
+    keeps_axis : bool or None
+        Whether the pieces keep the axis. None for SplitToSequence with keepdims=0 beside a scalar
+        split: ONNX keeps it, ONNX Runtime drops it, or fails if a piece has another size than 1.
+    is_overridable : bool
+        Whether what is known follows from the default of a graph input of ONNX, which a caller may
+        override.
     """
 
     file: str
@@ -178,3 +184,5 @@ class SplitSite:
     model_fault: str | None = None
     never_runs: str | None = None
     is_folded: bool = False
+    keeps_axis: bool | None = True
+    is_overridable: bool = False

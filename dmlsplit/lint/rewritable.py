@@ -22,11 +22,23 @@ _NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6. Opset 6
 # itself has not been tried.
 _MIN_OPSET = 7
-# The sizes of a dynamic dimension at which a split is compared with its replacement, one per input;
-# in one input, up to three dimensions differ.
+# The sizes of a dynamic dimension at which a split is compared with its replacement, one per input
+# (and 0); in one input, up to three dimensions differ.
 _SIZES = (2, 1, 3)
 # The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
 MAX_BYTES = 1 << 28
+_OVERRIDABLE = (
+    "its sizes follow from the default of a graph input, which a caller may override. Fix: keep "
+    "the initializer only, and remove the input of its name from the graph"
+)
+_DISPUTED_AXIS = (
+    "ONNX ignores keepdims=0 beside a scalar split, and ONNX Runtime does not. Fix: set keepdims "
+    "to 1"
+)
+_FAILS_IN_ORT = (
+    "ONNX Runtime fails when it runs SplitToSequence with keepdims=0 and a scalar split, unless "
+    "every piece has the size 1. Fix: set keepdims to 1"
+)
 _COMPUTED_LENGTHS = (
     "its split lengths are computed when the model runs. Fix: give the sizes from which they may "
     "follow with --dim, or make them a constant of the model"
@@ -44,11 +56,22 @@ _GAPS = {
 }
 
 
+class Merging(NamedTuple):
+    """How a Reshape merges dimensions: some in front stay, then come at most three others.
+
+    These are the dimensions between them and the axis, the axis, and the ones after it, each group
+    merged into one. A group has no size if one of its dimensions is dynamic.
+    """
+
+    kept: int
+    groups: tuple[Size, ...]
+
+
 class Form(NamedTuple):
     """How a target can split a value: what is done before the Split, and undone after it."""
 
     axis: int = 0  # of the Split
-    merged_shape: list[Size] | None = None  # with merged dimensions, if there are too many
+    merging: Merging | None = None  # if there are too many dimensions
     added_axes: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
     is_cast: bool = False
     lacks_only_count: bool = False  # the node itself serves once num_outputs is set
@@ -72,18 +95,26 @@ def form_of(verdict: Verdict, target: Target) -> Form | str:
 def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
     """The shapes of the inputs with which a split and its replacement are compared.
 
-    None are left if a static input is too large, or a dynamic one at two of the three sizes.
+    None are left if a static input is too large, or a dynamic one at two of the three sizes. The
+    last shapes of a dynamic input are empty: in each, some dynamic dimensions are 0.
     """
     # Dimensions of one name have one size; a dimension without a name is like no other.
     rows = [(size, axis if size is None else size) for axis, size in enumerate(site.shape or ())]
-    dynamic = list(dict.fromkeys(name for size, name in rows if not isinstance(size, int)))
-    shapes = []
-    for first in range(len(_SIZES)):
-        sizes = {name: _SIZES[(first + i) % len(_SIZES)] for i, name in enumerate(dynamic)}
-        shape = tuple(size if isinstance(size, int) else sizes[name] for size, name in rows)
-        if _byte_count(site, shape) <= MAX_BYTES:
-            shapes.append(shape)
-    return shapes if len(shapes) > 1 else []
+    names = list(dict.fromkeys(name for size, name in rows if not isinstance(size, int)))
+    count = len(names)
+    turns = [[_SIZES[(first + i) % 3] for i in range(count)] for first in range(3)]
+    empty = [[0 if i == j else 2 + i % 2 for i in range(count)] for j in range(count)]
+    above_zero, others = (
+        [
+            tuple(n if isinstance(n, int) else turn[names.index(name)] for n, name in rows)
+            for turn in part
+        ]
+        for part in (turns, [[1] * count, *empty, [0] * count] if names else [])
+    )
+    small = [shape for shape in above_zero if _byte_count(site, shape) <= MAX_BYTES]
+    if not small or (names and len(small) < 2):
+        return []
+    return [*small, *(shape for shape in others if _byte_count(site, shape) <= MAX_BYTES)]
 
 
 def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
@@ -100,6 +131,12 @@ def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
             return f"{error.rule.id}: {error.message}"
     if "()" in site.path:
         return IN_A_FUNCTION
+    if site.is_overridable:
+        return _OVERRIDABLE
+    if site.keeps_axis is None and target.via != "ort":
+        return _DISPUTED_AXIS
+    if site.keeps_axis is None and set(getattr(site.state, "pieces", None) or ()) - {1}:
+        return _FAILS_IN_ORT
     if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"} and takes_num_outputs(target):
         return Form(lacks_only_count=True)
     if site.opset < _MIN_OPSET:
@@ -115,22 +152,18 @@ def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
 def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
     shape, axis = site.shape or (), site.axis or 0
     least, greatest = _dimension_counts(target)
-    ones, merger = tuple(range(least - len(shape))), None
+    ones, merging, split_axis = tuple(range(least - len(shape))), None, axis
     if len(shape) > greatest:
-        merger = merge_dimensions(shape, axis, least, greatest)
-        if merger is None:
-            sizes = "sizes that are known only at run time"
-            return f"merging its dimensions into {greatest} needs {sizes}"
+        merging, split_axis = merge_dimensions(shape, axis, least, greatest)
     if isinstance(site.state, Unknown) and 0 in (site.state.pieces or ()) and site.opset < 9:
         return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
-    rows, axis = merger or (None, axis + len(ones))
     is_cast = kind not in support_table()[target.level].data_types
     if is_cast and kind.bits >= 32:
         narrow = _NARROW.get(kind)
         fix = f". Fix: if all values fit {narrow}, let the model compute them in {narrow}"
         why = "no operator before BitCast-26 exposes them"
         return f"Cast would lose bits of {kind.name}, and {why}{fix if narrow else ''}"
-    return Form(axis, rows, ones, is_cast)
+    return Form(split_axis + len(ones), merging, ones, is_cast)
 
 
 def _gap(site: SplitSite) -> str:
@@ -163,21 +196,24 @@ def _dimension_counts(target: Target) -> tuple[int, int]:
 
 def merge_dimensions(
     shape: Sequence[Size], axis: int, least: int, greatest: int
-) -> tuple[list[Size], int] | None:
-    """The shape for a Reshape that merges the dimensions beside the axis, and the axis in it.
+) -> tuple[Merging, int]:
+    """How dimensions are merged for a target of these ranks, and the axis of the Split then.
 
-    A size of None follows from the others, and as in Reshape, 0 keeps a dimension. No shape if the
-    sizes on both sides are dynamic and there are too many in front of the axis.
+    Dynamic dimensions in front of the axis stay if there are few enough: Reshape can keep them
+    whatever their sizes are, even 0. Otherwise, sizes of dynamic groups have to be computed.
     """
-    before, after = (
-        prod(side) if is_static(side) else None for side in (shape[:axis], shape[axis + 1 :])
-    )
-    if before is not None or after is not None:
-        return [1, before, shape[axis], after], 2
-    if axis + 2 > greatest:
-        return None
-    kept: list[Size] = [*[0] * axis, shape[axis], None]
-    return [*kept, *[1] * (least - len(kept))], axis
+    kept = 1 + max((i for i, size in enumerate(shape) if not isinstance(size, int)), default=-1)
+    before, after = shape[kept:axis], shape[axis + 1 :]
+    if kept and is_static(before) and is_static(after):
+        groups = [*[prod(before)] * bool(before), shape[axis], *[prod(after)] * bool(after)]
+        if kept + len(groups) <= greatest:
+            ones = [1] * (least - kept - len(groups))
+            return Merging(kept, (*groups, *ones)), kept + bool(before)
+    return Merging(0, (1, _product(shape[:axis]), shape[axis], _product(after))), 2
+
+
+def _product(sizes: Sequence[Size]) -> int | None:
+    return prod(sizes) if is_static(sizes) else None
 
 
 def is_static(shape: Sequence[Size]) -> TypeGuard[Sequence[int]]:

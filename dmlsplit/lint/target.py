@@ -36,13 +36,19 @@ class Target:
     def __str__(self) -> str:
         level = f"feature level {self.level}"
         text = self.name if self.name == level else f"{self.name} ({level})"
-        if self.via != "ort":
-            return text
-        runtime = "ONNX Runtime"
-        if self.ort_version:
-            version = "{}.{}".format(*self.ort_version)
-            runtime += f" {_as_checked(version, self.ort_version, LAST_RUNTIME)}"
-        return f"{text} through {runtime}"
+        return text if self.via != "ort" else f"{text} through {self._onnxruntime}"
+
+    @property
+    def runtime(self) -> str:
+        """What runs a model's splits."""
+        return "DirectML" if self.via != "ort" else f"{self._onnxruntime} with DirectML"
+
+    @property
+    def _onnxruntime(self) -> str:
+        if not self.ort_version:
+            return "ONNX Runtime"
+        version = "{}.{}".format(*self.ort_version)
+        return f"ONNX Runtime {_as_checked(version, self.ort_version, LAST_RUNTIME)}"
 
 
 def _as_checked(text: str, version: tuple[int, ...], newest: tuple[int, ...]) -> str:

@@ -57,10 +57,19 @@ class Arguments:
 
     @property
     def sized_by(self) -> str:
-        """What gives the number of pieces, ``split``, ``num_outputs`` or ``outputs``."""
+        """What gives the number of pieces, as in `SplitSite`."""
+        if isinstance(self.split, int):
+            return "chunk"
         if self.split is not None:
             return "split"
         return "outputs" if self.num_outputs is None else "num_outputs"
+
+    @property
+    def keeps_axis(self) -> bool | None:
+        """Whether the pieces keep the axis, as in `SplitSite`."""
+        if self.keepdims or isinstance(self.split, tuple):
+            return True
+        return False if self.split is None else None
 
 
 def refuse(operator: object, problem: str, allowed: str, fix: str = "") -> NoReturn:

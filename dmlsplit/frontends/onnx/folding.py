@@ -33,13 +33,7 @@ def is_folded(call: Call) -> bool:
 
 def with_origin(value: Value, call: Call) -> Value:
     """An output of a node, with what follows from where the node's inputs come from."""
-    folded = is_folded(call)
-    # The shape of an input does not change with its value.
-    computed = value.constant is not None and call.node.op_type not in ("Shape", "Size")
-    is_default = computed and any(source.is_default for source in call.inputs)
-    if not folded and not is_default:  # as of most nodes
-        return value
-    return replace(value, is_folded=folded, is_default=is_default)
+    return replace(value, is_folded=True) if is_folded(call) else value
 
 
 def never_runs(call: Call, body: str) -> str | None:
@@ -61,9 +55,7 @@ def never_runs(call: Call, body: str) -> str | None:
 
 
 def _constant(call: Call, index: int) -> Item:
-    """The only element of an input, if it is known and no caller can override it; else None."""
-    if any(value.is_default for value in call.inputs[index : index + 1]):
-        return None
+    """The only element of an input, if it is known; else None."""
     try:
         items = call.items(index)
     except (ValueError, IndexError):

@@ -40,6 +40,9 @@ from dmlsplit.messages import counted
 
 # The most pieces of a node that a scan describes.
 MAX_PIECES = 32_768
+_DISPUTED_AXIS = (
+    "keepdims is 0 beside a scalar split: ONNX keeps the axis nevertheless, ONNX Runtime drops it"
+)
 # Names of dimensions that every shell takes literally.
 _PLAIN_DIMENSION = re.compile(r"(?![-?])[\w ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 
@@ -65,7 +68,9 @@ def complete_site(
         arguments = _arguments(operator, call)
         warnings = (*arguments.assumed, *_portability_warnings(node, arguments))
         pieces = arguments.split if isinstance(arguments.split, tuple) else None
-        site = replace(site, warnings=warnings, sized_by=arguments.sized_by)
+        site = replace(
+            site, warnings=warnings, sized_by=arguments.sized_by, keeps_axis=arguments.keeps_axis
+        )
         if data.shape is None:
             raise data.gap_error("the input's shape is dynamic")
         axis = axis_from_front(arguments.axis, len(data.shape), operator)
@@ -207,7 +212,9 @@ def _output_values(
     shape = data.shape or ()
     if arguments.output_count is None:  # a sequence: what holds for all of its tensors
         size = sizes[0] if len(set(sizes)) == 1 else None
-        kept = (size,) if arguments.keepdims or arguments.split is not None else ()
+        if arguments.keeps_axis is None:
+            return (Value(data.data_type, gap=(_DISPUTED_AXIS, Cause.UNTRACKED)),)
+        kept = (size,) if arguments.keeps_axis else ()
         return (Value(data.data_type, (*shape[:axis], *kept, *shape[axis + 1 :])),)
     return tuple(Value(data.data_type, piece) for piece in piece_shapes(shape, axis, sizes))
 
@@ -216,6 +223,11 @@ def _portability_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
     if arguments.operator.makes_sequence:
         text = "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
         yield ProviderRemark(text, "ORT-SEQUENCE")
+        if isinstance(arguments.split, int) and arguments.keeps_axis is None:
+            yield (
+                f"{_DISPUTED_AXIS}; it fails when it runs the node if a piece has another size "
+                "than 1. Fix: set keepdims to 1"
+            )
         return
     sized = arguments.split is not None or arguments.num_outputs is not None
     if "" in node.output and sized and arguments.operator.since >= 13:

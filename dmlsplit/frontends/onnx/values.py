@@ -41,7 +41,6 @@ class Value:
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     pieces: Pieces = frozenset()  # it derives from these element by element
-    is_default: bool = False  # a caller may override the constant
     is_folded: bool = False  # ONNX Runtime computes it when it loads the model
     # The dynamic sizes that its elements may follow from: names, or VALUE.AXIS. They do not tell
     # calls of a function apart.

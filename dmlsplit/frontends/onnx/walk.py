@@ -103,9 +103,22 @@ class _Visit(NamedTuple):
 
 
 class _Walk:
-    """A walk over a model that finds its splits."""
+    """A walk over a model that finds its splits.
 
-    def __init__(self, file: str, reader: Reader, model: Model, dimensions: FixedSizes) -> None:
+    Without `with_defaults`, values that a caller may override are inputs like others. Source:
+    onnx/docs/IR.md, "Graphs"; ONNX Runtime takes values for them since the same IR version.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        reader: Reader,
+        model: Model,
+        dimensions: FixedSizes,
+        with_defaults: bool = True,
+    ) -> None:
+        self._with_defaults = with_defaults
+        self.has_defaults = False  # in the graphs so far
         self._file = file
         self._dimensions = dimensions
         self._reader = reader
@@ -151,9 +164,12 @@ class _Walk:
         declared = self._declared((*graph.value_info, *graph.output))
         inputs = {entry.name: self._input(entry, not scope.path) for entry in graph.input}
         has_defaults = self._model.ir_version >= _DEFAULTS_SINCE_IR
-        constants = {
-            t.name: _initializer(t, has_defaults and t.name in inputs) for t in graph.initializer
-        }
+        defaults = inputs.keys() & {t.name for t in graph.initializer} if has_defaults else set()
+        constants = {t.name: _initializer(t, t.name in defaults) for t in graph.initializer}
+        if defaults:
+            self.has_defaults = True
+            if not self._with_defaults:
+                constants = {name: v for name, v in constants.items() if name not in defaults}
         inner = replace(
             scope,
             graph=name or shown_name(graph.name or "main graph"),
@@ -286,8 +302,6 @@ class _Walk:
         site, values = complete_site(visit.site(self._file), call, opset)
         is_invalid = isinstance(site.state, Invalid)
         warnings = site.warnings
-        if any(value.is_default for value in visit.inputs[1:2]):
-            warnings += ("split is the default of a graph input; a caller may override it",)
         warnings += tuple(value.remark for value in visit.inputs[:1] if value.remark)
         in_branch = not {"then_branch", "else_branch"}.isdisjoint(site.path)
         if is_invalid and in_branch and site.never_runs is None:
@@ -343,8 +357,7 @@ def _is_split(node: Node) -> bool:
 
 
 def _initializer(tensor: Tensor, is_default: bool) -> Value:
-    known = Value(tensor.data_type, tensor.shape, tensor)
-    return replace(known, is_default=is_default, is_folded=not is_default)
+    return Value(tensor.data_type, tensor.shape, tensor, is_folded=not is_default)
 
 
 def _resolved(node: Node, attributes: Mapping[str, Attribute] | None) -> Node:
@@ -396,22 +409,52 @@ def _with_unknown_ranks(sites: list[SplitSite], others: list[SplitSite]) -> list
     return _unify_sizes(merged)
 
 
+def _with_defaults(sites: list[SplitSite], others: list[SplitSite]) -> list[SplitSite]:
+    """The sites; those that are not the same in `others`, without defaults, are overridable.
+
+    ONNX Runtime folds, and leaves out, only what no caller can change.
+    """
+    by_path = {site.path: _without_missing(site) for site in others}
+    text = "its sizes follow from the default of a graph input; a caller may override it"
+    merged = []
+    for site in sites:
+        other = by_path.get(site.path)
+        never_runs, is_folded = (other.never_runs, other.is_folded) if other else (None, False)
+        site = replace(site, never_runs=never_runs, is_folded=is_folded)
+        if other != _without_missing(site):
+            site = replace(site, is_overridable=True, warnings=(*site.warnings, text))
+        merged.append(site)
+    return merged
+
+
+def _without_missing(site: SplitSite) -> SplitSite:
+    """A site without what other sites of the model decide."""
+    state = site.state
+    return replace(site, state=replace(state, missing=())) if isinstance(state, Unknown) else site
+
+
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
     """The sites of a model."""
-    sites = _scan(name, data, dimensions)
+    sites, has_defaults = _scan(name, data, dimensions)
+    if has_defaults:
+        sites = _with_defaults(sites, _scan(name, data, FixedSizes(dimensions.sizes), False)[0])
     if dimensions.has_given_rank and any(isinstance(site.state, Invalid) for site in sites):
-        return _with_unknown_ranks(sites, _scan(name, data, dimensions.without_ranks()))
+        return _with_unknown_ranks(sites, _scan(name, data, dimensions.without_ranks())[0])
     return sites
 
 
-def _scan(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
+def _scan(
+    name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, with_defaults: bool = True
+) -> tuple[list[SplitSite], bool]:
+    """The sites of a model, and whether it has inputs with defaults."""
     # Calls and constants are walked again, which may double the fields of a small model.
     reader = Reader(data, min(MAX_FIELDS, 50_000 + 2 * len(data)))
     try:
         model = reader.read(Model, Span(0, len(data)))
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
-        return _Walk(name, reader, model, dimensions).sites()
+        walk = _Walk(name, reader, model, dimensions, with_defaults)
+        return walk.sites(), walk.has_defaults
     except WireError as error:
         raise InvalidArgumentError(
             f"cannot be read as an ONNX model: {error}. Fix: export or download the model again"

@@ -1,90 +1,99 @@
-"""Runs a split and the nodes that replace it on the same inputs, in ONNX's reference evaluator.
+"""Compares two small ONNX models, each with one input, on the same random inputs.
 
-The nodes have the names of the split's input and outputs, and no other name of the model. If both
-give the same outputs for the same input, so do the model and the rewritten one.
+`sandbox` runs this in a process with limits. If both models give the same outputs, a bit apart in
+none, the nodes of one can replace those of the other.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from onnx import GraphProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from onnx import helper
 
-from dmlsplit.errors import InvalidArgumentError, UnsupportedError, one_line
-from dmlsplit.frontends import Known, SplitSite, Unknown
-from dmlsplit.lint.report.findings import address
-from dmlsplit.lint.rewritable import compared_shapes
+from dmlsplit.errors import one_line
+from dmlsplit.lint.fix.runtimes import RUNTIMES, Run, Runtime
 
-
-class Replacement(NamedTuple):
-    """A split that was replaced by other nodes."""
-
-    site: SplitSite
-    node: NodeProto
-    nodes: Sequence[NodeProto]
-    input_count: int = 0  # how many inputs it was compared with the split on
-
-    @property
-    def operators(self) -> str:
-        """The operators of the nodes in order, such as ``Unsqueeze, Split, 4 Squeeze``."""
-        names = [node.op_type for node in self.nodes if node.op_type != "Constant"]
-        runs = [(name, len(list(run))) for name, run in groupby(names)]
-        return ", ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
+Shape = Sequence[int]
 
 
-def compare(split: Replacement) -> Replacement:
-    """Compare the outputs of a split and its replacement on several inputs, and count these.
+class Pair(NamedTuple):
+    """Two models to be compared."""
 
-    Raises
-    ------
-    InvalidArgumentError
-        If a bit differs.
-    UnsupportedError
-        If one of them does not run.
-    """
-    count = 0
-    for x in _inputs(split.site):
-        if _bits(_outputs(split, [split.node], x)) != _bits(_outputs(split, split.nodes, x)):
-            raise InvalidArgumentError(
-                f"{address(split.site)}: its replacement gives another result for an input of "
-                f"{x.shape}. This is a bug of dmlsplit; please report it"
-            )
-        count += 1
-    return split._replace(input_count=count)
+    original: bytes
+    replacement: bytes
+    data_type: int  # TensorProto.DataType of the input
+    shapes: Sequence[Shape]  # of the inputs, each another size of the dynamic dimensions
+    runtimes: Sequence[str] = tuple(RUNTIMES)  # in which they may be compared, the best first
 
 
-def _inputs(site: SplitSite) -> Iterator[np.ndarray]:
-    """Random bytes, so that integers span their range; no operator rounds a float."""
-    random = np.random.default_rng(20)
-    # A custom operator may hide the type.
-    element_type = TensorProto.DataType.Value(site.element_type or "FLOAT")
-    kind = np.dtype(helper.tensor_dtype_to_np_dtype(element_type))
-    for shape in compared_shapes(site):
-        count = prod(shape) * kind.itemsize
-        data = random.integers(0, 2 if kind == np.bool_ else 256, count, np.uint8)
-        yield data.view(kind).reshape(shape)
+class Comparison(NamedTuple):
+    """How two models compare."""
+
+    runtime: str = ""  # its name and version
+    equal: Sequence[Shape] = ()  # at these shapes
+    different: Sequence[Shape] = ()
+    failed: Sequence[Shape] = ()  # where only the original runs
+    unsupported: Sequence[Shape] = ()  # where the original does not run either
+    error: str = ""  # the last one
 
 
-def _outputs(split: Replacement, nodes: Iterable[NodeProto], x: np.ndarray) -> list[Any]:
-    """The outputs of nodes that have the inputs and outputs of the split."""
-    value, *lengths = filter(None, split.node.input)
-    state = split.site.state
-    assert isinstance(state, Known | Unknown)  # otherwise, nothing replaces it
-    sizes = np.array(state.pieces, np.int64)
-    graph = GraphProto(
-        node=nodes,
-        initializer=[numpy_helper.from_array(sizes, name) for name in lengths],
-        output=[ValueInfoProto(name=name) for name in split.node.output if name],
-    )
+def compare(pair: Pair) -> Comparison:
+    """The comparison in the first runtime that runs the original at any of the shapes."""
+    result = Comparison(unsupported=pair.shapes, error="ONNX Runtime is not installed")
+    for name in pair.runtimes:
+        runtime = RUNTIMES[name]()
+        if runtime is not None:
+            result = _compared_in(runtime, pair)
+            if len(result.unsupported) < len(pair.shapes):
+                break
+    return result
+
+
+def _compared_in(runtime: Runtime, pair: Pair) -> Comparison:
+    places: dict[str, list[Shape]] = {
+        name: [] for name in ("equal", "different", "failed", "unsupported")
+    }
+    before, error = _loaded(runtime, pair.original)
+    after, later = _loaded(runtime, pair.replacement)
+    for number, shape in enumerate(pair.shapes):
+        x = random_input(pair.data_type, shape, number)
+        expected, error = _outputs(before, x, error)
+        result, later = _outputs(after, x, later)
+        if expected is None:
+            place = "unsupported"
+        elif result is None:
+            place, error = "failed", later
+        else:
+            place = "equal" if _bits(expected) == _bits(result) else "different"
+        places[place].append(shape)
+    return Comparison(runtime.name, **places, error=error)
+
+
+def _loaded(runtime: Runtime, model: bytes) -> tuple[Run | None, str]:
+    """A loaded model, or why it does not load."""
     try:
-        evaluator = ReferenceEvaluator(graph, opsets={"": split.site.opset})
-        return list(evaluator.run(None, {value: x}))
-    except Exception as error:  # the evaluator raises errors of many types
-        what = "it cannot be compared with its replacement"
-        raise UnsupportedError(f"{what}: {one_line(error)[:300]}") from None
+        return runtime.load(model), ""
+    except Exception as error:  # runtimes raise errors of many types
+        return None, one_line(error)[:300]
+
+
+def _outputs(run: Run | None, x: np.ndarray, error: str) -> tuple[list[Any] | None, str]:
+    """The outputs, or why there are none."""
+    if run is None:
+        return None, error
+    try:
+        return run(x), error
+    except Exception as failure:  # as above
+        return None, one_line(failure)[:300]
+
+
+def random_input(data_type: int, shape: Shape, seed: int) -> np.ndarray:
+    """Random bytes, so that integers span their range; no operator rounds a float."""
+    dtype = np.dtype(helper.tensor_dtype_to_np_dtype(data_type))
+    high = 2 if dtype == np.bool_ else 256
+    data = np.random.default_rng(seed).integers(0, high, prod(shape) * dtype.itemsize, np.uint8)
+    return data.view(dtype).reshape(shape)
 
 
 def _bits(value: Any) -> Any:

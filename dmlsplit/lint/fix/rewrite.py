@@ -14,7 +14,7 @@ from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.frontends.onnx.scanner import check_folder, scan, weight_files
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.fix.comparison import Replacement, compare
+from dmlsplit.lint.fix.replacement import Replacement, compared
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.rewritable import IN_A_FUNCTION
 from dmlsplit.lint.verdict import FAILING, Assessment
@@ -113,7 +113,7 @@ def _replace_splits(
             copy = NodeProto.FromString(node.SerializeToString())
             try:
                 own = replacement_nodes(copy, verdict, assessment.target, new_name)
-                split = compare(Replacement(verdict.site, copy, own))
+                split = compared(Replacement(verdict.site, copy, own))
             except UnsupportedError as error:
                 nodes.append(node)
                 not_replaced.append((verdict.site, error.message))

@@ -7,6 +7,7 @@ become constants, and ``SequenceConstruct`` makes a sequence.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import count
 from typing import Any
 
@@ -17,7 +18,7 @@ from onnx import NodeProto, helper, numpy_helper
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.frontends.site import Size
-from dmlsplit.lint.rewritable import Form, form_of, is_static
+from dmlsplit.lint.rewritable import Form, Merging, form_of, is_static
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
@@ -26,6 +27,7 @@ NewName = Callable[[str], str]
 # Below feature level 3_0, DirectML's Cast has no integers wider than 16 bits. Source:
 # https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_cast_operator_desc
 _WIDE_TYPE = int(onnx.TensorProto.FLOAT)
+_ALLOWZERO_SINCE = 14  # the opset
 
 
 def name_maker(model: bytes) -> NewName:
@@ -71,14 +73,9 @@ class _Nodes(list[NodeProto]):
         self.node, self.form, self.new_name = node, form, new_name
         self.shape, self.axis, self.opset = site.shape or (), site.axis or 0, site.opset
         self.kind = onnx.TensorProto.DataType.Value(site.element_type)
-        keepdims = next((a.i for a in node.attribute if a.name == "keepdims"), 1)
-        # Only a SplitToSequence without sizes can drop the axis of its pieces.
-        may_drop = node.op_type == "SplitToSequence" and not any(node.input[1:])
-        self.drops_axis = may_drop and not keepdims
+        self.drops_axis = not site.keeps_axis
         # The axes that a Squeeze removes from each piece.
-        self.squeezed = (
-            [] if form.merged_shape else [*form.added_axes, *[form.axis] * self.drops_axis]
-        )
+        self.squeezed = [] if form.merging else [*form.added_axes, *[form.axis] * self.drops_axis]
 
     def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
         output = output or self.new_name(operator.lower())
@@ -105,15 +102,37 @@ class _Nodes(list[NodeProto]):
         own = () if self.drops_axis else (size,)
         return *self.shape[: self.axis], *own, *self.shape[self.axis + 1 :]
 
-    def computed_shape(self, size: int) -> str:
-        """The shape of a piece, computed from that of the input."""
+    @cached_property
+    def computed_ends(self) -> list[list[str]]:
+        """The sizes before and after the axis, computed from the shape of the input."""
         whole = self.add("Shape", [self.node.input[0]])
         ends = range(self.axis), range(self.axis + 1, len(self.shape))
-        first, last = (
+        return [
             [self.add("Gather", [whole, self.shape_of(end)], axis=0)] if end else [] for end in ends
-        )
+        ]
+
+    def computed_shape(self, size: int) -> str:
+        """The shape of a piece, computed from that of the input."""
+        first, last = self.computed_ends
         own = [] if self.drops_axis else [self.shape_of([size])]
         return self.add("Concat", [*first, *own, *last], axis=0)
+
+    def merged_shape(self, merging: Merging) -> str:
+        """The shape of the input with merged dimensions, computed from that of the input."""
+        one, _, size, _ = merging.groups
+        before, after = (self.add("ReduceProd", end) for end in self.computed_ends)
+        parts = [self.shape_of([one]), before, self.shape_of([size]), after]
+        return self.add("Concat", parts, axis=0)
+
+    def reshape(
+        self, value: str, sizes: Sequence[Size], compute: Callable[[], str], output: str
+    ) -> str:
+        """A Reshape. Its shape is a constant if one size at most is dynamic, else computed."""
+        if sum(not isinstance(size, int) for size in sizes) < 2:
+            return self.add("Reshape", [value, self.shape_of(sizes)], output)
+        # By default, a size of 0 stands for that of the input.
+        exact = {"allowzero": 1} if self.opset >= _ALLOWZERO_SINCE else {}
+        return self.add("Reshape", [value, compute()], output, **exact)
 
     def add_empty_piece(self, output: str) -> None:
         """An empty piece."""
@@ -135,7 +154,7 @@ class _Nodes(list[NodeProto]):
 
     def replace_split(self, pieces: Sequence[tuple[str, int]]) -> None:
         """Split the value into pieces, each with its name and size."""
-        is_direct = not (self.form.is_cast or self.form.merged_shape or self.squeezed)
+        is_direct = not (self.form.is_cast or self.form.merging or self.squeezed)
         value = self.prepare_value()
         # An unused piece has no name, but Split still has to output it.
         parts = [p if is_direct and p else self.new_name("part") for p, _ in pieces]
@@ -153,9 +172,10 @@ class _Nodes(list[NodeProto]):
         """The value that Split takes."""
         form = self.form
         value: str = self.node.input[0]
-        if form.merged_shape:
-            value = self.add(
-                "Reshape", [value, self.shape_of(form.merged_shape)], self.new_name("rows")
+        if merging := form.merging:
+            sizes = [*[0] * merging.kept, *merging.groups]
+            value = self.reshape(
+                value, sizes, lambda: self.merged_shape(merging), self.new_name("rows")
             )
         elif form.added_axes:
             value = self.with_axes("Unsqueeze", value, form.added_axes, self.new_name("padded"))
@@ -166,14 +186,12 @@ class _Nodes(list[NodeProto]):
     def restore(self, part: str, piece: str, size: int) -> None:
         """Give a part the type and the shape of its piece."""
         if self.form.is_cast:
-            is_last = not (self.form.merged_shape or self.squeezed)
+            is_last = not (self.form.merging or self.squeezed)
             output = piece if is_last else self.new_name("narrow")
             part = self.add("Cast", [part], output, to=self.kind)
-        if self.form.merged_shape:
-            sizes = self.piece_shape(size)
-            # One dynamic size follows from the others.
-            follows = sum(not isinstance(n, int) for n in sizes) < 2
-            shape = self.shape_of(sizes) if follows else self.computed_shape(size)
-            self.add("Reshape", [part, shape], piece)
+        if self.form.merging:
+            kept = self.form.merging.kept
+            sizes = [*[0] * kept, *self.piece_shape(size)[kept:]]
+            self.reshape(part, sizes, lambda: self.computed_shape(size), piece)
         elif self.squeezed:
             self.with_axes("Squeeze", part, self.squeezed, piece)

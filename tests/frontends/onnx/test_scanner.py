@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
+from dmlsplit.frontends import Known
 from dmlsplit.frontends.onnx import scan, walk
 from dmlsplit.frontends.onnx.shapes import _RULES
 from dmlsplit.frontends.site import Cause
@@ -104,14 +105,48 @@ def test_defaults_of_function_attributes_are_used(scanned: Scanned) -> None:
     assert found.state.descriptor.axis == 1
 
 
-def test_the_default_of_a_graph_input_gives_a_warning(scanned: Scanned) -> None:
-    cut = node("Split", "x s", "a b")
-    inputs = [value("x", [6]), value("s", [2], INT64)]
-    for ir_version, warned in ((3, False), (8, True)):
-        content = model([cut], inputs, initializers=(sizes("s", 2, 4),), ir_version=ir_version)
-        (found,) = scanned(content)
-        assert found.state.descriptor.split_sizes == (2, 4)
-        assert any("a caller may override it" in text for text in found.warnings) == warned
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node("Split", "x s", "a b", axis=1)],
+        [node("Abs", "s", "t"), node("Split", "x t", "a b", axis=1)],
+        [node("Reshape", "x s", "y"), node("Split", "y", "a b", axis=1)],
+        [node("Split", "w", "a b")],  # of the default's own shape, which is not declared
+        [node("ReduceMax", "s", "m", keepdims=0), node("SplitToSequence", "x m", "q", axis=1)],
+        [node("Twice", "x s", "a b", domain="own")],
+    ],
+)
+@pytest.mark.parametrize("ir_version", [3, 4, 10])
+def test_what_follows_from_the_default_of_a_graph_input_is_overridable(
+    scanned: Scanned, nodes: list[Any], ir_version: int
+) -> None:
+    """Before IR version 4, ONNX Runtime takes no value for an initializer."""
+    inputs = [value("x", [4, 6]), value("s", [2], INT64), value("w", ["n", 6])]
+    initializers = sizes("s", 2, 4), numpy_helper.from_array(np.ones((4, 6), np.float32), "w")
+    cut = node("Split", "x s", "a b", axis=1)
+    opset = [helper.make_opsetid("", 13)]
+    twice = helper.make_function("own", "Twice", ["x", "s"], ["a", "b"], [cut], opset)
+    content = model(
+        nodes,
+        inputs,
+        initializers=initializers,
+        functions=(twice,),
+        ir_version=ir_version,
+        opsets={"": 13, "own": 1},
+    )
+    found, *_ = scanned(content)  # then the function, if nothing calls it
+    assert isinstance(found.state, Known)
+    assert found.is_overridable == (ir_version >= 4)
+    warned = any("a caller may override it" in text for text in found.warnings)
+    assert warned == found.is_overridable
+
+
+def test_a_weight_that_a_caller_may_override_leaves_sizes_as_they_are(scanned: Scanned) -> None:
+    weight = numpy_helper.from_array(np.ones((4, 6), np.float32), "w")
+    nodes = [node("Add", "x w", "y"), node("Split", "y", "a b")]
+    inputs = [value("x", [4, 6]), value("w", [4, 6])]
+    (found,) = scanned(model(nodes, inputs, initializers=(weight,), opsets={"": 13}))
+    assert not found.is_overridable
 
 
 def test_types_declared_inside_a_function_are_used(scanned: Scanned) -> None:

@@ -17,8 +17,9 @@ from dmlsplit.lint import rewritable
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.fix import rewrite, subgraph
-from dmlsplit.lint.fix.comparison import Replacement
+from dmlsplit.lint.fix.replacement import Replacement
 from dmlsplit.lint.fix.rewrite import write_fixed
+from dmlsplit.lint.rewritable import Merging
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
 from tests.support.fixtures import Patch
@@ -36,7 +37,7 @@ from tests.support.models import (
     split_nodes,
 )
 from tests.support.networks import lstm
-from tests.support.random_graphs import static_chains
+from tests.support.random_graphs import REFUSED, static_chains
 from tests.support.rewriting import LEVEL_1, LEVEL_2, ORT, assessed, fixed, operators
 
 FLOAT = TensorProto.FLOAT
@@ -84,12 +85,16 @@ def test_a_refused_split_becomes_standard_nodes(
         (single(FLOAT, ("b", 6), (2, 4), 1, 13), LEVEL_2, "Unsqueeze Split Squeeze Squeeze"),
         (single(TensorProto.INT8, ("b", 6, "w", 2), (2, 4), 1), LEVEL_2, "Cast Split Cast Cast"),
         (single(FLOAT, ("b", "s", 6, 2, 4), (2, 4), 2, 18), LEVEL_2,
-         "Reshape Split Shape Gather Gather Concat Reshape Shape Gather Gather Concat Reshape"),
+         "Reshape Split Reshape Reshape"),
+        (single(FLOAT, ("b", "s", 2, 2, 6), (2, 4), 4, 13), LEVEL_2,
+         "Reshape Split Reshape Reshape"),
+        (single(FLOAT, ("b", "s", 2, 6, 4), (2, 4), 3, 18), LEVEL_2,
+         "Reshape Split Shape Gather Gather Concat Reshape Concat Reshape"),
         (single(FLOAT, (2, 6, 3, "h", 4), (2, 4), 1, 18), LEVEL_2, "Reshape Split Reshape Reshape"),
         (single(FLOAT, ("b", 6, 3, "h", "w"), (2, 4), 1, 18), LEVEL_2,
-         "Reshape Split Shape Gather Gather Concat Reshape Shape Gather Gather Concat Reshape"),
-        (single(FLOAT, ("b", "s", 6, 3, "w"), (2, 4), 2, 18), LEVEL_2,
-         "Reshape Split" + 2 * " Shape Gather Gather Concat Reshape"),
+         "Shape Gather Gather ReduceProd ReduceProd" + 3 * " Concat Reshape" + " Split"),
+        (single(FLOAT, ("b", "s", "t", 6, "w"), (2, 4), 3, 14), LEVEL_2,
+         "Shape Gather Gather ReduceProd ReduceProd" + 3 * " Concat Reshape" + " Split"),
         (single(FLOAT, ("b", 6), (2, 0, 4), 1), ORT, "Shape Gather Concat ConstantOfShape Split"),
     ],
 )  # fmt: skip
@@ -101,8 +106,20 @@ def test_a_dynamic_model_is_rewritten_for_every_size(
     assert written.graph.input == content.graph.input
     assert sorted(expected.split()) == sorted(operators_of(done.replaced[0]))
     assert {v.outcome for v in assessed(output, **asked).verdicts} == {Outcome.OK_FOR_EVERY_SIZE}
-    for size in (1, 2, 5):
+    assert done.replaced[0].smallest_size == 0
+    for size in (0, 1, 2, 5):
         assert_same_outputs(content, output, size)
+
+
+@pytest.mark.parametrize("shape", [("b", 6, 3, "h", "w"), ("b", "s", 2, 6, 4)])
+def test_sizes_of_0_are_excluded_where_reshape_cannot_take_them(
+    shape: tuple[int | str, ...], tmp_path: Path
+) -> None:
+    """Before opset 14, a 0 in a computed shape stands for a size of the input."""
+    done, output = fixed(single(FLOAT, shape, (2, 4), shape.index(6), 13), tmp_path, **LEVEL_2)
+    assert done.replaced[0].smallest_size == 1
+    for size in (1, 2, 5):
+        assert_same_outputs(onnx.load(tmp_path / "in.onnx"), output, size)
 
 
 @pytest.mark.parametrize("shape", [(2, 6), ("n", 6)])
@@ -147,7 +164,7 @@ def values(declared: onnx.ValueInfoProto, size: int) -> np.ndarray:
 def test_a_replacement_that_is_correct_at_one_size_only_is_not_written(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(rewritable, "merge_dimensions", lambda *_: ([1, 1, 6, 8], 2))
+    monkeypatch.setattr(rewritable, "merge_dimensions", lambda *_: (Merging(0, (1, 1, 6, 8)), 2))
     done, output = fixed(single(FLOAT, ("b", 1, 6, 2, 4), (2, 4), 2), tmp_path, **LEVEL_2)
     assert "it cannot be compared with its replacement" in done.not_replaced[0][1]
     assert not output.exists()
@@ -221,8 +238,6 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
         (parsed("(float[6] x) => (seq(float[]) a) { y = Relu (x) a = SplitToSequence (z) }"),
          {"via": "ort"}, "no earlier node produces its input. Fix: sort the nodes"),
         (sequence(FLOAT, (2, 2**18)), LEVEL_2, "it has too many pieces. Fix: use a larger chunk"),
-        (single(FLOAT, ("b", "s", "t", 6, "h"), (2, 4), 3), LEVEL_2,
-         "merging its dimensions into 4 needs sizes that are known only at run time"),
         (single(FLOAT, ("b", 6, "n"), (2, 4), 2), LEVEL_2, "known only"),
     ],
 )  # fmt: skip
@@ -339,25 +354,58 @@ def test_a_written_model_declares_no_shape_that_given_sizes_contradict(
     assert shapes == [[2 * size, 6], [2 * size, 3], [2 * size, 3]]
 
 
-@pytest.mark.parametrize(
-    ("sizes", "keepdims", "rank"), [("", 1, 2), ("", None, 2), ("", 0, 1), ("ones", 0, 2)]
-)
-def test_only_a_sequence_without_sizes_can_drop_the_axis(
-    tmp_path: Path, sizes: str, keepdims: int | None, rank: int
+def unbound(split: list[int] | int | None, keepdims: int | None, opset: int) -> onnx.ModelProto:
+    """A model that cuts an axis of 3, and outputs its first piece."""
+    attributes = {} if keepdims is None else {"keepdims": keepdims}
+    inputs = ["x"] if split is None else ["x", "split"]
+    nodes = [
+        helper.make_node("SplitToSequence", inputs, ["s"], name="cut", axis=1, **attributes),
+        helper.make_node("SequenceAt", ["s", "zero"], ["y"]),
+    ]
+    content = model(nodes, {"x": (FLOAT, (2, 3))}, {"y": FLOAT}, opset)
+    numbers = {"zero": 0} if split is None else {"zero": 0, "split": split}
+    for name, number in numbers.items():
+        content.graph.initializer.append(numpy_helper.from_array(np.array(number), name))
+    return content
+
+
+# Whether a piece keeps the axis in ONNX Runtime 1.32; None if it fails there. ONNX ignores keepdims
+# wherever sizes are given.
+KEEPS_AXIS = {
+    (None, None): True, (None, 1): True, (None, 0): False,
+    ("ones", None): True, ("ones", 1): True, ("ones", 0): True,
+    ("all", None): True, ("all", 1): True, ("all", 0): True,
+    (1, None): True, (1, 1): True, (1, 0): False,
+    (2, None): True, (2, 1): True, (2, 0): None,
+    (3, 0): None, (4, 1): True, (4, 0): None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cut", "keeps_axis"), KEEPS_AXIS.items(), ids=str)
+@pytest.mark.parametrize("opset", [11, 13, 23, 24])
+def test_a_sequence_keeps_the_axis_as_it_does_in_onnx_runtime(
+    cut: tuple[Any, int | None], keeps_axis: bool | None, opset: int, tmp_path: Path
 ) -> None:
-    content = sequence(FLOAT, (2, 3), keepdims=1)
-    node = content.graph.node[0]
-    del node.attribute[1:]
-    if keepdims is not None:
-        node.attribute.append(helper.make_attribute("keepdims", keepdims))
-    if sizes:
-        ones = onnx.numpy_helper.from_array(np.ones(3, np.int64), "ones")
-        content.graph.initializer.append(ones)
-    node.input.append(sizes)
+    split = {"ones": [1, 1, 1], "all": [3]}.get(cut[0], cut[0])
+    content = unbound(split, cut[1], opset)
     done, output = fixed(content, tmp_path, **ORT)
+    if keeps_axis is None:
+        with pytest.raises(REFUSED, match="SplitToSequence"):
+            session(content).run(None, {"x": np.ones((2, 3), np.float32)})
+        assert "ONNX Runtime fails when it runs SplitToSequence" in done.not_replaced[0][1]
+        return
     assert done.replaced
     (piece,) = session(onnx.load(output)).run(None, {"x": np.ones((2, 3), np.float32)})
-    assert piece.ndim == rank
+    assert piece.ndim == 1 + keeps_axis
+    assert_same_outputs(content, output, 0)
+
+
+def test_a_sequence_on_which_onnx_and_onnx_runtime_differ_is_left_for_other_targets(
+    tmp_path: Path,
+) -> None:
+    done, output = fixed(unbound(1, 0, 13), tmp_path, **LEVEL_2)
+    assert "ONNX ignores keepdims=0 beside a scalar split" in done.not_replaced[0][1]
+    assert not output.exists()
 
 
 @pytest.mark.parametrize("asked", [LEVEL_1, LEVEL_2])

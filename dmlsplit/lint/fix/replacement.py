@@ -1,0 +1,94 @@
+"""A split and the nodes that replace it, once a comparison has shown that they do.
+
+The nodes have the names of the split's input and outputs, and no other name of the model. If both
+give the same outputs for the same input, so do the model and the rewritten one.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.frontends import Known, SplitSite, Unknown
+from dmlsplit.lint.fix.comparison import Pair
+from dmlsplit.lint.fix.sandbox import compare_apart
+from dmlsplit.lint.report.findings import address
+from dmlsplit.lint.rewritable import compared_shapes, is_static
+
+
+class Replacement(NamedTuple):
+    """A split that was replaced by other nodes."""
+
+    site: SplitSite
+    node: NodeProto
+    nodes: Sequence[NodeProto]
+    input_count: int = 0  # how many inputs it was compared with the split on
+    runtime: str = ""  # where
+    smallest_size: int | None = None  # of dynamic dimensions, where both are equal; 0 or 1
+
+    @property
+    def operators(self) -> str:
+        """The operators of the nodes in order, such as ``Unsqueeze, Split, 4 Squeeze``."""
+        names = [node.op_type for node in self.nodes if node.op_type != "Constant"]
+        runs = [(name, len(list(run))) for name, run in groupby(names)]
+        return ", ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
+
+
+def compared(split: Replacement) -> Replacement:
+    """The replacement with what its comparison with the split showed.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a bit differs.
+    UnsupportedError
+        If one of them does not run.
+    """
+    site = split.site
+    shapes = compared_shapes(site)
+    # A custom operator may hide the type.
+    data_type = TensorProto.DataType.Value(site.element_type or "FLOAT")
+    names = ("onnxruntime",) if site.keeps_axis is None else ("onnxruntime", "reference")
+    pair = Pair(_model(split, [split.node]), _model(split, split.nodes), data_type, shapes, names)
+    result = compare_apart(pair)
+    if wrong := _above_zero(result.different):
+        raise InvalidArgumentError(
+            f"{address(site)}: its replacement gives another result for an input of "
+            f"{tuple(wrong[0])}. This is a bug of dmlsplit; please report it"
+        )
+    if _above_zero(result.failed) or _above_zero(result.unsupported):
+        what = "it cannot be compared with its replacement"
+        raise UnsupportedError(f"{what}: {result.error}")
+    fails_at_zero = result.different or result.failed or result.unsupported
+    smallest = None if is_static(site.shape or ()) else 1 if fails_at_zero else 0
+    return split._replace(
+        input_count=len(result.equal), runtime=result.runtime, smallest_size=smallest
+    )
+
+
+def _above_zero(shapes: Iterable[Sequence[int]]) -> list[Sequence[int]]:
+    return [shape for shape in shapes if 0 not in shape]
+
+
+def _model(replacement: Replacement, nodes: Iterable[NodeProto]) -> bytes:
+    """A model of nodes that have the inputs and outputs of the split; all sizes are dynamic."""
+    value, *lengths = filter(None, replacement.node.input)
+    site = replacement.site
+    assert isinstance(site.state, Known | Unknown)  # otherwise, nothing replaces it
+    data_type = TensorProto.DataType.Value(site.element_type or "FLOAT")
+    sizes = np.array(site.state.pieces, np.int64)
+    split = sizes.max(initial=0) if site.sized_by == "chunk" else sizes
+    graph = GraphProto(
+        name="split",
+        node=nodes,
+        input=[helper.make_tensor_value_info(value, data_type, [None] * len(site.shape or ()))],
+        initializer=[numpy_helper.from_array(np.asarray(split), name) for name in lengths],
+        output=[helper.make_empty_tensor_value_info(n) for n in replacement.node.output if n],
+    )
+    opset = helper.make_opsetid("", site.opset)
+    version = helper.find_min_ir_version_for([opset], ignore_unknown=True)
+    model: ModelProto = helper.make_model(graph, opset_imports=[opset], ir_version=version)
+    return bytes(model.SerializeToString())
