@@ -11,6 +11,7 @@ class Cause(StrEnum):
 
     DYNAMIC = "dynamic input"
     LENGTHS = "computed split lengths"
+    AXIS = "a computed axis"
     UNTRACKED = "a shape that is not tracked"
     TYPE = "an unknown data type"
     WEIGHTS = "weights outside the model"
