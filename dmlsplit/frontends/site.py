@@ -13,6 +13,7 @@ class Cause(StrEnum):
     LENGTHS = "computed split lengths"
     AXIS = "a computed axis"
     UNTRACKED = "a shape that is not tracked"
+    INFERABLE = "a shape that ONNX infers"
     TYPE = "an unknown data type"
     WEIGHTS = "weights outside the model"
     OPERATION_SET = "unknown operation set"
@@ -145,6 +146,8 @@ class SplitSite:
         ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
     opset : int
         The version of ONNX's operators that the node's graph imports; 0 for other formats.
+    exceeds_protobuf : bool
+        Whether the file is too large for protobuf, with which the package onnx reads it.
     """
 
     file: str
@@ -164,3 +167,4 @@ class SplitSite:
     path: tuple[int | str, ...] = ()
     format: str = ""
     opset: int = 0
+    exceeds_protobuf: bool = False

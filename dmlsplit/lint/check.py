@@ -15,7 +15,7 @@ from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import Implied, Invalid, Known, SplitSite, Unknown
 from dmlsplit.frontends.site import ProviderRemark
 from dmlsplit.lint import onnxruntime
-from dmlsplit.lint.advice import advise
+from dmlsplit.lint.advice import advise, declarations
 from dmlsplit.lint.rules import make_defect, make_violation
 from dmlsplit.lint.target import LevelReleases, Target, level_releases
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
@@ -37,15 +37,16 @@ def assess(
 ) -> Assessment:
     """Check all sites for a target."""
     has_implied = onnxruntime.implies_splits(target)
-    splits = (site for site in sites if has_implied or not isinstance(site.state, Implied))
-    verdicts = tuple(check_site(site, target) for site in splits)
+    splits = [site for site in sites if has_implied or not isinstance(site.state, Implied)]
+    declared = declarations(splits)
+    verdicts = tuple(check_site(site, target, declared.get(site.file, "")) for site in splits)
     faults = tuple(onnxruntime.target_violations(target))
     files = tuple(unreadable)
     return Assessment(target, verdicts, files, frozenset(failing), faults, defects_fail)
 
 
-def check_site(site: SplitSite, target: Target) -> Verdict:
-    """Check one site for a target."""
+def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdict:
+    """Check one site for a target; `declaration` is as in `advise`."""
     match site.state:
         case Known(descriptor):
             verdict = _check_known(site, descriptor, target)
@@ -60,8 +61,16 @@ def check_site(site: SplitSite, target: Target) -> Verdict:
         case Implied() as implied:
             verdict = _check_implied(site, implied, target)
     diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
-    fixes, notes = advise(verdict, target)
-    return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)
+    fixes, notes, rewriting = advise(verdict, target, declaration)
+    if verdict.outcome is Outcome.UNKNOWN:  # so that all formats give one and the same fix
+        diagnostics = [_with_fix(violation, fixes[0]) for violation in diagnostics]
+    return replace(
+        verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes, rewriting=rewriting
+    )
+
+
+def _with_fix(violation: Violation, fix: str) -> Violation:
+    return replace(violation, fix=fix) if violation.rule.id == "SPLIT-NODE-UNKNOWN" else violation
 
 
 class _Examination(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from itertools import repeat
+from itertools import islice
 
 from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
@@ -113,7 +113,7 @@ class FixedSizes:
 
     def _remember(self, dims: Iterable[int | str]) -> None:
         names = (dim for dim in dims if isinstance(dim, str) and dim != "?")
-        self.dynamic.update(zip(names, repeat(None, _MAX_NAMES - len(self.dynamic))))
+        self.dynamic.update(dict.fromkeys(islice(names, max(0, _MAX_NAMES - len(self.dynamic)))))
 
     def declared_shape(self, entry: ValueInfo) -> Shape | None:
         """The declared shape of a value, with the sizes that are given by name.

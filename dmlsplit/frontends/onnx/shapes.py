@@ -209,6 +209,11 @@ _SAME = (
     "ReverseSequence RotaryEmbedding Scatter ScatterElements ScatterND SequenceAt SequenceErase "
     "Sinh Softmax TensorScatter Trilu"
 ).split()
+# Rare operators without a rule here, of whose outputs ONNX infers types and sizes.
+INFERRED_BY_ONNX = set(
+    "AffineGrid BlackmanWindow CenterCropPad Col2Im DFT HammingWindow HannWindow MaxRoiPool "
+    "MaxUnpool MelWeightMatrix Multinomial RandomNormal RandomUniform RoiAlign Scan".split()
+)
 _COMPARISONS = ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"]
 _STATEFUL = ["GRU", "LSTM", "RNN"]
 _REDUCED = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()

@@ -25,7 +25,12 @@ from dmlsplit.frontends.onnx.messages import (
 from dmlsplit.frontends.onnx.nodes import complete_site
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
-from dmlsplit.frontends.onnx.shapes import ELEMENT_WISE, PASSED_ON, outputs
+from dmlsplit.frontends.onnx.shapes import (
+    ELEMENT_WISE,
+    INFERRED_BY_ONNX,
+    PASSED_ON,
+    outputs,
+)
 from dmlsplit.frontends.onnx.values import (
     UNKNOWN,
     Call,
@@ -83,7 +88,9 @@ class _Visit(NamedTuple):
 
     def gap_after(self) -> Gap:
         """The reason for an unknown shape if this node lost it."""
-        return f"the shape of its input is unknown after {self.description}", Cause.UNTRACKED
+        inferred = not self.node.domain and self.node.op_type in INFERRED_BY_ONNX
+        cause = Cause.INFERABLE if inferred else Cause.UNTRACKED
+        return f"the shape of its input is unknown after {self.description}", cause
 
     def claim_label(self) -> str:
         """A label that no earlier node with bodies or call in this graph has."""
