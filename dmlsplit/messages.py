@@ -12,9 +12,11 @@ WIDTH = 80
 _width = ContextVar("_width", default=WIDTH)
 # The number of entries of a list that a message spells out.
 MAX_SHOWN = 16
-# Commands of pip, and those with a quoted argument. Text is not wrapped inside them, so that they
-# can be pasted into a shell.
-_QUOTED = re.compile(r"""(?:\S+ -+\w+ )?"[^"\n]*"|pip install '\S+'|pip uninstall -y [^&]+ &&""")
+# Commands of pip, those with a quoted argument, and options that name a model. Text is not wrapped
+# inside them, so that they can be pasted into a shell.
+_QUOTED = re.compile(
+    r"""(?:\S+ -+\w+ )?"[^"\n]*"|--[\w-]+ \S+\.onnx|pip install '\S+'|pip uninstall -y [^&]+ &&"""
+)
 
 
 def printable(text: str) -> str:

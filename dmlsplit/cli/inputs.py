@@ -194,9 +194,10 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
     if scan.skipped_count:
         left_out = counted(scan.skipped_count, "model file")
         print_message(f"note: skipped {left_out} ({LEFT_OUT}); --hidden includes them")
-    for name in scan.unused:
+    for name, fix in scan.unused:
         print_message(
-            f"note: --dim {name}: none of these models has a dynamic dimension of that name"
+            f"note: --dim {name}: none of these models has a dynamic dimension of that name. "
+            f"Fix: {fix}"
         )
     return scan
 

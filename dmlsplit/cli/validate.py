@@ -133,8 +133,8 @@ def add_to(commands: Commands) -> None:
         "are given with --dim; give sizes of other values again to check the written model. First, "
         "each split and its replacement run on random inputs, in ONNX Runtime if it is installed; "
         "if any bit of their outputs differs, nothing is written. The report, which begins with "
-        "the changes, and the exit status are those of the written model; --verbose also reports the "
-        "old one. Only splits are checked, not other nodes",
+        "the changes, and the exit status are those of the written model; --verbose also reports "
+        "the old one. Only splits are checked, not other nodes",
     )
     fixing.add_argument("--overwrite", action="store_true", help="replace OUT.onnx if it exists")
 

@@ -14,7 +14,9 @@ class Cause(StrEnum):
 
     DYNAMIC = "dynamic input"
     LENGTHS = "computed split lengths"
+    AXIS = "a computed axis"
     UNTRACKED = "a shape that is not tracked"
+    INFERABLE = "a shape that ONNX infers"
     TYPE = "an unknown data type"
     WEIGHTS = "weights outside the model"
     OPERATION_SET = "unknown operation set"
@@ -162,6 +164,8 @@ class SplitSite:
     is_overridable : bool
         Whether what is known follows from the default of a graph input of ONNX, which a caller may
         override.
+    exceeds_protobuf : bool
+        Whether the file is too large for protobuf, with which the package onnx reads it.
     """
 
     file: str
@@ -186,3 +190,4 @@ class SplitSite:
     is_folded: bool = False
     keeps_axis: bool | None = True
     is_overridable: bool = False
+    exceeds_protobuf: bool = False

@@ -1,12 +1,12 @@
 """Advice: what makes an unknown split known, and the fixes of a refused one."""
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends.site import Cause, SplitSite, Unknown
+from dmlsplit.lint.commands import declaring_command, fixed_model, options, python_command
 from dmlsplit.lint.onnxruntime import SIZES, is_complex, takes_num_outputs
 from dmlsplit.lint.rewritable import IN_A_FUNCTION, form_of
 from dmlsplit.lint.target import Target
@@ -16,27 +16,32 @@ from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
 class Advice(StrEnum):
     """The advice that is not a rule's hint. Names in braces are filled in from the split."""
 
-    # Double quotes serve every shell. MODEL, VALUE and SHAPE stand for names and sizes of the
-    # split; they are left in place if a shell could change those, or if the sizes are unknown.
-    # TYPE is always left: this advice is for splits whose type is unknown.
+    # Double quotes serve every shell. The user replaces words in capitals: a name that a shell
+    # could change, or what is not known. Weights outside the model stay there, so a new model must
+    # lie beside the old one.
     AXIS = "give the size of the axis, for example {options}"
     SIZES = "give the dynamic sizes, for example {options}"
     RANK = "give the size of every axis of the input, whose rank is unknown: {options} and so on"
     COUNT_FIRST = "{count} first, then {remedy}"
     TYPE = (
-        'declare its type and sizes in the model, for example: python -c "import onnx;'
-        " m = onnx.load('MODEL'); v = onnx.helper.make_tensor_value_info('VALUE',"
-        " onnx.TensorProto.TYPE, SHAPE); m.graph.value_info.append(v);"
-        " onnx.save(m, 'typed.onnx')\""
+        "declare the type and sizes of every value that lacks them, for example{replace}: "
+        'python -c "import onnx;'
+        " m = onnx.load('{model}', load_external_data=False); T = onnx.TensorProto;"
+        " v = onnx.helper.make_tensor_value_info; {code}onnx.save(m, '{stem}.typed.onnx')\""
+    )
+    INFER = (
+        'let ONNX infer the shapes{replace}: python -c "import onnx;'
+        " onnx.shape_inference.infer_shapes_path('{model}', '{stem}.inferred.onnx')\""
     )
     LENGTHS = "make the split lengths a constant of the model"
     LENGTHS_OR_SIZES = (
         "give the sizes from which the split lengths may follow, for example {options}; or make "
         "the lengths a constant of the model"
     )
+    AXIS_CONSTANT = "make the axis a constant of the model"
     WEIGHTS = (
-        'keep small tensors in the model, as onnx does: python -c "import onnx;'
-        " onnx.save(onnx.load('MODEL'), 'inside.onnx', save_as_external_data=True)\""
+        'keep small tensors in the model, as onnx does{replace}: python -c "import onnx;'
+        " onnx.save(onnx.load('{model}'), '{stem}.inside.onnx', save_as_external_data=True)\""
     )
     PIECES = "use a larger chunk size, or fewer outputs; no model needs that many pieces"
     ORDER = (
@@ -44,14 +49,15 @@ class Advice(StrEnum):
         "cycle cannot run"
     )
     CALLER = (
-        'inline the functions, then validate again: python -c "import onnx, onnx.inliner as i;'
-        " m = onnx.load('MODEL'); onnx.save(i.inline_local_functions(m), 'inlined.onnx')\""
+        'inline the functions, then validate again{replace}: python -c "import onnx, onnx.inliner'
+        " as i; m = onnx.load('{model}', load_external_data=False);"
+        " onnx.save(i.inline_local_functions(m), '{stem}.inlined.onnx')\""
     )
     RESHAPE = "fix the sizes in OpenVINO: Model.reshape, then openvino.save_model"
     BIN_FILE = "put the .bin file itself, not a link to it, next to the model"
     CONVERT = "convert the model again with OpenVINO, which writes the type"
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
-    NODES = "rewrite the model: run dmlsplit validate again with --write-fixed fixed.onnx"
+    NODES = "rewrite the model: validate again with --write-fixed {output}"
     NO_NODES = "--write-fixed cannot replace it: {obstacle}"
     IN_FUNCTION = "--write-fixed cannot replace it in the body of a function; {inline}"
     DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
@@ -68,51 +74,39 @@ _ONNX_REMEDIES = {
     Cause.COUNT: Advice.PIECES,
     Cause.ORDER: Advice.ORDER,
     Cause.CALLER: Advice.CALLER,
-    Cause.TYPE: Advice.TYPE,
+    Cause.INFERABLE: Advice.INFER,
 }
 _OPENVINO_REMEDIES = {
     Cause.DYNAMIC: Advice.RESHAPE,
     Cause.LENGTHS: Advice.LENGTHS,
+    Cause.AXIS: Advice.AXIS_CONSTANT,
     Cause.WEIGHTS: Advice.BIN_FILE,
     Cause.OPERATION_SET: Advice.OPSET1,
     Cause.ORDER: Advice.ORDER,
     Cause.TYPE: Advice.CONVERT,
 }
-# Inside double quotes, no shell changes these; Python's own quotes hold all of them but '.
-_LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
-_IN_PYTHON = re.compile(_LITERAL.pattern.replace("'", ""))
 
 
-def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fixes, any one of which suffices, the most direct first; and the notes.
+def advise(
+    verdict: Verdict, target: Target, declaration: str = ""
+) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+    """The fixes, any one of which suffices, the most direct first; the notes; `Verdict.rewriting`.
 
-    A note says why there is no fix of some kind, or that there may be one.
+    A note says why there is no fix of some kind, or that there may be one. `declaration` declares
+    the values of the split's file whose type is not known; see `declarations`.
     """
     site, state = verdict.site, verdict.site.state
     if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
-        return (_fix_for_unknown(site, state, target),), ()
+        return (_fix_for_unknown(site, state, target, declaration),), (), ""
     if verdict.outcome not in FAILING:
-        return (), ()
-    fixes: list[str] = []
-    notes: list[str] = []
+        return (), (), ""
     undecided = state if verdict.undecided and isinstance(state, Unknown) else None
     if undecided and verdict.needs_type:  # no other fix is sure to suffice
-        return (_fix_for_unknown(site, undecided, target, True),), ()
-    if verdict.minimum is None:
-        fixes += _hints(verdict.errors)
-    if site.format == "onnx" and all("model" in e.rule.fixable_by for e in verdict.errors):
-        form = form_of(verdict, target)
-        if not isinstance(form, str):
-            fixes.append(Advice.NODES)
-        elif form == IN_A_FUNCTION:
-            notes.append(Advice.IN_FUNCTION.format(inline=_command(Advice.CALLER, site)))
-        elif not verdict.undecided:
-            notes.append(Advice.NO_NODES.format(obstacle=form))
-    if verdict.equivalent:
-        fixes.append(Advice.DISPATCH.format(equivalent=verdict.equivalent))
-    if least := verdict.minimum:
-        windows = f", or require Windows build {least.windows.build}" if least.windows else ""
-        fixes.append(Advice.SHIP.format(version=least.directml, windows=windows))
+        return (_fix_for_unknown(site, undecided, target, declaration, True),), (), ""
+    fixes = _hints(verdict.errors) if verdict.minimum is None else ()
+    rewriting, notes = _rewriting(verdict, target)
+    fixes += (rewriting,) if rewriting else ()
+    fixes += tuple(_other_descriptors(verdict))
     if verdict.obstacle:
         notes.append(verdict.obstacle)
     broken = {violation.rule.id for violation in verdict.errors}
@@ -120,30 +114,41 @@ def advise(verdict: Verdict, target: Target) -> tuple[tuple[str, ...], tuple[str
     if broken & _RUN_ON_CPU and loads:
         notes.append(Advice.ON_CPU)
     if undecided:
-        remedy = _fix_for_unknown(site, undecided, target, True)
+        remedy = _fix_for_unknown(site, undecided, target, declaration, True)
         notes.append(Advice.UNDECIDED.format(remedy=remedy))
-    return tuple(fixes), tuple(notes)
+    return fixes, tuple(notes), rewriting
+
+
+def _rewriting(verdict: Verdict, target: Target) -> tuple[str, list[str]]:
+    """The advice to rewrite the model, if --write-fixed can, and notes that say why it cannot."""
+    site = verdict.site
+    if site.format != "onnx" or any("model" not in e.rule.fixable_by for e in verdict.errors):
+        return "", []
+    form = form_of(verdict, target)
+    if not isinstance(form, str):
+        return Advice.NODES.format(output=fixed_model(site.file)), []
+    if form == IN_A_FUNCTION:
+        return "", [Advice.IN_FUNCTION.format(inline=python_command(Advice.CALLER, site.file))]
+    return "", [] if verdict.undecided else [Advice.NO_NODES.format(obstacle=form)]
+
+
+def _other_descriptors(verdict: Verdict) -> Iterator[str]:
+    """The fixes that leave the model as it is."""
+    if verdict.equivalent:
+        yield Advice.DISPATCH.format(equivalent=verdict.equivalent)
+    if least := verdict.minimum:
+        windows = f", or require Windows build {least.windows.build}" if least.windows else ""
+        yield Advice.SHIP.format(version=least.directml, windows=windows)
 
 
 def without_rewriting(assessment: Assessment) -> Assessment:
     """The assessment without the advice to rewrite the model, for a run that has just done so."""
 
     def shorter(verdict: Verdict) -> Verdict:
-        fixes = tuple(fix for fix in verdict.fixes if fix != Advice.NODES)
+        fixes = tuple(fix for fix in verdict.fixes if fix != verdict.rewriting)
         return replace(verdict, fixes=fixes)
 
     return replace(assessment, verdicts=tuple(map(shorter, assessment.verdicts)))
-
-
-def options(sizes: Iterable[tuple[str, int | str]]) -> str:
-    """The --dim options for these sizes, or their form if shells quote a name differently."""
-    by_name = dict(sizes)
-    if not all(map(_LITERAL.fullmatch, by_name)):
-        return "--dim NAME=N"
-    return " ".join(
-        f'--dim "{name}={size}"' if re.search(r"[^\w./:+-]", name) else f"--dim {name}={size}"
-        for name, size in by_name.items()
-    )
 
 
 def _hints(broken: Iterable[Violation]) -> tuple[str, ...]:
@@ -153,17 +158,20 @@ def _hints(broken: Iterable[Violation]) -> tuple[str, ...]:
 
 
 def _fix_for_unknown(
-    site: SplitSite, unknown: Unknown, target: Target, every_size: bool = False
+    site: SplitSite, unknown: Unknown, target: Target, declaration: str, every_size: bool = False
 ) -> str:
     """How to make an unknown split known; with `every_size`, not only ok for every size."""
     if site.format == "openvino":
         return _OPENVINO_REMEDIES[unknown.cause]
-    advice = _ONNX_REMEDIES.get(_first_cause(site, unknown.cause))
-    if advice is Advice.LENGTHS and unknown.missing:
+    cause = _first_cause(site, unknown.cause)
+    if cause is Cause.LENGTHS and unknown.missing:
         return Advice.LENGTHS_OR_SIZES.format(options=options(unknown.missing))
-    remedy = (
-        _command(advice, site, unknown.missing) if advice else _sizes(site, unknown, every_size)
-    )
+    if cause is Cause.TYPE:
+        remedy = declaration or declarations([site])[site.file]
+    elif cause in _ONNX_REMEDIES:
+        remedy = python_command(_ONNX_REMEDIES[cause], site.file)
+    else:
+        remedy = _sizes(site, unknown, every_size)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
         count = "set num_outputs" if takes_num_outputs(target) else SIZES
@@ -181,24 +189,32 @@ def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> str:
     return Advice.SIZES.format(options=options(unknown.missing))
 
 
-def _command(advice: Advice, site: SplitSite, missing: Iterable[tuple[str, int]] = ()) -> str:
-    known = {"MODEL": site.file, "VALUE": site.input_name}
-    if site.shape is not None:
-        sizes = (size for _, size in missing)
-        known["SHAPE"] = str([n if isinstance(n, int) else next(sizes, 1) for n in site.shape])
-    plain = {word: name for word, name in known.items() if _IN_PYTHON.fullmatch(name)}
-    words = ("MODEL", "VALUE", "TYPE", "SHAPE")
-    left = [word for word in words if word in advice and word not in plain]
-    marked = (
-        advice.replace(": python", f" (replace {' and '.join(left)}): python") if left else advice
-    )
-    return re.sub("MODEL|VALUE|SHAPE", lambda word: plain.get(word[0], word[0]), marked)
-
-
 def _first_cause(site: SplitSite, cause: Cause) -> Cause:
     """The cause to cure first at a site of an ONNX model."""
-    if cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
+    if cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE, Cause.INFERABLE):
         return cause
-    if "()" in site.path and (site.shape is None or None in site.shape):
+    is_typed = site.element_type is not None
+    if "()" in site.path and (site.shape is None or None in site.shape or not is_typed):
         return Cause.CALLER
-    return Cause.TYPE if site.element_type is None else cause
+    return cause if is_typed or cause is Cause.INFERABLE else Cause.TYPE
+
+
+def declarations(sites: Iterable[SplitSite]) -> dict[str, str]:
+    """For each file, the advice that declares every value whose type is not known.
+
+    One command declares all of them, because each command begins with the model as it is.
+    """
+    values: dict[str, dict[object, SplitSite]] = {}
+    for site in sites:
+        if site.format != "openvino" and _lacks_type(site):
+            value = site.path[:-1], site.input_name
+            values.setdefault(site.file, {}).setdefault(value, site)
+    return {
+        file: declaring_command(Advice.TYPE, file, list(by_value.values()))
+        for file, by_value in values.items()
+    }
+
+
+def _lacks_type(site: SplitSite) -> bool:
+    state = site.state
+    return isinstance(state, Unknown) and _first_cause(site, state.cause) is Cause.TYPE

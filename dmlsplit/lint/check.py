@@ -15,7 +15,7 @@ from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
 from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
 from dmlsplit.frontends.site import ProviderRemark
 from dmlsplit.lint import onnxruntime
-from dmlsplit.lint.advice import advise
+from dmlsplit.lint.advice import advise, declarations
 from dmlsplit.lint.rules import make_defect, make_violation
 from dmlsplit.lint.target import LevelReleases, Target, level_releases
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
@@ -40,14 +40,16 @@ def assess(
     defects_fail: bool = False,
 ) -> Assessment:
     """Check all sites for a target."""
-    verdicts = tuple(check_site(site, target) for site in sites)
+    splits = tuple(sites)
+    declared = declarations(splits)
+    verdicts = tuple(check_site(site, target, declared.get(site.file, "")) for site in splits)
     faults = tuple(onnxruntime.target_violations(target))
     files = tuple(unreadable)
     return Assessment(target, verdicts, files, frozenset(failing), faults, defects_fail)
 
 
-def check_site(site: SplitSite, target: Target) -> Verdict:
-    """Check one site for a target."""
+def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdict:
+    """Check one site for a target; `declaration` is as in `advise`."""
     if (unreached := _unreached(site)) is not None:
         return unreached
     match site.state:
@@ -65,10 +67,18 @@ def check_site(site: SplitSite, target: Target) -> Verdict:
             remarks = _examination(site, None, target).remarks
             verdict = Verdict(site, None, Outcome.REFUSED, (invalid, *remarks))
     diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
-    fixes, notes = advise(verdict, target)
+    fixes, notes, rewriting = advise(verdict, target, declaration)
     if site.never_runs is not None:
         notes += (f"{site.never_runs}; but ONNX Runtime checks it when it loads the model",)
-    return replace(verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes)
+    if verdict.outcome is Outcome.UNKNOWN:  # so that all formats give one and the same fix
+        diagnostics = [_with_fix(violation, fixes[0]) for violation in diagnostics]
+    return replace(
+        verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes, rewriting=rewriting
+    )
+
+
+def _with_fix(violation: Violation, fix: str) -> Violation:
+    return replace(violation, fix=fix) if violation.rule.id == "SPLIT-NODE-UNKNOWN" else violation
 
 
 def _unreached(site: SplitSite) -> Verdict | None:

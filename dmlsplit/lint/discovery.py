@@ -33,7 +33,8 @@ class Scan:
     unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why in one line
     files: tuple[str, ...] = ()
     skipped_count: int = 0  # models that a search of folders skipped
-    unused: tuple[str, ...] = ()  # dimensions that none of several models has
+    # Dimensions that none of several models has, each with what to give instead.
+    unused: tuple[tuple[str, str], ...] = ()
 
     def inputs(self) -> Iterator[str]:
         """The files, and those in which models keep their weights and values."""
@@ -95,7 +96,8 @@ def scan_paths(
     if dimensions and unused and len(models) < 2:
         dimensions.check_all_used()
     skipped = len(left_out.difference(files))
-    return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, unused)
+    fixes = tuple((name, dimensions.fix(name)) for name in unused) if dimensions else ()
+    return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, fixes)
 
 
 def scan_file(

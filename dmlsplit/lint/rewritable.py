@@ -15,6 +15,10 @@ from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 
 IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
+TOO_LARGE = (
+    "the model has over 2 GiB, which protobuf cannot read. Fix: export it with its weights in "
+    "another file"
+)
 # Of 64-bit integers, Cast extracts only the low bits. The high ones need a division, which DirectML
 # has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
 # https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_divide_operator_desc
@@ -126,6 +130,8 @@ def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
 
 def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
     site, broken = verdict.site, verdict.errors
+    if site.exceeds_protobuf:
+        return TOO_LARGE
     for error in broken:
         if "model" not in error.rule.fixable_by:
             return f"{error.rule.id}: {error.message}"

@@ -63,6 +63,7 @@ class Verdict:
     # sizes); None if no level does, or if the level is unknown.
     minimum: LevelReleases | None = None
     fixes: tuple[str, ...] = ()  # what to change: any one suffices, the most direct is first
+    rewriting: str = ""  # the one of the fixes that is --write-fixed
     # Why there is no fix of some kind, or that there may be one; why DirectML never gets the node.
     notes: tuple[str, ...] = ()
     # REFUSED_FOR_EVERY_SIZE, but an equivalent may exist once the sizes are known.

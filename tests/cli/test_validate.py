@@ -36,7 +36,8 @@ def test_dim_sets_a_dynamic_size_and_an_unknown_name_is_reported(
         assert main(["validate", *paths, "--dim", "batch=3", "--dim", "cut=3"]) == status
         said = capsys.readouterr().err
         note = "note: --dim cut: none of these models has a dynamic dimension of that name"
-        assert (said == f"dmlsplit: {note}\n") == (status == 0), said
+        fix = "Fix: give batch, or VALUE.AXIS with a value of the model"
+        assert (said == f"dmlsplit: {note}. {fix}\n") == (status == 0), said
     # What is refused for every size may have an equivalent for some.
     assert main(["validate", "m.onnx", "--feature-level", "1_0", "--allow", "equivalent"]) == 0
 

@@ -37,7 +37,7 @@ def test_no_minimum_level_is_claimed_while_the_data_type_is_unknown(via: Via) ->
     verdict = check_site(site, resolve_target(feature_level="2_0", via=via))
     assert (verdict.outcome, verdict.minimum) == (Outcome.REFUSED_FOR_EVERY_SIZE, None)
     if via == "directml":
-        assert verdict.fix.startswith("declare its type and sizes in the model")
+        assert verdict.fix.startswith("declare the type and sizes of every value")
     report = text_report(assess([site], resolve_target(feature_level="2_0", via=via)))
     assert "first accepted" not in report
     assert re.search(r"refused for every size +- +- +-\n", report)

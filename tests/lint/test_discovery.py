@@ -31,7 +31,9 @@ def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
     assert len(seen) == 2
     assert seen[-1][0] == seen[-1][1] > 0
     # Of several models, not each needs to have a dimension.
-    assert scan_paths(paths, dimensions=FixedSizes({"n": 2})).unused == ("n",)
+    assert scan_paths(paths, dimensions=FixedSizes({"n": 2})).unused == (
+        ("n", "give VALUE.AXIS with a value of the model"),
+    )
 
 
 def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(

@@ -44,6 +44,12 @@ def prints(found: Assessment) -> list[dict[str, str]]:
     return [result["partialFingerprints"] for result in log_of(found)["runs"][0]["results"]]
 
 
+def place_of(result: dict[str, Any]) -> str:
+    """The file of a result."""
+    uri: str = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    return uri
+
+
 LOGS = {
     "every verdict": assessment(),
     "every rule": every_rule(),
@@ -76,11 +82,13 @@ def test_a_log_follows_the_standard_and_has_the_fields_that_github_needs(name: s
         (place,) = (each["physicalLocation"] for each in result["locations"])
         assert re.fullmatch(r"[\w./~%:-]*", place["artifactLocation"]["uri"])
         assert place["region"] == {"startLine": 1}
-    # A result names its rule and is told apart.
+    # A result names its rule and is told apart within its file.
     rules = run["tool"]["driver"]["rules"]
     assert all(rules[found["ruleIndex"]]["id"] == found["ruleId"] for found in run["results"])
     assert len({rule["id"] for rule in rules}) == len(rules)
-    found = [each["dmlsplitNode/v1"] for each in prints(LOGS[name])]
+    found = [
+        (place_of(each), each["partialFingerprints"]["dmlsplitNode/v1"]) for each in run["results"]
+    ]
     assert len(set(found)) == len(found)
 
 
@@ -103,6 +111,46 @@ def test_fingerprints_stay_when_other_nodes_change() -> None:
     fewer = prints(replace(assessment(), verdicts=assessment().verdicts[2:]))
     assert fewer
     assert all(each in prints(assessment()) for each in fewer)
+
+
+def test_the_fingerprints_of_a_file_stay_when_a_file_before_it_is_added() -> None:
+    """A copy beside a model has the same nodes."""
+    sites = [SplitSite(name, "net", "cut", 0, "Split-13", Invalid("no")) for name in "ab"]
+    alone = prints(assess(sites[1:], resolve_target()))
+    assert prints(assess(sites, resolve_target())) == alone * 2
+
+
+HOSTILE = "[click](https://example.com) {0} }{ a\\](b) FLOAT[1,2]"
+
+
+@pytest.mark.parametrize("found", [harmful(HOSTILE), harmful("{0}"), harmful("[a](b)")])
+def test_names_are_text_and_neither_links_nor_placeholders(found: Assessment) -> None:
+    """Read as sections 3.11.5 and 3.11.6 of the standard say."""
+    (run,) = log_of(found)["runs"]
+    (invocation,) = run["invocations"]
+    entries = [*run["results"], *invocation["toolExecutionNotifications"]]
+    for entry in entries:
+        text = entry["message"]["text"]
+        assert not re.search(r"\{\d+\}", text.replace("{{", "").replace("}}", ""))
+        # A link: text up to the first ] that no backslash escapes, and a target.
+        assert not re.search(r"\]\(", re.sub(r"\\.", "", text))
+
+
+def test_a_name_with_a_link_reads_as_before_once_a_viewer_has_removed_the_escapes() -> None:
+    notes = log_of(harmful(HOSTILE))["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    text = re.sub(r"\\(.)", r"\1", notes[0]["message"]["text"])
+    assert text.replace("{{", "{").replace("}}", "}") == HOSTILE
+
+
+def test_results_that_github_does_not_accept_are_cut_and_counted() -> None:
+    """The warnings go first. Source: GitHub, "SARIF results exceed one or more limits"."""
+    invalid = [SplitSite("f", "g", "", i, "Split-13", Invalid("no")) for i in range(25_001)]
+    warned = SplitSite("a", "g", "", 0, "Split-13", warnings=("odd",))
+    (run,) = log_of(assess([warned, *invalid], resolve_target()))["runs"]
+    assert len(run["results"]) == 25_000
+    assert {place_of(result) for result in run["results"]} == {"f"}
+    (note,) = run["invocations"][0]["toolExecutionNotifications"]
+    assert note["message"]["text"].startswith("2 results are left out: GitHub accepts 25,000")
 
 
 def test_every_rule_carries_its_page() -> None:

@@ -50,4 +50,5 @@ NAMES = [
     "",
     "\u202egnp.exe",
     "a" * 5000,
+    "[click](https://example.com) {0} <img src=x> `a` **b** | \\](c)",
 ]

@@ -1,11 +1,17 @@
 """The user's sizes for the dynamic dimensions of a model."""
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from itertools import islice
 
 from dmlsplit.checks import instance, integer
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.frontends.onnx.messages import MAX_RANK, Shape, ValueInfo
+from dmlsplit.frontends.onnx.messages import MAX_RANK, Shape, ValueInfo, shown_name
 from dmlsplit.frontends.site import Size
+from dmlsplit.messages import MAX_SHOWN
+
+# The most names of dimensions that are remembered, to list them in an error.
+_MAX_NAMES = 1000
 
 
 class FixedSizes:
@@ -15,6 +21,8 @@ class FixedSizes:
     ----------
     used : set of str
         The names that a model has.
+    dynamic : dict of str to None
+        The names of the dynamic dimensions of the models, as `sizes` takes them, in their order.
     sizes : mapping of str to int
         The given sizes by name.
     has_given_rank : bool
@@ -26,6 +34,7 @@ class FixedSizes:
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.used: set[str] = set()
+        self.dynamic: dict[str, None] = {}
         self.contradicted: dict[tuple[tuple[int | str, ...], str], Shape] = {}
         pairs = instance("sizes", sizes, Mapping).items()  # type: ignore[type-abstract]
         self.sizes = {name: integer(f"sizes[{name!r}]", size) for name, size in pairs}
@@ -51,6 +60,7 @@ class FixedSizes:
         self._input_names = set(dims.values())
         self.contradicted = {}
         self.has_given_rank = False
+        self._remember(key if dim is None else dim for key, dim in dims.items())
         for key, dim in dims.items():
             self._size(key, dim)
 
@@ -92,9 +102,19 @@ class FixedSizes:
         for name in self.unused:
             raise InvalidArgumentError(
                 f"dimension {name} is given the size {self.sizes[name]}; no .onnx model here has a "
-                "dynamic dimension of that name. Fix: give a name that the model declares, or "
-                "VALUE.AXIS with one of its values"
+                f"dynamic dimension of that name. Fix: {self.fix(name)}"
             )
+
+    def fix(self, name: str) -> str:
+        """What to give instead of a name that no model has: similar names, or else all of them."""
+        names = get_close_matches(name, self.dynamic) or list(self.dynamic)
+        listed = f"{' or '.join(map(shown_name, names[:MAX_SHOWN]))}, or " if names else ""
+        more = f" ({len(names)} names)" if len(names) > MAX_SHOWN else ""
+        return f"give {listed}VALUE.AXIS with a value of the model{more}"
+
+    def _remember(self, dims: Iterable[Size]) -> None:
+        names = (dim for dim in dims if isinstance(dim, str))
+        self.dynamic.update(dict.fromkeys(islice(names, max(0, _MAX_NAMES - len(self.dynamic)))))
 
     def declared_shape(self, entry: ValueInfo) -> Shape | None:
         """The declared shape of a value, with the sizes that are given by name.
@@ -102,6 +122,8 @@ class FixedSizes:
         A dimension whose name is VALUE.AXIS of an input counts as unnamed.
         """
         shape = entry.shape
+        if shape and self.sizes:
+            self._remember(shape)
         return shape and tuple(None if n in self._axes else self._size_by_name(n) for n in shape)
 
     def apply(self, name: str, shape: Shape | None) -> Shape | None:

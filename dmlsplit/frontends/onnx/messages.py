@@ -81,11 +81,10 @@ class Dimension:
 
     @property
     def size(self) -> Size:
-        """The size."""
-        # Names that shape inference invents do not count; -1 is some exporters' dynamic size.
-        name = "" if self.dim_param.startswith("unk__") else self.dim_param
+        """The size, or the name of a dynamic one; None if it has none."""
+        # -1 is some exporters' dynamic size.
         size = -1 if self.dim_value is None else self.dim_value
-        return name or (None if size < 0 else size)
+        return self.dim_param or (None if size < 0 else size)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,10 +190,13 @@ def _lengths(operator: OperatorVersion, value: Value, reader: Reader) -> Any:
     if isinstance(constant, Tensor) and constant.location is not None:
         raise UnknownSplitError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
-        numbers, rank = list(elements(reader, constant)), len(value.shape or ())
-        return numbers if rank == 1 else [numbers[:16]] if rank else numbers[0]
+        numbers, shape = list(elements(reader, constant)), value.shape or ()
     except WireError as error:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
+    if len(shape) > 1:
+        allowed = "it must be a scalar or 1-D" if operator.makes_sequence else "it must be 1-D"
+        refuse(operator, f"split has shape {list(shape)}", allowed)
+    return numbers if shape else numbers[0]
 
 
 def _dynamic_dimensions(shape: Shape, *only: int) -> str:

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from dmlsplit.checks import instance, path_text
@@ -19,6 +20,9 @@ from dmlsplit.frontends.onnx.messages import Function, Graph, Model, Node, Tenso
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.walk import MAX_FIELDS, scan_model
 from dmlsplit.frontends.site import SplitSite
+
+# The most bytes of a message that protobuf parses.
+MAX_PROTOBUF_BYTES = 2**31 - 1
 
 
 def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> list[SplitSite]:
@@ -47,7 +51,10 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     instance("dimensions", dimensions, FixedSizes)
     with path_in_errors(name), name_kind_in_errors(name, binary=True), _mapped(name) as data:
-        return scan_model(name, data, dimensions)
+        sites = scan_model(name, data, dimensions)
+        if len(data) <= MAX_PROTOBUF_BYTES:
+            return sites
+        return [replace(site, exceeds_protobuf=True) for site in sites]
 
 
 @contextmanager

@@ -212,6 +212,11 @@ _SAME = (
 ).split()
 # Operators whose output has the rank of the first input, even if its sizes are not known.
 _RANK_KEPT = {*windows.RULES, "Concat", "Pad", "Slice", "Tile", "TopK"}
+# Rare operators without a rule here, of whose outputs ONNX infers types and sizes.
+INFERRED_BY_ONNX = set(
+    "AffineGrid BlackmanWindow CenterCropPad Col2Im DFT HammingWindow HannWindow MaxRoiPool "
+    "MaxUnpool MelWeightMatrix Multinomial RandomNormal RandomUniform RoiAlign Scan".split()
+)
 _COMPARISONS = ["Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"]
 _STATEFUL = ["GRU", "LSTM", "RNN"]
 _REDUCED = "L1 L2 LogSum LogSumExp Max Mean Min Prod Sum SumSquare".split()

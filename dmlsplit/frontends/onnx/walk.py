@@ -34,7 +34,7 @@ from dmlsplit.frontends.onnx.nodes import complete_site
 from dmlsplit.frontends.onnx.operators import OPERATORS
 from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
 from dmlsplit.frontends.onnx.recombination import followed
-from dmlsplit.frontends.onnx.shapes import outputs
+from dmlsplit.frontends.onnx.shapes import INFERRED_BY_ONNX, outputs
 from dmlsplit.frontends.onnx.values import (
     UNKNOWN,
     Call,
@@ -84,7 +84,9 @@ class _Visit(NamedTuple):
 
     def gap_after(self) -> Gap:
         """The reason for an unknown shape if this node lost it."""
-        return f"the shape of its input is unknown after {self.description}", Cause.UNTRACKED
+        inferred = not self.node.domain and self.node.op_type in INFERRED_BY_ONNX
+        cause = Cause.INFERABLE if inferred else Cause.UNTRACKED
+        return f"the shape of its input is unknown after {self.description}", cause
 
     def claim_label(self) -> str:
         """A label that no earlier node with bodies or call in this graph has."""

@@ -34,7 +34,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _INTEGERS = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64".split(), "bBhHiIqQ", strict=True))
 
 _SPLITS = {"Split", "VariadicSplit"}
-_KEPT_TYPES = {"Const", "Parameter", *_SPLITS}
+_KEPT_TYPES = {"Const", "Convert", "Parameter", *_SPLITS}
 _KEPT_PARTS = {"data", "input", "output"}
 _BODIES = {"body", "then_body", "else_body"}
 _CHILDREN = {

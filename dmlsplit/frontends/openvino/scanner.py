@@ -46,6 +46,10 @@ _CARRIERS = {
 }
 
 
+# Types of a Convert that keeps axes and lengths as they are.
+_INTEGERS = ("i32", "i64")
+
+
 class _Node(NamedTuple):
     layer: Layer
     graph: Graph
@@ -55,23 +59,26 @@ class _Node(NamedTuple):
     def operator(self) -> str:
         return _OPERATORS[self.layer.type]
 
-    def input_layer(self, position: int) -> Layer | None:
-        """The layer that feeds an input."""
-        if position >= len(self.layer.inputs):
+    def input_layer(self, position: int, layer: Layer | None = None) -> Layer | None:
+        """The layer that feeds an input of the node, or of another layer."""
+        layer = layer or self.layer
+        if position >= len(layer.inputs):
             return None
-        port = self.layer.inputs[position].id
-        origin = self.graph.edges.get((self.layer.id, port))
+        origin = self.graph.edges.get((layer.id, layer.inputs[position].id))
         return self.graph.layers.get(origin[0]) if origin else None
 
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
-        """The Const that feeds an input, and its shape."""
+        """The Const that feeds an input, maybe through a Convert, and its shape."""
         layer = self.input_layer(position)
+        if layer and layer.type == "Convert" and layer.data.get("destination_type") in _INTEGERS:
+            source = self.input_layer(0, layer)
+            layer = source if source and source.type == "Const" else layer
         if layer is None:
             raise InvalidArgumentError(f"no edge leads to its input {name}")
         if layer.type != "Const":
             text = f"{name} is dynamic: it is computed by {layer.type[:40]!r}"
-            cause = Cause.ORDER if layer is self.layer else Cause.LENGTHS
-            raise UnknownSplitError(text, cause)
+            cause = Cause.AXIS if name == "axis" else Cause.LENGTHS
+            raise UnknownSplitError(text, Cause.ORDER if layer is self.layer else cause)
         with prefix_errors(name):
             return layer, constant_shape(layer)
 

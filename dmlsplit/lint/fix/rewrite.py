@@ -12,11 +12,16 @@ from dmlsplit.atomic import atomic_write, name_in_errors, refuse_inputs
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_errors
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import FixedSizes
-from dmlsplit.frontends.onnx.scanner import check_folder, scan, weight_files
+from dmlsplit.frontends.onnx.scanner import (
+    MAX_PROTOBUF_BYTES,
+    check_folder,
+    scan,
+    weight_files,
+)
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.replacement import Replacement, compared
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
-from dmlsplit.lint.rewritable import IN_A_FUNCTION
+from dmlsplit.lint.rewritable import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.verdict import FAILING, Assessment
 
 
@@ -74,6 +79,8 @@ def _check_output(source: Path, output: Path, overwrite: bool) -> None:
 
 def _load(path: Path) -> ModelProto:
     with path_in_errors(path):
+        if path.stat().st_size > MAX_PROTOBUF_BYTES:
+            raise InvalidArgumentError(TOO_LARGE)
         try:
             return onnx.load_model_from_string(path.read_bytes())
         except Exception as error:

@@ -3,14 +3,15 @@
 GitHub accepts 10 MB after gzip, 25,000 rules and 25,000 results per run (it shows 5,000), names of
 255 and descriptions of 1,024 characters; no limit for `help` is stated. Sources: docs.github.com,
 "SARIF support for code scanning" and "SARIF results exceed one or more limits".
+
+The text of a message may have links, ``[text](target)``, and placeholders, ``{0}`` (sections 3.11.5
+and 3.11.6). A model chooses its names, so both are escaped.
 """
 
-import hashlib
 import json
 import re
-from collections import Counter
 from pathlib import PureWindowsPath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from dmlsplit import __version__
@@ -18,6 +19,7 @@ from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.report.findings import Finding, address, findings, with_slashes
+from dmlsplit.lint.report.fingerprint import fingerprinted
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 
@@ -27,40 +29,74 @@ _SCHEMA = (
 # Code scanning uses only the second. If it is absent, the upload action hashes the text of the line
 # (codeql-action, fingerprints.ts), which is line 1 for all nodes of a model.
 _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
+MAX_RESULTS = 25_000  # GitHub refuses a run with more
+_LEVELS = ("error", "warning", "note")
+
+
+class _Reason(NamedTuple):
+    """A rule that a finding names: one result."""
+
+    finding: Finding
+    fingerprint: str
+    violation: Violation
+    others: str  # as in `group_diagnostics`
+
+    @property
+    def level(self) -> str:
+        if self.finding.status == "failed" and self.violation.severity not in ("warning", "note"):
+            return "error"
+        return "note" if self.finding.status == "note" else "warning"
 
 
 def sarif_report(assessment: Assessment) -> str:
     """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
-    about_splits = [finding for finding in findings(assessment) if finding.sites]
-    reasons = [(finding, *reason) for finding in about_splits for reason in finding.diagnostics]
-    rules = {violation.rule.id: violation.rule for _, violation, _ in reasons}
-    rules |= {violation.rule.id: violation.rule for violation in assessment.diagnostics}
+    reasons = [
+        _Reason(finding, fingerprint, *reason)
+        for finding, fingerprints in fingerprinted(findings(assessment))
+        for fingerprint, reason in zip(fingerprints, finding.diagnostics, strict=True)
+    ]
+    count = len(reasons)
+    if count > MAX_RESULTS:  # errors stay longest
+        reasons = sorted(reasons, key=lambda reason: _LEVELS.index(reason.level))[:MAX_RESULTS]
+    violations = [*(reason.violation for reason in reasons), *assessment.diagnostics]
+    rules = {violation.rule.id: violation.rule for violation in violations}
+    index = {rule: position for position, rule in enumerate(rules)}
     driver = {
         "name": "dmlsplit",
         "version": __version__,
         "rules": [_reporting_descriptor(rule) for rule in rules.values()],
     }
-    seen: Counter[str] = Counter()  # fingerprints: results of one rule, node and field share them
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"dmlsplit/{assessment.target.via}/{assessment.target.level}/"},
-        "invocations": [_invocation(assessment)],
-        "results": [_result(*reason, list(rules), seen) for reason in reasons],
+        "invocations": [_invocation(assessment, count - len(reasons))],
+        "results": [_result(reason, index[reason.violation.rule.id]) for reason in reasons],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
 
-def _invocation(assessment: Assessment) -> dict[str, Any]:
+def _message(text: str) -> dict[str, str]:
+    """A message whose text has neither links nor placeholders."""
+    text = text.replace("{", "{{").replace("}", "}}")
+    # Without these two characters there is no link, and descriptors stay as they are.
+    return {"text": re.sub(r"[\\\[\]]", r"\\\g<0>", text) if "](" in text else text}
+
+
+def _invocation(assessment: Assessment, omitted: int) -> dict[str, Any]:
+    unread = [
+        {"level": "error", "message": _message(printable(text)), "locations": [_physical(file)]}
+        for file, text in assessment.unreadable
+    ]
+    text = f"{omitted:,} results are left out: GitHub accepts {MAX_RESULTS:,} per run. "
+    text += "Fix: validate fewer files in one run, or use --format json"
+    cut = [{"level": "warning", "message": _message(text)}] if omitted else []
     return {
         "executionSuccessful": not assessment.unreadable,
-        "toolExecutionNotifications": [
-            {"level": "error", "message": {"text": printable(text)}, "locations": [_physical(file)]}
-            for file, text in assessment.unreadable
-        ],
+        "toolExecutionNotifications": [*unread, *cut],
         "toolConfigurationNotifications": [
             {
                 "level": "error",
-                "message": {"text": f"{assessment.target}: {fault.message}. Fix: {fault.hint}"},
+                "message": _message(f"{assessment.target}: {fault.message}. Fix: {fault.hint}"),
                 "descriptor": {"id": fault.rule.id},
             }
             for fault in assessment.diagnostics
@@ -68,27 +104,18 @@ def _invocation(assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def _result(
-    finding: Finding, violation: Violation, others: str, rule_ids: list[str], seen: Counter[str]
-) -> dict[str, Any]:
-    failed = finding.status == "failed" and violation.severity not in ("warning", "note")
+def _result(reason: _Reason, rule_index: int) -> dict[str, Any]:
+    finding, fingerprint, violation, others = reason
     name = address(finding.sites[0])
     text = f"{name}: {finding.headline}: {printable(violation.message)}{others}"
-    identity = "{0.graph}|{0.node}|{0.index}".format(finding.sites[0])
     if violation.severity == "defect":  # one result for all splits of the file
         text = "; ".join([finding.headline, *map(str.strip, finding.details[:-1])])
-        identity = ""
-    identity += f"|{violation.rule.id}|{violation.field}"
-    fingerprint = hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()
-    seen[fingerprint] += 1
-    if seen[fingerprint] > 1:
-        fingerprint += f":{seen[fingerprint]}"
     logical = {"logicalLocations": list(map(_logical, finding.sites))}
     return {
         "ruleId": violation.rule.id,
-        "ruleIndex": rule_ids.index(violation.rule.id),
-        "level": "error" if failed else "note" if finding.status == "note" else "warning",
-        "message": {"text": f"{text}. Fix: {finding.fix}" if finding.fix else text},
+        "ruleIndex": rule_index,
+        "level": reason.level,
+        "message": _message(f"{text}. Fix: {finding.fix}" if finding.fix else text),
         # GitHub refuses a result without a file.
         "locations": [_physical(finding.file or name) | logical],
         "partialFingerprints": dict.fromkeys(_FINGERPRINTS, fingerprint),

@@ -204,3 +204,23 @@ def test_an_unknown_axis_is_not_the_last_one(scanned: Scanned) -> None:
     lone = helper.make_function("own", "Cut", ["x"], ["a", "b"], [cut], imports, ["at"])
     (site,) = scanned(model([], [], functions=(lone,)))
     assert site.axis is None
+
+
+def test_a_name_that_shape_inference_invented_is_the_name_of_a_dimension(scanned: Scanned) -> None:
+    """Netron and ONNX Runtime show it; exporters, such as tf2onnx, keep it in the model."""
+    assert shape(scanned, through("Relu", inputs=("unk__6", 6)), {"unk__6": 4}) == (4, 6)
+
+
+@pytest.mark.parametrize(
+    ("given", "fix"),
+    [
+        ("bach", "give batch, or VALUE"),
+        ("q", "give batch or x.1 or height, or VALUE"),
+    ],
+)
+def test_an_unknown_name_gets_similar_ones_or_all_that_there_are(
+    scanned: Scanned, given: str, fix: str
+) -> None:
+    content = through("Mystery", value("y", ["height", 6]), inputs=("batch", None))
+    with pytest.raises(dml.InvalidArgumentError, match=f"of that name. Fix: {fix}"):
+        shape(scanned, content, {given: 3})

@@ -102,6 +102,11 @@ PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
     ("negative size", {"s": lengths_of(INT64, [-2], int64_data=[2, 4])}, "at most 65536 values"),
     ("negative length", {"s": sizes("s", -(2**63), 6)}, "split[0] is -9223372036854775808"),
     ("overflowing sum", {"s": sizes("s", *[2**62] * 2)}, "adds up to 9223372036854775808"),
+    (
+        "lengths in a column",
+        {"s": lengths_of(INT64, [2, 1], int64_data=[2, 4])},
+        "split has shape [2, 1]; it must be 1-D",
+    ),
     ("unknown type", {"s": lengths_of(2**31 - 1, [2])}, "split has data type UNDEFINED"),
     (
         "float axis",

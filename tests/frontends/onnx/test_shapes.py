@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 
+from dmlsplit.frontends.onnx.shapes import INFERRED_BY_ONNX
 from dmlsplit.frontends.site import Cause
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed, value
 
@@ -76,3 +79,58 @@ def test_values_that_cannot_be_read_leave_shape_and_type_unknown(scanned: Scanne
         assert found.state.reason == said
     (found,) = scanned(model([node("Cast", "x", "y"), cut], [value("x", [4])]))
     assert found.state.reason == "the input's data type is not known"
+
+
+SCANNED = """<ir_version: 10, opset_import: ["" : 18]> net (float[6] s, float[4,6] x) => (y) {
+    last, y = Scan <num_scan_inputs = 1, body = body (float[6] a, float[6] b)
+        => (float[6] c, float[6] d) { c = Add (a, b) d = Relu (c) }> (s, x)
+}"""
+# A node of each operator that ONNX infers and this package does not: its inputs, or constants.
+INFERRED: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "AffineGrid": ([(2, 2, 3), [2, 3, 4, 6]], {}),
+    "BlackmanWindow": ([6], {}),
+    "CenterCropPad": ([(20, 10, 3), [10, 7, 3]], {}),
+    "Col2Im": ([(1, 5, 5), [5, 5], [1, 5]], {}),
+    "DFT": ([(1, 8, 2)], {"axis": 1}),
+    "HammingWindow": ([6], {}),
+    "HannWindow": ([6], {}),
+    "MaxRoiPool": ([(1, 3, 8, 8), (5, 5)], {"pooled_shape": [2, 2]}),
+    "MaxUnpool": ([(1, 1, 2, 2), ("int", 1, 1, 2, 2)], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "MelWeightMatrix": ([8, 16, 8192, 0.0, 4096.0], {}),
+    "Multinomial": ([(2, 6)], {"sample_size": 6}),
+    "RandomNormal": ([], {"shape": [2, 6]}),
+    "RandomUniform": ([], {"shape": [2, 6]}),
+    "RoiAlign": ([(1, 3, 8, 8), (5, 4), ("int", 5)], {}),
+}
+
+
+def single_node(operator: str) -> onnx.ModelProto:
+    arguments, attributes = INFERRED[operator]
+    inputs, constants = [], []
+    for index, argument in enumerate(arguments):
+        if isinstance(argument, tuple):
+            is_integer = argument[0] == "int"
+            kind, shape = (INT64, argument[1:]) if is_integer else (TensorProto.FLOAT, argument)
+            inputs.append(helper.make_tensor_value_info(f"i{index}", kind, shape))
+        else:
+            array = np.array(argument, np.float32 if isinstance(argument, float) else np.int64)
+            constants.append(numpy_helper.from_array(array, f"i{index}"))
+    names = [f"i{index}" for index in range(len(arguments))]
+    graph = helper.make_graph(
+        [helper.make_node(operator, names, ["y"], **attributes)],
+        "net",
+        inputs,
+        [onnx.ValueInfoProto(name="y")],
+        constants,
+    )
+    opset = helper.make_opsetid("", 20 if operator == "AffineGrid" else 18)
+    return helper.make_model(graph, opset_imports=[opset])
+
+
+@pytest.mark.parametrize("operator", sorted(INFERRED_BY_ONNX))
+def test_onnx_infers_the_sizes_after_the_operators_for_which_it_is_advised(operator: str) -> None:
+    content = onnx.parser.parse_model(SCANNED) if operator == "Scan" else single_node(operator)
+    kind = onnx.shape_inference.infer_shapes(content).graph.output[0].type.tensor_type
+    assert kind.elem_type
+    assert kind.shape.dim
+    assert all(dim.HasField("dim_value") for dim in kind.shape.dim)

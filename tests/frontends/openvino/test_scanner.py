@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.frontends import Known, SplitSite
+from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.frontends.openvino import scan
+from dmlsplit.frontends.site import Cause
 from tests.support.openvino_files import (
     EDGES,
     INT64,
@@ -169,3 +170,25 @@ def test_num_splits_must_be_an_integer_within_the_limit(scanned: Scan, splits: s
     cut = layer(3, "Split", data=data, inputs=inputs, outputs=port(2, (2,)))
     (found,) = scanned(net([const(1, "", 0, 8), cut], [edge((1, 0), (3, 1))]), weights())
     assert found.state.problem.startswith("Split-1: num_splits is")
+
+
+AXIS_PORTS = {"inputs": port(0, (), "I64"), "outputs": port(1, (), "I32")}
+
+
+def through_a_convert(kind: str) -> str:
+    """A split whose axis, a constant, is converted to another type."""
+    convert = layer(1, "Convert", data=f'destination_type="{kind}"', **AXIS_PORTS)
+    edges = [edge((0, 0), (3, 0)), edge((9, 0), (1, 0)), edge((1, 1), (3, 1)), edge((2, 0), (3, 2))]
+    return variadic(axis=const(9, "", 0, 8) + convert, edges=edges)
+
+
+def test_a_constant_axis_is_read_through_a_convert_between_integers(scanned: Scan) -> None:
+    (site,) = scanned(through_a_convert("i32"), weights())
+    assert isinstance(site.state, Known)
+    assert site.state == scanned(variadic(), weights())[0].state
+    (site,) = scanned(through_a_convert("u8"), weights())
+    assert isinstance(site.state, Unknown)
+    assert (site.state.cause, site.state.reason) == (
+        Cause.AXIS,
+        "axis is dynamic: it is computed by 'Convert'",
+    )

@@ -1,0 +1,88 @@
+"""Commands that advice prints: every shell takes them as they are printed.
+
+Words in capitals are left to the user: names that a shell or Python would read differently, and
+what is not known.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dmlsplit.frontends.site import SplitSite, Unknown
+
+# Inside double quotes, no shell changes these; Python's own quotes hold all of them but '.
+_LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
+_IN_PYTHON = re.compile(_LITERAL.pattern.replace("'", ""))
+_NEEDS_QUOTES = re.compile(r"[^\w./:+-]")
+# The most values that one command declares.
+_MAX_DECLARED = 64
+
+
+def options(sizes: Iterable[tuple[str, int | str]]) -> str:
+    """The --dim options for these sizes, or their form if shells quote a name differently."""
+    by_name = dict(sizes)
+    if not all(map(_LITERAL.fullmatch, by_name)):
+        return "--dim NAME=N"
+    return " ".join(
+        f'--dim "{name}={size}"' if _NEEDS_QUOTES.search(name) else f"--dim {name}={size}"
+        for name, size in by_name.items()
+    )
+
+
+def fixed_model(file: str) -> str:
+    """The argument of --write-fixed for a model: a file beside it, because of its weights."""
+    path = f"{_stem(file)}.fixed.onnx"
+    if not _LITERAL.fullmatch(path):
+        return "fixed.onnx, in the folder of the model"
+    return f'"{path}"' if _NEEDS_QUOTES.search(path) else path
+
+
+def python_command(template: str, file: str) -> str:
+    """A template with the name of a model and its stem, which begins names of models to write."""
+    if not _IN_PYTHON.fullmatch(file):
+        return template.format(model="MODEL", stem="MODEL", replace=_replace(["MODEL"]))
+    return template.format(model=file, stem=_stem(file), replace="")
+
+
+def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> str:
+    """A template with code that declares the inputs of some splits of a model."""
+    is_named = bool(_IN_PYTHON.fullmatch(file))
+    left = [] if is_named else ["MODEL"]
+    code = ""
+    for site in sites[:_MAX_DECLARED]:
+        value = site.input_name if _IN_PYTHON.fullmatch(site.input_name) else None
+        words = {"GRAPH": _graph(site), "VALUE": value, "TYPE": None, "SHAPE": _shape(site)}
+        left += [word for word, text in words.items() if text is None]
+        texts = (text or word for word, text in words.items())
+        code += "{}.value_info.append(v('{}', T.{}, {})); ".format(*texts)
+    model, stem = (file, _stem(file)) if is_named else ("MODEL", "MODEL")
+    return template.format(model=model, stem=stem, replace=_replace(left), code=code)
+
+
+def _replace(left: Iterable[str]) -> str:
+    words = dict.fromkeys(left)
+    return f" (replace {' and '.join(words)})" if words else ""
+
+
+def _stem(file: str) -> str:
+    return str(Path(file).with_suffix(""))
+
+
+def _graph(site: SplitSite) -> str | None:
+    """The Python expression of a site's graph in the model `m`, if its names can be printed."""
+    graph = "m.graph"
+    bodies = iter(site.path[:-1])
+    for index, name, body in zip(bodies, bodies, bodies, strict=True):
+        if not _IN_PYTHON.fullmatch(str(name)):
+            return None
+        named = f"for a in {graph}.node[{index}].attribute if a.name == '{name}'"
+        graph = f"[[*a.graphs, a.g][{body}] {named}][0]"
+    return graph
+
+
+def _shape(site: SplitSite) -> str | None:
+    """The sizes of a split's input, dynamic ones as they would make the split known."""
+    if site.shape is None or not isinstance(site.state, Unknown):
+        return None
+    sizes = (size for _, size in site.state.missing)
+    return str([size if isinstance(size, int) else next(sizes, 1) for size in site.shape])

@@ -1,0 +1,173 @@
+"""Commands that advice prints, and notes that say why there is none."""
+
+import re
+from pathlib import Path
+
+import numpy
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from dmlsplit.cli import main
+from dmlsplit.lint.verdict import Outcome
+from tests.support.advice import (
+    COMMAND,
+    FUNCTION,
+    OLD,
+    Reported,
+    advised,
+    custom,
+    external,
+    followed,
+    saved,
+    validated,
+)
+from tests.support.fixtures import Capsys
+from tests.support.models import attribute_split, parsed, sequence, session, single
+
+FLOAT = TensorProto.FLOAT
+
+# What no advice can change.
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (single(TensorProto.DOUBLE, (6,), (2, 4), 0), "Cast would lose bits of FLOAT64"),
+        (attribute_split(6, 0, (6,)), "the opset is 6; rewriting needs 7 or later"),
+        (single(FLOAT, (2**20, 129), (2**19, 2**19), 0), "its input must have at most 268,435,456"),
+    ],
+)
+def test_a_note_says_why_no_nodes_can_replace_a_refused_split(
+    content: onnx.ModelProto, why: str, here: Path, reported: Reported, capsys: Capsys
+) -> None:
+    name = saved(content)
+    (verdict,) = reported(name, *OLD)
+    assert f"--write-fixed cannot replace it: {why}" in verdict.notes[0]
+    assert "NODES" not in advised(verdict)
+    main(["validate", name, *OLD, "--write-fixed", "fixed.onnx"])
+    assert f"not replaced: {why}" in " ".join(capsys.readouterr().out.split())
+    assert not Path("fixed.onnx").exists()
+
+
+@pytest.mark.parametrize("batch", [2, "batch"])
+def test_a_note_says_how_to_rewrite_a_split_in_a_function(
+    batch: int | str, here: Path, reported: Reported, capsys: Capsys
+) -> None:
+    body = "(a) => (b, c) { [cut] b, c = Split <axis = 1, num_outputs = 2> (a) }"
+    call = f"(float[{batch},6] x) => (float[] p) {{ [call] p, q = local.Cut (x) }}"
+    name = saved(parsed(call, FUNCTION + body))
+    (verdict,) = reported(name, *OLD)
+    text = advised(verdict)["IN_FUNCTION"]
+    assert main(["validate", name, *OLD]) == 1
+    assert f" {COMMAND.findall(text)[0]}\n" in capsys.readouterr().out  # in one line
+    (inlined,), target = followed(text, name, OLD)
+    (verdict,) = reported(inlined, *target)
+    assert "NODES" in advised(verdict)
+
+
+def test_a_note_says_which_nodes_run_on_the_cpu(here: Path, reported: Reported) -> None:
+    name = saved(sequence(FLOAT, (2, 3)))
+    (verdict,) = reported(name, "--via", "ort")
+    assert "NODES" in advised(verdict)
+    assert verdict.notes == ("without a change, ONNX Runtime runs the node on the CPU",)
+    (verdict,) = reported(name, "--via", "ort", "--feature-level", "4_1")  # no session at all
+    assert "ON_CPU" not in advised(verdict)
+
+
+def test_strings_are_advised_to_stay_on_the_cpu(here: Path, reported: Reported) -> None:
+    (verdict,) = reported(saved(single(TensorProto.STRING, (6,), (2, 4), 0)), "--via", "ort")
+    text = "leave the node to ONNX Runtime, which runs it on the CPU; or split the strings outside"
+    assert verdict.fix == f"{text} the model"
+
+
+def test_bfloat16_is_advised_to_be_converted_in_the_whole_model(
+    here: Path, reported: Reported
+) -> None:
+    (verdict,) = reported(saved(single(TensorProto.BFLOAT16, (6,), (2, 4), 0)), "--via", "ort")
+    assert verdict.fixes == ("convert the model to float16 or float32",)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.COMPLEX64, TensorProto.COMPLEX128])
+def test_complex_numbers_are_not_said_to_run_on_the_cpu(
+    kind: int, here: Path, reported: Reported
+) -> None:
+    content = single(kind, (6,), (2, 4), 0)
+    with pytest.raises(Exception, match="is not currently registered or supported"):
+        session(content)
+    (verdict,) = reported(saved(content), "--via", "ort")
+    assert verdict.fix.startswith("store the real and the imaginary parts as real tensors; ")
+    assert verdict.notes == ()
+
+
+@pytest.mark.parametrize("paths", [["m/a.onnx", "m/b.onnx"], ["m"], ["[m]/a.*"]])
+def test_write_fixed_takes_one_model_and_the_advice_names_it(
+    paths: list[str], here: Path, capsys: Capsys
+) -> None:
+    Path("m").mkdir()
+    for name in "m/a.onnx", "m/b.onnx":
+        onnx.save(single(TensorProto.INT8, (6,), (2, 4), 0), name)
+    split = validated(capsys, *paths, *OLD)[0]
+    assert main(["validate", *paths, *OLD, "--write-fixed", "fixed.onnx"]) == 2
+    assert "needs exactly one PATH, an .onnx file" in capsys.readouterr().err
+    advised = re.search(r"validate again with (--write-fixed m/a.fixed.onnx)", split["fix"])
+    assert advised
+    assert main(["validate", split["file"], *OLD, *advised[1].split()]) == 0
+
+
+def test_allow_equivalent_accepts_no_split_without_an_equivalent(
+    here: Path, reported: Reported
+) -> None:
+    name = saved(single(TensorProto.UINT8, (1, 1, 5, 3), (1, 2), 3))
+    (verdict,) = reported(name, *OLD)
+    assert verdict.notes[-1].startswith("no equivalent descriptor at feature level 2_0: ")
+    assert main(["validate", name, *OLD, "--allow", "equivalent"]) == 1
+
+
+def test_an_advised_command_has_no_file_name_that_a_shell_could_change(
+    here: Path, capsys: Capsys
+) -> None:
+    for name, written in ("a 'b'.onnx", "MODEL"), ("a bü.onnx", "a bü.onnx"):
+        onnx.save(custom(), name)
+        (split,) = validated(capsys, name)
+        (command,) = COMMAND.findall(split["fix"])
+        assert f"onnx.load('{written}', load_external_data=False); " in command
+        assert f"onnx.save(m, '{written.removesuffix('.onnx')}.typed.onnx')" in command
+        assert main(["validate", name]) == 0
+        assert f" {command}\n" in capsys.readouterr().out  # in one line, to be pasted
+
+
+def test_the_advised_file_lies_beside_the_model_whose_weights_it_shares(
+    here: Path, reported: Reported
+) -> None:
+    Path("m").mkdir()
+    content = single(TensorProto.INT8, (6,), (2, 4), 0)
+    content.graph.initializer.append(numpy_helper.from_array(numpy.ones(600, "f"), "w"))
+    saved(content)
+    for name in "model.onnx", "w.bin":
+        Path(name).rename(Path("m", name))
+    (verdict,) = reported("m/model.onnx", *OLD)
+    names, target = followed(advised(verdict)["NODES"], "m/model.onnx", OLD)
+    assert names == ["m/model.fixed.onnx"]
+    assert {each.outcome for each in reported(*names, *target)} == {Outcome.OK}
+
+
+def test_a_model_that_protobuf_cannot_read_is_not_advised_to_be_rewritten(
+    here: Path, reported: Reported, capsys: Capsys
+) -> None:
+    onnx.save(single(TensorProto.INT8, (6,), (2, 4), 0), "big.onnx")
+    length = 2**31 - 1
+    with Path("big.onnx").open("r+b") as file:  # a documentation string of zeros, a sparse file
+        file.seek(0, 2)
+        file.write(b"\x32\xff\xff\xff\xff\x07")
+        file.truncate(file.tell() + length)
+    (verdict,) = reported("big.onnx", *OLD)
+    assert "NODES" not in advised(verdict)
+    assert "over 2 GiB, which protobuf cannot read. Fix: export it" in advised(verdict)["NO_NODES"]
+    assert main(["validate", "big.onnx", *OLD, "--write-fixed", "fixed.onnx"]) == 2
+    assert "big.onnx: the model has over 2 GiB" in capsys.readouterr().err
+
+
+def test_every_format_gives_the_same_fix_of_an_unknown_split(here: Path, capsys: Capsys) -> None:
+    (split,) = validated(capsys, saved(external()))
+    assert [each["hint"] for each in split["diagnostics"]] == [split["fix"]]
