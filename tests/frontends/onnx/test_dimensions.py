@@ -204,3 +204,11 @@ def test_an_unknown_axis_is_not_the_last_one(scanned: Scanned) -> None:
     lone = helper.make_function("own", "Cut", ["x"], ["a", "b"], [cut], imports, ["at"])
     (site,) = scanned(model([], [], functions=(lone,)))
     assert site.axis is None
+
+
+def test_a_name_with_two_meanings_is_refused(scanned: Scanned) -> None:
+    """Here, y.0 is the first axis of y, and the name of its third."""
+    content = model([node("Relu", "x", "y"), CUT], [value("x", ["n", 6, "y.0"])])
+    with pytest.raises(dml.InvalidArgumentError, match=r"y\.0 has two meanings: a dimension"):
+        scanned(content, dimensions=FixedSizes({"y.0": 2}))
+    assert shape(scanned, content, {"x.2": 2}) == ("n", 6, 2)
