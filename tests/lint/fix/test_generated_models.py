@@ -72,7 +72,7 @@ def outcome(seed: int, folder: Path) -> Outcome:
 def differences(
     model: Model, before: Any, after: Any, done: Rewriting, counts: Counter[str]
 ) -> Iterator[str]:
-    # At 5ce5712f, a replacement was said to be right for every size.
+    # At 5ce5712f, a replacement counts as right for every size.
     least = max((getattr(split, "smallest_size", 0) or 0) for split in done.replaced)
     for run in runs(model):
         expected = outputs(before, run)
