@@ -132,9 +132,9 @@ def add_to(commands: Commands) -> None:
         "target accepts. Dynamic sizes stay dynamic, except for sizes of the model's inputs that "
         "are given with --dim; give sizes of other values again to check the written model. First, "
         "each split and its replacement run on random inputs, in ONNX Runtime if it is installed; "
-        "if any bit of their outputs differs, nothing is written. The report, which begins with "
-        "the changes, and the exit status are those of the written model; --verbose also reports "
-        "the old one. Only splits are checked, not other nodes",
+        "if a bit of their outputs differs, nothing is written. The report, which begins with the "
+        "changes, and the exit status are those of the written model; --verbose also reports the "
+        "old one. Only splits are checked, not other nodes",
     )
     fixing.add_argument("--overwrite", action="store_true", help="replace OUT.onnx if it exists")
 

@@ -72,6 +72,11 @@ class FixedSizes:
         """The size or name of a dimension, given its VALUE.AXIS and its size or name so far."""
         if key not in self.sizes:
             return self._size_by_name(dim)
+        if key in self._input_names and key not in self._axes:
+            raise InvalidArgumentError(
+                f"{key} has two meanings: a dimension of that name, and an axis of a value. "
+                "Fix: give the dimension as INPUT.AXIS, with an input that has it"
+            )
         self.used.add(key)
         size = self.sizes[key]
         if isinstance(dim, int) and dim != size:

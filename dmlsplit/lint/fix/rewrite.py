@@ -127,11 +127,33 @@ def _replace_splits(
             else:
                 nodes += own
                 replaced.append(split)
+                _declare_pieces(graph, split)
         kept = GraphProto(node=nodes)  # copies too
         graph.ClearField("node")
         graph.node.MergeFrom(kept.node)
     not_replaced += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
     return tuple(replaced), tuple(not_replaced)
+
+
+def _declare_pieces(graph: GraphProto, split: Replacement) -> None:
+    """Declare the shapes of pieces that shape inference no longer knows, in place.
+
+    ONNX Runtime runs a Scan only if it knows the ranks of its body's outputs.
+    """
+    site = split.site
+    is_computed = any(node.op_type == "Shape" for node in split.nodes)
+    if not is_computed or split.node.op_type != "Split" or site.element_type is None:
+        return
+    kind = onnx.TensorProto.DataType.Value(site.element_type)
+    declared = {value.name: value for value in (*graph.value_info, *graph.output)}
+    for name, piece in zip(split.node.output, split.pieces, strict=True):
+        if not name:
+            continue
+        sizes = [size if isinstance(size, int) else None for size in site.shape or ()]
+        sizes[site.axis or 0] = piece
+        value = declared[name] if name in declared else graph.value_info.add(name=name)
+        if not value.type.tensor_type.HasField("shape"):
+            value.type.CopyFrom(helper.make_tensor_type_proto(kind, sizes))
 
 
 def _remove_unused(model: ModelProto, names: set[str]) -> None:
@@ -149,14 +171,17 @@ def _remove_unused(model: ModelProto, names: set[str]) -> None:
 
 def _fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
     """Set the dynamic dimensions of a model to sizes as in `FixedSizes`, in place."""
-    by_name = dict(sizes)
-    for value in model.graph.input:
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
-            size = sizes.get(f"{value.name}.{axis}")
-            if size is not None:
-                if dim.dim_param:
-                    by_name[dim.dim_param] = size
-                dim.dim_value = size
+    inputs = {
+        f"{value.name}.{axis}": dim
+        for value in model.graph.input
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+    }
+    by_name = {name: size for name, size in sizes.items() if name not in inputs}
+    for key, dim in inputs.items():
+        if (size := sizes.get(key)) is not None:
+            if dim.dim_param and dim.dim_param not in inputs:
+                by_name[dim.dim_param] = size
+            dim.dim_value = size
     for _, graph in graphs(model.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for dim in value.type.tensor_type.shape.dim:

@@ -10,15 +10,21 @@ import subprocess
 import sys
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from threading import Timer
 from typing import IO, Any
 
+from dmlsplit.errors import UnsupportedError
 from dmlsplit.lint.fix.comparison import Comparison, Pair, compare
 
 SECONDS = 60  # of processor time for a comparison
 # Of address space: the runtimes take up to 10 times the bytes of an input, MAX_BYTES.
 MEMORY = 8 << 30
-PROGRAM = "from dmlsplit.lint.fix import sandbox; sandbox.main()"
+MAX_PROCESSES = 10  # a model with thousands of splits that end theirs must not take hours
+_starts = iter(range(MAX_PROCESSES))
+_ROOT = str(Path(__file__).parents[3])  # of the package, which need not be installed
+PROGRAM = f"import sys; sys.path.append({_ROOT!r})\n"
+PROGRAM += "from dmlsplit.lint.fix import sandbox; sandbox.main()"
 
 
 def compare_apart(pair: Pair) -> Comparison:
@@ -45,7 +51,7 @@ class _Process:
 
     def __init__(self) -> None:
         # -P: a module in the current folder is not imported.
-        self._process = subprocess.Popen(  # noqa: S603 - no shell, and no input of others
+        self._process = subprocess.Popen(  # noqa: S603 - no shell, and a constant
             [sys.executable, "-P", "-c", PROGRAM],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -56,6 +62,7 @@ class _Process:
     def close(self) -> None:
         """End the process, and wait for that."""
         atexit.unregister(self.close)
+        self._process.kill()
         with suppress(BrokenPipeError):
             self._process.communicate()
 
@@ -122,4 +129,8 @@ def _limit(name: str, limit: int) -> None:
 
 @cache
 def _process() -> _Process:
+    if next(_starts, None) is None:
+        raise UnsupportedError(
+            f"{MAX_PROCESSES} comparisons of splits ended their processes; no more are made"
+        )
     return _Process()

@@ -224,3 +224,11 @@ def test_an_unknown_name_gets_similar_ones_or_all_that_there_are(
     content = through("Mystery", value("y", ["height", 6]), inputs=("batch", None))
     with pytest.raises(dml.InvalidArgumentError, match=f"of that name. Fix: {fix}"):
         shape(scanned, content, {given: 3})
+
+
+def test_a_name_with_two_meanings_is_refused(scanned: Scanned) -> None:
+    """Here, y.0 is the first axis of y, and the name of its third."""
+    content = model([node("Relu", "x", "y"), CUT], [value("x", ["n", 6, "y.0"])])
+    with pytest.raises(dml.InvalidArgumentError, match=r"y\.0 has two meanings: a dimension"):
+        scanned(content, dimensions=FixedSizes({"y.0": 2}))
+    assert shape(scanned, content, {"x.2": 2}) == ("n", 6, 2)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from onnx import TensorProto, helper
 
+import dmlsplit as dml
 from dmlsplit.lint.fix import sandbox
 from dmlsplit.lint.fix.comparison import Pair
 from dmlsplit.lint.fix.sandbox import compare_apart
@@ -34,7 +35,8 @@ def test_models_are_compared_at_each_shape() -> None:
 @pytest.fixture
 def fresh(monkeypatch: Patch) -> Patch:
     """A process of the test's own, as the test changes it."""
-    monkeypatch.setattr(sandbox, "_process", sandbox.cache(sandbox._Process))
+    monkeypatch.setattr(sandbox, "_process", sandbox.cache(sandbox._process.__wrapped__))
+    monkeypatch.setattr(sandbox, "_starts", iter(range(sandbox.MAX_PROCESSES)))
     return monkeypatch
 
 
@@ -65,6 +67,15 @@ def test_a_comparison_that_ends_or_fills_its_process_or_does_not_end_is_an_error
     assert "it ended the process" in result.error
     fresh.undo()
     assert compare_apart(Pair(relu(), relu(), TensorProto.FLOAT, [[3]])).equal == [[3]]
+
+
+def test_not_every_split_of_a_hostile_model_ends_a_process(fresh: Patch) -> None:
+    fresh.setattr(sandbox, "PROGRAM", "import os; os.abort()")
+    pair = Pair(relu(), relu(), TensorProto.FLOAT, [[3]])
+    for _ in range(3):  # each takes three processes
+        assert compare_apart(pair).failed == [[3]]
+    with pytest.raises(dml.UnsupportedError, match="10 comparisons of splits ended"):
+        compare_apart(pair)
 
 
 def test_the_process_ends_with_the_one_that_started_it() -> None:

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from tests.support.models import parsed, single
+from tests.support.models import parsed, session, single
 from tests.support.rewriting import LEVEL_1, LEVEL_2, fixed
 
 
@@ -84,3 +84,33 @@ def test_sizes_that_a_caller_may_override_are_not_written_into_the_model(
         return
     assert "which a caller may override. Fix: keep the initializer only" in done.not_replaced[0][1]
     assert not written.exists()
+
+
+def test_a_dimension_that_has_the_name_of_another_input_axis_stays_dynamic(tmp_path: Path) -> None:
+    content = parsed("""(int8[N,M,4] x) => (int8[] a, int8[] b) {
+        sizes = Constant <value = int64[2] {3, 3}> ()
+        [cut] a, b = Split <axis = 1> (x, sizes)
+    }""")
+    dims = content.graph.input[0].type.tensor_type.shape.dim
+    dims[0].dim_param, dims[1].dim_param = "x.1", ""
+    done, written = fixed(content, tmp_path, {"x.1": 6}, **LEVEL_2)
+    assert done.replaced
+    first, second, _ = onnx.load(written).graph.input[0].type.tensor_type.shape.dim
+    assert (first.dim_param, second.dim_value) == ("x.1", 6)
+
+
+def test_the_output_of_a_scan_keeps_its_rank(tmp_path: Path) -> None:
+    """ONNX Runtime runs a Scan only if it knows the rank of each output of the body."""
+    content = parsed("""(int8[2,n,2,4,2,m] x) => (int8[] y) {
+        y = Scan <num_scan_inputs = 1, body = scan (int8[n,2,4,2,m] row) => (int8[] b) {
+            [cut] b = Split <axis = 1> (row)
+        }> (x)
+    }""")
+    content.graph.node[0].attribute[1].g.output[0].type.tensor_type.ClearField("shape")
+    for opset in content.opset_import:
+        opset.version = 13
+    done, written = fixed(content, tmp_path, **LEVEL_2)
+    assert done.replaced
+    x = np.ones((2, 3, 2, 4, 2, 5), np.int8)
+    (y,) = session(onnx.load(written)).run(None, {"x": x})
+    np.testing.assert_array_equal(y, x, strict=True)

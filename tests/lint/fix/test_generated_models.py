@@ -1,0 +1,111 @@
+"""Random models of every kind: what --write-fixed writes computes the same in ONNX Runtime."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.lint.fix.rewrite import Rewriting
+from tests.support.models import session
+from tests.support.rewriting import LEVEL_1, LEVEL_2, ORT, fixed
+from tests.support.split_models import Model, Run, runs, split_model
+
+TARGETS = [LEVEL_1, LEVEL_2, {"feature_level": "2_1"}, ORT, ORT]
+
+
+class Outcome(NamedTuple):
+    """What became of a model: how many of its runs were compared, and which differ."""
+
+    counts: Counter[str]
+    different: list[str]
+
+
+def outputs(runner: Any, run: Run) -> Any:
+    """Types, shapes and bytes, or None if the model does not run."""
+    try:
+        return [bits(value) for value in runner.run(None, run.feeds)]
+    except Exception:  # ONNX Runtime raises errors of many types
+        return None
+
+
+def bits(value: Any) -> Any:
+    if isinstance(value, list):
+        return list(map(bits, value))
+    array = np.asarray(value)
+    return array.dtype.str, array.shape, array.tobytes()
+
+
+def loaded(content: onnx.ModelProto) -> Any:
+    """A session, or None if ONNX Runtime does not load the model."""
+    try:
+        return session(content)
+    except Exception:  # as above
+        return None
+
+
+def outcome(seed: int, folder: Path) -> Outcome:
+    """Rewrite the model of a seed, and compare its runs with those of the original."""
+    model, asked = split_model(seed), Random(seed).choice(TARGETS)
+    before = loaded(model.content)
+    counts = Counter({"models": 1, "that run": int(before is not None)})
+    try:
+        done, output = fixed(model.content, folder, model.given, **asked)
+    except dml.InvalidArgumentError as error:
+        # The user's sizes may contradict the model.
+        return Outcome(counts, [f"{seed} {error}"] if "bug of dmlsplit" in str(error) else [])
+    if before is None or not output.exists():
+        return Outcome(counts, [])
+    after = loaded(onnx.load(output))
+    counts["rewritten"] += 1
+    different = []
+    for name in differences(model, before, after, done, counts):
+        different.append(f"{seed} {name} {sorted(model.traits)} {asked}")
+    return Outcome(counts, different)
+
+
+def differences(
+    model: Model, before: Any, after: Any, done: Rewriting, counts: Counter[str]
+) -> Iterator[str]:
+    # At 5ce5712f, a replacement counts as right for every size.
+    least = max((getattr(split, "smallest_size", 0) or 0) for split in done.replaced)
+    for run in runs(model):
+        expected = outputs(before, run)
+        if expected is None or (least and 0 in run.sizes):
+            continue
+        counts["runs"] += 1
+        counts["runs with other defaults"] += run.is_overridden
+        counts["runs at 0"] += 0 in run.sizes
+        if after is None or outputs(after, run) != expected:
+            yield "overridden" if run.is_overridden else f"at {run.sizes}"
+
+
+def check(seeds: range, folder: Path) -> Counter[str]:
+    counts, different = Counter[str](), []
+    for seed in seeds:
+        inner = folder / str(seed)
+        inner.mkdir()
+        result = outcome(seed, inner)
+        counts += result.counts
+        different += result.different
+    assert not different
+    return counts
+
+
+def test_generated_models_compute_the_same_once_they_are_rewritten(tmp_path: Path) -> None:
+    counts = check(range(300), tmp_path)
+    assert counts["models"] == 300
+    assert counts["rewritten"] > 60, counts
+    assert counts["runs"] > 250, counts
+    assert min(counts["runs at 0"], counts["runs with other defaults"]) > 5, counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(10))
+def test_many_generated_models_compute_the_same(tmp_path: Path, part: int) -> None:
+    check(range(1000 * (part + 1), 1000 * (part + 2)), tmp_path)
