@@ -14,7 +14,9 @@ _width = ContextVar("_width", default=WIDTH)
 MAX_SHOWN = 16
 # Commands of pip, and those with a quoted argument. Text is not wrapped inside them, so that they
 # can be pasted into a shell.
-_QUOTED = re.compile(r"""(?:\S+ -+\w+ )?"[^"\n]*"|pip install '\S+'|pip uninstall -y [^&]+ &&""")
+_QUOTED = re.compile(
+    r"""(?:(?<!\S)\S+ -+\w+ )?"[^"\n]*"|pip install '\S+'|pip uninstall -y [^&]+ &&"""
+)
 
 
 def printable(text: str) -> str:
