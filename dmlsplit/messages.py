@@ -15,7 +15,8 @@ MAX_SHOWN = 16
 # Commands of pip, those with a quoted argument, and options that name a model. Text is not wrapped
 # inside them, so that they can be pasted into a shell.
 _QUOTED = re.compile(
-    r"""(?:\S+ -+\w+ )?"[^"\n]*"|--[\w-]+ \S+\.onnx|pip install '\S+'|pip uninstall -y [^&]+ &&"""
+    r"""(?:(?<!\S)\S+ -+\w+ )?"[^"\n]*"|--[\w-]+ \S+\.onnx"""
+    r"""|pip install '\S+'|pip uninstall -y [^&]+ &&"""
 )
 
 

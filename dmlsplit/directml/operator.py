@@ -65,8 +65,11 @@ class SplitOperatorDesc:
         # An axis that is out of range stays in the descriptor, for validation to report.
         lengths = integers("sizes", sizes)
         in_range = 0 <= axis < len(shape)
-        shapes = piece_shapes(shape, axis, lengths) if in_range else (shape,) * len(lengths)
-        return cls(input_tensor, [TensorDesc(input_tensor.data_type, s) for s in shapes], axis)
+        different = tuple(set(lengths))  # a split may have many pieces of one size
+        shapes = piece_shapes(shape, axis, different) if in_range else (shape,) * len(different)
+        made = (TensorDesc(input_tensor.data_type, sizes) for sizes in shapes)
+        by_length = dict(zip(different, made, strict=True))
+        return cls(input_tensor, [by_length[length] for length in lengths], axis)
 
     @property
     def output_count(self) -> int:

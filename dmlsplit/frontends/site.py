@@ -23,6 +23,7 @@ class Cause(StrEnum):
     COUNT = "too many pieces"
     ORDER = "a cycle"
     CALLER = "an attribute that a caller gives"
+    LIMIT = "a limit of dmlsplit"
 
 
 class ProviderRemark(str):

@@ -70,6 +70,7 @@ class Advice(StrEnum):
 _RUN_ON_CPU = frozenset({"ORT-DATA-TYPE", "ORT-OPERATOR", "ORT-SEQUENCE", "ORT-VERSION"})
 _ONNX_REMEDIES = {
     Cause.LENGTHS: Advice.LENGTHS,
+    Cause.LIMIT: Advice.LENGTHS,
     Cause.WEIGHTS: Advice.WEIGHTS,
     Cause.COUNT: Advice.PIECES,
     Cause.ORDER: Advice.ORDER,

@@ -4,10 +4,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import UINT64_MAX, UINT_MAX, TensorDataType, TensorDesc, TensorFlags
+from dmlsplit.directml.tensor import (
+    DIMENSION_COUNT_MAX,
+    UINT64_MAX,
+    UINT_MAX,
+    TensorDataType,
+    TensorDesc,
+    TensorFlags,
+)
 from dmlsplit.fields import Field
 
 SPLIT_NAMES = {"SPLIT", "DML_OPERATOR_SPLIT"}
+# DirectML takes at most 8. The products of more sizes than this would take quadratic time.
+_MAX_DIMENSIONS = 64
 
 
 def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
@@ -50,11 +59,11 @@ def data_type_of(field: Field) -> TensorDataType:
 def _tensor(field: Field) -> TensorDesc:
     field.optional("Type", default="BUFFER").one_of({"BUFFER": None}, "DML_TENSOR_TYPE_")
     field = field.find("Desc") or field
-    sizes = [entry.integer() for entry in field.get("Sizes").items()]
+    sizes = _numbers(field.get("Sizes"))
     _check_count(field, "DimensionCount", len(sizes), "Sizes")
     total = field.optional("TotalTensorSizeInBytes", default=0).integer(0, UINT64_MAX)
     data_type = data_type_of(field.get("DataType"))
-    strides = [entry.integer() for entry in field.optional("Strides", default=[]).items()]
+    strides = _numbers(field.optional("Strides", default=[]))
     flags = TensorFlags.NONE
     for entry in field.optional("Flags", default=[]).one_or_many():
         flags |= entry.one_of(TensorFlags.__members__, "DML_TENSOR_FLAG_")
@@ -68,6 +77,15 @@ def _tensor(field: Field) -> TensorDesc:
         total_tensor_size_in_bytes=total or None,
         guaranteed_base_offset_alignment=alignment,
     )
+
+
+def _numbers(field: Field) -> list[int]:
+    """The sizes or strides."""
+    entries = field.items()
+    if len(entries) > _MAX_DIMENSIONS:
+        allowed = f"DirectML takes at most {DIMENSION_COUNT_MAX} dimensions"
+        raise field.invalid(f"has {len(entries)} entries; {allowed}")
+    return [entry.integer() for entry in entries]
 
 
 def _check_count(field: Field, name: str, count: int, counted: str) -> None:

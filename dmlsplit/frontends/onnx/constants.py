@@ -12,6 +12,7 @@ from typing import Any
 
 from dmlsplit.frontends.onnx.messages import Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
+from dmlsplit.frontends.onnx.reader import LimitError
 from dmlsplit.frontends.onnx.values import Call, Item, elements
 from dmlsplit.frontends.site import Size
 
@@ -58,8 +59,11 @@ def _small_sizes(call: Call, shape: Shape) -> list[int]:
     """The sizes of a small constant; a ValueError for others."""
     sizes = [size for size in shape if isinstance(size, int)]
     # Without elements, a size may still be large, and its indices would fill the memory.
-    if math.prod(size or 1 for size in sizes) > _MAX_ELEMENTS or len(sizes) < len(shape):
-        raise ValueError("too large")
+    if len(sizes) < len(shape):
+        raise ValueError("dynamic")
+    if (count := math.prod(size or 1 for size in sizes)) > _MAX_ELEMENTS:
+        limit = f"dmlsplit computes with at most {_MAX_ELEMENTS:,}"
+        raise LimitError(f"a constant of {count:,} elements; {limit}")
     call.reader.charge_elements(math.prod(sizes))
     return sizes
 

@@ -9,8 +9,8 @@ from dmlsplit.frontends.onnx.reader import (
     I64,
     MAX_VALUES,
     VARINT,
+    LimitError,
     Span,
-    WireError,
     repeated,
     single,
 )
@@ -32,7 +32,7 @@ def domain(name: str) -> str:
 
 def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     if len(shape) > MAX_RANK:
-        raise WireError(f"value {shown_name(name)!r} has a rank above {MAX_RANK}")
+        raise LimitError(f"value {shown_name(name)!r} has a rank above {MAX_RANK}")
     return shape
 
 

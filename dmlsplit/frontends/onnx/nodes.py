@@ -24,7 +24,7 @@ from dmlsplit.frontends.onnx.operators import (
     OperatorVersion,
     operator_version,
 )
-from dmlsplit.frontends.onnx.reader import MAX_VALUES, Reader, WireError
+from dmlsplit.frontends.onnx.reader import MAX_VALUES, LimitError, Reader, WireError
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value, elements
 from dmlsplit.frontends.site import (
     Cause,
@@ -146,8 +146,6 @@ def _lower_node(arguments: Arguments, data: Value, axis: int, reader: Reader) ->
     if count > MAX_PIECES:
         what = f"it makes {counted(count, 'piece')}; a scan describes at most {MAX_PIECES:,}"
         raise UnknownSplitError(f"{what} of a node", Cause.COUNT)
-    smallest = [size if isinstance(size, int) else 1 for size in shape]
-    lowering = lower(arguments, data.element_type or ElementType.FLOAT, smallest)
     if arguments.operator.makes_sequence:
         # A small file can ask for any number of pieces of a sequence, but not for any number of
         # outputs, which it must name.
@@ -157,7 +155,8 @@ def _lower_node(arguments: Arguments, data: Value, axis: int, reader: Reader) ->
             raise UnknownSplitError(
                 f"with its pieces, the model has {error}", Cause.COUNT
             ) from None
-    return lowering
+    smallest = [size if isinstance(size, int) else 1 for size in shape]
+    return lower(arguments, data.element_type or ElementType.FLOAT, smallest)
 
 
 def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
@@ -170,8 +169,13 @@ def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
             text = f"attribute {key!r} is dynamic: the function's caller sets it"
             raise UnknownSplitError(text, Cause.CALLER)
         value = attribute.value
+        if len(attribute.ints) > MAX_VALUES:
+            text = (
+                f"attribute {key!r} has more than {MAX_VALUES:,} integers, the most that are read"
+            )
+            raise UnknownSplitError(text, Cause.COUNT)
         if value is None and key in operator.attributes:
-            allowed = f"it must be an integer or a list of at most {MAX_VALUES} integers"
+            allowed = "it must be an integer or a list of integers"
             refuse(operator, f"attribute {key!r} has a value of another kind", allowed)
         values[key] = value
     lengths = [
@@ -183,6 +187,8 @@ def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
 
 def _lengths(operator: OperatorVersion, value: Value, reader: Reader) -> Any:
     constant = value.constant
+    if value.limit is not None:
+        raise UnknownSplitError(f"split is computed from {value.limit}", Cause.LIMIT)
     if constant is None or (
         isinstance(constant, tuple) and any(isinstance(size, str | None) for size in constant)
     ):
@@ -191,6 +197,8 @@ def _lengths(operator: OperatorVersion, value: Value, reader: Reader) -> Any:
         raise UnknownSplitError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
         numbers, shape = list(elements(reader, constant)), value.shape or ()
+    except LimitError as error:
+        raise UnknownSplitError(f"split: {error}", Cause.COUNT) from None
     except WireError as error:
         raise InvalidArgumentError(f"{operator}: split: {error}") from None
     if len(shape) > 1:

@@ -19,13 +19,18 @@ _VARINT_BYTES = 10
 MAX_NAME_BYTES = 16_384
 # Numbers of a repeated field; one more is read, so that an excess shows.
 MAX_VALUES = 65_536
-# Elements of constants that are computed, and of their inputs, and tensors of sequences.
-MAX_COMPUTED = 262_144
+# Elements of constants that are computed, and of their inputs, and tensors of sequences: of a small
+# file, for each of its bytes, and at most. So a scan takes time and memory as the file is long.
+MIN_COMPUTED, COMPUTED_PER_BYTE, MAX_COMPUTED = 65_536, 8, 262_144
 MAX_STRING_BYTES = 1_024  # of an attribute; more is cut off
 
 
 class WireError(ValueError):
     """The bytes are not a protobuf message, or exceed a limit of this reader."""
+
+
+class LimitError(WireError):
+    """The bytes exceed a limit of dmlsplit, which the text names; they may be right."""
 
 
 class Span(NamedTuple):
@@ -76,13 +81,16 @@ class Reader:
         self._data = data
         self._limit = maximum_fields
         self._left = maximum_fields
-        self._elements_left = MAX_COMPUTED
+        self._computed_limit = min(MAX_COMPUTED, MIN_COMPUTED + COMPUTED_PER_BYTE * len(data))
+        self._elements_left = self._computed_limit
 
     def charge_elements(self, count: int) -> None:
         """Count elements to be computed; a ValueError if there are too many in all."""
         self._elements_left -= count
         if self._elements_left < 0:
-            raise ValueError(f"more than {MAX_COMPUTED:,} computed values")
+            raise LimitError(
+                f"more than {self._computed_limit:,} computed values, the limit for its file size"
+            )
 
     def read(self, message: type[_Message], span: Span) -> _Message:
         """Read the fields that a message declares."""
@@ -110,7 +118,7 @@ class Reader:
         """A copy of a range of at most `limit` bytes."""
         size = span.end - span.start
         if size > limit:
-            raise WireError(f"byte {span.start}: {size} bytes where at most {limit} are read")
+            raise LimitError(f"byte {span.start}: {size} bytes where at most {limit} are read")
         return self._data[span.start : span.end]
 
     def _value(self, value_type: _Type, payload: Span) -> Any:
@@ -132,7 +140,9 @@ class Reader:
         while position < end:
             self._left -= 1
             if self._left < 0:
-                raise WireError(f"the graph has more than {self._limit} fields")
+                raise LimitError(
+                    f"the graph has more than {self._limit:,} fields, the limit for its file size"
+                )
             start = position
             key = data[position]
             position += 1

@@ -15,6 +15,7 @@ from dmlsplit.checks import axis_from_front
 from dmlsplit.frontends.onnx import constants, rearrangement, windows
 from dmlsplit.frontends.onnx.messages import MAX_RANK, Attribute, Shape
 from dmlsplit.frontends.onnx.operators import ElementType
+from dmlsplit.frontends.onnx.reader import LimitError
 from dmlsplit.frontends.onnx.rearrangement import combine_sizes, divide_size
 from dmlsplit.frontends.onnx.values import UNKNOWN, Call, Value
 from dmlsplit.frontends.site import Size
@@ -33,16 +34,21 @@ def outputs(call: Call) -> list[Value]:
     rule = _RULES.get(node.op_type)
     if rule is None or not inputs:
         return []
-    shape, constant, data_type = None, None, 0
+    shape, constant, limit, data_type = None, None, _limit_of_inputs(call), 0
     with suppress(*_INFERENCE_ERRORS):
         data_type = _data_type(call)
-    with suppress(*_INFERENCE_ERRORS):
+    try:
         shape = _storable(rule(call))
         constant = constants.compute_elements(call, data_type, shape)
+    except LimitError as error:
+        limit = str(error) if limit is None else limit
+    except _INFERENCE_ERRORS:
+        pass
     if shape is None and node.op_type in _RANK_KEPT:
         with suppress(*_INFERENCE_ERRORS):
             shape = (None,) * len(call.shape(0))
-    values = [Value(data_type, shape, constant)]
+    has_limit = constant is None and all(v.constant is not None or v.limit for v in inputs)
+    values = [Value(data_type, shape, constant, limit=limit if has_limit else None)]
     if node.op_type in constants.COMPUTED:
         with suppress(*_INFERENCE_ERRORS):
             values = [replace(values[0], sizes=constants.sizes_used(call))]
@@ -50,6 +56,10 @@ def outputs(call: Call) -> list[Value]:
         with suppress(*_INFERENCE_ERRORS):
             values += _OTHER_OUTPUTS[node.op_type](call, values[0])
     return values
+
+
+def _limit_of_inputs(call: Call) -> str | None:
+    return next((value.limit for value in call.inputs if value.limit), None)
 
 
 def _storable(shape: Shape) -> Shape:

@@ -19,7 +19,7 @@ from dmlsplit.frontends.onnx.messages import (
     shown_name,
 )
 from dmlsplit.frontends.onnx.operators import ElementType
-from dmlsplit.frontends.onnx.reader import MAX_VALUES, Reader, WireError
+from dmlsplit.frontends.onnx.reader import MAX_VALUES, LimitError, Reader, WireError
 from dmlsplit.frontends.site import Cause, Size, UnknownSplitError
 
 # A number, or a dynamic size in a tensor of sizes: its name, or None.
@@ -45,6 +45,8 @@ class Value:
     # The dynamic sizes that its elements may follow from: names, or VALUE.AXIS. They do not tell
     # calls of a function apart.
     sizes: frozenset[str] = field(default=frozenset(), compare=False)
+    # The limit of dmlsplit that left its elements unknown.
+    limit: str | None = field(default=None, compare=False)
     # What is to be said about its declared shape, which is wrong.
     remark: str | None = field(default=None, compare=False)
 
@@ -223,11 +225,13 @@ def elements(reader: Reader, constant: Constant) -> tuple[Any, ...]:
         raise WireError(f"tensor {name!r} cannot be read as numbers")
     code, field = _STORAGE[ElementType(constant.data_type)]
     width = struct.calcsize(code)
-    count = prod(constant.shape) if min(constant.shape, default=0) >= 0 else -1
-    if not 0 <= count <= MAX_VALUES:
-        raise WireError(
-            f"tensor {name!r} has sizes {list(constant.shape)}; at most {MAX_VALUES} "
-            "values are read"
+    if min(constant.shape, default=0) < 0:
+        raise WireError(f"tensor {name!r} has sizes {list(constant.shape)}; none may be negative")
+    count = prod(constant.shape)
+    if count > MAX_VALUES:
+        raise LimitError(
+            f"tensor {name!r} has sizes {list(constant.shape)}; at most {MAX_VALUES:,} values are "
+            "read"
         )
     stored = _stored(reader, constant, field, width)
     if len(stored) != count * width:

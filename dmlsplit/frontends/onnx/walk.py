@@ -32,7 +32,7 @@ from dmlsplit.frontends.onnx.messages import (
 )
 from dmlsplit.frontends.onnx.nodes import complete_site
 from dmlsplit.frontends.onnx.operators import OPERATORS
-from dmlsplit.frontends.onnx.reader import Reader, Span, WireError
+from dmlsplit.frontends.onnx.reader import LimitError, Reader, Span, WireError
 from dmlsplit.frontends.onnx.recombination import followed
 from dmlsplit.frontends.onnx.shapes import INFERRED_BY_ONNX, outputs
 from dmlsplit.frontends.onnx.values import (
@@ -200,7 +200,7 @@ class _Walk:
     def _nodes(self, body: Graph | Function, scope: _Scope, outputs: Sequence[str]) -> list[Value]:
         """The outputs of these names, once all nodes are visited."""
         if sum(isinstance(step, str) for step in scope.path) > MAX_DEPTH:
-            raise WireError(f"graphs and functions nest deeper than {MAX_DEPTH}")
+            raise LimitError(f"graphs and functions nest deeper than {MAX_DEPTH}")
         self._used.update(outputs)
         for index, span in enumerate(body.node):
             node = _resolved(self._reader.read(Node, span), scope.attributes)
@@ -457,6 +457,8 @@ def _scan(
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
         walk = _Walk(name, reader, model, dimensions, with_defaults)
         return walk.sites(), walk.has_defaults
+    except LimitError as error:
+        raise InvalidArgumentError(f"exceeds a limit of dmlsplit: {error}") from None
     except WireError as error:
         raise InvalidArgumentError(
             f"cannot be read as an ONNX model: {error}. Fix: export or download the model again"

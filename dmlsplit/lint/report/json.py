@@ -12,6 +12,8 @@ from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import Unknown
 from dmlsplit.lint.verdict import Assessment, Verdict
 
+# The most outputs of a descriptor, and reasons of a verdict: a small model can ask for many.
+_MAX_PLACES = 256
 # Increased when a key changes its meaning or disappears; new keys may come at any time.
 SCHEMA = 2
 
@@ -58,7 +60,8 @@ def _split(verdict: Verdict) -> dict[str, Any]:
         "fix": verdict.fix,
         "fixes": verdict.fixes,
         "notes": verdict.notes,
-        "diagnostics": list(map(_diagnostic, verdict.diagnostics)),
+        "diagnostics": list(map(_diagnostic, verdict.diagnostics[:_MAX_PLACES])),
+        "omitted_diagnostics": max(0, len(verdict.diagnostics) - _MAX_PLACES),
     }
 
 
@@ -78,9 +81,10 @@ def _hresult(number: int | None) -> str | None:
 def _descriptors(desc: SplitOperatorDesc | None) -> list[dict[str, Any]]:
     if desc is None:
         return []
-    outputs = list(map(_tensor, desc.output_tensors))
+    outputs = list(map(_tensor, desc.output_tensors[:_MAX_PLACES]))
     tensors = {"input_tensor": _tensor(desc.input_tensor), "output_tensors": outputs}
-    return [{"text": str(desc), "axis": desc.axis, **tensors}]
+    left = max(0, desc.output_count - _MAX_PLACES)
+    return [{"text": str(desc), "axis": desc.axis, **tensors, "omitted_outputs": left}]
 
 
 def _tensor(tensor: TensorDesc) -> dict[str, Any]:
