@@ -14,6 +14,7 @@ K = TypeVar("K")
 _WITHOUT_ORDER = (str, bytes, Set, Mapping)
 _SEQUENCES = (tuple, list)  # fast path
 _INT = frozenset((int,))
+_MAX_COUNT = 10_000  # of pieces whose sizes an error works out
 
 
 class SequenceLike(Protocol):
@@ -117,7 +118,7 @@ def piece_sizes(
         if count < 1 or axis_size % count:
             raise InvalidArgumentError(
                 f"count is {count}; it must be at least 1 and divide {axis_size}, the size of axis "
-                f"{axis}. Fix: give the size of each piece"
+                f"{axis}. Fix: give {_nearly_equal(axis_size, count)}"
             )
         return axis, (axis_size // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))
@@ -127,6 +128,14 @@ def piece_sizes(
             f"{axis_size}, the size of axis {axis}{_fix_for_cuts(sizes, axis_size)}"
         )
     return axis, sizes
+
+
+def _nearly_equal(axis_size: int, count: int) -> str:
+    """The sizes of so many pieces that differ by 1 at most, larger ones first, for a message."""
+    if not 1 <= count <= min(axis_size, _MAX_COUNT):
+        return "the size of each piece"
+    size, larger = divmod(axis_size, count)
+    return f"the sizes {shown((size + 1,) * larger + (size,) * (count - larger))}"
 
 
 def _fix_for_cuts(sizes: tuple[int, ...], axis_size: int) -> str:

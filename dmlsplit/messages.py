@@ -2,7 +2,7 @@
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -27,6 +27,16 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def did_you_mean(word: str, words: Iterable[str]) -> str:
+    """The end of an error about a word: ``. Did you mean text?``, or nothing if none is similar."""
+    from difflib import get_close_matches
+
+    listed = list(words)
+    longer = [known for known in listed if word and known.startswith(word)]
+    near = longer or get_close_matches(word, listed, n=1, cutoff=0.75)
+    return f". Did you mean {near[0]}?" if near else ""
 
 
 def shown(values: Sequence[object]) -> str:

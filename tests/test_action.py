@@ -102,9 +102,33 @@ def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: P
     assert all(line.startswith("    ") for line in done.summary.splitlines()[2:])
     assert "\n      fix, any one of:\n" in done.summary
     # The text for people is in the log between marks that turn workflow commands off.
-    stop, text, _ = re.split(r"::stop-commands::(dmlsplit-\d+)\n", done.log)
-    assert stop == ""
-    assert f"::{text}::\n" in done.log
+    before, token, after = re.split(r"::stop-commands::(dmlsplit-\d+)\n", done.log)
+    text, end, rest = after.partition(f"::{token}::\n")
+    assert (before, end, rest) == (f"{note}\n", f"::{token}::\n", "")
+    assert "a model.onnx:net/cut: Split-18: refused" in text
+
+
+@bash
+def test_the_models_are_scanned_once(workspace: Path) -> None:
+    """A wrapper counts the calls of the command."""
+    onnx.save(REFUSED, workspace / "m.onnx")
+    command = workspace.parent / "dmlsplit"
+    command.rename(workspace.parent / "honest")
+    command.write_text(f'#!/bin/sh\necho call >> "{workspace.parent}/calls"\n')
+    with command.open("a") as script:
+        script.write(f'exec "{workspace.parent}/honest" "$@"\n')
+    command.chmod(0o755)
+    assert check(workspace, windows="19041").status == 1
+    assert (workspace.parent / "calls").read_text() == "call\n"
+
+
+@bash
+def test_a_baseline_lets_only_new_findings_fail(workspace: Path) -> None:
+    onnx.save(REFUSED, workspace / "m.onnx")
+    first, second = (check(workspace, windows="19041", baseline="known.json") for _ in range(2))
+    assert (first.status, second.status) == (1, 0)
+    onnx.save(REFUSED, workspace / "a.onnx")
+    assert check(workspace, windows="19041", baseline="known.json").status == 1
 
 
 @bash
@@ -136,6 +160,7 @@ def test_wrong_usage_has_no_report_and_an_unreadable_file_has_one(workspace: Pat
     both = check(workspace, windows="19041", directml="1.8.0")
     assert both.outputs == {"status": "2"}
     assert "give only one of" in both.errors
+    assert both.summary == ""
     for model in ("m.onnx", "report.sarif"):
         (workspace / "report.sarif").write_text("mine")
         before = (workspace / model).read_bytes()
@@ -286,5 +311,6 @@ def test_a_command_of_the_page_exits_with_0(line: str, tmp_path: Path, monkeypat
     words = shlex.split(line)
     line_ = words[words.index("dmlsplit") + 1 :]
     assert main(line_) == 0
-    for more in re.findall(r"`(--format \w+ -o [\w.]+)`", PAGE):
-        assert main([*line_, *more.split()]) == 0
+    beside = re.findall(r"`(--(?:junit|sarif) [\w.]+)`", PAGE)
+    assert len(beside) == 2
+    assert main([*line_, *" ".join(beside).split()]) == 0

@@ -133,7 +133,7 @@ def test_an_empty_axis_may_be_cut_into_no_pieces() -> None:
     assert piece_sizes((0,), 3, 0) == (0, (0, 0, 0))
 
 
-COUNT = "it must be at least 1 and divide 6, the size of axis 1. Fix: give the size of each piece$"
+COUNT = "it must be at least 1 and divide 6, the size of axis 1. Fix: give the size"
 SIZES = "they must be at least 0 and add up to 6, the size of axis 1$"
 CUTS = ". Fix: if these are positions of cuts, give"
 
@@ -141,9 +141,10 @@ CUTS = ". Fix: if these are positions of cuts, give"
 @pytest.mark.parametrize(
     ("cut", "message"),
     [
-        (4, f"^count is 4; {COUNT}"),
-        (0, f"^count is 0; {COUNT}"),
-        (-1, f"^count is -1; {COUNT}"),
+        (4, rf"^count is 4; {COUNT}s \[2, 2, 1, 1\]$"),
+        (7, f"^count is 7; {COUNT} of each piece$"),
+        (0, f"^count is 0; {COUNT} of each piece$"),
+        (-1, f"^count is -1; {COUNT} of each piece$"),
         (1.5, r"^count is 1\.5 \(float\); it must be an integer$"),
         ((4, 3), rf"^sizes \[4, 3\] add up to 7; {SIZES}"),
         ((7, -1), rf"^sizes \[7, -1\] add up to 6; {SIZES}"),

@@ -18,7 +18,7 @@ from dmlsplit.cli.terminal import (
     redirect_to_devnull,
 )
 from dmlsplit.errors import DmlError, one_line
-from dmlsplit.messages import wrapped_at
+from dmlsplit.messages import did_you_mean, wrapped_at
 
 _STATUSES = {
     EXIT_OK: "done",
@@ -44,7 +44,8 @@ def main(
             arguments, others = build_parser().parse_known_args(line)
             if others:
                 own = arguments.command_parser
-                own.error(f"{own.prog} does not accept {' '.join(others)}")
+                near = did_you_mean(others[0].partition("=")[0], own._option_string_actions)
+                own.error(f"{own.prog} does not accept {' '.join(others)}{near}")
             command: Callable[[argparse.Namespace], int] = arguments.command
             with wrapped_at(columns()):
                 return command(arguments)

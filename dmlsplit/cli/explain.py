@@ -26,7 +26,7 @@ from dmlsplit.cli.terminal import (
     write_result,
 )
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
-from dmlsplit.messages import counted, shown, wrapped
+from dmlsplit.messages import counted, did_you_mean, shown, wrapped
 
 if TYPE_CHECKING:
     from dmlsplit.frontends import SplitSite
@@ -97,20 +97,17 @@ def _is_rule(path: str) -> bool:
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
-    from difflib import get_close_matches
-
     from dmlsplit.lint.rule_page import rule_page
     from dmlsplit.lint.rules import RULES
 
     ids = [path.upper() if _is_rule(path) else path for path in arguments.paths]
     for unknown in (rule for rule in ids if rule not in RULES):
-        near = ", ".join(get_close_matches(unknown, RULES))
         if not _is_rule(unknown):
             fix = "give only ids of rules, or only PATHs"
             raise InvalidArgumentError(f"{unknown!r} is not the id of a rule; {fix}")
-        known = "an id that dmlsplit validate prints, such as DML-SPLIT-AXIS-RANGE"
-        fix = f"Fix: give {near or known}"
-        raise InvalidArgumentError(f"{unknown!r} is neither the id of a rule nor a file. {fix}")
+        fix = ". Fix: give an id that dmlsplit validate prints, such as DML-SPLIT-AXIS-RANGE"
+        near = did_you_mean(unknown, RULES) or fix
+        raise InvalidArgumentError(f"{unknown!r} is neither the id of a rule nor a file{near}")
     if arguments != arguments.parser.parse_args([explain.__name__, *arguments.paths]):
         raise InvalidArgumentError("a rule is shown without options. Fix: give only its id")
     pages = "\n".join(rule_page(RULES[rule]) for rule in ids)

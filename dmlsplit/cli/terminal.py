@@ -6,15 +6,16 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import current_thread, main_thread
+from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from dmlsplit.interrupts import interrupt
-from dmlsplit.messages import WIDTH, printable
+from dmlsplit.messages import WIDTH, did_you_mean, printable
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -27,7 +28,7 @@ EXIT_REFUSED = 1
 EXIT_UNUSABLE = 2  # wrong usage, or a file that cannot be read
 INTERRUPTED = 128  # plus the number of the signal, as in shells
 MIN_WIDTH = 40  # the least width of text, even on a narrower terminal
-BAR_DELAY_SECONDS = 0.5  # shorter work shows no bar
+BAR_SECONDS = 1.0  # shorter work shows no bar; then it is drawn anew as often
 STDOUT = "-"  # the name of a file that means standard output
 # Windows has no SIGHUP.
 STOP_SIGNALS = tuple(s for s in signal.Signals if s.name in ("SIGINT", "SIGTERM", "SIGHUP"))
@@ -37,7 +38,12 @@ def status_of(assessment: "Assessment") -> int:
     """The exit status of a command that checks splits."""
     if assessment.unreadable:
         return EXIT_UNUSABLE
-    return EXIT_OK if assessment.accepted else EXIT_REFUSED
+    accepted = assessment.accepted
+    if assessment.baseline and not assessment.diagnostics:
+        from dmlsplit.lint.report.baseline import failed
+
+        accepted = not any(failed(assessment))
+    return EXIT_OK if accepted else EXIT_REFUSED
 
 
 def print_result(text: str) -> None:
@@ -84,11 +90,47 @@ def print_to_stderr(text: str) -> None:
         redirect_to_devnull(sys.stderr)
 
 
+class _Once(argparse.Action):
+    """An option that may be given once: of two values, one would silently be lost."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Take the option, unless it was taken before."""
+        if option_string is not None:
+            taken = vars(namespace).setdefault("options", {})
+            if self.dest in taken:
+                both = " and ".join(map(_value, (taken[self.dest], values)))
+                twice = f"{option_string} is given twice{f': {both}' if self.nargs != 0 else ''}"
+                parser.error(f"{twice}. Fix: give it once")
+            taken[self.dest] = values
+        super().__call__(parser, namespace, values, option_string)
+
+
+def _value(value: object) -> str:
+    """A value of an option as on the command line."""
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _once(action: type[argparse.Action]) -> type[argparse.Action]:
+    return type(action.__name__, (_Once, action), {})
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose help is a result: failing to print it is an error.
 
-    An error is one line without the usage; a second line names the command for help.
+    An error is one line without the usage; a second line names the command for help. Options are
+    not abbreviated, and only those that collect values may be repeated.
     """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, **options)
+        for name in (None, "store", "store_const", "store_true"):
+            self.register("action", name, _once(self._registries["action"][name]))
 
     def error(self, message: str) -> NoReturn:
         """End the program."""
@@ -104,7 +146,7 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: object) -> None:
         choices = list(action.choices or [value])
         if value not in choices:
-            allowed = f"it must be one of {', '.join(choices)}"
+            allowed = f"it must be one of {', '.join(choices)}{did_you_mean(str(value), choices)}"
             if len(choices) == 1:
                 allowed = f"the only value is {choices[0]!r}"
             raise argparse.ArgumentError(action, f"is {value!r}; {allowed}")
@@ -183,7 +225,10 @@ def columns() -> int:
 
 @contextmanager
 def progress_bar(name: str, unit: str = "B") -> Iterator["Progress"]:
-    """A function of (bytes done, total bytes) that draws a bar on a terminal."""
+    """A function of (bytes done, total bytes) that draws a bar on a terminal.
+
+    The bar shows the time as well, so that it moves while one large file is read.
+    """
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return
@@ -193,13 +238,25 @@ def progress_bar(name: str, unit: str = "B") -> Iterator["Progress"]:
         desc=printable(name),
         unit=unit,
         unit_scale=True,
-        delay=BAR_DELAY_SECONDS,
+        delay=BAR_SECONDS,
         leave=False,
         file=sys.stderr,
     ) as bar:
+        over = Event()
+
+        def redraw() -> None:
+            while not over.wait(BAR_SECONDS):
+                bar.last_print_t = time.time()  # so that `close` clears the bar
+                bar.refresh()
 
         def progress(done: int, total: int) -> None:
             bar.total = total
             bar.update(done - bar.n)
 
-        yield progress
+        clock = Thread(target=redraw, daemon=True)
+        clock.start()
+        try:
+            yield progress
+        finally:
+            over.set()
+            clock.join()

@@ -1,12 +1,11 @@
 """``dmlsplit validate``: whether DirectML accepts the splits of a model."""
 
 import argparse
-import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dmlsplit.cli import terminal
 from dmlsplit.cli.inputs import (
     Commands,
     add_command,
@@ -15,20 +14,22 @@ from dmlsplit.cli.inputs import (
     scan_inputs,
     target_of,
 )
-from dmlsplit.cli.terminal import (
-    EXIT_OK,
-    EXIT_REFUSED,
-    EXIT_UNUSABLE,
-    STDOUT,
-    print_message,
-    status_of,
-    write_result,
+from dmlsplit.cli.reports import (
+    add_report,
+    check_outputs,
+    is_one_file,
+    known_findings,
+    outputs,
+    write_reports,
 )
+from dmlsplit.cli.terminal import EXIT_OK, EXIT_REFUSED, EXIT_UNUSABLE, progress_bar, status_of
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.messages import MAX_SHOWN, WIDTH, counted, omitted_line, wrapped, wrapped_at
+from dmlsplit.messages import MAX_SHOWN, counted, omitted_line
 
 if TYPE_CHECKING:
+    from dmlsplit.lint.discovery import Scan
     from dmlsplit.lint.fix.rewrite import Rewriting
+    from dmlsplit.lint.target import Target
     from dmlsplit.lint.verdict import Assessment
 
 _DESCRIPTION = """\
@@ -64,11 +65,6 @@ The verdicts:
       constant switches off
 """
 
-_DETAILS = {
-    "quiet": "in a text report, show only splits that are not ok, without the table",
-    "verbose": "in a text report, show every split, even if many are ok",
-}
-
 _STATUSES = {
     EXIT_OK: "every split is accepted (with --write-fixed, of the written model)",
     EXIT_REFUSED: "a split is refused (see --allow), or is unknown or may be affected by a\n"
@@ -97,18 +93,9 @@ def add_to(commands: Commands) -> None:
     parser = add_command(commands, validate, summary, _DESCRIPTION, _EXAMPLES, _STATUSES, more)
     add_inputs(parser)
     add_target(parser)
-    report = parser.add_argument_group("the report")
-    report.add_argument("--format", choices=FORMATS, default="text", help="default: text")
-    report.add_argument(
-        "-o", "--output", metavar="FILE", help="write the report to a file; - is standard output"
-    )
-    detail = report.add_mutually_exclusive_group()
-    detail.set_defaults(detail="usual")
-    for name, text in _DETAILS.items():
-        detail.add_argument(
-            f"-{name[0]}", f"--{name}", dest="detail", action="store_const", const=name, help=text
-        )
-    report.add_argument(
+    add_report(parser)
+    verdicts = parser.add_argument_group("what fails")
+    verdicts.add_argument(
         "--fail-on",
         action="append",
         choices=("unknown", "defect"),
@@ -116,7 +103,7 @@ def add_to(commands: Commands) -> None:
         help="also exit with 1 if a verdict is unknown, or if a known defect of DirectML may "
         "affect a split; may be repeated",
     )
-    report.add_argument(
+    verdicts.add_argument(
         "--allow",
         action="append",
         choices=("equivalent",),
@@ -141,34 +128,24 @@ def add_to(commands: Commands) -> None:
 
 def validate(arguments: argparse.Namespace) -> int:
     """Check every split of the paths."""
+    from dmlsplit.atomic import refuse_inputs
     from dmlsplit.lint.advice import without_rewriting
-    from dmlsplit.lint.check import assess
-    from dmlsplit.lint.verdict import FAILING, WITHOUT_EQUIVALENT, Outcome
 
     _check_files(arguments)
+    check_outputs(arguments)
     target = target_of(arguments)
+    known = known_findings(arguments.baseline)
     scan = scan_inputs(arguments)
-    failing = WITHOUT_EQUIVALENT if "equivalent" in arguments.allow else FAILING
-    if "unknown" in arguments.fail_on:
-        failing |= {Outcome.UNKNOWN}
-    defects_fail = "defect" in arguments.fail_on
-    # For a folder or a pattern, `scan.files` has the files that it stands for.
-    is_single_file = len(arguments.paths) == 1 and scan.files == (*arguments.paths,)
-    if arguments.write_fixed is not None and not (is_single_file and _is_onnx(arguments.paths[0])):
-        raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")
-    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
-    is_printed = arguments.output in (None, STDOUT)
-    inputs = [] if is_printed else list(scan.inputs())
+    assessment = _assessed(arguments, scan, target, known or frozenset())
+    inputs = list(scan.inputs()) if outputs(arguments) else []
+    for file in outputs(arguments).values():  # those in folders too, before the model is written
+        refuse_inputs(Path(file), list(map(Path, inputs)))
     rewriting: Rewriting | None = None
     failure: DmlError | OSError | None = None
     if arguments.write_fixed is not None:
-        if not is_printed:
-            from dmlsplit.atomic import refuse_inputs
-
-            # Here before the model is written; `write_text` checks it again.
-            refuse_inputs(Path(arguments.output), list(map(Path, inputs)))
         try:
-            rewriting = _write_fixed(arguments, assessment)
+            with progress_bar("rewrite"):
+                rewriting = _write_fixed(arguments, assessment)
         except (DmlError, OSError) as error:
             failure = error
     changes: list[str] = []
@@ -176,39 +153,27 @@ def validate(arguments: argparse.Namespace) -> int:
     if rewriting is not None:
         changes = _changes(rewriting, arguments.write_fixed)
         reported = tuple(map(without_rewriting, filter(None, (rewriting.written, assessment))))
-    if not is_printed or arguments.format != "text":
-        for line in changes:
-            print_message(line)
-    write_result(_report(arguments, reported, is_printed, changes), arguments.output, inputs)
+    write_reports(arguments, reported, changes, inputs)
     if failure is not None:
         raise failure
     return status_of(reported[0])
 
 
-def _report(
+def _assessed(
     arguments: argparse.Namespace,
-    assessments: "Sequence[Assessment]",
-    is_printed: bool,
-    changes: Sequence[str],
-) -> str:
-    """The report, as wide as the terminal if it is for that; text begins with the changes.
+    scan: "Scan",
+    target: "Target",
+    known: frozenset[tuple[str, str]],
+) -> "Assessment":
+    from dmlsplit.lint.check import assess
+    from dmlsplit.lint.verdict import FAILING, WITHOUT_EQUIVALENT, Outcome
 
-    It is about the first assessment, of the written model if there is one. The verbose text is also
-    about the second one, of the model before.
-    """
-    from dmlsplit.lint.report import render
-    from dmlsplit.lint.report.text import text_report
-
-    with wrapped_at(terminal.columns() if is_printed else WIDTH):
-        if arguments.format != "text":
-            return render(assessments[0], arguments.format)
-        colour, detail = is_printed and terminal.is_colour_wanted(), arguments.detail
-        lines = [wrapped(line, "  " if index else "") for index, line in enumerate(changes)]
-        heading = "\n".join(lines)
-        for before in assessments[1:] if detail == "verbose" else ():
-            old = text_report(before, colour, detail, "Before:")
-            heading = "\n\n".join([heading, old, "After:"])
-        return text_report(assessments[0], colour, detail, heading)
+    failing = WITHOUT_EQUIVALENT if "equivalent" in arguments.allow else FAILING
+    if "unknown" in arguments.fail_on:
+        failing |= {Outcome.UNKNOWN}
+    defects_fail = "defect" in arguments.fail_on
+    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
+    return replace(assessment, baseline=known)
 
 
 def _check_files(arguments: argparse.Namespace) -> None:
@@ -224,13 +189,12 @@ def _check_files(arguments: argparse.Namespace) -> None:
         raise InvalidArgumentError(
             f"--write-fixed is {fixed!r}; it must be a file whose name ends in .onnx"
         )
-    if arguments.output and os.path.realpath(arguments.output) == os.path.realpath(fixed):
-        raise InvalidArgumentError("-o and --write-fixed name the same file; name different files")
-    if len(arguments.paths) == 1 and _is_onnx(arguments.paths[0]):
-        from dmlsplit.frontends.onnx.scanner import check_folder
+    if not (is_one_file(arguments.paths) and _is_onnx(arguments.paths[0])):
+        raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")
+    from dmlsplit.frontends.onnx.scanner import check_output
 
-        # Here before the model is checked, which may take a while; `write_fixed` checks it again.
-        check_folder(Path(arguments.paths[0]), Path(fixed))
+    # Here before the model is checked, which may take a while; `write_fixed` checks it again.
+    check_output(Path(arguments.paths[0]), Path(fixed), arguments.overwrite)
 
 
 def _is_onnx(path: str) -> bool:

@@ -11,6 +11,7 @@ from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.fields import Field
 from dmlsplit.forks import fork_lock
+from dmlsplit.messages import did_you_mean
 from dmlsplit.resources import feature_levels_text, parsed_yaml
 
 
@@ -49,8 +50,10 @@ class FeatureLevel(IntEnum):
             short = value.strip().upper().removeprefix("DML_FEATURE_LEVEL_").replace(".", "_")
             if f"LEVEL_{short}" in cls.__members__:
                 return cls[f"LEVEL_{short}"]
+        names = list(map(str, cls))
+        near = did_you_mean(str(value).replace(".", "_"), names)
         raise InvalidArgumentError(
-            f"feature level is {value!r}; it must be one of {', '.join(map(str, cls))}"
+            f"feature level is {value!r}; it must be one of {', '.join(names)}{near}"
         )
 
     def __str__(self) -> str:

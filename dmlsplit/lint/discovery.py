@@ -41,7 +41,9 @@ class Scan:
         for file in self.files:
             yield file
             # A folder is not an input, and would keep the report out of all files in it.
-            yield from (str(path) for path in _data_files(Path(file)) if not path.is_dir())
+            names = map(str, _data_files(Path(file)))
+            # Unlike Path.is_dir, this raises nothing for a name that is too long.
+            yield from (name for name in names if not os.path.isdir(name))  # noqa: PTH112
 
 
 def _data_files(model: Path) -> Iterable[Path]:

@@ -110,12 +110,12 @@ def resolve_target(
         newest = max(directml_version(row.directml)[:2] for row in rows)
         name = f"DirectML {_as_checked(directml.strip(), dll[:2], newest)}"
     elif windows is not None:
-        build = _numbers("--windows", windows, _BUILD, "22621 or 10.0.22621")
-        if build in _FIRST_BUILDS:
+        if version := _VERSIONS.get(windows.strip().upper()):
             raise InvalidArgumentError(
-                f"--windows is {windows}, which is a version of Windows. Fix: give a build of it, "
-                f"such as {_FIRST_BUILDS[build]}"
+                f"--windows is {windows}, which is a version of Windows. Fix: give its build, "
+                f"{version}"
             )
+        build = _numbers("--windows", windows, _BUILD, "22621 or 10.0.22621")
         with prefix_errors("--windows"):
             level = level_for_windows(*build)
         dll = directml_version(support_table()[level].directml)
@@ -140,10 +140,21 @@ def resolve_target(
     return Target(level, name, via, runtime, dll)
 
 
-# Of each version of Windows, the first build that has DirectML.
-_FIRST_BUILDS: dict[tuple[int, ...], str] = {
-    (10,): "18362, the first build with DirectML",
-    (11,): "22000, the first build of Windows 11",
+# Versions of Windows that have DirectML, and their builds. Source: Microsoft, "Windows 10 release
+# information" and "Windows 11 release information".
+_VERSIONS = {
+    "10": "such as 18362, the first build with DirectML",
+    "11": "such as 22000, the first build of Windows 11",
+    "1903": "18362",
+    "1909": "18363",
+    "2004": "19041",
+    "20H2": "19042",
+    "21H1": "19043",
+    "21H2": "19044 in Windows 10, or 22000 in Windows 11",
+    "22H2": "19045 in Windows 10, or 22621 in Windows 11",
+    "23H2": "22631",
+    "24H2": "26100",
+    "25H2": "26200",
 }
 # 1.14 or 1.14.1; 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.
 _RUNTIME = r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,9})?"

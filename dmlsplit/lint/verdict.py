@@ -116,6 +116,8 @@ class Assessment:
     failing: frozenset[Outcome] = FAILING  # these count as refused
     diagnostics: tuple[Violation, ...] = ()  # about the target itself
     defects_fail: bool = False  # a known defect counts as refused too
+    # File and fingerprint of the findings that do not fail, because they are known.
+    baseline: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def counts(self) -> dict[Outcome, int]:

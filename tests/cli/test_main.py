@@ -17,7 +17,7 @@ from tests.support.models import every_verdict
 # The command line, but its bars appear at once, because no scan takes as long on every machine.
 WITHOUT_DELAY = """
 from dmlsplit.cli import main, terminal
-terminal.BAR_DELAY_SECONDS = 0
+terminal.BAR_SECONDS = 0.001
 main()
 """
 PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
@@ -100,6 +100,22 @@ def test_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:
     with started(*line, folder=here, program=WITHOUT_DELAY, env=ours() | at_once) as child:
         assert child.stderr
         assert child.stderr.read() == b""
+
+
+LONG = """
+import time
+from dmlsplit.cli import terminal
+terminal.BAR_SECONDS = 0.01
+with terminal.progress_bar("scan"):
+    time.sleep(0.5)
+"""
+
+
+def test_one_long_file_shows_a_bar_that_is_cleared_at_the_end(here: Path) -> None:
+    shown = on_a_terminal(folder=here, program=LONG)
+    bars = shown.split("\r")
+    assert sum(bar.startswith("scan: ") for bar in bars) > 1
+    assert bars[-1].strip() == ""
 
 
 def test_a_pipe_that_closes_early_does_not_change_the_exit_status(here: Path) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from dmlsplit.atomic import refuse_inputs
 from dmlsplit.checks import instance, path_text
 from dmlsplit.errors import InvalidArgumentError, path_in_errors, unreadable_file_error
 from dmlsplit.file_kinds import name_kind_in_errors
@@ -92,9 +93,13 @@ def weight_files(model: Path) -> list[Path]:
     return [model.parent / name for name in names]
 
 
-def check_folder(model: Path, output: Path) -> None:
-    """Refuse a changed copy of a model in another folder than the files of its weights."""
-    if weight_files(model) and output.parent.resolve() != model.parent.resolve():
+def check_output(model: Path, output: Path, overwrite: bool) -> None:
+    """Refuse to write a changed copy of a model over a file, or away from its weights."""
+    weights = weight_files(model)
+    refuse_inputs(output, [model, *weights])
+    if output.exists() and not overwrite:
+        raise InvalidArgumentError(f"{output} exists; it is not replaced. Fix: add --overwrite")
+    if weights and output.parent.resolve() != model.parent.resolve():
         raise InvalidArgumentError(
             f"{model} keeps its weights in other files, which must be in the folder of the written "
             f"model. Fix: give --write-fixed {model.parent / output.name}"

@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
-from dmlsplit.atomic import atomic_write, name_in_errors, refuse_inputs
+from dmlsplit.atomic import atomic_write, name_in_errors
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_errors
 from dmlsplit.frontends import SplitSite
 from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.frontends.onnx.scanner import (
     MAX_PROTOBUF_BYTES,
-    check_folder,
+    check_output,
     scan,
-    weight_files,
 )
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.replacement import Replacement, compared
@@ -52,7 +51,7 @@ def write_fixed(
         If a split and its replacement give different outputs, or the output is an input or exists.
     """
     model = _load(source)
-    _check_output(source, output, overwrite)
+    check_output(source, output, overwrite)
     if sizes:
         # The model stays without ranks that only the sizes give.
         dimensions = FixedSizes(sizes).without_ranks()
@@ -68,13 +67,6 @@ def write_fixed(
             draft.write_bytes(model.SerializeToString())
         written = _assessed(draft, output, assessment, len(not_replaced))
     return Rewriting(replaced, not_replaced, written)
-
-
-def _check_output(source: Path, output: Path, overwrite: bool) -> None:
-    refuse_inputs(output, [source, *weight_files(source)])
-    if output.exists() and not overwrite:
-        raise InvalidArgumentError(f"{output} exists; it is not replaced. Fix: add --overwrite")
-    check_folder(source, output)
 
 
 def _load(path: Path) -> ModelProto:

@@ -1,7 +1,8 @@
 """Turns an assessment into findings, which all formats share; their texts are safe to print."""
 
+import hashlib
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import PureWindowsPath
 from typing import Literal, NamedTuple
@@ -33,13 +34,49 @@ class Finding(NamedTuple):
     fix: str = ""  # in one line
     diagnostics: Sequence[tuple[Violation, str]] = ()  # from `group_diagnostics`
     sites: Sequence[SplitSite] = ()
+    # Of each diagnostic, unique within the file, and the same while other nodes and files change.
+    fingerprints: Sequence[str] = ()
+
+    @property
+    def deciding(self) -> list[tuple[str, Violation]]:
+        """The diagnostics for which a failed finding fails, with their fingerprints."""
+        reasons = [
+            (fingerprint, violation)
+            for fingerprint, (violation, _) in zip(self.fingerprints, self.diagnostics, strict=True)
+        ]
+        broken = [r for r in reasons if r[1].severity not in ("warning", "note")]
+        return broken or reasons  # none is broken if --fail-on names unknown splits
 
 
 _Affected = list[tuple[SplitSite, Violation]]  # the splits that a defect may affect
 
 
 def findings(assessment: Assessment) -> Iterator[Finding]:
-    """Faults of the target; the splits, by file and node; defects; files that cannot be read."""
+    """Faults of the target; the splits, by file and node; defects; files that cannot be read.
+
+    A failed finding that the baseline has is only a remark.
+    """
+    seen: Counter[tuple[str, str]] = Counter()
+    for finding in _all_findings(assessment):
+        marked = finding._replace(fingerprints=list(_fingerprints(finding, seen)))
+        places = [(with_slashes(marked.file), fingerprint) for fingerprint, _ in marked.deciding]
+        is_known = bool(places) and assessment.baseline.issuperset(places)
+        yield marked._replace(status="remark") if is_known and marked.status == "failed" else marked
+
+
+def _fingerprints(finding: Finding, seen: Counter[tuple[str, str]]) -> Iterator[str]:
+    for violation, _ in finding.diagnostics:
+        # One defect is found once for all splits of a file.
+        node = "" if violation.severity == "defect" else "{0.graph}|{0.node}|{0.index}"
+        text = f"{node.format(finding.sites[0])}|{violation.rule.id}|{violation.field}"
+        fingerprint = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+        # Results of one rule, node and field share it.
+        seen[finding.file, fingerprint] += 1
+        number = seen[finding.file, fingerprint]
+        yield fingerprint if number == 1 else f"{fingerprint}:{number}"
+
+
+def _all_findings(assessment: Assessment) -> Iterator[Finding]:
     target = str(assessment.target)
     for fault in assessment.diagnostics:
         head = f"{fault.rule.id}: {fault.message}"

@@ -19,7 +19,6 @@ from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.report.findings import Finding, address, findings, with_slashes
-from dmlsplit.lint.report.fingerprint import fingerprinted
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 
@@ -52,8 +51,8 @@ def sarif_report(assessment: Assessment) -> str:
     """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
     reasons = [
         _Reason(finding, fingerprint, *reason)
-        for finding, fingerprints in fingerprinted(findings(assessment))
-        for fingerprint, reason in zip(fingerprints, finding.diagnostics, strict=True)
+        for finding in findings(assessment)
+        for fingerprint, reason in zip(finding.fingerprints, finding.diagnostics, strict=True)
     ]
     count = len(reasons)
     if count > MAX_RESULTS:  # errors stay longest

@@ -1,0 +1,62 @@
+"""The findings that are known: a file by which only new ones fail."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from dmlsplit.errors import InvalidArgumentError, path_in_errors, unreadable_file_error
+from dmlsplit.lint.report.findings import Finding, findings, with_slashes
+from dmlsplit.lint.verdict import Assessment
+from dmlsplit.messages import printable
+
+SCHEMA = 1
+
+
+def baseline_json(assessment: Assessment) -> str:
+    """The failed findings, with the fingerprints that SARIF has too."""
+    entries = [
+        {
+            "file": with_slashes(finding.file),
+            "rule": violation.rule.id,
+            "subject": printable(finding.subject),
+            "fingerprint": fingerprint,
+        }
+        for finding in failed(assessment)
+        for fingerprint, violation in finding.deciding
+    ]
+    return json.dumps({"schema": SCHEMA, "findings": entries}, indent=2)
+
+
+def failed(assessment: Assessment) -> Iterator[Finding]:
+    """The findings about splits that fail, and are not in the baseline."""
+    return (f for f in findings(assessment) if f.status == "failed" and f.sites)
+
+
+def read_baseline(path: Path) -> frozenset[tuple[str, str]]:
+    """Files and fingerprints of a baseline.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file cannot be read or is not a baseline.
+    """
+    with path_in_errors(path):
+        try:
+            document = json.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise unreadable_file_error(error) from None
+        except (ValueError, RecursionError):
+            raise InvalidArgumentError("is not JSON; it must be a baseline") from None
+        match document:
+            case {"schema": 1, "findings": [*entries]} if all(map(_is_entry, entries)):
+                return frozenset((entry["file"], entry["fingerprint"]) for entry in entries)
+        raise InvalidArgumentError(
+            f"is not a baseline of schema {SCHEMA}. Fix: delete it, and it is written anew"
+        )
+
+
+def _is_entry(entry: object) -> bool:
+    match entry:
+        case {"file": str(), "fingerprint": str()}:
+            return True
+    return False

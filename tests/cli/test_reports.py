@@ -1,0 +1,131 @@
+"""Several reports from one scan, baselines, and what is refused before the scan."""
+
+import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from onnx import TensorProto
+
+from dmlsplit.cli import main
+from dmlsplit.lint import discovery
+from tests.support.command import refused, save
+from tests.support.fixtures import Capsys, Patch
+from tests.support.models import single
+
+OLD = "--windows 19041"
+REFUSED = single(TensorProto.INT64, (6,), (2, 4), 0)
+ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
+DYNAMIC = single(TensorProto.FLOAT, (1, 1, "n", 2), (2, 4), 2)
+
+
+def prints(file: str) -> list[str]:
+    """The fingerprints of a SARIF report."""
+    (run,) = json.loads(Path(file).read_text())["runs"]
+    return [result["partialFingerprints"]["dmlsplitNode/v1"] for result in run["results"]]
+
+
+def test_reports_beside_the_text_come_from_one_scan(
+    here: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    save("m.onnx", REFUSED)
+    scanned: list[str] = []
+    honest = discovery.scan_file
+
+    def counting(file: str, *others: object) -> object:
+        scanned.append(file)
+        return honest(file, *others)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(discovery, "scan_file", counting)
+    line = f"validate m.onnx {OLD} --sarif r.sarif --junit r.xml --github - --format text"
+    assert main(line.split()) == 1
+    assert scanned == ["m.onnx"]
+    out = capsys.readouterr().out
+    assert out.startswith("m.onnx:net/cut: Split-18: refused")
+    assert out.splitlines()[-1].startswith("::error title=dmlsplit%3A refused")
+    assert len(prints("r.sarif")) == 2
+    (case,) = ElementTree.parse("r.xml").iter("testcase")
+    assert case.find("failure") is not None
+
+
+def test_a_baseline_is_written_once_and_then_only_new_findings_fail(
+    here: Path, capsys: Capsys
+) -> None:
+    save("m.onnx", REFUSED)
+    line = f"validate . {OLD} --baseline known.json --sarif r.sarif --junit r.xml".split()
+    assert main(line) == 1
+    known = Path("known.json").read_bytes()
+    assert "known.json has 1 known finding from now on" in capsys.readouterr().err
+    (entry, *_) = json.loads(known)["findings"]
+    assert entry["file"] == "m.onnx"
+    assert entry["fingerprint"] in prints("r.sarif")
+    assert main(line) == 0
+    assert "0 new findings" in capsys.readouterr().err
+    (case,) = ElementTree.parse("r.xml").iter("testcase")
+    assert case.find("failure") is None  # a CI server that reads it passes as well
+    shutil.copy("m.onnx", "a.onnx")  # a file before it
+    assert main(line) == 1
+    said = capsys.readouterr().err
+    assert "note: 1 new finding; known.json has the known ones" in said
+    assert "new: a.onnx:net/cut: " in said
+    assert Path("known.json").read_bytes() == known
+
+
+@pytest.mark.parametrize("also", ["--fail-on unknown", "--fail-on defect"])
+def test_a_baseline_has_whatever_fails(also: str, here: Path) -> None:
+    save("m.onnx", DYNAMIC)
+    line = f"validate m.onnx {OLD} {also} --baseline known.json".split()
+    status = main(line)
+    assert status == (1 if "unknown" in also else 0)
+    assert len(json.loads(Path("known.json").read_text())["findings"]) == status
+    assert main(line) == 0
+
+
+def test_a_node_that_breaks_another_rule_has_a_new_finding(here: Path) -> None:
+    save("m.onnx", single(TensorProto.INT64, (1, 1, 6, 2), (2, 4), 2))
+    line = f"validate m.onnx {OLD} --baseline known.json".split()
+    assert [main(line), main(line)] == [1, 0]
+    save("m.onnx", single(TensorProto.INT64, (6, 2), (2, 4), 0))  # has too few dimensions too
+    assert main(line) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[", "[]", "{}", '{"schema": 2, "findings": []}', "[" * 9999])
+def test_a_file_that_is_not_a_baseline_is_refused_and_kept(
+    text: str, here: Path, capsys: Capsys
+) -> None:
+    save("m.onnx", ACCEPTED)
+    Path("known.json").write_text(text)
+    said = refused(capsys, "validate m.onnx --baseline known.json")
+    assert said.startswith("dmlsplit: error: known.json: is not ")
+    assert Path("known.json").read_text() == text
+
+
+def test_an_incomplete_scan_writes_no_baseline(here: Path, capsys: Capsys) -> None:
+    save("m.onnx", REFUSED)
+    Path("bad.onnx").write_text("bad")
+    assert main(f"validate . {OLD} --baseline known.json".split()) == 2
+    assert "known.json was not written, because a file could not be read" in capsys.readouterr().err
+    assert not Path("known.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("m.onnx --write-fixed m.onnx", "m.onnx is the input; name another output"),
+        ("m.onnx --write-fixed old.onnx", "old.onnx exists; it is not replaced"),
+        ("m.onnx --sarif m.onnx", "m.onnx is the input; name another output"),
+        (". --write-fixed f.onnx", "--write-fixed needs exactly one PATH"),
+        ("m.onnx --sarif r --junit r", "--sarif and --junit name the same file, r; name"),
+        ("m.onnx -o r --baseline ./r", "--output and --baseline name the same file, ./r; name"),
+        ("m.onnx --baseline -", "--baseline is '-'; it must be a file"),
+        ("m.onnx --baseline old.onnx", "old.onnx: is not JSON"),
+    ],
+)
+def test_what_is_wrong_before_the_scan_is_said_before_it(
+    line: str, said: str, here: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    for name in "m.onnx", "old.onnx":
+        save(name, REFUSED)
+    monkeypatch.setattr(discovery, "scan_paths", None)
+    assert said in refused(capsys, f"validate {OLD} {line}")

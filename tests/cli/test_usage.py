@@ -1,0 +1,83 @@
+"""Options that are abbreviated or repeated, and words that are nearly right."""
+
+import shlex
+
+import pytest
+
+from dmlsplit.cli import build_parser, main
+from dmlsplit.cli.completion import parsers
+from tests.support.fixtures import Capsys
+
+PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
+
+
+def said(capsys: Capsys, line: str) -> str:
+    """The first line of the error for wrong usage."""
+    with pytest.raises(SystemExit) as end:
+        raise SystemExit(main(shlex.split(line)))
+    assert end.value.code == 2
+    return capsys.readouterr().err.splitlines()[0].removeprefix("dmlsplit: error: ")
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_no_command_takes_an_abbreviated_option(name: str, capsys: Capsys) -> None:
+    options = [text for text in PARSERS[name]._option_string_actions if text.startswith("--")]
+    for option in options:
+        short = option[:-1]
+        if short in options or name == "dmlsplit":
+            continue
+        command = name.removeprefix("dmlsplit ")
+        given = {"run": "IN.npy", "completion": "bash"}.get(command, "")
+        text = said(capsys, f"{command} {given} {short}")
+        assert text == f"{name} does not accept {short}. Did you mean {option}?"
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_an_option_is_repeatable_or_given_once(name: str, capsys: Capsys) -> None:
+    command = name.removeprefix("dmlsplit").strip()
+    for action in PARSERS[name]._actions:
+        option = next(reversed(action.option_strings), "")
+        if option in ("", "--help", "--version") or option in ("--dim", "--fail-on", "--allow"):
+            continue
+        one, two = "", ""
+        if action.nargs != 0:
+            one, two = list(map(str, action.choices or (1, 2)))[:2]
+        positional = {"run": "IN.npy", "completion": "bash"}.get(command, "")
+        text = said(capsys, f"{command} {positional} {option} {one} {option} {two}")
+        both = f": {float(one) if action.dest == 'seconds' else one} and " if one else ""
+        assert text.startswith(f"{option} is given twice{both}"), text
+        assert text.endswith("Fix: give it once")
+
+
+@pytest.mark.parametrize(
+    ("line", "end"),
+    [
+        ("validat m.onnx", "completion. Did you mean validate?"),
+        ("lint m.onnx", "selftest, completion"),
+        ("levels --format jsn", "text, json. Did you mean json?"),
+        ("validate m.onnx --format sarfi", "junit. Did you mean sarif?"),
+        ("validate m.onnx --feature-level 2", "6_4. Did you mean 2_0?"),
+        ("validate m.onnx --feature-level 41", "6_4. Did you mean 4_1?"),
+        ("validate m.onnx --feature-level 9_9", "6_3, 6_4"),
+        ("explain DML-SPLIT-AXIS-RANG", "a file. Did you mean DML-SPLIT-AXIS-RANGE?"),
+        ("validate m.onnx --windws 19041", "--windws 19041. Did you mean --windows?"),
+    ],
+)
+def test_a_word_that_is_nearly_right_is_named(line: str, end: str, capsys: Capsys) -> None:
+    assert said(capsys, line).endswith(end)
+
+
+@pytest.mark.parametrize(
+    ("version", "build"),
+    [
+        ("22H2", "19045 in Windows 10, or 22621 in Windows 11"),
+        ("22h2", "19045 in Windows 10, or 22621 in Windows 11"),
+        ("2004", "19041"),
+        ("11", "such as 22000, the first build of Windows 11"),
+    ],
+)
+def test_a_version_of_windows_gets_its_build(version: str, build: str, capsys: Capsys) -> None:
+    text = said(capsys, f"validate m.onnx --windows {version}")
+    assert text == (
+        f"--windows is {version}, which is a version of Windows. Fix: give its build, {build}"
+    )
