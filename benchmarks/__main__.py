@@ -4,23 +4,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import import_module
 from pathlib import Path
 
 from benchmarks.results import ResultsError
 
 RESULTS = Path(__file__).parent / "results"
-# Commands that are modules of the same name and read their own arguments, with their help texts.
-OWN_ARGUMENTS = {
-    "model": "figures of the kernels, without a GPU",
-}
 
 
 def main(argv: Sequence[str]) -> int:
     """Run a command; return the exit status."""
     arguments = list(argv)
-    if arguments and arguments[0] in OWN_ARGUMENTS:
-        return int(import_module(f"benchmarks.{arguments[0]}").main(arguments[1:]))
     options = parser().parse_args(arguments)
     try:
         return int(options.run(options, arguments))
@@ -39,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     for name, run, text in (
         ("cpu", _cpu, "the CPU engine against NumPy, torch, ONNX Runtime and OpenVINO"),
         ("gpu", _gpu, "the CUDA engine against torch, CuPy, JAX, Triton and CUB"),
-        ("host", _host, "host time per call: of bound calls, beside other splits, of CUDA calls"),
+        ("host", _host, "host time per call: of bound calls, and beside other splits"),
     ):
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument(
@@ -60,8 +53,6 @@ def parser() -> argparse.ArgumentParser:
                 action="store_true",
                 help="ten families of splits, 1 MiB to 1 GiB, beside a copy",
             )
-    for name, text in OWN_ARGUMENTS.items():
-        commands.add_parser(name, help=text, add_help=False)
     ratios = commands.add_parser("ratios", help="peers' times over ours, as a Markdown table")
     ratios.add_argument("results", type=Path)
     ratios.add_argument("--kind", help="only rows of this kind, such as 'case'")

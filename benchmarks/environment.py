@@ -26,11 +26,11 @@ LIBRARIES = (
 )
 
 
-def environment(command: list[str], with_gpu: bool) -> dict[str, Any]:
+def environment(command: list[str], with_gpu: bool, module: str = "benchmarks") -> dict[str, Any]:
     """Describe machine, libraries, commit and command line."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": ["python", "-m", "benchmarks", *command],
+        "command": ["python", "-m", module, *command],
         "commit": _commit(),
         "python": sys.version.split()[0],
         "libraries": {name: version for name in LIBRARIES if (version := _version(name))},

@@ -38,7 +38,7 @@ copy has 256 threads in a block with four vectors each, and 32 registers in a th
 
 The formula ignores the memory itself. Where blocks write to many addresses at once, DRAM rows are
 activated for few bytes each, and the TLB misses: splits into hundreds of outputs, or along long
-strides, may be slower than predicted by more than that. `benchmarks model` counts these rows for
+strides, may be slower than predicted by more than that. `tests.counts.model` counts these rows for
 each block, but nothing here says what they cost. The formula also ignores that small splits are in
 the L2 cache, and how long a launch takes. All GPUs are assumed to execute what an H100 does.
 """

@@ -1,4 +1,6 @@
-"""`dmlsplit run` on a zarr array: memory per worker, scaling from 1 to 2 workers, and rates.
+"""zarr arrays through Dask: memory per worker, scaling from 1 to 2 workers, and rates.
+
+The split is the recipe of docs/scale.md.
 
     python -m benchmarks.scale --gigabytes 2 --output benchmarks/results/scale.json
 
@@ -28,7 +30,6 @@ from typing import Any
 import numpy as np
 
 import dmlsplit as dml
-from dmlsplit.storage.stores import split_store
 
 ROOT = Path(__file__).parent.parent
 CHUNK = (1024, 1024)
@@ -48,9 +49,14 @@ def loaded_bytes() -> int:
     return peak_bytes()
 
 
-def cupy_is_loaded() -> bool:
-    """Whether zarr has found CuPy, whose import takes some 200 MB."""
-    return getattr(sys.modules.get("cupy"), "ndarray", None) is not None
+def split_store(source: Path, folder: Path) -> None:
+    """Split an array along its second axis; each block has whole rows, so no chunk is cut."""
+    dask: Any = import_module("dask")
+    da: Any = import_module("dask.array")
+    array = da.from_zarr(str(source), chunks=(CHUNK[0], -1))
+    pieces = enumerate(dml.split(array, SIZES, axis=1))
+    paths = [(str(folder / f"{source.stem}_{index}.zarr"), piece) for index, piece in pieces]
+    dask.compute([da.to_zarr(piece, path, compute=False) for path, piece in paths])
 
 
 def make_source(path: Path, total_bytes: int, compressors: Any) -> None:
@@ -115,9 +121,8 @@ def run_on_cluster(source: Path, folder: Path, workers: int) -> dict[str, Any]:
     with cluster(workers) as client:
         loaded = list(client.run(loaded_bytes).values())
         before = client.run(time.process_time)
-        with_cupy = any(client.run(cupy_is_loaded).values())
         start = time.perf_counter()
-        split_store(source, SIZES, 1, folder, scheduler=client.scheduler.address)
+        split_store(source, folder)
         seconds = time.perf_counter() - start
         after = client.run(time.process_time)
         peaks = list(client.run(peak_bytes).values())
@@ -127,23 +132,20 @@ def run_on_cluster(source: Path, folder: Path, workers: int) -> dict[str, Any]:
         "cpu_seconds": [after[address] - before[address] for address in after],
         "peak_bytes": peaks,
         "loaded_bytes": loaded,
-        "cupy_is_loaded": with_cupy,
     }
 
 
 def run_on_threads(source: Path, folder: Path) -> dict[str, Any]:
-    """Split once with the command, on the threads of one process."""
+    """Split once on the threads of one process."""
     shutil.rmtree(folder, ignore_errors=True)
     program = (
-        "import sys\nfrom benchmarks.scale import peak_bytes\nfrom dmlsplit.cli import main\n"
-        "status = main(sys.argv[1:])\nprint(peak_bytes())\nsys.exit(status)"
+        "import sys\nfrom pathlib import Path\n"
+        "from benchmarks.scale import peak_bytes, split_store\n"
+        "split_store(*map(Path, sys.argv[1:]))\nprint(peak_bytes())"
     )
-    cut = ",".join(map(str, SIZES))
-    line = ["run", str(source), "--axis", "1", "--split", cut, "-o", str(folder)]
+    line = [sys.executable, "-c", program, str(source), str(folder)]
     start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-c", program, *line], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
     seconds = time.perf_counter() - start
     peak = int(done.stdout.split()[-1])
     return {"threads": len(os.sched_getaffinity(0)), "seconds": seconds, "peak_bytes": peak}
@@ -155,7 +157,7 @@ def nothing(block: np.ndarray) -> np.ndarray:
 
 
 def tasks_per_second(count: int = 2000) -> float:
-    """The blocks per second that the scheduler hands out, persisted as `split_store` does."""
+    """The blocks per second that the scheduler hands out, as persisted blocks."""
     import dask.array as da
 
     with cluster(2) as client:

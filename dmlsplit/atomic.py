@@ -1,20 +1,19 @@
 """Atomic writes: files that appear whole or not at all.
 
-A file is written as a hidden draft in the folder of its final name, and renamed when it is
-complete. The draft is locked while its writer lives; the next writer overwrites what a killed one
-left. No output replaces a file that the same command reads.
+A file is written as a hidden draft in the folder of its final name, under a name that nothing else
+has, and renamed when it is complete. Only a writer that is killed leaves its draft. No output
+replaces a file that the same command reads.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from errno import EINVAL, ELOOP, ENOENT, ENOSPC, EWOULDBLOCK
+from errno import EINVAL, ELOOP, ENOENT, ENOSPC
 from pathlib import Path
-from shutil import disk_usage
+from shutil import disk_usage, rmtree
 
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.file_kinds import is_text, read_beginning
-from dmlsplit.system import OPEN_FLAGS, closing_locked_file, lock_file
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
@@ -29,11 +28,14 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
         with name_in_errors(path), path.open("a", encoding="utf-8") as file:
             file.write(text)
         return
+    final = resolve_destination(path)
+    with name_in_errors(path):
+        is_binary = not is_text(read_beginning(final))
+    if is_binary:
+        raise InvalidArgumentError(
+            f"{path} holds binary data; text must not replace it. Fix: name another file"
+        )
     with atomic_write(path) as draft, name_in_errors(path):
-        if not is_text(read_beginning(resolve_destination(path))):
-            raise InvalidArgumentError(
-                f"{path} holds binary data; text must not replace it. Fix: name another file"
-            )
         draft.write_text(text, encoding="utf-8")
 
 
@@ -59,35 +61,6 @@ def name_in_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         error.filename, error.filename2 = str(path), None
         raise
-
-
-def lock(path: Path) -> int:
-    """Create a file unless it exists, lock it, and return its descriptor.
-
-    The lock ends when the descriptor is closed or the process dies. If another process holds it, a
-    BlockingIOError is raised.
-    """
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o666)
-        try:
-            if not lock_file(handle):
-                why = "is in use: another process is writing it"
-                raise BlockingIOError(EWOULDBLOCK, why, str(path))
-        except OSError:
-            os.close(handle)
-            raise
-        if is_open_as(handle, path):
-            return handle
-        # The previous holder removed or renamed the file before it released the lock.
-        os.close(handle)
-
-
-def is_open_as(handle: int, path: Path) -> bool:
-    """Whether a descriptor is of the file that has this name now."""
-    try:
-        return os.path.samestat(os.fstat(handle), path.lstat())
-    except FileNotFoundError:
-        return False
 
 
 def check_space(folder: Path, size: int) -> None:
@@ -119,32 +92,47 @@ def resolve_destination(path: Path) -> Path:
 def atomic_write(path: Path) -> Iterator[Path]:
     """An empty hidden file beside the final one, which it becomes if the block succeeds.
 
-    An OSError is raised for a path that is not a regular file, cannot be written, or is being
-    written by another process. Errors name the path, never the draft.
+    An OSError is raised for a path that is not a regular file or cannot be written. Errors name
+    the path, never the draft. Of two writers of a file, the one that ends last wins.
     """
     final = resolve_destination(path)
-    draft = final.with_name(f".{final.stem}-dmlsplit{final.suffix}")
-    with name_in_errors(path):
-        handle = lock(draft)
+    draft = final.with_name(f"{_hidden_name()}{final.suffix}")
     try:
         with name_in_errors(path):
-            os.ftruncate(handle, 0)
+            draft.touch(exist_ok=False)
         yield draft
         with name_in_errors(path):
-            os.fsync(handle)  # otherwise a power failure could leave the name without the bytes
+            with draft.open("rb+") as file:
+                os.fsync(file.fileno())  # otherwise a power failure could leave an empty file
+            draft.replace(final)
     except BaseException as error:
-        # By now the name may belong to the draft of another process.
-        is_ours = is_open_as(handle, draft)
-        with suppress(OSError), closing_locked_file(handle):
-            if is_ours:
-                draft.unlink()
+        with suppress(OSError):
+            draft.unlink()
         if isinstance(error, OSError) and error.filename == str(draft):
             error.filename, error.filename2 = str(path), None
         raise
-    with closing_locked_file(handle), name_in_errors(path):
+
+
+@contextmanager
+def hidden_folder(parent: Path) -> Iterator[Path]:
+    """A new hidden folder, in which files are written that get their names in `parent` later.
+
+    It is removed after the block, even if the first interrupt comes while it is made or removed:
+    `tempfile` would then leave it.
+    """
+    folder = parent / _hidden_name()
+    try:
+        with name_in_errors(parent):
+            folder.mkdir()
+        yield folder
+    finally:
         try:
-            draft.replace(final)
-        except OSError:
-            with suppress(OSError):
-                draft.unlink()
+            rmtree(folder, ignore_errors=True)
+        except KeyboardInterrupt:
+            rmtree(folder, ignore_errors=True)
             raise
+
+
+def _hidden_name() -> str:
+    """A name that no other file has, as `tempfile` makes it."""
+    return f".dmlsplit-{os.urandom(8).hex()}"

@@ -50,7 +50,8 @@ def split(
     ----------
     array
         A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, with any strides;
-        or a dask.array, which is split lazily, block by block.
+        or a dask.array, which is split lazily, block by block; its pieces have chunks of one size
+        if it has one chunk along the axis, otherwise rechunk them before you store them.
     sizes_or_count
         The size of each piece along the axis, or the number of equal pieces. Sizes may be 0, and
         must add up to the size of the axis.

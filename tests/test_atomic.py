@@ -18,7 +18,7 @@ def test_a_file_gets_its_name_when_it_is_complete(tmp_path: Path) -> None:
     path.write_text("old")
     with atomic_write(path) as temporary:
         assert temporary.parent == tmp_path
-        assert temporary.name.startswith(".out-")
+        assert temporary.name.startswith(".dmlsplit-")
         assert temporary.suffix == ".onnx"
         temporary.write_text("new")
         assert path.read_text() == "old"
@@ -62,8 +62,8 @@ def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_the_draft_of_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
-    path = tmp_path / "out.npy"
+def test_a_writer_that_is_killed_leaves_only_a_hidden_draft(tmp_path: Path) -> None:
+    (tmp_path / "out.npy").write_bytes(b"old")
     program = """
 import os, signal
 from pathlib import Path
@@ -73,37 +73,37 @@ with atomic_write(Path("out.npy")) as draft:
     os.kill(os.getpid(), signal.SIGKILL)
 """
     assert ran(sys.executable, "-c", program, cwd=tmp_path).returncode == -9
-    (left,) = tmp_path.iterdir()
-    assert left.name.startswith(".out-")
-    with atomic_write(path) as draft:
-        assert draft.read_bytes() == b""
+    assert (tmp_path / "out.npy").read_bytes() == b"old"
+    left, _ = sorted(tmp_path.iterdir())
+    assert left.name.startswith(".dmlsplit-")
+    with atomic_write(tmp_path / "out.npy") as draft:
+        assert draft != left
         draft.write_bytes(b"new")
-    assert path.read_bytes() == b"new"
-    assert list(tmp_path.iterdir()) == [path]
+    assert (tmp_path / "out.npy").read_bytes() == b"new"
 
 
-def test_a_second_writer_of_a_file_is_refused_while_the_first_one_writes(tmp_path: Path) -> None:
+def test_of_two_writers_of_a_file_each_has_a_draft_and_the_last_one_wins(tmp_path: Path) -> None:
     path = tmp_path / "out"
-    with atomic_write(path) as draft:
-        draft.write_text("first")
-        with pytest.raises(BlockingIOError, match="another process is writing it") as error:
-            write_text(path, "second")
-        assert error.value.filename == str(path)
+    with atomic_write(path) as first:
+        first.write_text("first")
+        with atomic_write(path) as second:
+            second.write_text("second")
+        assert path.read_text() == "second"
     assert path.read_text() == "first"
-    write_text(path, "second")
-    assert path.read_text() == "second"
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_draft_of_the_next_writer_is_not_removed(tmp_path: Path) -> None:
-    path = tmp_path / "out"
-    writer = atomic_write(path)
-    draft = writer.__enter__()
-    draft.replace(path)  # As at the end: the draft's name is free, and the next writer takes it.
-    with atomic_write(path) as following:
-        assert following == draft
-        writer.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
-        assert following.exists()
+def test_a_file_is_on_the_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synchronised = []
+
+    def sync(number: int) -> None:
+        synchronised.append((os.fstat(number).st_size, (tmp_path / "out").exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    write_text(tmp_path / "out", "text")
+    assert synchronised == [(4, False)]
 
 
 def test_errors_name_the_file_and_not_its_draft(
@@ -112,7 +112,7 @@ def test_errors_name_the_file_and_not_its_draft(
     def fail(*arguments: Any) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    for name in ("fsync", "ftruncate"):
+    for name in ("fsync", "replace"):
         with monkeypatch.context() as patch:
             patch.setattr(os, name, fail)
             with pytest.raises(OSError, match="Input/output") as error:

@@ -113,7 +113,7 @@ def test_the_metadata_of_the_wheel_agrees_with_the_project(wheel: Path) -> None:
     assert metadata["License-Expression"] == "MIT"
     assert metadata.get_all("Classifier") == PROJECT["classifiers"]
     # `test` is for README's command, which must work with any version of pip.
-    extras = "cuda12 cuda13 onnx openvino jax torch dask completion test"
+    extras = "cuda12 cuda13 onnx openvino jax torch dask test"
     assert sorted(metadata.get_all("Provides-Extra")) == sorted(extras.split())
     assert not {"docs", "bench", "mutants", "frameworks"} & set(EXTRAS)
 

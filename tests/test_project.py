@@ -106,6 +106,13 @@ def test_imports_have_no_cycles(package: str) -> None:
     assert len(list(TopologicalSorter(imports).static_order())) == len(imports)
 
 
+def test_benchmarks_import_no_tests() -> None:
+    sources = {path.name: path.read_text() for path in ROOT.glob("benchmarks/**/*.py")}
+    pattern = re.compile(r"^\s*(from|import) tests\b", re.MULTILINE)
+    assert sources
+    assert [name for name, source in sources.items() if pattern.search(source)] == []
+
+
 def test_only_one_module_imports_each_library_of_the_gpu() -> None:
     def touching(text: str, paths: list[Path]) -> set[str]:
         return {path.name for path in paths if text in path.read_text()}

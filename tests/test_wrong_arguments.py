@@ -217,12 +217,12 @@ CASES = [
          {"mapping": [None, 3, "x", THING, [], {}, {"Type": 3}, {1: 2}]}, "it must be|lacks"),
 ]  # fmt: skip
 NAMED = {case.name: case for case in CASES}
-# Types that callers do not construct. Enumerations are Python's, DmlSplitBackend is onnx's.
+# Types that callers do not construct. Enumerations are Python's.
 MADE = """
     dmlsplit.BoundOperator dmlsplit.CompiledOperator dmlsplit.FeatureLevel dmlsplit.SelfTest
     dmlsplit.SelfTest.lines dmlsplit.SelfTest.to_json dmlsplit.TensorDataType
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
-    onnx.DmlSplitBackend onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.apply
+    onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.apply
     onnx.FixedSizes.declared_shape onnx.FixedSizes.register onnx.FixedSizes.check_all_used
     onnx.FixedSizes.check_computed onnx.FixedSizes.register_names onnx.FixedSizes.without_ranks
     onnx.Lengths onnx.Lowering
@@ -238,7 +238,7 @@ def public() -> Iterator[str]:
             if inspect.isclass(value) and issubclass(value, Exception):
                 continue
             yield f"{place}.{name}"
-            if inspect.isclass(value) and name != "DmlSplitBackend":
+            if inspect.isclass(value):
                 own = {one for one in vars(value) if not one.startswith("_") or one == "__call__"}
                 methods = (one for one in own if callable(getattr(value, one)))
                 yield from (f"{place}.{name}.{one}" for one in methods)

@@ -65,7 +65,7 @@ def main(
 def build_parser() -> argparse.ArgumentParser:
     """The parser of every command."""
     from dmlsplit import __version__
-    from dmlsplit.cli import completion, devices, explain, levels, run, selftest, validate
+    from dmlsplit.cli import devices, explain, levels, run, selftest, validate
     from dmlsplit.cli.inputs import epilog
 
     parser = Parser(
@@ -77,7 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND")
-    for command in (validate, explain, levels, run, devices, selftest, completion):
+    for command in (validate, explain, levels, run, devices, selftest):
         command.add_to(commands)
     parser.set_defaults(command=_help, parser=parser, command_parser=parser)
     return parser

@@ -104,7 +104,7 @@ def add_inputs(
     parser.add_argument(
         "--hidden",
         action="store_true",
-        help="also search for models that are hidden, in a virtual environment or ignored by git",
+        help="also search for models that are hidden or in a virtual environment",
     )
     parser.add_argument(
         "--dim",

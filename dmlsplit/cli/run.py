@@ -1,8 +1,8 @@
-"""``dmlsplit run``: split a file or a zarr array, or run a DxDispatch model."""
+"""``dmlsplit run``: split a .npy file, or run a DxDispatch model."""
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command, integer, integers
 from dmlsplit.cli.terminal import EXIT_OK, print_message, print_result, progress_bar
@@ -16,28 +16,29 @@ from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
     from dmlsplit.device import Device
-    from dmlsplit.storage.files import Progress, SplitFiles
+    from dmlsplit.storage.npy import Progress, SplitFiles
 
 _DESCRIPTION = """\
-Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ... or NAME_0.zarr, ...
+Split INPUT along an axis into NAME_0.npy, NAME_1.npy, ...
 INPUT may be larger than memory. The pieces get their names when all of them are
-complete. Dask splits zarr arrays, on this machine or on a cluster.
+complete. For zarr arrays, use Dask in a program.
 A .json file is a DxDispatch model, whose commands are run, including print and
 writeFile."""
 
 _EXAMPLES = """\
   dmlsplit run IN.npy --axis 1 --split 1,2 -o OUT
-  dmlsplit run IN.zarr --axis 0 --count 8 -o OUT
-  dmlsplit run IN.npy --axis -1 --count 2 --format zarr --overwrite
+  dmlsplit run IN.npy --axis -1 --count 2 --overwrite
   dmlsplit run MODEL.json"""
+
+_WITH_DASK = "Fix: dask.array.from_zarr, dmlsplit.split and dask.array.to_zarr in a program"
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "split a .npy file or a zarr array, or run a DxDispatch model"
+    summary = "split a .npy file, or run a DxDispatch model"
     statuses = {EXIT_OK: "the pieces were written, or the model has run"}
     parser = add_command(commands, run, summary, _DESCRIPTION, _EXAMPLES, statuses)
-    parser.add_argument("input", metavar="INPUT", help=".npy file, zarr array or DxDispatch .json")
+    parser.add_argument("input", metavar="INPUT", help=".npy file or DxDispatch .json")
     parser.add_argument(
         "--axis", type=integer, help="the axis to split; a negative axis counts from the end"
     )
@@ -48,37 +49,27 @@ def add_to(commands: Commands) -> None:
         "--device",
         default="cpu",
         help="cpu (default), cuda, cuda:N, or auto (cuda:0 if it can be used, otherwise cpu with a "
-        "note that says why); zarr arrays are split on the CPU",
+        "note that says why)",
     )
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the folder of the pieces; default: the current one"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
-    parser.add_argument(
-        "--format", choices=("npy", "zarr"), help="the format of the pieces; default: INPUT's"
-    )
-    parser.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="run on a Dask cluster, such as tcp://host:8786; for zarr only",
-    )
-    parser.add_argument(
-        "--block-bytes",
-        type=integer,
-        metavar="N",
-        help="the bytes of INPUT per task, default 4194304; for zarr only",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Split a file or a zarr array, or run a DxDispatch model."""
+    """Split a file, or run a DxDispatch model."""
     for path in (arguments.input, arguments.output or ""):
         if "://" in path:
             raise UnsupportedError(
-                f"{path} is a URL; run reads and writes local files only. "
-                "Fix: dask.array.from_zarr, dmlsplit.split and dask.array.to_zarr in a program"
+                f"{path} is a URL; run reads and writes local files only. {_WITH_DASK}"
             )
     arguments.input = Path(arguments.input)
+    if arguments.input.is_dir():
+        raise InvalidArgumentError(
+            f"{arguments.input} is a folder; run splits .npy files, and Dask zarr arrays. "
+            f"{_WITH_DASK}"
+        )
     if arguments.input.suffix in (".onnx", ".xml"):
         raise InvalidArgumentError(
             f"{arguments.input} is a model; run splits arrays. Fix: dmlsplit validate "
@@ -101,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise unreadable_file_error(error) from None
     pieces = zip(done.paths, done.shapes, strict=True)
     head = (
-        f"{done.input}: {done.dtype} {done.shape} -> {counted(len(done.paths), 'piece')} "
+        f"{arguments.input}: {done.dtype} {done.shape} -> {counted(len(done.paths), 'piece')} "
         f"along axis {done.axis}, on {device}"
     )
     lines = (head, *(f"  {path}  {done.dtype} {shape}" for path, shape in pieces))
@@ -115,38 +106,29 @@ def _split(
     device: str,
     progress: "Progress",
 ) -> "SplitFiles":
-    """Split into pieces of the requested format, which is the input's by default."""
     from dmlsplit.storage.npy import split_file
-    from dmlsplit.storage.stores import split_store
-    from dmlsplit.storage.zarr_arrays import is_store
 
-    path, axis, folder = arguments.input, arguments.axis, Path(arguments.output or "")
-    common: Any = {"overwrite": arguments.overwrite, "progress": progress}
-    zarr_only: Any = {name: getattr(arguments, name) for name in ("scheduler", "block_bytes")}
-    is_zarr = is_store(path)
-    if arguments.format == "zarr" or (is_zarr and arguments.format is None):
-        if device != "cpu":
-            raise InvalidArgumentError(
-                f"--device is {device}; zarr arrays are split on the CPU, where they are decoded. "
-                "Fix: leave out --device, or split "
-                "dask.array.from_zarr(...).map_blocks(cupy.asarray) in a program"
-            )
-        return split_store(path, sizes_or_count, axis, folder, **common, **zarr_only)
-    if is_zarr:
-        raise InvalidArgumentError(
-            f"{path} is a zarr array; its pieces must be zarr arrays. Fix: use --format zarr"
-        )
-    _refuse(arguments, tuple(zarr_only), "for zarr pieces only. Fix: add --format zarr")
-    return split_file(path, sizes_or_count, axis, folder, device=device, **common)
+    return split_file(
+        arguments.input,
+        sizes_or_count,
+        arguments.axis,
+        Path(arguments.output or ""),
+        overwrite=arguments.overwrite,
+        device=device,
+        progress=progress,
+    )
 
 
 def _run_model(arguments: argparse.Namespace) -> int:
     """Run a DxDispatch model, and print what dxdispatch.exe on Windows prints."""
     from dmlsplit.frontends.dxdispatch import run as run_model
 
-    flags = ("axis", "split", "count", "output", "format", "scheduler", "block_bytes")
-    why = "not allowed; a DxDispatch model sets what to split and where to write. Fix: omit it"
-    _refuse(arguments, flags, why)
+    for name in ("axis", "split", "count", "output"):
+        if getattr(arguments, name) is not None:
+            raise InvalidArgumentError(
+                f"--{name} is not allowed; a DxDispatch model sets what to split and where to "
+                "write. Fix: omit it"
+            )
     device = _device(arguments.device)
     run_model(arguments.input, device, output=print_result, overwrite=arguments.overwrite)
     return EXIT_OK
@@ -163,9 +145,3 @@ def _device(name: str) -> "Device":
     if device.reason is not None:
         print_message(f"note: dmlsplit uses the CPU, because {device.reason}")
     return device
-
-
-def _refuse(arguments: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
-    for name in names:
-        if getattr(arguments, name) is not None:
-            raise InvalidArgumentError(f"--{name.replace('_', '-')} is {why}")

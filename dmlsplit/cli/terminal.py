@@ -14,14 +14,13 @@ from threading import Event, Thread, current_thread, main_thread
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
-from dmlsplit.interrupts import interrupt
 from dmlsplit.messages import WIDTH, did_you_mean, printable
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
 
     from dmlsplit.lint.verdict import Assessment
-    from dmlsplit.storage.files import Progress
+    from dmlsplit.storage.npy import Progress
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
@@ -170,7 +169,7 @@ def interruptible(on_import_signal: Callable[[int], None] | None) -> Iterator[No
         signal.signal(number, signal.SIG_DFL)
         if on_import_signal is not None and _is_importing(frame):
             on_import_signal(number)
-        interrupt(number)
+        raise KeyboardInterrupt(number)
 
     # Python sets no handlers outside the main thread.
     stops = STOP_SIGNALS if current_thread() is main_thread() else ()

@@ -4,14 +4,15 @@ A check yields what it finds and never raises, so that a report lists every brok
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
+from typing import TypeAlias
 
 from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.overlap import may_overlap_itself
-from dmlsplit.directml.rules import BrokenRule, violations_of
+from dmlsplit.directml.rules import RULES, BrokenRule, violations_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
@@ -21,6 +22,9 @@ from dmlsplit.directml.tensor import (
     TensorDesc,
     TensorFlags,
 )
+
+# The name of a tensor, or "" for the operator itself, and the rules that it breaks.
+_Findings: TypeAlias = Iterator[tuple[str, Iterator[BrokenRule]]]
 
 # Begins the hint of a rule that a higher feature level relaxes.
 _RAISE = "raise the feature level, or "
@@ -55,45 +59,37 @@ def report_at(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
 
 def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
     """The lowest level that accepts a descriptor, or None if none does."""
-    if next(_general_violations(instance("desc", desc, SplitOperatorDesc)), None):
+    if _has_any(_general_findings(instance("desc", desc, SplitOperatorDesc))):
         return None
     rows = support_table().values()
-    return next((row.level for row in rows if not next(_level_violations(desc, row), None)), None)
+    return next((row.level for row in rows if not _has_any(_level_findings(desc, row))), None)
 
 
 def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
     """Every rule that a descriptor breaks at the level of a row of the support table."""
-    yield from _general_violations(desc)
-    yield from _level_violations(desc, support)
+    for tensor, broken in chain(_general_findings(desc), _level_findings(desc, support)):
+        yield from violations_of(tensor, broken)
 
 
-def _general_violations(desc: SplitOperatorDesc) -> Iterator[Violation]:
+def _has_any(findings: _Findings) -> bool:
+    return any(next(broken, None) for _, broken in findings)
+
+
+def _general_findings(desc: SplitOperatorDesc) -> _Findings:
     (name, source), *outputs = named_tensors(desc)
-    yield from violations_of(name, _broken_tensor_rules(source))
+    yield name, _broken_tensor_rules(source)
     for name, tensor in outputs:
-        yield from violations_of(name, _broken_tensor_rules(tensor))
-        yield from violations_of(name, _broken_output_rules(tensor))
-    yield from map(_with_axis_hint, violations_of("", _broken_operator_rules(desc)))
+        yield name, chain(_broken_tensor_rules(tensor), _broken_output_rules(tensor))
+    yield "", _broken_operator_rules(desc)
     for name, tensor in outputs:
-        yield from violations_of(name, _broken_match_rules(tensor, desc))
-    yield from violations_of("OutputTensors", _broken_axis_sum_rules(desc))
+        yield name, _broken_match_rules(tensor, desc)
+    yield "OutputTensors", _broken_axis_sum_rules(desc)
 
 
-def _with_axis_hint(violation: Violation) -> Violation:
-    """The violation, with a hint if a number is out of range: negative axes are a common cause."""
-    if violation.rule.id != "DML-UINT-RANGE":
-        return violation
-    return replace(violation, fix=f"{violation.rule.hint}; count the axis from the front")
-
-
-def _level_violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
+def _level_findings(desc: SplitOperatorDesc, support: LevelSupport) -> _Findings:
     highest = support_table()[max(FeatureLevel)]
     for name, tensor in named_tensors(desc):
-        higher = {rule_id for rule_id, *_ in _broken_level_rules(tensor, highest)}
-        for violation in violations_of(name, _broken_level_rules(tensor, support)):
-            # A higher level does not help if even the highest one refuses the tensor.
-            fix = violation.rule.hint.removeprefix(_RAISE) if violation.rule.id in higher else ""
-            yield replace(violation, fix=fix)
+        yield name, _broken_level_rules(tensor, support, highest)
 
 
 def _broken_tensor_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
@@ -173,7 +169,9 @@ def _broken_operator_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     if not desc.output_tensors:
         yield "DML-SPLIT-OUTPUT-COUNT", "OutputCount", 0, "greater than 0"
     if not 0 <= desc.axis <= UINT_MAX:
-        yield "DML-UINT-RANGE", "Axis", desc.axis, f"from 0 to {UINT_MAX}"
+        # Negative axes are a common cause.
+        fix = f"{RULES['DML-UINT-RANGE'].hint}; count the axis from the front"
+        yield "DML-UINT-RANGE", "Axis", desc.axis, f"from 0 to {UINT_MAX}", fix
     elif desc.axis >= rank:
         allowed = f"below the input's DimensionCount, {rank}"
         yield "DML-SPLIT-AXIS-RANGE", "Axis", desc.axis, allowed
@@ -205,15 +203,25 @@ def _broken_axis_sum_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
         yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed
 
 
-def _broken_level_rules(tensor: TensorDesc, support: LevelSupport) -> Iterator[BrokenRule]:
+def _broken_level_rules(
+    tensor: TensorDesc, support: LevelSupport, highest: LevelSupport
+) -> Iterator[BrokenRule]:
     data_type, rank, level = tensor.data_type, tensor.dimension_count, support.level
     if data_type is not TensorDataType.UNKNOWN and data_type not in support.data_types:
         types = ", ".join(supported.name for supported in sorted(support.data_types))
         allowed = f"one of {types} at feature level {level}"
-        yield "DML-LEVEL-DATA-TYPE", "DataType", data_type.name, allowed
+        fix = _level_fix("DML-LEVEL-DATA-TYPE", data_type in highest.data_types)
+        yield "DML-LEVEL-DATA-TYPE", "DataType", data_type.name, allowed, fix
     low, high = support.minimum_dimensions, support.maximum_dimensions
     # A count that no level accepts is reported once, as DML-TENSOR-DIMENSION-COUNT.
     if 1 <= rank <= DIMENSION_COUNT_MAX and not low <= rank <= high:
         counts = f"{low}" if low == high else f"from {low} to {high}"
         allowed = f"{counts} at feature level {level}"
-        yield "DML-LEVEL-DIMENSION-COUNT", "DimensionCount", rank, allowed
+        is_accepted = highest.minimum_dimensions <= rank <= highest.maximum_dimensions
+        fix = _level_fix("DML-LEVEL-DIMENSION-COUNT", is_accepted)
+        yield "DML-LEVEL-DIMENSION-COUNT", "DimensionCount", rank, allowed, fix
+
+
+def _level_fix(rule_id: str, helps: bool) -> str:
+    """The hint of a rule without the advice of a higher level, unless one helps."""
+    return "" if helps else RULES[rule_id].hint.removeprefix(_RAISE)

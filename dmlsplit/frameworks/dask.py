@@ -42,7 +42,9 @@ def split_dask(
     """Split a dask.array lazily, for `dmlsplit.split`.
 
     Pieces keep the chunks of `array`, cut at the ends of the pieces along the axis. Pieces that are
-    computed together (``dask.compute(*pieces)``) read and dispatch each block once.
+    computed together (``dask.compute(*pieces)``) read and dispatch each block once. Formats with
+    chunks of one size, such as zarr, cannot store chunks that are cut: read `array` with one chunk
+    along the axis, or rechunk the pieces (docs/scale.md).
 
     Raises
     ------

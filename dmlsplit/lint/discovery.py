@@ -20,9 +20,7 @@ ENDINGS = (".onnx", ".xml", ".json")
 # In a folder, only models are found: any .json may be there, and most .xml files are not models.
 _FOLDER_ENDINGS = (".onnx", ".xml")
 # What a search of folders leaves out.
-LEFT_OUT = "hidden, in a virtual environment or ignored by git"
-_IGNORED = ("--others", "--ignored", "--exclude-standard", "--directory")
-_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+LEFT_OUT = "hidden or in a virtual environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +66,8 @@ def scan_paths(
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
 
-    Unless `hidden` is set, models in a folder that are hidden, in a virtual environment or ignored
-    by git are skipped: they are rarely the user's own. `progress` gets the bytes done and the total
+    Unless `include_hidden` is set, models in a folder that are hidden or in a virtual environment
+    are skipped: they are rarely the user's own. `progress` gets the bytes done and the total
     after each file. `dimensions` apply to ONNX models; a name in them that no model has is an
     error, unless there are several models.
     """
@@ -168,41 +166,16 @@ def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[
     suffixes = set(_FOLDER_ENDINGS).intersection(endings)
     files: list[str] = []
     left_out: list[str] = []
-    skipped = set() if hidden else ignored_in(folder)
+    skipped: set[Path] = set()
     for root, _, names in os.walk(folder):
         here = Path(root)
         foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
         if not hidden and (foreign or here.parent in skipped):
             skipped.add(here)
         for path in (here / name for name in names if _is_model(here / name, suffixes)):
-            is_skipped = here in skipped or path in skipped or path.name.startswith(".")
+            is_skipped = here in skipped or path.name.startswith(".")
             (left_out if is_skipped and not hidden else files).append(str(path))
     return sorted(files), left_out
-
-
-def ignored_in(folder: str) -> set[Path]:
-    """The files and folders in a folder that git ignores.
-
-    Empty if git is missing or fails, or if it ignores the folder itself.
-    """
-    import shutil
-    import subprocess
-
-    git = shutil.which("git")
-    # On Windows, a relative path may be a program in the current folder, which is not trusted.
-    if git is None or not Path(git).is_absolute():
-        return set()
-    # In a git hook, these variables name the hook's repository, not that of the folder.
-    env = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
-    line = [git, "-C", folder, "-c", "core.fsmonitor=false", "ls-files", "-z", *_IGNORED]
-    try:
-        done = subprocess.run(  # noqa: S603 - no shell, and `folder` is the value of -C
-            line, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return set()
-    names = {os.fsdecode(name) for name in done.stdout.split(b"\0")} - {""}
-    return set() if "./" in names else {Path(folder, name) for name in names}
 
 
 def _is_model(path: Path, suffixes: Set[str]) -> bool:

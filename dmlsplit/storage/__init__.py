@@ -1,1 +1,1 @@
-"""Splits of arrays on disk: .npy files, and zarr arrays through dask."""
+"""Splits of .npy files on disk."""

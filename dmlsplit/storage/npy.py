@@ -1,22 +1,33 @@
-"""Splits .npy files of any size, block by block, into pieces that appear together."""
+"""Splits .npy files of any size, block by block, into pieces that appear together.
+
+Blocks are read by system calls. A memory map would count the whole file as memory of the process,
+and a disk error, or an input that shrinks, would end the process with a signal.
+"""
 
 import os
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from io import FileIO
 from itertools import accumulate, product
 from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dmlsplit.arrays import to_device, to_host
-from dmlsplit.atomic import check_space, name_in_errors
-from dmlsplit.geometry import pieces_in
+from dmlsplit.atomic import check_space, hidden_folder, name_in_errors, refuse_inputs
+from dmlsplit.checks import piece_sizes
+from dmlsplit.errors import InvalidArgumentError, path_in_errors
+from dmlsplit.geometry import piece_shapes, pieces_in
 from dmlsplit.in_memory import split
-from dmlsplit.storage.files import Progress, SplitFiles, input_fingerprint, pieces_of
-from dmlsplit.storage.npy_file import NpyFile, npy_header, open_npy, write
+from dmlsplit.storage.npy_header import NpyHeader, npy_header, read_npy_header
 from dmlsplit.system import allow_open_files
+
+Progress = Callable[[int, int], None]  # of bytes done and the total
+Pieces = Sequence[tuple[FileIO, Path]]  # an open draft, and the file that it becomes
 
 # On the CPU, a block and its parts should stay in the second-level cache: blocks of 1 MiB were a
 # third faster than blocks of 32 MiB. Every part costs a call, so blocks are larger for many pieces
@@ -26,7 +37,16 @@ PIECES_PER_BLOCK = 32
 MAX_BLOCKS = 32
 OTHER_FILES = 128  # that a process may have open besides the pieces
 
-Pieces = Sequence[tuple[FileIO, Path]]  # the draft of each, and the file that it becomes
+
+@dataclass(frozen=True, slots=True)
+class SplitFiles:
+    """The result of a run, with the paths and shapes of the pieces in order."""
+
+    dtype: str
+    shape: tuple[int, ...]  # of the input
+    axis: int  # not negative
+    paths: tuple[Path, ...]
+    shapes: tuple[tuple[int, ...], ...]
 
 
 def split_file(
@@ -55,59 +75,126 @@ def split_file(
     OutOfMemoryError
         If a block does not fit in the memory of the device.
     """
-    fingerprint, source = input_fingerprint(path), open_npy(path)
-    run = pieces_of(
-        path, fingerprint, source, sizes_or_count, axis, folder, path.stem, ".npy", overwrite
-    )
-    with run as (done, drafts):
-        check_space(folder, source.size_in_bytes)
-        with ExitStack() as files:  # Windows cannot rename open files
-            pieces = _begin_pieces(source, drafts, done, files)
-            _write_pieces(source, pieces, done.axis, done.sizes, device, progress)
-    return done
+    before = _fingerprint(path)
+    header = _read_header(path, size=before[1])
+    axis, sizes = piece_sizes(header.shape, sizes_or_count, axis)
+    shapes = piece_shapes(header.shape, axis, sizes)
+    targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
+    for target in targets:
+        _check_target(target, path, overwrite)
+    # A signal during an import ends the process at once, so import before anything is written.
+    split(to_device(np.empty(1, np.uint8), device), 1, 0)
+    folder.mkdir(parents=True, exist_ok=True)
+    check_space(folder, header.size_in_bytes)
+    with hidden_folder(folder) as hidden:
+        drafts = [hidden / str(index) for index in range(len(sizes))]
+        try:
+            with ExitStack() as files:  # Windows cannot rename open files
+                pieces = _begin(drafts, targets, shapes, header, files)
+                _copy(path, header, axis, sizes, pieces, device, progress)
+            if _fingerprint(path) != before:
+                raise InvalidArgumentError(
+                    f"{path} changed while it was split; no piece was written. "
+                    "Fix: run the same command again when nothing writes to it"
+                )
+        except KeyboardInterrupt as stop:
+            stop.add_note("the same command starts over")
+            raise
+        _publish(drafts, targets)
+    return SplitFiles(str(header.dtype), header.shape, axis, targets, shapes)
 
 
-def _begin_pieces(
-    source: NpyFile, drafts: Sequence[Path], split_files: SplitFiles, files: ExitStack
+def _fingerprint(path: Path) -> tuple[int, int, int]:
+    """The inode, size and time of a regular file; if they differ later, the file has changed.
+
+    They do not show changes through a memory map, or within a tick of the clock.
+    """
+    with name_in_errors(path), path_in_errors(path):
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):  # to open a pipe would wait for its writer
+            raise InvalidArgumentError("is not a regular file")
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _read_header(path: Path, size: int) -> NpyHeader:
+    with name_in_errors(path), path_in_errors(path):
+        with path.open("rb") as file:
+            header = read_npy_header(file)
+        needed = header.offset + header.size_in_bytes
+        if size < needed:
+            raise InvalidArgumentError(
+                f"has {size} bytes; its header says {needed}. Fix: copy the file again"
+            )
+    return header
+
+
+def _check_target(target: Path, source: Path, overwrite: bool) -> None:
+    """Refuse to replace the input, or any other file without `overwrite`."""
+    refuse_inputs(target, [source])
+    if not os.path.lexists(target):
+        return
+    if not target.is_file() and not target.is_symlink():
+        raise InvalidArgumentError(
+            f"{target} exists and is not a regular file; it is not replaced. Fix: move it away"
+        )
+    if not overwrite:
+        raise InvalidArgumentError(
+            f"{target} exists; it is not replaced. Fix: add --overwrite, or name another folder"
+        )
+
+
+def _begin(
+    drafts: Sequence[Path],
+    targets: Sequence[Path],
+    shapes: Sequence[tuple[int, ...]],
+    header: NpyHeader,
+    files: ExitStack,
 ) -> Pieces:
-    """Create the drafts of the pieces with their headers; `files` closes them."""
+    """Create the drafts with their headers; `files` closes them."""
     allow_open_files(len(drafts) + OTHER_FILES)
     pieces = []
-    for draft, target, shape in zip(drafts, split_files.paths, split_files.shapes, strict=True):
+    for draft, target, shape in zip(drafts, targets, shapes, strict=True):
         with name_in_errors(target):
             file = files.enter_context(FileIO(draft, "x"))
-        write(file, target, npy_header(shape, source.is_fortran, source.dtype))
+            write(file, npy_header(shape, header.fortran_order, header.dtype))
         pieces.append((file, target))
     return pieces
 
 
-def _write_pieces(
-    source: NpyFile,
-    pieces: Pieces,
+def _copy(
+    path: Path,
+    header: NpyHeader,
     axis: int,
     sizes: Sequence[int],
+    pieces: Pieces,
     device: str,
     progress: Progress,
 ) -> None:
-    """Split the rows of the file as bytes; `stored_shape` is in the order of the file."""
-    shape = source.stored_shape
-    axis = len(shape) - 1 - axis if source.is_fortran else axis
-    step = prod(shape[axis + 1 :]) * source.dtype.itemsize
+    """Split the elements as rows of bytes, of which each piece has the same columns."""
+    shape = header.shape
+    if header.fortran_order:
+        shape, axis = shape[::-1], len(shape) - 1 - axis
+    step = prod(shape[axis + 1 :]) * header.dtype.itemsize
     starts = [0, *accumulate(size * step for size in sizes)]
     blocks = 1 + len(sizes) // PIECES_PER_BLOCK if device == "cpu" else MAX_BLOCKS
     limit = BLOCK_BYTES * min(blocks, MAX_BLOCKS)
-    block, done = np.empty(min(limit, source.size_in_bytes), np.uint8), 0
-    with source.open() as file:
+    block, done = np.empty(min(limit, header.size_in_bytes), np.uint8), 0
+    with name_in_errors(path):
+        source = FileIO(path)
+    with source:
+        source.seek(header.offset)
         for rows, low, high in row_blocks(prod(shape[:axis]), starts[-1], limit):
             values = block[: rows * (high - low)].reshape(rows, -1)
-            source.read_into(values, file)
+            read_into(values, source, path)
             parts = list(pieces_in(starts, low, high))
             widths = tuple(end - begin for _, begin, end in parts)
             split_values = split(to_device(values, device), widths, 1)
             for (piece, _, _), part in zip(parts, split_values, strict=True):
-                write(*pieces[piece], to_host(part))
+                written, target = pieces[piece]
+                with name_in_errors(target):
+                    write(written, to_host(part))
             done += values.nbytes
-            progress(done, source.size_in_bytes)
+            progress(done, header.size_in_bytes)
     for written, target in pieces:
         with name_in_errors(target):
             os.fsync(written.fileno())
@@ -122,3 +209,39 @@ def row_blocks(rows: int, pitch: int, limit: int) -> Iterator[tuple[int, int, in
         height, length = max(1, limit // pitch), min(pitch, limit)
         for row, low in product(range(0, rows, height), range(0, pitch, length)):
             yield min(height, rows - row), low, min(low + length, pitch)
+
+
+def read_into(values: np.ndarray, file: FileIO, path: Path) -> None:
+    """Fill a contiguous array with the next bytes of a file."""
+    rest = values.reshape(-1).data
+    with name_in_errors(path):
+        while rest:
+            count = file.readinto(rest)
+            if not count:
+                raise InvalidArgumentError(f"{path} became shorter while it was read")
+            rest = rest[count:]
+
+
+def write(file: FileIO, data: Any) -> None:
+    """Write contiguous bytes."""
+    rest = memoryview(data).cast("B")
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def _publish(drafts: Sequence[Path], targets: Sequence[Path]) -> None:
+    """Give all pieces their names. If that stops halfway, the error says how many have them."""
+    try:
+        for draft, target in zip(drafts, targets, strict=True):
+            with name_in_errors(target):
+                draft.replace(target)
+    except (OSError, KeyboardInterrupt) as error:
+        moved = sum(not draft.exists() for draft in drafts)
+        state = (
+            f"{moved} of {len(drafts)} pieces are in place. "
+            "Fix: run the same command again with --overwrite"
+        )
+        if isinstance(error, KeyboardInterrupt):
+            error.add_note(state)
+            raise
+        raise OSError(error.errno, f"{error.strerror}; {state}", error.filename) from None

@@ -265,9 +265,8 @@ def _over(peer: float | None, own: float) -> str:
 
 
 def files() -> str:
-    """The rates of `dmlsplit run` on zarr arrays, and what they were measured with."""
+    """The rates of splits of zarr arrays through Dask, and what they were measured with."""
     run = json.loads((RESULTS / "scale.json").read_text("utf-8"))
-    with_cupy = json.loads((RESULTS / "scale_with_cupy.json").read_text("utf-8"))
     raw, zstd = run["raw"], run["zstd"]
 
     def rate(part: dict[str, Any]) -> str:
@@ -283,10 +282,6 @@ def files() -> str:
             f"{run['split_bytes_per_second'] / 1e9:.0f} GB/s",
         ),
         ("peak memory of a worker", _peak(run)),
-        (
-            f"peak memory if zarr imports CuPy, array of {with_cupy['source_bytes'] / 1e9:g} GB",
-            _peak(with_cupy),
-        ),
         ("two workers instead of one, one core each", f"{speedups} with zstd times as fast"),
         (
             "blocks that the scheduler assigns",

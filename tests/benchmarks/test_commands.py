@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import host, host_libraries, host_on_card, timing
+from benchmarks import host, host_libraries, timing
 from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
 from dmlsplit.backends.cpu import native
-from tests.simulated_card import build
+from tests.simulated_card import build, host_time
 from tests.support.fixtures import Capsys, Patch
 
 
@@ -56,16 +56,14 @@ def test_a_cpu_run_without_the_engine_notes_that_numpy_copies(
 
 
 @pytest.fixture
-def timed(tmp_path: Path, monkeypatch: Patch) -> Callable[[str, int], list[dict[str, Any]]]:
-    """The rows of the cases of `host` that have a text in their names, and the exit status."""
+def timed(tmp_path: Path, monkeypatch: Patch) -> Callable[[str], list[dict[str, Any]]]:
+    """The rows of the cases of `host` that have a text in their names."""
     monkeypatch.setattr(timing, "WARM_SECONDS", 0)
-    # proofs/test_simulated_card.py tests the calls of CUDA.
-    monkeypatch.setattr(build, "missing", lambda: "there is no card")
 
-    def run(only: str, status: int = 0) -> list[dict[str, Any]]:
-        path = tmp_path / f"{only}-{status}.json"
+    def run(only: str) -> list[dict[str, Any]]:
+        path = tmp_path / f"{only}.json"
         words = ["host", "--only", only, "--rounds", "1", "-o", str(path)]
-        assert command.main(words) == status
+        assert command.main(words) == 0
         run = load(path)
         assert run["environment"]["command"][3:] == words
         return list(run["rows"])
@@ -88,12 +86,16 @@ def test_the_host_command_compares_split_with_every_library(
         assert rows[library, "dmlsplit"] == ("ok" if find_spec(package) else "absent")
 
 
-def test_a_missed_bar_fails_the_run(
-    timed: Callable[..., list[dict[str, Any]]], monkeypatch: Patch, capsys: Capsys
-) -> None:
+def test_a_missed_bar_fails_the_run(tmp_path: Path, monkeypatch: Patch, capsys: Capsys) -> None:
+    monkeypatch.setattr(timing, "WARM_SECONDS", 0)
+    # proofs/test_simulated_card.py tests the calls of CUDA.
+    monkeypatch.setattr(build, "missing", lambda: "there is no card")
     for most, status, word in ((1e9, 0, "met"), (0, 1, "missed")):
-        monkeypatch.setattr(host_on_card, "BARS", [("numpy split", 3, most)])
-        assert {row["at"] for row in timed("3 outputs", status)} == {3}
+        monkeypatch.setattr(host_time, "BARS", [("numpy split", 3, most)])
+        path = tmp_path / f"{status}.json"
+        words = ["--only", "3 outputs", "--rounds", "1", "-o", str(path)]
+        assert host_time.main(words) == status
+        assert {row["at"] for row in load(path)["rows"]} == {3}
         assert re.search(rf"bar: numpy split of 3 outputs in .*: {word}\n", capsys.readouterr().out)
 
 

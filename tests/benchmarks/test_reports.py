@@ -1,4 +1,4 @@
-"""Comparisons, ratios, plots and the live table, which are made from results."""
+"""Comparisons, bars and plots, which are made from results."""
 
 import re
 from pathlib import Path
@@ -9,11 +9,8 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import cases
 from benchmarks.bars import bars
-from benchmarks.bars import markdown as bars_table
 from benchmarks.compare import compare, report
-from benchmarks.ratios import markdown
 from benchmarks.results import Results, ResultsError, failed, load, measured
-from benchmarks.table import duration, line
 from benchmarks.timing import summary
 
 MACHINE = {"time": "2026-01-01T00:00:00+00:00", "commit": "c0ffee", "machine": {"processor": "p"}}
@@ -79,14 +76,6 @@ def test_every_kind_of_figure_is_drawn(tmp_path: Path) -> None:
         plot({**data, "rows": []}, tmp_path, "run")
 
 
-def test_a_table_line_shows_the_ratio_or_the_failure() -> None:
-    row = timed("x", "p", 2e-3)
-    assert "1.00" in line(row, 2e-3)
-    assert "failed: no card" in line({**row, **failed(RuntimeError("no card"))}, None)
-    shown = [duration(seconds) for seconds in (2.0, 3.14159e-3, 2e-6, 5e-9)]
-    assert shown == ["2 s", "3.14 ms", "2 us", "5 ns"]
-
-
 def test_the_readme_agrees_with_the_results_and_the_cases() -> None:
     folder = Path(command.__file__).parent
     text = " ".join((folder / "README.md").read_text().split())
@@ -98,16 +87,6 @@ def test_the_readme_agrees_with_the_results_and_the_cases() -> None:
     rows = load(folder / "results" / "dispatch.json")["rows"]
     (row,) = (row for row in rows if row["at"] == 3 and row["peer"] == "dispatch")
     assert f"| bound dispatch | 3 | {row['seconds']['median'] * 1e6:.2f} |" in text
-
-
-def test_a_ratio_is_the_peers_time_over_ours() -> None:
-    slow, fast = timed("x", "p", 4e-3, 0.25), timed("x", "dmlsplit", 2e-3, 0)
-    broken = {**timed("x", "q", 1.0), **failed(RuntimeError("no"))}
-    assert markdown(a_run(fast, slow, broken)).splitlines() == [
-        "| case | threads | dmlsplit | p | q |",
-        "| --- | ---: | ---: | ---: | ---: |",
-        "| x |  | 2 ms | 2.00 / 1.00 | failed |",
-    ]
 
 
 def test_a_bar_limits_the_time_relative_to_the_fastest_peer_or_the_next_smaller_size() -> None:
@@ -138,9 +117,6 @@ def test_a_bar_limits_the_time_relative_to_the_fastest_peer_or_the_next_smaller_
         ("s2", "size before", 1.4, 1.5, True),
         ("s3", "size before", 1.57, 1.5, False),
     ]
-    text = bars_table(run)
-    assert "| a | 1 | 2 ms | torch | 0.90 | 0.90 | 1.0 | **missed** |" in text
-    assert text.endswith("4 of 7 bars missed")
 
 
 # Results files: which are resumed, and which are refused.

@@ -12,6 +12,8 @@ from benchmarks.cases import SWEEP
 from benchmarks.prediction import GPUS
 from benchmarks.results import FORMAT
 from benchmarks.sweep import FAMILIES, LARGE, SIZES, Predicted
+from tests.counts import model
+from tests.counts.predictions import predict
 from tests.host_cuda import harness
 from tests.support import nvrtc
 
@@ -57,7 +59,7 @@ def check(row: Predicted, least: tuple[float, float], h200: Predicted) -> None:
 
 def predictions(families: list[sweep.Family], builds: Path) -> list[tuple[Predicted, Predicted]]:
     """All rows, each with that of an H200."""
-    rows = list(sweep.predict(builds, families))
+    rows = list(predict(builds, families))
     assert len(rows) == len(families) * 2 * len(GPUS)
     h200 = {(row.family, row.placement): row for row in rows if row.gpu == "H200"}
     return [(row, h200[row.family, row.placement]) for row in rows]
@@ -81,11 +83,11 @@ def test_the_sweep_command_writes_a_file_that_the_plot_command_draws(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sweep.json"
-    assert command.main(["model", "--sweep", "--only", "2 halves", "--json", str(path)]) == 0
+    assert model.main(["--sweep", "--only", "2 halves", "--json", str(path)]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [text.split()[4:6] for text in printed[:2]] == [["aligned", "H100"], ["aligned", "H200"]]
     found = json.loads(path.read_text())
-    assert found["environment"]["command"][3:5] == ["model", "--sweep"]
+    assert found["environment"]["command"][2:4] == ["tests.counts.model", "--sweep"]
     assert len(found["rows"]) == len(printed) == 2 * len(GPUS)
     assert command.main(["plot", str(path)]) == 0
     names = {"sweep-sweep.svg", "sweep-sweep.png"}

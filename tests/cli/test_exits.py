@@ -22,7 +22,6 @@ LINES = [
     "levels",
     "devices --format json",
     "run a.npy --axis 0 --count 2 --overwrite",
-    "completion bash",
     "--help",
     "validate --help",
     "--version",

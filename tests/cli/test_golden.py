@@ -7,12 +7,11 @@ import pynvml
 import pytest
 
 from dmlsplit.cli import build_parser, main
-from dmlsplit.cli.completion import parsers
 from tests.golden import commands
+from tests.support.command import parsers
 from tests.support.fixtures import Patch
 
 GOLDEN = commands.golden()
-REFUSED = "validate verdicts.onnx --windows 19041"
 
 
 @pytest.fixture(autouse=True)
@@ -43,4 +42,5 @@ def test_every_help_and_every_report_format_has_a_transcript() -> None:
         for action in parser._actions:
             if "--format" in action.option_strings and "validate" in parser.prog:
                 assert action.choices
-                assert all(f"{REFUSED} --format {form}" in GOLDEN for form in action.choices)
+                lines = "\n".join(line for line in GOLDEN if line.startswith("validate "))
+                assert all(f"--format {form}" in lines for form in action.choices)

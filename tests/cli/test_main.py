@@ -10,8 +10,7 @@ import onnx
 import pytest
 
 from dmlsplit.cli import build_parser
-from dmlsplit.cli.completion import parsers
-from tests.support.command import FLAGS, ROOT, ours, ran, save, sparse_model, started
+from tests.support.command import FLAGS, ROOT, ours, parsers, ran, save, sparse_model, started
 from tests.support.models import every_verdict
 
 # The command line, but its bars appear at once, because no scan takes as long on every machine.

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import zarr
 
 from dmlsplit.backends.find import find_backend
 from dmlsplit.cli import main
@@ -34,33 +33,23 @@ import os, sys, time
 from dmlsplit.backends.find import find_backend
 from dmlsplit.cli import main
 from dmlsplit.storage import npy
-from dmlsplit.storage.npy_file import NpyFile
-from dmlsplit.storage.zarr_arrays import NamedArray
 npy.BLOCK_BYTES = 16
-def slow(act):
-    def acting(*arguments):
-        os.write(1, b".")
-        time.sleep(0.05)
-        return act(*arguments)
-    return acting
-NpyFile.read_into = slow(NpyFile.read_into)
-NamedArray.__setitem__ = slow(NamedArray.__setitem__)
+read_into = npy.read_into
+def slow(*arguments):
+    os.write(1, b".")
+    time.sleep(0.05)
+    return read_into(*arguments)
+npy.read_into = slow
 sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.parametrize(
-    ("form", "number"), [("npy", signal.SIGINT), ("zarr", signal.SIGTERM), ("npy", signal.SIGHUP)]
-)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_run_in_one_line_and_the_same_command_starts_over(
-    form: str, number: signal.Signals, npy: Path
+    number: signal.Signals, npy: Path
 ) -> None:
-    name = "a.npy"
-    if form == "zarr":
-        zarr.create_array("a.zarr", data=INPUT, chunks=(1, 4))
-        name = "a.zarr"
-    line = ["run", name, *HALVES, "--block-bytes", "16"][: None if form == "zarr" else -2]
-    child = started(*line, "-o", "out", folder=npy.parent, program=SLOW)
+    line = ["run", "a.npy", *HALVES, "-o", "out"]
+    child = started(*line, folder=npy.parent, program=SLOW)
     assert child.stdout
     child.stdout.read(2)
     child.send_signal(number)
@@ -71,52 +60,8 @@ def test_a_signal_ends_a_run_in_one_line_and_the_same_command_starts_over(
     assert child.returncode == 128 + number
     assert err.decode() == "dmlsplit: interrupted: the same command starts over\n"
     assert list(Path("out").iterdir()) == []
-    assert main([*line, "-o", "out"]) == 0
-    assert sorted(entry.name for entry in Path("out").iterdir()) == [f"a_0.{form}", f"a_1.{form}"]
-
-
-# Interrupts just after the main thread acquires the lock of a condition for the n-th time, which
-# does not count the locks of imports.
-INTERRUPTED = """
-import signal, sys, threading
-import dask.array, zarr.codecs
-from dmlsplit.__main__ import main
-from dmlsplit.backends.cpu import engine
-from dmlsplit.storage import stores
-signal.signal(signal.SIGINT, signal.default_int_handler)  # under nohup it is ignored
-taken, own = 0, threading.get_ident()
-enter = threading.Condition.__enter__
-def interrupted(condition):
-    global taken
-    found = enter(condition)
-    if threading.get_ident() == own:
-        taken += 1
-        if taken == lock:
-            signal.raise_signal(signal.SIGINT)
-    return found
-lock = int(sys.argv.pop(1))
-threading.Condition.__enter__ = interrupted
-sys.exit(main())
-"""
-
-
-@pytest.mark.parametrize(
-    "lock", [pytest.param(n, marks=() if n == 19 else pytest.mark.slow) for n in range(1, 50, 6)]
-)
-def test_an_interrupt_leaves_no_lock_taken(lock: int, npy: Path) -> None:
-    """Threads of the pool and of zarr would wait for it forever, and the process for them."""
-    zarr.create_array("a.zarr", data=INPUT, chunks=(1, 1))
-    line = ["run", "a.zarr", *HALVES, *"--block-bytes 4 -o out".split()]
-    child = started(str(lock), *line, program=INTERRUPTED)
-    try:
-        _, err = child.communicate(timeout=TIME_LIMIT_S)
-    finally:
-        child.kill()
-    assert child.returncode == 130
-    starts_over = err == b"dmlsplit: interrupted: the same command starts over\n"
-    assert starts_over or err == b"dmlsplit: interrupted\n"
-    assert not starts_over or main(line) == 0
-    assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.zarr", "a_1.zarr"]
+    assert main(line) == 0
+    assert sorted(entry.name for entry in Path("out").iterdir()) == ["a_0.npy", "a_1.npy"]
 
 
 def test_main_restores_the_signal_handlers_of_its_caller(npy: Path) -> None:
@@ -129,12 +74,10 @@ def test_main_restores_the_signal_handlers_of_its_caller(npy: Path) -> None:
 
 
 def test_with_closed_streams_pieces_receive_no_text(npy: Path) -> None:
-    zarr.create_array("b.zarr", data=INPUT, chunks=(2, 2))
-    for name, closed in (("a.npy", ">&-"), ("a.npy", ">&- 2>&- <&-"), ("b.zarr", ">&- 2>&- <&-")):
-        line = f"dmlsplit run {name} --axis 0 --count 2 --overwrite {closed}"
+    for closed in (">&-", ">&- 2>&- <&-"):
+        line = f"dmlsplit run a.npy --axis 0 --count 2 --overwrite {closed}"
         assert shell(line).returncode == 2
     np.testing.assert_array_equal(np.load("a_0.npy"), INPUT[:3])
-    np.testing.assert_array_equal(zarr.open_array("b_0.zarr")[:], INPUT[:3])
 
 
 # Names, files and settings that are hostile.

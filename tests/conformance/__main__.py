@@ -9,10 +9,8 @@ import sys
 from pathlib import Path
 
 from dmlsplit.errors import DmlError, one_line
+from tests.conformance.cases import write_kit
 from tests.conformance.check import compare
-from tests.conformance.kit import write_kit
-from tests.conformance.observation import read_observation
-from tests.conformance.report import text_report
 
 DONE, DIFFERS, UNUSABLE = range(3)
 
@@ -36,15 +34,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def write(arguments: argparse.Namespace) -> int:
-    count = write_kit(arguments.kit)
-    kit = arguments.kit
-    sys.stdout.write(f"{kit}: {count} files; copy it to Windows and run: python probe.py --help\n")
+    write_kit(arguments.kit)
+    sys.stdout.write(f"{arguments.kit}: copy it to Windows and run: python probe.py --help\n")
     return DONE
 
 
 def check(arguments: argparse.Namespace) -> int:
-    comparison = compare(read_observation(arguments.observed))
-    sys.stdout.write(text_report(comparison) + "\n")
+    comparison = compare(arguments.observed)
+    sys.stdout.write(f"{comparison}\n")
     return DONE if comparison.agrees else DIFFERS
 
 

@@ -1,13 +1,20 @@
-"""The differences between an observation and the rules."""
+"""The differences between the rules and an observation of a DirectML.dll, which is not trusted."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
 
 from dmlsplit.directml.levels import FeatureLevel
-from dmlsplit.errors import UnsupportedError
-from tests.conformance.case import S_OK, Case, Outcome, expected, output_hashes
+from dmlsplit.directml.rules import RULES
+from dmlsplit.directml.tensor import UINT_MAX
+from dmlsplit.directml.validation import report_at
+from dmlsplit.errors import InvalidArgumentError, path_in_errors
+from dmlsplit.fields import Field
+from dmlsplit.frontends.dxdispatch.descriptor import read_split
+from dmlsplit.frontends.dxdispatch.strict_json import read_json
+from dmlsplit.messages import counted, printable
 from tests.conformance.cases import all_cases
-from tests.conformance.observation import VERDICTS, Answer, Observation
+from tests.conformance.probe import SCHEMA
 
 # The kinds of differences. Those in APART do not count against the rules.
 KINDS = {
@@ -15,103 +22,111 @@ KINDS = {
     "stage": "both refuse, but at different calls",
     "hresult": "both refuse at the same call, with different HRESULTs",
     "crash": "DirectML crashed, hung or removed the device instead of answering",
-    "level": "a device with a minimum feature level is not what Microsoft's pages say",
-    "bytes": "outputs hold other bytes, or were not written",
     "policy": "only about rules that dmlsplit chose, because Microsoft's documents are silent",
     "device": "refused, but this device reports that it does not support the data type at all",
 }
 APART = ("policy", "device")
+_VERDICTS, _ENDS = ("accepted", "refused"), ("crashed", "hung", "removed")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """One difference between the rules and an observation."""
 
     kind: str  # a key of KINDS
     case: str
     expected: str
     observed: str
-    rules: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """An observation with all its differences from the rules."""
+class Comparison(NamedTuple):
+    """The observed library and device in a line, and all differences from the rules."""
 
-    observation: Observation
+    subject: str
+    is_stand_in: bool
     differences: tuple[Difference, ...]
-    not_asked: tuple[str, ...]  # today's cases that the observation lacks
+    missing: tuple[str, ...]  # today's cases that the observation lacks
 
     @property
     def agrees(self) -> bool:
         """Whether no difference counts against the rules."""
-        return all(each.kind in APART for each in self.differences)
+        return all(difference.kind in APART for difference in self.differences)
+
+    def __str__(self) -> str:
+        verdict = "agrees with" if self.agrees else "differs from"
+        lines = [f"{self.subject} {verdict} the rules"]
+        if self.missing:
+            lines.append(f"{counted(len(self.missing), 'case')} of today's kit not observed")
+        for kind, about in KINDS.items():
+            found = [difference for difference in self.differences if difference.kind == kind]
+            apart = " (does not count)" if kind in APART else ""
+            if found:
+                lines.append(f"{kind}: {counted(len(found), 'difference')}{apart}: {about}")
+            lines += [f"  {d.case}: expected {d.expected}; observed {d.observed}" for d in found]
+        return "\n".join(map(printable, lines))
 
 
-def compare(seen: Observation) -> Comparison:
-    """Compare an observation with today's rules, at the library's feature level."""
-    answers = [(answer, expected(answer.case, seen.level)) for answer in seen.answers]
-    found = (
-        *(each for asked, said in seen.levels for each in _of_level(asked, said, seen.level)),
-        *(each for answer, now in answers for each in _of_answer(answer, now, seen)),
-        *(each for answer, now in answers for each in _of_dispatch(answer, now, seen)),
-    )
-    asked = {answer.case.id for answer in seen.answers if answer.outcome}
-    wanted = [case.id for case in all_cases() if case.placement is None]
-    return Comparison(seen, found, tuple(name for name in wanted if name not in asked))
+def compare(path: Path) -> Comparison:
+    """Compare an observation with today's rules, at the feature level of the library.
+
+    An InvalidArgumentError names the first field that is not one of an observation.
+    """
+    with path_in_errors(path):
+        root = read_json(path)
+        if root.get("schema").value != SCHEMA:
+            raise root.get("schema").error(f"{SCHEMA}, which this dmlsplit reads")
+        library, cases = root.get("directml"), root.get("cases").items()
+        level = _level(root.get("level"))
+        lacking = {name for name, has in root.get("data_types").members() if has.value is False}
+        found = tuple(d for case in cases for d in _differences(case, level, lacking))
+        asked = {case.get("id").text() for case in cases}
+        is_stand_in = library.get("stand_in").value is not False
+        name = "A STAND-IN, not DirectML," if is_stand_in else "DirectML"
+        place = ", ".join(root.get(field).text() for field in ("adapter", "system", "date"))
+        subject = f"{name} {library.get('version').text()} of level {level} on {place}"
+    missing = tuple(case.id for case in all_cases() if case.id not in asked)
+    return Comparison(subject, is_stand_in, found, missing)
 
 
-def _of_level(asked: int, said: str, level: FeatureLevel) -> Iterator[Difference]:
-    wanted = f"0x{UnsupportedError.hresult:08X}"
-    if asked <= level:
-        # The level is only a minimum, so the device has the library's own level.
-        wanted = f"0x{S_OK:08X}, level 0x{level:X}"
-    if said != wanted:
-        yield Difference("level", f"minimum level 0x{asked:X}", wanted, said)
+def _level(field: Field) -> FeatureLevel:
+    """The highest level of the library that this dmlsplit knows; levels contain all lower ones."""
+    value = field.integer(int(min(FeatureLevel)), UINT_MAX)
+    return max(level for level in FeatureLevel if level <= value)
 
 
-def _of_answer(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Difference]:
-    if not answer.outcome:
-        return
-    kind, said = _kind(answer, answer.outcome, now, seen), str(answer.outcome)
-    if answer.after_others and kind != "crash":
-        kind, said = "crash", f"{said}; {answer.after_others} after other cases"
-    if kind:
-        yield Difference(kind, answer.case.id, str(now), said, now.rules)
+def _differences(case: Field, level: FeatureLevel, lacking: set[str]) -> Iterator[Difference]:
+    desc, name = read_split(case.get("desc")), case.get("id").text()
+    rules = report_at(desc, level).rule_ids
+    expected = ("refused", "create", InvalidArgumentError.hresult) if rules else ("accepted",)
+    observed, before = _answer(case), case.find("after_others")
+    shown = f"{_text(expected)} ({', '.join(rules)})" if rules else _text(expected)
+    if before or observed[0] in _ENDS:
+        after = f"; {_choice(before, *_ENDS)} after other cases" if before else ""
+        yield Difference("crash", name, shown, _text(observed) + after)
+    elif observed != expected:
+        parts = zip(("verdict", "stage", "hresult"), expected, observed, strict=False)
+        kind = next(part for part, right, seen in parts if right != seen)
+        if rules and all(RULES[rule].basis == "policy" for rule in rules):
+            kind = "policy"
+        elif not rules and desc.input_tensor.data_type.name in lacking:
+            kind = "device"
+        yield Difference(kind, name, shown, _text(observed))
 
 
-def _of_dispatch(answer: Answer, now: Outcome, seen: Observation) -> Iterator[Difference]:
-    """Compare only verdicts, because DxDispatch's exit status is the same for every refusal."""
-    ran, wanted = answer.dispatched, now.verdict
-    if not ran:
-        return
-    kind = _kind(answer, replace(now, verdict=ran.verdict), now, seen)
-    if kind:
-        said = f"refused, exit 0x{ran.exit:08X}" if ran.verdict == "refused" else ran.verdict
-        yield Difference(kind, f"{answer.case.id}.json", wanted, said, now.rules)
-    elif not now.rules and ran.outputs:
-        yield from _of_bytes(answer.case, ran.outputs)
+def _answer(case: Field) -> tuple[str | int, ...]:
+    """The verdict; of a refusal, also the call that refused and its HRESULT."""
+    verdict = _choice(case.get("outcome"), *_VERDICTS, *_ENDS)
+    if verdict != "refused":
+        return (verdict,)
+    hresult = case.get("hresult").read(lambda text: int(text, 16), "an HRESULT such as 0x80070057")
+    stage = _choice(case.get("stage"), "create", "compile")
+    return verdict, stage, Field(hresult, case.get("hresult").path).integer(0, UINT_MAX)
 
 
-def _kind(answer: Answer, outcome: Outcome, now: Outcome, seen: Observation) -> str:
-    """The kind of the first difference from the expected outcome; empty if they agree."""
-    if outcome.verdict not in VERDICTS:
-        return "crash"
-    kinds = ("verdict", "stage", "hresult")
-    kind = next((k for k in kinds if getattr(outcome, k) != getattr(now, k)), "")
-    if kind and now.policy:
-        return "policy"
-    lacks = answer.case.desc.input_tensor.data_type in seen.lacking
-    return "device" if kind == "verdict" and not now.rules and lacks else kind
+def _choice(field: Field, *names: str) -> str:
+    if field.value not in names:
+        raise field.error(f"one of {', '.join(names)}")
+    return str(field.value)
 
 
-def _of_bytes(case: Case, outputs: tuple[tuple[str, bool] | None, ...]) -> Iterator[Difference]:
-    for index, (wanted, seen) in enumerate(zip(output_hashes(case), outputs, strict=True)):
-        name = f"{case.id} OutputTensors[{index}]"
-        if seen is None:
-            yield Difference("bytes", name, f"SHA-256 {wanted}", "no file")
-        elif seen[0] != wanted:
-            yield Difference("bytes", name, f"SHA-256 {wanted}", f"SHA-256 {seen[0]}")
-        elif not seen[1]:
-            past = "past TotalTensorSizeInBytes"
-            yield Difference("bytes", name, f"nothing written {past}", f"bytes written {past}")
+def _text(answer: tuple[str | int, ...]) -> str:
+    return "{} at {} with 0x{:08X}".format(*answer) if len(answer) > 1 else str(answer[0])

@@ -1,19 +1,21 @@
-"""The cases: every rule alone, the whole table, limits, bytes and bindings."""
+"""The cases: every rule alone, the whole table of types and ranks, and values at limits."""
 
+import json
 import re
-from hashlib import sha256
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.rules import RULES
-from tests.conformance.case import Case, expected, input_bytes
-from tests.conformance.cases import NOT_ASKED, PAGE, QUESTIONS, Question, all_cases
+from dmlsplit.directml.validation import report_at
+from dmlsplit.frontends.dxdispatch import read_descriptor
+from tests.conformance.cases import NOT_ASKED, Case, all_cases, descriptor, write_kit
 from tests.conformance.check import APART, KINDS
+from tests.support.command import ROOT
 
-CASES = {case.id: case for case in all_cases()}
+PAGE = (ROOT / "docs" / "conformance.md").read_text("utf-8")
 NEWEST = max(FeatureLevel)
 
 
@@ -21,86 +23,65 @@ def of(prefix: str) -> list[Case]:
     return [case for case in all_cases() if case.id.startswith(prefix)]
 
 
-def test_ids_are_unique_and_name_files() -> None:
-    assert len(CASES) == len(all_cases())
-    assert all(name.replace("-", "").replace("_", "").isalnum() for name in CASES)
-
-
 def test_every_rule_that_a_c_program_can_break_is_broken_alone() -> None:
-    alone = {expected(case, NEWEST).rules for case in (*of("rule-"), *of("bind-"), *of("table-"))}
-    broken = {rules[0] for rules in alone if len(rules) == 1}
+    reports = [report_at(case.desc, NEWEST).rule_ids for case in (*of("rule-"), *of("table-"))]
+    broken = {ids[0] for ids in reports if len(ids) == 1}
     # At the newest level every dimension count from 1 to 8 is accepted.
-    broken |= set(expected(CASES["table-FLOAT32-5"], FeatureLevel.LEVEL_2_0).rules)
+    (five,) = of("table-FLOAT32-5")
+    broken |= set(report_at(five.desc, FeatureLevel.LEVEL_2_0).rule_ids)
     assert broken == set(RULES) - set(NOT_ASKED)
 
 
 @pytest.mark.parametrize("case", of("limit-"), ids=lambda case: case.id)
 def test_a_value_at_its_limit_is_accepted_at_every_level(case: Case) -> None:
-    assert {expected(case, level).verdict for level in FeatureLevel} == {"accepted"}
+    assert all(report_at(case.desc, level).ok for level in FeatureLevel)
 
 
-def test_an_invalid_binding_removes_the_device() -> None:
-    """test_dispatch.py compares the rules of every binding with those of a real binding."""
-    now = expected(CASES["bind-in-place"], NEWEST)
-    assert (now.rules, now.stage, now.hresult) == (("DML-BIND-IN-PLACE",), "bind", 0x887A0005)
+def test_the_kit_has_each_case_once_with_every_field(kit: Path) -> None:
+    assert {path.name for path in kit.iterdir()} == {"cases.json", "probe.py"}
+    listed = json.loads((kit / "cases.json").read_text())
+    assert listed["levels"] == list(map(int, FeatureLevel))
+    assert [case["id"] for case in listed["cases"]] == [case.id for case in all_cases()]
+    assert len({case.id for case in all_cases()}) == len(all_cases()) > 160
+    for case, record in zip(all_cases(), listed["cases"], strict=True):
+        assert read_descriptor(record["desc"]) == case.desc
+        assert record["desc"] == descriptor(case.desc)
 
 
-def elements(case: Case) -> np.ndarray:
-    kind = f"<{case.desc.input_tensor.data_type.numpy_name}"
-    return np.frombuffer(input_bytes(case), kind)
+def test_huge_tensors_are_created_but_not_compiled(kit: Path) -> None:
+    listed = json.loads((kit / "cases.json").read_text())["cases"]
+    assert {case["id"] for case in listed if case["last_stage"] == "create"} == {
+        "rule-TENSOR-ELEMENT-COUNT",
+        "rule-TENSOR-SIZE-WRAP",
+        "limit-total-huge",
+        "limit-elements",
+        "limit-index",
+    }
 
 
-@pytest.mark.parametrize("case", of("bytes-"), ids=lambda case: case.id)
-def test_an_input_fills_its_buffer_with_values_that_differ(case: Case) -> None:
-    assert expected(case, NEWEST).verdict == "accepted"
-    assert len(input_bytes(case)) == case.desc.input_tensor.total_tensor_size_in_bytes
-    values = elements(case)
-    if values.itemsize > 1:
-        bits = values.view(f"u{values.itemsize}")
-        assert len(np.unique(bits)) > 0.95 * min(len(bits), 1000)
+def test_the_kit_overwrites_no_file(tmp_path: Path) -> None:
+    with pytest.raises(FileExistsError):
+        write_kit(tmp_path)
 
 
-def test_inputs_are_the_same_every_time() -> None:
-    digest = sha256(b"".join(input_bytes(case) for case in of("bytes-"))).hexdigest()
-    assert digest[:16] == "9ca0e387210d3160"
+def test_the_page_explains_every_kind_of_case_and_of_difference() -> None:
+    def table(after: str) -> list[list[str]]:
+        text = PAGE.partition(after)[2].partition("\n\n#")[0]
+        return [row.split(" | ") for row in re.findall(r"^\| (.*) \|$", text, re.MULTILINE)]
 
-
-@pytest.mark.parametrize("name", ["FLOAT16", "FLOAT32", "FLOAT64"])
-def test_inputs_of_any_bits_include_nans_denormals_and_negative_zero(name: str) -> None:
-    first, second, denormal, zero, infinite = elements(CASES[f"bytes-bits-{name}"])[:5]
-    assert np.isnan([first, second]).all()
-    assert 0 < denormal < np.finfo(denormal.dtype).smallest_normal
-    assert (zero, np.signbit(zero), infinite) == (0, True, -np.inf)
-    assert np.isfinite(elements(CASES[f"bytes-type-{name}"])).all()
-
-
-def test_ten_questions_name_the_cases_that_answer_them() -> None:
-    assert len(QUESTIONS) == 10
-    for question in QUESTIONS:
-        for pattern in question.patterns:
-            assert list(Question(question.text, (pattern,)).cases), pattern
-    assert [question.text for question in QUESTIONS if not question.patterns] == [
-        "Does a device with a low minimumFeatureLevel still have the DLL's own level?"
-    ]
-
-
-# ---- docs/conformance.md, whose questions are those of the kit ----------------------------------
-
-
-def table(after: str) -> list[list[str]]:
-    rows = re.findall(r"^\| (.*) \|$", PAGE.partition(after)[2], re.MULTILINE)
-    return [row.split(" | ") for row in rows]
-
-
-def test_every_kind_of_difference_is_explained() -> None:
-    rows = {row[0]: row for row in table("## What each outcome means")[: len(KINDS) + 1]}
+    rows = {row[0]: row for row in table("## What each outcome means")}
     assert set(rows) == {"difference", *KINDS}
     assert {kind for kind in KINDS if "does not count" in rows[kind][2]} == set(APART)
-
-
-def test_the_page_explains_every_kind_of_case() -> None:
-    shown = {row[0].strip("`").partition("-")[0] for row in table("## The cases")[1:6]}
+    shown = {row[0].strip("`").partition("-")[0] for row in table("## The cases")[1:]}
     assert shown == {case.id.partition("-")[0] for case in all_cases()}
+
+
+def test_the_questions_of_the_page_name_cases_that_exist() -> None:
+    rows = re.findall(r"^\| \d+ \| .* \| (.*) \|$", PAGE, re.MULTILINE)
+    patterns = [pattern for row in rows for pattern in re.findall(r"`(.*?)`", row)]
+    assert len(rows) == 7
+    for pattern in patterns:
+        assert any(fnmatchcase(case.id, pattern) for case in all_cases()), pattern
 
 
 def test_no_library_of_microsoft_is_in_the_repository() -> None:

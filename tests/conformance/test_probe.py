@@ -14,7 +14,6 @@ from dmlsplit.directml.tensor import TensorDataType
 from tests.conformance import probe
 from tests.conformance.check import compare
 from tests.conformance.conftest import Observe
-from tests.conformance.observation import read_observation
 from tests.conformance.stand_in import build as stand_in
 from tests.conformance.stand_in.build import observed
 
@@ -41,8 +40,8 @@ def test_every_field_of_every_case_reaches_the_library(
     observe(STAND_IN_LOG=str(tmp_path / "log"))
     arrived = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
     cases = json.loads((kit / "cases.json").read_text())["cases"]
-    wanted = [case["desc"] for case in cases if case["last_stage"] != "bind"]
-    assert len(wanted) > 200
+    wanted = [case["desc"] for case in cases]
+    assert len(wanted) > 160
     assert arrived == [
         [
             62,
@@ -57,24 +56,15 @@ def test_every_field_of_every_case_reaches_the_library(
 
 def test_an_observation_records_library_and_adapter(observe: Observe, library: Path) -> None:
     seen = observed(observe(level=0x5000))
+    sha256_of_library = sha256(library.read_bytes()).hexdigest()
     assert seen["directml"] == {
-        "file": library.name,
-        "bytes": library.stat().st_size,
-        "sha256": sha256(library.read_bytes()).hexdigest(),
         "version": "1.2.3.4",
+        "sha256": sha256_of_library,
         "stand_in": True,
     }
-    assert seen["adapter"] == {
-        "name": "Stand-in Render Driver",
-        "vendor": 5140,
-        "device": 140,
-        "driver": "10.0.20348.3451",
-        "software": True,
-    }
-    assert (seen["level"], seen["debug"]) == (0x5000, False)
+    assert (seen["adapter"], seen["level"]) == ("Stand-in Render Driver", 0x5000)
     assert all(seen["data_types"].values())
     assert len(seen["data_types"]) == 13
-    assert seen["system"]["build"]
     assert str(library.parent) not in json.dumps(seen)
 
 
@@ -86,7 +76,7 @@ def test_a_removed_device_does_not_change_later_answers(observe: Observe) -> Non
     cases, right = by_id(observe("remove-count")), by_id(observe())
     (spoilt,) = {name for name, case in cases.items() if "after_others" in case}
     assert list(cases).index(spoilt) == list(cases).index("rule-SPLIT-OUTPUT-COUNT") + 1
-    assert cases[spoilt].pop("after_others")["outcome"] == "removed"
+    assert cases[spoilt].pop("after_others") == "removed"
     assert cases == right
 
 
@@ -96,34 +86,27 @@ def test_a_library_that_always_crashes_does_not_end_the_probe(
     listed = json.loads((kit / "cases.json").read_text())
     (tmp_path / "few.json").write_text(json.dumps(listed | {"cases": listed["cases"][:5]}))
     cases = by_id(observe("crash-all", arguments=["--cases", str(tmp_path / "few.json")]))
-    assert [(case["outcome"], case["exit"]) for case in cases.values()] == [("crashed", -6)] * 5
+    assert [case["outcome"] for case in cases.values()] == ["crashed"] * 5
+
+
+def test_a_case_at_which_the_library_hangs_is_recorded(observe: Observe) -> None:
+    cases = by_id(observe("hang-count", arguments=["--timeout", "5"]))
+    assert cases["rule-SPLIT-OUTPUT-COUNT"]["outcome"] == "hung"
+    assert sum(case["outcome"] == "hung" for case in cases.values()) == 1
 
 
 def test_output_of_the_library_is_not_taken_for_an_answer(observe: Observe) -> None:
     assert by_id(observe("noise")) == by_id(observe())
 
 
-def test_messages_of_the_debug_layer_are_stored_with_their_case(observe: Observe) -> None:
-    cases = by_id(observe(arguments=["--debug"]))
-    assert cases["rule-SPLIT-AXIS-RANGE"]["debug"] == ["a message about axis 4"]
-    assert "debug" not in cases["limit-stride-one"]
-    assert all("debug" not in case for case in by_id(observe()).values())
-
-
-def test_the_first_directml_has_neither_levels_nor_dmlcreatedevice1(
-    kit: Path, builds: Path, library: Path, tmp_path: Path
-) -> None:
-    oldest = stand_in.built(builds, "-DFIRST_RELEASE")
-    environment = {"STAND_IN_SWITCHES": "no-levels", "STAND_IN_LEVEL": "1000"}
-    done = stand_in.probed(kit, oldest, tmp_path / "o.json", **environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    seen = observed(tmp_path / "o.json")
-    assert (seen["level"], seen["minimum_levels"]) == (0x1000, [])
-    assert compare(read_observation(tmp_path / "o.json")).differences == ()
+def test_a_library_without_levels_has_the_first_one(observe: Observe) -> None:
+    path = observe("no-levels", level=0x1000)
+    assert observed(path)["level"] == 0x1000
+    assert compare(path).differences == ()
 
 
 def test_an_adapter_is_chosen_by_number(observe: Observe) -> None:
-    assert observed(observe(arguments=["--adapter", "0"]))["adapter"]["vendor"] == 5140
+    assert observed(observe(arguments=["--adapter", "0"]))["adapter"] == "Stand-in Render Driver"
 
 
 ON_WINDOWS_ONLY = "DirectML's licence allows its use on Windows only"
@@ -133,12 +116,8 @@ ON_WINDOWS_ONLY = "DirectML's licence allows its use on Windows only"
     ("switches", "arguments", "said"),
     [
         ("no-device", [], "DMLCreateDevice1 returned 0x887A0004"),
-        ("no-debug-layer", ["--debug"], "D3D12GetDebugInterface returned 0x887A002D"),
         ("", ["--adapter", "7"], "EnumAdapters1(7) returned 0x887A0002"),
         ("", ["--adapter", "gpu"], "--adapter is 'gpu'; it must be warp or a number such as 0"),
-        ("", ["--timeout", "nan"], "--timeout is nan; it must be above 0 and at most 86400 sec"),
-        ("", ["--timeout", "-1"], "--timeout is -1.0"),
-        ("", ["--timeout", "inf"], "--timeout is inf"),
         ("", ["--cases", "missing.json"], "No such file"),
         # Only a stand-in is loaded here.
         ("", ["--directml", b"MZ\x90\0 a DLL"], ON_WINDOWS_ONLY),

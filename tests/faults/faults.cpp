@@ -109,18 +109,12 @@ OPENAT(openat64)
         return next<type parameters>(#name) arguments;     \
     }
 CALL(ssize_t, read, (int f, void* p, size_t n), (f, p, n), of_handle(f))
-CALL(ssize_t, pread64, (int f, void* p, size_t n, off_t o), (f, p, n, o), of_handle(f))
-CALL(ssize_t, preadv64v2, (int f, const iovec* v, int n, off_t o, int g), (f, v, n, o, g),
-     of_handle(f))
 CALL(ssize_t, write, (int f, const void* p, size_t n), (f, p, n), of_handle(f))
-CALL(ssize_t, pwrite64, (int f, const void* p, size_t n, off_t o), (f, p, n, o), of_handle(f))
 CALL(ssize_t, writev, (int f, const iovec* v, int n), (f, v, n), of_handle(f))
 CALL(int, ftruncate64, (int f, off_t n), (f, n), of_handle(f))
 CALL(int, truncate64, (const char* p, off_t n), (p, n), of_path(p))
 CALL(int, rename, (const char* a, const char* b), (a, b), of_path(a))
 CALL(int, renameat, (int d, const char* a, int e, const char* b), (d, a, e, b), of_path(a, d))
-CALL(int, renameat2, (int d, const char* a, int e, const char* b, unsigned g), (d, a, e, b, g),
-     of_path(a, d))
 CALL(int, link, (const char* a, const char* b), (a, b), of_path(a))
 CALL(int, linkat, (int d, const char* a, int e, const char* b, int g), (d, a, e, b, g),
      of_path(a, d))
@@ -129,7 +123,6 @@ CALL(int, unlinkat, (int d, const char* p, int g), (d, p, g), of_path(p, d))
 CALL(int, rmdir, (const char* p), (p), of_path(p))
 CALL(int, mkdir, (const char* p, mode_t m), (p, m), of_path(p))
 CALL(int, mkdirat, (int d, const char* p, mode_t m), (d, p, m), of_path(p, d))
-CALL(int, flock, (int f, int g), (f, g), of_handle(f))
 
 // No test cuts the power, so nothing waits for the disk.
 int fsync(int handle) { return fails("fsync", of_handle(handle)) ? -1 : 0; }

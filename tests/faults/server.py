@@ -18,14 +18,12 @@ import traceback
 from functools import cache
 from unittest.mock import patch
 
-import dask.array  # noqa: F401
 import tqdm  # noqa: F401
-import zarr.codecs  # noqa: F401
 
 from dmlsplit import cli
 from dmlsplit.backends.cpu import engine  # noqa: F401
 from dmlsplit.frontends.dxdispatch import runner  # noqa: F401
-from dmlsplit.storage import npy, stores  # noqa: F401
+from dmlsplit.storage import npy
 
 SECONDS = 60
 npy.BLOCK_BYTES = 32  # so that small files have several blocks

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import zarr
 from onnx import TensorProto
 
 from tests.support.command import ROOT
@@ -38,7 +37,6 @@ def write_inputs(folder: Path) -> None:
     onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), folder / "model.onnx")
     onnx.save(onnx.parser.parse_model(PLANES), folder / "rgb.onnx")
     np.save(folder / "IN.npy", np.arange(48).reshape(16, 3))
-    zarr.save_array(folder / "IN.zarr", np.ones((2, 4096), "f4"))
 
 
 def blocks(text: str) -> list[str]:

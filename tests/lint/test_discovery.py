@@ -1,6 +1,5 @@
 """Paths of a command line: which files are read, and the report if one cannot be read."""
 
-import shutil
 from pathlib import Path
 
 import onnx
@@ -11,7 +10,7 @@ import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.lint.discovery import ENDINGS, option_site, scan_paths
-from tests.support.command import NO_SETTINGS, ROOT, git, save
+from tests.support.command import ROOT, save
 from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
 
@@ -109,7 +108,7 @@ def test_named_paths_are_never_skipped(path: str, clone: Path) -> None:
 
 
 def test_one_note_gives_the_number_of_skipped_files(clone: Path, capsys: Capsys) -> None:
-    why = "(hidden, in a virtual environment or ignored by git)"
+    why = "(hidden or in a virtual environment)"
     note = f"dmlsplit: note: skipped 7 model files {why}; --hidden includes them\n"
     Path(".git/ir.xml").rename("ir")
     for line, said in (
@@ -124,68 +123,3 @@ def test_one_note_gives_the_number_of_skipped_files(clone: Path, capsys: Capsys)
     assert main(["validate", "."]) == 2
     said = f"no .onnx or .xml model found; skipped 7 {why}. Fix: --hidden\n"
     assert capsys.readouterr().err == f"dmlsplit: error: .: {said}"
-
-
-# Files that git ignores.
-
-
-@pytest.fixture
-def work_tree(here: Path, monkeypatch: Patch) -> Path:
-    """A work tree with models that git's rules ignore, some of them tracked nevertheless."""
-    if shutil.which("git") is None:
-        pytest.skip("git is not installed")
-    for name, value in NO_SETTINGS.items():
-        monkeypatch.setenv(name, value)
-    for name in (
-        "own.onnx", "sub/own.onnx", "sub/old \n.onnx", "build/a.onnx", "build/deep/b.onnx",
-        "models/tracked.onnx", "models/other.onnx", "module/own.onnx", "module/old.onnx",
-    ):  # fmt: skip
-        save(name, single(TensorProto.FLOAT, (6, 4), (2, 4), 0))
-    Path(".gitignore").write_text("build/\n/models/*\nold*.onnx\n")
-    git(here, "init", "-q")
-    git(here / "module", "init", "-q")
-    git(here / "module", "commit", "-q", "--allow-empty", "-m", "first")
-    git(here, "add", "-f", "models/tracked.onnx", "module")
-    return here
-
-
-OWN = ["models/tracked.onnx", "module/old.onnx", "module/own.onnx", "own.onnx", "sub/own.onnx"]
-
-
-def test_files_that_git_ignores_are_skipped(work_tree: Path) -> None:
-    """A submodule has its own rules, which are not read."""
-    assert names(".") == (OWN, 4)
-    absolute, left_out = names(str(work_tree))
-    assert (len(absolute), left_out) == (5, 4)
-    assert names("sub") == (["sub/own.onnx"], 1)
-    assert len(names(".", hidden=True)[0]) == 9
-
-
-def test_an_ignored_path_that_is_named_is_checked(work_tree: Path) -> None:
-    assert names("build") == (["build/a.onnx", "build/deep/b.onnx"], 0)
-    assert names("build/deep") == (["build/deep/b.onnx"], 0)
-    assert names("models/other.onnx") == (["models/other.onnx"], 0)
-    assert names("build/*.onnx") == (["build/a.onnx"], 0)
-
-
-def test_a_git_hook_finds_the_same_files_as_a_shell(work_tree: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setenv("GIT_DIR", str(work_tree / "module" / ".git"))
-    monkeypatch.setenv("GIT_INDEX_FILE", str(work_tree / "none"))
-    assert names(".") == (OWN, 4)
-
-
-def test_commands_that_a_repository_configures_are_not_run(work_tree: Path) -> None:
-    git(work_tree, "config", "core.fsmonitor", "touch pwned; false")
-    assert names(".") == (OWN, 4)
-    assert not Path("pwned").exists()
-
-
-@pytest.mark.parametrize("git_is", ["missing", "broken"])
-def test_without_git_nothing_is_ignored(git_is: str, work_tree: Path, monkeypatch: Patch) -> None:
-    monkeypatch.setenv("PATH", str(work_tree / "bin"))
-    if git_is == "broken":
-        (work_tree / "bin").mkdir()
-        (work_tree / "bin" / "git").write_text("#!/bin/sh\nprintf 'own.onnx\\0'\nexit 128\n")
-        (work_tree / "bin" / "git").chmod(0o755)
-    found, left_out = names(".")
-    assert (len(found), left_out) == (9, 0)

@@ -1,105 +1,70 @@
-"""The splits of peers' own tests, by `dml.split` of each library's arrays, equal those of NumPy."""
+"""Splits that peers have published, on NumPy's arrays and on those of the strict array API."""
 
-from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import pytest
 
 import dmlsplit as dml
-from tests.peers.cuts import CUPY, JAX, NUMPY, PUBLISHED, Cut
 from tests.support.each import each
 
-CUTS = [*NUMPY, *CUPY, *JAX]
-PARTITIONS = [cut for cut in CUTS if cut.is_partition]
+# A shape, the sizes or the number of the pieces, and an axis.
+Split: TypeAlias = tuple[tuple[int, ...], "int | tuple[int, ...]", int]
+
+# The worked examples of DML_SPLIT_OPERATOR_DESC's documentation, and DxDispatch's dml_split.json;
+# Chromium, WebNNGraphDMLImplTest, BuildAndComputeSingleOperatorSplit and WithSplitAndReshape;
+# webnn-native, SplitTests.cpp; PyDirectML (aisk), tests/test_operators.py; Web Platform Tests,
+# webnn/conformance_tests/split.https.any.js; tfdml, test/ops/split_op_test.py.
+PUBLISHED: list[Split] = [
+    ((1, 1, 6, 2), (2, 1, 3), 2), ((1, 1, 6, 2), (1, 1), 3), ((6,), (2, 2, 2), 0),
+    ((2, 1, 3, 4), (1, 1), 0), ((1, 2, 3, 4), (1, 1), 1), ((2, 1, 3, 4), (1, 2), 2),
+    ((2, 1, 3, 4), (2, 2), 3), ((2, 5), (2, 3), 1),
+    ((6,), (2, 4), 0), ((2, 6), (3, 3), 1), ((2, 6), (2, 4), 1), ((1, 1, 2, 3), (1, 2), 3),
+    ((24,), 3, 0), ((8, 3), 2, 0), ((4, 3, 2), 2, 0), ((12, 1, 1, 2), 4, 0),
+    ((12, 1, 1, 2), 3, 0), ((6, 1, 1, 2, 2), 2, 0), ((12, 1, 1, 2), (3, 3, 3, 3), 0),
+    ((1, 1, 6, 2, 2), (3, 3), 2), ((6, 1, 1, 2, 2), (2, 4), 0),
+    ((8, 0, 21), 2, 0), ((8, 0, 21), (0, 0, 0, 0), 1), ((8, 0, 21), 7, 2),
+    ((4, 4), (0, 4), 0), ((4, 4), (4, 0), 1),
+    *(((4, 5, 2, 3), 1, axis) for axis in range(-4, 4)),
+    ((6, 10, 18), 3, 0), ((6, 7, 18), 3, 0), ((6, 7, 9), 3, 0), ((1, 64, 32768), 64, 1),
+    ((1, 64, 32768), (32, 16, 8, 4, 2, 1, 1), 1),
+    ((3, 1499), (*(1 + i % 2 for i in range(999)), 1), 1),
+]  # fmt: skip
 
 
-def ramp(cut: Cut) -> np.ndarray:
-    return (np.arange(np.prod(cut.shape), dtype="i4") % 100).reshape(cut.shape)
+def pieces(array: np.ndarray, split: Split) -> list[np.ndarray]:
+    """NumPy's pieces."""
+    _, parts, axis = split
+    return np.split(array, parts if isinstance(parts, int) else np.cumsum(parts)[:-1], axis)
 
 
-def layouts(library: str, values: np.ndarray) -> list[Any]:
-    """Equal values, packed and with other strides, made without CuPy's own kernels."""
-    of_library = pytest.importorskip(library).asarray
-    return [
-        of_library(values),
-        of_library(values.T.copy()).T,
-        of_library(values.repeat(2, -1))[..., ::2],
-        of_library(values[::-1].copy())[::-1],
-    ]
-
-
-def assert_equal(found: list[Any], wanted: list[np.ndarray], kind: type) -> None:
-    for one, two in zip(found, wanted, strict=True):
-        assert (type(one), one.dtype, one.shape) == (kind, two.dtype, two.shape)
-        assert one.tobytes() == two.tobytes()
+def ramp(shape: tuple[int, ...]) -> np.ndarray:
+    return (np.arange(np.prod(shape), dtype="i4") % 100).reshape(shape)
 
 
 @pytest.mark.parametrize("library", ["numpy", pytest.param("cupy", marks=pytest.mark.gpu)])
-@pytest.mark.parametrize("cut", [*CUTS, *PUBLISHED])
-def test_counts_and_positions_agree_with_array_split(library: str, cut: Cut) -> None:
-    wanted = np.array_split(ramp(cut), cut.at, cut.axis)
-    for array in layouts(library, ramp(cut)):
-        if not cut.is_partition:
-            with pytest.raises(dml.InvalidArgumentError, match="they must be at least 0 and add"):
-                dml.split(array, cut.sizes(wanted), cut.axis)
-            continue
-        assert_equal(dml.split(array, cut.sizes(wanted), cut.axis), wanted, type(array))
-        is_count = isinstance(cut.at, int)
-        if is_count and not cut.shape[cut.axis] % cut.at:
-            assert_equal(dml.split(array, cut.at, cut.axis), wanted, type(array))
-        elif is_count:
-            with pytest.raises(dml.InvalidArgumentError, match=rf"^count is {cut.at}; it must"):
-                dml.split(array, cut.at, cut.axis)
+@each(split=PUBLISHED)
+def test_published_splits_are_computed(library: str, split: Split) -> None:
+    shape, parts, axis = split
+    array = pytest.importorskip(library).asarray(ramp(shape))
+    for piece, right in zip(dml.split(array, parts, axis), pieces(ramp(shape), split), strict=True):
+        assert (type(piece), piece.dtype, piece.shape) == (type(array), right.dtype, right.shape)
+        assert piece.tobytes() == right.tobytes()
 
 
-@pytest.mark.parametrize("cut", PARTITIONS)
-@each(chunk=[1, 3, -1, "uneven"])
-def test_dask_pieces_equal_those_of_numpy_in_type_chunks_and_values(
-    cut: Cut, chunk: int | str
-) -> None:
-    """Dask's own `assert_eq` compares them."""
-    da = pytest.importorskip("dask.array", reason="dask is not installed")
-    values, chunks = ramp(cut), chunk
-    if chunk == "uneven":
-        chunks = tuple((n // 3, n - n // 3) if n > 2 else (n,) for n in cut.shape)
-    wanted = np.array_split(values, cut.at, cut.axis)
-    found = dml.split(da.from_array(values, chunks), cut.sizes(wanted), cut.axis)
-    for one, two in zip(found, wanted, strict=True):
-        da.utils.assert_eq(one, two, scheduler="sync")
-
-
-@pytest.mark.parametrize("transform", ["call", "jit", "vmap"])
-@pytest.mark.parametrize("cut", [cut for cut in CUTS if cut.is_inside])  # JAX refuses others
-def test_pieces_equal_those_of_jax_in_eager_compiled_and_vmapped_calls(
-    transform: str, cut: Cut
-) -> None:
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    made: Callable[[Any], Any] = getattr(jax, transform, lambda function: function)
-    array = jax.numpy.asarray(ramp(cut), "f4")
-    sizes = cut.sizes(jax.numpy.array_split(array, cut.at, cut.axis))
-    if transform == "vmap":
-        array = jax.numpy.stack([array, -array])
-    found = made(lambda array: dml.split(array, sizes, cut.axis))(array)
-    theirs = made(lambda array: jax.numpy.array_split(array, cut.at, cut.axis))(array)
-    for one, two in zip(found, theirs, strict=True):
-        assert isinstance(one, jax.Array)
-        assert (one.shape, one.dtype, one.sharding) == (two.shape, two.dtype, two.sharding)
-        assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
-
-
-@pytest.mark.parametrize("cut", PARTITIONS)
-def test_pieces_of_strict_array_api_arrays_equal_those_of_numpy(cut: Cut) -> None:
+@each(split=[split for split in PUBLISHED if np.prod(split[0]) < 1000])
+def test_pieces_of_strict_array_api_arrays_equal_those_of_numpy(split: Split) -> None:
     xp = pytest.importorskip("array_api_strict", reason="array_api_strict is not installed")
-    info, wanted = xp.__array_namespace_info__(), np.array_split(ramp(cut), cut.at, cut.axis)
+    shape, parts, axis = split
+    info = xp.__array_namespace_info__()
     for device in info.devices():
         for dtype in info.dtypes(device=device).values():
-            array = xp.astype(xp.asarray(ramp(cut), device=device), dtype)
-            found = dml.split(array, cut.sizes(wanted), cut.axis)
-            for one, two in zip(found, wanted, strict=True):
-                assert (type(one), one.dtype, one.device) == (type(array), dtype, device)
-                assert one.shape == two.shape
-                assert bool(xp.all(one == xp.astype(xp.asarray(two, device=device), dtype)))
+            array = xp.astype(xp.asarray(ramp(shape), device=device), dtype)
+            rights = pieces(ramp(shape), split)
+            for piece, right in zip(dml.split(array, parts, axis), rights, strict=True):
+                assert (type(piece), piece.dtype, piece.device) == (type(array), dtype, device)
+                assert piece.shape == right.shape
+                assert bool(xp.all(piece == xp.astype(xp.asarray(right, device=device), dtype)))
 
 
 # Calls that must throw according to published tests.

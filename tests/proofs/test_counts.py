@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import __main__ as command
-from benchmarks import model, prediction
+from benchmarks import prediction
 from benchmarks.cases import Case
 from benchmarks.workloads import NARROWEST, WORKLOADS
 from dmlsplit.backends.cuda.planner import WARP_OUTPUTS
+from tests.counts import model
 from tests.host_cuda import harness
 from tests.support import nvrtc
 
@@ -178,9 +178,9 @@ def test_the_model_command_writes_the_figures_and_their_environment(
     monkeypatch.setattr(model, "WORKLOADS", WORKLOADS[1:2])
     monkeypatch.setattr(model, "rows", lambda workloads, _: measure(workloads, builds))
     path = tmp_path / "model.json"
-    assert command.main(["model", "--json", str(path)]) == 0
+    assert model.main(["--json", str(path)]) == 0
     assert model.line(figures[2]) in capsys.readouterr().out
     assert sum(launch.total_bytes for launch in figures[2].launches) == figures[2].total_bytes
     found = json.loads(path.read_text())
     assert found["workloads"] == [json.loads(json.dumps(asdict(figures[2])))]
-    assert found["environment"]["command"][3:] == ["model", "--json", str(path)]
+    assert found["environment"]["command"][2:] == ["tests.counts.model", "--json", str(path)]

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import model
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.occupancy import RESERVED, resident_blocks
+from tests.counts import model
 from tests.host_cuda import harness
 from tests.proofs import adversary, forms
 from tests.sass import launch as sass

@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import host_on_card
-from tests.simulated_card import build
+from tests.simulated_card import build, host_time
 from tests.support.command import ROOT, ran
 
 TESTS = ROOT / "tests"
@@ -167,12 +166,12 @@ def test_the_gpu_tests_pass_with_exact_memory_and_early_streams(card: Card) -> N
 def test_the_host_benchmark_measures_every_call_and_judges_every_bar(card: Card) -> None:
     """The figures are not checked."""
     path = card.folder / "dispatch.json"
-    line = ["-m", "benchmarks", "host", "--only", " outputs", "--rounds", "1", "-o", str(path)]
-    done = card.run(*line, CARD_NVRTC="", **{host_on_card.INSIDE: "1"})
+    line = ["-m", host_time.MODULE, "--rounds", "1", "-o", str(path)]
+    done = card.run(*line, CARD_NVRTC="", **{host_time.INSIDE: "1"})
     assert done.returncode in (0, 1), done.stderr[-4000:]
-    assert done.stdout.count("\nbar: ") == len(host_on_card.BARS)
+    assert done.stdout.count("\nbar: ") == len(host_time.BARS)
     rows = json.loads(path.read_text())["rows"]
-    for case in host_on_card.CASES:
+    for case in host_time.CASES:
         least = {row["peer"]: row["seconds"]["least"] for row in rows if row["case"] == case}
         assert {"split", "split into", "call", "op dispatch", "bind"} <= set(least)
         assert min(least.values()) > 0

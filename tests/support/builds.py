@@ -5,19 +5,16 @@ pytest's cache (the fixture `builds`). The name of a file or folder in it is a h
 that it depends on, so nothing in it is ever out of date.
 """
 
+import fcntl
 import hashlib
 import os
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dmlsplit.system import lock_file
-
 MAX_BYTES = 1 << 30
-WAIT_S = 0.01
 
 
 def key(*parts: str | bytes) -> str:
@@ -53,8 +50,7 @@ def _locked(path: Path) -> Iterator[None]:
     """Let one process and thread at a time make a build, and those that share its lock."""
     lock = path.with_name(f"lock-{path.name[:2]}")
     with lock.open("wb") as file:
-        while not lock_file(file.fileno()):
-            time.sleep(WAIT_S)
+        fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
         yield
 
 

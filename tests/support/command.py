@@ -1,11 +1,13 @@
 """The command line in a child process, the verdicts that it prints, and models to give it."""
 
+import argparse
 import json
 import os
 import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,15 @@ def started(
     finally:
         for number, before in inherited.items():
             signal.signal(number, before)
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from parsers(command)
 
 
 def ran(*line: str, **options: Any) -> "subprocess.CompletedProcess[str]":

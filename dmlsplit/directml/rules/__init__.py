@@ -9,11 +9,12 @@ from dmlsplit.directml.rules.violation import Violation
 
 RULES = DESCRIPTORS | BINDINGS
 
-# One finding of a check in a tensor: rule id, field, found, allowed.
-BrokenRule: TypeAlias = tuple[str, str, object, object]
+# One finding of a check in a tensor: rule id, field, found, allowed; and a fix, if the rule's own
+# hint does not fit.
+BrokenRule: TypeAlias = tuple[str, str, object, object] | tuple[str, str, object, object, str]
 
 
 def violations_of(tensor: str, broken: Iterable[BrokenRule]) -> Iterator[Violation]:
     """The violations of a tensor; `tensor` is "" for the operator itself."""
-    for rule_id, field, found, allowed in broken:
-        yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed))
+    for rule_id, field, found, allowed, *fix in broken:
+        yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed), fix="".join(fix))

@@ -22,7 +22,7 @@ from dmlsplit.frontends.dxdispatch.descriptor import SPLIT_NAMES, data_type_of, 
 from dmlsplit.frontends.dxdispatch.strict_json import read_json
 from dmlsplit.frontends.dxdispatch.values import LITTLE_ENDIAN, InitialValues, path_in, read_values
 from dmlsplit.messages import shown
-from dmlsplit.storage.npy_file import MAX_DIMENSIONS
+from dmlsplit.storage.npy_header import MAX_DIMENSIONS
 
 # A D3D12 buffer has at most 4 GiB.
 MAX_RESOURCE_BYTES = 1 << 32

@@ -34,7 +34,7 @@ from dmlsplit.frontends.dxdispatch.model import (
 from dmlsplit.frontends.dxdispatch.values import SourceFile
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import printable
-from dmlsplit.storage.npy_file import npy_header
+from dmlsplit.storage.npy_header import npy_header
 
 
 @dataclass(frozen=True, slots=True)

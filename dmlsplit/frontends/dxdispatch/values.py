@@ -15,7 +15,7 @@ import numpy as np
 from dmlsplit.directml.tensor import NUMPY_TYPES, UINT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, one_line, prefix_errors
 from dmlsplit.fields import Field
-from dmlsplit.storage.npy_file import read_npy_header
+from dmlsplit.storage.npy_header import read_npy_header
 
 LITTLE_ENDIAN = {member: np.dtype(f"<{name}") for member, name in NUMPY_TYPES.items()}
 _DATA_TYPES = {dtype: data_type for data_type, dtype in LITTLE_ENDIAN.items()}
@@ -149,7 +149,7 @@ def _npy(field: Field, path: Path) -> SourceFile:
     data_type, declared = _DATA_TYPES.get(header.dtype), header.size_in_bytes
     if data_type is None:
         raise field.invalid(f"has elements of type {str(header.dtype)[:40]}, which DirectML lacks")
-    if header.fortran_order and len(header.shape) > 1:
+    if header.fortran_order:
         raise field.invalid("is in Fortran order, which is not supported. Fix: save it in C order")
     size = path.stat().st_size - header.offset
     if declared != size:

@@ -1,7 +1,4 @@
-"""ONNX's Split and SplitToSequence, of every version, on arrays, models and model files.
-
-`DmlSplitBackend` runs whole models and needs the package onnx; nothing else here does.
-"""
+"""ONNX's Split and SplitToSequence, of every version, on arrays and in model files."""
 
 from typing import TYPE_CHECKING
 
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arguments",
-    "DmlSplitBackend",
     "ElementType",
     "FixedSizes",
     "Lengths",
@@ -33,6 +29,4 @@ __all__ = [
     "split",
     "split_to_sequence",
 ]
-__getattr__ = lazy_getattr(
-    __name__, {"runner": "run split split_to_sequence", "backend": "DmlSplitBackend"}
-)
+__getattr__ = lazy_getattr(__name__, {"runner": "run split split_to_sequence"})

@@ -1,7 +1,7 @@
 // The binary interface of DirectML, D3D12 and DXGI, as far as the probe uses it.
 //
-// The declarations are our own, with fields and methods in the order of DirectML.h, d3d12.h,
-// d3d12sdklayers.h (github.com/microsoft/DirectX-Headers) and dxgi.h to dxgi1_4.h. A class without
+// The declarations are our own, with fields and methods in the order of DirectML.h and d3d12.h
+// (github.com/microsoft/DirectX-Headers) and dxgi.h to dxgi1_4.h. A class without
 // a virtual destructor has its methods in the order of declaration, like a COM object.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 using Hresult = uint32_t;
 constexpr Hresult ok = 0, invalid_argument = 0x80070057, no_interface = 0x80004002;
-constexpr Hresult unsupported = 0x887A0004, sdk_component_missing = 0x887A002D;
+constexpr Hresult unsupported = 0x887A0004;
 
 struct Guid {
     uint32_t a;
@@ -22,10 +22,7 @@ struct Guid {
 
 constexpr Guid iid_factory4{0x1bc6ea02, 0xef36, 0x464f, {0xbf, 0x0c, 0x21, 0xca, 0x39, 0xe5, 0x16, 0x8a}};
 constexpr Guid iid_adapter1{0x29038f61, 0x3839, 0x4626, {0x91, 0xfd, 0x08, 0x68, 0x79, 0x01, 0x1a, 0x05}};
-constexpr Guid iid_dxgi_device{0x54ec77fa, 0x1377, 0x44e6, {0x8c, 0x32, 0x88, 0xfd, 0x5f, 0x44, 0xc8, 0x4c}};
 constexpr Guid iid_d3d12_device{0x189819f1, 0x1db6, 0x4b57, {0xbe, 0x54, 0x18, 0x21, 0x33, 0x9b, 0x85, 0xf7}};
-constexpr Guid iid_d3d12_debug{0x344488b7, 0x6846, 0x474b, {0xb9, 0x89, 0xf0, 0x27, 0x44, 0x82, 0x45, 0xe0}};
-constexpr Guid iid_info_queue{0x0742a90b, 0xc387, 0x483f, {0xb9, 0x46, 0x30, 0xa7, 0xe4, 0xe6, 0x14, 0x58}};
 constexpr Guid iid_dml_device{0x6dbd6437, 0x96fd, 0x423f, {0xa9, 0x8c, 0xae, 0x5e, 0x7c, 0x2a, 0x57, 0x3f}};
 constexpr Guid iid_operator{0x26caae7a, 0x3081, 0x4633, {0x95, 0x81, 0x22, 0x6f, 0xbe, 0x57, 0x69, 0x5d}};
 constexpr Guid iid_compiled{0x6b15e56a, 0xbf5c, 0x4902, {0x92, 0xd8, 0xda, 0x3a, 0x65, 0x0a, 0xfe, 0xa4}};
@@ -63,13 +60,8 @@ struct AdapterDesc {  // DXGI_ADAPTER_DESC1
     int32_t luid_high;
     uint32_t flags;
 };
-struct Message {  // D3D12_MESSAGE
-    int32_t category, severity, id;
-    const char* description;
-    size_t size;
-};
 static_assert(sizeof(BufferTensorDesc) == 48 && sizeof(SplitDesc) == 32 && sizeof(TensorDesc) == 16);
-static_assert(offsetof(AdapterDesc, flags) == 304 && sizeof(Message) == 32);
+static_assert(offsetof(AdapterDesc, flags) == 304);
 
 struct Unknown {  // IUnknown
     virtual Hresult query_interface(const Guid&, void** out) {

@@ -21,7 +21,6 @@ extern "C" const struct {
 
 namespace {
 
-std::vector<std::string> messages;
 int operators = 0;
 bool removed = false;
 
@@ -91,7 +90,6 @@ struct DmlDevice : Object {
         removed = is_on("remove-count") && !desc->desc->output_count;
         if (desc->type != 62 || !(iid == iid_operator)) return invalid_argument;
         const Hresult result = created(*desc->desc);
-        if (result) messages.push_back("a message about axis " + std::to_string(desc->desc->axis));
         if (!result) *out = new Operator(*desc->desc);
         return result;
     }
@@ -102,44 +100,13 @@ struct DmlDevice : Object {
     }
 };
 
-struct InfoQueue : Unknown {  // ID3D12InfoQueue
-    virtual Hresult set_message_count_limit(uint64_t) { return ok; }
-    virtual void clear() { messages.clear(); }
-    virtual Hresult get_message(uint64_t index, Message* out, size_t* size) {
-        const std::string& text = messages.at(index);
-        const size_t needed = sizeof(Message) + text.size() + 1;
-        if (out) {
-            if (*size < needed) return invalid_argument;
-            char* copy = (char*)(out + 1);
-            std::memcpy(copy, text.c_str(), text.size() + 1);
-            *out = {0, 1, 0, copy, text.size() + 1};
-        }
-        *size = needed;
-        return ok;
-    }
-    virtual uint64_t allowed_by_storage_filter() { return 0; }
-    virtual uint64_t denied_by_storage_filter() { return 0; }
-    virtual uint64_t stored() { return messages.size(); }
-} info_queue;
-
 struct D3d12Device : Object {
-    Hresult query_interface(const Guid& iid, void** out) override {
-        *out = iid == iid_info_queue ? &info_queue : nullptr;
-        return *out ? ok : no_interface;
-    }
 } d3d12_device;
-
-struct Debug : Unknown {
-    virtual void enable_layer() {}
-} debug;
 
 struct Adapter : Object {
     virtual void unused_7() { __builtin_trap(); }
     virtual void unused_8() { __builtin_trap(); }
-    virtual Hresult check_interface_support(const Guid& iid, uint64_t* version) {
-        *version = 10ull << 48 | 20348ull << 16 | 3451;
-        return iid == iid_dxgi_device ? ok : unsupported;
-    }
+    virtual void unused_9() { __builtin_trap(); }
     virtual Hresult get_desc1(AdapterDesc* out) {
         *out = {u"Stand-in Render Driver", 5140, 140, 0, 0, 0, 0, 0, 0, 0, 2};
         return ok;
@@ -191,28 +158,9 @@ extern "C" Hresult D3D12CreateDevice(Unknown* on, uint32_t level, const Guid& ii
     return ok;
 }
 
-extern "C" Hresult D3D12GetDebugInterface(const Guid& iid, void** out) {
-    if (is_on("no-debug-layer")) return sdk_component_missing;
-    *out = iid == iid_d3d12_debug ? &debug : nullptr;
-    return *out ? ok : no_interface;
-}
-
-static Hresult dml_create(Unknown* on, uint32_t level, const Guid& iid, void** out) {
-    if (is_on("no-device")) return unsupported;
-    if (is_on("crash-level") && level == 0x3100) std::abort();
+extern "C" Hresult DMLCreateDevice1(Unknown* on, uint32_t, uint32_t level, const Guid& iid, void** out) {
+    if (is_on("no-device") || level != 0x1000) return unsupported;
     if (on != (Unknown*)&d3d12_device || !(iid == iid_dml_device)) return invalid_argument;
-    const uint32_t highest = is_on("cap-5_0") ? 0x5000 : level_of_library();
-    if (level > highest) return unsupported;
     *out = &dml_device;
     return ok;
 }
-
-#ifdef FIRST_RELEASE  // The first release of DirectML had no levels.
-extern "C" Hresult DMLCreateDevice(Unknown* on, uint32_t, const Guid& iid, void** out) {
-    return dml_create(on, 0x1000, iid, out);
-}
-#else
-extern "C" Hresult DMLCreateDevice1(Unknown* on, uint32_t, uint32_t level, const Guid& iid, void** out) {
-    return dml_create(on, level, iid, out);
-}
-#endif

@@ -64,7 +64,7 @@ inline bool tensor_is_bad(const BufferTensorDesc& tensor, bool is_output) {
     constexpr uint32_t most = 0xFFFFFFFF;
     const auto bytes = ((last + 1) * bits_of(tensor.data_type) + 7) / 8;
     if (count > most || last > most || tensor.total < bytes) return true;
-    if (tensor.total % 4 && !is_on("late-dword") && !is_on("any-total")) return true;
+    if (tensor.total % 4 && !is_on("late-dword")) return true;
     const uint32_t element = bits_of(tensor.data_type) / 8;
     const uint32_t alignment = tensor.alignment;
     if (alignment && (alignment < element || alignment & (alignment - 1))) return true;

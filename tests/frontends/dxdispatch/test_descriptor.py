@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import read_descriptor
-from tests.conformance.kit import write_descriptor
+from tests.conformance.cases import descriptor
 from tests.support.dxdispatch import F32, split_desc, tensor
 
 
@@ -44,7 +44,7 @@ def test_every_tensor_field_is_read_and_the_kit_writes_it_back() -> None:
     entry = tensor([2, 3], "INT64", Strides=[4, 1], Flags=flags, **promises)
     desc = read_descriptor(split_desc(InputTensor=entry, Axis=1))
     assert desc.axis == 1
-    written = write_descriptor(desc)
+    written = descriptor(desc)
     assert read_descriptor(written) == desc
     counts = written["InputTensor"]["DimensionCount"], written["OutputCount"]
     assert counts == (2, len(desc.output_tensors))
@@ -58,7 +58,7 @@ def test_descriptors_that_break_rules_are_read_and_refused_only_by_validation() 
     desc = read_descriptor({"InputTensor": source, "OutputTensors": outputs, "Axis": -1})
     broken = dml.validate(desc).rule_ids
     assert {"DML-TENSOR-ZERO-SIZE", "DML-UINT-RANGE", "DML-TENSOR-STRIDE-COUNT"} <= set(broken)
-    assert read_descriptor(write_descriptor(desc)) == desc
+    assert read_descriptor(descriptor(desc)) == desc
     empty = read_descriptor({"InputTensor": tensor([6]), "OutputTensors": [], "Axis": 0})
     assert "DML-SPLIT-OUTPUT-COUNT" in dml.validate(empty).rule_ids
 

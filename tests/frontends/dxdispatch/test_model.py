@@ -82,7 +82,6 @@ BINDINGS: Rows = [
     ({**BOUND, "InputTensor": {}}, "lacks 'name'"),
     ({**BOUND, "InputTensor": 3}, "is 3; it must be an object"),
     ({**BOUND, "OutputTensors": ["B", "C"]}, "DML-BIND-COUNT"),
-    # The models of conformance/test_dispatch.py break the other rules of bindings.
     (
         {**BOUND, "InputTensor": {"name": "A", "elementOffset": 2**40}},
         "has elementOffset 1099511627776, which is byte 4398046511104 of 'A'",

@@ -10,7 +10,7 @@ import pytest
 
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends.dxdispatch import run
-from dmlsplit.storage.npy_file import npy_header
+from dmlsplit.storage.npy_header import npy_header
 from tests.support.dxdispatch import F32, Run, model, printed_values, ramp, values, writes, zeros
 
 Contents = Callable[[dict[str, Any]], np.ndarray]

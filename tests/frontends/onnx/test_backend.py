@@ -20,10 +20,11 @@ from onnx.backend.test.loader import load_model_tests
 
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends import Invalid, execution
-from dmlsplit.frontends.onnx import DmlSplitBackend, scan
+from dmlsplit.frontends.onnx import scan
 from dmlsplit.lint.fix.rewrite import graphs
 from tests.support import builds as kept
 from tests.support.arrays import assert_same
+from tests.support.onnx_backend import DmlSplitBackend
 from tests.support.onnx_graphs import INT64, halve, model, node, value
 
 Official = dict[str, tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]]

@@ -36,7 +36,7 @@ PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * V
 SHARED_STEP = 64 * VECTOR  # divides a slab's shared memory, as each size is a specialization
 MAX_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without asking for more
 # About how many instructions a warp executes for one vector in each lane. These are estimates from
-# the machine code of sm_90; `python -m benchmarks model` counts those of whole kernels.
+# the machine code of sm_90; `python -m tests.counts.model` counts those of whole kernels.
 READ_INSTRUCTIONS = 6
 WRITE_INSTRUCTIONS = {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}  # by the bytes of a vector's parts
 FIND_INSTRUCTIONS = 320  # once in a block: to find the vector's output among up to 1,024

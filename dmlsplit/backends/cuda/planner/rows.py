@@ -59,7 +59,7 @@ SHORT_BYTES = (SHORT_THREADS * SHORT_LOADS * 4 // 3 + 64) * VECTOR
 # of the instructions that copy, beyond the plain copy's; the second that of the instructions that
 # set up a block, if it has one round. An instruction or a sector costs 1 / 470 for the 512 bytes of
 # a warp (layouts.INSTRUCTION_TIME). The comments have their numbers, which are estimates from
-# counts by `python -m benchmarks model`.
+# counts by `python -m tests.counts.model`.
 INSTRUCTION_TIMES = {
     (True, False): (-1 / 66, 1 / 30),  # 7 fewer than a plain copy; 16
     (False, False): (1 / 14, 1 / 14),  # 34 more; 34

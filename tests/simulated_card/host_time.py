@@ -1,4 +1,4 @@
-"""The host time of a split on the simulated card, which needs no GPU.
+"""`python -m tests.simulated_card.host_time`: the host time of calls, without a GPU.
 
 CuPy runs on the simulated card (tests/simulated_card), whose launches return at once: the time is
 that of Python, of CuPy, and of a driver that only keeps a log. If the card cannot be built, only
@@ -14,12 +14,14 @@ packed parameters of the launch. "regroup" splits the halves of each row, into v
 that has the pieces of both halves side by side.
 """
 
+import argparse
 import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
@@ -28,14 +30,17 @@ from typing import Any
 import numpy as np
 
 import dmlsplit as dml
+from benchmarks.__main__ import RESULTS
 from benchmarks.cases import CASES as KIND
 from benchmarks.cases import Case
+from benchmarks.environment import environment, state_after
 from benchmarks.results import Results, Row, measured
 from benchmarks.table import Table, duration
 from benchmarks.timing import interleaved, summary
 from dmlsplit import in_memory
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.launch import VECTOR
+from tests.simulated_card import build
 
 # A call, the number of outputs, and the bar for its fastest round: microseconds, or another call,
 # which it must not exceed by more than the noise.
@@ -57,23 +62,38 @@ CASES = {f"{count} outputs": count for count in (1, 3, 8, 16, 64, 256, 4000, 819
 # The tokens, the elements of each, and more different sizes than the cache of plans holds.
 TOKENS, TOKEN, FRESH = 4000, 7168, 1100
 ROWS, WIDTH, MAX_OF_NUMPY = 64, 32, 256
+MODULE = "tests.simulated_card.host_time"
 INSIDE = "DMLSPLIT_ON_SIMULATED_CARD"
 
 
-def missing() -> str | None:
-    """The reason why the simulated card cannot be built here, or None."""
-    from tests.simulated_card import build
+def main(argv: Sequence[str]) -> int:
+    """Time the chosen cases; return 1 if a bar is missed."""
+    parser = argparse.ArgumentParser(prog=f"python -m {MODULE}", description=__doc__)
+    parser.add_argument("-o", "--output", type=Path, help="results file; resumed if unfinished")
+    parser.add_argument("--only", default="", help="only cases whose name contains this text")
+    parser.add_argument("--rounds", type=int, default=21, help="samples per call")
+    options = parser.parse_args(argv)
+    reason = build.missing()
+    if INSIDE not in os.environ and reason is None:
+        return again(argv)
+    if reason is not None:
+        print(f"no CUDA calls are timed: {reason}")
+    chosen = [name for name in CASES if options.only in name]
+    path = options.output or RESULTS / f"host-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
+    results = Results(path, "host", environment(list(argv), with_gpu=False, module=MODULE))
+    table = Table(len(chosen), "dmlsplit")
+    run(chosen, options.rounds, results, table)
+    table.close()
+    results.finish(state_after(with_gpu=False))
+    print(f"\n{results.path}")
+    return int(not bars_are_met(results.rows))
 
-    return build.missing()
 
-
-def again(arguments: Sequence[str], path: Path) -> int:
-    """Continue the run where CuPy finds the simulated card."""
-    from tests.simulated_card import build
-
+def again(argv: Sequence[str]) -> int:
+    """Start over where CuPy finds the simulated card."""
     with tempfile.TemporaryDirectory() as folder:
         variables = {**os.environ, **build.build(Path(folder)).environment, INSIDE: "1"}
-        command = [sys.executable, "-m", "benchmarks", *arguments, "-o", str(path)]
+        command = [sys.executable, "-m", MODULE, *argv]
         return subprocess.run(command, env=variables, check=False).returncode
 
 
@@ -213,3 +233,7 @@ def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:
 
     whole = lambda: dml.split(tokens, next(sizes))  # noqa: E731
     return {"fresh": whole, "fresh own": own, "fresh plan": plan}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

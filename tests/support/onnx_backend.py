@@ -1,29 +1,23 @@
-"""An ONNX backend that runs whole models, with their splits on a `Device`.
+"""An ONNX backend that runs whole models, for ONNX's own suite, with their splits on a `Device`.
 
-ONNX's reference evaluator runs all other nodes. Only this module needs the package onnx.
+ONNX's reference evaluator runs all other nodes.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx.backend.base import Backend, BackendRep
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from dmlsplit.arrays import to_device, to_host
 from dmlsplit.device import Device
-from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
+from dmlsplit.errors import DmlError, InvalidArgumentError
 from dmlsplit.frontends.onnx.arguments import check_types, node_arguments, refuse
 from dmlsplit.frontends.onnx.operators import OPERATORS, ElementType, operator_version
 from dmlsplit.frontends.onnx.runner import run
-
-try:
-    import onnx
-    from onnx.backend.base import Backend, BackendRep
-    from onnx.reference import ReferenceEvaluator
-    from onnx.reference.op_run import OpRun
-except ImportError as error:
-    raise UnsupportedError(
-        f'DmlSplitBackend needs the package onnx ({error}). Fix: pip install "dmlsplit[onnx]"'
-    ) from None
 
 
 class DmlSplitBackend(Backend):

@@ -1,4 +1,4 @@
-"""`python -m benchmarks model`: exact figures of every kernel, without a GPU.
+"""`python -m tests.counts.model`: exact figures of every kernel, without a GPU.
 
 The generated sources run on the CPU (tests/host_cuda), over blocks drawn at random from the
 full-size launch, and NVRTC compiles them for one architecture. The columns count:
@@ -36,6 +36,7 @@ All of these limit what a GPU can reach; none is a time.
 import argparse
 import json
 import random
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -54,6 +55,7 @@ from dmlsplit.backends.cuda import planner
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.occupancy import RESERVED, resident_blocks
 from dmlsplit.geometry import SplitGeometry, StridedCopy
+from tests.counts.predictions import executed, predict
 from tests.host_cuda import harness
 from tests.sass import launch as sass
 from tests.sass.split_memory import ALIGNMENT
@@ -153,7 +155,7 @@ class Figures:
         work = self.moved_bytes / self.total_bytes
         return 1 / _mean(
             self.launches,
-            lambda launch: 1 / prediction.steady(gpu, sweep.executed(launch.executed), work),
+            lambda launch: 1 / prediction.steady(gpu, executed(launch.executed), work),
         )
 
     @property
@@ -251,7 +253,7 @@ def predicted(
     return {
         gpu.name: prediction.fraction(
             gpu,
-            [(sweep.executed(launch.executed), launch.blocks_on(gpu)) for launch in launches],
+            [(executed(launch.executed), launch.blocks_on(gpu)) for launch in launches],
             moved_bytes,
             moved_bytes / total_bytes,
         )
@@ -263,7 +265,7 @@ def sampled(grid: int) -> list[int]:
     """The first, the last and some blocks between, the same ones every time."""
     if grid <= SAMPLED_BLOCKS:
         return list(range(grid))
-    draw = random.Random(grid).sample(range(1, grid - 1), SAMPLED_BLOCKS - 2)  # noqa: S311
+    draw = random.Random(grid).sample(range(1, grid - 1), SAMPLED_BLOCKS - 2)
     return [0, *sorted(draw), grid - 1]
 
 
@@ -295,7 +297,7 @@ def line(figures: Figures) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Print the table; with ``--json FILE``, write the figures as well."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks model", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.counts.model", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here")
     parser.add_argument("--only", default="", help="only cases whose name contains this text")
     parser.add_argument(
@@ -313,7 +315,10 @@ def main(argv: Sequence[str]) -> int:
     if not made:
         parser.error(f"no case's name contains {options.only!r}")
     if options.json:
-        head = {"environment": environment(["model", *argv], with_gpu=False), "arch": sass.ARCH}
+        head = {
+            "environment": environment(list(argv), with_gpu=False, module="tests.counts.model"),
+            "arch": sass.ARCH,
+        }
         options.json.write_text(json_text({**head, **made}))
     return 0
 
@@ -333,7 +338,7 @@ def _sweep(only: str, folder: Path) -> dict[str, Any]:
     """Print the worst cells of the sweep; return all of them."""
     chosen = [family for family in sweep.FAMILIES if only in family.name]
     cells = []
-    for row in sweep.predict(folder, chosen):
+    for row in predict(folder, chosen):
         tqdm.write(sweep.line(row))
         cells.append(asdict(row))
     head = {"format": FORMAT, "kind": SWEEP, "resumed": [], "after": None, "sizes": sweep.SIZES}
@@ -347,3 +352,7 @@ def json_text(document: dict[str, Any]) -> str:
         return json.dumps(document, indent=1) + "\n"
     lines = ",\n  ".join(map(json.dumps, rows))
     return json.dumps({**document, "rows": []}, indent=1)[:-3] + f"\n  {lines}\n ]\n}}\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
