@@ -107,7 +107,7 @@ def bars_are_met(rows: Iterable[Row]) -> bool:
     for peer, outputs, bar in BARS:
         case = f"{outputs} outputs"
         if (case, peer) in least:
-            most = bar * 1e-6 if isinstance(bar, float) else least[case, bar[0]] * bar[1]
+            most = least[case, bar[0]] * bar[1] if isinstance(bar, tuple) else bar * 1e-6
             met.append(least[case, peer] <= most)
             print(f"bar: {peer} of {case} in {duration(most)}: {'met' if met[-1] else 'missed'}")
     return all(met)
