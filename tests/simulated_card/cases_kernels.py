@@ -10,6 +10,7 @@ import pytest
 
 import dmlsplit as dml
 from tests.simulated_card import card
+from tests.support import nvrtc
 from tests.support.gpu_arrays import another_driver, bound, forget_programs, noise, same
 
 COMPILE, LOAD, UNLOAD = "nvrtcCompileProgram", "cuModuleLoadData", "cuModuleUnload"
@@ -129,3 +130,19 @@ def test_a_split_beside_a_capture_of_another_thread_leaves_the_capture_valid() -
     graph.launch(stream)
     stream.synchronize()
     assert same(source, outs)
+
+
+def test_cupy_compiles_with_the_options_of_the_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler, used = cupy.cuda.compiler.nvrtc, list[str]()
+    compiled = compiler.compileProgram
+
+    def compile_program(program: int, options: tuple[str, ...]) -> None:
+        used[:] = options
+        compiled(program, options)
+
+    monkeypatch.setattr(compiler, "compileProgram", compile_program)
+    monkeypatch.setenv("CUPY_CACHE_IN_MEMORY", "1")
+    dml.split(problem()[0], SIZES, 1)
+    assert {option for option in used if not option.startswith("-I")} == {
+        "-arch=sm_90", *nvrtc.OPTIONS
+    }  # fmt: skip
