@@ -18,8 +18,6 @@ from hypothesis import HealthCheck, settings
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import UnsupportedError
 from tests.support import builds as kept
-from tests.support.fake_cuda import FakeDriver
-from tests.support.gpu_arrays import forget_programs
 
 BUILDS = "builds"
 ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/frontends/onnx/test_types.py")
@@ -193,16 +191,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of the test's own, in which it runs."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    """A CUDA driver that records its calls."""
-    fake = FakeDriver()
-    monkeypatch.setattr(driver, "load", lambda: fake)
-    forget_programs()
-    yield fake
-    forget_programs()
 
 
 @pytest.fixture(autouse=True)

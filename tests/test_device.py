@@ -4,8 +4,6 @@ import copy
 import pickle
 import weakref
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from hypothesis import given, settings
 
 import dmlsplit as dml
 from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
-from tests.support.fake_cuda import FakeDriver
 
 CPU = dml.Device("cpu")
 X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
@@ -90,30 +87,6 @@ def test_one_buffer_may_hold_every_output() -> None:
     assert store.tolist() == wanted
     pieces = CPU.compile(DESC)(dml.BufferBinding(ramp(12).view("u1")))
     assert [piece.dtype for piece in pieces] == [np.float32] * 3
-
-
-@pytest.mark.parametrize("home", ["cupy.cuda", "torch.cuda"])
-def test_arrays_are_viewed_on_the_stream_of_the_call(
-    fake: FakeDriver, monkeypatch: pytest.MonkeyPatch, home: str
-) -> None:
-    """CuPy's streams are entered themselves, others by their handle."""
-    entered: list[object] = []
-
-    def on_stream(*given: object) -> AbstractContextManager[None]:
-        entered.append(given)
-        return nullcontext()
-
-    monkeypatch.setattr(fake, "on_stream", on_stream)
-    op = dml.Device("cuda:1").compile(DESC)
-    source, outs = (
-        [fake.array(np.zeros(size, "f4"), device=1) for size in sizes]
-        for sizes in ([X.sizes], [(1, 1, n, 2) for n in (2, 1, 3)])
-    )
-    known = {"__module__": home, "__cuda_stream__": lambda _: (0, 7), "device_id": 1}
-    stream: Any = type("Stream", (), known)()
-    op(source[0], stream=stream)
-    op.dispatch(source[0], outs, stream)
-    assert entered == [(1, 7, stream if home == "cupy.cuda" else None)] * 2
 
 
 def test_the_error_of_compile_has_the_report_of_validate_at_the_level_of_the_device() -> None:

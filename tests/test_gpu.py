@@ -21,7 +21,7 @@ from hypothesis import given, settings
 
 import dmlsplit as dml
 from tests.support.descriptors import DATA_TYPES, Memory, expected_buffers, split_descriptors
-from tests.support.gpu_arrays import bound, noise, operator, problem, public_launch, same
+from tests.support.gpu_arrays import bound, noise, operator, problem, same
 
 pytestmark = pytest.mark.gpu
 
@@ -240,14 +240,6 @@ def test_a_dispatch_allocates_nothing() -> None:
     with Watch():
         split.dispatch()
     assert not seen
-
-
-def test_the_public_launch_gives_exact_pieces_under_the_sanitizer() -> None:
-    with public_launch():
-        source, outs = problem()
-        bound(source, outs).dispatch()
-        assert same(source, outs)
-        check(noise((3, 1200)), (1,) * 1200, 1)  # More than 4,096 bytes of parameters.
 
 
 # Other libraries.

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlsplit.backends.cuda import driver, images, installation, libcuda
+from dmlsplit.backends.cuda import driver, installation, libcuda
 from dmlsplit.backends.cuda.gpus import gpu_of_device
 from dmlsplit.backends.cuda.installation import dotted
 from dmlsplit.backends.cuda.nvml import device_at
@@ -86,9 +86,6 @@ def _gpu_checks(number: int) -> Iterator[Check]:
     text = f"{limits.sm_count} SMs, {limits.l2_bytes >> 20} MiB of L2 cache"
     text += f", {limits.parameter_bytes} bytes of parameters"
     yield Check("GPU", CheckState.OK, f"{loaded.name(number)}, {text}")
-    if not loaded.has_packed_launches:
-        text = "this CuPy has another launchKernel; its public API is used, which is slower"
-        yield Check("launch", CheckState.WARN, text)
     if gpu is None:
         yield Check("NVML", CheckState.WARN, "it does not list this device; clocks are unknown")
         return
@@ -132,14 +129,14 @@ def _ownership_check(number: int) -> Check:
 
 
 def _cache() -> Check:
-    folder = images.folder()
-    if folder is None:
+    if os.environ.get("CUPY_CACHE_IN_MEMORY") == "1":
         return Check("cache", CheckState.OK, "off: kernels are compiled in every process")
+    folder = Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()
     while not folder.exists():
         folder = folder.parent
     if os.access(folder, os.W_OK):
         return Check("cache", CheckState.OK, "compiled kernels are kept on disk")
-    text = "its folder cannot be written, so every process compiles. Fix: set CUPY_CACHE_DIR"
+    text = "its folder cannot be written, so CuPy compiles nothing new. Fix: set CUPY_CACHE_DIR"
     return Check("cache", CheckState.WARN, text)
 
 

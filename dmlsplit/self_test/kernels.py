@@ -25,28 +25,28 @@ FAULTY = f"    *reinterpret_cast<Byte*>(&value) ^= 1;\n{STORE}"
 
 
 class Programs(NamedTuple):
-    """The programs of a device. Registers and bytes are of a thread; None if CuPy hides them."""
+    """The programs of a device. Registers and bytes are of a thread."""
 
     kernels: tuple[str, ...]  # their names, one for each program
     seconds: float  # to compile, or to read from disk, and to load
-    registers: int | None  # the most
-    spilled_bytes: int | None  # the most local memory, which kernels should not use
+    registers: int  # the most
+    spilled_bytes: int  # the most local memory, which kernels should not use
 
 
 def compile_programs(number: int) -> Programs:
     """Compile the programs of all splits for a CUDA device."""
     loaded, begin = driver.load(), perf_counter()
-    limits, load = loaded.limits(number), loaded.kernel_loader(number)
+    limits = loaded.limits(number)
     names = {
         one.code.source: one.code.kernel
         for case in CASES
         for launch in plan(case.geometry, *case.alignments, limits)
         for one in (launch, *launch.siblings())
     }
-    usages = [loaded.attributes(load(*item)) for item in names.items()]
+    kernels = [loaded.kernels.load(number, *item) for item in names.items()]
     seconds = perf_counter() - begin
-    known = [usage for usage in usages if usage is not None]
-    registers, spilled = map(max, zip(*known, strict=True)) if known else (None, None)
+    usages = [loaded.attributes(number, kernel) for kernel in kernels]
+    registers, spilled = map(max, zip(*usages, strict=True))
     return Programs(tuple(names.values()), seconds, registers, spilled)
 
 
@@ -62,13 +62,13 @@ def faulty_bind(case: Case, program: Program) -> Bind:
     if not isinstance(program, CudaProgram):
         return partial(_flipping, program)
     device, count = program.device, program.geometry.output_count
-    kernels, launches = driver.load().kernel_loader(device), []
-    for launch in plan(program.geometry, *case.alignments, driver.load().limits(device)):
+    loaded, launches = driver.load(), []
+    for launch in plan(program.geometry, *case.alignments, loaded.limits(device)):
         source = launch.code.source.replace(STORE, FAULTY)
         if source == launch.code.source:
             raise DmlError(f"kernel {launch.code.kernel} has no store that can be made faulty")
-        load = partial(kernels, source, launch.code.kernel)
-        launcher = driver.load().launcher(device, load, launch)
+        kernel = loaded.kernels.load(device, source, launch.code.kernel)
+        launcher = loaded.launcher(device, kernel, launch)
         launches.append((selector(launch.outputs, count), launcher))
     return program._replace(variants={case.alignments: tuple(launches)}).bind
 

@@ -108,8 +108,6 @@ def check_text(check: Check) -> str:
 def programs_check(programs: Programs) -> Check:
     """How many programs were compiled."""
     text = f"{len(programs.kernels)} programs ready in {programs.seconds:.1f} s"
-    if programs.registers is None:
-        return Check("compilation", CheckState.OK, text)
     text += f", at most {programs.registers} registers"
     if programs.spilled_bytes:
         spilled = f", {programs.spilled_bytes} bytes of local memory: speeds may be lower"

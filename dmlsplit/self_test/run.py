@@ -28,7 +28,6 @@ from dmlsplit.self_test.comparison import CaseResult, compare
 from dmlsplit.self_test.environment import Check, CheckState, missing_gpu_check
 from dmlsplit.self_test.kernels import FaultyKernel, Programs, compile_programs, faulty_bind
 from dmlsplit.self_test.memory import GpuMemory, Memory, memory_of, other_memories
-from dmlsplit.self_test.probe import probe_checks
 from dmlsplit.self_test.report import SelfTest
 from dmlsplit.self_test.speed import Speed, speeds
 
@@ -149,9 +148,8 @@ def _compare_all(
 
 
 def _compare_in_other_memory(backend: Backend, memory: GpuMemory) -> Iterator[Check | CaseResult]:
-    """One split of each kernel, after its code was unloaded, and in other kinds of memory."""
-    yield from probe_checks(memory)
-    for name, other in (("loaded again", memory), *other_memories(memory.number)):
+    """One split of each kernel in other kinds of memory."""
+    for name, other in other_memories(memory.number):
         if other is None:
             yield Check("other memory", CheckState.OK, f"the GPU has no {name}")
             continue

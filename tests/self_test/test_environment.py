@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import images
 from dmlsplit.self_test import environment, run
 from dmlsplit.self_test.environment import Check, CheckState
 from dmlsplit.self_test.memory import HostMemory
@@ -49,12 +48,13 @@ def test_the_report_names_wsl(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_report_says_that_the_kernel_cache_is_off_or_read_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(images, "folder", lambda: tmp_path / "a" / "b")
+    monkeypatch.delenv("CUPY_CACHE_IN_MEMORY", raising=False)
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path / "a" / "b"))
     assert lines("cache").startswith("ok")
     monkeypatch.setattr(environment.os, "access", lambda *_: False)
     assert lines("cache").startswith("warn")
     assert str(tmp_path) not in lines("cache")
-    monkeypatch.setattr(images, "folder", lambda: None)
+    monkeypatch.setenv("CUPY_CACHE_IN_MEMORY", "1")
     assert "off: kernels are compiled in every process" in lines("cache")
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.arrays import CUPY, to_device, to_host, view
+from dmlsplit.arrays.adapter import NewArrays
 from tests.simulated_card import card
 from tests.support.gpu_arrays import Interface, noise, operator
 
@@ -183,3 +185,110 @@ def test_stream_ordered_outputs_belong_to_the_given_stream(stream_ordered: None)
     operator((40, 8), SIZES)(source, stream=side)
     cupy.cuda.Stream.null.synchronize()
     cupy.cuda.Device().synchronize()
+
+
+def test_viewing_a_cupy_array_calls_nothing_of_cuda() -> None:
+    with cupy.cuda.Device(1):
+        array = cupy.zeros((3, 4), "i2")[:, ::2]
+    with card.calls() as recorded:
+        seen = view(array, "array")
+    assert not {*recorded} - {"cudaGetDevice"}
+    assert (seen.owner is array, seen.address) == (True, array.data.ptr)
+    assert (seen.shape, seen.strides, seen.type, seen.item_bytes) == ((3, 2), (8, 4), "<i2", 2)
+    assert (seen.device, seen.read_only) == ("cuda:1", False)
+
+
+def test_new_arrays_are_on_the_device_of_like_and_may_be_strided() -> None:
+    with cupy.cuda.Device(1):
+        like = view(cupy.zeros(3, "f4"), "array")
+    (packed,), (address,) = CUPY.empty(like, NewArrays(((2, 3),)))
+    (store,), _ = CUPY.empty(like, NewArrays(((6,),), np.dtype("i2")))
+    strided = CUPY.strided(store, (2, 3), (2, 4))
+    assert (packed.data.ptr, packed.shape, packed.strides) == (address, (2, 3), (12, 4))
+    assert (strided.shape, strided.strides, strided.dtype) == ((2, 3), (2, 4), np.int16)
+    assert packed.device.id == strided.device.id == 1
+
+
+def test_an_array_is_copied_to_a_device_and_back() -> None:
+    host = np.arange(6)
+    there = to_device(host, "cuda:1")
+    assert view(there, "array").device == "cuda:1"
+    assert to_host(there).tolist() == host.tolist()
+    assert to_device(host, "cpu") is to_host(host) is host
+
+
+def test_an_interface_without_strides_means_a_packed_array() -> None:
+    source = Interface(cupy.zeros((3, 4), "i2"))
+    source.__cuda_array_interface__["strides"] = None
+    assert view(source, "array").strides == (8, 2)
+
+
+@pytest.mark.parametrize("is_jax", [False, True])
+def test_arrays_of_jax_or_without_an_interface_go_through_dlpack(is_jax: bool) -> None:
+    """JAX's interface does not name a stream, so DLPack waits; its arrays are never written."""
+    array = cupy.zeros(4, "f4")
+    parts: dict[str, Any] = {}
+    if is_jax:
+        interface = array.__cuda_array_interface__
+        parts = {"__module__": "jaxlib", "__cuda_array_interface__": interface}
+    seen = view(type("Array", (DlPack,), parts)(array), "array")
+    assert isinstance(seen.owner, cupy.ndarray)
+    assert (seen.address, seen.read_only) == (array.data.ptr, is_jax)
+
+
+def test_a_masked_or_read_only_array_is_refused() -> None:
+    source = cupy.zeros(4)
+    masked, read_only = Interface(source), Interface(cupy.zeros(4))
+    masked.__cuda_array_interface__["mask"] = object()
+    with pytest.raises(dml.InvalidArgumentError, match="array is masked"):
+        dml.split(masked, 1)
+    address, _ = read_only.__cuda_array_interface__["data"]
+    read_only.__cuda_array_interface__["data"] = (address, True)
+    with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\]: read_only is True"):
+        dml.split(source, 1, out=[read_only])
+
+
+def test_outputs_that_share_device_memory_are_refused() -> None:
+    store, source = cupy.zeros((4, 8), "f4"), cupy.asarray(noise((4, 8), "f4"))
+    with pytest.raises(dml.InvalidArgumentError, match="share memory"):
+        dml.split(source, 2, 1, out=[store[:, :4], store[:, 3:7]])
+    dml.split(source, 2, 1, out=[store[:, :4], store[:, 4:]])
+    assert store.get().tobytes() == source.get().tobytes()
+
+
+def test_an_array_that_its_library_does_not_share_is_refused() -> None:
+    class Kept(DlPack):
+        def __dlpack__(self, **_: object) -> Any:
+            raise RuntimeError("not today")
+
+    fix = "cannot be shared without a copy: not today. Fix: view its bytes as an integer type"
+    with pytest.raises(dml.InvalidArgumentError, match=fix):
+        dml.split(Kept(cupy.zeros(4)), 1)
+
+
+def test_an_array_of_a_lost_device_is_reported_with_cudas_error() -> None:
+    class Lost(DlPack):
+        def __dlpack_device__(self) -> tuple[int, int]:
+            raise cupy.cuda.runtime.CUDARuntimeError(700)
+
+    with pytest.raises(dml.DeviceRemovedError, match="array cannot be shared: the CUDA device is"):
+        dml.split(Lost(cupy.zeros(4)), 1)
+
+
+@pytest.mark.parametrize("is_binding", [False, True])
+def test_an_operator_waits_once_for_the_stream_of_its_input(is_binding: bool) -> None:
+    op, array = operator((4,), (1, 3), 0), cupy.zeros(4, "f4")
+    made_on, given = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    source = Interface(array, stream=made_on.ptr)
+    with card.calls() as recorded:
+        op(dml.BufferBinding(source) if is_binding else source, stream=given)
+    assert recorded.count("cudaStreamWaitEvent") == recorded.count("cuLaunchKernel") == 1
+    assert recorded.index("cudaStreamWaitEvent") < recorded.index("cuLaunchKernel")
+
+
+def test_new_arrays_keep_a_structured_type() -> None:
+    kind = np.dtype([("a", "u1"), ("b", "<f4")])
+    seen = view(cupy.ndarray(3, kind), "array")
+    assert seen.type == str(kind)
+    made, _ = CUPY.empty(seen, NewArrays(((3,), (2,))))
+    assert {array.dtype for array in made} == {kind}

@@ -3,11 +3,9 @@
 import cupy
 import pytest
 
-import dmlsplit as dml
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.driver import Driver
 from tests.simulated_card import card
-from tests.support.gpu_arrays import bound, problem, public_launch, same
 
 
 @pytest.mark.parametrize(
@@ -36,29 +34,6 @@ def test_device_limits_are_read_once() -> None:
     with card.calls() as recorded:
         assert found.limits(0) is first
     assert recorded == []
-
-
-def test_a_launch_that_fails_again_after_it_got_a_context_is_an_error() -> None:
-    """The first means that the thread has no context: it gets one, and the launch is repeated."""
-    source, outs = problem()
-    operator = bound(source, outs)
-    card.fail("cuLaunchKernel", 201)  # CUDA_ERROR_INVALID_CONTEXT
-    card.fail("cuLaunchKernel", 719)
-    with pytest.raises(dml.DeviceRemovedError, match="LAUNCH_FAILED"):
-        operator.dispatch()
-    operator.dispatch()
-    assert same(source, outs)
-
-
-def test_a_failed_public_launch_reports_a_removed_device() -> None:
-    """The public launch is for a CuPy that does not give access to a kernel's handle."""
-    with public_launch():
-        source, outs = problem()
-        operator = bound(source, outs)
-        operator.dispatch()
-        card.fail("cuLaunchKernel", 719)
-        with pytest.raises(dml.DeviceRemovedError, match="the launch failed: cuda:0 is gone"):
-            operator.dispatch()
 
 
 def test_a_message_omits_free_memory_that_cannot_be_queried(

@@ -10,11 +10,19 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import driver, images
+from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.launch import Code
 from tests.simulated_card import card
 from tests.support.command import ran
-from tests.support.gpu_arrays import Interface, bound, noise, operator, problem, same
+from tests.support.gpu_arrays import (
+    Interface,
+    another_driver,
+    bound,
+    noise,
+    operator,
+    problem,
+    same,
+)
 
 LAUNCHES = {
     719: (dml.DeviceRemovedError, "cudaErrorLaunchFailure|CUDA_ERROR_LAUNCH_FAILED"),
@@ -89,15 +97,28 @@ def test_the_error_of_an_upload_without_enough_memory_has_the_needed_bytes() -> 
         driver.load().upload(0, np.zeros(1 << 24))
 
 
-def test_a_module_that_cannot_be_loaded_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(images, "read", lambda name: None)  # a stored image would be compiled again
+LOADS = {
+    209: (dml.DmlError, r"kernel tile cannot be loaded on cuda:0: .*NO_BINARY_FOR_GPU"),
+    2: (dml.OutOfMemoryError, r"kernel tile cannot be loaded on cuda:0: \d+ of \d+ bytes are free"),
+    901: (dml.InvalidArgumentError, "make this call before the capture begins"),
+}
+
+
+@pytest.mark.parametrize("status", LOADS)
+@pytest.mark.parametrize("function", ["cuModuleLoadData", "cuFuncGetAttribute"])
+def test_a_kernel_that_cannot_be_loaded_is_an_error_and_the_next_call_loads_it(
+    function: str, status: int
+) -> None:
+    kind, message = LOADS[status]
     source = cupy.asarray(noise((77, 31)))
-    card.fail("cuModuleLoadData", 209)
-    with pytest.raises(dml.DmlError, match=r"kernel \w+ cannot be loaded.*NO_BINARY_FOR_GPU"):
-        dml.split(source, (11, 20), 1)
+    with another_driver():
+        card.fail(function, status)
+        with pytest.raises(dml.DmlError, match=message) as failure:
+            dml.split(source, (11, 20), 1)
+        assert type(failure.value) is kind
+        assert same(source, dml.split(source, (11, 20), 1))
 
 
-@pytest.mark.filterwarnings("ignore:kernel .* does not compile:RuntimeWarning")
 def test_a_kernel_that_does_not_compile_shows_the_compilers_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -127,3 +148,23 @@ def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
     counts = [ran(*line, env=cache, check=True).stdout for _ in range(2)]
     # Rows of 100 bytes take `tile`, which has one specialization for all numbers of rows.
     assert counts == ["1\n", "0\n"]
+
+
+def test_a_cache_folder_that_cannot_be_written_is_an_error_that_names_its_variable(
+    tmp_path: Path,
+) -> None:
+    """CuPy reports the folder only when it has compiled a kernel. A folder that is gone cannot be
+    written even by root.
+    """
+    text = (
+        "from tests.simulated_card import card; card.load(); import os, cupy, dmlsplit as dml;"
+        "os.rmdir(os.environ['CUPY_CACHE_DIR']); array = cupy.zeros((30, 100), 'u1')\n"
+        "try: dml.split(array, (30, 70), 1)\n"
+        "except dml.UnsupportedError as error: print(error)"
+    )
+    folder = {"CUPY_CACHE_DIR": str(tmp_path / "kernels")}
+    done = ran(sys.executable, "-W", "ignore", "-c", text, env=folder)
+    assert "CuPy cannot write kernel tile to its cache: [Errno 2]" in done.stdout, done.stderr
+    assert "Fix: set CUPY_CACHE_DIR to a folder that can be written" in done.stdout
+    memory = {**folder, "CUPY_CACHE_IN_MEMORY": "1"}
+    assert ran(sys.executable, "-W", "ignore", "-c", text, env=memory, check=True).stdout == ""

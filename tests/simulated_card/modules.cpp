@@ -1,6 +1,5 @@
 // Modules and launches. An image from nvrtc.cpp is a header followed by a shared library.
 #include <dlfcn.h>
-#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,7 +32,6 @@ struct Module {
     int file;
     void* library;
     Function function;
-    std::size_t bytes = 0;  // of device memory
 };
 
 std::atomic<bool> ignores_launches = false;
@@ -47,19 +45,6 @@ Function* function_of(CUfunction handle) {
     for (Module* module : modules())
         if (reinterpret_cast<CUfunction>(&module->function) == handle) return &module->function;
     return nullptr;
-}
-
-// Of code, only the table of cuda/probe.cu is counted, as it is the only large one.
-Status take_memory(Module& module) {
-    Dl_info found;
-    ElfW(Sym)* symbol = nullptr;
-    void* table = dlsym(module.library, "table");
-    if (table && dladdr1(table, &found, reinterpret_cast<void**>(&symbol), RTLD_DL_SYMENT))
-        module.bytes = symbol->st_size;
-    Device& owner = device(module.device);
-    if (module.bytes > owner.memory_limit - owner.memory_used) return {CUDA_ERROR_OUT_OF_MEMORY};
-    owner.memory_used += module.bytes;
-    return kOk;
 }
 
 // Each image gets a file of its own, which stays open as long as the library. If a file number were
@@ -77,7 +62,7 @@ Status open(const void* image, Module& module) {
         return {CUDA_ERROR_INVALID_IMAGE};
     }
     module.function = {&module, static_cast<const Kernel*>(dlsym(module.library, "card_kernel")), false};
-    return take_memory(module);
+    return kOk;
 }
 
 // Fails during a capture, as in drivers before CUDA 12.3.
@@ -154,7 +139,6 @@ EXPORT CUresult cuModuleUnload(CUmodule handle) {
     if (!modules().count(module)) return error(CUDA_ERROR_INVALID_HANDLE);
     if (const Status status = unsafe_in_capture()) return error(status.number);
     modules().erase(module);
-    device(module->device).memory_used -= module->bytes;
     // The object stays, because pending launches and graphs may still refer to it; they fail.
     return kOk;
 }

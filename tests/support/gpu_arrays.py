@@ -61,25 +61,15 @@ def same(source: Any, outs: list[Any]) -> bool:
 
 
 @contextmanager
-def public_launch() -> Iterator[None]:
-    """Use a CuPy whose undocumented launchKernel has another signature."""
-    from cupy_backends.cuda.api import driver as api
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(api, "launchKernel", lambda function, dimensions: None)
-        with another_driver():
-            yield
-
-
-@contextmanager
 def another_driver() -> Iterator[None]:
-    """Use a new driver without modules, and unload its modules when their launches are done."""
+    """Use a new driver, for which no kernel is loaded."""
     import cupy
 
     with pytest.MonkeyPatch.context() as patch:
         make = partial(driver.Driver, cupy, driver.load().device_count)
         patch.setattr(driver, "load", cache(make))
         forget_programs()
+        cupy.clear_memo()  # CuPy's own cache of kernels
         yield
     forget_programs()
     for number in range(driver.load().device_count):

@@ -20,9 +20,9 @@ from tests.host_cuda import harness
 POISON = 0xEE
 # Tags of splits: all blocks also run as machine code; numbers of a launch reach 31 or 32 bits.
 MACHINE, WRAPS = "machine code", "wraps"
-# The kernels that the planner chooses from; the probe is the self-test's.
+# The kernels that the planner chooses from.
 SOURCES = Path(__file__).parents[2].joinpath("cuda").glob("*.cu")
-KERNELS = {path.stem for path in SOURCES} - {"probe"}
+KERNELS = {path.stem for path in SOURCES}
 
 each_toolchain = pytest.mark.parametrize(
     "toolchain", [harness.SANITIZED, harness.COUNTING], ids=["sanitizers", "hazards"]

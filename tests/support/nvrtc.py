@@ -19,7 +19,9 @@ from pathlib import Path
 
 from tests.support import builds
 
-OPTIONS = ("--std=c++17",)
+# Those of CuPy's RawKernel, without the folders of headers, which no kernel includes
+# (simulated_card/cases_kernels.py compares them with CuPy's).
+OPTIONS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
 INSTRUCTION_BYTES = 16
 _listings: dict[bytes, str] = {}
 _USAGE = re.compile(r"REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)")

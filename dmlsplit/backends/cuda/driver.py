@@ -3,11 +3,11 @@
 Tests without a GPU replace `load`, or run CuPy on a simulated CUDA.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from itertools import repeat
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from dmlsplit.backends.cuda.launch import (
     KernelLaunch,
     in_flight_bytes,
 )
-from dmlsplit.backends.cuda.modules import Kernel, kernel_loader
-from dmlsplit.backends.cuda.packed_launch import Launcher, public_launch
+from dmlsplit.backends.cuda.raw_kernels import Launcher, RawKernels
+from dmlsplit.backends.cuda.streams import external_stream
 from dmlsplit.errors import (
     DeviceRemovedError,
     DmlError,
@@ -35,8 +35,6 @@ SMALL_PARAMETERS, LARGE_SINCE, LARGE_CAPABILITY = 4096, 12010, 7
 
 # cudaDevAttrComputeCapabilityMajor and Minor.
 CAPABILITY = 75, 76
-# CU_FUNC_ATTRIBUTE_NUM_REGS and CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES.
-ATTRIBUTES = 4, 3
 # cudaError_t and CUresult share these numbers. Source: cuda.h and driver_types.h.
 OUT_OF_MEMORY = 2
 # An invalid handle, and all errors about the capture of a stream.
@@ -101,31 +99,23 @@ def load() -> "Driver":
 
 
 def versions_of(cupy: Any) -> installation.Cuda:
-    """The versions of CUDA that CuPy works with."""
+    """CuPy, and what it works with."""
     runtime = cupy.cuda.runtime
     try:
         nvrtc = cupy.cuda.nvrtc.getVersion()
     except (RuntimeError, ImportError, OSError):  # the first is cuda.pathfinder's
         nvrtc = None
-    return installation.Cuda(runtime.runtimeGetVersion(), runtime.driverGetVersion(), nvrtc)
+    versions = runtime.runtimeGetVersion(), runtime.driverGetVersion()
+    return installation.Cuda(*versions, nvrtc, _has_headers(), cupy.__version__)
 
 
-def _driver_api() -> Any:
-    """CuPy's undocumented calls of the CUDA driver; each is None if it has changed."""
+def _has_headers() -> bool:
+    """Whether CuPy finds CUDA's headers."""
     try:
-        from cupy_backends.cuda.api import driver
-    except ImportError:
-        return SimpleNamespace(launchKernel=None, funcGetAttribute=None)
-    launch: Any = getattr(driver, "launchKernel", None)
-    try:
-        # CUDA rejects a null launch with a RuntimeError; a changed signature raises TypeError.
-        launch(*[0] * 11)
-    except TypeError:
-        launch = None
-    except RuntimeError:
-        pass
-    attribute = getattr(driver, "funcGetAttribute", None)
-    return SimpleNamespace(launchKernel=launch, funcGetAttribute=attribute)
+        from cuda.pathfinder import find_nvidia_header_directory
+    except ImportError:  # CuPy looks elsewhere, and says so if it fails
+        return True
+    return find_nvidia_header_directory("cudart") is not None
 
 
 class Driver:
@@ -137,19 +127,14 @@ class Driver:
         # Looked up once, because a whole call of `split` takes about 10 microseconds.
         self._array = cupy.ndarray
         self._current_device = cupy.cuda.runtime.getDevice
-        self._api = _driver_api()
-        # By device: its limits, a loader of kernels by source and name, and why it is unusable.
+        self.kernels = RawKernels(cupy, self.on_device)
+        # By device: its limits, and why it is unusable.
         self.limits: Callable[[int], DeviceLimits] = cache(self._limits)
-        self.kernel_loader: Callable[[int], Callable[[str, str], Kernel]] = cache(self._loader)
         self.why_unusable: Callable[[int], str | None] = cache(self._why_unusable)
-        launch_kernel = self._api.launchKernel or public_launch(cupy.cuda)
-        # Makes the launcher of a planned launch on a device, with a loader of its kernel.
-        self.launcher: Callable[[int, Callable[[], Kernel], KernelLaunch], Launcher] = partial(
-            Launcher, cupy.cuda, launch_kernel, self.dml_error
+        # Makes the launcher of a planned launch on a device, with its loaded kernel.
+        self.launcher: Callable[[int, Any, KernelLaunch], Launcher] = partial(
+            Launcher, cupy.cuda, self.dml_error
         )
-        # Pairs of a device and the hash of a source that the engine has compiled with its siblings.
-        # If two sources had the same hash, the siblings of one would be compiled later.
-        self.compiled_with_siblings: set[tuple[int, int]] = set()
 
     @property
     def cupy(self) -> Any:
@@ -164,34 +149,30 @@ class Driver:
             name: bytes = self._cupy.cuda.runtime.getDeviceProperties(device)["name"]
         return name.decode(errors="replace")
 
-    @property
-    def has_packed_launches(self) -> bool:
-        """Whether CuPy has cuLaunchKernel; if not, launches use CuPy's public API."""
-        return self._api.launchKernel is not None
+    def attributes(self, device: int, kernel: Any) -> tuple[int, int]:
+        """Registers and bytes of local memory of a thread of a loaded kernel."""
+        with self.on_device(device, "the attributes of a kernel cannot be read"):
+            return kernel.num_regs, kernel.local_size_bytes
 
-    def attributes(self, kernel: Kernel) -> tuple[int, int] | None:
-        """Registers and bytes of local memory of a thread; None if CuPy hides them."""
-        get_attribute = self._api.funcGetAttribute
-        if get_attribute is None:
-            return None
-        handle = getattr(kernel.target, "ptr", kernel.target)
-        registers, local_bytes = (get_attribute(number, handle) for number in ATTRIBUTES)
-        return registers, local_bytes
-
-    def _architectures(self, device: int) -> tuple[int, tuple[int, ...]]:
-        """The compute capability of a device, such as 90, and those that NVRTC compiles for."""
-        runtime = self._cupy.cuda.runtime
-        major, minor = (runtime.deviceGetAttribute(attribute, device) for attribute in CAPABILITY)
-        return 10 * major + minor, tuple(self._cupy.cuda.nvrtc.getSupportedArchs())
+    def _target(self, device: int) -> installation.Target:
+        """What CuPy compiles for on a device."""
+        cuda = self._cupy.cuda
+        major, minor = (cuda.runtime.deviceGetAttribute(number, device) for number in CAPABILITY)
+        capability = 10 * major + minor
+        # Undocumented. Without it, CuPy is expected to know the GPU.
+        newest = getattr(cuda.compiler, "_get_max_compute_capability", lambda: capability)()
+        is_ptx = os.environ.get("CUPY_COMPILE_WITH_PTX") == "1"
+        return installation.Target(capability, int(newest), is_ptx)
 
     def _why_unusable(self, device: int) -> str | None:
         """Why a device cannot run the kernels, and the fix."""
-        name, architectures = f"cuda:{device}", self._architectures(device)
-        return installation.gpu_error(name, *architectures, installation.installed_packages())
+        supported = self._cupy.cuda.nvrtc.getSupportedArchs()
+        packages = installation.installed_packages()
+        return installation.gpu_error(f"cuda:{device}", self._target(device), supported, packages)
 
     def architecture(self, device: int) -> str:
         """The target of the compilation for a device, in NVRTC's notation."""
-        return installation.architecture(*self._architectures(device))
+        return self._target(device).architecture
 
     def _limits(self, device: int) -> DeviceLimits:
         runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
@@ -210,19 +191,6 @@ class Driver:
             properties["sharedMemPerMultiprocessor"],
             in_flight_bytes(properties["major"]),
         )
-
-    def _loader(self, device: int) -> Callable[[str, str], Kernel]:
-        compiled_for = partial(self.architecture, device)
-        on_device = partial(self.on_device, device)
-        return kernel_loader(self._cupy, on_device, self._target, compiled_for)
-
-    def _target(self, function: Any) -> Any:
-        """The `Kernel.target` of a CuPy function, whose code is loaded onto the device here."""
-        # Lazy loading would load it at the first launch, which a capture forbids before CUDA 12.3
-        # (CUDA programming guide, "Lazy Loading").
-        if self._api.funcGetAttribute is not None:
-            self._api.funcGetAttribute(0, function.ptr)
-        return function.ptr if self.has_packed_launches else function
 
     # Memory.
 
@@ -273,7 +241,7 @@ class Driver:
         frees memory that was allocated in the block on that stream.
         """
         try:
-            with self._cupy.cuda.Device(device), stream or self._stream(handle):
+            with self._cupy.cuda.Device(device), stream or external_stream(self._cupy.cuda, handle):
                 yield
         except RuntimeError as error:
             # Only CUDA's errors have a status; others pass.
@@ -288,7 +256,7 @@ class Driver:
             current = cuda.get_current_stream()
             if current.ptr != handle:
                 event = cuda.Event(disable_timing=True)
-                event.record(self._stream(handle))
+                event.record(external_stream(cuda, handle))
                 current.wait_event(event)
 
     @contextmanager
@@ -336,8 +304,3 @@ class Driver:
             return OutOfMemoryError(f"{what} on {name}: out of memory")
         request = "" if needed is None else f"{needed} bytes are needed, "
         return OutOfMemoryError(f"{what} on {name}: {request}{free} of {total} bytes are free")
-
-    def _stream(self, handle: int) -> Any:
-        return self._cupy.cuda.Stream.from_external(
-            SimpleNamespace(__cuda_stream__=lambda: (0, handle))
-        )

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import product
 from math import gcd
 from typing import Any, NamedTuple
@@ -11,8 +10,8 @@ from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.driver import Driver
 from dmlsplit.backends.cuda.launch import VECTOR
-from dmlsplit.backends.cuda.packed_launch import Launcher
 from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda.raw_kernels import Launcher
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.geometry import Selector, SplitGeometry, selector
@@ -37,15 +36,13 @@ class CudaProgram(NamedTuple):
         """Plan and compile the launches for addresses that are multiples of these alignments."""
         alignments = input_alignment, output_alignment
         driver, device, count = self.driver, self.device, self.geometry.output_count
-        loader, launches = driver.kernel_loader(device), []
+        kernels, launches = driver.kernels, []
         for launch in plan(self.geometry, *alignments, driver.limits(device)):
-            source = launch.code.source
-            if (key := (device, hash(source))) not in driver.compiled_with_siblings:
-                for sibling in (launch, *launch.siblings()):
-                    loader(sibling.code.source, sibling.code.kernel)
-                driver.compiled_with_siblings.add(key)
-            load = partial(loader, source, launch.code.kernel)
-            launcher = driver.launcher(device, load, launch)
+            kernel = kernels.loaded(device, launch.code.source)
+            if kernel is None:
+                codes = [one.code for one in (launch, *launch.siblings())]
+                kernel, *_ = [kernels.load(device, code.source, code.kernel) for code in codes]
+            launcher = driver.launcher(device, kernel, launch)
             launches.append((selector(launch.outputs, count), launcher))
         return self.variants.setdefault(alignments, tuple(launches))
 

@@ -3,6 +3,7 @@
 The messages are functions of versions, so that each can be tried without the installation.
 """
 
+import re
 from collections.abc import Sequence
 from importlib import metadata
 from typing import NamedTuple
@@ -14,16 +15,20 @@ DRIVER_13, VERSION_13 = 580, 13000
 # Compute capability 7.0, which `__grid_constant__` parameters of kernels need (CUDA C++ Programming
 # Guide).
 MIN_CAPABILITY = 70
+# The first CuPy that passes `numpy.void` to a kernel by value.
+MIN_CUPY = (14, 1, 1)
 # The extras of dmlsplit, by the major version of CUDA.
 EXTRAS = {12: "cuda12", 13: "cuda13"}
 
 
 class Cuda(NamedTuple):
-    """The versions that CuPy works with."""
+    """CuPy, and what it works with."""
 
-    runtime: int  # CuPy's, such as 13020
+    runtime: int  # CUDA's, such as 13020
     driver: int  # the newest CUDA that the driver supports; 0 without a driver
     nvrtc: tuple[int, int] | None  # None if it cannot be loaded
+    has_headers: bool  # CUDA's, without which CuPy compiles nothing
+    cupy: str
 
 
 def installed_packages() -> list[str]:
@@ -62,7 +67,7 @@ def cupy_error(error: ImportError, driver: int | None) -> str:
 
 
 def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
-    """The error if the driver or NVRTC is missing or does not fit CuPy; None if both fit."""
+    """The error if something is missing or does not fit CuPy, or CuPy is too old; None if not."""
     major = cuda.runtime // 1000
     if not cuda.driver:
         newer = f" {DRIVER_13} or newer" if major >= 13 else ""
@@ -92,31 +97,75 @@ def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
             f"CuPy is built for CUDA {major}, and loads NVRTC {version}. Fix: "
             f"{_install_command(extra)}, and unset LD_LIBRARY_PATH if it names another CUDA"
         )
+    if not cuda.has_headers:
+        return (
+            f"CUDA {major}'s headers cannot be found, and CuPy compiles nothing without them. Fix: "
+            f"{_install_command(extra)}"
+        )
+    if tuple(map(int, re.findall(r"\d+", cuda.cupy)))[:3] < MIN_CUPY:
+        least = ".".join(map(str, MIN_CUPY))
+        return (
+            f"CuPy {cuda.cupy} is installed, and dmlsplit needs {least} or newer. Fix: "
+            f"{_replace_command(installed, extra)}"
+        )
     return None
 
 
+class Target(NamedTuple):
+    """What CuPy compiles for on a GPU. Capabilities are numbers such as 90."""
+
+    capability: int  # the GPU's
+    newest: int  # that CuPy knows for this NVRTC
+    is_ptx: bool  # which the driver compiles to machine code, for newer GPUs too
+
+    @property
+    def compiled(self) -> int:
+        """The capability of the compiled code."""
+        return min(self.capability, self.newest)
+
+    @property
+    def architecture(self) -> str:
+        """The target in NVRTC's notation."""
+        return f"{'compute' if self.is_ptx else 'sm'}_{self.compiled}"
+
+
 def gpu_error(
-    device: str, capability: int, architectures: Sequence[int], installed: Sequence[str]
+    device: str, target: Target, architectures: Sequence[int], installed: Sequence[str]
 ) -> str | None:
-    """The error if a GPU is too old for the kernels, or for NVRTC; None if it is not."""
+    """The error if a GPU is too old or too new for the kernels, NVRTC or CuPy; None if not.
+
+    `architectures` are those that NVRTC compiles for.
+    """
+    capability, compiled = target.capability, target.compiled
     has = f"{device} has compute capability {_capability(capability)}"
     if capability < MIN_CAPABILITY:
         least = _capability(MIN_CAPABILITY)
         return f"{has}, and dmlsplit needs {least} or newer. Fix: use a newer GPU, or the CPU"
-    if capability < min(architectures):
+    if compiled < min(architectures):
         least = _capability(min(architectures))
         return (
             f"{has}, and the installed NVRTC compiles for {least} or newer. Fix: "
             f"{_replace_command(installed, 'cuda12')}"
         )
+    if compiled not in architectures:
+        return (
+            f"{has}, for which the installed NVRTC does not compile. Fix: "
+            f"{_newer_command(installed)}"
+        )
+    # Machine code runs on GPUs of the same major capability only (CUDA C++ Programming Guide,
+    # "Binary Compatibility").
+    if compiled // 10 != capability // 10 and not target.is_ptx:
+        return (
+            f"{has}, and the installed CuPy compiles for {_capability(compiled)} at most. Fix: "
+            f"{_newer_command(installed)}; or set CUPY_COMPILE_WITH_PTX=1"
+        )
     return None
 
 
-def architecture(capability: int, architectures: Sequence[int]) -> str:
-    """NVRTC's name of what a GPU runs: its own machine code, or PTX for the newest older GPU."""
-    if capability in architectures:
-        return f"sm_{capability}"
-    return f"compute_{max(number for number in architectures if number < capability)}"
+def _newer_command(installed: Sequence[str]) -> str:
+    if any(package.startswith("cupy-cuda12x") for package in installed):
+        return _replace_command(installed, "cuda13")
+    return "pip install --upgrade --upgrade-strategy eager 'dmlsplit[cuda13]'"
 
 
 def _replace_command(installed: Sequence[str], extra: str) -> str:

@@ -1,5 +1,6 @@
 """CUDA streams of any library as handles (cudaStream_t)."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from dmlsplit.errors import InvalidArgumentError
@@ -25,3 +26,8 @@ def stream_handle(stream: Any, device: int) -> int:
             f"stream belongs to cuda:{owner}; it must belong to cuda:{device}, like the operator"
         )
     return handle
+
+
+def external_stream(cuda: Any, handle: int) -> Any:
+    """CuPy's stream object for a handle; `cuda` is ``cupy.cuda``."""
+    return cuda.Stream.from_external(SimpleNamespace(__cuda_stream__=lambda: (0, handle)))

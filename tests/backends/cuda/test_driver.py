@@ -70,23 +70,8 @@ def test_the_error_says_that_there_is_no_device_or_why_the_driver_failed(
     )
     nvrtc = SimpleNamespace(getVersion=lambda: (13, 2))
     cuda = SimpleNamespace(runtime=runtime, nvrtc=nvrtc)
-    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=cuda))
+    cupy = SimpleNamespace(cuda=cuda, __version__="14.2.0")
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
     text = "no CUDA device" if count == 0 else "no usable CUDA device: status 35.*Fix: check"
     with pytest.raises(dml.UnsupportedError, match=text):
         dml.Device("cuda:0")
-
-
-def test_cupy_has_every_name_that_the_driver_uses() -> None:
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-    from cupy_backends.cuda.api import driver as api
-
-    assert callable(api.launchKernel)
-    nvrtc = {"NVRTCError", "compileProgram", "createProgram", "destroyProgram", "getCUBIN"}
-    nvrtc |= {"getProgramLog", "getPTX", "getSupportedArchs", "getVersion"}
-    assert nvrtc <= set(dir(cupy.cuda.nvrtc))
-    assert callable(cupy.cuda.Stream.from_external)
-    assert callable(cupy.cuda.runtime.getDevice)
-    assert {"compile", "kernel"} <= set(dir(cupy.RawKernel))
-    assert hasattr(cupy.cuda.function.Function, "ptr")
-    assert hasattr(cupy.cuda.Device, "use")
-    assert issubclass(api.CUDADriverError, RuntimeError)
