@@ -36,6 +36,7 @@ from benchmarks.timing import interleaved, summary
 from dmlsplit import in_memory
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.launch import VECTOR
+from dmlsplit.checks import piece_sizes
 
 # A call, the number of outputs, and the bar for its fastest round: microseconds, or another call,
 # which it must not exceed by more than the noise.
@@ -207,7 +208,8 @@ def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:
     layout, addresses = ("cuda:0", tokens.shape, tokens.strides, 2), [tokens.data.ptr] * outputs
 
     def plan() -> None:
-        program: Any = in_memory._prepared(layout, 0, next(planned), None).program
+        axis, own_sizes = piece_sizes(tokens.shape, next(planned), 0)
+        program: Any = in_memory._prepared(layout, axis, own_sizes, None).program
         for picked, launcher in program.add_variant(VECTOR, VECTOR):
             launcher.bind((tokens.data.ptr, *picked(addresses)))
 

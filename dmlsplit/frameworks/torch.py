@@ -269,7 +269,7 @@ def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tens
     source, *outputs = map(_fake_view, (array, *out), starts)
     try:
         required = requirements(source.shape, source[4:7], dim, _example_values(sizes))
-        check_outputs(outputs, source, required.outputs)
+        check_outputs(outputs, source, required)
     except InvalidArgumentError as error:
         raise _RefusedError(str(error)) from None
 
