@@ -7,7 +7,7 @@
 True
 """
 
-from dmlsplit.forks import fork_lock as _fork_lock
+from dmlsplit.forks import late_import as _late_import
 
 TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this whole module
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def __getattr__(name: str) -> "Any":
     """
     for module, names in _MODULES.items():
         if name in names.split():
-            with _fork_lock:
+            with _late_import():
                 from importlib import import_module
 
                 globals()[name] = getattr(import_module(f"dmlsplit.{module}"), name)

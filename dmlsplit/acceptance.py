@@ -7,13 +7,12 @@ tensors that PyTorch tracks, belongs in the `view` of its adapter.
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from operator import add
 from typing import Any, NamedTuple
 
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.adapter import Requirement, Requirements
+from dmlsplit.arrays.adapter import Requirement
 from dmlsplit.arrays.array_view import data_type_name
-from dmlsplit.arrays.overlap import are_disjoint, first_overlap
+from dmlsplit.arrays.overlap import first_overlap
 from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
@@ -30,20 +29,6 @@ class Mismatch(NamedTuple):
 def matches(array: ArrayView, required: Requirement) -> bool:
     """Whether an array is exactly as required."""
     return array[2:-1] == required[:-1] and array.read_only <= required.read_only
-
-
-def exact_addresses(
-    outputs: Sequence[ArrayView], span: tuple[int, int], required: Requirements
-) -> list[int] | None:
-    """Fast path: the addresses of outputs that are exactly as required and do not overlap.
-
-    None for other outputs. `span` is the input's range of addresses.
-    """
-    if [output[2:] for output in outputs] != required.outputs:
-        return None
-    addresses = [output.address for output in outputs]
-    starts, ends = [span[0], *addresses], [span[1], *map(add, addresses, required.sizes)]
-    return addresses if are_disjoint(starts, ends) else None
 
 
 def mismatches(
@@ -74,19 +59,18 @@ def mismatches(
 
 
 def accept_outputs(
-    out: Any, source: ArrayView, required: Requirements
+    out: Any, source: ArrayView, required: Sequence[Requirement]
 ) -> tuple[list[int], tuple[tuple[int, ...], ...] | None]:
     """The addresses of arrays to write to, and their strides if these are not as required.
 
     An InvalidArgumentError names the first array that does not fit or shares memory with another.
     """
-    check_output_count(out, len(required.sizes))
+    check_output_count(out, len(required))
     outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
-    addresses = exact_addresses(outputs, source.span, required)
-    if addresses is not None:
-        return addresses, None
-    check_outputs(outputs, source, required.outputs)
-    return [output.address for output in outputs], tuple([output.strides for output in outputs])
+    check_outputs(outputs, source, required)
+    are_packed = all(map(matches, outputs, required))
+    strides = None if are_packed else tuple([output.strides for output in outputs])
+    return [output.address for output in outputs], strides
 
 
 def check_output_count(out: Any, count: int) -> None:
@@ -102,6 +86,8 @@ def check_outputs(
 ) -> None:
     """Refuse outputs that share a byte or are not as required; their strides may differ."""
     for index, (output, requirement) in enumerate(zip(outputs, required, strict=True)):
+        if matches(output, requirement):
+            continue
         for field, actual, expected in mismatches(output, requirement, any_strides=True):
             text = f"{field} is {actual}; it must be {expected}"
             if field == "strides":

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from dmlsplit.acceptance import Mismatch, exact_addresses, matches, mismatches
+from dmlsplit.acceptance import Mismatch, matches, mismatches
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.adapter import Requirement, Requirements
+from dmlsplit.arrays.adapter import Requirement
 from dmlsplit.arrays.array_view import data_type_name
 from dmlsplit.arrays.overlap import overlapping_pairs
 from dmlsplit.arrays.types import Array
@@ -112,8 +111,6 @@ class BindingTable:
         tensors = enumerate(named_tensors(desc))
         bindable = [_Bindable(*named, device, index > 0) for index, named in tensors]
         self._input, *self._outputs = bindable
-        self._input_bytes, *sizes = [t.tensor.total_tensor_size_in_bytes for t in bindable]
-        self._required = Requirements([tensor.required for tensor in self._outputs], sizes)
 
     def bind_input(self, binding: Any) -> ArrayView:
         """Check the input alone; its outputs will be allocated to match."""
@@ -130,22 +127,6 @@ class BindingTable:
                 f"outputs has the type {type(outputs).__name__}; it must be a list with one array "
                 "per output"
             )
-        return self._exact(source, outputs) or self._checked(source, outputs)
-
-    def _exact(self, source: Any, outputs: Sequence[Any]) -> Bindings | None:
-        """Fast path for arrays that fit exactly, and do not overlap even with their padding."""
-        if isinstance(source, BufferBinding):
-            return None
-        with suppress(InvalidArgumentError):
-            array = view(source, self._input.name)
-            if matches(array, self._input.required):
-                span = array.address, array.address + self._input_bytes
-                written = [view(output, "") for output in outputs]
-                addresses = exact_addresses(written, span, self._required)
-                return None if addresses is None else (array, outputs, addresses)
-        return None
-
-    def _checked(self, source: Any, outputs: Sequence[Any]) -> Bindings:
         violations: list[Violation] = []
         if len(outputs) != len(self._outputs):
             count = "DML-BIND-COUNT", "BindingCount", len(outputs), len(self._outputs)

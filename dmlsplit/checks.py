@@ -65,11 +65,13 @@ def sequence(name: str, values: Iterable[K], of: str) -> tuple[K, ...]:
 
 def integers(name: str, values: Integers) -> tuple[int, ...]:
     """The values as a tuple of ints; an ArgumentTypeError names an entry that is not an integer."""
-    if getattr(values, "ndim", 0) and hasattr(values, "tolist"):
-        values = values.tolist()  # one copy from a device, not one for each entry
-    entries = sequence(name, values, "integers")
-    if set(map(type, entries)) == {int}:  # fast path for the usual case
-        return entries  # type: ignore[return-value]
+    entries: Any = values
+    if not isinstance(values, tuple):
+        if getattr(values, "ndim", 0) and hasattr(values, "tolist"):
+            values = values.tolist()  # one copy from a device, not one for each entry
+        entries = sequence(name, values, "integers")
+    if type(entries) is tuple and _INT.issuperset(map(type, entries)):  # fast path
+        return entries
     return tuple(integer(f"{name}[{i}]", value) for i, value in enumerate(entries))
 
 
@@ -96,7 +98,7 @@ def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> in
 
     If a tensor of `rank` dimensions has no such axis, the error begins with `operator`.
     """
-    axis = integer_argument("axis", axis, operator)
+    axis = axis if type(axis) is int else integer_argument("axis", axis, operator)
     prefix = f"{operator}: " if operator else ""
     if rank == 0:
         text = f"{prefix}the input is a scalar (rank 0); a scalar cannot be split"
@@ -122,7 +124,7 @@ def piece_sizes(
             )
         return axis, (axis_size // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))
-    if min(sizes, default=0) < 0 or sum(sizes) != axis_size:
+    if sum(sizes) != axis_size or (sizes and min(sizes) < 0):
         raise InvalidArgumentError(
             f"sizes {shown(sizes)} add up to {sum(sizes)}; they must be at least 0 and add up to "
             f"{axis_size}, the size of axis {axis}{_fix_for_cuts(sizes, axis_size)}"

@@ -28,6 +28,7 @@ from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import shown
 from dmlsplit.prepared_split import PreparedSplit
+from dmlsplit.slices import split_by_slices
 
 Bindable: TypeAlias = Array | BufferBinding
 
@@ -170,6 +171,11 @@ class CompiledOperator:
         self.device, self.desc = device, desc
         self._table = BindingTable(desc, device.name)
         self._prepared = PreparedSplit(program, _outputs(desc))
+        tensors = desc.input_tensor, *desc.output_tensors
+        is_packed = device.name == "cpu" and all(tensor.strides is None for tensor in tensors)
+        # What `_split_by_slices` compares and passes on.
+        self._shape = desc.input_tensor.sizes if is_packed else None
+        self._dtype, self._sizes = self._prepared.outputs.dtype, desc.split_sizes
 
     @overload
     def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
@@ -205,6 +211,8 @@ class CompiledOperator:
             return self._split(array, stream)
 
     def _split(self, array: Any, stream: Stream | None) -> list[Any]:
+        if (pieces := self._split_by_slices(array)) is not None:
+            return pieces
         source, like = self._table.bind_input(array), array
         if isinstance(array, BufferBinding):
             # The buffer's own ndarray class, such as numpy.matrix, must not become the outputs'.
@@ -250,7 +258,16 @@ class CompiledOperator:
             return self._split_into(array, outputs, stream)
 
     def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
-        self._prepared.split_into(*self._table.bind(array, outputs), stream)
+        if self._split_by_slices(array, outputs) is None:
+            self._prepared.split_into(*self._table.bind(array, outputs), stream)
+
+    def _split_by_slices(self, array: Any, outputs: Any = None) -> list[Any] | None:
+        """`split_by_slices` of an array that is exactly as the descriptor's tensor."""
+        if type(array) is not np.ndarray or array.shape != self._shape:
+            return None
+        if array.dtype != self._dtype or not array.flags.c_contiguous:
+            return None
+        return split_by_slices(array, self._sizes, self.desc.axis, outputs)
 
     def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:
         """Check the binding table once, for many dispatches.

@@ -16,7 +16,7 @@ from dmlsplit import in_memory
 from dmlsplit.arrays.torch import DISTRIBUTED, TORCH_MODULES
 from dmlsplit.arrays.types import Array, DaskArray
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.forks import fork_lock
+from dmlsplit.forks import late_import
 from dmlsplit.in_memory import Sizes
 
 T = TypeVar("T", bound=Array | DaskArray)
@@ -111,7 +111,7 @@ def _split_of(module: str) -> Callable[..., list[Any]]:
 
 @lru_cache(maxsize=64)  # saves 1 us per call
 def _import_split(module: str) -> Callable[..., list[Any]]:
-    with fork_lock:
+    with late_import():
         if module == "torch":
             from dmlsplit.frameworks import torch
 

@@ -10,6 +10,7 @@ from _thread import RLock  # the C core of `threading`, which takes longer than 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from functools import cached_property as cached_property
     from typing import Any
 else:
@@ -27,9 +28,23 @@ else:
             return value
 
 
-# Hold it during a late import: a fork waits until it is released. It is reentrant, because a signal
-# handler, or a module that is being imported, may fork.
-fork_lock = RLock()
+_lock = RLock()  # reentrant, because a signal handler, or a module that is being imported, may fork
 if hasattr(os, "register_at_fork"):
-    _release = fork_lock.release
-    os.register_at_fork(before=fork_lock.acquire, after_in_parent=_release, after_in_child=_release)
+    _release = _lock.release
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_release, after_in_child=_release)
+
+
+def late_import() -> "AbstractContextManager[object]":
+    """A lock to hold during a late import: a fork waits until it is released.
+
+    An UnsupportedError refuses an import inside another. A signal handler may run during an import;
+    what it would import is then half loaded, by its own thread, which cannot wait for itself.
+    """
+    if _lock._is_owned():  # type: ignore[attr-defined]
+        from dmlsplit.errors import UnsupportedError
+
+        raise UnsupportedError(
+            "dmlsplit is called by a signal handler that interrupted dmlsplit's first call, which "
+            "still imports what it needs. Fix: call dmlsplit once before handlers do"
+        )
+    return _lock

@@ -4,27 +4,28 @@ import gc
 import time
 
 import numpy as np
+import pytest
 
-from dmlsplit.acceptance import Mismatch, check_outputs, exact_addresses, matches, mismatches
+from dmlsplit.acceptance import Mismatch, accept_outputs, check_outputs, matches, mismatches
 from dmlsplit.arrays import view
 from dmlsplit.arrays.adapter import Requirement
 from dmlsplit.arrays.array_view import share_memory
+from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.in_memory import requirements
 
 
-def test_only_outputs_exactly_as_required_take_the_fast_path() -> None:
+def test_only_outputs_that_are_not_packed_bring_strides_of_their_own() -> None:
     source, first, second = np.zeros(6), np.zeros(2), np.zeros(4)
     required = requirements((6,), ("<f8", 8, "cpu"), 0, (2, 4))
-
-    def addresses(*outputs: np.ndarray) -> list[int] | None:
-        views = [view(output, "out") for output in outputs]
-        return exact_addresses(views, view(source, "array").span, required)
-
-    assert addresses(first, second) == [first.ctypes.data, second.ctypes.data]
-    frozen = np.frombuffer(bytes(32))
-    others = np.zeros(3), np.zeros(4, "f4"), np.zeros(8)[::2], frozen, source[:4]
-    assert not any(addresses(first, other) for other in others)
-    assert matches(view(first, "out"), required.outputs[0])
+    accepted = accept_outputs([first, second], view(source, "array"), required)
+    assert accepted == ([first.ctypes.data, second.ctypes.data], None)
+    assert matches(view(first, "out"), required[0])
+    strided = np.zeros(8)[::2]
+    accepted = accept_outputs([first, strided], view(source, "array"), required)
+    assert accepted == ([first.ctypes.data, strided.ctypes.data], ((8,), (16,)))
+    for other in (np.zeros(3), np.zeros(4, "f4"), np.frombuffer(bytes(32)), source[:4]):
+        with pytest.raises(InvalidArgumentError):
+            accept_outputs([first, other], view(source, "array"), required)
 
 
 def test_every_field_that_differs_from_the_requirement_is_named() -> None:

@@ -1,4 +1,4 @@
-"""A child that is forked during the first call of another thread makes a first call of its own."""
+"""A first call beside a fork in another thread, or a signal in its own."""
 
 import os
 import sys
@@ -96,3 +96,38 @@ print("done")
 def test_a_child_forked_at_any_time_can_split() -> None:
     done = ran(sys.executable, "-c", FORKS + AT_ANY_TIME)
     assert (done.stdout, done.stderr) == ("done\n", "")
+
+
+IN_A_HANDLER = """
+import signal, sys
+import numpy as np
+import dmlsplit as dml
+from dmlsplit import UnsupportedError
+outcomes = []
+
+def split(*_):
+    try:
+        outcomes.append([piece.tolist() for piece in dml.split(np.arange(6), (1, 5))])
+    except UnsupportedError as error:
+        outcomes.append("Fix: call dmlsplit once" in str(error))
+
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == sys.argv[1]:
+            signal.raise_signal(signal.SIGALRM)
+
+signal.signal(signal.SIGALRM, split)
+sys.meta_path.insert(0, Finder)
+split()
+split()
+print(outcomes)
+"""
+
+
+@pytest.mark.parametrize("module", ["dmlsplit.eager", "dmlsplit.geometry"])
+def test_a_signal_handler_that_splits_during_the_first_call_is_told_why_it_cannot(
+    module: str,
+) -> None:
+    done = ran(sys.executable, "-c", IN_A_HANDLER, module)
+    pieces = [[0], [1, 2, 3, 4, 5]]
+    assert (done.stdout, done.stderr) == (f"{[True, pieces, pieces]}\n", "")

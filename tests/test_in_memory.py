@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dmlsplit as dml
-from dmlsplit import in_memory
+from dmlsplit import in_memory, slices
 from tests.support.gpu_arrays import forget_programs
 
 BYTES = np.random.default_rng(0).integers(0, 256, 1 << 12, np.uint8)
@@ -122,17 +122,17 @@ def test_the_order_of_calls_does_not_change_results() -> None:
         assert [outcome(call) for call in reversed(calls)] == wanted[::-1]
 
 
-def test_a_split_is_prepared_once_per_count_or_sizes_and_axis_whatever_the_data_type(
+def test_a_split_is_prepared_once_however_its_sizes_its_axis_and_its_type_are_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A count or sizes along an axis from the front or the end, whatever the type is called."""
-    monkeypatch.setattr(in_memory, "SLICED_BYTES", 0)
+    monkeypatch.setattr(slices, "MAX_BYTES", 0)
     forget_programs()
     for sizes in (lambda: 3, lambda: (2, 2, 2), lambda: [2, 2, 2], lambda: iter([2, 2, 2])):
         for axis in (1, -1, np.int64(1)):
             for kind in ("f4", ">f4", "u4", "S4"):
                 dml.split(array(kind, (4, 6)), sizes(), axis)
-    assert in_memory._splits_of_few_pieces.cache_info().misses == 4
+    assert in_memory._splits_of_few_pieces.cache_info().misses == 1
     assert in_memory._splits_of_few_pieces.cache_info().maxsize == 1024
 
 
@@ -145,40 +145,6 @@ def test_true_and_floats_do_not_hit_the_cache_of_integers(sizes: Any, axis: Any)
         dml.split(array("f4", (6, 2)), known, 0)
     with pytest.raises(dml.InvalidArgumentError):
         dml.split(array("f4", (6, 2)), sizes, axis)
-
-
-@pytest.mark.parametrize(
-    ("kind", "shape", "axis", "are_sliced"),
-    [
-        ("f8", (3, 8), 1, True),
-        ("u1", (2, 1 << 15), 1, True),
-        ("u1", (2, (1 << 15) + 2), 1, False),
-        ("u1", (128, 4), 1, True),
-        ("u1", (129, 4), 1, False),  # many rows
-        ("?", (4, 6), 0, True),
-        (">c8", (2, 6), -1, True),
-        ("f8", (0, 4), 1, True),
-        ("S3", (4, 6), 0, False),
-        (PADDED, (4, 6), 0, False),
-    ],
-)
-def test_splits_by_slices_and_by_the_engine_give_the_bytes_of_numpy(
-    kind: Any, shape: tuple[int, int], axis: int, are_sliced: bool
-) -> None:
-    """Up to a size slices are copied; larger splits use the engine, as do types with gaps."""
-    source = np.zeros(shape, kind)
-    source.reshape(-1).view("u1")[:] = np.resize(BYTES, source.nbytes)
-    forget_programs()
-    found = dml.split(source, 2, axis)
-    assert in_memory._splits_of_few_pieces.cache_info().misses == (not are_sliced)
-    views = np.split(source, 2, axis)
-    into = dml.split(source, 2, axis, out=[np.zeros_like(view) for view in views])
-    raw = np.split(source.view(f"V{source.itemsize}"), 2, axis)  # with what is between fields
-    for piece, other, wanted in zip(found, into, raw, strict=True):
-        assert piece.tobytes() == other.tobytes() == wanted.tobytes()
-        assert piece.dtype == source.dtype
-        assert piece.flags.c_contiguous
-        assert piece.flags.writeable
 
 
 @pytest.mark.parametrize("form", [list, tuple])

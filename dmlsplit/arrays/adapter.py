@@ -36,13 +36,6 @@ class Requirement(NamedTuple):
     read_only: bool = False  # True: it may be read-only
 
 
-class Requirements(NamedTuple):
-    """The memory that the outputs of a split must have."""
-
-    outputs: list[Requirement]
-    sizes: list[int]  # bytes
-
-
 class Adapter(Protocol):
     """One array library. Methods with a body are defaults, for NumPy and CuPy."""
 

@@ -27,7 +27,7 @@ from dmlsplit.arrays.array_view import (
 from dmlsplit.arrays.types import Stream
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.forks import fork_lock
+from dmlsplit.forks import late_import
 
 _FIX_WITHOUT_MEMORY = "use dmlsplit.split without out, or a tensor that has memory"
 # Modules of the tensor classes that can be split: plain tensors, and those of torch's tracers.
@@ -175,7 +175,7 @@ def _refusal(name: str, what: str, fix: str) -> TrackedError:
 @cache
 def _torch_private() -> Any:
     # Imported here because it imports PyTorch.
-    with fork_lock:
+    with late_import():
         from dmlsplit.arrays import torch_private
 
     return torch_private

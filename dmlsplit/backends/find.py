@@ -4,7 +4,7 @@ import re
 
 from dmlsplit.backends import Backend
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.forks import fork_lock
+from dmlsplit.forks import late_import
 
 # The names of devices; the group is N of ``cuda:N``.
 DEVICE = re.compile(r"cpu|cuda(?::([0-9]{1,4}))?")
@@ -23,7 +23,7 @@ def find_backend(device: str) -> Backend:
 
     An UnsupportedError says that the device, its driver or CuPy is missing or unusable.
     """
-    with fork_lock:  # for CuPy's import too
+    with late_import():  # for CuPy's import too
         if device == "cpu":
             from dmlsplit.backends.cpu.engine import CpuBackend
 

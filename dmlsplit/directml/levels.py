@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeAlias
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.fields import Field
-from dmlsplit.forks import fork_lock
+from dmlsplit.forks import late_import
 from dmlsplit.messages import did_you_mean
 from dmlsplit.resources import feature_levels_text, parsed_yaml
 
@@ -109,7 +109,7 @@ class TableError(ValueError):
 @cache
 def support_table() -> Mapping[FeatureLevel, LevelSupport]:
     """The rows of feature_levels.yaml, lowest level first."""
-    with fork_lock:
+    with late_import():
         return parse_table(feature_levels_text())
 
 

@@ -124,13 +124,25 @@ def _split_tracked(
             if tensor.__class__.__module__ not in TORCH_MODULES:
                 name = f"out[{index}] is a {tensor.__class__.__qualname__}"
                 raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
-        _SPLIT_OUT(array, sizes, dim, list(out))
-        return list(out)
     if torch.onnx.is_in_onnx_export():
-        # torch.onnx knows only torch's operators. A registered decomposition would help, but would
-        # make torch.compile fail if the variable CI is set.
-        return list(torch.split_with_sizes_copy(array, sizes, _checked_axis(array, sizes, dim)))
-    return list(_SPLIT(array, sizes, dim))
+        return _split_for_onnx(array, sizes, dim, out)
+    if out is None:
+        return list(_SPLIT(array, sizes, dim))
+    _SPLIT_OUT(array, sizes, dim, list(out))
+    return list(out)
+
+
+def _split_for_onnx(
+    array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor] | None
+) -> list[Tensor]:
+    """Split by torch's own operators, the only ones that torch.onnx knows."""
+    # A registered decomposition would help, but would make torch.compile fail if the variable CI is
+    # set.
+    pieces = torch.split_with_sizes_copy(array, sizes, _checked_axis(array, sizes, dim))
+    if out is None:
+        return list(pieces)
+    _fake_into(array, sizes, dim, out)  # only the checks
+    return [tensor.copy_(piece) for tensor, piece in zip(out, pieces, strict=True)]
 
 
 def _split_distributed(
@@ -257,7 +269,7 @@ def _fake_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tens
     source, *outputs = map(_fake_view, (array, *out), starts)
     try:
         required = requirements(source.shape, source[4:7], dim, _example_values(sizes))
-        check_outputs(outputs, source, required.outputs)
+        check_outputs(outputs, source, required)
     except InvalidArgumentError as error:
         raise _RefusedError(str(error)) from None
 

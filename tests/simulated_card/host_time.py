@@ -41,13 +41,11 @@ from benchmarks.timing import interleaved, summary
 from dmlsplit import in_memory
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.launch import VECTOR
-<<<<<<< HEAD:tests/simulated_card/host_time.py
-from tests.simulated_card import build
-=======
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.raw_kernels import OPTIONS
+from dmlsplit.checks import piece_sizes
 from dmlsplit.directml.operator import descriptor_geometry
->>>>>>> launch:benchmarks/host_on_card.py
+from tests.simulated_card import build
 
 NOISE = 1.05
 # A call, the number of outputs, and the bar for its fastest round: microseconds, or another call
@@ -247,7 +245,8 @@ def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:
     layout, addresses = ("cuda:0", tokens.shape, tokens.strides, 2), [tokens.data.ptr] * outputs
 
     def plan() -> None:
-        program: Any = in_memory._prepared(layout, 0, next(planned), None).program
+        axis, own_sizes = piece_sizes(tokens.shape, next(planned), 0)
+        program: Any = in_memory._prepared(layout, axis, own_sizes, None).program
         for picked, launcher in program.add_variant(VECTOR, VECTOR):
             launcher.bind((tokens.data.ptr, *picked(addresses)))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit import device, in_memory
+from dmlsplit import device, in_memory, slices
 from dmlsplit.backends.cuda import driver
 
 
@@ -83,5 +83,5 @@ def forget_programs() -> None:
     device._compile.cache_clear()
     in_memory._backend.cache_clear()
     in_memory._splits_of_few_pieces.cache_clear()
-    in_memory._slices.cache_clear()
+    slices._indices.cache_clear()
     in_memory._splits_of_many_pieces.cache_clear()

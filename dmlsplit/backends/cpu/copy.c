@@ -317,7 +317,7 @@ static void copy_task(const struct call *call, int64_t task) {
 static struct {
     atomic_bool is_owned;  // by a caller that shares its split; others copy alone
     _Atomic(const struct call *) call;
-    atomic_llong threads, remaining_tasks;  // of this split; tasks that nobody has taken
+    atomic_llong helpers, remaining_tasks;  // how many this split may have; tasks that nobody has taken
     atomic_llong helpers_next, active_helpers;  // the helpers' next task; helpers that may still copy
     int64_t ended_ns, yield_ns;        // when the last owner ended, and when one may yield again
     pthread_mutex_t lock;              // for the fields below
@@ -333,31 +333,31 @@ static void pause_spin(void) {
 #endif
 }
 
-static bool has_work(int64_t number) {
-    return atomic_load(&pool.remaining_tasks) > 0 && number < atomic_load(&pool.threads);
+static bool has_work(void) {
+    return atomic_load(&pool.remaining_tasks) > 0
+        && atomic_load(&pool.active_helpers) < atomic_load(&pool.helpers);
 }
 
-// The loop of a helper, whose number is 1 or more. It counts itself as active before it takes a task, because
-// the owner returns when no task remains and no helper is active. After SPINS without work it sleeps.
-static void *help(void *number) {
+// The loop of a helper. It counts itself as active before it takes a task, because the owner returns when no
+// task remains and no helper is active. Helpers that the split has no place for sleep after SPINS, as without work.
+static void *help(void *unused) {
     for (int64_t spins = 0;; spins++) {
-        if (has_work((intptr_t)number)) {
-            atomic_fetch_add(&pool.active_helpers, 1);
-            while (atomic_fetch_sub(&pool.remaining_tasks, 1) > 0)
+        if (has_work()) {
+            bool has_place = atomic_fetch_add(&pool.active_helpers, 1) < atomic_load(&pool.helpers);
+            for (; has_place && atomic_fetch_sub(&pool.remaining_tasks, 1) > 0; spins = 0)
                 copy_task(atomic_load(&pool.call), atomic_fetch_sub(&pool.helpers_next, 1));
             atomic_fetch_sub(&pool.active_helpers, 1);
-            spins = 0;
         }
         pause_spin();
         if (spins < SPINS) continue;
         pthread_mutex_lock(&pool.lock);
         pool.sleeping++;
-        while (!has_work((intptr_t)number)) pthread_cond_wait(&pool.work, &pool.lock);
+        while (!has_work()) pthread_cond_wait(&pool.work, &pool.lock);
         pool.sleeping--;
         pthread_mutex_unlock(&pool.lock);
         spins = 0;
     }
-    return NULL;
+    return unused;
 }
 
 // Starts helpers until there are `count`. If the system refuses one, the others do its work. They block all
@@ -372,7 +372,7 @@ static void start(int64_t count) {
     pthread_attr_setstacksize(&attributes, STACK);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     while (pool.started < count
-           && pthread_create(&thread, &attributes, help, (void *)(intptr_t)(pool.started + 1)) == 0)
+           && pthread_create(&thread, &attributes, help, NULL) == 0)
         pool.started++;
     pthread_attr_destroy(&attributes);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -400,22 +400,23 @@ static int64_t now_ns(void) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-// Publishes a split to the helpers, and wakes those that sleep if that pays: for a large split, or in a
+// Publishes a split to the helpers, and wakes as many as it needs if that pays: for a large split, or in a
 // series of splits. A helper that wakes on this processor must run before it can move to another, hence the
 // yield. Beside other programs a yield can take milliseconds, so yields take at most a hundredth of the time.
 static void share(const struct call *call) {
+    int64_t tasks = call->end - call->first, helpers = (call->threads < tasks ? call->threads : tasks) - 1;
     atomic_store(&pool.call, call);
     atomic_store(&pool.helpers_next, call->end - 1);
-    atomic_store(&pool.threads, call->threads);
-    atomic_store(&pool.remaining_tasks, call->end - call->first);
+    atomic_store(&pool.helpers, helpers);
+    atomic_store(&pool.remaining_tasks, tasks);
     int64_t now = now_ns();
     if (!call->wakes && now - pool.ended_ns > SERIES_NS) return;
     pthread_mutex_lock(&pool.lock);
-    start(call->threads - 1);
-    bool is_asleep = pool.sleeping > 0;
-    if (is_asleep) pthread_cond_broadcast(&pool.work);
+    start(helpers);
+    int64_t missing = helpers - (pool.started - pool.sleeping), woken = 0;  // besides those that are awake
+    for (; woken < missing && woken < pool.sleeping; woken++) pthread_cond_signal(&pool.work);
     pthread_mutex_unlock(&pool.lock);
-    if (!is_asleep || now < pool.yield_ns) return;
+    if (woken == 0 || now < pool.yield_ns) return;
     sched_yield();
     pool.yield_ns = now_ns() + YIELD_RATIO * (now_ns() - now);
 }

@@ -18,7 +18,7 @@ from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cpu import refuse_stream, threads
 from dmlsplit.backends.cpu.plan import Plan, plan_of
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.forks import fork_lock
+from dmlsplit.forks import late_import
 from dmlsplit.geometry import SplitGeometry
 
 VARIABLE = "DMLSPLIT_NATIVE"
@@ -128,7 +128,7 @@ def _load() -> Library | str:
 
 def load(path: Path) -> Library:
     """Load a library that was built from copy.c."""
-    with fork_lock:
+    with late_import():
         code = ctypes.CDLL(str(path))
     code.dmlsplit_copy.argtypes, code.dmlsplit_copy.restype = [ctypes.c_char_p], None
     return Library(code.dmlsplit_copy, code.dmlsplit_kind(), str(path))

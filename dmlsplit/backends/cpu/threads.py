@@ -1,6 +1,8 @@
 """How many threads a split may use."""
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from math import ceil
 from pathlib import Path
@@ -16,7 +18,7 @@ def thread_count() -> int:
     """The number of threads for one split.
 
     DMLSPLIT_NUM_THREADS if it is set, else the processors that this process may use, limited by
-    the quota of its control group.
+    the quotas of its control groups.
     """
     setting = os.environ.get(VARIABLE, "").strip()
     if not setting:
@@ -30,10 +32,33 @@ def thread_count() -> int:
 
 
 @lru_cache(maxsize=1)
-def _quota(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """The processors that the control group allows (cpu.max); None if unlimited."""
+def _quota(
+    root: Path = Path("/sys/fs/cgroup"), table: Path = Path("/proc/self/cgroup")
+) -> int | None:
+    """The processors that the control groups of this process allow; None if unlimited."""
     try:
-        quota, period = (root / "cpu.max").read_text().split()
-        return max(1, ceil(int(quota) / int(period)))
-    except (OSError, ValueError, ZeroDivisionError):  # no control group, or "max"
+        groups = list(_groups(root, table.read_text()))
+    except (OSError, ValueError):  # no control groups
         return None
+    return min(filter(None, map(_limit, groups)), default=None)
+
+
+def _groups(root: Path, table: str) -> Iterator[Path]:
+    """The folders of this process's group and of those around it, in both versions of groups."""
+    for line in table.splitlines():
+        _, controllers, group = line.split(":", 2)
+        # A line without controllers is version 2. In a container, only outer folders may exist.
+        if not controllers or "cpu" in controllers.split(","):
+            folder = root / controllers / group.lstrip("/")
+            yield from (folder, *folder.parents)
+
+
+def _limit(folder: Path) -> int | None:
+    """The processors that one control group allows; None if unlimited."""
+    for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
+        with suppress(OSError, ValueError):  # of the other version, or "max"
+            words = [word for name in names for word in (folder / name).read_text().split()]
+            quota, period = map(int, words)
+            if quota > 0 and period > 0:
+                return ceil(quota / period)
+    return None

@@ -181,7 +181,7 @@ def test_an_interrupt_is_raised_between_parts(
         if len(parts) == 2:
             signal.raise_signal(signal.SIGINT)
 
-    program = native.program_of(packed(array.shape, 0, (1 << 12,), 1 << 10), library)
+    program = native.program_of(packed(array.shape, 0, (1 << 12,), 1), library)
     copy = program._replace(copy_function=interrupted).bind(array.ctypes.data, [out.ctypes.data])
     with pytest.raises(KeyboardInterrupt):
         copy()
@@ -247,11 +247,29 @@ assert time.process_time() - begun < 0.25  # helpers sleep
 print("done")
 """
 
+WAKES = """
+def switches():  # of each helper, which then waits again
+    tasks = set(Path("/proc/self/task").iterdir()) - {Path(f"/proc/self/task/{os.getpid()}")}
+    texts = {task: (task / "status").read_text() for task in tasks}
+    return {task: text.split("\\nvoluntary_")[1].split()[1] for task, text in texts.items()}
+before = count()
+os.environ["DMLSPLIT_NUM_THREADS"] = "1024"
+assert splits() and count() < before + program.plan.tasks < before + 100
+time.sleep(0.5)
+os.environ["DMLSPLIT_NUM_THREADS"] = "2"
+asleep = switches()
+assert splits()
+time.sleep(0.1)
+woken = set(switches().items()) - set(asleep.items())
+assert len(woken) <= 1, woken
+print("done")
+"""
+
 
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("program", [FORKS, LIMITS], ids=["forks", "limits"])
-def test_helper_threads_restart_in_a_forked_child_and_their_number_is_limited(
+@pytest.mark.parametrize("program", [FORKS, LIMITS, WAKES], ids=["forks", "limits", "wakes"])
+def test_helper_threads_restart_in_a_forked_child_and_no_more_are_started_or_woken_than_needed(
     program: str, library: native.Library
 ) -> None:
     done = ran(sys.executable, "-W", "ignore", "-c", START + program, library.path)

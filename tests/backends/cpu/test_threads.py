@@ -34,13 +34,55 @@ def test_the_thread_count_is_the_variable_or_the_processors_allowed(
     assert threads.thread_count() == 6
 
 
+def quota(root: Path, table: str) -> int | None:
+    (root / "groups").write_text(table)
+    return threads._quota.__wrapped__(root, root / "groups")
+
+
 @pytest.mark.parametrize(
-    ("text", "count"), [("max 100000", None), ("150000 100000", 2), ("1 100000", 1), ("", None)]
+    ("text", "count"),
+    [("max 100000", None), ("150000 100000", 2), ("1 100000", 1), ("", None), ("1 0", None)],
 )
 def test_the_control_group_quota_limits_the_threads(
     text: str, count: int | None, tmp_path: Path
 ) -> None:
     (tmp_path / "cpu.max").write_text(text)
-    threads._quota.cache_clear()
-    assert threads._quota(tmp_path) == count
-    threads._quota.cache_clear()
+    assert quota(tmp_path, "0::/\n") == count
+
+
+@pytest.mark.parametrize(
+    ("table", "files", "count"),
+    [
+        ("0::/user.slice/job", {"user.slice/job/cpu.max": "300000 100000"}, 3),
+        ("0::/user.slice/job", {"user.slice/cpu.max": "2 1", "user.slice/job/cpu.max": "5 1"}, 2),
+        ("0::/only/outside/this/container", {"cpu.max": "4 1"}, 4),
+        (
+            "4:memory:/job\n1:cpu,cpuacct:/job\n0::/",
+            {
+                "cpu,cpuacct/job/cpu.cfs_quota_us": "250000",
+                "cpu,cpuacct/job/cpu.cfs_period_us": "100000",
+                "cpu,cpuacct/cpu.cfs_quota_us": "-1",
+                "cpu,cpuacct/cpu.cfs_period_us": "100000",
+            },
+            3,
+        ),
+        (
+            "1:cpu:/\n2:cpuacct:/",
+            {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "9"},
+            None,
+        ),
+        ("nonsense", {"cpu.max": "1 1"}, None),
+    ],
+    ids=["own group", "outer group", "container", "version 1", "unlimited", "unreadable"],
+)
+def test_the_quota_is_that_of_the_process_s_own_group_and_of_those_around_it(
+    table: str, files: dict[str, str], count: int | None, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert quota(tmp_path, table) == count
+
+
+def test_without_control_groups_there_is_no_quota(tmp_path: Path) -> None:
+    assert threads._quota.__wrapped__(tmp_path, tmp_path / "absent") is None

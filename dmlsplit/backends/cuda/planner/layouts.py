@@ -244,12 +244,11 @@ def _row_pitch(pitch: int, width: int, max_phase: int) -> int:
     Rows keep their phases, so the distance is some vectors and the phase of `pitch`. No vector may
     hold bytes of two rows. A row that begins at phase p <= max_phase takes ceil((p + width) /
     VECTOR) vectors. The next row begins after the distance's vectors if its phase is p +
-    pitch_phase, which is then at most max_phase, and one vector later if the phase wraps around.
+    pitch_phase, which is then at most max_phase. If the phase wraps around, the row begins one
+    vector later, which is always far enough.
     """
     pitch_phase = pitch % VECTOR
-    vectors = ceil_div(width + max_phase - pitch_phase, VECTOR)
-    vectors_if_wrapped = ceil_div(width + max_phase, VECTOR) - 1
-    return max(vectors, vectors_if_wrapped) * VECTOR + pitch_phase
+    return ceil_div(width + max_phase - pitch_phase, VECTOR) * VECTOR + pitch_phase
 
 
 def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
