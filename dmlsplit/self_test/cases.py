@@ -1,133 +1,30 @@
-"""The splits of the self-test: together they reach every kernel, in every mode, at any alignment.
+"""The splits of the self-test: together they take every path that the planner can choose.
 
-A test compares the table with everything that the planner can choose. The data of a split are
-computed from its name, so that two machines can compare digests.
+The table of layouts reaches all code. Loops of every depth, numbers of rows from one to the next
+multiple of 64, and numbers of rows for which a launch takes another path, are derived from it.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from hashlib import shake_128
-from itertools import accumulate, cycle
-from math import gcd
-from typing import NamedTuple
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import cycle, product
 
-import numpy as np
-
-from dmlsplit.backends.cuda.launch import VECTOR
-from dmlsplit.forks import cached_property
-from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
-
-# The value of every output byte before a split. Bytes around and between the elements must still
-# have it afterwards.
-SENTINEL = 0xA5
-
-
-class Tensor(NamedTuple):
-    """Where the elements of a tensor are; strides are in bytes, and may be 0 or negative."""
-
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    width: int  # bytes of an element
-
-    @property
-    def origin(self) -> int:
-        """Bytes before the first element."""
-        return sum(-min(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
-
-    @property
-    def size(self) -> int:
-        """Bytes from the start of the lowest element to the end of the highest."""
-        reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
-        return self.origin + reach + self.width
-
-    def view(self, memory: np.ndarray) -> np.ndarray:
-        """The tensor as an array on its `size` bytes."""
-        dtype = np.dtype(f"V{self.width}")
-        return np.ndarray(self.shape, dtype, memory, self.origin, self.strides)
-
-
-class Mode(StrEnum):
-    """How a split is dispatched."""
-
-    LAUNCH = "launch"  # on the current stream
-    STREAM = "second stream"
-    GRAPH = "graph replay"  # with other data than the capture had
-
-
-@dataclass(frozen=True)
-class Case:
-    """One split."""
-
-    name: str
-    shape: tuple[int, ...]
-    sizes: tuple[int, ...]
-    width: int = 1  # bytes of an element
-    phases: tuple[int, int] = (0, 0)  # of the input's and the outputs' addresses, modulo 16
-    axis: int = -1
-    strides: tuple[int, ...] | None = None  # of the input, in elements; None: packed
-    output_strides: tuple[tuple[int, ...], ...] | None = None
-    mode: Mode = Mode.LAUNCH
-
-    @property
-    def source(self) -> Tensor:
-        """The input."""
-        return _tensor(self.shape, self.strides, self.width)
-
-    @property
-    def output_tensors(self) -> list[Tensor]:
-        """The outputs."""
-        axis = self.axis % len(self.shape)
-        strides: Sequence[tuple[int, ...] | None] = self.output_strides or [None] * len(self.sizes)
-        shapes = ((*self.shape[:axis], size, *self.shape[axis + 1 :]) for size in self.sizes)
-        return [_tensor(*layout, self.width) for layout in zip(shapes, strides, strict=True)]
-
-    @cached_property
-    def geometry(self) -> SplitGeometry:
-        """The split as engines see it."""
-        axis, strides = (
-            self.axis % len(self.shape),
-            [tensor.strides for tensor in self.output_tensors],
-        )
-        packed = self.shape, axis, self.sizes, self.width, self.source.strides, strides
-        return split_geometry(*packed)
-
-    @property
-    def alignments(self) -> tuple[int, int]:
-        """The powers of two, up to 16, that divide the addresses of the input and the outputs."""
-        source = self.phases[0] + self.source.origin
-        outputs = (self.phases[1] + tensor.origin for tensor in self.output_tensors)
-        return gcd(VECTOR, source), gcd(VECTOR, *outputs)
-
-    def data(self, version: int = 0) -> np.ndarray:
-        """The bytes of the input; a graph is captured with version 0 and replayed with 1."""
-        noise = shake_128(f"{self.name} {version}".encode()).digest(self.source.size)
-        return np.frombuffer(noise, np.uint8)
-
-    def expected(self, data: np.ndarray) -> Iterator[np.ndarray]:
-        """The bytes of each output, with the sentinel between its elements."""
-        cuts = list(accumulate(self.sizes))[:-1]
-        pieces = np.split(self.source.view(data), cuts, self.axis)
-        for tensor, piece in zip(self.output_tensors, pieces, strict=True):
-            memory = np.full(tensor.size, SENTINEL, np.uint8)
-            tensor.view(memory)[...] = piece
-            yield memory
-
-
-def _tensor(shape: tuple[int, ...], strides: tuple[int, ...] | None, width: int) -> Tensor:
-    if strides is None:
-        return Tensor(shape, packed_byte_strides(shape, width), width)
-    return Tensor(shape, tuple(width * stride for stride in strides), width)
-
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.self_test.case import Case, Mode
+from dmlsplit.self_test.paths import Pair, pairs_of, row_step
 
 _ODD = (1, 3)
 _ALTERNATING_STRIDES = (1200, -30, 1), (-1600, 40, 1)
-_LAYOUTS = (
+LAYOUTS = (
     # `rows`: wide outputs.
     Case("experts", (12, 4096), (3, 8, 1), axis=0),
     Case("experts at odd addresses", (10, 1021), (3, 5, 2), axis=0, phases=_ODD),
     Case("equal columns of one row", (1, 17408), (1024,) * 17),
+    Case("two long rows", (2, 40001), (15002, 24999), phases=(3, 5)),
     Case("the same at odd addresses", (1, 17408), (1024,) * 17, phases=_ODD),
+    # Their last 1 to 3 bytes begin a tile of 4096 bytes.
+    Case("tiles of one row and a few bytes", (1, 16413), (4108, 8203, 4102), phases=(0, 5)),
     Case("query, key, value", (12, 1280), (1024, 128, 128), 2),
     Case("seventeen columns", (9, 8704), (512,) * 17),
     Case("wide columns of odd length", (9, 4111), (1507, 2604), phases=(0, 5)),
@@ -138,9 +35,11 @@ _LAYOUTS = (
     Case("a byte each", (301, 64), (1,) * 64),
     Case("eight and sixteen bytes", (131, 24), (8, 16)),
     Case("columns wider than a vector", (131, 51), (20, 31), phases=(1, 3)),
+    Case("columns of whole banks", (131, 128), (32, 32, 64), phases=_ODD),
     Case("halves at odd elements", (301, 12), (5, 7), 2, (2, 6)),
     # More than the 4,096 bytes of parameters that CUDA allowed before 12.1.
     Case("a thousand pieces", (5, 3000), (3,) * 1000),
+    Case("forty columns of odd length", (5, 1880), (47,) * 40, phases=_ODD),
     Case("boxes", (131, 336), (48,) * 7),
     Case("narrow columns of few rows", (3, 600), (1, 2, 500, 97)),
     Case("narrow columns beside wide ones", (70, 3200), (5, 1400, 90, 1500, 205), phases=(3, 1)),
@@ -164,16 +63,97 @@ _LAYOUTS = (
     Case("backwards", (2, 514), (257, 257), 4, (4, 0), -1, (600, -1), ((320, 1),) * 2),
     Case("every 17th word", (2, 514), (257, 257), 4, (4, 0), -1, (8800, 17), ((320, 1),) * 2),
 )
+# The loops around the rows or planes of a split: as many as eight dimensions leave. Their sizes
+# differ, so that no loop can stand for another one.
+_LOOP_SIZES = (2, 3, 2, 2, 3, 2, 2)
+# Numbers of rows that are tried until the path of a launch changes, with those around multiples of
+# its tile or chunk. A split with such a number has at most MAX_BYTES.
+_ROWS = tuple(3 << power for power in range(15))
+MAX_BYTES = 1 << 19
+# A GPU of so few SMs, for which these splits are planned, needs few bytes for several rounds.
+_SM_COUNTS = 1, 8
 
 
-# Each split is first captured, or run on a second stream, and then launched. A kernel is thus
-# captured before its first launch, where lazy loading would make the capture fail.
-CASES = tuple(
-    dispatched
-    for case, mode in zip(_LAYOUTS, cycle((Mode.GRAPH, Mode.STREAM)), strict=False)
-    for dispatched in (replace(case, mode=mode), case)
-)
+def cases(limits: DeviceLimits) -> Iterator[Case]:
+    """The splits for a device."""
+    # Each layout is first captured, or run on a second stream, and then launched. A kernel is thus
+    # captured before its first launch, where lazy loading would make the capture fail.
+    for case, mode in zip(LAYOUTS, cycle((Mode.GRAPH, Mode.STREAM)), strict=False):
+        yield from (replace(case, mode=mode), case)
+    loops = list(_in_loops())
+    yield from loops
+    yield from _remainders()
+    yield from _on_other_paths((*LAYOUTS, *loops), limits)
 
-# Three rows, once packed and once spread over more than 4 GiB.
-NEAR = Case("rows beyond 4 GiB", (3, 4096), (1000, 3096))
-FAR = replace(NEAR, strides=((1 << 31) + 4099, 1))
+
+def _in_loops() -> Iterator[Case]:
+    """Rows of `strided` and planes of `transpose`, in loops that cannot be merged."""
+    for depth in range(len(_LOOP_SIZES) + 1):
+        loops = _LOOP_SIZES[:depth]
+        rows, outer = (*loops, 24), _spread(loops, 80)
+        for sizes in ((10, 14), (12, 12)):
+            name = f"rows of {sizes[0]} in {depth} loops"
+            yield Case(name, rows, sizes, phases=(0, 2), strides=(*outer, 3))
+        if depth < len(_LOOP_SIZES):
+            planes, outer = (*loops, 9, 24), _spread(loops, 24 * 11)
+            strides, phases = (*outer, 1, 11), (0, 0) if depth % 2 else (2, 6)
+            yield Case(f"planes in {depth} loops", planes, (8, 16), 2, phases, -1, strides)
+
+
+def _spread(loops: tuple[int, ...], inner: int) -> tuple[int, ...]:
+    """Strides of loops around `inner` elements, with gaps."""
+    strides: list[int] = []
+    for size in reversed(loops):
+        strides.insert(0, inner + 5)
+        inner = size * strides[0]
+    return tuple(strides)
+
+
+def _remainders() -> Iterator[Case]:
+    """All numbers of rows modulo 64, for each kernel."""
+    for rows in range(64, 128):
+        yield Case(f"{rows} rows of wide columns", (rows, 1100), (512, 588), phases=(0, 3))
+        yield Case(f"{rows} rows of narrow columns", (rows, 51), (20, 31), phases=(1, 3))
+        yield Case(f"{rows} odd pixels", (rows, 3), (1,) * 3, phases=_ODD)
+        yield Case(f"{rows} transposed rows", (rows, 48), (16, 32), 2, (2, 6), strides=(1, rows))
+
+
+def _on_other_paths(layouts: Iterable[Case], limits: DeviceLimits) -> Iterator[Case]:
+    """Layouts with so many rows that a launch makes two choices that none before makes."""
+    known: set[Pair] = set()
+    for layout, sm_count in product(filter(_can_grow, layouts), _SM_COUNTS):
+        for rows in _row_counts(layout, limits._replace(sm_count=sm_count)):
+            case = _of_rows(layout, rows, sm_count)
+            pairs = pairs_of(_launches(case, limits))
+            if not pairs <= known:
+                yield case
+            known |= pairs
+
+
+def _row_counts(layout: Case, limits: DeviceLimits) -> Iterator[int]:
+    """Numbers of rows: some that double, and those around multiples of a tile or chunk."""
+    row_bytes = layout.source.size // layout.shape[0]
+    for rows in _ROWS[: bisect_right(_ROWS, MAX_BYTES // row_bytes)]:
+        launches = _launches(_of_rows(layout, rows, limits.sm_count), limits)
+        multiples = {rows // step * step for step in map(row_step, launches)} - {0}
+        yield from sorted({rows, *(n + more for n in multiples for more in (-1, 0, 1))} - {0})
+
+
+def _launches(case: Case, limits: DeviceLimits) -> Sequence[KernelLaunch]:
+    sm_count = case.sm_count or limits.sm_count
+    return plan(case.geometry, *case.alignments, limits._replace(sm_count=sm_count))
+
+
+def _can_grow(layout: Case) -> bool:
+    """Whether more rows of a layout are more rows of the same launches, further in memory."""
+    tensors = layout.source, *layout.output_tensors
+    apart = [
+        tensor.strides[0] >= tensor._replace(shape=(1, *tensor.shape[1:])).size
+        for tensor in tensors
+    ]
+    return layout.axis != 0 and all(apart)
+
+
+def _of_rows(layout: Case, rows: int, sm_count: int) -> Case:
+    name = f"{layout.name}, {rows} rows for {sm_count} SM{'s' * (sm_count > 1)}"
+    return replace(layout, name=name, shape=(rows, *layout.shape[1:]), sm_count=sm_count)

@@ -1,13 +1,13 @@
 """One split on the device, and every byte of its memory compared with NumPy's."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
 
 from dmlsplit.backends import BoundCopy
-from dmlsplit.self_test.cases import SENTINEL, Case, Mode
+from dmlsplit.self_test.case import AROUND_INPUT, SENTINEL, Case, Mode
 from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
 # Bytes before and after each tensor, which no split may write.
@@ -65,33 +65,42 @@ def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -
 
 def _starts(case: Case) -> list[int]:
     """Where the input and each output begin in their buffers."""
-    source, target = (GUARD + phase for phase in case.phases)
-    return [source, *[target] * len(case.sizes)]
+    return [GUARD + phase for phase in (case.phases[0], *case.output_phases)]
 
 
 def _images(case: Case, data: np.ndarray) -> Iterator[np.ndarray]:
     """The input's buffer with its data, and the buffers of the outputs before the split."""
     empty = (np.full(tensor.size, SENTINEL, np.uint8) for tensor in case.output_tensors)
-    return map(_image, _starts(case), (data, *empty))
+    return _in_buffers(case, [data, *empty])
 
 
-def _image(start: int, content: np.ndarray) -> np.ndarray:
-    """A buffer with guards around its content."""
-    image = np.full(start + content.size + GUARD, SENTINEL, np.uint8)
-    image[start : start + content.size] = content
-    return image
+def _in_buffers(case: Case, contents: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """Buffers of the input and the outputs, with guards around these contents."""
+    guards = [AROUND_INPUT, *[SENTINEL] * len(case.sizes)]
+    for start, guard, content in zip(_starts(case), guards, contents, strict=True):
+        image = np.full(start + content.size + GUARD, guard, np.uint8)
+        image[start : start + content.size] = content
+        yield image
 
 
 def _outcome(case: Case, data: np.ndarray, buffers: Sequence[Buffer], memory: Memory) -> CaseResult:
     names = ["input", *(f"output {number}" for number in range(len(case.sizes)))]
     contents = [data, *case.expected(data)]
-    digest, difference = sha256(), None
-    for name, content, buffer, start in zip(names, contents, buffers, _starts(case), strict=True):
-        actual, expected = memory.read(buffer), _image(start, content)
+    images, digest, first = _in_buffers(case, contents), sha256(), None
+    for name, content, image, buffer, start in zip(
+        names, contents, images, buffers, _starts(case), strict=True
+    ):
+        actual = memory.read(buffer)
         digest.update(actual[start : start + content.size].tobytes())
-        wrong = np.flatnonzero(actual != expected)
-        if wrong.size and difference is None:
-            first = int(wrong[0])
-            values = int(expected[first]), int(actual[first])
-            difference = Difference(name, first - start, *values)
-    return CaseResult(case, difference, digest.hexdigest()[:16])
+        first = first or difference(name, -start, actual, image)
+    return CaseResult(case, first, digest.hexdigest()[:16])
+
+
+def difference(
+    tensor: str, begin: int, actual: np.ndarray, expected: np.ndarray
+) -> Difference | None:
+    """The first wrong byte of a part of a tensor that begins at byte `begin`; None if none is."""
+    if np.array_equal(actual, expected):
+        return None
+    first = int(np.flatnonzero(actual != expected)[0])
+    return Difference(tensor, begin + first, int(expected[first]), int(actual[first]))

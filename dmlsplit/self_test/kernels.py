@@ -4,7 +4,7 @@ If the comparison does not notice a faulty kernel, it has proved nothing.
 """
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -12,10 +12,11 @@ from typing import Any, NamedTuple
 from dmlsplit.backends import BoundCopy, Program
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.engine import CudaProgram
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.errors import DmlError
 from dmlsplit.geometry import selector
-from dmlsplit.self_test.cases import CASES, Case
+from dmlsplit.self_test.case import Case
 from dmlsplit.self_test.comparison import Bind
 
 # The only line of common.cuh that stores to outputs, and lines that replace it and flip a bit of
@@ -33,14 +34,20 @@ class Programs(NamedTuple):
     spilled_bytes: int  # the most local memory, which kernels should not use
 
 
-def compile_programs(number: int) -> Programs:
-    """Compile the programs of all splits for a CUDA device."""
+def planned(case: Case, limits: DeviceLimits) -> tuple[KernelLaunch, ...]:
+    """The launches of a split, on a GPU with these limits or with as few SMs as the split says."""
+    sm_count = case.sm_count or limits.sm_count
+    return plan(case.geometry, *case.alignments, limits._replace(sm_count=sm_count))
+
+
+def compile_programs(number: int, cases: Iterable[Case]) -> Programs:
+    """Compile the programs of splits for a CUDA device."""
     loaded, begin = driver.load(), perf_counter()
     limits = loaded.limits(number)
     names = {
         one.code.source: one.code.kernel
-        for case in CASES
-        for launch in plan(case.geometry, *case.alignments, limits)
+        for case in cases
+        for launch in planned(case, limits)
         for one in (launch, *launch.siblings())
     }
     kernels = [loaded.kernels.load(number, *item) for item in names.items()]
@@ -57,17 +64,33 @@ class FaultyKernel(NamedTuple):
     caught: bool
 
 
+def case_bind(case: Case, program: Program) -> Bind:
+    """The `bind` of a split's program, planned for as many SMs as the split says."""
+    if case.sm_count is None or not isinstance(program, CudaProgram):
+        return program.bind
+    return _replanned(case, program, lambda launch: launch.code.source)
+
+
 def faulty_bind(case: Case, program: Program) -> Bind:
     """The `bind` of a program with an injected fault: in its kernels on a GPU, else in output 0."""
     if not isinstance(program, CudaProgram):
         return partial(_flipping, program)
+    return _replanned(case, program, _faulty_source)
+
+
+def _faulty_source(launch: KernelLaunch) -> str:
+    source = launch.code.source.replace(STORE, FAULTY)
+    if source == launch.code.source:
+        raise DmlError(f"kernel {launch.code.kernel} has no store that can be made faulty")
+    return source
+
+
+def _replanned(case: Case, program: CudaProgram, source_of: Callable[[KernelLaunch], str]) -> Bind:
+    """The `bind` of a program whose launches are planned, and whose sources are chosen, here."""
     device, count = program.device, program.geometry.output_count
     loaded, launches = driver.load(), []
-    for launch in plan(program.geometry, *case.alignments, loaded.limits(device)):
-        source = launch.code.source.replace(STORE, FAULTY)
-        if source == launch.code.source:
-            raise DmlError(f"kernel {launch.code.kernel} has no store that can be made faulty")
-        kernel = loaded.kernels.load(device, source, launch.code.kernel)
+    for launch in planned(case, loaded.limits(device)):
+        kernel = loaded.kernels.load(device, source_of(launch), launch.code.kernel)
         launcher = loaded.launcher(device, kernel, launch)
         launches.append((selector(launch.outputs, count), launcher))
     return program._replace(variants={case.alignments: tuple(launches)}).bind

@@ -11,7 +11,6 @@ from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import BoundCopy
 from dmlsplit.backends.cuda import driver
 from dmlsplit.errors import DmlError
-from dmlsplit.self_test.cases import Tensor
 
 # CUDA aligns allocations to this, and CuPy's pool to 512 (CUDA C++ Programming Guide, "Size and
 # alignment requirement").
@@ -42,26 +41,29 @@ class HostMemory:
         memory[:] = host
         return Buffer(memory.ctypes.data, memory)
 
-    def upload_spread_rows(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
-        """A tensor of rows that are far apart; None if there is no room.
+    def reserve(self, size: int) -> Buffer | None:
+        """Memory with any bytes; None if there is no room.
 
-        Pages between the rows are never touched, so the system needs no memory for them.
+        The system needs no memory for pages that are never touched.
         """
         try:
-            memory = np.empty(tensor.size, np.uint8)
+            memory = np.empty(size, np.uint8)
         except MemoryError:
             return None
-        tensor.view(memory)[...] = rows.view("V1")
         return Buffer(memory.ctypes.data, memory)
 
-    def write(self, buffer: Buffer, host: np.ndarray) -> None:
-        """Replace all bytes."""
-        buffer.owner[:] = host
+    def write(self, buffer: Buffer, host: np.ndarray, begin: int = 0) -> None:
+        """Replace the bytes from `begin` on."""
+        buffer.owner[begin : begin + host.size] = host
 
-    def read(self, buffer: Buffer) -> np.ndarray:
-        """All bytes."""
+    def fill(self, buffer: Buffer, value: int) -> None:
+        """Set all bytes to a value."""
+        buffer.owner[:] = value
+
+    def read(self, buffer: Buffer, begin: int = 0, end: int | None = None) -> np.ndarray:
+        """The bytes from `begin` to `end`."""
         memory: np.ndarray = buffer.owner
-        return memory
+        return memory[begin:end]
 
     def on_stream(self, copy: BoundCopy) -> None:
         """An ordinary call, because the CPU has no streams."""
@@ -101,32 +103,34 @@ class GpuMemory:
             self._cuda.runtime.deviceSynchronize()
         return Buffer(array.data.ptr, array)
 
-    def upload_spread_rows(self, rows: np.ndarray, tensor: Tensor) -> Buffer | None:
-        """A tensor of rows that are far apart; None if there is no room.
+    def reserve(self, size: int) -> Buffer | None:
+        """Memory with any bytes; None if there is no room.
 
-        CUDA frees its memory with the result; no pool keeps it.
+        CUDA frees it with the result; no pool keeps it.
         """
-        if self.free_bytes() < tensor.size + SPARE:
+        if self.free_bytes() < size + SPARE:
             return None
-        with self._device("a large allocation", tensor.size):
-            pointer = self._cuda.MemoryPointer(self._cuda.Memory(tensor.size), 0)
-            array = self._driver.cupy.ndarray(tensor.size, np.uint8, pointer)
-            for number, row in enumerate(rows):
-                array[number * tensor.strides[0] :][: row.size].set(row)
-            self._cuda.runtime.deviceSynchronize()
+        with self._device("a large allocation", size):
+            pointer = self._cuda.MemoryPointer(self._cuda.Memory(size), 0)
+            array = self._driver.cupy.ndarray(size, np.uint8, pointer)
         return Buffer(array.data.ptr, array)
 
-    def write(self, buffer: Buffer, host: np.ndarray) -> None:
-        """Replace all bytes, and wait until that is done."""
+    def write(self, buffer: Buffer, host: np.ndarray, begin: int = 0) -> None:
+        """Replace the bytes from `begin` on, and wait until that is done."""
         with self._device("a copy to the device"):
-            buffer.owner.set(host)
+            buffer.owner[begin : begin + host.size].set(host)
             self._cuda.runtime.deviceSynchronize()
 
-    def read(self, buffer: Buffer) -> np.ndarray:
-        """A copy on the host."""
+    def fill(self, buffer: Buffer, value: int) -> None:
+        """Set all bytes to a value."""
+        with self._device("filling memory"):
+            buffer.owner.data.memset(value, buffer.owner.nbytes)
+
+    def read(self, buffer: Buffer, begin: int = 0, end: int | None = None) -> np.ndarray:
+        """A copy on the host of the bytes from `begin` to `end`."""
         with self._device("the work on the device"):
             self._cuda.runtime.deviceSynchronize()
-        return self._driver.download(self.number, buffer.owner)
+        return self._driver.download(self.number, buffer.owner[begin:end])
 
     def on_stream(self, copy: BoundCopy) -> None:
         """Copy on a stream that does not wait for the default one."""

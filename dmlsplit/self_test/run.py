@@ -1,8 +1,9 @@
 """The self-test, stage by stage."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import inf
 from time import monotonic
 from typing import Any
@@ -11,8 +12,8 @@ from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import Backend
 from dmlsplit.backends.cuda import driver
 from dmlsplit.backends.cuda.gpus import H200, gpu_of_device
+from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.nvml import device_at
-from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.checks import instance
 from dmlsplit.errors import (
@@ -23,10 +24,19 @@ from dmlsplit.errors import (
     one_line,
 )
 from dmlsplit.self_test import environment, report
-from dmlsplit.self_test.cases import CASES, FAR, NEAR, Case
+from dmlsplit.self_test.beyond import compare_beyond
+from dmlsplit.self_test.case import Case
+from dmlsplit.self_test.cases import cases
 from dmlsplit.self_test.comparison import CaseResult, compare
 from dmlsplit.self_test.environment import Check, CheckState, missing_gpu_check
-from dmlsplit.self_test.kernels import FaultyKernel, Programs, compile_programs, faulty_bind
+from dmlsplit.self_test.kernels import (
+    FaultyKernel,
+    Programs,
+    case_bind,
+    compile_programs,
+    faulty_bind,
+    planned,
+)
 from dmlsplit.self_test.memory import GpuMemory, Memory, memory_of, other_memories
 from dmlsplit.self_test.report import SelfTest
 from dmlsplit.self_test.speed import Speed, speeds
@@ -117,50 +127,60 @@ def _stages(
     backend: Backend, deadline: float, strict: bool, progress: Progress | None
 ) -> Iterator[Item]:
     memory = memory_of(backend.device)
+    limits = _limits(memory)
+    splits = list(cases(limits))
     yield from environment.checks(memory)
     if isinstance(memory, GpuMemory):
-        programs = compile_programs(memory.number)
+        programs = compile_programs(memory.number, splits)
         yield from (programs, report.programs_check(programs))
+    few = _one_of_each_kernel(splits, limits)
+    compared = (
+        _compare_all(splits, backend, memory, progress),
+        _compare_elsewhere(few, backend, memory),
+    )
     results = []
-    for item in _compare_all(backend, memory, progress):
+    for item in chain(*compared, _measure(backend, memory, deadline, strict)):
         results += [item] if isinstance(item, CaseResult) else []
         yield item
     yield report.bytes_check(results)
-    yield from _try_faulty_kernels(backend, memory)
-    yield from _measure(backend, memory, deadline, strict)
+    yield from _try_faulty_kernels(few, backend, memory)
+
+
+def _limits(memory: Memory) -> DeviceLimits:
+    """The limits of the GPU; the CPU takes the splits of an H200."""
+    return driver.load().limits(memory.number) if isinstance(memory, GpuMemory) else H200.limits
 
 
 def _compare_all(
-    backend: Backend, memory: Memory, progress: Progress | None
+    splits: Sequence[Case], backend: Backend, memory: Memory, progress: Progress | None
 ) -> Iterator[Check | CaseResult]:
-    """Compare all splits, far rows and, on a GPU, one split of each kernel once more."""
-    for count, case in enumerate(CASES, 1):
-        yield compare(case, backend.compile(case.geometry).bind, memory)
+    for count, case in enumerate(splits, 1):
+        yield compare(case, case_bind(case, backend.compile(case.geometry)), memory)
         if progress:
-            progress(count, len(CASES))
-    if far := memory.upload_spread_rows(NEAR.data().reshape(NEAR.shape), FAR.source):
-        yield compare(NEAR, backend.compile(FAR.geometry).bind, memory, far.address)
-    else:
-        text = f"there is no room for {FAR.source.size / 1e9:.1f} GB; not tested"
-        yield Check("beyond 4 GiB", CheckState.WARN, text)
-    if isinstance(memory, GpuMemory):
-        yield from _compare_in_other_memory(backend, memory)
+            progress(count, len(splits))
+    yield from compare_beyond(backend, memory)
 
 
-def _compare_in_other_memory(backend: Backend, memory: GpuMemory) -> Iterator[Check | CaseResult]:
-    """One split of each kernel in other kinds of memory."""
+def _compare_elsewhere(
+    few: Mapping[str, Case], backend: Backend, memory: Memory
+) -> Iterator[Check | CaseResult]:
+    """On a GPU, these splits in other kinds of memory."""
+    if not isinstance(memory, GpuMemory):
+        return
     for name, other in other_memories(memory.number):
         if other is None:
             yield Check("other memory", CheckState.OK, f"the GPU has no {name}")
             continue
-        for case in _one_of_each_kernel(memory).values():
+        for case in few.values():
             named = replace(case, name=f"{case.name}, {name}")
             yield compare(named, backend.compile(case.geometry).bind, other)
 
 
-def _try_faulty_kernels(backend: Backend, memory: Memory) -> Iterator[Item]:
+def _try_faulty_kernels(
+    few: Mapping[str, Case], backend: Backend, memory: Memory
+) -> Iterator[Item]:
     kernels = []
-    for kernel, case in _one_of_each_kernel(memory).items():
+    for kernel, case in few.items():
         outcome = compare(case, faulty_bind(case, backend.compile(case.geometry)), memory)
         kernels.append(FaultyKernel(kernel, outcome.difference is not None))
     yield from kernels
@@ -171,23 +191,23 @@ def _measure(backend: Backend, memory: Memory, deadline: float, strict: bool) ->
     gpu = device_at(memory.number) if isinstance(memory, GpuMemory) else None
     measured = []
     try:
-        for speed in speeds(backend, memory, deadline, gpu_of_device(gpu) if gpu else None):
-            measured.append(speed)
-            yield from (speed, report.speed_check(speed))
+        for item in speeds(backend, memory, deadline, gpu_of_device(gpu) if gpu else None):
+            yield item
+            if isinstance(item, Speed):
+                measured.append(item)
+                yield report.speed_check(item)
     except OutOfMemoryError as error:
         yield Check("speed", CheckState.WARN, f"not measured: {one_line(error)}")
     if strict:
         yield report.min_shares_check(measured)
 
 
-def _one_of_each_kernel(memory: Memory) -> dict[str, Case]:
-    """The first split of the table for each kernel; on the CPU, for those of an H200."""
-    limits, first = H200.limits, dict[str, Case]()
-    if isinstance(memory, GpuMemory):
-        limits = driver.load().limits(memory.number)
-    for case in CASES:
-        launches = plan(case.geometry, *case.alignments, limits)
-        if len(launches) == 1:
+def _one_of_each_kernel(splits: Iterable[Case], limits: DeviceLimits) -> dict[str, Case]:
+    """The first split of each kernel."""
+    first: dict[str, Case] = {}
+    for case in splits:
+        launches = planned(case, limits)
+        if len(launches) == 1 and case.sm_count is None:
             first.setdefault(launches[0].code.kernel, case)
     return first
 

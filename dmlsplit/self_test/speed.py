@@ -1,4 +1,7 @@
-"""Speeds of some splits, beside those of a plain copy and those that ``explain`` predicts."""
+"""Speeds of some splits, beside those of a plain copy and those that ``explain`` predicts.
+
+Their outputs are compared, too.
+"""
 
 from collections.abc import Callable, Iterator
 from statistics import median
@@ -9,16 +12,15 @@ import numpy as np
 
 from dmlsplit.backends import Backend
 from dmlsplit.backends.cuda.gpus import Gpu
-from dmlsplit.backends.cuda.launch import VECTOR
-from dmlsplit.geometry import ceil_div
-from dmlsplit.self_test.cases import Case
-from dmlsplit.self_test.memory import Buffer, GpuMemory, Memory
+from dmlsplit.self_test import large
+from dmlsplit.self_test.case import Case
+from dmlsplit.self_test.comparison import CaseResult
+from dmlsplit.self_test.memory import GpuMemory, Memory
 
 MAX_BYTES, MIN_BYTES = 256 << 20, 1 << 20
 # Input and outputs each take at most this fraction of the free memory, as others may need some.
 MEMORY_SHARE = 1 / 8
 REPEATS = 7
-SPARE = 256 * VECTOR  # so that every output can begin at an aligned address
 
 
 class Workload(NamedTuple):
@@ -30,6 +32,11 @@ class Workload(NamedTuple):
     phase: int  # of the input's address, modulo 16
     # The least share of the copy's speed that is promised for a GPU and at least MIN_CHECKED_BYTES.
     min_share: float
+
+    def case(self, size: int) -> Case:
+        """The split of at most `size` bytes."""
+        shape = size // self.row, self.row
+        return Case(self.name, shape, self.widths, phases=(self.phase, 0))
 
 
 MIN_CHECKED_BYTES = 256 * 10**6
@@ -63,10 +70,15 @@ class Speed(NamedTuple):
         return self.share is not None and self.min_share is not None and self.share < self.min_share
 
 
-def speeds(backend: Backend, memory: Memory, deadline: float, gpu: Gpu | None) -> Iterator[Speed]:
-    """Measure the copy, and splits until the time `deadline` of `monotonic`."""
+def speeds(
+    backend: Backend, memory: Memory, deadline: float, gpu: Gpu | None
+) -> Iterator[Speed | CaseResult]:
+    """Measure the copy, and splits until the time `deadline` of `monotonic`; compare all splits."""
     size = _size(memory)
-    source, target = (memory.upload(_noise(size + SPARE)) for _ in range(2))
+    cases = [workload.case(size) for workload in WORKLOADS]
+    source = memory.upload(np.zeros(max(size, *map(large.source_bytes, cases)), np.uint8))
+    target = memory.upload(np.zeros(max(map(large.target_bytes, cases)), np.uint8))
+    large.repeat(memory, source, _noise(), size)
     # A slow device gets smaller arrays: if all splits were as fast as the copy, they would take a
     # sixteenth of the time.
     once = memory.seconds(memory.plain_copy(source, target, MIN_BYTES))
@@ -76,17 +88,17 @@ def speeds(backend: Backend, memory: Memory, deadline: float, gpu: Gpu | None) -
     copy = Speed("copy", size, seconds, gpu.seconds(size) if gpu else None)
     yield copy
     for workload in WORKLOADS:
-        if monotonic() > deadline:
-            return
-        split = _bound(backend, source, target, size // workload.row, workload)
+        case = workload.case(size)
+        split = large.place(case, backend.compile(case.geometry).bind, memory, source, target)
         split()  # compiles
-        moved, seconds = size // workload.row * workload.row, _median(memory, split)
-        has_minimum = isinstance(memory, GpuMemory) and moved >= MIN_CHECKED_BYTES
-        min_share = workload.min_share if has_minimum else None
-        predicted = gpu.seconds(moved) if gpu else None
-        yield Speed(
-            workload.name, moved, seconds, predicted, 2 * moved / seconds / copy.rate, min_share
-        )
+        if monotonic() < deadline:
+            moved, seconds = case.source.size, _median(memory, split)
+            has_minimum = isinstance(memory, GpuMemory) and moved >= MIN_CHECKED_BYTES
+            min_share = workload.min_share if has_minimum else None
+            predicted = gpu.seconds(moved) if gpu else None
+            share = 2 * moved / seconds / copy.rate
+            yield Speed(workload.name, moved, seconds, predicted, share, min_share)
+        yield large.check(case, memory, target)
 
 
 def _size(memory: Memory) -> int:
@@ -95,20 +107,9 @@ def _size(memory: Memory) -> int:
     return max(MIN_BYTES, min(MAX_BYTES, int(memory.free_bytes() * MEMORY_SHARE)))
 
 
-def _noise(size: int) -> np.ndarray:
-    """Random bytes, because some memories compress zeros; repeated, because making them is slow."""
-    block = np.random.default_rng(size).integers(0, 256, min(size, 1 << 20), np.uint8)
-    return np.resize(block, size)
-
-
-def _bound(
-    backend: Backend, source: Buffer, target: Buffer, rows: int, workload: Workload
-) -> Callable[[], object]:
-    case = Case(workload.name, (rows, workload.row), workload.widths)
-    outputs = [target.address]
-    for width in workload.widths[:-1]:
-        outputs.append(outputs[-1] + ceil_div(rows * width, VECTOR) * VECTOR)
-    return backend.compile(case.geometry).bind(source.address + workload.phase, outputs)
+def _noise() -> np.ndarray:
+    """Random bytes, because some memories compress zeros."""
+    return np.random.default_rng(5).integers(0, 256, MIN_BYTES, np.uint8)
 
 
 def _median(memory: Memory, copy: Callable[[], object]) -> float:

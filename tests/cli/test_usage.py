@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from dmlsplit.cli import build_parser, main
-from dmlsplit.cli.completion import parsers
+from tests.support.command import parsers
 from tests.support.fixtures import Capsys
 
 PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
@@ -27,7 +27,7 @@ def test_no_command_takes_an_abbreviated_option(name: str, capsys: Capsys) -> No
         if short in options or name == "dmlsplit":
             continue
         command = name.removeprefix("dmlsplit ")
-        given = {"run": "IN.npy", "completion": "bash"}.get(command, "")
+        given = {"run": "IN.npy"}.get(command, "")
         text = said(capsys, f"{command} {given} {short}")
         assert text == f"{name} does not accept {short}. Did you mean {option}?"
 
@@ -42,7 +42,7 @@ def test_an_option_is_repeatable_or_given_once(name: str, capsys: Capsys) -> Non
         one, two = "", ""
         if action.nargs != 0:
             one, two = list(map(str, action.choices or (1, 2)))[:2]
-        positional = {"run": "IN.npy", "completion": "bash"}.get(command, "")
+        positional = {"run": "IN.npy"}.get(command, "")
         text = said(capsys, f"{command} {positional} {option} {one} {option} {two}")
         both = f": {float(one) if action.dest == 'seconds' else one} and " if one else ""
         assert text.startswith(f"{option} is given twice{both}"), text
@@ -52,8 +52,8 @@ def test_an_option_is_repeatable_or_given_once(name: str, capsys: Capsys) -> Non
 @pytest.mark.parametrize(
     ("line", "end"),
     [
-        ("validat m.onnx", "completion. Did you mean validate?"),
-        ("lint m.onnx", "selftest, completion"),
+        ("validat m.onnx", "selftest. Did you mean validate?"),
+        ("lint m.onnx", "devices, selftest"),
         ("levels --format jsn", "text, json. Did you mean json?"),
         ("validate m.onnx --format sarfi", "junit. Did you mean sarif?"),
         ("validate m.onnx --feature-level 2", "6_4. Did you mean 2_0?"),

@@ -16,10 +16,11 @@ import numpy as np
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
 from dmlsplit.backends.cuda.planner import DeviceLimits
+from dmlsplit.self_test.paths import arguments
 from tests.host_cuda.harness import Buffer
 from tests.proofs import launch_bytes
 from tests.support.kernel_cases import Case
-from tests.support.plans import arguments, check_fits
+from tests.support.plans import check_fits
 
 # A pitch is one of these powers of two, or one element more or less.
 FAR = (16, 24, 25, 27, 31, 32, 33)

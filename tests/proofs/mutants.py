@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
+LIST = Path(__file__).with_suffix(".txt")
 COPIED = ("benchmarks", "cuda", "dmlsplit", "tests", "feature_levels.yaml", "pyproject.toml")
 NOT_RUN = (2, 3, 4, 5)  # exit statuses of pytest; a mutant may also crash
 
@@ -26,13 +27,14 @@ class Mutant(NamedTuple):
     new: str
 
 
-def mutants() -> list[Mutant]:
-    """The mutants of mutants.txt, in order."""
-    blocks = Path(__file__).with_suffix(".txt").read_text("utf-8").split("\n\n")[1:]
+def mutants(path: Path = LIST) -> list[Mutant]:
+    """The mutants of a list, in order."""
+    blocks = path.read_text("utf-8").split("\n\n")[1:]
     found = []
     for head, *lines in map(str.splitlines, blocks):
+        file, test = head.split("  ")
         changes = zip(lines[::2], lines[1::2], strict=True)
-        found += [Mutant(*head.split(), old[2:], new[2:]) for old, new in changes]
+        found += [Mutant(file, test, old[2:], new[2:]) for old, new in changes]
     return found
 
 

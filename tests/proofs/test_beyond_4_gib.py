@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from dmlsplit.backends.cuda import planner
+from dmlsplit.self_test.paths import arguments
 from tests.sass import cases
 from tests.support import nvrtc
 from tests.support.large_splits import FAR, GIB
-from tests.support.plans import arguments
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 

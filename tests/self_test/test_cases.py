@@ -1,72 +1,161 @@
-"""The table of splits reaches all that the planner can choose; the comparison works on the CPU."""
+"""The splits take every path that the planner can choose; the comparison works on the CPU."""
 
 import ctypes
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import count
+from math import gcd
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import driver, libcuda, planner
-from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import KernelLaunch
-from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cpu.engine import CpuBackend
+from dmlsplit.backends.cuda import driver, libcuda
+from dmlsplit.backends.cuda.gpus import H200, find_gpu
+from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch
 from dmlsplit.backends.find import find_backend
-from dmlsplit.self_test.cases import CASES, FAR, NEAR, Mode
+from dmlsplit.geometry import SplitGeometry
+from dmlsplit.self_test import beyond, large, run
+from dmlsplit.self_test.case import Case, Mode
+from dmlsplit.self_test.cases import LAYOUTS, cases
 from dmlsplit.self_test.comparison import compare
-from dmlsplit.self_test.kernels import STORE
+from dmlsplit.self_test.kernels import STORE, case_bind, planned
 from dmlsplit.self_test.memory import GpuMemory, HostMemory
-from tests.proofs import forms
+from dmlsplit.self_test.paths import Choice, Pair, pairs_of
+from dmlsplit.self_test.speed import MIN_BYTES, WORKLOADS
+from tests.proofs import adversary, forms
 from tests.support.command import ROOT
 from tests.support.each import each
+from tests.support.large_splits import LARGE
 
-# Constants that select a path of a kernel, and those with a size of an element.
-SWITCHES = set(
-    "kAligned kShort kOneRow kEqual kPadded kPointers kWindow kEdges kLeads kStagedAlign".split()
-)
-SIZES = {"kUnit", "kPartBytes", "kStep", "kShiftWords"}
+GPU_NAMES = ("H200", "B200", "T4", "RTX 5090")
+# Constants with a size of an element, all of whose values the planner chooses from.
+SIZES = {"kUnit", "kPartBytes", "kStep"}
+LAYOUT_NAMES = [case.name for case in LAYOUTS]
 
 
-def modes(launch: KernelLaunch) -> set[tuple[Any, ...]]:
-    """A kernel's path; and, apart from it, each size of its elements and direction of steps."""
+@cache
+def cases_of(name: str) -> list[Case]:
+    """The splits for a GPU."""
+    return list(cases(find_gpu(name).limits))
+
+
+@cache
+def pairs_taken(name: str) -> set[Pair]:
+    """The pairs of choices that all splits for a GPU make, those beyond 4 GiB included."""
+    splits = [*cases_of(name), *beyond.large_cases(), *(far for _, far in beyond.FAR)]
+    limits = find_gpu(name).limits
+    return pairs_of(launch for case in splits for launch in planned(case, limits))
+
+
+def choices(pairs: Iterable[Pair]) -> set[tuple[str, Choice]]:
+    """What is chosen in any pair."""
+    return {(kernel, one) for kernel, *pair in pairs for one in pair}
+
+
+def sizes(launch: KernelLaunch) -> set[tuple[Any, ...]]:
+    """The sizes of a kernel's elements and directions of its steps."""
     form = forms.form_of(launch)
-    path = tuple(one for one in form.constants if one[0] in SWITCHES)
-    return {
-        (form.kernel, *path),
-        *((form.kernel, *one) for one in form.constants if one[0] in SIZES),
-    }
+    return {(form.kernel, *one) for one in form.constants if one[0] in SIZES}
 
 
-def launches(case: Any) -> tuple[planner.KernelLaunch, ...]:
-    return plan(case.geometry, *case.alignments, H200.limits)
+def users_launches(limits: DeviceLimits) -> Iterator[KernelLaunch]:
+    """Launches for what a user may split on a device: layouts of up to a GiB, and random splits."""
+    for layout in LAYOUTS:
+        row_bytes = max(1, layout.source.size // layout.shape[0])
+        can_grow = layout.axis != 0 and layout.source.strides[0] >= row_bytes
+        for size in range(15, 31, 3) if can_grow and not layout.output_strides else ():
+            case = replace(layout, shape=(1 + (5 << size - 2) // row_bytes, *layout.shape[1:]))
+            yield from planned(case, limits)
+    few = map(adversary.case, range(40))
+    large = [split for name, split in LARGE.items() if name.startswith("workload")]
+    for split in (*large, *(case for case in few if case.limits.parameter_bytes > 9000)):
+        yield from replace(split, limits=limits).launches
 
 
-def test_the_table_reaches_every_kernel_and_mode_that_the_planner_can_choose() -> None:
+@each(name=GPU_NAMES)
+def test_the_splits_take_the_paths_that_users_splits_take_on_a_gpu(name: str) -> None:
+    """Every choice of a path, and nearly all pairs of choices."""
+    limits = find_gpu(name).limits
+    needed = pairs_of(users_launches(limits))
+    assert len(needed) > 200
+    assert choices(needed) <= choices(pairs_taken(name))
+    missing = needed - pairs_taken(name)
+    assert len(missing) <= len(needed) // 50, missing
+
+
+@each(name=GPU_NAMES)
+def test_the_splits_take_every_path_that_arguments_choose(name: str) -> None:
     required = {
-        mode for run in forms.sweep(False) for one in run.case.launches for mode in modes(one)
+        *(("tile", ("rounds", rounds)) for rounds in (1, 2, 4)),
+        *(("rows", ("rounds", rounds)) for rounds in (1, 2, 4)),
+        *(("rows", (name, 1)) for name in ("many chunks", "shorter last chunk", "many tiles")),
+        *(("tile", ("full tiles", count)) for count in (0, 1, 2)),
+        *(("tile", (name, value)) for name in ("rest", "tile of ends") for value in (0, 1)),
+        ("tile", ("groups", 2)),
+        *(("transpose", ("loops", depth)) for depth in range(7)),
+        *(("strided", ("loops", depth)) for depth in range(1, 9)),
     }
-    reached = {mode for case in CASES for one in launches(case) for mode in modes(one)}
-    assert len(required) > 40
-    assert required - reached == set()
-    pairs = {(one.code.kernel, case.mode) for case in CASES for one in launches(case)}
+    assert required <= choices(pairs_taken(name))
+
+
+def test_each_kernel_copies_every_number_of_rows_modulo_64() -> None:
+    rows: dict[str, set[int]] = {}
+    for case in cases_of("H200"):
+        for launch in planned(case, H200.limits):
+            rows.setdefault(launch.code.kernel, set()).add(case.shape[0] % 64)
+    assert set(rows) == {"rows", "tile", "transpose", "strided"}
+    assert all(remainders == set(range(64)) for remainders in rows.values())
+
+
+def test_each_kernel_calculates_places_beyond_4_gib() -> None:
+    far = {one.code.kernel for _, case in beyond.FAR for one in planned(case, H200.limits)}
+    large = {one.code.kernel for case in beyond.large_cases() for one in planned(case, H200.limits)}
+    assert far == large == {"rows", "tile", "transpose", "strided"}
+    assert all(case.source.size > 1 << 32 for _, case in beyond.FAR)
+    for case in beyond.large_cases():
+        assert max(tensor.size for tensor in case.output_tensors) > 1 << 32
+
+
+def test_neighbouring_outputs_have_different_phases_unless_they_are_aligned() -> None:
+    unaligned = [case for case in LAYOUTS if case.phases[1] and len(case.sizes) > 1]
+    assert len(unaligned) > 15
+    for case in unaligned:
+        assert len({phase % VECTOR for phase in case.output_phases[:2]}) == 2
+        assert gcd(VECTOR, *case.output_phases) == gcd(VECTOR, case.phases[1])
+
+
+def test_the_layouts_have_every_size_and_every_mode() -> None:
+    needed = {
+        mode for run in forms.sweep(False) for one in run.case.launches for mode in sizes(one)
+    }
+    table = [(case, planned(case, H200.limits)) for case in cases_of("H200")]
+    assert {size for _, launches in table for one in launches for size in sizes(one)} >= needed
+    pairs = {(one.code.kernel, case.mode) for case, launches in table for one in launches}
     assert len(pairs) == 4 * len(Mode)
-    assert 60 <= len(CASES) <= 80
 
 
-@each(name=[case.name for case in CASES[::2]])
+@each(name=LAYOUT_NAMES)
 def test_each_split_is_exact_on_the_cpu(name: str) -> None:
-    for case in CASES:
+    for case in LAYOUTS:
         if case.name == name:
             program = find_backend("cpu").compile(case.geometry)
             assert compare(case, program.bind, HostMemory()).difference is None
 
 
 @pytest.mark.gpu
-@each(name=[case.name for case in CASES[::2]])
-def test_each_split_is_exact_on_the_gpu(name: str) -> None:
-    for case in CASES:
-        if case.name == name:
-            program = find_backend("cuda:0").compile(case.geometry)
-            assert compare(case, program.bind, GpuMemory(0)).difference is None
+@each(name=[*LAYOUT_NAMES, None])
+def test_each_split_is_exact_on_the_gpu(name: str | None) -> None:
+    """Each layout; then, without a name, every split that is derived from these."""
+    memory = GpuMemory(0)
+    for case in cases(driver.load().limits(0)):
+        if name == (case.name if case.name in LAYOUT_NAMES else None):
+            bind = case_bind(case, find_backend("cuda:0").compile(case.geometry))
+            assert compare(case, bind, memory).difference is None
 
 
 def test_common_cuh_has_exactly_one_store_to_inject_faults_into() -> None:
@@ -80,11 +169,12 @@ def test_without_a_gpu_the_cpu_is_tested_and_the_report_has_the_reason(
         raise dml.UnsupportedError("why. Fix: this")
 
     monkeypatch.setattr(driver, "load", refuse)
+    monkeypatch.setattr(run, "cases", lambda _: LAYOUTS)
     monkeypatch.setattr(libcuda, "driver_version", lambda: None)
     test = dml.selftest(seconds=0)
     assert (test.status, test.device, test.ok) == (0, "cpu", True)
     assert "warn  GPU                why. Fix: this" in str(test)
-    assert str(test).splitlines()[-1] == "exact on the CPU: 71 of 71 splits"
+    assert re.fullmatch(r"exact on the CPU: (\d+) of \1 splits", str(test).splitlines()[-1])
     assert max(map(len, str(test).splitlines())) <= 80
     # With a driver, a card was meant to be used.
     monkeypatch.setattr(libcuda, "driver_version", lambda: 13000)
@@ -94,7 +184,7 @@ def test_without_a_gpu_the_cpu_is_tested_and_the_report_has_the_reason(
 
 @pytest.mark.parametrize("offset", [0, -1, 1000])
 def test_a_changed_byte_inside_or_outside_an_output_is_the_first_difference(offset: int) -> None:
-    case = CASES[0]
+    case = LAYOUTS[0]
     program = find_backend("cpu").compile(case.geometry)
 
     def bind(src: int, dsts: Any) -> Any:
@@ -112,22 +202,68 @@ def test_a_changed_byte_inside_or_outside_an_output_is_the_first_difference(offs
     assert difference.expected ^ difference.actual == 0xFF
 
 
-def test_rows_beyond_4_gib_are_read() -> None:
-    assert FAR.source.size > 1 << 32
-    memory = HostMemory()
-    far = memory.upload_spread_rows(NEAR.data().reshape(NEAR.shape), FAR.source)
-    if far is None:
-        pytest.skip("the system lends no 4.3 GB")
-    program = find_backend("cpu").compile(FAR.geometry)
-    assert compare(NEAR, program.bind, memory, far.address).difference is None
-    assert compare(NEAR, program.bind, memory, far.address + 1).difference is not None
+@each(number=range(len(beyond.FAR)))
+def test_rows_beyond_4_gib_are_read(number: int) -> None:
+    backend, memory = find_backend("cpu"), HostMemory()
+    near, far = beyond.FAR[number]
+    if memory.reserve(far.source.size) is None:
+        pytest.skip("the system lends no 4.6 GB")
+    result = beyond._compare_far(near, far, backend, memory)
+    assert result is not None
+    assert result.difference is None
 
 
 def test_the_report_says_that_memory_is_too_small_for_rows_beyond_4_gib(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(HostMemory, "upload_spread_rows", lambda *_: None)
+    monkeypatch.setattr(HostMemory, "reserve", lambda *_: None)
+    monkeypatch.setattr(run, "cases", lambda _: LAYOUTS)
     test = dml.selftest("cpu", seconds=0)
     assert test.ok
-    assert len(test.results) == len(CASES)
-    assert "warn  beyond 4 GiB       there is no room for 4.3 GB; not tested" in str(test)
+    assert len(test.results) == len(LAYOUTS) + len(WORKLOADS)
+    text = "there is no room for 6 splits, of 4.3 to 4.6 GB; not tested"
+    assert f"warn beyond 4 GiB {text}" in " ".join(str(test).split())
+
+
+@pytest.fixture
+def reduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Outputs beyond 1 MiB instead of 4 GiB."""
+    monkeypatch.setattr(beyond, "OUTPUT_BYTES", 1 << 20)
+    monkeypatch.setattr(beyond, "MORE_BYTES", 1 << 18)
+
+
+@each(number=range(len(beyond.SLICES)))
+def test_every_byte_of_a_large_split_is_compared(number: int, reduced: None) -> None:
+    """The middle byte of each output, and the bytes before and after it."""
+    case, memory = list(beyond.large_cases())[number], HostMemory()
+    source = memory.reserve(large.source_bytes(case))
+    target = memory.reserve(large.target_bytes(case))
+    assert source
+    assert target
+    bind = find_backend("cpu").compile(case.geometry).bind
+    large.place(case, bind, memory, source, target)()
+    assert large.check(case, memory, target).difference is None
+    for name, start, tensor in zip(count(), large._starts(case), case.output_tensors, strict=False):
+        for byte in (-1, 0, tensor.size // 2, tensor.size - 1, tensor.size):
+            target.owner[start + byte] ^= 1
+            difference = large.check(case, memory, target).difference
+            assert difference is not None
+            assert (difference.tensor, difference.byte) == (f"output {name}", byte)
+            target.owner[start + byte] ^= 1
+
+
+def test_a_wrong_byte_of_a_speed_fails_the_self_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_program = CpuBackend.compile
+
+    def wrong(backend: CpuBackend, geometry: SplitGeometry) -> Any:
+        program = compile_program(backend, geometry)
+        if geometry.total_bytes < MIN_BYTES - (1 << 14):
+            return program
+        return SimpleNamespace(bind=lambda src, dsts: program.bind(src + 1, dsts))
+
+    monkeypatch.setattr(run, "cases", lambda _: LAYOUTS)
+    monkeypatch.setattr(CpuBackend, "compile", wrong)
+    test = dml.selftest("cpu", seconds=0)
+    assert test.status == 1
+    wrong_names = [result.case.name for result in test.results if result.difference]
+    assert wrong_names == [workload.name for workload in WORKLOADS]

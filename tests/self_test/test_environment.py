@@ -11,6 +11,8 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.self_test import environment, run
+from dmlsplit.self_test.case import Case, Mode
+from dmlsplit.self_test.cases import LAYOUTS
 from dmlsplit.self_test.environment import Check, CheckState
 from dmlsplit.self_test.memory import HostMemory
 from dmlsplit.self_test.report import check_text
@@ -86,6 +88,7 @@ def test_the_report_has_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_json_report_has_the_text_of_every_check_and_names_no_user_or_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(run, "cases", lambda _: LAYOUTS)
     test = dml.selftest("cpu", seconds=0)
     record = json.loads(test.to_json())
     assert "PATH" not in test.to_json()
@@ -99,10 +102,10 @@ def test_the_summary_has_the_wrong_bytes_and_the_later_device_failure(
 ) -> None:
     difference = SimpleNamespace(_asdict=dict, __str__=lambda: "output 0")
 
-    def compare(case: object, *_: object) -> run.CaseResult:
-        if case is run.CASES[1]:
+    def compare(case: Case, *_: object) -> run.CaseResult:
+        if case.mode is Mode.LAUNCH:  # the second one
             raise dml.DmlError("the device has failed")
-        return run.CaseResult(run.CASES[0], difference, "digest")  # type: ignore[arg-type]
+        return run.CaseResult(case, difference, "digest")  # type: ignore[arg-type]
 
     monkeypatch.setattr(run, "compare", compare)
     test = dml.selftest("cpu", seconds=0)

@@ -17,6 +17,8 @@ constexpr std::size_t kRange = std::size_t{1} << 42;
 constexpr std::size_t kAlignment = 512;  // of the addresses that cudaMalloc returns
 constexpr std::size_t kPage = 4096;
 constexpr unsigned char kPoison = 0xEE;
+// Larger blocks are not poisoned, so that the host needs memory only for the pages that are used.
+constexpr std::size_t kMaxPoisoned = std::size_t{1} << 30;
 
 struct Range {
     unsigned char* addresses = nullptr;
@@ -186,7 +188,7 @@ Status take(int number, std::size_t bytes, bool is_live, void** address) {
     owner.memory_used += taken;
     const auto first = reinterpret_cast<std::uintptr_t>(found);
     allocations()[first] = {first, bytes, number, is_live};
-    std::memset(storage(found), kPoison, bytes);
+    if (bytes <= kMaxPoisoned) std::memset(storage(found), kPoison, bytes);
     *address = found;
     return kOk;
 }

@@ -3,6 +3,7 @@
 from math import prod
 
 from dmlsplit.self_test import cases as self_test
+from dmlsplit.self_test.case import Case as SelfTestCase
 from tests.support.kernel_cases import MACHINE, Case, small_parameters
 
 
@@ -29,9 +30,9 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("x")))
 
 
-def of_self_test(case: self_test.Case) -> Case:
+def of_self_test(case: SelfTestCase) -> Case:
     layout = case.shape, case.sizes, case.axis, case.width, case.strides, case.output_strides
-    return Case(*layout, case.phases, tag=MACHINE)
+    return Case(*layout, (case.phases[0], *case.output_phases), tag=MACHINE)
 
 
 # Bytes of an output, and how many outputs there are.
@@ -46,7 +47,8 @@ ELEMENTS = [
 ]
 SMALL = {
     **{
-        case.name.replace(",", "").replace(" ", "_"): of_self_test(case) for case in self_test.CASES
+        case.name.replace(",", "").replace(" ", "_"): of_self_test(case)
+        for case in self_test.LAYOUTS
     },
     # Axis 0, or one row: every output is one segment.
     "one_row": Case((50000,), (20000, 29999, 1)),

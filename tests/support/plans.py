@@ -3,17 +3,12 @@
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import DIVISOR, DeviceLimits, Divisor, KernelLaunch
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.geometry import SplitGeometry
+from dmlsplit.self_test.paths import arguments
 
-NUMPY_TYPES = {
-    "unsigned char": "u1", "int": "i4", "unsigned": "u4",
-    "unsigned long long": "u8", "long long": "i8", DIVISOR: "2u4",
-}  # fmt: skip
 SHARED_PER_BLOCK = 48 << 10  # bytes of any GPU, without opting in to more
 
 
@@ -63,16 +58,3 @@ def sources(
 def known(launch: KernelLaunch) -> dict[str, Any]:
     """A launch's constants and arguments by name."""
     return {one.name: one.value for one in launch.code.constants} | arguments(launch)
-
-
-def arguments(launch: KernelLaunch) -> dict[str, Any]:
-    """A launch's arguments by name, read back from its bytes; a table is a tuple."""
-    found: dict[str, Any] = {}
-    at = 0
-    for kind, name, count in launch.code.members:
-        numbers = np.frombuffer(launch.packed, NUMPY_TYPES[kind], max(1, count), at)
-        at += numbers.nbytes
-        entries = tuple(map(Divisor, *numbers.T.tolist()) if kind == DIVISOR else numbers.tolist())
-        found[name] = entries if count else entries[0]
-    assert 0 <= len(launch.packed) - at < 8
-    return found

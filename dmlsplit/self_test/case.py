@@ -1,0 +1,133 @@
+"""One split of the self-test: its tensors, its data, and the bytes that its outputs must have.
+
+The data are computed from the split's name, so that two machines can compare digests.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import shake_128
+from itertools import accumulate
+from math import gcd
+from typing import NamedTuple
+
+import numpy as np
+
+from dmlsplit.backends.cuda.launch import VECTOR
+from dmlsplit.forks import cached_property
+from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+
+# The value of every output byte before a split. Bytes around and between the elements must still
+# have it afterwards. Bytes around the input differ, so that a copy of them shows.
+SENTINEL, AROUND_INPUT = 0xA5, 0x3C
+
+
+class Tensor(NamedTuple):
+    """Where the elements of a tensor are; strides are in bytes, and may be 0 or negative."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    width: int  # bytes of an element
+
+    @property
+    def origin(self) -> int:
+        """Bytes before the first element."""
+        return sum(-min(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def size(self) -> int:
+        """Bytes from the start of the lowest element to the end of the highest."""
+        reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
+        return self.origin + reach + self.width
+
+    def view(self, memory: np.ndarray) -> np.ndarray:
+        """The tensor as an array on its `size` bytes."""
+        dtype = np.dtype(f"V{self.width}")
+        return np.ndarray(self.shape, dtype, memory, self.origin, self.strides)
+
+
+class Mode(StrEnum):
+    """How a split is dispatched."""
+
+    LAUNCH = "launch"  # on the current stream
+    STREAM = "second stream"
+    GRAPH = "graph replay"  # with other data than the capture had
+
+
+@dataclass(frozen=True)
+class Case:
+    """One split."""
+
+    name: str
+    shape: tuple[int, ...]
+    sizes: tuple[int, ...]
+    width: int = 1  # bytes of an element
+    phases: tuple[int, int] = (0, 0)  # of the input's and the first output's address, modulo 16
+    axis: int = -1
+    strides: tuple[int, ...] | None = None  # of the input, in elements; None: packed
+    output_strides: tuple[tuple[int, ...], ...] | None = None
+    mode: Mode = Mode.LAUNCH
+    # The SMs of the GPU that the split is planned for; None: those of the tested GPU. Planned for a
+    # single SM, few bytes take the paths that a GPU takes for many.
+    sm_count: int | None = None
+
+    @property
+    def source(self) -> Tensor:
+        """The input."""
+        return _tensor(self.shape, self.strides, self.width)
+
+    @property
+    def output_tensors(self) -> list[Tensor]:
+        """The outputs."""
+        axis = self.axis % len(self.shape)
+        strides: Sequence[tuple[int, ...] | None] = self.output_strides or [None] * len(self.sizes)
+        shapes = ((*self.shape[:axis], size, *self.shape[axis + 1 :]) for size in self.sizes)
+        return [_tensor(*layout, self.width) for layout in zip(shapes, strides, strict=True)]
+
+    @property
+    def output_phases(self) -> list[int]:
+        """The address of each output, modulo 16.
+
+        Neighbouring outputs differ, unless they are aligned, but are all as aligned as the first.
+        """
+        first = self.phases[1]
+        step = gcd(VECTOR, first)
+        return [(first + number * step) % VECTOR for number in range(len(self.sizes))]
+
+    @cached_property
+    def geometry(self) -> SplitGeometry:
+        """The split as engines see it."""
+        axis, strides = (
+            self.axis % len(self.shape),
+            [tensor.strides for tensor in self.output_tensors],
+        )
+        packed = self.shape, axis, self.sizes, self.width, self.source.strides, strides
+        return split_geometry(*packed)
+
+    @property
+    def alignments(self) -> tuple[int, int]:
+        """The powers of two, up to 16, that divide the addresses of the input and the outputs."""
+        source = self.phases[0] + self.source.origin
+        origins = (tensor.origin for tensor in self.output_tensors)
+        outputs = map(sum, zip(self.output_phases, origins, strict=True))
+        return gcd(VECTOR, source), gcd(VECTOR, *outputs)
+
+    def data(self, version: int = 0) -> np.ndarray:
+        """The bytes of the input; a graph is captured with version 0 and replayed with 1."""
+        noise = shake_128(f"{self.name} {version}".encode()).digest(self.source.size)
+        return np.frombuffer(noise, np.uint8)
+
+    def expected(self, data: np.ndarray) -> Iterator[np.ndarray]:
+        """The bytes of each output, with the sentinel between its elements."""
+        cuts = list(accumulate(self.sizes))[:-1]
+        pieces = np.split(self.source.view(data), cuts, self.axis)
+        for tensor, piece in zip(self.output_tensors, pieces, strict=True):
+            memory = np.full(tensor.size, SENTINEL, np.uint8)
+            tensor.view(memory)[...] = piece
+            yield memory
+
+
+def _tensor(shape: tuple[int, ...], strides: tuple[int, ...] | None, width: int) -> Tensor:
+    if strides is None:
+        return Tensor(shape, packed_byte_strides(shape, width), width)
+    return Tensor(shape, tuple(width * stride for stride in strides), width)

@@ -1,0 +1,102 @@
+"""Splits of many bytes: the input repeats a block, so that the bytes of every output are known.
+
+A split of 256 MiB or more takes the same path as a user's. To keep so many bytes on the host, and
+to compute what NumPy expects, would take long; here both are done for a block only.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+
+import numpy as np
+
+from dmlsplit.backends import BoundCopy
+from dmlsplit.geometry import ceil_div
+from dmlsplit.self_test.case import SENTINEL, Case
+from dmlsplit.self_test.comparison import GUARD, Bind, CaseResult, difference
+from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
+
+BLOCK_BYTES = 1 << 20  # of the input that is repeated, about
+PART_BYTES = 16 << 20  # of an output that is read back at once, about
+
+
+def source_bytes(case: Case) -> int:
+    """The size of the buffer of the input."""
+    return case.phases[0] + case.source.size
+
+
+def target_bytes(case: Case) -> int:
+    """The size of the buffer of all outputs."""
+    return _starts(case)[-1] + case.output_tensors[-1].size + GUARD
+
+
+def place(case: Case, bind: Bind, memory: Memory, source: Buffer, target: Buffer) -> BoundCopy:
+    """The copy of a split; its input has the data, and its outputs the sentinel."""
+    memory.fill(target, SENTINEL)
+    repeat(memory, _after(source, case.phases[0]), _block(case).data(), case.source.size)
+    return bind(source.address + case.phases[0], [target.address + n for n in _starts(case)])
+
+
+def check(case: Case, memory: Memory, target: Buffer, step: int = 1) -> CaseResult:
+    """Compare the outputs, or one in `step` parts of them, and what surrounds them."""
+    pieces = list(_block(case).expected(_block(case).data()))
+    if _is_joined(case):
+        pieces *= len(case.sizes)
+    digest, first = sha256(), None
+    outputs = zip(case.output_tensors, pieces, _starts(case), strict=True)
+    for number, (tensor, piece, start) in enumerate(outputs):
+        for begin, expected in _parts(tensor.size, piece, step):
+            actual = memory.read(target, start + begin, start + begin + expected.size)
+            first = first or difference(f"output {number}", begin, actual, expected)
+            if begin == 0:
+                digest.update(actual[: piece.size].tobytes())
+    return CaseResult(case, first, digest.hexdigest()[:16])
+
+
+def repeat(memory: Memory, buffer: Buffer, block: np.ndarray, size: int) -> None:
+    """Fill a buffer's first `size` bytes with copies of a block."""
+    memory.write(buffer, block[:size])
+    filled = block.size
+    while filled < size:
+        memory.plain_copy(buffer, _after(buffer, filled), min(filled, size - filled))()
+        filled *= 2
+
+
+def _block(case: Case) -> Case:
+    """The part of a split along its first dimension after which the input repeats."""
+    stride = case.source.strides[0]
+    # An odd number of slices, so that no tile or chunk of a kernel is a multiple of a block.
+    slices = 1 if stride == 0 or _is_joined(case) else BLOCK_BYTES // stride | 1
+    slices = min(slices, case.shape[0])
+    sizes = (slices,) if _is_joined(case) else case.sizes
+    return replace(case, shape=(slices, *case.shape[1:]), sizes=sizes)
+
+
+def _is_joined(case: Case) -> bool:
+    """Whether each output is some whole slices of the first dimension."""
+    return case.axis == 0
+
+
+def _starts(case: Case) -> list[int]:
+    """Where each output begins in the buffer of all."""
+    starts, end = [], 0
+    for tensor, phase in zip(case.output_tensors, case.output_phases, strict=True):
+        starts.append(ceil_div(end + GUARD, ALIGNMENT) * ALIGNMENT + phase)
+        end = starts[-1] + tensor.size
+    return starts
+
+
+def _parts(size: int, piece: np.ndarray, step: int) -> Iterator[tuple[int, np.ndarray]]:
+    """The expected bytes of an output that repeats `piece`, by parts, and around it."""
+    around = np.full(GUARD, SENTINEL, np.uint8)
+    part = np.tile(piece, ceil_div(min(PART_BYTES, size), piece.size))
+    last = (size - 1) // part.size * part.size
+    yield -GUARD, around
+    for begin in sorted({*range(0, size, step * part.size), last}):
+        yield begin, part[: size - begin]
+    yield size, around
+
+
+def _after(buffer: Buffer, begin: int) -> Buffer:
+    """The buffer without its first bytes."""
+    return Buffer(buffer.address + begin, buffer.owner[begin:])
