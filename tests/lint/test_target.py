@@ -29,7 +29,7 @@ def test_a_requested_level_version_or_build_becomes_a_target(
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"windows": "22H2"}, "must look like 22621"),
+        ({"windows": "22H3"}, "must look like 22621"),
         ({"windows": "9" * 5000}, "must look like 22621"),
         ({"windows": "\u0662\u0662\u0666\u0662\u0661"}, "must look like 22621"),
         ({"via": "ort", "ort_version": "new"}, "--ort-version is 'new'; it must look like"),
