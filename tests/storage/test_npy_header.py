@@ -47,6 +47,11 @@ def test_every_shape_is_read(shape: str) -> None:
     assert header.size_in_bytes == 4 * np.empty(header.shape, "u1").size
 
 
+def test_one_dimension_has_no_order() -> None:
+    header = read_npy_header(io.BytesIO(changed("False, 'shape': (6, 2)", "True, 'shape': (6,)")))
+    assert (header.shape, header.fortran_order) == ((6,), False)
+
+
 def test_an_array_may_have_2_to_the_63_minus_1_bytes() -> None:
     largest = changed("6, 2", f"{2**63 - 1},").replace(b"<f4", b"|u1")
     assert read_npy_header(io.BytesIO(largest)).size_in_bytes == 2**63 - 1
