@@ -181,7 +181,7 @@ def test_an_interrupt_is_raised_between_parts(
         if len(parts) == 2:
             signal.raise_signal(signal.SIGINT)
 
-    program = native.program_of(packed(array.shape, 0, (1 << 12,), 1 << 10), library)
+    program = native.program_of(packed(array.shape, 0, (1 << 12,), 1), library)
     copy = program._replace(copy_function=interrupted).bind(array.ctypes.data, [out.ctypes.data])
     with pytest.raises(KeyboardInterrupt):
         copy()
