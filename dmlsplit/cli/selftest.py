@@ -15,13 +15,13 @@ from dmlsplit.cli.terminal import (
 
 _DESCRIPTION = """\
 Check on this machine's GPU that every byte of a split is right. The test
-compiles every kernel and runs some 80 splits: as a launch, on a second stream,
-and from a CUDA graph. Some run again in other kinds of memory, and one on rows
-that span more than 4 GiB. Every output byte is compared with NumPy's, and the
-bytes around the outputs must not change. Then the test runs kernels with
-deliberate faults, and fails if it does not notice one. Last, it times a few
-splits and compares each with a plain copy and with what explain computes; a
-slow split fails only with --strict.
+compiles every kernel and runs some 450 splits: as a launch, on a second
+stream, and from a CUDA graph. Some run again in other kinds of memory, and
+some extend beyond 4 GiB. Output bytes are compared with NumPy's, and the bytes
+around the outputs must not change. A few splits are also timed and compared
+with a plain copy and with what explain computes; a slow split fails only with
+--strict. Last, the test runs kernels with deliberate faults, and fails if it
+does not notice one.
 
 Without a usable GPU, the CPU is tested in the same way. The report contains no
 path, host name or user name."""

@@ -151,7 +151,7 @@ def _can_grow(layout: Case) -> bool:
         tensor.strides[0] >= tensor._replace(shape=(1, *tensor.shape[1:])).size
         for tensor in tensors
     ]
-    return layout.axis != 0 and all(apart)
+    return layout.axis % len(layout.shape) != 0 and all(apart)
 
 
 def _of_rows(layout: Case, rows: int, sm_count: int) -> Case:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.self_test.cases import cases as cases_of_paths
 from tests.host_cuda import harness
 from tests.proofs import adversary
 from tests.sass import cases
 from tests.support import kernel_cases, nvrtc
 from tests.support.kernel_cases import Case, each_toolchain
-from tests.support.kernel_splits import SMALL
+from tests.support.kernel_splits import SMALL, of_self_test
 
 # Cases that found mistakes: in `rows`, ends of rows wrapped at 2^32 bytes; in plans for `tile`, a
 # divisor was too large if the pitch was beyond 2^31 vectors; ends of outputs of a few bytes in a
@@ -47,6 +49,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def test_a_plan_copies_every_byte_once(numbers: Sequence[int]) -> None:
     for number in numbers:
         adversary.check_plan(adversary.case(number))
+
+
+def test_plans_on_every_path_copy_every_byte_once() -> None:
+    for case in cases_of_paths(H200.limits):
+        if case.sm_count or " loops" in case.name:
+            adversary.check_plan(of_self_test(case))
 
 
 @pytest.mark.parametrize(

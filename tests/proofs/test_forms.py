@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR, Assumptions
 from dmlsplit.backends.cuda.planner import strided
+from dmlsplit.self_test.cases import cases
 from tests.host_cuda import harness
 from tests.proofs import adversary, forms
 from tests.proofs.forms import Reached
 from tests.support import kernel_cases
 from tests.support.kernel_cases import Case
-from tests.support.kernel_splits import SMALL
+from tests.support.kernel_splits import SMALL, of_self_test
 from tests.support.large_splits import LARGE
 
 needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
@@ -40,6 +42,16 @@ def test_every_form_runs_at_every_address(
     assert {form.kernel for form in required} == set(KERNELS)
     check_covered(required, covered)
     few = [case for case in cases if case.launches[0].code.kernel == kernel]
+    kernel_cases.check_all(few, builds, harness.PLAIN)
+
+
+@needs_gcc
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_path_that_arguments_choose_runs(kernel: str, builds: Path) -> None:
+    """Rounds, chunks, tiles of ends and loops, in any two combinations, each with little data."""
+    derived = [one for one in cases(H200.limits) if one.sm_count or " loops" in one.name]
+    few = [case for case in map(of_self_test, derived) if kernel in case.kernels]
+    assert len(few) >= 5
     kernel_cases.check_all(few, builds, harness.PLAIN)
 
 

