@@ -13,15 +13,12 @@ TYPE_CHECKING = False  # not from `typing`, whose import takes longer than this 
 if TYPE_CHECKING:
     from typing import Any
 
-    from dmlsplit.binding import BufferBinding
-    from dmlsplit.device import BoundOperator, CompiledOperator, Device
     from dmlsplit.directml.legalization import legalize
     from dmlsplit.directml.levels import FeatureLevel
     from dmlsplit.directml.operator import SplitOperatorDesc
     from dmlsplit.directml.rules.violation import ValidationReport, Violation
     from dmlsplit.directml.tensor import TensorDataType, TensorDesc, TensorFlags
     from dmlsplit.directml.validation import minimum_feature_level, validate
-    from dmlsplit.eager import split
     from dmlsplit.errors import (
         DeviceRemovedError,
         DmlError,
@@ -29,6 +26,9 @@ if TYPE_CHECKING:
         OutOfMemoryError,
         UnsupportedError,
     )
+    from dmlsplit.execution.binding import BufferBinding
+    from dmlsplit.execution.device import BoundOperator, CompiledOperator, Device
+    from dmlsplit.execution.eager import split
     from dmlsplit.self_test import SelfTest, selftest
 
 __version__ = "0.1.0"
@@ -59,15 +59,15 @@ __all__ = [
 ]
 
 _MODULES = {
-    "binding": "BufferBinding",
-    "device": "BoundOperator CompiledOperator Device",
+    "execution.binding": "BufferBinding",
+    "execution.device": "BoundOperator CompiledOperator Device",
     "directml.legalization": "legalize",
     "directml.levels": "FeatureLevel",
     "directml.operator": "SplitOperatorDesc",
     "directml.rules.violation": "ValidationReport Violation",
     "directml.tensor": "TensorDataType TensorDesc TensorFlags",
     "directml.validation": "minimum_feature_level validate",
-    "eager": "split",
+    "execution.eager": "split",
     "self_test": "SelfTest selftest",
     "errors": "DeviceRemovedError DmlError InvalidArgumentError OutOfMemoryError UnsupportedError",
 }

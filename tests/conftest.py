@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.errors import UnsupportedError
 from tests.support import builds as kept
 
 BUILDS = "builds"
-ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/frontends/onnx/test_types.py")
+ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/models/onnx/test_types.py")
 PROOFS = Path(__file__).parent / "proofs"
 LONGEST = "test_run_faults.py"
 MAX_PROCESSES = 8

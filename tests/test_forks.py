@@ -48,7 +48,7 @@ class Finder:
 sys.meta_path.insert(0, Finder)
 print(check(lambda: reached.wait(20)))
 """
-LATE = "dmlsplit.eager", "numpy", "dmlsplit.backends.cpu.engine", "yaml"
+LATE = "dmlsplit.execution.eager", "numpy", "dmlsplit.backends.cpu.engine", "yaml"
 
 
 @pytest.mark.parametrize("module", LATE)
@@ -124,7 +124,7 @@ print(outcomes)
 """
 
 
-@pytest.mark.parametrize("module", ["dmlsplit.eager", "dmlsplit.geometry"])
+@pytest.mark.parametrize("module", ["dmlsplit.execution.eager", "dmlsplit.geometry"])
 def test_a_signal_handler_that_splits_during_the_first_call_is_told_why_it_cannot(
     module: str,
 ) -> None:

@@ -21,8 +21,8 @@ from tests.support.each import each
 LIBRARY = sorted((ROOT / "dmlsplit").rglob("*.py"))
 # Modules that import optional libraries.
 NEEDS = {
-    "dmlsplit.frameworks.torch": "torch",
-    "dmlsplit.frameworks.jax": "jax",
+    "dmlsplit.execution.torch": "torch",
+    "dmlsplit.execution.jax": "jax",
     "dmlsplit.arrays.torch_private": "torch",
 }
 MODULES = [

@@ -14,10 +14,10 @@ import numpy as np
 from dmlsplit.arrays import dlpack
 from dmlsplit.arrays.adapter import Adapter
 from dmlsplit.arrays.array_view import ArrayView, device_number
-from dmlsplit.arrays.cupy import CUPY
-from dmlsplit.arrays.numpy import NUMPY
-from dmlsplit.arrays.torch import TORCH
-from dmlsplit.backends.cuda import driver
+from dmlsplit.arrays.cupy_adapter import CUPY
+from dmlsplit.arrays.numpy_adapter import NUMPY
+from dmlsplit.arrays.torch_adapter import TORCH
+from dmlsplit.backends.cuda import cupy_driver as driver
 
 __all__ = ["ArrayView", "adapter_of", "is_native", "to_device", "to_host", "view"]
 

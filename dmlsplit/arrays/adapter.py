@@ -8,7 +8,7 @@ import numpy as np
 
 from dmlsplit.arrays.array_view import ArrayView, device_number
 from dmlsplit.arrays.types import Stream
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.errors import DmlError, InvalidArgumentError, OutOfMemoryError
 
 Shape: TypeAlias = tuple[int, ...]

@@ -9,8 +9,8 @@ import numpy as np
 
 from dmlsplit.arrays.adapter import package_of, sharing_error, type_name
 from dmlsplit.arrays.array_view import ArrayView, device_name, dtype_of, type_string
-from dmlsplit.arrays.numpy import NUMPY
-from dmlsplit.backends.cuda import driver
+from dmlsplit.arrays.numpy_adapter import NUMPY
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
 

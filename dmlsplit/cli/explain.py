@@ -29,7 +29,7 @@ from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.messages import counted, did_you_mean, shown, wrapped
 
 if TYPE_CHECKING:
-    from dmlsplit.frontends import SplitSite
+    from dmlsplit.models.site import SplitSite
 
 # A path of this form is the id of a rule, unless there is such a file or folder.
 _RULE_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")

@@ -11,9 +11,9 @@ from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
 
 if TYPE_CHECKING:
-    from dmlsplit.frontends.onnx import FixedSizes
-    from dmlsplit.lint.discovery import Scan
     from dmlsplit.lint.target import Target
+    from dmlsplit.models.discovery import Scan
+    from dmlsplit.models.onnx.dimensions import FixedSizes
 
 PATH_OR_RULE = "PATH|RULE-ID"
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -165,7 +165,13 @@ def target_of(arguments: argparse.Namespace) -> Target:
 
 def scan_inputs(arguments: argparse.Namespace) -> Scan:
     """The splits of the paths or the options; unreadable files are reported."""
-    from dmlsplit.lint.discovery import ENDINGS, LEFT_OUT, Scan, option_site, scan_paths
+    from dmlsplit.models.discovery import (
+        ENDINGS,
+        LEFT_OUT,
+        Scan,
+        option_site,
+        scan_paths,
+    )
 
     values = {name: getattr(arguments, name) for name in ("data_type", "sizes", "axis", "split")}
     missing = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is None]
@@ -205,7 +211,7 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
 def _fixed_sizes(pairs: Sequence[tuple[str, int]]) -> FixedSizes | None:
     if not pairs:
         return None
-    from dmlsplit.frontends.onnx import FixedSizes
+    from dmlsplit.models.onnx.dimensions import FixedSizes
 
     sizes: dict[str, int] = {}
     for name, size in pairs:

@@ -63,7 +63,7 @@ def outputs(arguments: argparse.Namespace) -> dict[str, str]:
 
 def check_outputs(arguments: argparse.Namespace) -> None:
     """Refuse, before the scan, files that two options write, and inputs that are named."""
-    from dmlsplit.atomic import refuse_inputs
+    from dmlsplit.files.atomic import refuse_inputs
 
     options: dict[str, str] = {}
     for option, file in outputs(arguments).items():

@@ -15,7 +15,7 @@ from dmlsplit.errors import (
 from dmlsplit.messages import counted, printable
 
 if TYPE_CHECKING:
-    from dmlsplit.device import Device
+    from dmlsplit.execution.device import Device
     from dmlsplit.storage.npy import Progress, SplitFiles
 
 _DESCRIPTION = """\
@@ -121,7 +121,7 @@ def _split(
 
 def _run_model(arguments: argparse.Namespace) -> int:
     """Run a DxDispatch model, and print what dxdispatch.exe on Windows prints."""
-    from dmlsplit.frontends.dxdispatch import run as run_model
+    from dmlsplit.execution.dxdispatch.runner import run as run_model
 
     for name in ("axis", "split", "count", "output"):
         if getattr(arguments, name) is not None:
@@ -137,7 +137,7 @@ def _run_model(arguments: argparse.Namespace) -> int:
 def _device(name: str) -> "Device":
     """The device of --device; if auto becomes the CPU, a note says why."""
     from dmlsplit.backends.find import DEVICE
-    from dmlsplit.device import Device
+    from dmlsplit.execution.device import Device
 
     if name != "auto" and not DEVICE.fullmatch(name):
         raise InvalidArgumentError(f"--device is {name!r}; it must be auto, cpu, cuda or cuda:N")

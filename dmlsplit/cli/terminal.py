@@ -65,7 +65,7 @@ def write_result(text: str, output: str | None, inputs: Iterable[str]) -> None:
     if output is None or output == STDOUT:
         print_result(text)
         return
-    from dmlsplit.atomic import write_text
+    from dmlsplit.files.atomic import write_text
 
     with suppress(BrokenPipeError):  # as for standard output
         write_text(Path(output), text + "\n", list(map(Path, inputs)))

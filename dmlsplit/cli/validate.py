@@ -27,10 +27,10 @@ from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import MAX_SHOWN, counted, omitted_line
 
 if TYPE_CHECKING:
-    from dmlsplit.lint.discovery import Scan
     from dmlsplit.lint.fix.rewrite import Rewriting
     from dmlsplit.lint.target import Target
     from dmlsplit.lint.verdict import Assessment
+    from dmlsplit.models.discovery import Scan
 
 _DESCRIPTION = """\
 Find every split in each PATH, in nested graphs and functions too, and report
@@ -128,7 +128,7 @@ def add_to(commands: Commands) -> None:
 
 def validate(arguments: argparse.Namespace) -> int:
     """Check every split of the paths."""
-    from dmlsplit.atomic import refuse_inputs
+    from dmlsplit.files.atomic import refuse_inputs
     from dmlsplit.lint.advice import without_rewriting
 
     _check_files(arguments)
@@ -191,7 +191,7 @@ def _check_files(arguments: argparse.Namespace) -> None:
         )
     if not (is_one_file(arguments.paths) and _is_onnx(arguments.paths[0])):
         raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")
-    from dmlsplit.frontends.onnx.scanner import check_output
+    from dmlsplit.models.onnx.scanner import check_output
 
     # Here before the model is checked, which may take a while; `write_fixed` checks it again.
     check_output(Path(arguments.paths[0]), Path(fixed), arguments.overwrite)

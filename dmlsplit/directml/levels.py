@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.fields import Field
+from dmlsplit.files.fields import Field
 from dmlsplit.forks import late_import
 from dmlsplit.messages import did_you_mean
 from dmlsplit.resources import feature_levels_text, parsed_yaml

@@ -11,9 +11,9 @@ from typing import TypeAlias
 from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
-from dmlsplit.directml.overlap import may_overlap_itself
 from dmlsplit.directml.rules import RULES, BrokenRule, violations_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
+from dmlsplit.directml.self_overlap import may_overlap_itself
 from dmlsplit.directml.tensor import (
     DIMENSION_COUNT_MAX,
     UINT64_MAX,

@@ -1,1 +1,1 @@
-"""Splits inside the transforms and compilers of PyTorch and JAX, and of dask arrays."""
+"""`dmlsplit.frameworks.torch` registers operators that a saved graph needs."""

@@ -4,6 +4,11 @@ Each turns a split into a `SplitOperatorDesc`, without side effects, and runs it
 `scan(path)` finds every split of a model file without running anything.
 """
 
-from dmlsplit.frontends.site import Invalid, Known, SplitSite, Unknown
+from dmlsplit.models.site import (
+    Invalid,
+    Known,
+    SplitSite,
+    Unknown,
+)
 
 __all__ = ["Invalid", "Known", "SplitSite", "Unknown"]

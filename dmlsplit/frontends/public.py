@@ -10,12 +10,12 @@ from typing import Any
 
 
 def lazy_getattr(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package that has these names, by their modules."""
+    """The `__getattr__` of a module that hands on these names of modules of dmlsplit."""
 
     def find(name: str) -> Any:
         for module, names in modules.items():
             if name in names.split():
-                value = getattr(import_module(f"{package}.{module}"), name)
+                value = getattr(import_module(f"dmlsplit.{module}"), name)
                 setattr(sys.modules[package], name, value)
                 return value
         raise AttributeError(f"module {package!r} has no attribute {name!r}")

@@ -5,12 +5,12 @@ from dataclasses import replace
 from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.frontends.site import Cause, SplitSite, Unknown
 from dmlsplit.lint.commands import declaring_command, fixed_model, options, python_command
 from dmlsplit.lint.onnxruntime import SIZES, is_complex, takes_num_outputs
 from dmlsplit.lint.rewritable import IN_A_FUNCTION, form_of
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
+from dmlsplit.models.site import Cause, SplitSite, Unknown
 
 
 class Advice(StrEnum):

@@ -12,14 +12,19 @@ from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
-from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
-from dmlsplit.frontends.site import ProviderRemark
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.advice import advise, declarations
 from dmlsplit.lint.rules import make_defect, make_violation
 from dmlsplit.lint.target import LevelReleases, Target, level_releases
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
 from dmlsplit.messages import omitted_line
+from dmlsplit.models.site import (
+    Invalid,
+    Known,
+    ProviderRemark,
+    SplitSite,
+    Unknown,
+)
 
 # A model has many splits, but few different descriptors.
 _cached = lru_cache(maxsize=4096)

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dmlsplit.frontends.site import SplitSite, Unknown
+from dmlsplit.models.site import SplitSite, Unknown
 
 # Inside double quotes, no shell changes these; Python's own quotes hold all of them but '.
 _LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")

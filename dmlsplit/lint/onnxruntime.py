@@ -12,9 +12,14 @@ from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
 from dmlsplit.lint.rules import make_defect, make_violation
 from dmlsplit.lint.target import Target
+from dmlsplit.models.site import (
+    Invalid,
+    Known,
+    SplitSite,
+    Unknown,
+)
 
 # The provider passes this minimum to DMLCreateDevice1; a lower level fails the session.
 MIN_LEVEL = FeatureLevel.LEVEL_5_0

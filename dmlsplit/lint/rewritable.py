@@ -7,12 +7,11 @@ from typing import NamedTuple, TypeGuard
 from dmlsplit.directml.levels import support_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.frontends import Known, SplitSite, Unknown
-from dmlsplit.frontends.onnx.operators import CARRIERS, ElementType
-from dmlsplit.frontends.site import Cause, Size
 from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, is_complex, takes_num_outputs
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
+from dmlsplit.models.onnx.operators import CARRIERS, ElementType
+from dmlsplit.models.site import Cause, Known, Size, SplitSite, Unknown
 
 IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
 TOO_LARGE = (

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.frontends import SplitSite, Unknown
 from dmlsplit.lint.target import LevelReleases, Target
+from dmlsplit.models.site import SplitSite, Unknown
 
 
 class Outcome(StrEnum):

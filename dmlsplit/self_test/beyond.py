@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from dmlsplit.backends import Backend
 from dmlsplit.self_test import large
+from dmlsplit.self_test.byte_comparison import CaseResult, compare
 from dmlsplit.self_test.case import Case
-from dmlsplit.self_test.comparison import CaseResult, compare
 from dmlsplit.self_test.environment import Check, CheckState
 from dmlsplit.self_test.kernels import case_bind
 from dmlsplit.self_test.memory import GpuMemory, Memory

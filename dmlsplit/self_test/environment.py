@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dmlsplit.backends.cuda import driver, installation, libcuda
+from dmlsplit.backends.cuda import cupy_driver as driver
+from dmlsplit.backends.cuda import installation, libcuda
 from dmlsplit.backends.cuda.gpus import gpu_of_device
 from dmlsplit.backends.cuda.installation import dotted
 from dmlsplit.backends.cuda.nvml import device_at

@@ -10,14 +10,14 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from dmlsplit.backends import BoundCopy, Program
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.engine import CudaProgram
 from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.errors import DmlError
 from dmlsplit.geometry import selector
+from dmlsplit.self_test.byte_comparison import Bind
 from dmlsplit.self_test.case import Case
-from dmlsplit.self_test.comparison import Bind
 
 # The only line of common.cuh that stores to outputs, and lines that replace it and flip a bit of
 # each value.

@@ -12,8 +12,13 @@ import numpy as np
 
 from dmlsplit.backends import BoundCopy
 from dmlsplit.geometry import ceil_div
+from dmlsplit.self_test.byte_comparison import (
+    GUARD,
+    Bind,
+    CaseResult,
+    difference,
+)
 from dmlsplit.self_test.case import SENTINEL, Case
-from dmlsplit.self_test.comparison import GUARD, Bind, CaseResult, difference
 from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
 BLOCK_BYTES = 1 << 20  # of the input that is repeated, about

@@ -9,7 +9,7 @@ import numpy as np
 
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import BoundCopy
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.errors import DmlError
 
 # CUDA aligns allocations to this, and CuPy's pool to 512 (CUDA C++ Programming Guide, "Size and

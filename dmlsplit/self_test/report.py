@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from dmlsplit.messages import counted, printable, wrapped
-from dmlsplit.self_test.comparison import CaseResult
+from dmlsplit.self_test.byte_comparison import CaseResult
 from dmlsplit.self_test.environment import VERSION, Check, CheckState
 from dmlsplit.self_test.kernels import FaultyKernel, Programs
 from dmlsplit.self_test.speed import WORKLOADS, Speed

@@ -10,7 +10,7 @@ from typing import Any
 
 from dmlsplit.arrays.array_view import device_number
 from dmlsplit.backends import Backend
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.gpus import H200, gpu_of_device
 from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.nvml import device_at
@@ -25,9 +25,9 @@ from dmlsplit.errors import (
 )
 from dmlsplit.self_test import environment, report
 from dmlsplit.self_test.beyond import compare_beyond
+from dmlsplit.self_test.byte_comparison import CaseResult, compare
 from dmlsplit.self_test.case import Case
 from dmlsplit.self_test.cases import cases
-from dmlsplit.self_test.comparison import CaseResult, compare
 from dmlsplit.self_test.environment import Check, CheckState, missing_gpu_check
 from dmlsplit.self_test.kernels import (
     FaultyKernel,

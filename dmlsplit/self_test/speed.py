@@ -13,8 +13,8 @@ import numpy as np
 from dmlsplit.backends import Backend
 from dmlsplit.backends.cuda.gpus import Gpu
 from dmlsplit.self_test import large
+from dmlsplit.self_test.byte_comparison import CaseResult
 from dmlsplit.self_test.case import Case
-from dmlsplit.self_test.comparison import CaseResult
 from dmlsplit.self_test.memory import GpuMemory, Memory
 
 MAX_BYTES, MIN_BYTES = 256 << 20, 1 << 20

@@ -18,12 +18,17 @@ from typing import Any
 import numpy as np
 
 from dmlsplit.arrays import to_device, to_host
-from dmlsplit.atomic import check_space, hidden_folder, name_in_errors, refuse_inputs
 from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError, path_in_errors
+from dmlsplit.execution.in_memory import split
+from dmlsplit.files.atomic import (
+    check_space,
+    hidden_folder,
+    name_in_errors,
+    refuse_inputs,
+)
+from dmlsplit.files.npy_header import NpyHeader, npy_header, read_npy_header
 from dmlsplit.geometry import piece_shapes, pieces_in
-from dmlsplit.in_memory import split
-from dmlsplit.storage.npy_header import NpyHeader, npy_header, read_npy_header
 from dmlsplit.system import allow_open_files
 
 Progress = Callable[[int, int], None]  # of bytes done and the total

@@ -7,7 +7,7 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.arrays.adapter import NewArrays
-from dmlsplit.arrays.torch import TORCH
+from dmlsplit.arrays.torch_adapter import TORCH
 from tests.support.command import ran
 from tests.support.gpu_arrays import operator
 

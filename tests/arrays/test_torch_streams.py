@@ -13,8 +13,8 @@ import pytest
 from dmlsplit import arrays
 from dmlsplit.arrays import ArrayView, adapter_of
 from dmlsplit.arrays.adapter import NewArrays
-from dmlsplit.arrays.torch import TORCH
-from dmlsplit.prepared_split import PreparedSplit
+from dmlsplit.arrays.torch_adapter import TORCH
+from dmlsplit.execution.prepared_split import PreparedSplit
 
 
 class CudaTensor:

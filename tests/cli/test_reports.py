@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto
 
 from dmlsplit.cli import main
-from dmlsplit.lint import discovery
+from dmlsplit.models import discovery
 from tests.support.command import refused, save
 from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single

@@ -103,7 +103,7 @@ def test_device_auto_is_the_cpu_without_a_gpu_and_says_why(
 ) -> None:
     reason = "there is no driver. Fix: install one"
     backend = find_backend("cpu")
-    monkeypatch.setattr("dmlsplit.device.default_backend", lambda: (backend, reason))
+    monkeypatch.setattr("dmlsplit.execution.device.default_backend", lambda: (backend, reason))
     assert main(["run", "a.npy", *HALVES, "--device", device]) == 0
     shown = capsys.readouterr()
     assert "2 pieces along axis 0, on cpu" in shown.out

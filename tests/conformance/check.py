@@ -9,10 +9,10 @@ from dmlsplit.directml.rules import RULES
 from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import InvalidArgumentError, path_in_errors
-from dmlsplit.fields import Field
-from dmlsplit.frontends.dxdispatch.descriptor import read_split
-from dmlsplit.frontends.dxdispatch.strict_json import read_json
+from dmlsplit.files.fields import Field
+from dmlsplit.files.strict_json import read_json
 from dmlsplit.messages import counted, printable
+from dmlsplit.models.dxdispatch.descriptor import read_split
 from tests.conformance.cases import all_cases
 from tests.conformance.probe import SCHEMA
 

@@ -22,7 +22,7 @@ import tqdm  # noqa: F401
 
 from dmlsplit import cli
 from dmlsplit.backends.cpu import engine  # noqa: F401
-from dmlsplit.frontends.dxdispatch import runner  # noqa: F401
+from dmlsplit.execution.dxdispatch import runner  # noqa: F401
 from dmlsplit.storage import npy
 
 SECONDS = 60

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from dmlsplit.frontends.onnx import reader
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.report import FORMATS, render
 from dmlsplit.lint.target import resolve_target
+from dmlsplit.models.discovery import scan_file
+from dmlsplit.models.onnx import reader
 from tests.support.onnx_graphs import INT64, model, node, sizes, value
 
 Made = Callable[[int], bytes]

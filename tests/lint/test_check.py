@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 import dmlsplit as dml
 from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
-from dmlsplit.frontends.site import Cause, State
 from dmlsplit.lint.check import assess, check_site
 from dmlsplit.lint.report import FORMATS, render
 from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.target import Via, resolve_target
 from dmlsplit.lint.verdict import FAILING, Outcome, Verdict
+from dmlsplit.models.site import Cause, State
 from tests.support.descriptors import split_descriptors
 
 

@@ -10,9 +10,9 @@ from onnx import TensorProto
 
 from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.discovery import scan_paths
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
+from dmlsplit.models.discovery import scan_paths
 from tests.support.command import ROOT
 from tests.support.models import bare_split, parsed, sequence, single
 

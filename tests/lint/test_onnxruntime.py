@@ -10,9 +10,9 @@ import dmlsplit as dml
 from dmlsplit.frontends import Known, SplitSite
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
+from dmlsplit.models.discovery import scan_file
 from tests.support.descriptors import split_descriptors
 from tests.support.models import parsed
 

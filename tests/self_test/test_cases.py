@@ -14,15 +14,16 @@ import pytest
 
 import dmlsplit as dml
 from dmlsplit.backends.cpu.engine import CpuBackend
-from dmlsplit.backends.cuda import driver, libcuda
+from dmlsplit.backends.cuda import cupy_driver as driver
+from dmlsplit.backends.cuda import libcuda
 from dmlsplit.backends.cuda.gpus import H200, find_gpu
 from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch
 from dmlsplit.backends.find import find_backend
 from dmlsplit.geometry import SplitGeometry
 from dmlsplit.self_test import beyond, large, run
+from dmlsplit.self_test.byte_comparison import compare
 from dmlsplit.self_test.case import Case, Mode
 from dmlsplit.self_test.cases import LAYOUTS, cases
-from dmlsplit.self_test.comparison import compare
 from dmlsplit.self_test.kernels import STORE, case_bind, planned
 from dmlsplit.self_test.memory import GpuMemory, HostMemory
 from dmlsplit.self_test.paths import Choice, Pair, pairs_of

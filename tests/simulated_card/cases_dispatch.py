@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.arrays.cupy import CUPY
-from dmlsplit.backends.cuda import driver
+from dmlsplit.arrays.cupy_adapter import CUPY
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import plan
-from dmlsplit.frameworks import jax
+from dmlsplit.execution import jax
 from dmlsplit.geometry import split_geometry
 from tests.simulated_card import card
 from tests.support.gpu_arrays import bound, noise, operator, problem, same

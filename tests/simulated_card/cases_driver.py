@@ -3,8 +3,8 @@
 import cupy
 import pytest
 
-from dmlsplit.backends.cuda import driver
-from dmlsplit.backends.cuda.driver import Driver
+from dmlsplit.backends.cuda import cupy_driver as driver
+from dmlsplit.backends.cuda.cupy_driver import Driver
 from tests.simulated_card import card
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.launch import Code
 from tests.simulated_card import card
 from tests.support.command import ran

@@ -16,7 +16,7 @@ import cupy
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.engine import CudaProgram
 from dmlsplit.backends.cuda.gpus import this_gpu
 from dmlsplit.backends.cuda.nvml import device_at

@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from dmlsplit.backends.cuda import driver, launch
+from dmlsplit.backends.cuda import cupy_driver as driver
+from dmlsplit.backends.cuda import launch
 from dmlsplit.backends.find import find_backend
 from dmlsplit.errors import DmlError
 from dmlsplit.resources import kernel_source
 from dmlsplit.self_test import beyond, run
+from dmlsplit.self_test.byte_comparison import CaseResult
 from dmlsplit.self_test.case import Case
 from dmlsplit.self_test.cases import cases
-from dmlsplit.self_test.comparison import CaseResult
 from dmlsplit.self_test.kernels import planned
 from dmlsplit.self_test.memory import GpuMemory
 from tests.proofs.mutants import Mutant, mutants

@@ -38,13 +38,13 @@ from benchmarks.environment import environment, state_after
 from benchmarks.results import Results, Row, measured
 from benchmarks.table import Table, duration
 from benchmarks.timing import interleaved, summary
-from dmlsplit import in_memory
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.raw_kernels import OPTIONS
 from dmlsplit.checks import piece_sizes
 from dmlsplit.directml.operator import descriptor_geometry
+from dmlsplit.execution import in_memory
 from tests.simulated_card import build
 
 NOISE = 1.05

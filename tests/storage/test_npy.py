@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.files.npy_header import npy_header
 from dmlsplit.storage import npy
 from dmlsplit.storage.npy import split_file
-from dmlsplit.storage.npy_header import npy_header
 from tests.support.arrays import assert_same
 from tests.support.command import ran
 
@@ -112,7 +112,7 @@ def test_field_names_outside_latin_1_are_kept(tmp_path: Path) -> None:
 def test_pieces_must_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.save(tmp_path / "a.npy", np.zeros((4, 8), "u1"))
     free = 31
-    monkeypatch.setattr("dmlsplit.atomic.disk_usage", lambda folder: Disk(1000, 969, free))
+    monkeypatch.setattr("dmlsplit.files.atomic.disk_usage", lambda folder: Disk(1000, 969, free))
     with pytest.raises(OSError, match="does not fit: 32 bytes are needed, 31 are free"):
         split_file(tmp_path / "a.npy", 2, 0, tmp_path / "out")
     assert list((tmp_path / "out").iterdir()) == []
@@ -184,7 +184,7 @@ def test_an_interrupt_while_the_hidden_folder_is_made_or_removed_leaves_nothing(
     if stop == "made":
         monkeypatch.setattr(Path, "mkdir", interrupted(Path.mkdir, stops_before=False))
     else:
-        monkeypatch.setattr("dmlsplit.atomic.rmtree", interrupted(shutil.rmtree, True))
+        monkeypatch.setattr("dmlsplit.files.atomic.rmtree", interrupted(shutil.rmtree, True))
     with pytest.raises(KeyboardInterrupt):
         split_file(tmp_path / "a.npy", 3, 0, tmp_path / "out")
     assert calls

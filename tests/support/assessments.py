@@ -9,11 +9,11 @@ import onnx
 
 import dmlsplit as dml
 from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
-from dmlsplit.frontends.site import Cause
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment
+from dmlsplit.models.discovery import scan_file
+from dmlsplit.models.site import Cause
 from tests.support.models import every_verdict
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import dmlsplit as dml
-from dmlsplit import device, in_memory, slices
-from dmlsplit.backends.cuda import driver
+from dmlsplit.backends.cuda import cupy_driver as driver
+from dmlsplit.execution import device, in_memory, slices
 
 
 def noise(shape: tuple[int, ...], dtype: str = "u1", seed: int = 0) -> np.ndarray:

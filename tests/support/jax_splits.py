@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dmlsplit.frameworks import jax as frameworks
+from dmlsplit.execution import jax as frameworks
 from tests.support.arrays import random_bits
 
 

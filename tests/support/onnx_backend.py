@@ -13,11 +13,11 @@ from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
 from dmlsplit.arrays import to_device, to_host
-from dmlsplit.device import Device
 from dmlsplit.errors import DmlError, InvalidArgumentError
-from dmlsplit.frontends.onnx.arguments import check_types, node_arguments, refuse
-from dmlsplit.frontends.onnx.operators import OPERATORS, ElementType, operator_version
-from dmlsplit.frontends.onnx.runner import run
+from dmlsplit.execution.device import Device
+from dmlsplit.execution.onnx import run
+from dmlsplit.models.onnx.arguments import check_types, node_arguments, refuse
+from dmlsplit.models.onnx.operators import OPERATORS, ElementType, operator_version
 
 
 class DmlSplitBackend(Backend):

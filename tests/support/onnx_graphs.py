@@ -8,7 +8,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.frontends import SplitSite
-from dmlsplit.frontends.onnx.walk import MAX_DEPTH
+from dmlsplit.models.onnx.walk import MAX_DEPTH
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
@@ -118,7 +118,7 @@ GOOD = model(
 ).SerializeToString()
 
 
-# tests/frontends/test_files.py has files of other kinds.
+# tests/models/test_files.py has files of other kinds.
 REFUSED: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty; it must be an ONNX model"),
     "zeros": (bytes(1000), "field number 0 does not exist"),

@@ -6,10 +6,10 @@ import onnx
 
 from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.fix.rewrite import Rewriting, write_fixed
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment
+from dmlsplit.models.discovery import scan_file
 
 
 def assessed(path: Path, **asked: str) -> Assessment:

@@ -7,8 +7,8 @@ from math import gcd
 from typing import Any, NamedTuple
 
 from dmlsplit.backends import BoundCopy
-from dmlsplit.backends.cuda import driver
-from dmlsplit.backends.cuda.driver import Driver
+from dmlsplit.backends.cuda import cupy_driver as driver
+from dmlsplit.backends.cuda.cupy_driver import Driver
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.backends.cuda.raw_kernels import Launcher

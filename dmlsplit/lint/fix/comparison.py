@@ -12,7 +12,7 @@ import numpy as np
 from onnx import helper
 
 from dmlsplit.errors import one_line
-from dmlsplit.lint.fix.runtimes import RUNTIMES, Run, Runtime
+from dmlsplit.lint.fix.evaluators import RUNTIMES, Run, Runtime
 
 Shape = Sequence[int]
 

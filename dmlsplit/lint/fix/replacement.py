@@ -12,11 +12,11 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
-from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.lint.fix.comparison import Pair
 from dmlsplit.lint.fix.sandbox import compare_apart
 from dmlsplit.lint.report.findings import address
 from dmlsplit.lint.rewritable import compared_shapes, is_static
+from dmlsplit.models.site import Known, SplitSite, Unknown
 
 
 class Replacement(NamedTuple):

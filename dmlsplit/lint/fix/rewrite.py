@@ -8,20 +8,16 @@ from typing import Any, NamedTuple
 import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
 
-from dmlsplit.atomic import atomic_write, name_in_errors
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_errors
-from dmlsplit.frontends import SplitSite
-from dmlsplit.frontends.onnx import FixedSizes
-from dmlsplit.frontends.onnx.scanner import (
-    MAX_PROTOBUF_BYTES,
-    check_output,
-    scan,
-)
+from dmlsplit.files.atomic import atomic_write, name_in_errors
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.replacement import Replacement, compared
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.rewritable import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.verdict import FAILING, Assessment
+from dmlsplit.models.onnx.dimensions import FixedSizes
+from dmlsplit.models.onnx.scanner import MAX_PROTOBUF_BYTES, check_output, scan
+from dmlsplit.models.site import SplitSite
 
 
 class Rewriting(NamedTuple):

@@ -16,11 +16,10 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.frontends import Known, SplitSite, Unknown
-from dmlsplit.frontends.site import Size
 from dmlsplit.lint.rewritable import Form, Merging, form_of, is_static
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
+from dmlsplit.models.site import Known, Size, SplitSite, Unknown
 
 NewName = Callable[[str], str]
 # The type in which values of 8 bits are split: FLOAT32 holds them all, and every runtime splits it.

@@ -8,10 +8,10 @@ from pathlib import PureWindowsPath
 from typing import Literal, NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.rules import hresult_text
 from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import counted, omitted_line, printable
+from dmlsplit.models.site import SplitSite
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
 # The most splits that a text names for one defect.

@@ -9,8 +9,8 @@ from dmlsplit import __version__
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.frontends import Unknown
 from dmlsplit.lint.verdict import Assessment, Verdict
+from dmlsplit.models.site import Unknown
 
 # The most outputs of a descriptor, and reasons of a verdict: a small model can ask for many.
 _MAX_PLACES = 256

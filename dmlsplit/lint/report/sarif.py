@@ -17,10 +17,10 @@ from urllib.parse import quote
 from dmlsplit import __version__
 from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.frontends import SplitSite
 from dmlsplit.lint.report.findings import Finding, address, findings, with_slashes
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
+from dmlsplit.models.site import SplitSite
 
 _SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

@@ -15,13 +15,13 @@ import dmlsplit as dml
 from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.lint import rewritable
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.discovery import scan_file
 from dmlsplit.lint.fix import rewrite, subgraph
 from dmlsplit.lint.fix.replacement import Replacement
 from dmlsplit.lint.fix.rewrite import write_fixed
 from dmlsplit.lint.rewritable import Merging
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
+from dmlsplit.models.discovery import scan_file
 from tests.support.fixtures import Patch
 from tests.support.models import (
     attribute_split,

@@ -1,0 +1,1 @@
+"""Splits arrays: of each library, and as each format of models says."""

@@ -1,0 +1,197 @@
+"""The binding table: checks the memory that is bound to each tensor of an operator.
+
+An array is bound as a whole buffer: its shape, data type, strides and overlap are checked.
+A `BufferBinding` is raw memory: the rules of DML_BUFFER_BINDING apply.
+"""
+
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dmlsplit.arrays import ArrayView, view
+from dmlsplit.arrays.acceptance import Mismatch, matches, mismatches
+from dmlsplit.arrays.adapter import Requirement
+from dmlsplit.arrays.array_view import data_type_name
+from dmlsplit.arrays.overlap import overlapping_pairs
+from dmlsplit.arrays.types import Array
+from dmlsplit.checks import integer
+from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
+from dmlsplit.directml.rules import RULES, BrokenRule, violations_of
+from dmlsplit.directml.rules.violation import ValidationReport, Violation
+from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
+from dmlsplit.errors import InvalidArgumentError
+
+_NATIVE = "<" if sys.byteorder == "little" else ">"
+# A buffer must obey only these rules of arrays; its type and its shape are free.
+_OF_BUFFERS = ("DML-BIND-KIND", "DML-BIND-READ-ONLY")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BufferBinding:
+    """DML_BUFFER_BINDING: a range of a buffer.
+
+    Parameters
+    ----------
+    buffer
+        A contiguous array of any type; its bytes are the buffer.
+    offset
+        Bytes from the start of the buffer; a multiple of 16.
+    size_in_bytes
+        Bytes of the range; None means up to the end of the buffer.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `offset` or `size_in_bytes` is not an integer. The error is also a TypeError.
+    """
+
+    buffer: Array  # Buffer
+    offset: int = 0  # Offset
+    size_in_bytes: int | None = None  # SizeInBytes
+
+    def __post_init__(self) -> None:
+        integer("offset", self.offset)
+        if self.size_in_bytes is not None:
+            integer("size_in_bytes", self.size_in_bytes)
+
+
+# The input, the owners of the outputs' memory, and the outputs' addresses.
+Bindings: TypeAlias = tuple[ArrayView, Sequence[Any], list[int]]
+
+
+class _Bindable:
+    """A tensor of an operator, and what it requires of the memory that is bound to it."""
+
+    def __init__(self, name: str, tensor: TensorDesc, device: str, is_output: bool) -> None:
+        self.name, self.tensor = name, tensor
+        width = tensor.element_bytes
+        typestr = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
+        strides = tuple(step * width for step in tensor.effective_strides)
+        self.required = Requirement(tensor.sizes, strides, typestr, width, device, not is_output)
+
+    def bound(self, binding: Any, violations: list[Violation]) -> ArrayView:
+        """The memory of a binding. Broken rules are added to `violations`.
+
+        An InvalidArgumentError says that it is not an array.
+        """
+        is_buffer = isinstance(binding, BufferBinding)
+        array = view(binding.buffer if is_buffer else binding, self.name)
+        if not is_buffer and matches(array, self.required):
+            return array
+        broken = [_broken(mismatch, self.tensor) for mismatch in mismatches(array, self.required)]
+        if not is_buffer:
+            violations += violations_of(self.name, broken)
+            return array
+        broken = [rule for rule in broken if rule[0] in _OF_BUFFERS]
+        violations += violations_of(self.name, [*broken, *_buffer(self.tensor, binding, array)])
+        size, start = self.tensor.total_tensor_size_in_bytes, array.address + binding.offset
+        device, read_only = self.required.device, array.read_only
+        return ArrayView(array.owner, start, (size,), (1,), "|u1", 1, device, read_only)
+
+    def bound_or_none(self, binding: Any, violations: list[Violation]) -> ArrayView | None:
+        """The memory of a binding; None if it is not an array, which is also a broken rule."""
+        try:
+            return self.bound(binding, violations)
+        except InvalidArgumentError as error:
+            rule, text = RULES["DML-BIND-KIND"], error.message
+            allowed = f"an array on {self.required.device}"
+            violations.append(Violation(rule, self.name, found=text, allowed=allowed, text=text))
+            return None
+
+
+class BindingTable:
+    """The requirements for all bindings of an operator on a device, ``cpu`` or ``cuda:N``."""
+
+    def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
+        self.desc, self.device = desc, device
+        tensors = enumerate(named_tensors(desc))
+        bindable = [_Bindable(*named, device, index > 0) for index, named in tensors]
+        self._input, *self._outputs = bindable
+
+    def bind_input(self, binding: Any) -> ArrayView:
+        """Check the input alone; its outputs will be allocated to match."""
+        violations: list[Violation] = []
+        array = self._input.bound(binding, violations)
+        if violations:
+            raise self._refusal(violations)
+        return array
+
+    def bind(self, source: Any, outputs: Sequence[Any]) -> Bindings:
+        """Check all bindings. An InvalidArgumentError reports every broken rule."""
+        if not isinstance(outputs, (list, tuple)):
+            raise InvalidArgumentError(
+                f"outputs has the type {type(outputs).__name__}; it must be a list with one array "
+                "per output"
+            )
+        violations: list[Violation] = []
+        if len(outputs) != len(self._outputs):
+            count = "DML-BIND-COUNT", "BindingCount", len(outputs), len(self._outputs)
+            violations += violations_of("Outputs", [count])
+        array = self._input.bound_or_none(source, violations)
+        pairs = zip(self._outputs, outputs, strict=False)
+        written = [tensor.bound_or_none(binding, violations) for tensor, binding in pairs]
+        for index, rule in _overlaps(array, written):
+            violations += violations_of(f"OutputTensors[{index}]", [rule])
+        if violations:
+            raise self._refusal(violations)
+        memory: Any = written  # no violations, so none is None
+        input_memory: Any = array
+        return input_memory, [out.owner for out in memory], [out.address for out in memory]
+
+    def _refusal(self, violations: Sequence[Violation]) -> InvalidArgumentError:
+        report = ValidationReport(f"binding of {self.desc}", "", tuple(violations))
+        return InvalidArgumentError(str(report), report)
+
+
+def _broken(mismatch: Mismatch, tensor: TensorDesc) -> BrokenRule:
+    """The rule that a field of an array breaks."""
+    field, actual, required = mismatch
+    match field:
+        case "device":
+            return "DML-BIND-KIND", "", f"an array on {actual}", f"on {required}"
+        case "read_only":
+            return "DML-BIND-READ-ONLY", "", "read-only", "writable"
+        case "type":
+            allowed = f"{data_type_name(required)} ({tensor.data_type.name})"
+            return "DML-ARRAY-DATA-TYPE", "DataType", data_type_name(actual), allowed
+        case "shape":
+            return "DML-ARRAY-SHAPE", "Sizes", list(actual), list(required)
+    return "DML-ARRAY-STRIDES", "Strides", f"{list(actual)} bytes", f"{list(required)} bytes"
+
+
+def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[BrokenRule]:
+    offset, total = binding.offset, tensor.total_tensor_size_in_bytes
+    low, high = array.span
+    rest = max(0, high - low - offset)
+    size = rest if binding.size_in_bytes is None else binding.size_in_bytes
+    alignment = tensor.guaranteed_base_offset_alignment
+    if not array.is_contiguous:
+        yield "DML-BIND-KIND", "Buffer", "a strided array", "a contiguous array"
+    if offset % MINIMUM_BUFFER_TENSOR_ALIGNMENT:
+        allowed = f"a multiple of {MINIMUM_BUFFER_TENSOR_ALIGNMENT}"
+        yield "DML-BIND-OFFSET-ALIGNMENT", "Offset", offset, allowed
+    if alignment and offset % alignment:
+        yield "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {alignment}"
+    if offset < 0 or size > rest:
+        selected = f"bytes {offset} to {offset + size}"
+        yield "DML-BIND-RANGE", "SizeInBytes", selected, f"inside the buffer's {high - low} bytes"
+    if size < total:
+        yield "DML-BIND-SIZE", "SizeInBytes", size, f"at least {total}"
+
+
+def _overlaps(
+    source: ArrayView | None, outputs: Sequence[ArrayView | None]
+) -> Iterator[tuple[int, BrokenRule]]:
+    """The index of each output that overlaps another output or the input, with the broken rule."""
+    spans = [entry.span if entry else (0, 0) for entry in outputs]
+    for index, owner in overlapping_pairs(spans):
+        other = f"OutputTensors[{owner}]"
+        yield index, ("DML-BIND-OUTPUT-OVERLAP", "", other, "memory of its own")
+    start, end = source.span if source else (0, 0)
+    for index, (low, high) in enumerate(spans):
+        if low < end and start < high:
+            yield index, ("DML-BIND-IN-PLACE", "", "the input", "memory of its own")

@@ -1,0 +1,133 @@
+"""`dml.split` of a dask.array into dask arrays, lazily, with at most one dispatch per block.
+
+A block inside one piece is passed on unchanged. A block that overlaps several pieces is split into
+all its parts in one dispatch. Nothing is rechunked: a chunk of a piece is a chunk of the input, or
+a part of one.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from itertools import accumulate, pairwise, product
+from operator import itemgetter
+from typing import Any, SupportsIndex
+
+import dask.array as da
+import numpy as np
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
+
+from dmlsplit.arrays import view
+from dmlsplit.checks import Integers, piece_sizes
+from dmlsplit.errors import InvalidArgumentError, UnsupportedError
+from dmlsplit.execution.in_memory import split
+from dmlsplit.geometry import pieces_in
+
+
+class _Tasks(MaterializedLayer):
+    """Tasks of a split, of which dask keeps those that are needed.
+
+    Dask's own `cull` gets the keys of all layers, and keeps a whole layer if it gets as many keys
+    as the layer has. A cluster that holds persisted pieces would then get tasks without their
+    input, which fail with a KeyError.
+    """
+
+    def cull(self, keys: set[Any], all_hlg_keys: Any) -> Any:
+        return super().cull(keys & self.mapping.keys(), all_hlg_keys)
+
+
+def split_dask(
+    array: Any, sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex, out: Any = None
+) -> list[Any]:
+    """Split a dask.array lazily, for `dmlsplit.split`.
+
+    Pieces keep the chunks of `array`, cut at the ends of the pieces along the axis. Pieces that are
+    computed together (``dask.compute(*pieces)``) read and dispatch each block once. Formats with
+    chunks of one size, such as zarr, cannot store chunks that are cut: read `array` with one chunk
+    along the axis, or rechunk the pieces (docs/scale.md).
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the sizes do not fit, `out` is given, or the blocks have unknown sizes, masks or elements
+        that cannot be split.
+    UnsupportedError
+        If the array belongs to dask's array query planning.
+    """
+    if out is not None:
+        raise InvalidArgumentError(
+            "out is given for a dask.array, which is split lazily; it must be None. "
+            "Fix: dask.array.store(pieces, out)"
+        )
+    array_of_graph: Any = da.core.Array
+    empty_like: Any = da.empty_like
+    if not isinstance(array, array_of_graph):
+        raise UnsupportedError(
+            "array belongs to dask's array query planning, which has no block graph to build on. "
+            'Fix: dask.config.set({"array.query-planning": False})'
+        )
+    _check_blocks(array)
+    axis, sizes = piece_sizes(array.shape, sizes_or_count, axis)
+    token = tokenize(array, sizes, axis)
+    names = [f"dml-piece-{tokenize(token, index)}" for index in range(len(sizes))]
+    dispatch = f"dml-split-{token}"
+    dispatches, blocks, sizes_of_blocks = _tasks(array, dispatch, names, sizes, axis)
+    graph: Any = HighLevelGraph.from_collections(dispatch, _Tasks(dispatches), dependencies=[array])
+
+    def piece(name: str, layer: dict[Any, Any], block_sizes: list[int]) -> Any:
+        chunks = (*array.chunks[:axis], tuple(block_sizes) or (0,), *array.chunks[axis + 1 :])
+        if not block_sizes:
+            return empty_like(array, shape=tuple(map(sum, chunks)), chunks=chunks)
+        # Each task is a block of the array, or a part of the result of a dispatch.
+        used = {task[-1][0] if task[0] != array.name else array.name for task in layer.values()}
+        base_graph = graph if dispatch in used else array.dask
+        layers = {**base_graph.layers, name: _Tasks(layer)}
+        needs = {**base_graph.dependencies, name: used}
+        return array_of_graph(HighLevelGraph(layers, needs), name, chunks, meta=array._meta)
+
+    return list(map(piece, names, blocks, sizes_of_blocks))
+
+
+def _tasks(
+    array: Any, dispatch: str, names: Sequence[str], sizes: Sequence[int], axis: int
+) -> tuple[dict[Any, Any], list[dict[Any, Any]], list[list[int]]]:
+    """A dispatch per block that is cut, and each piece's blocks and their sizes along the axis."""
+    dispatches: dict[Any, Any] = {}
+    layers: list[dict[Any, Any]] = [{} for _ in names]
+    block_sizes: list[list[int]] = [[] for _ in names]
+    starts, after = [0, *accumulate(sizes)], array.numblocks[axis + 1 :]
+    for chunk, (low, high) in enumerate(pairwise([0, *accumulate(array.chunks[axis])])):
+        parts = [(piece, end - begin) for piece, begin, end in pieces_in(starts, low, high)]
+        split_block = partial(split, sizes_or_count=tuple(size for _, size in parts), axis=axis)
+        for position in product(*map(range, array.numblocks[:axis]), [chunk], *map(range, after)):
+            block = (array.name, *position)
+            if len(parts) > 1:
+                dispatches[(dispatch, *position)] = (split_block, block)
+            for number, (piece, _) in enumerate(parts):
+                key = (
+                    names[piece],
+                    *position[:axis],
+                    len(block_sizes[piece]),
+                    *position[axis + 1 :],
+                )
+                # Not operator.getitem, which dask would fuse with a later slice of the piece.
+                part = (itemgetter(number), (dispatch, *position))
+                layers[piece][key] = part if len(parts) > 1 else block
+        for piece, size in parts:
+            block_sizes[piece].append(size)
+    return dispatches, layers, block_sizes
+
+
+def _check_blocks(array: Any) -> None:
+    unknown = [axis for axis, sizes in enumerate(array.chunks) if any(map(math.isnan, sizes))]
+    if unknown:
+        raise InvalidArgumentError(
+            f"array has unknown chunk sizes along axis {unknown[0]}; they must be known. "
+            "Fix: array.compute_chunk_sizes()"
+        )
+    if isinstance(array._meta, np.ma.MaskedArray):
+        raise InvalidArgumentError(
+            "array has masked blocks; a split would lose the mask. "
+            "Fix: split dask.array.ma.getdata(array) and getmaskarray(array)"
+        )
+    view(array._meta, "a block of array")

@@ -1,0 +1,361 @@
+"""Device -> CompiledOperator -> BoundOperator: compile once, bind, dispatch many times."""
+
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NoReturn, TypeAlias, overload
+
+import numpy as np
+
+from dmlsplit.arrays import is_native
+from dmlsplit.arrays.adapter import NewArrays, package_of
+from dmlsplit.arrays.array_view import device_number
+from dmlsplit.arrays.types import A, Array, Stream
+from dmlsplit.backends import Backend, BoundCopy, Program
+from dmlsplit.backends.cuda import cupy_driver as driver
+from dmlsplit.backends.cuda.streams import stream_handle
+from dmlsplit.backends.find import default_backend, find_backend
+from dmlsplit.checks import instance
+from dmlsplit.directml.levels import FeatureLevel, Level, support_table
+from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
+from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
+from dmlsplit.directml.validation import report_at
+from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
+from dmlsplit.execution.binding import BindingTable, BufferBinding
+from dmlsplit.execution.prepared_split import PreparedSplit
+from dmlsplit.execution.slices import split_by_slices
+from dmlsplit.messages import shown
+
+Bindable: TypeAlias = Array | BufferBinding
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Device:
+    """The CPU or a CUDA device, at a feature level (DMLCreateDevice1).
+
+    Parameters
+    ----------
+    device
+        ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None means ``"cuda:0"`` if it is usable, else
+        ``"cpu"``, and `reason` says why.
+    feature_level
+        Anything that `FeatureLevel.parse` reads.
+
+    Attributes
+    ----------
+    feature_level : FeatureLevel
+        The level that `compile` validates against.
+    reason : str or None
+        Why ``Device()`` is the CPU, and the fix; None for any other device.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the device name or the feature level is not recognised.
+    UnsupportedError
+        If there is no such device, or it cannot be used; the error says why.
+    """
+
+    feature_level: FeatureLevel
+    _backend: Backend
+    reason: str | None = field(compare=False)
+
+    def __init__(self, device: str | None = None, feature_level: Level = "6_4") -> None:
+        object.__setattr__(self, "feature_level", FeatureLevel.parse(feature_level))
+        backend, reason = default_backend() if device is None else (find_backend(device), None)
+        object.__setattr__(self, "_backend", backend)
+        object.__setattr__(self, "reason", reason)
+
+    @property
+    def name(self) -> str:
+        """``cpu`` or ``cuda:N``."""
+        return self._backend.device
+
+    def check_feature_levels(self, requested: Iterable[Level]) -> FeatureLevel:
+        """The highest requested level that the device supports (DML_FEATURE_FEATURE_LEVELS).
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a level is not recognised. If `requested` is not a list, the error is also a
+            TypeError.
+        UnsupportedError
+            If the device supports none of them.
+        """
+        if not isinstance(requested, Iterable):
+            raise ArgumentTypeError(f"requested is {requested!r}; it must be a list of levels")
+        levels = [FeatureLevel.parse(level) for level in requested]
+        supported = [level for level in levels if level <= self.feature_level]
+        if not supported:
+            names = ", ".join(map(str, levels)) or "none"
+            raise UnsupportedError(
+                f"requested feature levels are {names}; the device supports up to "
+                f"{self.feature_level}"
+            )
+        return max(supported)
+
+    def supports_data_type(self, data_type: DataTypeLike) -> bool:
+        """Whether Split accepts a data type at this level (DML_FEATURE_TENSOR_DATA_TYPE).
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the data type is not recognised.
+        """
+        data_type = TensorDataType.parse(data_type)
+        return data_type in support_table()[self.feature_level].data_types
+
+    def compile(self, desc: SplitOperatorDesc) -> CompiledOperator:
+        """Validate a descriptor and compile it. Compiled operators are cached by descriptor.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the descriptor breaks a rule or the device's level does not accept it;
+            its `report` lists every violation. If `desc` is not a descriptor, the error is also
+            a TypeError.
+        """
+        return _compile(self, instance("desc", desc, SplitOperatorDesc))
+
+    def warm(self, descs: Iterable[SplitOperatorDesc], alignment: int | None = None) -> None:
+        """Compile the kernels of these splits in advance.
+
+        Later calls of operators and of ``dml.split`` that make one of these splits do not wait for
+        the compiler, as long as all addresses have this alignment.
+
+        Parameters
+        ----------
+        descs
+            The splits. Splits of other sizes that use the same kernels are then compiled too.
+        alignment
+            A power of two, up to 16, that divides all addresses of inputs and outputs; None for
+            any addresses. The larger it is, the fewer programs are compiled. Allocations
+            begin at multiples of 16 bytes, but slices of arrays may begin anywhere.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `alignment` is another value, or `compile` refuses a split. If `descs` is not a list
+            of descriptors, the error is also a TypeError.
+        """
+        if not isinstance(descs, Iterable):
+            raise ArgumentTypeError(f"descs is {descs!r}; it must be a list of descriptors")
+        if alignment is not None and (
+            type(alignment) is not int or alignment not in (1, 2, 4, 8, 16)
+        ):
+            raise InvalidArgumentError(f"alignment is {alignment!r}; it must be 1, 2, 4, 8 or 16")
+        for desc in descs:
+            self.compile(desc)._prepared.program.prepare(alignment or 1)
+
+    def __repr__(self) -> str:
+        why = "" if self.reason is None else f", reason={self.reason!r}"
+        return f"Device({self.name!r}, feature_level={str(self.feature_level)!r}{why})"
+
+
+class CompiledOperator:
+    """A descriptor compiled for one device (IDMLCompiledOperator). Made by `Device.compile`.
+
+    Attributes
+    ----------
+    device : Device
+        The device for which it was compiled.
+    desc : SplitOperatorDesc
+        The descriptor.
+    """
+
+    def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
+        self.device, self.desc = device, desc
+        self._table = BindingTable(desc, device.name)
+        self._prepared = PreparedSplit(program, _outputs(desc))
+        tensors = desc.input_tensor, *desc.output_tensors
+        is_packed = device.name == "cpu" and all(tensor.strides is None for tensor in tensors)
+        # What `_split_by_slices` compares and passes on.
+        self._shape = desc.input_tensor.sizes if is_packed else None
+        self._dtype, self._sizes = self._prepared.outputs.dtype, desc.split_sizes
+
+    @overload
+    def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
+    @overload
+    def __call__(self, array: A, stream: Stream | None = None) -> list[A]: ...
+    def __call__(self, array: Any, stream: Stream | None = None) -> list[Any]:
+        """Split an array into new ones, laid out as the descriptor's outputs.
+
+        Parameters
+        ----------
+        array
+            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
+        stream
+            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+
+        Returns
+        -------
+        list
+            One array per output, of the same library as `array`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the binding breaks a rule; the `report` lists every violation. Also if `array` is not
+            an array, or `stream` is not a stream of the device.
+        OutOfMemoryError
+            If the outputs do not fit in memory.
+        """
+        # Even a context that does nothing would take a tenth of a small split's time.
+        if stream is None:
+            return self._split(array, None)
+        with _stream_context(self.device.name, stream):
+            return self._split(array, stream)
+
+    def _split(self, array: Any, stream: Stream | None) -> list[Any]:
+        if (pieces := self._split_by_slices(array)) is not None:
+            return pieces
+        source, like = self._table.bind_input(array), array
+        if isinstance(array, BufferBinding):
+            # The buffer's own ndarray class, such as numpy.matrix, must not become the outputs'.
+            like = None if is_native(array.buffer) else array.buffer
+        # Still on the stream: DLPack makes the receiving library wait for the current one.
+        return self._prepared.split(source, like, stream)
+
+    def __repr__(self) -> str:
+        return f"<CompiledOperator {self._subject}>"
+
+    @property
+    def _subject(self) -> str:
+        """The split, in one line."""
+        desc, sizes = self.desc, shown(self.desc.split_sizes)
+        return f"on {self.device.name}: {desc.input_tensor}, axis {desc.axis} into {sizes}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _compile, (self.device, self.desc)  # The copy is the cached operator.
+
+    def dispatch(
+        self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
+    ) -> None:
+        """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`.
+
+        Parameters
+        ----------
+        array
+            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
+        outputs
+            For each output, an array with its sizes, type and strides; or a `BufferBinding`.
+        stream
+            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a binding breaks a rule; the `report` lists every violation. Also if `outputs` is not
+            a list, or `stream` is not a stream of the device.
+        """
+        if stream is None:
+            return self._split_into(array, outputs, None)
+        with _stream_context(self.device.name, stream):
+            return self._split_into(array, outputs, stream)
+
+    def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
+        if self._split_by_slices(array, outputs) is None:
+            self._prepared.split_into(*self._table.bind(array, outputs), stream)
+
+    def _split_by_slices(self, array: Any, outputs: Any = None) -> list[Any] | None:
+        """`split_by_slices` of an array that is exactly as the descriptor's tensor."""
+        if type(array) is not np.ndarray or array.shape != self._shape:
+            return None
+        if array.dtype != self._dtype or not array.flags.c_contiguous:
+            return None
+        return split_by_slices(array, self._sizes, self.desc.axis, outputs)
+
+    def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:
+        """Check the binding table once, for many dispatches.
+
+        Parameters
+        ----------
+        array
+            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
+        outputs
+            For each output, an array with its sizes, type and strides; or a `BufferBinding`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a binding breaks a rule; the `report` lists every violation. Also if `outputs` is not
+            a list.
+        """
+        source, owners, addresses = self._table.bind(array, outputs)
+        copy = self._prepared.bind(source, owners, addresses)
+        return BoundOperator(self, copy, (source.owner, *owners))
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class BoundOperator:
+    """A compiled operator with its buffers (IDMLBindingTable). Made by `CompiledOperator.bind`.
+
+    Keep this object for as long as any CUDA graph that has captured its dispatch: it owns the
+    buffers and keeps the kernels loaded.
+    """
+
+    _operator: CompiledOperator
+    _copy: BoundCopy
+    _buffers: tuple[Any, ...]
+
+    def dispatch(self, stream: Stream | None = None) -> None:
+        """Copy the input to the outputs. Only the stream is checked, and nothing is allocated.
+
+        Nothing is copied between host and device.
+
+        Parameters
+        ----------
+        stream
+            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `stream` is not a stream of the device.
+        """
+        self._copy(stream)
+
+    def __repr__(self) -> str:
+        return f"<BoundOperator {self._operator._subject}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise UnsupportedError(
+            "a bound operator belongs to the memory that it is bound to; it can be neither copied "
+            "nor pickled. Fix: bind() with other arrays; a CompiledOperator can be pickled"
+        )
+
+
+def _stream_context(device: str, stream: Stream) -> AbstractContextManager[object]:
+    """A context that makes a stream current, for the views and CuPy's new arrays made in it."""
+    # New memory may be used only on the stream that was current when it was allocated: pools reuse
+    # memory whose last use is queued there. Pending work on a foreign array is awaited there too.
+    if device == "cpu":
+        return nullcontext()
+    number = device_number(device)
+    own = stream if package_of(stream) == "cupy" else None
+    return driver.load().on_stream(number, stream_handle(stream, number), own)
+
+
+def _outputs(desc: SplitOperatorDesc) -> NewArrays:
+    """The outputs that a call allocates."""
+    tensors = desc.output_tensors
+    width, dtype = tensors[0].element_bytes, np.dtype(tensors[0].data_type.numpy_name)
+    if all(tensor.strides is None for tensor in tensors):
+        return NewArrays(tuple(tensor.sizes for tensor in tensors), dtype)
+    stores = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
+    layouts = tuple((t.sizes, tuple(n * width for n in t.effective_strides)) for t in tensors)
+    return NewArrays(stores, dtype, layouts)
+
+
+@lru_cache(maxsize=1024)
+def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
+    report = report_at(desc, device.feature_level)
+    if not report.ok:
+        raise InvalidArgumentError(str(report), report)
+    program = device._backend.compile(descriptor_geometry(desc))
+    program.prepare()
+    return CompiledOperator(device, desc, program)

@@ -1,0 +1,1 @@
+"""Runs DxDispatch models."""

@@ -1,0 +1,201 @@
+"""Runs a DxDispatch model: compiles its Splits, allocates its resources, executes its commands.
+
+8-bit integers are printed as numbers. DxDispatch prints them as characters.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dmlsplit.arrays import to_device, to_host
+from dmlsplit.errors import (
+    ArgumentTypeError,
+    InvalidArgumentError,
+    OutOfMemoryError,
+    one_line,
+    path_in_errors,
+    prefix_errors,
+)
+from dmlsplit.execution.binding import BufferBinding
+from dmlsplit.execution.device import CompiledOperator, Device
+from dmlsplit.execution.dxdispatch.initial_values import SourceFile
+from dmlsplit.execution.dxdispatch.model import (
+    Binding,
+    Dispatch,
+    Model,
+    OutputCommand,
+    Resource,
+    load,
+)
+from dmlsplit.files.atomic import atomic_write, refuse_inputs
+from dmlsplit.files.npy_header import npy_header
+from dmlsplit.geometry import ceil_div
+from dmlsplit.messages import printable
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The outcome of a run.
+
+    Attributes
+    ----------
+    lines : tuple of str
+        The printed lines, in DxDispatch's form.
+    resources : mapping
+        The final contents of each resource that commands use, as far as they use it, as a flat
+        NumPy array of its data type.
+    """
+
+    lines: tuple[str, ...]
+    resources: Mapping[str, np.ndarray]
+
+
+def run(
+    path: str | PathLike[str],
+    device: Device | str | None = None,
+    *,
+    output: Callable[[str], object] | None = None,
+    overwrite: bool = False,
+) -> Result:
+    """Run a DxDispatch model: dispatch its Splits, print and write its resources.
+
+    Parameters
+    ----------
+    path
+        The .json file.
+    device
+        A `dmlsplit.Device` or its name; None means a GPU, or the CPU without one.
+    output
+        A function, such as `print`, that is called with each printed line.
+    overwrite
+        Whether writeFile commands may replace files that existed before the run.
+
+    Returns
+    -------
+    Result
+        The printed lines and the final contents of the resources.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file is not such a model or dispatches another operator, if a descriptor or binding
+        breaks a rule, or if a file to write exists, is an input, or cannot be written.
+    OutOfMemoryError
+        If what the commands use of a resource does not fit in memory.
+    """
+    if not (output is None or callable(output)):
+        raise ArgumentTypeError(f"output is {output!r}; it must be a function such as print")
+    model = load(path)
+    with path_in_errors(path):
+        _check_targets(model, Path(path), overwrite)
+        return _run(model, device if isinstance(device, Device) else Device(device), output)
+
+
+def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
+    # Refuse what can be refused before anything is allocated or written.
+    operators: dict[str, CompiledOperator] = {}
+    for entry in model.dispatchables:
+        if entry.desc is not None:
+            with prefix_errors(f"dispatchables.{entry.name}"):
+                operators[entry.name] = device.compile(entry.desc)
+    ends = _ends(model)
+    resources = {entry.name: entry for entry in model.resources if entry.name in ends}
+    memory = {
+        name: to_device(_memory(resource, ends[name]), device.name)
+        for name, resource in resources.items()
+    }
+    # Later commands do not change an input that DirectML owns.
+    owned = {
+        entry.name: BufferBinding(memory[part.resource].copy(), *part[1:])
+        for entry in model.dispatchables
+        for part in entry.bindings
+    }
+    lines: list[str] = []
+    for command in model.commands:
+        if isinstance(command, Dispatch):
+            bound = [BufferBinding(memory[part.resource], *part[1:]) for part in command.bindings]
+            source = owned.get(command.dispatchable) or bound.pop(0)
+            with prefix_errors(f"{command.path}.bindings"):
+                operators[command.dispatchable].dispatch(source, bound)
+            continue
+        contents = memory[command.resource][: command.size_in_bytes]
+        lines.append(_deliver(command, _elements(contents, resources[command.resource])))
+        if output is not None:
+            output(lines[-1])
+    final = {name: _elements(memory[name], resource) for name, resource in resources.items()}
+    return Result(tuple(lines), final)
+
+
+def _elements(memory: Any, resource: Resource) -> np.ndarray:
+    size = resource.dtype.itemsize
+    return to_host(memory)[: len(memory) // size * size].view(resource.dtype)
+
+
+def _ends(model: Model) -> dict[str, int]:
+    """For each used resource, the number of bytes from its start that the model uses."""
+    parts = [part for entry in model.dispatchables for part in entry.bindings]
+    ends: dict[str, int] = {}
+    for command in model.commands:
+        if isinstance(command, Dispatch):
+            parts += command.bindings
+        else:
+            parts.append(Binding(command.resource, 0, command.size_in_bytes))
+    for name, offset, size in parts:
+        ends[name] = max(offset + size, ends.get(name, 0))
+    return ends
+
+
+def _memory(resource: Resource, end: int) -> Any:
+    """The bytes of a resource up to at least `end`, with the initial values among them."""
+    values, start = resource.values, resource.offset_in_bytes
+    items = ceil_div(max(0, end - start), values.item_bytes)
+    filled = min(items * values.item_bytes, values.size_in_bytes)
+    try:
+        memory = np.zeros(max(end, start + filled), np.uint8)
+    except MemoryError:
+        what = f"resource {resource.name!r}: {end} bytes do not fit in memory"
+        raise OutOfMemoryError(what) from None
+    values.fill(memory[start : start + filled])
+    return memory
+
+
+def _deliver(command: OutputCommand, values: np.ndarray) -> str:
+    """Write elements to the command's file, atomically, if it has one; return the line to print."""
+    name, target, header = printable(command.resource), command.target, b""
+    if target is None:
+        # Floats have six significant digits, as in C++ streams.
+        form = "{:g}" if values.dtype.kind == "f" else "{}"
+        return f"Resource '{name}': {', '.join(map(form.format, values.tolist()))}"
+    if target.suffix.lower() == ".npy":
+        header = npy_header(command.shape or (len(values),), False, values.dtype)
+    with prefix_errors(command.path):
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_write(target) as draft, draft.open("wb") as file:
+                file.write(header)
+                file.write(values.data)
+        except OSError as error:
+            why = one_line(error, with_path=False)
+            raise InvalidArgumentError(f"{target} cannot be written: {why}") from None
+    return f"Resource '{name}' written to '{printable(str(target))}'"
+
+
+def _check_targets(model: Model, file: Path, overwrite: bool) -> None:
+    """Refuse to write over inputs, and over existing files unless `overwrite`."""
+    values = [resource.values for resource in model.resources]
+    inputs = [file, *(value.path for value in values if isinstance(value, SourceFile))]
+    for command in model.commands:
+        if not isinstance(command, OutputCommand) or command.target is None:
+            continue
+        with prefix_errors(command.path):
+            refuse_inputs(command.target, inputs)
+            if command.target.is_dir():
+                raise InvalidArgumentError(f"{command.target} cannot be written: it is a folder")
+            if command.target.is_file() and not overwrite:
+                raise InvalidArgumentError(
+                    f"{command.target} exists; it is not replaced. Fix: add --overwrite"
+                )

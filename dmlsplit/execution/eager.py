@@ -1,0 +1,127 @@
+"""`dml.split`: one call for any array, without a descriptor.
+
+DirectML's limits (2^32-1 elements, 8 dimensions, no empty pieces, eleven data types) therefore do
+not apply.
+"""
+
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, SupportsIndex, TypeVar, overload
+
+from dmlsplit.arrays.torch_adapter import DISTRIBUTED, TORCH_MODULES
+from dmlsplit.arrays.types import Array, DaskArray
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.execution import in_memory
+from dmlsplit.execution.in_memory import Sizes
+from dmlsplit.forks import late_import
+
+T = TypeVar("T", bound=Array | DaskArray)
+
+
+class _First(int):
+    """The default axis: 0, but distinct from a 0 that the caller passes."""
+
+
+_FIRST = _First()
+
+
+@overload
+def split(
+    array: T, sizes_or_count: Sizes, axis: SupportsIndex = 0, out: Sequence[T] | None = None
+) -> list[T]: ...
+@overload
+def split(
+    array: T, sizes_or_count: Sizes, *, dim: SupportsIndex, out: Sequence[T] | None = None
+) -> list[T]: ...
+def split(
+    array: T,
+    sizes_or_count: Sizes,
+    axis: SupportsIndex = _FIRST,
+    out: Sequence[T] | None = None,
+    dim: SupportsIndex | None = None,  # not keyword-only, which would slow down every call
+) -> list[T]:
+    """Split an array along an axis into new arrays. Unlike `numpy.split`, it copies.
+
+    Parameters
+    ----------
+    array
+        A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, with any strides;
+        or a dask.array, which is split lazily, block by block; its pieces have chunks of one size
+        if it has one chunk along the axis, otherwise rechunk them before you store them.
+    sizes_or_count
+        The size of each piece along the axis, or the number of equal pieces. Sizes may be 0, and
+        must add up to the size of the axis.
+    axis
+        The dimension to split; a negative axis counts from the end.
+    out
+        Arrays to write to, one per piece, with the shape and type of the piece and any strides;
+        None allocates new ones. For a dask.array, it must be None.
+    dim
+        PyTorch's name for `axis`; give only one of the two.
+
+    Returns
+    -------
+    list
+        The arrays of `out`, or new ones from the library of `array` (and of its class, if that is a
+        subclass of numpy.ndarray).
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument has the wrong type or does not fit `array`, or both `axis` and `dim` are
+        given. Nothing has been written.
+    UnsupportedError
+        If the device of `array` cannot be used, for example because CuPy is missing, or if `array`
+        belongs to dask's array query planning.
+    OutOfMemoryError
+        If the pieces do not fit in memory.
+    DeviceRemovedError
+        If the device fails.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> split(np.arange(6), (1, 2, 3))
+    [array([0]), array([1, 2]), array([3, 4, 5])]
+    """
+    if axis is _FIRST:
+        axis = 0 if dim is None else dim
+    elif dim is not None:
+        raise InvalidArgumentError(
+            # torch.jit.script stops here and shows this line: call torch.ops.dmlsplit.split.
+            f"axis is {axis!r} and dim is {dim!r}, two names for one argument; give only one"
+        )
+    # Not type(), because torch.compile cannot trace it for a Parameter.
+    return _split_of(array.__class__.__module__)(array, sizes_or_count, axis, out)
+
+
+def _split_of(module: str) -> Callable[..., list[Any]]:
+    """The split for the arrays of a module."""
+    is_torch = module in TORCH_MODULES or module == DISTRIBUTED
+    if is_torch and sys.modules["torch"].compiler.is_dynamo_compiling():
+        from dmlsplit.execution import torch  # it can trace neither a lock nor a cache
+
+        return torch.split
+    return _import_split("torch" if is_torch else module)
+
+
+@lru_cache(maxsize=64)  # saves 1 us per call
+def _import_split(module: str) -> Callable[..., list[Any]]:
+    with late_import():
+        if module == "torch":
+            from dmlsplit.execution import torch
+
+            return torch.split
+        if module.startswith("dask.array"):
+            from dmlsplit.execution import dask
+
+            return dask.split_dask
+        if module.partition(".")[0] in ("jax", "jaxlib"):
+            from dmlsplit.execution import jax
+
+            return jax.split
+    return in_memory.split

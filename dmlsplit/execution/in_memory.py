@@ -1,0 +1,82 @@
+"""Splits of arrays that have memory: what `dml.split` does with most arrays.
+
+A split is prepared once for a layout, an axis and sizes, and cached for all arrays of that layout.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, SupportsIndex, TypeAlias
+
+from dmlsplit.arrays import ArrayView, view
+from dmlsplit.arrays.acceptance import accept_outputs
+from dmlsplit.arrays.adapter import NewArrays, Requirement
+from dmlsplit.backends.find import find_backend
+from dmlsplit.checks import Integers, piece_sizes
+from dmlsplit.execution.prepared_split import PreparedSplit
+from dmlsplit.execution.slices import split_by_slices
+from dmlsplit.geometry import packed_byte_strides, piece_shapes, split_geometry
+
+Sizes: TypeAlias = SupportsIndex | Integers
+_Layout: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int]
+_Strides: TypeAlias = tuple[tuple[int, ...], ...]
+_FEW_PIECES = 64
+
+
+def split(
+    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None = None
+) -> list[Any]:
+    """`dml.split` of an array whose memory its library shares."""
+    if (pieces := split_by_slices(array, sizes_or_count, axis, out)) is not None:
+        return pieces
+    return split_view(view(array, "array"), array, sizes_or_count, axis, out)
+
+
+def split_view(
+    source: ArrayView, array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None
+) -> list[Any]:
+    """Split an array of which `source` is the view."""
+    axis, sizes = piece_sizes(source.shape, sizes_or_count, axis)
+    layout = source.device, source.shape, source.strides, source.item_bytes
+    if out is None:
+        return prepared_split(layout, axis, sizes).split(source, array)
+    required = requirements(source.shape, source[4:7], axis, sizes)
+    addresses, strides = accept_outputs(out, source, required)
+    prepared_split(layout, axis, sizes, strides).split_into(source, out, addresses)
+    return list(out)
+
+
+@lru_cache(maxsize=64)
+def requirements(
+    shape: tuple[int, ...], element: tuple[str, int, str], axis: int, sizes: tuple[int, ...]
+) -> list[Requirement]:
+    """The memory of packed pieces; `element` has the type, bytes and device of an element.
+
+    It is not a part of a `PreparedSplit`, which also depends on the strides of accepted outputs.
+    """
+    shapes, width = piece_shapes(shape, axis, sizes), element[1]
+    return [Requirement(piece, packed_byte_strides(piece, width), *element) for piece in shapes]
+
+
+def prepared_split(
+    layout: _Layout, axis: int, sizes: tuple[int, ...], output_strides: _Strides | None = None
+) -> PreparedSplit:
+    """The cached split of arrays of a layout: device, shape, strides and bytes of an element."""
+    # A prepared split takes more than a kilobyte per piece, so few of many pieces are kept.
+    prepare = _splits_of_few_pieces if len(sizes) <= _FEW_PIECES else _splits_of_many_pieces
+    return prepare(layout, axis, sizes, output_strides)
+
+
+def _prepared(
+    layout: _Layout, axis: int, sizes: tuple[int, ...], output_strides: _Strides | None
+) -> PreparedSplit:
+    device, shape, strides, item_bytes = layout
+    outputs = [None] * len(sizes) if output_strides is None else output_strides
+    geometry = split_geometry(shape, axis, sizes, item_bytes, strides, outputs)
+    # Without `prepare`: a call must not wait for the compiler because its sizes are new.
+    program = _backend(device).compile(geometry)
+    return PreparedSplit(program, NewArrays(piece_shapes(shape, axis, sizes)))
+
+
+_backend = lru_cache(maxsize=64)(find_backend)
+_splits_of_few_pieces = lru_cache(maxsize=1024)(_prepared)
+_splits_of_many_pieces = lru_cache(maxsize=8)(_prepared)

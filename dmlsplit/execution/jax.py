@@ -1,0 +1,173 @@
+"""`dml.split` of JAX arrays: a primitive of JAX, inside and outside of its transforms.
+
+XLA splits small arrays itself. The split of a large one is a `buffer_callback` of JAX. XLA
+allocates the pieces and passes its own buffers, and on a GPU the stream to launch on, so the split
+makes the only copy. `pure_callback` would copy the pieces, and on a GPU also the input, through the
+host; a `jax.ffi` handler would have to be compiled.
+"""
+
+from collections.abc import Sequence
+from ctypes import c_char_p, c_void_p, py_object, pythonapi
+from functools import cache, partial
+from typing import Any, SupportsIndex
+
+from dmlsplit.arrays.array_view import device_name
+from dmlsplit.arrays.dlpack import CPU
+from dmlsplit.checks import piece_sizes
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.execution import in_memory
+from dmlsplit.execution.in_memory import Sizes, prepared_split
+from dmlsplit.geometry import packed_byte_strides, piece_shapes
+
+# XLA compiles each piece of its own split separately: 16 pieces take 10 times as long to compile as
+# a callback, and 512 pieces 100 times as long. But XLA's split of a small array runs in less time.
+FEW_PIECES, MAX_BYTES = 16, 1 << 20
+
+Shape = tuple[int, ...]
+
+
+def _is_for_jax(array: Any, out: object) -> bool:
+    """Whether this is a JAX array that JAX must split: not into arrays of another library."""
+    import jax
+
+    if not isinstance(array, jax.Array):
+        return False
+    is_list = isinstance(out, (list, tuple)) and not any(isinstance(x, jax.Array) for x in out)
+    return not is_list or isinstance(array, jax.core.Tracer)
+
+
+def split(
+    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
+) -> list[Any]:
+    """`dml.split` of a JAX array, which may be traced, into static sizes.
+
+    Derivatives of any order and batches are those of `jax.lax.split`. Outside `jax.jit`, JAX
+    compiles the split once per shape; inside, errors are raised during tracing.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the sizes do not fit, `out` is given, or elements are not whole bytes.
+    """
+    if not _is_for_jax(array, out):
+        return in_memory.split(array, sizes_or_count, axis, out)
+    if out is not None:
+        raise InvalidArgumentError(
+            "out is given, but JAX arrays are immutable; out must be None. "
+            "Fix: use the pieces that are returned"
+        )
+    _check_elements(array.dtype)
+    front_axis, sizes = piece_sizes(array.shape, sizes_or_count, axis)
+    return list(_jitted_split()(array, axis=front_axis, sizes=sizes))
+
+
+@cache
+def _check_elements(dtype: Any) -> None:
+    """Refuse elements that are not whole bytes (such as int4), and random keys."""
+    import jax
+
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        raise InvalidArgumentError(
+            f"array has data type {dtype}, whose elements JAX hides. "
+            "Fix: split jax.random.key_data(array)"
+        )
+    if (bits := jax.dtypes.itemsize_bits(dtype)) < 8:
+        raise InvalidArgumentError(
+            f"array has data type {dtype}, with elements of {bits} bits; they must be whole bytes. "
+            "Fix: array.astype(...) to a wider type"
+        )
+
+
+@cache
+def _jitted_split() -> Any:
+    """A primitive with the rules of `jax.lax.split`, in a `jax.jit`, which halves a call's time."""
+    import jax
+    from jax.experimental import jet
+    from jax.extend.core import Primitive
+    from jax.interpreters import ad, batching, mlir
+
+    primitive, lax_split = Primitive("dml_split"), jax.lax.split_p
+    primitive.multiple_results = True
+    primitive.impl, primitive.abstract_eval = lax_split.impl, lax_split.abstract_eval
+    ad.deflinear2(primitive, ad.get_primitive_transpose(lax_split))
+    jet.deflinear(primitive)
+    mlir.register_lowering(primitive, _lowered)
+
+    def batched(arrays: Any, dimensions: Any, axis: int, sizes: Shape) -> Any:
+        (array,), (batch,) = arrays, dimensions
+        pieces = primitive.bind(array, axis=axis + (axis >= batch), sizes=sizes)
+        return pieces, [batch] * len(sizes)
+
+    def dml_split(array: Any, axis: int, sizes: Shape) -> Any:
+        sharding = jax.typeof(array).sharding
+        if sharding.spec[axis]:  # sharded over an explicit mesh, where JAX cuts an axis only evenly
+            spec = jax.P(*sharding.spec[:axis], None, *sharding.spec[axis + 1 :])
+            array = jax.sharding.reshard(array, jax.NamedSharding(sharding.mesh, spec))
+        return primitive.bind(array, axis=axis, sizes=sizes)
+
+    batching.primitive_batchers[primitive] = batched
+    return jax.jit(dml_split, static_argnames=("axis", "sizes"), inline=True)
+
+
+def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:
+    """Lower the primitive, inside `jax.vmap` for the whole batch."""
+    import jax
+    from jax.interpreters import mlir
+
+    # `_is_local` comes first: an exported shape may have sizes that cannot be compared.
+    own = _is_local(context.module_context) and _is_large(context.avals_in[0], sizes)
+    rule = mlir.lower_fun(_split_by_callback if own else jax.lax.split)
+    return rule(context, array, axis=axis, sizes=sizes)
+
+
+def _is_local(module: Any) -> bool:
+    """Whether a callback can split: not for export, and on one device or in `jax.shard_map`."""
+    # XLA's own split can also be partitioned over devices, and exported.
+    axes = module.axis_context
+    is_alone = (
+        axes.manual_axes == {*axes.mesh.axis_names}  # inside `jax.shard_map`
+        if hasattr(axes, "mesh")
+        else axes.num_devices == 1
+    )
+    is_kept = not module.lowering_parameters.for_export
+    return is_alone and is_kept and tuple(module.platforms) in (("cpu",), ("cuda",))
+
+
+def _is_large(array: Any, sizes: Shape) -> bool:
+    return len(sizes) > FEW_PIECES or array.size * array.dtype.itemsize >= MAX_BYTES
+
+
+def _split_by_callback(array: Any, axis: int, sizes: Shape) -> Any:
+    import jax
+    from jax.experimental.buffer_callback import buffer_callback
+
+    shapes = piece_shapes(array.shape, axis, sizes)
+    types = [jax.ShapeDtypeStruct(shape, array.dtype) for shape in shapes]
+    # The callback is not allowed in a command buffer (a CUDA graph), because it may have to load a
+    # kernel. That would break the capture, and no earlier call could load the kernel.
+    return buffer_callback(partial(_copy, axis, sizes), types)(array)
+
+
+def _copy(axis: int, sizes: Shape, context: Any, pieces: Sequence[Any], array: Any) -> None:
+    """Copy an XLA buffer into those of its pieces."""
+    device_type, number = array.__dlpack_device__()
+    device = "cpu" if device_type == CPU else device_name(number)
+    shape, item_bytes = array.shape, array.dtype.itemsize
+    strides = packed_byte_strides(shape, item_bytes)
+    prepared = prepared_split((device, shape, strides, item_bytes), axis, sizes)
+    stream = None if device == "cpu" else context.stream
+    # XLA has done the rest of a `PreparedSplit`: it allocated the pieces, and keeps its buffers.
+    prepared.program.copy(_address(array), [_address(piece) for piece in pieces], stream)
+
+
+_pointer = pythonapi.PyCapsule_GetPointer
+_pointer.argtypes, _pointer.restype = (py_object, c_char_p), c_void_p
+
+
+def _address(buffer: Any) -> int:
+    """The address of an XLA buffer."""
+    # It is read through DLPack, because JAX's CUDA array interface has no names for float8 types.
+    # DLPack's structure begins with the address, and lives as long as the capsule.
+    capsule = buffer.__dlpack__()
+    address = c_void_p.from_address(_pointer(capsule, b"dltensor")).value
+    return address or 0

@@ -1,0 +1,88 @@
+"""A stricter reader of DxDispatch's JSON.
+
+Like DxDispatch's own reader, it accepts comments and trailing commas. Unlike it, it refuses
+duplicate keys.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from dmlsplit.directml.tensor import UINT64_MAX
+from dmlsplit.errors import InvalidArgumentError, unreadable_file_error
+from dmlsplit.files.fields import Field
+
+# Parsed JSON takes up to twenty times the size of the file; larger data belongs in a source file.
+MAX_JSON_BYTES = 16 << 20
+
+# Both match strings first, because strings may contain comments and commas. Unterminated strings
+# and comments match up to the end of the text, which keeps the search linear.
+_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)'
+_COMMENTS = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_TRAILING_COMMAS = re.compile(_STRING + r"|,(?=\s*[\]}])", re.DOTALL)
+
+
+def read_json(path: Path) -> Field:
+    """Read a JSON file; NaN and numbers beyond 64 bits are also refused."""
+    try:
+        if not path.exists():
+            raise InvalidArgumentError("cannot be read: No such file or directory")
+        if not path.is_file():
+            raise InvalidArgumentError("is not a file")
+        if path.stat().st_size > MAX_JSON_BYTES:
+            raise InvalidArgumentError(f"is larger than {MAX_JSON_BYTES >> 20} MiB")
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise unreadable_file_error(error) from None
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(f"cannot be read as UTF-8 text: {error}") from None
+    return Field(parse_json(text), "")
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON text, with comments and trailing commas."""
+    if "//" in text or "/*" in text:
+        text = _COMMENTS.sub(_without_comment, text)
+    text = _TRAILING_COMMAS.sub(lambda match: "" if match[0] == "," else match[0], text)
+    numbers: Any = {"parse_int": _number, "parse_float": _number, "parse_constant": _constant}
+    try:
+        return json.loads(text, object_pairs_hook=_object, **numbers)
+    except json.JSONDecodeError as error:
+        raise InvalidArgumentError(f"is not JSON: {error}") from None
+    except RecursionError:
+        raise InvalidArgumentError("nests arrays or objects too deeply") from None
+
+
+def _without_comment(match: re.Match[str]) -> str:
+    text = match[0]
+    if text.startswith('"'):
+        return text
+    if text.startswith("/*") and (len(text) < 4 or not text.endswith("*/")):
+        raise InvalidArgumentError("is not JSON: a comment does not end")
+    return " " + "\n" * text.count("\n")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise InvalidArgumentError(f"has the key {twice[:40]!r} twice in one object")
+    return result
+
+
+def _number(text: str) -> int | float:
+    value: int | float = math.inf
+    if len(text) <= 1000:
+        value = int(text) if text.lstrip("-").isdigit() else float(text)
+    if math.isinf(value) or (isinstance(value, int) and not -(2**63) <= value <= UINT64_MAX):
+        number = f"the number {text[:24]}"
+        raise InvalidArgumentError(f"contains {number}, which does not fit 64 bits")
+    return value
+
+
+def _constant(text: str) -> float:
+    fix = f"write it as a string, {text.lower().removesuffix('inity')!r}"
+    raise InvalidArgumentError(f"contains {text}, which is not JSON; {fix}")

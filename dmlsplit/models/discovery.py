@@ -1,0 +1,188 @@
+"""Finds the splits of files, folders, patterns and options."""
+
+import glob
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.errors import DmlError, InvalidArgumentError, one_line, prefix_errors
+from dmlsplit.models.site import Known, SplitSite
+
+if TYPE_CHECKING:
+    from dmlsplit.models.onnx.dimensions import FixedSizes
+
+ENDINGS = (".onnx", ".xml", ".json")
+# In a folder, only models are found: any .json may be there, and most .xml files are not models.
+_FOLDER_ENDINGS = (".onnx", ".xml")
+# What a search of folders leaves out.
+LEFT_OUT = "hidden or in a virtual environment"
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The result of scanning some files."""
+
+    sites: tuple[SplitSite, ...]  # in the order of the files
+    unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why in one line
+    files: tuple[str, ...] = ()
+    skipped_count: int = 0  # models that a search of folders skipped
+    # Dimensions that none of several models has, each with what to give instead.
+    unused: tuple[tuple[str, str], ...] = ()
+
+    def inputs(self) -> Iterator[str]:
+        """The files, and those in which models keep their weights and values."""
+        for file in self.files:
+            yield file
+            # A folder is not an input, and would keep the report out of all files in it.
+            names = map(str, _data_files(Path(file)))
+            # Unlike Path.is_dir, this raises nothing for a name that is too long.
+            yield from (name for name in names if not os.path.isdir(name))  # noqa: PTH112
+
+
+def _data_files(model: Path) -> Iterable[Path]:
+    match model.suffix.lower():
+        case ".onnx":
+            from dmlsplit.models.onnx.scanner import weight_files
+
+            return weight_files(model)
+        case ".json":
+            from dmlsplit.models.dxdispatch.scanner import source_files
+
+            return source_files(model)
+    return [model.with_suffix(".bin")]
+
+
+def scan_paths(
+    paths: Sequence[str],
+    endings: Sequence[str] = ENDINGS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    dimensions: "FixedSizes | None" = None,
+    include_hidden: bool = False,
+) -> Scan:
+    """Scan files, folders and glob patterns; one bad file does not stop the others.
+
+    Unless `include_hidden` is set, models in a folder that are hidden or in a virtual environment
+    are skipped: they are rarely the user's own. `progress` gets the bytes done and the total
+    after each file. `dimensions` apply to ONNX models; a name in them that no model has is an
+    error, unless there are several models.
+    """
+    unreadable: list[tuple[str, str]] = []
+    files: dict[str, int] = {}
+    left_out: set[str] = set()
+    for path in paths:
+        try:
+            named, others = _files(path, endings, include_hidden)
+            files |= {file: _size(file) for file in named}
+            left_out.update(others)
+        except (DmlError, OSError) as error:
+            unreadable.append((path, one_line(error, with_path=False)))
+    models = [file for file in files if file.lower().endswith(".onnx")]
+    sites: list[SplitSite] = []
+    done, total = 0, sum(files.values())
+    for file, size in files.items():
+        try:
+            sites += scan_file(file, endings, dimensions)
+        except (DmlError, OSError, RecursionError, MemoryError) as error:
+            unreadable.append((file, one_line(error, with_path=False)))
+        done += size
+        progress(done, total)
+    unused = dimensions.unused if dimensions and not unreadable else ()
+    # CI may pass many models, or only changed ones, so there an unused name is not a mistake.
+    if dimensions and unused and len(models) < 2:
+        dimensions.check_all_used()
+    skipped = len(left_out.difference(files))
+    fixes = tuple((name, dimensions.fix(name)) for name in unused) if dimensions else ()
+    return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, fixes)
+
+
+def scan_file(
+    file: str, endings: Sequence[str] = ENDINGS, dimensions: "FixedSizes | None" = None
+) -> list[SplitSite]:
+    """Scan one model or descriptor file, of the type that its suffix names."""
+    ending = Path(file).suffix.lower()
+    if file != "-" and not Path(file).exists():
+        raise InvalidArgumentError("cannot be read: No such file or directory")
+    if ending not in endings:
+        if file == "-":
+            raise InvalidArgumentError("standard input cannot be read. Fix: give a file")
+        if ending in ENDINGS:
+            raise InvalidArgumentError(
+                f"--via ort checks {' and '.join(endings)} files only. Fix: leave out --via ort"
+            )
+        raise InvalidArgumentError(f"its name must end in {' or '.join(endings)}")
+    if not Path(file).is_file():
+        raise InvalidArgumentError("is not a regular file")
+    if ending == ".onnx":
+        from dmlsplit.frontends import onnx
+
+        return onnx.scan(file, dimensions)
+    if ending == ".xml":
+        from dmlsplit.frontends import openvino
+
+        return openvino.scan(file)
+    from dmlsplit.frontends import dxdispatch
+
+    return dxdispatch.scan(file)
+
+
+def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
+    """The site of a descriptor given by command-line options."""
+    with prefix_errors("--data-type"):
+        kind = TensorDataType.parse(data_type)
+    desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, sizes), axis=axis, sizes=split)
+    return SplitSite("", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
+
+
+def _size(file: str) -> int:
+    with suppress(OSError):
+        return Path(file).stat().st_size
+    return 0
+
+
+def _files(path: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], list[str]]:
+    """The files that a path stands for, and those that are skipped."""
+    left_out: list[str] = []
+    if Path(path).is_dir():
+        files, left_out = _models_in(path, endings, hidden)
+    elif glob.has_magic(path) and not Path(path).exists():
+        # Path.glob rejects absolute patterns.
+        names = glob.iglob(path, recursive=True)  # noqa: PTH207
+        files = sorted(name for name in names if not Path(name).is_dir())
+    else:
+        return [path], []
+    if not files:
+        only = f"; skipped {len(left_out)} ({LEFT_OUT}). Fix: --hidden" if left_out else ""
+        raise InvalidArgumentError(f"no .onnx or .xml model found{only}")
+    return files, left_out
+
+
+def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], list[str]]:
+    """The models of a folder, and those that are not the user's own, unless `hidden`."""
+    suffixes = set(_FOLDER_ENDINGS).intersection(endings)
+    files: list[str] = []
+    left_out: list[str] = []
+    skipped: set[Path] = set()
+    for root, _, names in os.walk(folder):
+        here = Path(root)
+        foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
+        if not hidden and (foreign or here.parent in skipped):
+            skipped.add(here)
+        for path in (here / name for name in names if _is_model(here / name, suffixes)):
+            is_skipped = here in skipped or path.name.startswith(".")
+            (left_out if is_skipped and not hidden else files).append(str(path))
+    return sorted(files), left_out
+
+
+def _is_model(path: Path, suffixes: Set[str]) -> bool:
+    ending = path.suffix.lower()
+    # Skip links, which may lead out of the folder.
+    if ending not in suffixes or not path.is_file() or path.is_symlink():
+        return False
+    with suppress(OSError), path.open("rb") as file:
+        return ending != ".xml" or b"<net" in file.read(4096)
+    return True  # The scan reports it as unreadable.

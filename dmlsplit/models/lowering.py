@@ -1,0 +1,73 @@
+"""The form of a split that front ends share: a descriptor, and the steps around its dispatch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.models.site import (
+    Known,
+    SplitSite,
+    State,
+    Unknown,
+    UnknownSplitError,
+)
+
+# A split with more outputs than this must be a mistake, and each output costs memory.
+MAX_OUTPUTS = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """A split of another system in DirectML's terms.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The shape of the input.
+    axis : int
+        The axis, counted from the front.
+    sizes : tuple of int
+        The size of each output along the axis, 0 for an empty one.
+    descriptor : SplitOperatorDesc or None
+        The packed split without its empty outputs; None if there is nothing to dispatch, or for
+        strings, which are split on the host.
+    squeeze : bool
+        Whether the outputs lose the axis.
+    warnings : tuple of str
+        Valid settings on which implementations differ.
+    """
+
+    shape: tuple[int, ...]
+    axis: int
+    sizes: tuple[int, ...]
+    descriptor: SplitOperatorDesc | None
+    squeeze: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+def split_descriptor(
+    carrier: TensorDataType, shape: Sequence[int], axis: int, sizes: Sequence[int]
+) -> SplitOperatorDesc | None:
+    """The split of a packed tensor without its empty outputs; None if all are empty."""
+    filled = [size for size in sizes if size]
+    if not filled or 0 in shape:
+        return None
+    return SplitOperatorDesc.from_sizes(TensorDesc(carrier, shape), axis=axis, sizes=filled)
+
+
+def lowered_site(
+    blank: SplitSite,
+    lowering: Lowering,
+    warnings: Sequence[str],
+    gap: UnknownSplitError | None = None,
+    missing: Sequence[tuple[str, int]] = (),
+) -> SplitSite:
+    """`blank` with a lowered split; with a `gap`, it was lowered with 1 for each dynamic size."""
+    desc, pieces = lowering.descriptor, lowering.sizes
+    state: State = Known(desc, pieces)
+    if gap is not None:
+        state = Unknown(str(gap), gap.cause, desc, pieces, tuple(missing), desc is not None)
+    return replace(
+        blank, state=state, warnings=tuple(warnings), shape=lowering.shape, axis=lowering.axis
+    )

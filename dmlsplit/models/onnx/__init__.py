@@ -1,0 +1,1 @@
+"""The Splits and SplitToSequences of ONNX models."""

@@ -1,0 +1,255 @@
+"""Arguments of Split and SplitToSequence, with every check that does not need the shape."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, NoReturn
+
+from dmlsplit.checks import instance, integer_argument, integers, is_count, sequence
+from dmlsplit.errors import InvalidArgumentError, prefix_errors
+from dmlsplit.messages import counted
+from dmlsplit.models.onnx.operators import ElementType, OperatorVersion
+from dmlsplit.models.site import ProviderRemark
+
+
+class Lengths(Enum):
+    """A placeholder for lengths that are known only at run time."""
+
+    AT_RUN_TIME = "known only when the model runs"
+
+
+# The size of each output, or the chunk size of SplitToSequence.
+SplitArgument = tuple[int, ...] | int | Lengths | None
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The checked arguments of a split.
+
+    Attributes
+    ----------
+    operator : OperatorVersion
+        The operator version.
+    axis : int
+        The axis as given; may be negative.
+    split : tuple of int, int, Lengths or None
+        Size of each output, or the chunk size of SplitToSequence.
+    num_outputs : int or None
+        The attribute of Split-18.
+    keepdims : bool
+        Whether the outputs of SplitToSequence keep the axis.
+    output_count : int or None
+        Number of outputs; None for a sequence.
+    assumed : tuple of str
+        Choices that the operator's specification leaves open.
+    split_type : ElementType or None
+        Data type of the sizes, if they are an array.
+    """
+
+    operator: OperatorVersion
+    axis: int
+    split: SplitArgument
+    num_outputs: int | None
+    keepdims: bool
+    output_count: int | None
+    assumed: tuple[str, ...]
+    split_type: ElementType | None = None
+
+    @property
+    def sized_by(self) -> str:
+        """What gives the number of pieces, as in `SplitSite`."""
+        if isinstance(self.split, int):
+            return "chunk"
+        if self.split is not None:
+            return "split"
+        return "outputs" if self.num_outputs is None else "num_outputs"
+
+    @property
+    def keeps_axis(self) -> bool | None:
+        """Whether the pieces keep the axis, as in `SplitSite`."""
+        if self.keepdims or isinstance(self.split, tuple):
+            return True
+        return False if self.split is None else None
+
+
+def refuse(operator: object, problem: str, allowed: str, fix: str = "") -> NoReturn:
+    """Raise an error about an argument, in this front end's form."""
+    hint = f". Fix: {fix}" if fix else ""
+    raise InvalidArgumentError(f"{operator}: {problem}; {allowed}{hint}")
+
+
+def check_types(
+    operator: OperatorVersion, data: ElementType | None, split: ElementType | None
+) -> None:
+    """Refuse data types that the operator does not accept; None if unknown or not given."""
+    if data is not None and data not in operator.data_types:
+        allowed = ", ".join(sorted(accepted.name for accepted in operator.data_types))
+        bfloat = data is ElementType.BFLOAT16
+        fix = "BFLOAT16 needs opset 13 for Split, 24 for SplitToSequence" if bfloat else ""
+        refuse(operator, f"the data type is {data.name}", f"it must be one of {allowed}", fix)
+    split_types = operator.split_types
+    if data is not None and operator.since == 1:
+        split_types = frozenset({data})
+    if split is not None and operator.split_types and split not in split_types:
+        allowed = " or ".join(sorted(accepted.name for accepted in split_types))
+        refuse(operator, f"split has data type {split.name}", f"it must be {allowed}")
+
+
+def node_arguments(
+    operator: OperatorVersion,
+    attributes: Mapping[str, Any],
+    inputs: Sequence[Any],
+    output_count: int,
+) -> Arguments:
+    """Read the arguments of a node in a model.
+
+    Parameters
+    ----------
+    operator
+        The version that the model's opset means.
+    attributes
+        The node's attributes by name.
+    inputs
+        The inputs after the data: an array, `Lengths.AT_RUN_TIME`, or None if omitted.
+    output_count
+        Number of the node's outputs, omitted ones included.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the operator version lacks an attribute or input of the node, or a value breaks a rule.
+    """
+    instance("operator", operator, OperatorVersion)
+    for name in instance("attributes", attributes, Mapping):  # type: ignore[type-abstract]
+        if name not in operator.attributes:
+            fix = "since opset 13, sizes are the second input" if name == "split" else ""
+            allowed = f"allowed attributes: {', '.join(operator.attributes)}"
+            refuse(operator, f"attribute {name!r} is set", allowed, fix)
+    limit = 2 if operator.split_types else 1
+    values = sequence("inputs", inputs, "arrays")
+    if len(values) + 1 > limit:
+        fix = "" if operator.split_types else "before opset 13, sizes are the attribute 'split'"
+        refuse(operator, f"the node has {len(values) + 1} inputs", f"at most {limit} allowed", fix)
+    length_input = next(iter(values), None)
+    if length_input is not None and "split" in attributes:
+        refuse(operator, "sizes are given both as input and as attribute", "give only one")
+    lengths = {} if length_input is None else {"split": length_input}
+    return read_arguments(operator, output_count=output_count, **attributes, **lengths)
+
+
+def read_arguments(
+    operator: OperatorVersion,
+    *,
+    axis: Any = None,
+    split: Any = None,
+    num_outputs: Any = None,
+    keepdims: Any = None,
+    output_count: Any = None,
+) -> Arguments:
+    """Check the arguments of a split as far as possible without the input's shape.
+
+    Parameters
+    ----------
+    operator
+        The operator version.
+    axis, num_outputs, keepdims
+        The attributes of those names; None if the node does not set them.
+    split
+        Integers, a NumPy array (0-d for SplitToSequence's chunk size), or `Lengths.AT_RUN_TIME`.
+    output_count
+        Number of outputs of a Split; None means the number of sizes, or `num_outputs`.
+        Ignored for SplitToSequence, which has one output.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a value breaks a rule of the operator.
+    """
+    assumed: list[str] = []
+    instance("operator", operator, OperatorVersion)
+    if axis is None and operator.since == 1:
+        assumed.append("Split-1 has no default axis; 0 is assumed, as in later versions")
+    split_type = ElementType.of_dtype(split.dtype) if hasattr(split, "dtype") else None
+    check_types(operator, None, split_type)
+    lengths = _lengths(operator, split)
+    if operator.makes_sequence:
+        keepdims = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
+        if keepdims not in (0, 1) and lengths is None:
+            refuse(operator, f"keepdims is {keepdims}", "it must be 0 or 1")
+        keeps, outputs = keepdims != 0, None
+    else:
+        keeps = True
+        outputs = _output_count(operator, lengths, num_outputs, output_count)
+        if operator.since >= 18 and lengths is None and num_outputs is None:
+            text = (
+                f"{operator} has neither sizes nor num_outputs, which ONNX forbids; assuming "
+                f"{counted(outputs, 'equal piece')}, one per output. Fix: set num_outputs, or give "
+                "the sizes as split"
+            )
+            assumed.append(ProviderRemark(text, "ORT-NUM-OUTPUTS"))
+    return Arguments(
+        operator,
+        0 if axis is None else integer_argument("axis", axis, operator),
+        lengths,
+        None if num_outputs is None else outputs,
+        keeps,
+        outputs,
+        tuple(assumed),
+        split_type,
+    )
+
+
+def _output_count(
+    operator: OperatorVersion, lengths: SplitArgument, num_outputs: Any, output_count: Any
+) -> int:
+    count = None
+    if output_count is not None:
+        count = integer_argument("output_count", output_count, operator)
+    if num_outputs is not None:
+        number = integer_argument("num_outputs", num_outputs, operator)
+        problem = f"num_outputs is {number}"
+        if operator.since < 18:
+            refuse(operator, problem, "it exists since opset 18", "give output_count")
+        if lengths is not None:
+            refuse(operator, f"{problem} and sizes are given", "give only one of them")
+        if number < 1:
+            refuse(operator, problem, "it must be at least 1")
+        if count is not None and count != number:
+            allowed = "the two must be equal"
+            if count > number:
+                allowed += "; loading such a model aborts the process of ONNX Runtime 1.32"
+            refuse(operator, f"{problem} for {counted(count, 'output')}", allowed)
+        count = number
+    if isinstance(lengths, tuple):
+        if count not in (None, len(lengths)):
+            problem = f"split has {counted(len(lengths), 'size')} for {counted(count, 'output')}"
+            refuse(operator, problem, "the two must be equal")
+        count = len(lengths)
+    if count is None:
+        problem = "the number of pieces is not given"
+        refuse(operator, problem, "give num_outputs, output_count or split")
+    if count < 1:
+        refuse(operator, f"there are {count} outputs", "there must be at least 1")
+    return count
+
+
+def _lengths(operator: OperatorVersion, split: Any) -> SplitArgument:
+    if split is None or isinstance(split, Lengths):
+        return split
+    if operator.makes_sequence and is_count(split):
+        chunk = integer_argument("split", split, operator)
+        if chunk < 1:
+            refuse(operator, f"the chunk size, a scalar split, is {chunk}", "it must be at least 1")
+        return chunk
+    values = split.tolist() if hasattr(split, "tolist") else split
+    with prefix_errors(str(operator)):
+        if ElementType.FLOAT in operator.split_types:
+            # In Split-1, the sizes have the data's floating type.
+            entries = sequence("split", values, "integers")
+            values = [int(n) if isinstance(n, float) and n.is_integer() else n for n in entries]
+        sizes = integers("split", values)
+    negative = next((i for i, size in enumerate(sizes) if size < 0), None)
+    if negative is not None:
+        problem = f"split[{negative}] is {sizes[negative]}"
+        refuse(operator, problem, "it must be at least 0", "write out the size that -1 stands for")
+    return sizes

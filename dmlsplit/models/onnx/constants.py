@@ -1,0 +1,231 @@
+"""Computes small constants, from which exporters compute shapes.
+
+A dynamic size keeps its name where an operator only moves it; after arithmetic it has none.
+"""
+
+import math
+import operator
+import struct
+from collections.abc import Callable, Sequence
+from itertools import accumulate, compress, product
+from typing import Any
+
+from dmlsplit.models.onnx.operators import ElementType
+from dmlsplit.models.onnx.protobuf import Attribute, Shape
+from dmlsplit.models.onnx.reader import LimitError
+from dmlsplit.models.onnx.values import Call, Item, elements
+from dmlsplit.models.site import Size
+
+_MAX_ELEMENTS = 1_024  # elements of a computed constant, or of an input to one
+_MAX_NAMES = 16  # values that may follow from more sizes are not followed any further
+_Items = tuple[Item, ...]
+_Sizes = Sequence[int]
+_FLOATS = {ElementType.FLOAT: "<f", ElementType.DOUBLE: "<d", ElementType.FLOAT16: "<e"}
+_BITS = {ElementType.INT64: 64, ElementType.INT32: 32}
+
+
+def compute_elements(call: Call, data_type: int, shape: Shape) -> _Items | None:
+    """The elements of a node's output of this type and shape; None if they are not known.
+
+    A node that breaks its operator's rules raises a ValueError, IndexError, TypeError,
+    ArithmeticError or struct.error.
+    """
+    compute = COMPUTED.get(call.node.op_type)
+    if compute is None:
+        return None
+    sizes = _small_sizes(call, shape)
+    items = tuple(compute(call, sizes))
+    if len(items) != math.prod(sizes) or set(items) <= {None}:
+        return None
+    return tuple(_as_stored(item, ElementType(data_type)) for item in items)
+
+
+def sizes_used(call: Call) -> frozenset[str]:
+    """The dynamic sizes that the elements of a node in `COMPUTED` may follow from.
+
+    They are as in `Value.sizes`. Errors are those of `compute_elements`.
+    """
+    operator = call.node.op_type
+    if operator not in ("Shape", "Size"):
+        names = frozenset[str]().union(*(value.sizes for value in call.inputs))
+        return names if len(names) <= _MAX_NAMES else frozenset()
+    name, shape = call.node.input[0], call.shape(0)
+    axes = call.shape_axes if operator == "Shape" else range(len(shape))
+    dynamic = [(axis, size) for axis in axes if not isinstance(size := shape[axis], int)]
+    return frozenset(f"{name}.{axis}" if size is None else size for axis, size in dynamic)
+
+
+def _small_sizes(call: Call, shape: Shape) -> list[int]:
+    """The sizes of a small constant; a ValueError for others."""
+    sizes = [size for size in shape if isinstance(size, int)]
+    # Without elements, a size may still be large, and its indices would fill the memory.
+    if len(sizes) < len(shape):
+        raise ValueError("dynamic")
+    if (count := math.prod(size or 1 for size in sizes)) > _MAX_ELEMENTS:
+        limit = f"dmlsplit computes with at most {_MAX_ELEMENTS:,}"
+        raise LimitError(f"a constant of {count:,} elements; {limit}")
+    call.reader.charge_elements(math.prod(sizes))
+    return sizes
+
+
+def _as_stored(item: Item, element_type: ElementType) -> Item:
+    """An element after it was stored as a type; a ValueError if that may lose its value."""
+    if isinstance(item, str | None):
+        return item if element_type in _BITS else None
+    if form := _FLOATS.get(element_type):
+        return float(struct.unpack(form, struct.pack(form, item))[0])
+    if element_type is ElementType.BOOL:
+        return bool(item)
+    if element_type not in _BITS or abs(integer := int(item)) >> _BITS[element_type] - 1:
+        raise ValueError("the type may not hold it")
+    return integer
+
+
+def _small_input(call: Call, index: int) -> tuple[_Items, list[int]]:
+    """The elements, as far as known, and the sizes of a small input."""
+    sizes = _small_sizes(call, call.shape(index))
+    return call.items(index) if call.inputs[index].constant else (None,) * math.prod(sizes), sizes
+
+
+def _select(
+    items: _Items, shape: _Sizes, positions: Sequence[_Sizes], order: _Sizes | None = None
+) -> _Items:
+    """Select positions along each axis, then permute the axes."""
+    strides = list(accumulate(reversed(shape), operator.mul, initial=1))[-2::-1]
+    offsets = [[i * step for i in axis] for axis, step in zip(positions, strides, strict=True)]
+    rows = [offsets[axis] for axis in order] if order else offsets
+    return tuple(items[sum(offset)] for offset in product(*rows))
+
+
+def _broadcast(call: Call, index: int, sizes: _Sizes) -> _Items:
+    """An input, broadcast to these sizes."""
+    items, shape = _small_input(call, index)
+    call.reader.charge_elements(math.prod(sizes))
+    shape = [1] * (len(sizes) - len(shape)) + shape
+    rows = [range(n) if n == m else [0] * m for n, m in zip(shape, sizes, strict=True)]
+    return _select(items, shape, rows)
+
+
+def _rearrange(call: Call, sizes: _Sizes) -> _Items:
+    items, shape = _small_input(call, 0)
+    rows: list[_Sizes] = [range(size) for size in shape]
+    order = None
+    match call.node.op_type:
+        case "Gather":
+            axis = call.int_attribute("axis", 0)
+            rows[axis] = [rows[axis][i] for i in call.integers("", 1)]
+        case "Slice":
+            for axis, part in call.slices():
+                rows[axis] = rows[axis][part]
+        case "Tile":
+            repeats = call.integers("repeats")
+            rows = [[*row] * count for row, count in zip(rows, repeats, strict=True)]
+        case "Transpose":
+            order = call.int_attribute("perm", tuple(range(len(shape)))[::-1])
+    return _select(items, shape, rows, order)
+
+
+def _concat(call: Call, sizes: _Sizes) -> _Items:
+    """Rows of each input in turn: the elements of the axis and the dimensions after it."""
+    parts = [_small_input(call, index) for index in range(len(call.inputs))]
+    axis = range(len(sizes))[call.int_attribute("axis", 0)]
+    widths = [math.prod(shape[axis:]) for _, shape in parts]
+    return tuple(
+        item
+        for row in range(math.prod(sizes[:axis]))
+        for (items, _), width in zip(parts, widths, strict=True)
+        for item in items[row * width : (row + 1) * width]
+    )
+
+
+def _element_wise(call: Call, sizes: _Sizes) -> _Items:
+    if call.int_attribute("fmod", 0):
+        raise ValueError("another remainder than Python's")
+    compute = _ARITHMETIC[call.node.op_type]
+    rows = zip(*(_broadcast(call, index, sizes) for index in range(len(call.inputs))), strict=True)
+    # Where moves the elements of its branches.
+    tested = 1 if call.node.op_type == "Where" else None
+    return tuple(
+        None if any(isinstance(n, str | None) for n in row[:tested]) else compute(*row)
+        for row in rows
+    )
+
+
+def _reduce(call: Call, sizes: _Sizes) -> _Items:
+    items, _ = _small_input(call, 0)
+    if math.prod(sizes) != 1:
+        raise ValueError("several results")
+    is_known = not any(isinstance(item, str | None) for item in items)
+    return (_REDUCTIONS[call.node.op_type](items) if is_known else None,)
+
+
+def _divide(dividend: Any, divisor: Any) -> Any:
+    """The quotient; that of integers is truncated toward zero."""
+    if isinstance(dividend, float):
+        return dividend / divisor
+    return abs(dividend) // abs(divisor) * (1 if (dividend < 0) == (divisor < 0) else -1)
+
+
+def steps(call: Call) -> Size:
+    """The number of elements of Range."""
+    items = [item for index in range(3) for item in _small_input(call, index)[0]]
+    numbers = [item for item in items if isinstance(item, int | float)]
+    if len(numbers) < len(items):
+        return None
+    start, limit, delta = numbers
+    if start % 1 or limit % 1 or delta % 1:
+        return None  # rounding decides
+    return max(0, int(-((start - limit) // delta)))
+
+
+def _range(call: Call, sizes: _Sizes) -> _Items:
+    (start,), (delta,) = map(call.items, (0, 2))
+    return tuple(start + delta * i for i in range(sizes[0]))  # type: ignore[operator]
+
+
+def _constant_of_shape(call: Call, sizes: _Sizes) -> _Items:
+    tensor = call.node.attributes.get("value", Attribute()).t
+    (item,) = elements(call.reader, tensor) if tensor else (0.0,)
+    return (item,) * math.prod(sizes)
+
+
+def nonzero_indices(call: Call) -> list[tuple[int, ...]]:
+    """The indices of elements that are not zero."""
+    items, shape = _small_input(call, 0)
+    if any(isinstance(item, str | None) for item in items):
+        raise ValueError("dynamic")
+    return list(compress(product(*map(range, shape)), items))
+
+
+_ARITHMETIC: dict[str, Callable[..., Any]] = {
+    "Abs": abs, "Add": operator.add, "And": operator.and_, "Ceil": math.ceil, "Div": _divide,
+    "Equal": operator.eq, "Floor": math.floor, "Greater": operator.gt, "Less": operator.lt,
+    "GreaterOrEqual": operator.ge, "LessOrEqual": operator.le, "Mod": operator.mod,
+    "Max": lambda *numbers: max(numbers), "Min": lambda *numbers: min(numbers),
+    "Mul": operator.mul, "Neg": operator.neg, "Not": operator.not_, "Or": operator.or_,
+    "Round": round, "Sqrt": math.sqrt, "Sub": operator.sub, "Xor": operator.xor,
+    "Where": lambda test, x, y: x if test else y,
+}  # fmt: skip
+_REDUCTIONS: dict[str, Callable[[Any], Any]] = {
+    "ReduceMax": max, "ReduceMin": min, "ReduceProd": math.prod, "ReduceSum": sum
+}  # fmt: skip
+COMPUTED: dict[str, Callable[[Call, _Sizes], Sequence[Item]]] = {
+    **dict.fromkeys(_ARITHMETIC, _element_wise),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(("Gather", "Slice", "Tile", "Transpose"), _rearrange),
+    **dict.fromkeys(
+        ("Cast", "Flatten", "Reshape", "Squeeze", "Unsqueeze"),
+        lambda call, _: _small_input(call, 0)[0],
+    ),
+    "Concat": _concat,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": lambda call, sizes: _broadcast(call, 0, sizes),
+    "NonZero": lambda call, _: [
+        n for axis in zip(*nonzero_indices(call), strict=True) for n in axis
+    ],
+    "Range": _range,
+    "Shape": lambda call, _: call.shape_part,
+    "Size": lambda call, _: [
+        math.prod(size if isinstance(size, int) else math.nan for size in call.shape(0))
+    ],
+}

@@ -1,0 +1,85 @@
+"""What a graph declares about its values, and where that contradicts what its nodes make.
+
+ONNX Runtime 1.32 does not load a model that declares another type than a node makes, or that gives
+two values one name. Where a shape differs, it warns, and takes only the sizes that agree.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dmlsplit.models.onnx.operators import ElementType
+from dmlsplit.models.onnx.protobuf import (
+    Graph,
+    Node,
+    Shape,
+    shown_name,
+)
+from dmlsplit.models.onnx.values import Value
+
+
+class Declared(NamedTuple):
+    """What a graph declares about a value."""
+
+    value: Value  # with the sizes that the user gives
+    shape: Shape | None  # without them
+
+
+@dataclass(slots=True)
+class Declarations:
+    """The declarations of a graph or function, and whether one of them has been wrong.
+
+    The others are not believed any more: the file has them for other sizes, or onnx inferred them
+    from a wrong one.
+    """
+
+    by_name: Mapping[str, Declared]
+    are_stale: bool = False
+
+
+def shape_remark(name: str, declared: Shape | None, shape: Shape | None, maker: str) -> str:
+    """The warning about a declared shape that contradicts what a node makes."""
+    return (
+        f"the model declares {shown_name(name)} as {_shown(declared)}, but {maker} makes "
+        f"{_shown(shape)}; ONNX Runtime warns, and dmlsplit goes by the node. Fix: remove the "
+        "declaration, or correct it"
+    )
+
+
+def _shown(shape: Shape | None) -> str:
+    sizes = ("?" if size is None else shown_name(str(size)) for size in shape or ())
+    return f"[{','.join(sizes)}]"
+
+
+def input_faults(graph: Graph) -> Iterator[str]:
+    """The faults of a graph's inputs: names that occur twice, and defaults of another type."""
+    types: dict[str, int] = {}
+    for entry in graph.input:
+        if entry.name in types:
+            yield f"two inputs are named {shown_name(entry.name)}"
+        types[entry.name] = entry.data_type
+    for tensor in graph.initializer:
+        if (declared := types.get(tensor.name)) and declared != tensor.data_type:
+            text = f"the model declares its input {shown_name(tensor.name)} as {_type(declared)}"
+            yield f"{text}, but the input's default is {_type(tensor.data_type)}"
+
+
+def output_faults(
+    node: Node, name: str, value: Value, declared: Declared | None, is_taken: bool, maker: str
+) -> Iterator[str]:
+    """The faults of an output: a name that is taken, and a type that is declared as another."""
+    if is_taken:
+        yield f"{maker} gives an output the name {shown_name(name)}, which another value has"
+    expected = declared.value.data_type if declared else 0
+    operator = "" if node.domain else node.op_type
+    # ONNX Runtime takes the type of a constant from the constant.
+    if not expected or not value.data_type or operator == "Constant":
+        return
+    if operator == "SplitToSequence" or expected != value.data_type:
+        made = "a sequence" if operator == "SplitToSequence" else _type(value.data_type)
+        text = f"the model declares {shown_name(name)} as {_type(expected)}"
+        yield f"{text}, but {maker} makes {made}"
+
+
+def _type(data_type: int) -> str:
+    return ElementType(data_type).name

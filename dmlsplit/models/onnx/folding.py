@@ -1,0 +1,63 @@
+"""What ONNX Runtime computes, or drops, when it loads a model, whatever the provider.
+
+Constant folding runs before the providers are chosen. Seen with ONNX Runtime 1.15.1 to 1.32.0; the
+source is microsoft/onnxruntime, core/optimizer/constant_folding.cc.
+"""
+
+from dataclasses import replace
+
+from dmlsplit.models.onnx.values import Call, Item, Value
+
+# DequantizeLinear stays for the fusion of quantized nodes, and the sequence operators, because a
+# constant is a tensor.
+_KEPT = {
+    *"Bernoulli DequantizeLinear Multinomial RandomNormal RandomNormalLike RandomUniform".split(),
+    *"RandomUniformLike ConcatFromSequence Optional OptionalGetElement OptionalHasElement".split(),
+    *"SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert".split(),
+    *"SequenceLength SplitToSequence".split(),
+}
+
+
+def is_folded(call: Call) -> bool:
+    """Whether a node of the default domain becomes a constant when a model is loaded."""
+    node, inputs = call.node, call.inputs
+    if node.op_type == "Constant":
+        return True
+    if node.op_type == "Shape":  # whole shapes only, although it may output a part of one
+        return any(value.is_static for value in inputs[:1])
+    if node.op_type in _KEPT or any(attribute.bodies for attribute in node.attribute):
+        return False
+    given = [value for name, value in zip(node.input, inputs, strict=True) if name]
+    return bool(given) and all(value.is_folded for value in given)
+
+
+def with_origin(value: Value, call: Call) -> Value:
+    """An output of a node, with what follows from where the node's inputs come from."""
+    return replace(value, is_folded=True) if is_folded(call) else value
+
+
+def never_runs(call: Call, body: str) -> str | None:
+    """Why a body of a node never runs: a branch of an If, or the body of a Loop; else None.
+
+    `body` is the name of the attribute; "whose" precedes the reason.
+    """
+    match call.node.op_type, body:
+        case "If", "then_branch" | "else_branch":
+            truth = _constant(call, 0)
+            if truth is not None and truth == (body == "else_branch"):
+                return f"condition is always {'true' if truth else 'false'}"
+        case "Loop", "body":
+            if _constant(call, 0) == 0:
+                return "number of iterations is always 0"
+            if _constant(call, 1) == 0:
+                return "condition is always false"
+    return None
+
+
+def _constant(call: Call, index: int) -> Item:
+    """The only element of an input, if it is known; else None."""
+    try:
+        items = call.items(index)
+    except (ValueError, IndexError):
+        return None
+    return items[0] if len(items) == 1 else None

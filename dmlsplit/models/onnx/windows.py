@@ -1,0 +1,132 @@
+"""Shapes after windows that slide over images: convolutions, pools and resizes.
+
+Where ONNX Runtime and ONNX's shape inference disagree, a shape is unknown: for SAME padding with
+dilations or ceil_mode, for `output_shape` of ConvTranspose, and where rounding decides a size.
+"""
+
+from collections.abc import Callable, Sequence
+
+from dmlsplit.checks import axis_from_front
+from dmlsplit.geometry import ceil_div
+from dmlsplit.models.onnx.protobuf import Shape
+from dmlsplit.models.onnx.values import Call
+from dmlsplit.models.site import Size
+
+_Sizes = Sequence[Size]
+
+
+def _convolution(call: Call) -> Shape:
+    channels, _, *kernel = call.shape(3 if call.node.op_type == "QLinearConv" else 1)
+    batch, _, *spatial = call.shape(0)
+    return (batch, channels, *_windowed_sizes(call, spatial, kernel))
+
+
+def _pool(call: Call) -> Shape:
+    batch, channels, *spatial = call.shape(0)
+    if _has_same_padding(call) and (
+        call.int_attribute("ceil_mode", 0) or set(call.int_attribute("dilations", ())) - {1}
+    ):
+        raise ValueError("implementations disagree")
+    return (
+        batch,
+        channels,
+        *_windowed_sizes(call, spatial, call.int_attribute("kernel_shape", ())),
+    )
+
+
+def _has_same_padding(call: Call) -> bool:
+    return call.text("auto_pad").startswith("SAME") and "pads" not in call.node.attributes
+
+
+def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
+    rank = len(spatial)
+    strides = call.int_attribute("strides", (1,) * rank)
+    if _has_same_padding(call):
+        pairs = zip(spatial, strides, strict=True)
+        return tuple(ceil_div(n, stride) if isinstance(n, int) else None for n, stride in pairs)
+    dilations = call.int_attribute("dilations", (1,) * rank)
+    pads = call.int_attribute("pads", (0,) * (2 * rank))
+    rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
+    rounds_up = call.int_attribute("ceil_mode", 0) == 1
+    return tuple(_steps(rounds_up, *row) for row in rows)
+
+
+def _steps(
+    rounds_up: bool,
+    size: Size,
+    window: Size,
+    stride: int,
+    dilation: int,
+    low: int,
+    high: int,
+) -> Size:
+    """The number of places of a window along one dimension; `rounds_up` is ceil_mode."""
+    if not isinstance(size, int) or not isinstance(window, int):
+        return None
+    room = size + low + high - (dilation * (window - 1) + 1)
+    if room < 0:
+        raise ValueError("the window is wider than the padded input")
+    steps = ceil_div(room, stride) if rounds_up else room // stride
+    # With ceil_mode, a window that would begin in the end padding is dropped.
+    return steps if rounds_up and steps * stride >= size + low else steps + 1
+
+
+def _transposed_convolution(call: Call) -> Shape:
+    (batch, _, *spatial), (_, channels, *kernel) = call.shape(0), call.shape(1)
+    rank, is_same = len(spatial), _has_same_padding(call)
+    if call.node.attributes.keys() & {"output_shape", *["output_padding"] * is_same}:
+        raise ValueError("implementations disagree")
+    pads, output_padding = (
+        call.int_attribute("pads", (0,) * 2 * rank),
+        call.int_attribute("output_padding", (0,) * rank),
+    )
+    strides, dilations = (
+        call.int_attribute(name, (1,) * rank) for name in ("strides", "dilations")
+    )
+    sizes: list[Size] = []
+    for axis, (size, window) in enumerate(zip(spatial, kernel, strict=True)):
+        if not isinstance(size, int) or not isinstance(window, int):
+            sizes.append(None)
+            continue
+        full_size = (
+            strides[axis] * (size - 1) + dilations[axis] * (window - 1) + 1 + output_padding[axis]
+        )
+        same = min(size * strides[axis], full_size)
+        sizes.append(same if is_same else full_size - pads[axis] - pads[axis + rank])
+    groups = call.int_attribute("group", 1)
+    return (batch, channels * groups if isinstance(channels, int) else None, *sizes)
+
+
+def _resize(call: Call) -> Shape:
+    sizes = list(call.shape(0))
+    axes = call.int_attribute("axes", tuple(range(len(sizes))))
+    resized = _given_sizes(call) if any(call.node.input[3:4]) else _scaled(call, sizes, axes)
+    for axis, size in zip(axes, resized, strict=True):
+        sizes[axis_from_front(axis, len(sizes))] = size
+    return tuple(sizes)
+
+
+def _given_sizes(call: Call) -> _Sizes:
+    if call.text("keep_aspect_ratio_policy") not in ("", "stretch"):
+        raise ValueError("rounding decides")
+    return call.sizes("", 3)
+
+
+def _scaled(call: Call, sizes: _Sizes, axes: Sequence[int]) -> _Sizes:
+    scales = call.floats("scales") or call.items(1 if len(call.node.input) == 2 else 2)
+    # Multiples of 1/64 round down the same in any precision; 5 * 2.6 is 12 or 13.
+    exact = [scale for scale in scales if isinstance(scale, int | float) and scale * 64 % 1 == 0]
+    if len(exact) < len(scales) or call.text("coordinate_transformation_mode")[:7] == "tf_crop":
+        raise ValueError("rounding decides")
+    pairs = zip((sizes[axis] for axis in axes), exact, strict=True)
+    return [
+        int(n * scale) if isinstance(n, int) else n if scale == 1 else None for n, scale in pairs
+    ]
+
+
+RULES: dict[str, Callable[[Call], Shape]] = {
+    **dict.fromkeys(("Conv", "ConvInteger", "DeformConv", "QLinearConv"), _convolution),
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
+    **dict.fromkeys(("Resize", "Upsample"), _resize),
+    "ConvTranspose": _transposed_convolution,
+}

@@ -1,0 +1,1 @@
+"""The VariadicSplits and Splits of OpenVINO IR files."""

@@ -1,0 +1,332 @@
+"""The binding table: what it accepts, and every rule that it reports."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import dmlsplit as dml
+from dmlsplit.arrays import view
+from dmlsplit.execution.binding import BindingTable, BufferBinding
+
+X = dml.TensorDesc("FLOAT32", (1, 1, 6, 2))
+DESC = dml.SplitOperatorDesc.from_sizes(X, axis=2, sizes=(2, 1, 3))
+TABLE = BindingTable(DESC, "cpu")
+NATIVE, OTHER = "<>" if sys.byteorder == "little" else "><"
+
+
+def ramp(*shape: int) -> np.ndarray:
+    return np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+
+
+def outputs() -> list[Any]:
+    return [np.zeros(tensor.sizes, np.float32) for tensor in DESC.output_tensors]
+
+
+def address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def broken(table: BindingTable, source: Any, given_outputs: Any) -> list[str]:
+    """Bind, and return the rule, place, found and allowed value of each violation."""
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        table.bind(source, given_outputs)
+    report = error.value.report
+    assert report is not None
+    assert report.subject == f"binding of {table.desc}"
+    assert str(error.value) == str(report)
+    return [
+        f"{v.rule.id.removeprefix('DML-')} {v.place}: {v.found} | {v.allowed}"
+        for v in report.violations
+    ]
+
+
+def test_arrays_are_bound_as_whole_buffers() -> None:
+    source, (one, two, three) = ramp(1, 1, 6, 2), outputs()
+    assert (TABLE.desc, TABLE.device) == (DESC, "cpu")
+    bound_input, owners, addresses = TABLE.bind(source, (one, two, three))
+    assert bound_input.owner is source
+    assert bound_input.address == address(source)
+    assert bound_input.span == (address(source), address(source) + 48)
+    assert all(owner is array for owner, array in zip(owners, (one, two, three), strict=True))
+    assert addresses == [address(one), address(two), address(three)]
+
+
+def test_bind_input_checks_the_input_as_bind_does() -> None:
+    source = ramp(1, 1, 6, 2)
+    assert TABLE.bind_input(source).owner is source
+    wrong = ramp(2, 6)
+    with pytest.raises(dml.InvalidArgumentError, match="DML-ARRAY-SHAPE") as error:
+        TABLE.bind_input(wrong)
+    assert error.value.report is not None
+    assert error.value.report.rule_ids == ("DML-ARRAY-SHAPE",)
+    assert broken(TABLE, wrong, outputs()) == [
+        "ARRAY-SHAPE InputTensor.Sizes: [2, 6] | [1, 1, 6, 2]"
+    ]
+
+
+def test_a_buffer_is_bound_from_its_offset_to_the_size_of_the_tensor() -> None:
+    store = np.zeros(256, np.uint8)
+    bound_input, *_ = TABLE.bind(BufferBinding(store, 32, 64), outputs())
+    assert TABLE.bind_input(BufferBinding(store, 32, 64))[1:] == bound_input[1:]
+    assert bound_input.address == address(store) + 32
+    assert bound_input.span == (address(store) + 32, address(store) + 80)
+    assert bound_input.owner is store
+    assert (bound_input.type, bound_input.read_only) == ("|u1", False)
+
+
+def test_strides_of_dimensions_of_one_do_not_matter() -> None:
+    strided = np.lib.stride_tricks.as_strided(ramp(12), X.sizes, (4, 400, 8, 4))
+    entry, *_ = TABLE.bind(strided, outputs())
+    assert entry.span == (entry.address, entry.address + 48)
+
+
+@pytest.mark.parametrize("given_outputs", [np.zeros(3), "abc", None, iter([])])
+def test_outputs_that_are_not_a_list_are_refused(given_outputs: Any) -> None:
+    kind = type(given_outputs).__name__
+    message = f"^outputs has the type {kind}; it must be a list with one array per output$"
+    with pytest.raises(dml.InvalidArgumentError, match=message):
+        TABLE.bind(ramp(1, 1, 6, 2), given_outputs)
+
+
+A = ramp(1, 1, 6, 2)
+FROZEN = np.zeros((1, 1, 2, 2), np.float32)
+FROZEN.flags.writeable = False
+BUFFER = np.zeros(256, np.uint8)
+with pytest.raises(dml.InvalidArgumentError) as caught:
+    view([1], "InputTensor")
+NOT_AN_ARRAY = str(caught.value)
+INPUTS: dict[str, tuple[Any, list[str]]] = {
+    "a list": ([1, 2], [f"BIND-KIND InputTensor: {NOT_AN_ARRAY} | an array on cpu"]),
+    "data type": (
+        A.view("i4"),
+        ["ARRAY-DATA-TYPE InputTensor.DataType: int32 | float32 (FLOAT32)"],
+    ),
+    "data type of another size": (
+        A.astype("f2"),
+        ["ARRAY-DATA-TYPE InputTensor.DataType: float16 | float32 (FLOAT32)"],
+    ),
+    "byte order": (
+        A.astype(f"{OTHER}f4"),
+        [f"ARRAY-DATA-TYPE InputTensor.DataType: {OTHER}f4 | float32 (FLOAT32)"],
+    ),
+    "shape": (ramp(6, 2), ["ARRAY-SHAPE InputTensor.Sizes: [6, 2] | [1, 1, 6, 2]"]),
+    "strides": (
+        ramp(1, 1, 2, 6).transpose(0, 1, 3, 2),
+        ["ARRAY-STRIDES InputTensor.Strides: [48, 48, 4, 24] bytes | [48, 48, 8, 4] bytes"],
+    ),
+    "type and strides": (
+        A.view("i4")[:, :, ::-1],
+        [
+            "ARRAY-DATA-TYPE InputTensor.DataType: int32 | float32 (FLOAT32)",
+            "ARRAY-STRIDES InputTensor.Strides: [48, 48, -8, 4] bytes | [48, 48, 8, 4] bytes",
+        ],
+    ),
+    "offset": (
+        BufferBinding(BUFFER, 8),
+        ["BIND-OFFSET-ALIGNMENT InputTensor.Offset: 8 | a multiple of 16"],
+    ),
+    "negative offset": (
+        BufferBinding(BUFFER, -16, 48),
+        ["BIND-RANGE InputTensor.SizeInBytes: bytes -16 to 32 | inside the buffer's 256 bytes"],
+    ),
+    "after the buffer": (
+        BufferBinding(BUFFER, 224, 48),
+        ["BIND-RANGE InputTensor.SizeInBytes: bytes 224 to 272 | inside the buffer's 256 bytes"],
+    ),
+    "from after the buffer": (
+        BufferBinding(BUFFER, 272),
+        ["BIND-SIZE InputTensor.SizeInBytes: 0 | at least 48"],
+    ),
+    "too small": (
+        BufferBinding(BUFFER, 0, 44),
+        ["BIND-SIZE InputTensor.SizeInBytes: 44 | at least 48"],
+    ),
+    "buffer too small": (
+        BufferBinding(BUFFER[:44]),
+        ["BIND-SIZE InputTensor.SizeInBytes: 44 | at least 48"],
+    ),
+    "strided buffer": (
+        BufferBinding(BUFFER[::2]),
+        ["BIND-KIND InputTensor.Buffer: a strided array | a contiguous array"],
+    ),
+    "not a buffer": (
+        BufferBinding([1]),
+        [f"BIND-KIND InputTensor: {NOT_AN_ARRAY} | an array on cpu"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_an_input_that_breaks_a_rule_is_refused(name: str) -> None:
+    source, wanted = INPUTS[name]
+    assert broken(TABLE, source, outputs()) == wanted
+    # The rules are the same for new outputs, but an object that is not an array needs no report.
+    with pytest.raises(dml.InvalidArgumentError) as error:
+        TABLE.bind_input(source)
+    if NOT_AN_ARRAY in wanted[0]:
+        assert str(error.value) == NOT_AN_ARRAY
+        with pytest.raises(dml.InvalidArgumentError) as error:
+            TABLE.bind(source, outputs())
+        assert f"DML-BIND-KIND: {NOT_AN_ARRAY}" in str(error.value)
+    else:
+        assert error.value.report is not None
+        assert len(error.value.report.violations) == len(wanted)
+
+
+@pytest.mark.parametrize("size", [48, 256])
+def test_a_range_that_ends_with_the_buffer_is_accepted(size: int) -> None:
+    TABLE.bind(BufferBinding(BUFFER, 0, size), outputs())
+    TABLE.bind(BufferBinding(BUFFER, 208), outputs())
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_a_wrong_number_of_outputs_is_refused(count: int) -> None:
+    given_outputs = [*outputs(), np.zeros(1)][:count]
+    assert broken(TABLE, A, given_outputs) == [f"BIND-COUNT Outputs.BindingCount: {count} | 3"]
+
+
+def test_a_read_only_output_is_refused() -> None:
+    wanted = "BIND-READ-ONLY OutputTensors[0]: read-only | writable"
+    assert broken(TABLE, A, [FROZEN, *outputs()[1:]]) == [wanted]
+    # An input may be read-only, and an output may be a writable buffer.
+    frozen = A.copy()
+    frozen.flags.writeable = False
+    table = BindingTable(DESC, "cpu")
+    table.bind(frozen, [BufferBinding(np.zeros(16, np.uint8)), *outputs()[1:]])
+
+
+def test_arrays_on_another_device_are_refused() -> None:
+    table = BindingTable(DESC, "cuda:1")
+    wanted = [
+        f"BIND-KIND {name}: an array on cpu | on cuda:1"
+        for name in ("InputTensor", *(f"OutputTensors[{index}]" for index in range(3)))
+    ]
+    assert broken(table, A, outputs()) == wanted
+    assert broken(table, A, [FROZEN, *outputs()[1:]]) == [
+        *wanted[:2],
+        "BIND-READ-ONLY OutputTensors[0]: read-only | writable",
+        *wanted[2:],
+    ]
+
+
+def copying(x: dml.TensorDesc) -> BindingTable:
+    return BindingTable(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=x.sizes[:1]), "cpu")
+
+
+def test_the_offset_must_have_the_guaranteed_alignment() -> None:
+    table = copying(dml.TensorDesc("FLOAT32", (4,), guaranteed_base_offset_alignment=64))
+    output = [np.zeros(4, np.float32)]
+    wanted = "BIND-GUARANTEED-ALIGNMENT InputTensor.Offset: 32 | a multiple of 64"
+    assert broken(table, BufferBinding(BUFFER, 32), output) == [wanted]
+    table.bind(BufferBinding(BUFFER, 64), output)
+    table.bind(BufferBinding(BUFFER, 0), output)
+
+
+def test_single_bytes_are_bound_whatever_their_byte_order() -> None:
+    table = copying(dml.TensorDesc("UINT8", (4,)))
+    table.bind(np.zeros(4, np.uint8), [np.zeros(4, np.uint8)])
+    found = broken(table, np.zeros(4, np.int8), [np.zeros(4, np.uint8)])
+    assert found == ["ARRAY-DATA-TYPE InputTensor.DataType: int8 | uint8 (UINT8)"]
+
+
+def test_the_size_of_a_broadcast_input_follows_from_its_strides() -> None:
+    x = dml.TensorDesc("UINT16", (3, 4), strides=(0, 2))
+    desc = dml.SplitOperatorDesc(x, [dml.TensorDesc("UINT16", (3, 4))], 1)
+    store = np.zeros(8, np.uint16)
+    source = np.lib.stride_tricks.as_strided(store, (3, 4), (0, 4))
+    output = [np.zeros((3, 4), np.uint16)]
+    entry, *_ = BindingTable(desc, "cpu").bind(source, output)
+    assert entry.span == (address(store), address(store) + 14)
+
+
+# Overlaps: ranges of one buffer, in units of 16 bytes, for an input of three units and two outputs.
+PAIR = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("UINT8", (48,)), axis=0, sizes=(16, 32))
+PAIR_TABLE = BindingTable(PAIR, "cpu")
+
+
+def ranges(source: int, one: int, two: int) -> tuple[BufferBinding, list[BufferBinding]]:
+    store = np.zeros(512, np.uint8)
+    first, *others = (BufferBinding(store, 16 * start) for start in (source, one, two))
+    return first, others
+
+
+@given(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
+@example(0, 3, 4)  # neighbours
+@example(3, 2, 0)
+def test_an_output_that_shares_memory_with_another_output_or_the_input_is_reported(
+    source: int, one: int, two: int
+) -> None:
+    memory = [set(range(source, source + 3)), {one}, {two, two + 1}]
+    wanted = set()
+    if memory[1] & memory[2]:
+        earlier, later = (0, 1) if (one, 16, 0) < (two, 32, 1) else (1, 0)
+        other = f"OutputTensors[{earlier}]"
+        wanted.add(f"BIND-OUTPUT-OVERLAP OutputTensors[{later}]: {other} | memory of its own")
+    for index in (0, 1):
+        if memory[0] & memory[index + 1]:
+            wanted.add(f"BIND-IN-PLACE OutputTensors[{index}]: the input | memory of its own")
+    if wanted:
+        assert set(broken(PAIR_TABLE, *ranges(source, one, two))) == wanted
+    else:
+        PAIR_TABLE.bind(*ranges(source, one, two))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "offsets"),
+    [((96, 16, 32), (0, 16, 64)), ((32, 16, 32), (0, 16, 16))],
+    ids=["within a longer one, after others", "of those that end together, the first is named"],
+)
+def test_each_output_that_begins_inside_another_output_is_reported(
+    sizes: Any, offsets: Any
+) -> None:
+    x = dml.TensorDesc("UINT8", (sum(sizes),))
+    desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=sizes)
+    store = np.zeros(512, np.uint8)
+    bindings = [BufferBinding(store, offset) for offset in offsets]
+    found = broken(BindingTable(desc, "cpu"), np.zeros(sum(sizes), np.uint8), bindings)
+    assert found == [
+        f"BIND-OUTPUT-OVERLAP OutputTensors[{index}]: OutputTensors[0] | memory of its own"
+        for index in (1, 2)
+    ]
+
+
+def test_an_output_with_wrong_strides_in_the_memory_of_the_input_breaks_both_rules() -> None:
+    store = np.zeros((1, 1, 6, 2), np.float32)
+    found = broken(TABLE, store, [store[:, :, 5:3:-1], *outputs()[1:]])
+    assert found == [
+        "ARRAY-STRIDES OutputTensors[0].Strides: [48, 48, -8, 4] bytes | [16, 16, 8, 4] bytes",
+        "BIND-IN-PLACE OutputTensors[0]: the input | memory of its own",
+    ]
+
+
+def test_values_that_are_not_arrays_break_only_the_rule_about_kinds() -> None:
+    rules = [line.split(":")[0] for line in broken(TABLE, [1], [[1], [1], [1]])]
+    assert rules == ["BIND-KIND InputTensor", *(f"BIND-KIND OutputTensors[{i}]" for i in range(3))]
+
+
+def test_all_broken_rules_of_bindings_are_reported_at_once() -> None:
+    given_outputs = [FROZEN, BufferBinding(BUFFER, 250, 16), A.view("i4"), A]
+    assert broken(TABLE, BufferBinding(BUFFER, 8, 40), given_outputs) == [
+        "BIND-COUNT Outputs.BindingCount: 4 | 3",
+        "BIND-OFFSET-ALIGNMENT InputTensor.Offset: 8 | a multiple of 16",
+        "BIND-SIZE InputTensor.SizeInBytes: 40 | at least 48",
+        "BIND-READ-ONLY OutputTensors[0]: read-only | writable",
+        "BIND-OFFSET-ALIGNMENT OutputTensors[1].Offset: 250 | a multiple of 16",
+        "BIND-RANGE OutputTensors[1].SizeInBytes: bytes 250 to 266 | inside the buffer's 256 bytes",
+        "ARRAY-DATA-TYPE OutputTensors[2].DataType: int32 | float32 (FLOAT32)",
+        "ARRAY-SHAPE OutputTensors[2].Sizes: [1, 1, 6, 2] | [1, 1, 3, 2]",
+    ]
+
+
+def test_a_read_only_output_is_reported_with_all_rules_that_it_breaks() -> None:
+    buffer = BufferBinding(np.frombuffer(bytes(64), np.uint8), offset=4)
+    assert broken(TABLE, A, [FROZEN.reshape(4), buffer, outputs()[2]]) == [
+        "BIND-READ-ONLY OutputTensors[0]: read-only | writable",
+        "ARRAY-SHAPE OutputTensors[0].Sizes: [4] | [1, 1, 2, 2]",
+        "BIND-READ-ONLY OutputTensors[1]: read-only | writable",
+        "BIND-OFFSET-ALIGNMENT OutputTensors[1].Offset: 4 | a multiple of 16",
+    ]

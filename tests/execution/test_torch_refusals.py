@@ -1,0 +1,118 @@
+"""The table of refusals in docs/pytorch.md: each row is refused, with the fix that it gives."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import dmlsplit as dml
+from tests.support.command import ROOT
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+from tests.support.torch_tensors import REFUSED  # noqa: E402  (it imports PyTorch)
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+
+PAGE = (ROOT / "docs" / "pytorch.md").read_text("utf-8")
+SECTION = PAGE.partition("## What is refused\n")[2].partition("\n## ")[0]
+ROWS = dict(re.findall(r"^\| (?!tensor |-)(.*?) \|.*\| (.*) \|$", SECTION, re.MULTILINE))
+
+
+def traced() -> None:
+    torch.jit.trace(lambda x: tuple(dml.split(x, 2)), torch.zeros(4))
+
+
+def emptied() -> Any:
+    tensor = torch.arange(6.0)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+def nested(**options: Any) -> Any:
+    return torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)], **options)
+
+
+# Torch itself refuses these in most transforms.
+WITHOUT_ELEMENTS = {
+    "nested": nested,
+    "nested_grad": lambda: nested(requires_grad=True),
+    "jagged": lambda: nested(layout=torch.jagged),
+    "uninitialized": torch.nn.parameter.UninitializedParameter,
+    "uninitialized_buffer": torch.nn.parameter.UninitializedBuffer,
+    "emptied": emptied,
+    "emptied_grad": lambda: torch.nn.Parameter(emptied()),
+}
+
+
+def splits(*names: str) -> list[Callable[[], Any]]:
+    tensors = REFUSED | WITHOUT_ELEMENTS
+    return [lambda name=name: dml.split(tensors[name](), 2) for name in names]
+
+
+# The first words of a row, and calls that are refused.
+CALLS = {
+    "a subclass": splits("subclass"),
+    "a wrapper": splits("wrapper"),
+    "a sparse": splits("sparse"),
+    "a quantized": splits("quantized"),
+    "a tensor of quint4x2": splits("quint4x2"),
+    "a nested": splits("nested", "nested_grad", "jagged"),
+    "an `Uninitialized": splits("uninitialized", "uninitialized_buffer"),
+    "a tensor whose storage": splits("emptied", "emptied_grad"),
+    "any tensor in `torch.jit": [traced],
+}
+# test_torch_distributed.py has the errors of DTensors; other devices are not available here.
+ELSEWHERE = {"a `DTensor`", "a tensor on"}
+
+
+def test_every_row_of_the_pages_table_has_a_case() -> None:
+    rest = [row for row in ROWS if not row.startswith(tuple({*CALLS, *ELSEWHERE}))]
+    assert ROWS
+    assert not rest
+
+
+@pytest.mark.parametrize("begin", CALLS)
+def test_a_refusal_has_the_fix_of_the_page(begin: str) -> None:
+    (fix,) = (fix for row, fix in ROWS.items() if row.startswith(begin))
+    for call in CALLS[begin]:
+        with pytest.raises(dml.InvalidArgumentError, match=re.escape(fix.replace("`", ""))):
+            call()
+
+
+def test_fixes_in_messages_make_the_split_work() -> None:
+    parts = [dml.split(part, 2, 1) for part in nested().unbind()]
+    assert [piece.shape for piece in parts[1]] == [(3, 2), (3, 2)]
+    lazy = torch.nn.LazyLinear(4)
+    lazy(torch.ones(1, 3))
+    assert dml.split(lazy.weight, 2)[1].shape == (2, 3)
+    tensor = emptied()
+    tensor.untyped_storage().resize_(24)
+    assert dml.split(tensor.fill_(1), 2)[1].tolist() == [1, 1, 1]
+
+
+def test_torchscript_names_the_operator() -> None:
+    with pytest.raises(torch.jit.frontend.NotSupportedError, match=r"torch\.ops\.dmlsplit\.split"):
+        torch.jit.script(_scripted_wrongly)
+
+
+def _scripted_wrongly(x: torch.Tensor) -> list[torch.Tensor]:
+    return dml.split(x, (2, 4))
+
+
+def operator(x: torch.Tensor) -> list[torch.Tensor]:
+    return torch.ops.dmlsplit.split(x, [2, 4], 0)
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        torch.jit.script,
+        torch.fx.symbolic_trace,
+        lambda f: torch.jit.trace(lambda x: tuple(f(x)), torch.zeros(6)),
+    ],
+)
+def test_scripts_and_traces_of_torch_record_the_operator(recorded: Callable[..., Any]) -> None:
+    import dmlsplit.execution.torch  # noqa: F401  registers it
+
+    assert [one.tolist() for one in recorded(operator)(torch.arange(6))] == [[0, 1], [2, 3, 4, 5]]

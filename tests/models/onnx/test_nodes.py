@@ -1,0 +1,193 @@
+"""One split of a model: its lengths, and reports of what is unknown, wrong or surprising."""
+
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from onnx import TensorProto, helper
+
+from dmlsplit.frontends import Unknown
+from dmlsplit.models.onnx import reader
+from dmlsplit.models.onnx.nodes import MAX_PIECES
+from dmlsplit.models.onnx.reader import MAX_COMPUTED
+from dmlsplit.models.site import Cause
+from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
+from tests.support.sites import why
+
+
+def test_the_reason_of_an_unknown_split_names_what_is_dynamic(scanned: Scanned) -> None:
+    cut = node("Split", "x s", "a b", axis=1)
+    lengths = (sizes("s", 2, 4),)
+
+    def unknown(shape: Any, **given: Any) -> str:
+        (found,) = scanned(model([cut], [value("x", shape)], **given))
+        return found.state.reason
+
+    assert unknown(["batch", 6], initializers=lengths) == "dimension 0 is dynamic (batch)"
+    assert unknown([2, "n"], initializers=lengths) == "dimension 1, the axis, is dynamic (n)"
+    assert unknown([2, -1], initializers=lengths) == "dimension 1, the axis, is dynamic (x.1)"
+    assert unknown([2, -7], initializers=lengths) == "dimension 1, the axis, is dynamic (x.1)"
+    assert unknown([2, None], initializers=lengths) == "dimension 1, the axis, is dynamic (x.1)"
+    assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
+    (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
+    assert found.state.reason == "split is dynamic: it is known only when the model runs"
+
+
+def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
+    cut = node("Split", "x s", "a b", axis=1)
+    (found,) = scanned(model([cut], [value("x", ["n", 7])], initializers=(sizes("s", 2, 4),)))
+    assert (
+        "split is [2, 4], which adds up to 6; it must add up to 7, the size of the axis"
+        in found.state.problem
+    )
+
+
+def test_nodes_that_onnx_runtime_crashes_on_or_refuses_give_a_warning(scanned: Scanned) -> None:
+    cut = helper.make_node("Split", ["x", ""], ["a", "", "c"], num_outputs=3)
+    (found,) = scanned(model([cut], [value("x", [6])]))
+    assert found.state.descriptor.split_sizes == (2, 2, 2)
+    crash = "output 1 has no name; ONNX Runtime 1.32 crashes on such a node"
+    assert any(crash in text for text in found.warnings)
+    assert any("an input without a name next to num_outputs" in text for text in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "ends", "said"),
+    [
+        (["a", "b", "c"], -signal.SIGABRT, "aborts the process of ONNX Runtime 1.32"),
+        (["a", ""], -signal.SIGSEGV, "output 1 has no name; ONNX Runtime 1.32 crashes"),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="processes end otherwise on Windows")
+def test_onnx_runtime_crashes_or_fails_as_the_warning_says(
+    scanned: Scanned, outputs: list[str], ends: int, said: str
+) -> None:
+    content = model([helper.make_node("Split", ["x"], outputs, num_outputs=2)], [value("x", [6])])
+    content.graph.output.append(value("a"))
+    (found,) = scanned(content)
+    assert said in "".join([why(found), *found.warnings])
+    code = (
+        "import sys, numpy, onnxruntime as o; s = o.InferenceSession(sys.stdin.buffer.read());"
+        "s.run(None, {'x': numpy.ones(6, 'f')})"
+    )
+    line = [sys.executable, "-c", code]
+    done = subprocess.run(line, input=content.SerializeToString(), capture_output=True)
+    assert done.returncode == ends
+
+
+def test_num_outputs_on_a_dynamic_axis_gives_a_warning(scanned: Scanned) -> None:
+    for count, warned in ((2, 0), (3, 1)):
+        cut = node("Split", "x", " ".join("abc"[:count]), num_outputs=count)
+        (found,) = scanned(model([cut], [value("x", ["n"])]))
+        assert len(found.warnings) == warned
+
+
+def lengths_of(data_type: int, dims: list[int], **fields: Any) -> Any:
+    return TensorProto(name="s", data_type=data_type, dims=dims, **fields)
+
+
+PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "short lengths",
+        {"s": lengths_of(INT64, [3], int64_data=[1])},
+        "has byte length 8; its sizes [3] need",
+    ),
+    (
+        "torn lengths",
+        {"s": lengths_of(INT64, [2], raw_data=b"123")},
+        "has byte length 3; its sizes [2] need",
+    ),
+    ("no lengths", {"s": lengths_of(INT64, [2])}, "has byte length 0; its sizes [2] need 16"),
+    ("negative size", {"s": lengths_of(INT64, [-2], int64_data=[2, 4])}, "none may be negative"),
+    ("negative length", {"s": sizes("s", -(2**63), 6)}, "split[0] is -9223372036854775808"),
+    ("overflowing sum", {"s": sizes("s", *[2**62] * 2)}, "adds up to 9223372036854775808"),
+    (
+        "lengths in a column",
+        {"s": lengths_of(INT64, [2, 1], int64_data=[2, 4])},
+        "split has shape [2, 1]; it must be 1-D",
+    ),
+    ("unknown type", {"s": lengths_of(2**31 - 1, [2])}, "split has data type UNDEFINED"),
+    (
+        "float axis",
+        {"axis": 1.5},
+        "'axis' has a value of another kind; it must be an integer or a list of integers",
+    ),
+    ("far axis", {"axis": 2**63 - 1}, "axis is 9223372036854775807; it must be from -1 to 0"),
+    ("near axis", {"axis": -(2**63)}, "axis is -9223372036854775808; it must be from -1 to 0"),
+    ("huge num_outputs", {"num_outputs": 2**63 - 1}, "num_outputs is 9223372036854775807 for"),
+    (
+        "more lengths than are read",
+        {"s": lengths_of(INT64, [2], int64_data=[0] * 70_000)},
+        "has byte length 524296; its sizes [2] need 16",
+    ),
+    ("no output", {"outputs": "", "num_outputs": 1}, "num_outputs is 1 for 0 outputs"),
+    ("no input", {"inputs": ""}, "the node has no input"),
+]
+
+
+@pytest.mark.parametrize(("case", "given", "message"), PROBLEMS, ids=[p[0] for p in PROBLEMS])
+def test_a_hostile_node_becomes_an_invalid_site_with_a_one_line_problem(
+    scanned: Scanned, case: str, given: dict[str, Any], message: str
+) -> None:
+    defaults = {"s": sizes("s", 2, 4), "shape": [6], "outputs": "a b"}
+    defaults["inputs"] = "x" if "num_outputs" in given else "x s"
+    attributes = {name: each for name, each in given.items() if name not in defaults}
+    given = defaults | given
+    cut = node("Split", given["inputs"], given["outputs"], **attributes)
+    (found,) = scanned(model([cut], [value("x", given["shape"])], initializers=(given["s"],)))
+    assert message in found.state.problem
+    assert len(found.state.problem.splitlines()) == 1
+
+
+def test_the_limits_of_a_scan_make_a_split_unknown_and_are_named(scanned: Scanned) -> None:
+    many = 70_000
+    cases = [
+        (13, node("Split", "x s", "a b"), sizes("s", *[1] * many), Cause.COUNT, "65,536 values"),
+        (11, node("Split", "x", "a b", split=[1] * many), sizes("s", 1), Cause.COUNT, "65,536 int"),
+        (13, node("SplitToSequence", "x s", "a"), sizes("s", *[1] * many), Cause.COUNT, "65,536"),
+        (13, node("Split", "x g", "a b"), sizes("s", *[2] * 2000), Cause.LIMIT, "at most 1,024"),
+        (13, node("Split", "x h", "a b"), sizes("s", *[2] * 2000), Cause.LIMIT, "at most 1,024"),
+    ]
+    for opset, cut, s, cause, limit in cases:
+        first = [node("Gather", "s i", "g"), node("Add", "g i", "h")]
+        content = model(
+            [*first, cut],
+            [value("x", [many])],
+            initializers=(s, sizes("i", 0, 1)),
+            opsets={"": opset},
+        )
+        (found,) = scanned(content)
+        assert isinstance(found.state, Unknown)
+        assert found.state.cause is cause
+        assert limit in found.state.reason
+
+
+def test_pieces_are_limited_per_node_and_in_sequences_per_file(
+    scanned: Scanned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MIN_COMPUTED", MAX_COMPUTED)
+    outputs = [f"y{index}" for index in range(MAX_PIECES + 1)]
+
+    def unknown(nodes: list[Any], size: int) -> list[str]:
+        return [why(site) for site in scanned(model(nodes, [value("x", [size])]))]
+
+    def cut(count: int) -> Any:
+        return helper.make_node("Split", ["x"], outputs[:count], num_outputs=count)
+
+    assert unknown([cut(4096)] * 9, 4096) == [""] * 9
+    assert unknown([cut(MAX_PIECES)], MAX_PIECES) == [""]
+    (said,) = unknown([cut(MAX_PIECES + 1)], MAX_PIECES + 1)
+    assert said == "it makes 32769 pieces; a scan describes at most 32,768 of a node"
+    sequences = [node("SplitToSequence", "x", "s")] * 9
+    *known, said = unknown(sequences, MAX_COMPUTED // 8)
+    assert known == [""] * 8
+    assert "with its pieces, the model has more than 262,144 computed values" in said
+
+
+def test_sizes_beyond_32_bits_become_a_descriptor(scanned: Scanned) -> None:
+    cut = node("Split", "x", "a b", num_outputs=2)
+    (found,) = scanned(model([cut], [value("x", [2**62, 2**62])]))
+    assert found.state.descriptor.split_sizes == (2**61, 2**61)

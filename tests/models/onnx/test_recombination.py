@@ -1,0 +1,181 @@
+"""Pieces of one split that an element-wise node combines: a known defect of DirectML."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import helper
+
+from dmlsplit.frontends.onnx import scan
+from dmlsplit.models.onnx import walk
+from dmlsplit.models.onnx.recombination import recombinations
+from tests.support.onnx_graphs import Scanned, chained, model, node, sizes, value
+
+HALVES = node("Split", "x", "a b", name="cut", axis=1, num_outputs=2)
+
+
+class Counted(frozenset[Any]):
+    """A set that counts how many entries are looked at, over all such sets."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        Counted.looked_at += len(self)
+        return super().__iter__()
+
+
+def test_recombinations_of_many_inputs_are_found_in_linear_time() -> None:
+    inputs = [Counted({(split, 0)}) for split in range(3000)]
+    assert recombinations(inputs) == set()
+    assert recombinations([*inputs, Counted({(7, 1)})]) == {7}
+    assert Counted.looked_at <= 3 * 3001
+
+
+def test_many_recombinations_of_one_split_are_recorded_without_quadratic_copies(
+    scanned: Scanned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = 0
+
+    def counted(site: Any, **changes: Any) -> Any:
+        nonlocal copied
+        copied += len(changes.get("recombined_by", ()))
+        return replace(site, **changes)
+
+    monkeypatch.setattr(walk, "replace", counted)
+    found = combining(scanned, *(node("Add", "a b", f"y{i}") for i in range(500)))
+    assert found == [f"Add #{i + 1} of main" for i in range(500)]
+    assert copied <= 2 * 500
+
+
+def combining(
+    scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)
+) -> list[str]:
+    inputs = [value("x", list(shape)), value("other", [1, 2, 5])]
+    (found,) = scanned(model([split, *nodes], inputs, initializers=(sizes("s", 2, 2),)))
+    return list(found.recombined_by)
+
+
+def test_the_product_of_a_glu_combines_pieces_of_one_split(scanned: Scanned) -> None:
+    glu = [node("Sigmoid", "b", "g"), node("Mul", "a g", "y", name="gate")]
+    assert combining(scanned, *glu) == ["Mul 'gate' of main"]
+    lengths = node("Split", "x s", "a b", axis=1)
+    assert combining(scanned, *glu, split=lengths, shape=("n", 4, 5)) == ["Mul 'gate' of main"]
+
+
+COMBINED = [
+    [node("Mul", "a b", "y")],
+    [node("Sub", "b a", "y")],
+    [node("SwiGLU", "a b", "y")],
+    [node("Relu", "a", "p"), node("Neg", "b", "q"), node("Sum", "other p q", "y")],
+    # Gelu as exporters write it, in several nodes.
+    [node("Erf", "b", "e"), node("Mul", "e b", "f"), node("Mul", "f a", "y")],
+    [node("Mul", "a other", "p"), node("Add", "p b", "y")],
+    [node("Cast", "a", "p", to=1), node("Where", "other p b", "y")],
+    # Nodes between that keep the bytes. RoPE on x.unbind(-1) has Squeeze, and so do the nodes that
+    # --write-fixed writes.
+    [node("Squeeze", "a", "p"), node("Squeeze", "b", "q"), node("Mul", "p q", "y")],
+    [node("Unsqueeze", "a axis", "p"), node("Mul", "p b", "y")],
+    [node("Reshape", "a s", "p"), node("Flatten", "b", "q"), node("Mul", "p q", "y")],
+    [node("CastLike", "a other", "p"), node("Dropout", "b", "q"), node("Mul", "p q", "y")],
+    [node("BitCast", "a", "p", to=6), node("BitCast", "b", "q", to=6), node("Add", "p q", "y")],
+    [
+        node("Squeeze", "b", "p"),
+        node("Cast", "p", "q", to=10),
+        node("Sigmoid", "q", "g"),
+        node("Squeeze", "a", "r"),
+        node("Mul", "r g", "y"),
+    ],
+]
+# What ONNX Runtime's optimizers make of element-wise nodes.
+MICROSOFT, DML = "com.microsoft", "com.microsoft.dml"
+COMBINED += [
+    *(
+        [node(operator, "b", "g", domain=MICROSOFT), node("Mul", "a g", "y")]
+        for operator in ("BiasGelu", "FastGelu", "Gelu", "QuickGelu")
+    ),
+    [node("BiasAdd", "a other b", "y", domain=MICROSOFT)],
+    [node("SkipLayerNormalization", "a b other", "y", domain=MICROSOFT)],
+    [node("SkipSimplifiedLayerNormalization", "a b other", "y", domain=MICROSOFT)],
+    [node("BiasSoftmax", "a b", "y", domain=MICROSOFT)],
+    [node("DmlFusedAdd", "a b", "y", domain=DML)],
+    [node("DmlFusedSum", "a b", "y", domain=DML)],
+]
+APART = [
+    [node("Mul", "a a", "y")],
+    [node("Sigmoid", "a", "g"), node("Mul", "a g", "y")],
+    [node("Concat", "b a", "y", axis=1)],
+    [node("Softmax", "b", "p"), node("Mul", "a p", "y")],
+    [node("MatMul", "a b", "y")],
+    [node("Mul", "a other", "y")],
+    [node("Mul", "a b", "y", domain="own")],
+    [node("QuickGelu", "b", "g"), node("Mul", "a g", "y")],  # ONNX has no such operator
+    [node("FusedMatMul", "a b", "y", domain=MICROSOFT)],
+    [node("BiasSoftmax", "a other", "p", domain=MICROSOFT), node("Mul", "p b", "y")],
+    [node("Squeeze", "b", "p", domain="own"), node("Mul", "a p", "y")],
+    [node("Transpose", "b", "p"), node("Mul", "a p", "y")],
+    # The output derives from the first input only.
+    [node("CastLike", "other b", "p"), node("Mul", "a p", "y")],
+    [node("Reshape", "other b", "p"), node("Mul", "a p", "y")],
+]
+
+
+@pytest.mark.parametrize(("nodes", "count"), [(n, 1) for n in COMBINED] + [(n, 0) for n in APART])
+def test_pieces_are_followed_only_through_operators_that_move_no_element(
+    scanned: Scanned, nodes: list[Any], count: int
+) -> None:
+    assert len(combining(scanned, *nodes)) == count
+
+
+def test_combining_pieces_of_two_splits_is_no_recombination(scanned: Scanned) -> None:
+    other = node("Split", "x", "c d", axis=1, num_outputs=2)
+    found = scanned(model([HALVES, other, node("Mul", "a d", "y")], [value("x", [1, 4, 5])]))
+    assert [site.recombined_by for site in found] == [(), ()]
+
+
+def test_pieces_are_followed_into_a_nested_body(scanned: Scanned) -> None:
+    body = helper.make_graph([node("Mul", "a b", "z", name="in")], "t", [], [value("z")])
+    empty = helper.make_graph([node("Identity", "x", "e")], "e", [], [value("e")])
+    branch = node("If", "c", "y", name="if", then_branch=body, else_branch=empty)
+    assert combining(scanned, branch) == ["Mul 'in' of main/if.then_branch"]
+
+
+def test_a_function_is_not_scanned_again_for_each_piece(scanned: Scanned) -> None:
+    calls = [(f"f{i}", [f"f{i + 1}"] * 2) for i in range(40)] + [("f40", [])]
+    content = chained(calls)
+    content.graph.node.insert(0, HALVES)
+    content.graph.node.extend(node("f0", name, f"z{name}", domain="own") for name in "ab")
+    assert len(scanned(content)) == 1
+
+
+GATES = {
+    "QuickGelu": "s = Sigmoid (b) m = Mul (b, s) y = Mul (a, m)",
+    "Gelu": "d = Div (b, root) e = Erf (d) f = Add (e, one) g = Mul (b, f) k = Mul (g, half)"
+    " y = Mul (a, k)",
+    "BiasGelu": "h = Add (b, bias) d = Div (h, root) e = Erf (d) f = Add (e, one) g = Mul (h, f)"
+    " k = Mul (g, half) y = Mul (a, k)",
+    "SkipLayerNormalization": "s = Add (a, b) y = LayerNormalization (s, scale)",
+}
+
+
+@pytest.mark.parametrize("operator", GATES)
+def test_a_recombination_is_seen_before_and_after_onnx_runtime_has_optimized_the_model(
+    tmp_path: Path, operator: str
+) -> None:
+    import onnxruntime
+
+    before, after = tmp_path / "before.onnx", tmp_path / "after.onnx"
+    constants = "float root = {1.41421356}, float one = {1}, float half = {0.5}"
+    vectors = "float[2] bias = {1, 2}, float[2] scale = {1, 1}"
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> main (float[1,3,4] x) => (float[1,3,2] y)
+        <{constants}, {vectors}> {{ a, b = Split <axis = 2> (x) {GATES[operator]} }}"""
+    onnx.save(onnx.parser.parse_model(text), before)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.optimized_model_filepath = str(after)
+    onnxruntime.InferenceSession(str(before), options, providers=["CPUExecutionProvider"])
+    assert operator in {made.op_type for made in onnx.load(after).graph.node}
+    for path in (before, after):
+        assert [len(site.recombined_by) for site in scan(path)] == [1]
