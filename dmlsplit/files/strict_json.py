@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.directml.tensor import UINT64_MAX
 from dmlsplit.errors import InvalidArgumentError, unreadable_file_error
 from dmlsplit.files.fields import Field
 
+_UINT64_MAX = 2**64 - 1
 # Parsed JSON takes up to twenty times the size of the file; larger data belongs in a source file.
 MAX_JSON_BYTES = 16 << 20
 
@@ -77,7 +77,7 @@ def _number(text: str) -> int | float:
     value: int | float = math.inf
     if len(text) <= 1000:
         value = int(text) if text.lstrip("-").isdigit() else float(text)
-    if math.isinf(value) or (isinstance(value, int) and not -(2**63) <= value <= UINT64_MAX):
+    if math.isinf(value) or (isinstance(value, int) and not -(2**63) <= value <= _UINT64_MAX):
         number = f"the number {text[:24]}"
         raise InvalidArgumentError(f"contains {number}, which does not fit 64 bits")
     return value

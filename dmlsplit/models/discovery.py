@@ -118,14 +118,14 @@ def scan_file(
     if not Path(file).is_file():
         raise InvalidArgumentError("is not a regular file")
     if ending == ".onnx":
-        from dmlsplit.frontends import onnx
+        from dmlsplit.models.onnx import scanner as onnx
 
         return onnx.scan(file, dimensions)
     if ending == ".xml":
-        from dmlsplit.frontends import openvino
+        from dmlsplit.models.openvino import scanner as openvino
 
         return openvino.scan(file)
-    from dmlsplit.frontends import dxdispatch
+    from dmlsplit.models.dxdispatch import scanner as dxdispatch
 
     return dxdispatch.scan(file)
 
