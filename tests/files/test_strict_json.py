@@ -6,16 +6,24 @@ from pathlib import Path
 import pytest
 
 from dmlsplit import InvalidArgumentError
-from dmlsplit.frontends.dxdispatch import load
-from tests.support.dxdispatch import EXAMPLE, Run, model
+from dmlsplit.frontends.dxdispatch import load, run
+from tests.support.dxdispatch import EXAMPLE, model
 
 
-def test_comments_and_trailing_commas_are_read_as_dxdispatch_does(ran: Run) -> None:
+def test_comments_and_trailing_commas_are_read_as_dxdispatch_does(
+    tmp_path: Path,
+) -> None:
     text = json.dumps(model(), indent=1).replace(
         '"Axis": 0,', '// the axis, "Axis": 1,\n"Axis": 0,'
     )
     text = text.replace("]", ", /* end, ] of\n list */ ]").replace('"A"', '"A//b/*,]"')
-    assert ran(text) == ["Resource 'B': 1, 2", "Resource 'C': 3", "Resource 'D': 4, 5, 6"]
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    assert list(run(path, "cpu").lines) == [
+        "Resource 'B': 1, 2",
+        "Resource 'C': 3",
+        "Resource 'D': 4, 5, 6",
+    ]
 
 
 def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
