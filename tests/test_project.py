@@ -24,6 +24,7 @@ NEEDS = {
     "dmlsplit.execution.torch": "torch",
     "dmlsplit.execution.jax": "jax",
     "dmlsplit.arrays.torch_private": "torch",
+    "dmlsplit.frameworks.torch": "torch",
 }
 MODULES = [
     found.name
