@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks import cases, cpu, host_libraries, peers_cpu
 from benchmarks.environment import environment, state_after
+from benchmarks.gpu_samples import host_row
 from benchmarks.results import Results, failed
 from benchmarks.streams import one_stream
 from benchmarks.table import Table
@@ -76,7 +77,7 @@ def _on_gpu(chosen: list[cases.Case], results: Results, table: Table) -> None:
                     problem = gpu.random_problem(gpu.integers(case))
                     prepared = peer(problem)
                     gpu.check(problem, prepared)
-                    row = gpu.host_row(prepared, problem)
+                    row = host_row(prepared, problem)
                 except Exception as error:
                     row = failed(error)
                 row = {**head, "threads": 1, "peer": name, **row}

@@ -132,7 +132,7 @@ def test_commands_that_need_more_than_this_machine_can_be_parsed(name: str, line
 # Options of other programs.
 FOREIGN = {
     *("--slow", "--exhaustive", "--adversary", "--dml_feature_level"),  # pytest, DxDispatch
-    *("--only", "--sweep"),  # benchmarks
+    *("--only", "--sweep", "--planner"),  # benchmarks
     *("--branch", "--group", "--all-files"),  # git, pip, pre-commit
     *("--from", "--spec", "--shell"),  # uvx, pipx, shtab
 }

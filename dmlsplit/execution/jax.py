@@ -38,7 +38,7 @@ def _is_for_jax(array: Any, out: object) -> bool:
 
 
 @cache
-def _is_array_type(array_type: type) -> bool:
+def _is_array_type(array_type: Any) -> bool:
     """Whether this is the type of JAX's arrays that have memory: `isinstance` takes 2 us."""
     import jax
 
@@ -58,7 +58,7 @@ def split(
     InvalidArgumentError
         If the sizes do not fit, `out` is given, or elements are not whole bytes.
     """
-    is_concrete = out is None and _is_array_type(type(array))
+    is_concrete = out is None and _is_array_type(array.__class__)
     if not is_concrete and not _is_for_jax(array, out):
         return in_memory.split(array, sizes_or_count, axis, out)
     if out is not None:

@@ -387,7 +387,7 @@ def _decomposed(array: Tensor, sizes: Sequence[int], dim: int) -> Any:
 
 def _register_with_inductor() -> None:
     # Not earlier, because importing Inductor takes seconds. It calls `_fake` before it decomposes.
-    inductor = sys.modules.get("torch._inductor.decomposition")
+    inductor: Any = sys.modules.get("torch._inductor.decomposition")
     if hasattr(inductor, "select_decomp_table"):
         for table in (inductor.decompositions, inductor.select_decomp_table()):
             table.setdefault(_SPLIT, _decomposed)
