@@ -6,7 +6,6 @@ two values one name. Where a shape differs, it warns, and takes only the sizes t
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dmlsplit.models.onnx.operators import ElementType
 from dmlsplit.models.onnx.protobuf import (
@@ -18,13 +17,6 @@ from dmlsplit.models.onnx.protobuf import (
 from dmlsplit.models.onnx.values import Value
 
 
-class Declared(NamedTuple):
-    """What a graph declares about a value."""
-
-    value: Value  # with the sizes that the user gives
-    shape: Shape | None  # without them
-
-
 @dataclass(slots=True)
 class Declarations:
     """The declarations of a graph or function, and whether one of them has been wrong.
@@ -33,7 +25,7 @@ class Declarations:
     from a wrong one.
     """
 
-    by_name: Mapping[str, Declared]
+    by_name: Mapping[str, Value]  # with the sizes that the user gives
     are_stale: bool = False
 
 
@@ -65,12 +57,12 @@ def input_faults(graph: Graph) -> Iterator[str]:
 
 
 def output_faults(
-    node: Node, name: str, value: Value, declared: Declared | None, is_taken: bool, maker: str
+    node: Node, name: str, value: Value, declared: Value | None, is_taken: bool, maker: str
 ) -> Iterator[str]:
     """The faults of an output: a name that is taken, and a type that is declared as another."""
     if is_taken:
         yield f"{maker} gives an output the name {shown_name(name)}, which another value has"
-    expected = declared.value.data_type if declared else 0
+    expected = declared.data_type if declared else 0
     operator = "" if node.domain else node.op_type
     # ONNX Runtime takes the type of a constant from the constant.
     if not expected or not value.data_type or operator == "Constant":

@@ -6,21 +6,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import chain, repeat
-from math import lcm
 from typing import NamedTuple
 
-from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.models.onnx import protobuf as messages
 from dmlsplit.models.onnx.declarations import (
     Declarations,
-    Declared,
     input_faults,
     output_faults,
     shape_remark,
 )
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.folding import is_folded, never_runs, with_origin
+from dmlsplit.models.onnx.missing_sizes import unified, without_examples
 from dmlsplit.models.onnx.nodes import complete_site
 from dmlsplit.models.onnx.operators import OPERATORS
 from dmlsplit.models.onnx.protobuf import (
@@ -29,6 +27,7 @@ from dmlsplit.models.onnx.protobuf import (
     Graph,
     Model,
     Node,
+    Shape,
     Tensor,
     shown_name,
 )
@@ -53,7 +52,6 @@ from dmlsplit.models.site import (
     Cause,
     Invalid,
     SplitSite,
-    Unknown,
 )
 
 MAX_FIELDS = 1_500_000
@@ -110,8 +108,20 @@ class _Visit(NamedTuple):
         """A site of the node, about which nothing else is known yet."""
         name, path = shown_name(self.node.name), (*self.scope.path, self.position)
         graph, operator = self.scope.graph, self.node.op_type
-        site = SplitSite(file, graph, name, self.position, operator, path=path, format="onnx")
-        return replace(site, never_runs=self.scope.never_runs)
+        maps, source = self.scope.values.maps, next(iter(self.node.input), "")
+        outwards = next((i for i, values in enumerate(maps) if source in values), 0)
+        return SplitSite(
+            file,
+            graph,
+            name,
+            self.position,
+            operator,
+            path=path,
+            # Three steps lead from a graph into a body.
+            input_path=self.scope.path[: len(self.scope.path) - 3 * outwards],
+            format="onnx",
+            never_runs=self.scope.never_runs,
+        )
 
 
 class _Walk:
@@ -141,9 +151,12 @@ class _Walk:
         self._recombined: dict[int, list[str]] = {}
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
+        # The inferred shapes of values whose declared shapes contradict them, by path and name.
+        self.contradicted: dict[tuple[tuple[int | str, ...], str], Shape] = {}
         self._faults: list[str] = []  # for which a runtime does not load the model
+        self.sites = self._all_sites()
 
-    def sites(self) -> list[SplitSite]:
+    def _all_sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
         opsets = {opset.domain: opset.version for opset in self._model.opset_import}
         scope = _Scope("", ChainMap(), Declarations({}), opsets, {})
@@ -162,14 +175,12 @@ class _Walk:
             )
         if fault is not None:
             self._sites = [replace(site, model_fault=fault) for site in self._sites]
-        return _unify_sizes(self._sites)
+        return unified(self._sites, self._dimensions.options)
 
     def _graph(self, span: Span, scope: _Scope, name: str) -> list[Value]:
         """The outputs of a graph, once all its nodes are visited."""
         graph = self._reader.read(Graph, span)
-        if scope.path:
-            self._dimensions.register_names(graph.input)
-        else:
+        if not scope.path:
             self._dimensions.register(graph.input)
         self._faults += input_faults(graph)
         # Of two declarations, ONNX Runtime takes the output's.
@@ -186,26 +197,27 @@ class _Walk:
             scope,
             graph=name or shown_name(graph.name or "main graph"),
             values=scope.values.new_child(inputs | constants),
-            declarations=Declarations(
-                declared | {e.name: Declared(inputs[e.name], e.shape) for e in graph.input}
-            ),
+            declarations=Declarations(declared | inputs),
             labels=set(),
         )
         return self._nodes(graph, inner, [entry.name for entry in graph.output])
 
     def _input(self, entry: messages.ValueInfo, is_main: bool) -> Value:
-        shape = self._dimensions.apply(entry.name, self._dimensions.declared_shape(entry))
+        shape = self._declared_shape(entry)
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         gap = (text, Cause.DYNAMIC) if shape is None else None
-        if is_main and shape:  # so that splits of derived values ask for the same size
-            shape = tuple(f"{entry.name}.{i}" if n is None else n for i, n in enumerate(shape))
+        if is_main and entry.shape:  # so that splits of derived values ask for the same size
+            shape = tuple(
+                self._dimensions.size(dim, f"{entry.name}.{axis}")
+                for axis, dim in enumerate(entry.shape)
+            )
         return Value(entry.data_type, shape, gap=gap)
 
-    def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Declared]:
-        return {
-            e.name: Declared(Value(e.data_type, self._dimensions.declared_shape(e)), e.shape)
-            for e in entries
-        }
+    def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Value]:
+        return {e.name: Value(e.data_type, self._declared_shape(e)) for e in entries}
+
+    def _declared_shape(self, entry: messages.ValueInfo) -> Shape | None:
+        return entry.shape and tuple(map(self._dimensions.size, entry.shape))
 
     def _nodes(self, body: Graph | Function, scope: _Scope, outputs: Sequence[str]) -> list[Value]:
         """The outputs of these names, once all nodes are visited."""
@@ -229,7 +241,6 @@ class _Walk:
             if name:
                 value, remark = self._as_declared(name, value, visit)
                 remarks += [remark] if remark else []
-                value = self._with_fixed_sizes(name, value, visit.scope)
                 value = value.with_gap(inputs, visit.gap_after)
                 values[name] = replace(value, pieces=pieces) if pieces else value
         if remarks and _is_split(node):
@@ -245,28 +256,12 @@ class _Walk:
         self._faults += output_faults(visit.node, name, value, checked, name in scope.values, maker)
         if declared is None:
             return value, None
-        if self._dimensions.sizes and not is_stale:
-            self._check_sizes(name, value, declared, visit)
-        if not contradicts(declared.value.shape, value.shape):
-            return value if is_stale else value.merged(declared.value), None
+        if not contradicts(declared.shape, value.shape):
+            return value if is_stale else value.merged(declared), None
         scope.declarations.are_stale = True
-        self._dimensions.contradicted[scope.path, name] = value.shape or ()
-        remark = shape_remark(name, declared.value.shape, value.shape, maker)
+        self.contradicted[scope.path, name] = value.shape or ()
+        remark = shape_remark(name, declared.shape, value.shape, maker)
         return replace(value, remark=remark), remark
-
-    def _with_fixed_sizes(self, name: str, value: Value, scope: _Scope) -> Value:
-        """A value with the sizes that the user gives."""
-        if not self._dimensions.sizes or "()" in scope.path:  # names in functions are not unique
-            return value
-        shape = self._dimensions.apply(name, value.shape)
-        return value if shape == value.shape else replace(value, shape=shape, gap=None)
-
-    def _check_sizes(self, name: str, value: Value, declared: Declared, visit: _Visit) -> None:
-        """Refuse a given size if the model computes another for a dimension of that name."""
-        # In a function, which may be called with several shapes, a name has several sizes.
-        if value.shape and declared.shape and "()" not in visit.scope.path:
-            shown = shown_name(name)
-            self._dimensions.check_computed(shown, value.shape, declared.shape, visit.description)
 
     def _pieces(self, visit: _Visit) -> Pieces:
         """The pieces that a node's outputs derive from; notes if it combines two of one split."""
@@ -350,7 +345,7 @@ class _Walk:
     ) -> tuple[Value, ...]:
         declared = self._declared(function.value_info)
         values = {
-            name: value.merged(declared[name].value) if name in declared else value
+            name: value.merged(declared[name]) if name in declared else value
             for name, value in zip(function.input, inputs, strict=False)
         }
         inner = replace(
@@ -391,82 +386,52 @@ def _input_value(name: str, scope: _Scope) -> Value:
     return Value(gap=(text, Cause.ORDER))
 
 
-def _unify_sizes(sites: list[SplitSite]) -> list[SplitSite]:
-    """The sites, with missing sizes that suit all of them: multiples of every number of pieces."""
-    sizes: dict[str, int] = {}
-    gaps = {i: site.state for i, site in enumerate(sites) if isinstance(site.state, Unknown)}
-    for name, size in chain.from_iterable(gap.missing for gap in gaps.values()):
-        multiple = lcm(size, sizes.get(name, 1))
-        sizes[name] = multiple if multiple <= UINT_MAX else size
-    for index, gap in gaps.items():
-        missing = tuple((name, sizes[name]) for name, _ in gap.missing)
-        sites[index] = replace(sites[index], state=replace(gap, missing=missing))
-    return sites
-
-
-def _with_unknown_ranks(sites: list[SplitSite], others: list[SplitSite]) -> list[SplitSite]:
-    """The sites, but those that are invalid at the ranks that the user gives are as in `others`.
-
-    The user may have given the sizes of some axes only, so such a node need not be wrong.
-    """
-    by_path = {site.path: site for site in others}
-    merged = []
-    for site in sites:
-        other = by_path.get(site.path, site)
-        if isinstance(site.state, Invalid) and isinstance(other.state, Unknown):
-            problem = site.state.problem.removeprefix(f"{site.operator}: ")
-            reason = f"{other.state.reason}; with the given sizes, {problem}"
-            other = replace(other, state=replace(other.state, reason=reason))
-        merged.append(other if isinstance(site.state, Invalid) else site)
-    return _unify_sizes(merged)
-
-
 def _with_defaults(sites: list[SplitSite], others: list[SplitSite]) -> list[SplitSite]:
     """The sites; those that are not the same in `others`, without defaults, are overridable.
 
     ONNX Runtime folds, and leaves out, only what no caller can change.
     """
-    by_path = {site.path: _without_missing(site) for site in others}
+    by_path = {site.path: without_examples(site) for site in others}
     text = "its sizes follow from the default of a graph input; a caller may override it"
     merged = []
     for site in sites:
         other = by_path.get(site.path)
         never_runs, is_folded = (other.never_runs, other.is_folded) if other else (None, False)
         site = replace(site, never_runs=never_runs, is_folded=is_folded)
-        if other != _without_missing(site):
+        if other != without_examples(site):
             site = replace(site, is_overridable=True, warnings=(*site.warnings, text))
         merged.append(site)
     return merged
 
 
-def _without_missing(site: SplitSite) -> SplitSite:
-    """A site without what other sites of the model decide."""
-    state = site.state
-    return replace(site, state=replace(state, missing=())) if isinstance(state, Unknown) else site
+class ModelScan(NamedTuple):
+    """The splits of a model, and what is wrong in its declarations."""
+
+    sites: list[SplitSite]
+    # The inferred shapes of values whose declared shapes contradict them. A key has the path of the
+    # value's graph, as in sites, and its name.
+    contradicted: Mapping[tuple[tuple[int | str, ...], str], Shape]
 
 
-def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> list[SplitSite]:
-    """The sites of a model."""
-    sites, has_defaults = _scan(name, data, dimensions)
-    if has_defaults:
-        sites = _with_defaults(sites, _scan(name, data, FixedSizes(dimensions.sizes), False)[0])
-    if dimensions.has_given_rank and any(isinstance(site.state, Invalid) for site in sites):
-        return _with_unknown_ranks(sites, _scan(name, data, dimensions.without_ranks())[0])
-    return sites
+def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> ModelScan:
+    """Scan a model."""
+    walk = _walked(name, data, dimensions)
+    sites = walk.sites
+    if walk.has_defaults:
+        sites = _with_defaults(sites, _walked(name, data, dimensions, False).sites)
+    return ModelScan(sites, walk.contradicted)
 
 
-def _scan(
+def _walked(
     name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, with_defaults: bool = True
-) -> tuple[list[SplitSite], bool]:
-    """The sites of a model, and whether it has inputs with defaults."""
+) -> _Walk:
     # Calls and constants are walked again, which may double the fields of a small model.
     reader = Reader(data, min(MAX_FIELDS, 50_000 + 2 * len(data)))
     try:
         model = reader.read(Model, Span(0, len(data)))
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
-        walk = _Walk(name, reader, model, dimensions, with_defaults)
-        return walk.sites(), walk.has_defaults
+        return _Walk(name, reader, model, dimensions, with_defaults)
     except LimitError as error:
         raise InvalidArgumentError(f"exceeds a limit of dmlsplit: {error}") from None
     except WireError as error:
