@@ -4,14 +4,16 @@ ONNX Runtime 1.32 does not load a model that declares another type than a node m
 two values one name. Where a shape differs, it warns, and takes only the sizes that agree.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.operators import ElementType
 from dmlsplit.models.onnx.protobuf import (
     Graph,
     Node,
     Shape,
+    ValueInfo,
     shown_name,
 )
 from dmlsplit.models.onnx.values import Value
@@ -27,6 +29,14 @@ class Declarations:
 
     by_name: Mapping[str, Value]  # with the sizes that the user gives
     are_stale: bool = False
+
+
+def declared_values(entries: Iterable[ValueInfo], dimensions: FixedSizes) -> dict[str, Value]:
+    """The declarations by name, the last one of each, with the sizes that the user gives."""
+    return {
+        entry.name: Value(entry.data_type, entry.shape and tuple(map(dimensions.size, entry.shape)))
+        for entry in entries
+    }
 
 
 def shape_remark(name: str, declared: Shape | None, shape: Shape | None, maker: str) -> str:

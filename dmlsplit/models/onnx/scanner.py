@@ -17,6 +17,7 @@ from dmlsplit.errors import InvalidArgumentError, path_in_errors, unreadable_fil
 from dmlsplit.files.atomic import refuse_inputs
 from dmlsplit.files.kinds import name_kind_in_errors
 from dmlsplit.models.onnx.dimensions import FixedSizes
+from dmlsplit.models.onnx.model_scan import MAX_FIELDS, ModelScan, scan_model
 from dmlsplit.models.onnx.protobuf import (
     Function,
     Graph,
@@ -25,7 +26,6 @@ from dmlsplit.models.onnx.protobuf import (
     Tensor,
 )
 from dmlsplit.models.onnx.reader import Reader, Span, WireError
-from dmlsplit.models.onnx.walk import MAX_FIELDS, ModelScan, scan_model
 from dmlsplit.models.site import SplitSite
 
 # The most bytes of a message that protobuf parses.
