@@ -222,10 +222,8 @@ MADE = """
     dmlsplit.BoundOperator dmlsplit.CompiledOperator dmlsplit.FeatureLevel dmlsplit.SelfTest
     dmlsplit.SelfTest.lines dmlsplit.SelfTest.to_json dmlsplit.TensorDataType
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
-    onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.apply
-    onnx.FixedSizes.declared_shape onnx.FixedSizes.register onnx.FixedSizes.check_all_used
-    onnx.FixedSizes.check_computed onnx.FixedSizes.register_names onnx.FixedSizes.without_ranks
-    onnx.Lengths onnx.Lowering
+    onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.size
+    onnx.FixedSizes.register onnx.FixedSizes.check_all_used onnx.Lengths onnx.Lowering
     onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
 """.split()
 

@@ -82,7 +82,7 @@ def dimension(text: str) -> tuple[str, int]:
     name, _, size = text.rpartition("=")
     if name and size.isascii() and size.isdecimal() and int(size) < 2**63:
         return name, int(size)
-    raise _argument_error(text, "NAME=N or VALUE.AXIS=N, such as batch=1")
+    raise _argument_error(text, "NAME=N or INPUT.AXIS=N, such as batch=1")
 
 
 def _argument_error(text: str, allowed: str) -> argparse.ArgumentTypeError:
@@ -112,8 +112,8 @@ def add_inputs(
         default=[],
         type=dimension,
         metavar="NAME=N",
-        help="the size of a dynamic dimension of ONNX models, by its name (batch=1), or by the "
-        "name of a value and an axis (images.0=1, /head/Reshape.1=64); may be repeated",
+        help="the size of a dynamic dimension of the inputs of ONNX models, by its name (batch=1), "
+        "or by an input and an axis (images.0=1); may be repeated",
     )
     options = parser.add_argument_group("a descriptor given by options, instead of PATHs")
     options.add_argument(
@@ -202,7 +202,7 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
         print_message(f"note: skipped {left_out} ({LEFT_OUT}); --hidden includes them")
     for name, fix in scan.unused:
         print_message(
-            f"note: --dim {name}: none of these models has a dynamic dimension of that name. "
+            f"note: --dim {name}: no input of these models has a dynamic dimension of that name. "
             f"Fix: {fix}"
         )
     return scan

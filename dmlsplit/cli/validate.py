@@ -56,7 +56,7 @@ The verdicts:
       some sizes are dynamic; the target refuses all of their values
   unknown
       the verdict depends on sizes that are known only when the model runs, or
-      that could not be inferred; the report shows the --dim that decides it
+      that could not be inferred; the report says what decides it
   folded
       ONNX Runtime computes the node when it loads the model, because its input
       is a constant or the known shape of a value; DirectML does not get it
@@ -116,8 +116,7 @@ def add_to(commands: Commands) -> None:
         "--write-fixed",
         metavar="OUT.onnx",
         help="write the model with each refused split replaced by standard ONNX nodes that the "
-        "target accepts. Dynamic sizes stay dynamic, except for sizes of the model's inputs that "
-        "are given with --dim; give sizes of other values again to check the written model. First, "
+        "target accepts. Dynamic sizes stay dynamic, except for those given with --dim. First, "
         "each split and its replacement run on random inputs, in ONNX Runtime if it is installed; "
         "if a bit of their outputs differs, nothing is written. The report, which begins with the "
         "changes, and the exit status are those of the written model; --verbose also reports the "

@@ -21,13 +21,15 @@ class Advice(StrEnum):
     # lie beside the old one.
     AXIS = "give the size of the axis, for example {options}"
     SIZES = "give the dynamic sizes, for example {options}"
-    RANK = "give the size of every axis of the input, whose rank is unknown: {options} and so on"
     COUNT_FIRST = "{count} first, then {remedy}"
-    TYPE = (
+    DECLARE = (
         "declare the type and sizes of every value that lacks them, for example{replace}: "
         'python -c "import onnx;'
         " m = onnx.load('{model}', load_external_data=False); T = onnx.TensorProto;"
-        " v = onnx.helper.make_tensor_value_info; {code}onnx.save(m, '{stem}.typed.onnx')\""
+        " v = onnx.helper.make_tensor_value_info;"
+        " d = lambda g, *a: [e.CopyFrom(v(*a)) for e in"
+        " (*g.input, *g.output, *g.value_info, g.value_info.add()) if e.name in ('', a[0])];"
+        " {code}onnx.save(m, '{stem}.declared.onnx')\""
     )
     INFER = (
         'let ONNX infer the shapes{replace}: python -c "import onnx;'
@@ -94,7 +96,7 @@ def advise(
     """The fixes, any one of which suffices, the most direct first; the notes; `Verdict.rewriting`.
 
     A note says why there is no fix of some kind, or that there may be one. `declaration` declares
-    the values of the split's file whose type is not known; see `declarations`.
+    the values of the split's file whose type or sizes are not known; see `declarations`.
     """
     site, state = verdict.site, verdict.site.state
     if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
@@ -167,7 +169,7 @@ def _fix_for_unknown(
     cause = _first_cause(site, unknown.cause)
     if cause is Cause.LENGTHS and unknown.missing:
         return Advice.LENGTHS_OR_SIZES.format(options=options(unknown.missing))
-    if cause is Cause.TYPE:
+    if _lacks_declaration(site):
         remedy = declaration or declarations([site])[site.file]
     elif cause in _ONNX_REMEDIES:
         remedy = python_command(_ONNX_REMEDIES[cause], site.file)
@@ -181,10 +183,7 @@ def _fix_for_unknown(
 
 
 def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> str:
-    if site.shape is None:
-        axes = options([(f"{site.input_name}.{axis}", "N") for axis in "01"])
-        return Advice.RANK.format(options=axes)
-    dynamic = [not isinstance(size, int) for size in site.shape[: (site.axis or 0) + 1]]
+    dynamic = [not isinstance(size, int) for size in (site.shape or ())[: (site.axis or 0) + 1]]
     if dynamic[-1] and not every_size:
         return Advice.AXIS.format(options=options([unknown.missing[sum(dynamic) - 1]]))
     return Advice.SIZES.format(options=options(unknown.missing))
@@ -195,27 +194,32 @@ def _first_cause(site: SplitSite, cause: Cause) -> Cause:
     if cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE, Cause.INFERABLE):
         return cause
     is_typed = site.element_type is not None
-    if "()" in site.path and (site.shape is None or None in site.shape or not is_typed):
+    has_sizes = isinstance(site.state, Unknown) and bool(site.state.missing)
+    if "()" in site.path and not (is_typed and has_sizes):
         return Cause.CALLER
     return cause if is_typed or cause is Cause.INFERABLE else Cause.TYPE
 
 
 def declarations(sites: Iterable[SplitSite]) -> dict[str, str]:
-    """For each file, the advice that declares every value whose type is not known.
+    """For each file, the advice that declares every value whose type or sizes are not known.
 
     One command declares all of them, because each command begins with the model as it is.
     """
     values: dict[str, dict[object, SplitSite]] = {}
     for site in sites:
-        if site.format != "openvino" and _lacks_type(site):
-            value = site.path[:-1], site.input_name
+        if site.format != "openvino" and _lacks_declaration(site):
+            value = site.input_path, site.input_name
             values.setdefault(site.file, {}).setdefault(value, site)
     return {
-        file: declaring_command(Advice.TYPE, file, list(by_value.values()))
+        file: declaring_command(Advice.DECLARE, file, list(by_value.values()))
         for file, by_value in values.items()
     }
 
 
-def _lacks_type(site: SplitSite) -> bool:
+def _lacks_declaration(site: SplitSite) -> bool:
+    """Whether a split is unknown for a type or for sizes that no --dim gives."""
     state = site.state
-    return isinstance(state, Unknown) and _first_cause(site, state.cause) is Cause.TYPE
+    if not isinstance(state, Unknown):
+        return False
+    cause = _first_cause(site, state.cause)
+    return cause is Cause.TYPE or (cause in (Cause.DYNAMIC, Cause.UNTRACKED) and not state.missing)

@@ -139,7 +139,8 @@ def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict
     if desc and unknown.only_count_varies and not errors and not broken:
         # Larger sizes only multiply the number of elements, so no other rule can break.
         limit = UINT_MAX // desc.input_tensor.element_count
-        sizes = SizeRange(tuple(name for name, _ in unknown.missing), limit)
+        names = tuple(name for name, _ in unknown.missing) or site.dynamic_dimensions
+        sizes = SizeRange(names, limit)
         return Verdict(
             site, desc, Outcome.OK_FOR_EVERY_SIZE, tuple(remarks), None, minimum, sizes=sizes
         )

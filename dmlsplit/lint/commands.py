@@ -51,10 +51,15 @@ def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> s
     code = ""
     for site in sites[:_MAX_DECLARED]:
         value = site.input_name if _IN_PYTHON.fullmatch(site.input_name) else None
-        words = {"GRAPH": _graph(site), "VALUE": value, "TYPE": None, "SHAPE": _shape(site)}
+        words = {
+            "GRAPH": _graph(site),
+            "VALUE": value,
+            "TYPE": site.element_type,
+            "SHAPE": _shape(site),
+        }
         left += [word for word, text in words.items() if text is None]
         texts = (text or word for word, text in words.items())
-        code += "{}.value_info.append(v('{}', T.{}, {})); ".format(*texts)
+        code += "d({}, '{}', T.{}, {}); ".format(*texts)
     model, stem = (file, _stem(file)) if is_named else ("MODEL", "MODEL")
     return template.format(model=model, stem=stem, replace=_replace(left), code=code)
 
@@ -69,9 +74,9 @@ def _stem(file: str) -> str:
 
 
 def _graph(site: SplitSite) -> str | None:
-    """The Python expression of a site's graph in the model `m`, if its names can be printed."""
+    """The Python expression for the graph of a split's input in `m`, if it can be printed."""
     graph = "m.graph"
-    bodies = iter(site.path[:-1])
+    bodies = iter(site.input_path)
     for index, name, body in zip(bodies, bodies, bodies, strict=True):
         if not _IN_PYTHON.fullmatch(str(name)):
             return None
@@ -81,8 +86,6 @@ def _graph(site: SplitSite) -> str | None:
 
 
 def _shape(site: SplitSite) -> str | None:
-    """The sizes of a split's input, dynamic ones as they would make the split known."""
-    if site.shape is None or not isinstance(site.state, Unknown):
-        return None
-    sizes = (size for _, size in site.state.missing)
-    return str([size if isinstance(size, int) else next(sizes, 1) for size in site.shape])
+    """A shape of a split's input that would make the split known."""
+    example = site.state.example_shape if isinstance(site.state, Unknown) else None
+    return None if example is None else str(list(example))

@@ -49,7 +49,7 @@ _COMPUTED_LENGTHS = (
 # What is to be said about a split that is unknown for a cause.
 _GAPS = {
     Cause.DYNAMIC: "its sizes are known only when the model runs. Fix: give them with --dim",
-    Cause.UNTRACKED: "its sizes could not be inferred. Fix: give them with --dim",
+    Cause.UNTRACKED: "its sizes could not be inferred. Fix: declare them in the model",
     Cause.TYPE: "its data type is not known. Fix: declare it in the model",
     Cause.LENGTHS: "its split lengths are known only when the model runs. Fix: make them a "
     "constant of the model",

@@ -1,5 +1,6 @@
 """A split that a scan found in a file."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -7,6 +8,15 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 
 # A size, the name of a dynamic one, or None for a dynamic one without a name.
 Size = int | str | None
+# Names of dimensions that every shell takes literally.
+_PLAIN_DIMENSION = re.compile(r"(?![-?])[\w ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
+
+
+def dimension_name(value: str, axis: int, name: str | None) -> str:
+    """The name of a dynamic dimension of a value, if every shell takes it, or else VALUE.AXIS."""
+    if name is not None and _PLAIN_DIMENSION.fullmatch(name):
+        return name
+    return f"{value}.{axis}" if value else f"dimension {axis}"
 
 
 class Cause(StrEnum):
@@ -88,13 +98,15 @@ class Unknown:
     pieces : tuple of int, or None
         As in `Known`; None if they are not known either.
     missing : tuple of (str, int)
-        The sizes that would make it known, each with a value that suits every split of the file:
-        names of dimensions, or ``VALUE.AXIS`` in ONNX. For computed split lengths, the sizes from
-        which they may follow. Empty if the rank is unknown, or if sizes alone would not make it
-        known.
+        The sizes of a model's inputs that would make it known, each with a value that suits every
+        split of the file: names of dimensions, or ``INPUT.AXIS`` in ONNX. For computed split
+        lengths, the sizes from which they may follow. Empty if these alone would not make it known.
     only_count_varies : bool
-        Whether `smallest_descriptor` is exact except for the sizes in `missing`, none of which is
-        the axis. For any sizes, the split then has their product times as many elements.
+        Whether `smallest_descriptor` is exact except for dynamic sizes, none of which is the axis.
+        For any sizes, the split then has their product times as many elements.
+    example_shape : tuple of int, or None
+        In ONNX, a shape of the input that suits the split, with the sizes in `missing`; None if the
+        rank is unknown.
     """
 
     reason: str
@@ -103,6 +115,7 @@ class Unknown:
     pieces: tuple[int, ...] | None = None
     missing: tuple[tuple[str, int], ...] = ()
     only_count_varies: bool = False
+    example_shape: tuple[int, ...] | None = None
 
 
 State = Known | Invalid | Unknown
@@ -138,6 +151,8 @@ class SplitSite:
         The indices of the outputs that no node and no graph output of the model uses.
     input_name : str
         The name of the value that is split, in ONNX.
+    input_path : tuple of int or str
+        The path to the graph that has this value, as in `path`.
     recombined_by : tuple of str
         The element-wise nodes that combine pieces of the split again, as in GLU.
     sized_by : str
@@ -181,6 +196,7 @@ class SplitSite:
     axis: int | None = None
     unused_outputs: tuple[int, ...] = ()
     input_name: str = ""
+    input_path: tuple[int | str, ...] = ()
     recombined_by: tuple[str, ...] = ()
     sized_by: str = ""
     path: tuple[int | str, ...] = ()
@@ -192,3 +208,12 @@ class SplitSite:
     keeps_axis: bool | None = True
     is_overridable: bool = False
     exceeds_protobuf: bool = False
+
+    @property
+    def dynamic_dimensions(self) -> tuple[str, ...]:
+        """The names of the dynamic dimensions of the input."""
+        return tuple(
+            dimension_name(self.input_name, axis, size)
+            for axis, size in enumerate(self.shape or ())
+            if not isinstance(size, int)
+        )

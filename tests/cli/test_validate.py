@@ -28,15 +28,15 @@ def test_dim_sets_a_dynamic_size_and_an_unknown_name_is_reported(
     for dim in ("batch=3", "cut=3"):
         status = main(["validate", "m.onnx", "--dim", dim])
         assert status == (0 if dim == "batch=3" else 2)
-    assert "no .onnx model here has a dynamic dimension" in capsys.readouterr().err
+    assert "no input of an .onnx model here has a dynamic dimension" in capsys.readouterr().err
     # Where there are several models, it may be for others.
     save("static.onnx", single(TensorProto.INT64, (3, 6), (2, 4), 1))
     for paths, status in (["m.onnx", "static.onnx"], 0), (["."], 0), (["static.onnx"], 2):
         capsys.readouterr()
         assert main(["validate", *paths, "--dim", "batch=3", "--dim", "cut=3"]) == status
         said = capsys.readouterr().err
-        note = "note: --dim cut: none of these models has a dynamic dimension of that name"
-        fix = "Fix: give batch, or VALUE.AXIS with a value of the model"
+        note = "note: --dim cut: no input of these models has a dynamic dimension of that name"
+        fix = "Fix: give batch; declare sizes of other values in the model's value_info"
         assert (said == f"dmlsplit: {note}. {fix}\n") == (status == 0), said
     # What is refused for every size may have an equivalent for some.
     assert main(["validate", "m.onnx", "--feature-level", "1_0", "--allow", "equivalent"]) == 0
@@ -46,4 +46,4 @@ def test_dim_sets_a_dynamic_size_and_an_unknown_name_is_reported(
 def test_a_dim_that_is_not_a_name_and_a_size_is_refused(text: str, capsys: Capsys) -> None:
     with pytest.raises(SystemExit):
         main(["validate", "m.onnx", "--dim", text])
-    assert "it must be NAME=N or VALUE.AXIS=N" in " ".join(capsys.readouterr().err.split())
+    assert "it must be NAME=N or INPUT.AXIS=N" in " ".join(capsys.readouterr().err.split())

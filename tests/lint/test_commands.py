@@ -132,7 +132,7 @@ def test_an_advised_command_has_no_file_name_that_a_shell_could_change(
         (split,) = validated(capsys, name)
         (command,) = COMMAND.findall(split["fix"])
         assert f"onnx.load('{written}', load_external_data=False); " in command
-        assert f"onnx.save(m, '{written.removesuffix('.onnx')}.typed.onnx')" in command
+        assert f"onnx.save(m, '{written.removesuffix('.onnx')}.declared.onnx')" in command
         assert main(["validate", name]) == 0
         assert f" {command}\n" in capsys.readouterr().out  # in one line, to be pasted
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import dmlsplit as dml
 from dmlsplit import InvalidArgumentError
 from dmlsplit.frontends import Known, SplitSite, dxdispatch, onnx, openvino
-from dmlsplit.models.onnx import walk
+from dmlsplit.models.onnx import model_scan
 from tests.support import dxdispatch as dispatched
 from tests.support import onnx_graphs, openvino_files
 from tests.support.fixtures import Patch
@@ -91,7 +91,7 @@ def test_a_hostile_file_gives_one_clear_error_at_once(
     read: Read, content: bytes, message: str, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """ONNX's most fields take 10 s; here they are a sixteenth of it."""
-    monkeypatch.setattr(walk, "MAX_FIELDS", walk.MAX_FIELDS // 16)
+    monkeypatch.setattr(model_scan, "MAX_FIELDS", model_scan.MAX_FIELDS // 16)
     path = tmp_path / "model"
     path.write_bytes(content)
     assert message in refusal(read, path)

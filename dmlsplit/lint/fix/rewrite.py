@@ -16,8 +16,14 @@ from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.rewritable import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.verdict import FAILING, Assessment
 from dmlsplit.models.onnx.dimensions import FixedSizes
-from dmlsplit.models.onnx.scanner import MAX_PROTOBUF_BYTES, check_output, scan
-from dmlsplit.models.site import SplitSite
+from dmlsplit.models.onnx.protobuf import Shape
+from dmlsplit.models.onnx.scanner import (
+    MAX_PROTOBUF_BYTES,
+    check_output,
+    scan,
+    scan_declarations,
+)
+from dmlsplit.models.site import Size, SplitSite
 
 
 class Rewriting(NamedTuple):
@@ -49,11 +55,10 @@ def write_fixed(
     model = _load(source)
     check_output(source, output, overwrite)
     if sizes:
-        # The model stays without ranks that only the sizes give.
-        dimensions = FixedSizes(sizes).without_ranks()
-        scan(source, dimensions)
-        _fix_dimensions(model, sizes)
-        _correct_shapes(model, dimensions)
+        dimensions = FixedSizes(sizes)
+        contradicted = scan_declarations(source, dimensions).contradicted
+        _fix_dimensions(model, dimensions)
+        _correct_shapes(model, contradicted)
     replaced, not_replaced = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), not_replaced)
@@ -157,31 +162,29 @@ def _remove_unused(model: ModelProto, names: set[str]) -> None:
                     del entries[index]
 
 
-def _fix_dimensions(model: ModelProto, sizes: Mapping[str, int]) -> None:
-    """Set the dynamic dimensions of a model to sizes as in `FixedSizes`, in place."""
-    inputs = {
-        f"{value.name}.{axis}": dim
-        for value in model.graph.input
-        for axis, dim in enumerate(value.type.tensor_type.shape.dim)
-    }
-    by_name = {name: size for name, size in sizes.items() if name not in inputs}
-    for key, dim in inputs.items():
-        if (size := sizes.get(key)) is not None:
-            if dim.dim_param and dim.dim_param not in inputs:
-                by_name[dim.dim_param] = size
-            dim.dim_value = size
+def _fix_dimensions(model: ModelProto, dimensions: FixedSizes) -> None:
+    """Set the dynamic dimensions of a scanned model to the sizes that are given, in place."""
+    for value in model.graph.input:
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            _fix(dim, dimensions.size(dim.dim_param or None, f"{value.name}.{axis}"))
     for _, graph in graphs(model.graph):
         for value in (*graph.input, *graph.output, *graph.value_info):
             for dim in value.type.tensor_type.shape.dim:
-                if dim.dim_param in by_name:
-                    dim.dim_value = by_name[dim.dim_param]
+                _fix(dim, dimensions.size(dim.dim_param or None))
 
 
-def _correct_shapes(model: ModelProto, dimensions: FixedSizes) -> None:
+def _fix(dim: Any, size: Size) -> None:
+    if isinstance(size, int):
+        dim.dim_value = size
+
+
+def _correct_shapes(
+    model: ModelProto, contradicted: Mapping[tuple[tuple[int | str, ...], str], Shape]
+) -> None:
     """Replace the declared shapes that are wrong for the fixed sizes."""
     for path, graph in graphs(model.graph):
         for value in (*graph.output, *graph.value_info):
-            shape = dimensions.contradicted.get((path, value.name))
+            shape = contradicted.get((path, value.name))
             if shape is not None:
                 sizes = [size if isinstance(size, int) else None for size in shape]
                 tensor = value.type.tensor_type

@@ -4,25 +4,19 @@ ONNX Runtime 1.32 does not load a model that declares another type than a node m
 two values one name. Where a shape differs, it warns, and takes only the sizes that agree.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.operators import ElementType
 from dmlsplit.models.onnx.protobuf import (
     Graph,
     Node,
     Shape,
+    ValueInfo,
     shown_name,
 )
 from dmlsplit.models.onnx.values import Value
-
-
-class Declared(NamedTuple):
-    """What a graph declares about a value."""
-
-    value: Value  # with the sizes that the user gives
-    shape: Shape | None  # without them
 
 
 @dataclass(slots=True)
@@ -33,8 +27,16 @@ class Declarations:
     from a wrong one.
     """
 
-    by_name: Mapping[str, Declared]
+    by_name: Mapping[str, Value]  # with the sizes that the user gives
     are_stale: bool = False
+
+
+def declared_values(entries: Iterable[ValueInfo], dimensions: FixedSizes) -> dict[str, Value]:
+    """The declarations by name, the last one of each, with the sizes that the user gives."""
+    return {
+        entry.name: Value(entry.data_type, entry.shape and tuple(map(dimensions.size, entry.shape)))
+        for entry in entries
+    }
 
 
 def shape_remark(name: str, declared: Shape | None, shape: Shape | None, maker: str) -> str:
@@ -65,12 +67,12 @@ def input_faults(graph: Graph) -> Iterator[str]:
 
 
 def output_faults(
-    node: Node, name: str, value: Value, declared: Declared | None, is_taken: bool, maker: str
+    node: Node, name: str, value: Value, declared: Value | None, is_taken: bool, maker: str
 ) -> Iterator[str]:
     """The faults of an output: a name that is taken, and a type that is declared as another."""
     if is_taken:
         yield f"{maker} gives an output the name {shown_name(name)}, which another value has"
-    expected = declared.value.data_type if declared else 0
+    expected = declared.data_type if declared else 0
     operator = "" if node.domain else node.op_type
     # ONNX Runtime takes the type of a constant from the constant.
     if not expected or not value.data_type or operator == "Constant":

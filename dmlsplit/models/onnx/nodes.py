@@ -1,6 +1,5 @@
 """Finds the descriptor of a split node of a scanned model, or why it is unknown."""
 
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -19,6 +18,7 @@ from dmlsplit.models.onnx.arguments import (
     refuse,
 )
 from dmlsplit.models.onnx.lowering import descriptor_of, lower, output_count
+from dmlsplit.models.onnx.missing_sizes import missing_sizes
 from dmlsplit.models.onnx.operators import (
     CARRIERS,
     ElementType,
@@ -58,8 +58,6 @@ MAX_PIECES = 32_768
 _DISPUTED_AXIS = (
     "keepdims is 0 beside a scalar split: ONNX keeps the axis nevertheless, ONNX Runtime drops it"
 )
-# Names of dimensions that every shell takes literally.
-_PLAIN_DIMENSION = re.compile(r"(?![-?])[\w ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 
 
 def complete_site(
@@ -112,7 +110,7 @@ def complete_site(
         site = replace(site, state=Unknown(str(reason), reason.cause, smallest, pieces))
     if isinstance(site.state, Unknown):
         axis_size = sum(pieces or ()) or len(node.output)
-        missing = tuple(_missing_sizes(site.state, site, call, axis_size))
+        missing = tuple(missing_sizes(site.state, site, call, axis_size))
         site = replace(site, state=replace(site.state, missing=missing))
     return replace(site, input_name=node.input[0]), values
 
@@ -128,25 +126,6 @@ def _smallest_descriptor(data: Value, axis: int | None, axis_size: int) -> Split
     ]
     axis = axis or 0
     return descriptor_of(element_type, tuple(sizes), axis, (sizes[axis],))
-
-
-def _missing_sizes(
-    unknown: Unknown, site: SplitSite, call: Call, axis_size: int
-) -> Iterator[tuple[str, int]]:
-    """The sizes that would make a split known, in the form of `FixedSizes`."""
-    shape, in_function = site.shape or (), "()" in site.path
-    if unknown.cause is Cause.LENGTHS and not in_function:  # there, names of values are not unique
-        yield from ((name, axis_size) for name in sorted(call.inputs[1].sizes))
-    if unknown.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
-        return
-    axis_name = None if site.axis is None else shape[site.axis]
-    for index, size in enumerate(shape):
-        if isinstance(size, int) or (size is None and in_function):
-            continue
-        is_plain = size is not None and (in_function or _PLAIN_DIMENSION.fullmatch(size))
-        is_axis = index == site.axis or (size is not None and size == axis_name)
-        name = size if size and is_plain else f"{call.node.input[0]}.{index}"
-        yield name, axis_size if is_axis else 1
 
 
 def _lower_node(arguments: Arguments, data: Value, axis: int, reader: Reader) -> Lowering:

@@ -17,6 +17,7 @@ from dmlsplit.errors import InvalidArgumentError, path_in_errors, unreadable_fil
 from dmlsplit.files.atomic import refuse_inputs
 from dmlsplit.files.kinds import name_kind_in_errors
 from dmlsplit.models.onnx.dimensions import FixedSizes
+from dmlsplit.models.onnx.model_scan import MAX_FIELDS, ModelScan, scan_model
 from dmlsplit.models.onnx.protobuf import (
     Function,
     Graph,
@@ -25,7 +26,6 @@ from dmlsplit.models.onnx.protobuf import (
     Tensor,
 )
 from dmlsplit.models.onnx.reader import Reader, Span, WireError
-from dmlsplit.models.onnx.walk import MAX_FIELDS, scan_model
 from dmlsplit.models.site import SplitSite
 
 # The most bytes of a message that protobuf parses.
@@ -40,7 +40,7 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     path
         The model. Its external data is not opened.
     dimensions
-        Sizes for its dynamic dimensions.
+        Sizes for the dynamic dimensions of its inputs.
 
     Returns
     -------
@@ -54,14 +54,19 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
         If the file cannot be read, is not an ONNX model, or nests too deeply, or if it contradicts
         a size in `dimensions`.
     """
-    name = path_text(path)
     dimensions = FixedSizes({}) if dimensions is None else dimensions
-    instance("dimensions", dimensions, FixedSizes)
+    return scan_declarations(path, instance("dimensions", dimensions, FixedSizes)).sites
+
+
+def scan_declarations(path: str | os.PathLike[str], dimensions: FixedSizes) -> ModelScan:
+    """The splits of a model as in `scan`, and the declared shapes that the sizes contradict."""
+    name = path_text(path)
     with path_in_errors(name), name_kind_in_errors(name, binary=True), _mapped(name) as data:
-        sites = scan_model(name, data, dimensions)
+        result = scan_model(name, data, dimensions)
         if len(data) <= MAX_PROTOBUF_BYTES:
-            return sites
-        return [replace(site, exceeds_protobuf=True) for site in sites]
+            return result
+        sites = [replace(site, exceeds_protobuf=True) for site in result.sites]
+        return result._replace(sites=sites)
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlsplit as dml
-from dmlsplit.frontends.onnx import FixedSizes
 from dmlsplit.lint import rewritable
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix import rewrite, subgraph
@@ -21,7 +20,6 @@ from dmlsplit.lint.fix.rewrite import write_fixed
 from dmlsplit.lint.rewritable import Merging
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
-from dmlsplit.models.discovery import scan_file
 from tests.support.fixtures import Patch
 from tests.support.models import (
     attribute_split,
@@ -250,17 +248,21 @@ def test_nothing_is_written_if_nothing_can_be_rewritten(
     assert not output.exists()
 
 
+def decoded(nodes: list[onnx.NodeProto], outputs: dict[str, int]) -> onnx.ModelProto:
+    """A model with nodes after ``decoded``, which is declared without a type."""
+    decode = helper.make_node("Decode", ["x"], ["decoded"], domain="ext")
+    content = model([decode, *nodes], {"x": (FLOAT, (2, 6))}, outputs)
+    content.opset_import.append(helper.make_opsetid("ext", 1))
+    content.graph.value_info.append(helper.make_tensor_value_info("decoded", 0, (2, 6)))
+    return content
+
+
 def test_the_reason_names_the_type_or_the_external_data_if_the_sizes_are_known(
     tmp_path: Path,
 ) -> None:
     source, output = tmp_path / "in.onnx", tmp_path / "out.onnx"
-    decode = helper.make_node("Decode", ["x"], ["decoded"], domain="ext")
-    hidden = model([decode, *split_nodes("cut", "decoded", (2, 4), 1)], {"x": (FLOAT, (2, 6))}, {})
-    hidden.opset_import.append(helper.make_opsetid("ext", 1))
-    onnx.save(hidden, source)
-    sizes = {"decoded.0": 2, "decoded.1": 6}
-    sites = scan_file(str(source), dimensions=FixedSizes(sizes))
-    done = write_fixed(source, output, assess(sites, resolve_target(**LEVEL_2)), sizes)
+    onnx.save(decoded(split_nodes("cut", "decoded", (2, 4), 1), {}), source)
+    done = write_fixed(source, output, assessed(source, **LEVEL_2))
     expected = "its data type is not known. Fix: declare it in the model"
     assert [reason for _, reason in done.not_replaced] == [expected]
 
@@ -324,15 +326,10 @@ def test_external_weights_stay_where_they_are(tmp_path: Path) -> None:
 
 
 def test_a_split_whose_type_a_custom_operator_hides_is_replaced(tmp_path: Path) -> None:
-    decode = helper.make_node("Decode", ["x"], ["decoded"], domain="ext")
-    cut = helper.make_node("Split", ["decoded"], ["a", "b"], name="cut", axis=1)
-    content = model([decode, cut], {"x": (FLOAT, (2, 6))}, {"a": FLOAT, "b": FLOAT})
-    content.opset_import.append(helper.make_opsetid("ext", 1))
     source = tmp_path / "in.onnx"
-    onnx.save(content, source)
-    sizes = {"decoded.0": 2, "decoded.1": 6}
-    sites = scan_file(str(source), dimensions=FixedSizes(sizes))
-    done = write_fixed(source, tmp_path / "out.onnx", assess(sites, resolve_target(**ORT)), sizes)
+    cut = helper.make_node("Split", ["decoded"], ["a", "b"], name="cut", axis=1)
+    onnx.save(decoded([cut], {"a": FLOAT, "b": FLOAT}), source)
+    done = write_fixed(source, tmp_path / "out.onnx", assessed(source, **ORT))
     assert [split.site.element_type for split in done.replaced] == [None]
 
 
@@ -349,6 +346,7 @@ def test_a_written_model_declares_no_shape_that_given_sizes_contradict(
     }}""")
     done, output = fixed(content, tmp_path, {"n": size}, **LEVEL_2)
     assert done.replaced
+    onnx.checker.check_model(onnx.load(output), full_check=True)
     whole = onnx.shape_inference.infer_shapes(onnx.load(output), strict_mode=True)
     shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in whole.graph.output]
     assert shapes == [[2 * size, 6], [2 * size, 3], [2 * size, 3]]

@@ -230,13 +230,6 @@ def test_sizes_that_the_user_gives_are_used(scanned: Scanned) -> None:
     for name in ("n", "x.0"):
         (found,) = scanned(resized(["n", 4, 8, 8]), dimensions=FixedSizes({name: 3}))
         assert found.shape == (3, 4, 16, 16)
-    nodes = """[nz] z = NonZero (x) hot = OneHot (z, depth, values)
-        y = Transpose <perm = [0, 2, 1]> (hot)"""
-    content = written("2, 3", "int64 depth = {4}, float[2] values = {0, 1}", nodes)
-    (found,) = scanned(content)
-    assert found.state.reason == "dimension 2 is dynamic" or "NonZero 'nz'" in found.state.reason
-    (found,) = scanned(content, dimensions=FixedSizes({"z.1": 6}))
-    assert found.shape == (2, 4, 6)
 
 
 def test_a_function_of_the_model_passes_its_attributes_on(scanned: Scanned) -> None:

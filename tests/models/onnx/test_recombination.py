@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from dmlsplit.frontends.onnx import scan
-from dmlsplit.models.onnx import walk
+from dmlsplit.models.onnx import piece_uses
 from dmlsplit.models.onnx.recombination import recombinations
 from tests.support.onnx_graphs import Scanned, chained, model, node, sizes, value
 
@@ -44,7 +44,7 @@ def test_many_recombinations_of_one_split_are_recorded_without_quadratic_copies(
         copied += len(changes.get("recombined_by", ()))
         return replace(site, **changes)
 
-    monkeypatch.setattr(walk, "replace", counted)
+    monkeypatch.setattr(piece_uses, "replace", counted)
     found = combining(scanned, *(node("Add", "a b", f"y{i}") for i in range(500)))
     assert found == [f"Add #{i + 1} of main" for i in range(500)]
     assert copied <= 2 * 500

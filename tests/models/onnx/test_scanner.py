@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 
 from dmlsplit.frontends import Known
 from dmlsplit.frontends.onnx import scan
-from dmlsplit.models.onnx import walk
+from dmlsplit.models.onnx import model_scan
 from dmlsplit.models.onnx.shapes import _RULES
 from dmlsplit.models.site import Cause
 from tests.support.onnx_graphs import INT64, Scanned, branch, halve, model, node, sizes, value
@@ -215,5 +215,5 @@ def test_a_hundred_thousand_splits_are_within_the_field_limit_of_a_scan(
     nodes = [
         node("Split", "x", f"a{i} b{i}", name=f"n{i}", axis=1, num_outputs=2) for i in range(1000)
     ]
-    monkeypatch.setattr(walk, "MAX_FIELDS", walk.MAX_FIELDS // 100)
+    monkeypatch.setattr(model_scan, "MAX_FIELDS", model_scan.MAX_FIELDS // 100)
     assert len(scanned(model(nodes, [value("x", [4, 6])]))) == 1000

@@ -1,0 +1,47 @@
+"""Where the declarations of a model contradict what its nodes make."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from dmlsplit.models.onnx.declarations import output_faults, shape_remark
+from dmlsplit.models.onnx.protobuf import Shape
+from dmlsplit.models.onnx.scope import Visit
+from dmlsplit.models.onnx.values import Value, contradicts
+
+
+@dataclass(slots=True)
+class Contradictions:
+    """The contradictions of a model so far.
+
+    Attributes
+    ----------
+    faults : list of str
+        Those for which ONNX Runtime does not load the model.
+    shapes : dict
+        The inferred shapes of values whose declared shapes contradict them. A key has the path of
+        the value's graph, as in sites, and its name.
+    """
+
+    faults: list[str] = field(default_factory=list)
+    shapes: dict[tuple[tuple[int | str, ...], str], Shape] = field(default_factory=dict)
+
+    def add_faults(self, faults: Iterable[str]) -> None:
+        """Add faults of a graph."""
+        self.faults += faults
+
+    def checked(self, name: str, value: Value, visit: Visit) -> Value:
+        """An output of a node, completed from its declaration, or with a remark if it is wrong."""
+        scope, declarations = visit.scope, visit.scope.declarations
+        declared, is_stale = declarations.by_name.get(name), declarations.are_stale
+        # ONNX Runtime does not read the declarations in functions.
+        typed = None if scope.is_in_function else declared
+        is_taken = name in scope.values
+        self.add_faults(output_faults(visit.node, name, value, typed, is_taken, visit.description))
+        if declared is None:
+            return value
+        if not contradicts(declared.shape, value.shape):
+            return value if is_stale else value.merged(declared)
+        declarations.are_stale = True
+        self.shapes[scope.path, name] = value.shape or ()
+        remark = shape_remark(name, declared.shape, value.shape, visit.description)
+        return replace(value, remark=remark)

@@ -1,0 +1,79 @@
+"""The functions of a model, and the calls of them."""
+
+from collections import ChainMap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from dmlsplit.models.onnx.declarations import Declarations, declared_values
+from dmlsplit.models.onnx.dimensions import FixedSizes
+from dmlsplit.models.onnx.protobuf import Attribute, Function, Node, shown_name
+from dmlsplit.models.onnx.scope import Scope, Visit
+from dmlsplit.models.onnx.values import UNKNOWN, Value
+
+
+class FunctionCall(NamedTuple):
+    """What decides the outputs of a function: equal calls have equal outputs."""
+
+    key: tuple[str, str, str]
+    inputs: tuple[Value, ...]
+    attributes: frozenset[Attribute]
+
+
+def resolved(node: Node, attributes: Mapping[str, Attribute] | None) -> Node:
+    """A node of a function with the caller's attributes; unknown ones stay references."""
+    if attributes is None or not node.has_references:
+        return node
+    own = (
+        replace(attributes[a.ref_attr_name], name=a.name) if a.ref_attr_name else a
+        for a in node.attribute
+        if not a.ref_attr_name or a.ref_attr_name in attributes
+    )
+    return replace(node, attribute=tuple(own))
+
+
+def call_of(visit: Visit, function: Function) -> tuple[FunctionCall, Scope]:
+    """A call of a function, and the scope of the caller for it."""
+    attributes = {attribute.name: attribute for attribute in function.attribute_proto}
+    attributes |= {a.name: a for a in visit.node.attribute if not a.ref_attr_name}
+    # Drop the pieces: with them, every call of a function would be a new one.
+    inputs = tuple(replace(v, pieces=frozenset()) if v.pieces else v for v in visit.inputs)
+    scope = replace(
+        visit.scope,
+        attributes=None if visit.node.has_references else attributes,
+        path=(*visit.scope.path, visit.position, "()"),
+    )
+    return FunctionCall(function.key, inputs, frozenset(attributes.values())), scope
+
+
+def uncalled(
+    functions: Mapping[tuple[str, str, str], Function], calls: Mapping[FunctionCall, object]
+) -> Iterator[Function]:
+    """The functions that no call so far is of; the calls may become more meanwhile."""
+    for key, function in functions.items():
+        if key not in {call.key for call in calls}:
+            yield function
+
+
+def lone_scope(function: Function, model: Scope) -> Scope:
+    """The scope around a function that the model does not call."""
+    name = f"function {shown_name('.'.join(filter(None, function.key)))}"
+    return replace(model, graph=name, attributes=None, path=(name, "()"))
+
+
+def function_scope(
+    function: Function, inputs: Sequence[Value], outer: Scope, dimensions: FixedSizes
+) -> Scope:
+    """The scope of a function's body before its first node, for a call."""
+    declared = declared_values(function.value_info, dimensions)
+    values = {
+        name: value.merged(declared.get(name, UNKNOWN))
+        for name, value in zip(function.input, inputs, strict=False)
+    }
+    return replace(
+        outer,
+        values=ChainMap(values),
+        declarations=Declarations(declared),
+        opsets={opset.domain: opset.version for opset in function.opset_import},
+        labels=set(),
+    )

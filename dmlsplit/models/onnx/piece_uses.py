@@ -1,0 +1,50 @@
+"""What becomes of the pieces of splits: which are used, and which nodes combine them again."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import chain, repeat
+
+from dmlsplit.models.onnx.recombination import followed
+from dmlsplit.models.onnx.scope import Visit
+from dmlsplit.models.onnx.values import UNKNOWN, Pieces, Value
+from dmlsplit.models.site import SplitSite
+
+
+class PieceUses:
+    """The uses of the pieces of a model's splits so far; a number stands for a split."""
+
+    def __init__(self) -> None:
+        self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
+        self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
+        self._recombined: dict[int, list[str]] = {}
+
+    def use(self, names: Iterable[str]) -> None:
+        """Note the names of values that a node takes or a graph outputs."""
+        self._used.update(names)
+
+    def begin(self, split: int, names: tuple[str, ...], values: Sequence[Value]) -> list[Value]:
+        """The outputs of a Split, as its pieces."""
+        self._outputs[split] = names
+        outputs = zip(range(len(names)), chain(values, repeat(UNKNOWN)), strict=False)
+        return [replace(value, pieces=frozenset({(split, index)})) for index, value in outputs]
+
+    def follow(self, visit: Visit) -> Pieces:
+        """The pieces that a node's outputs derive from; notes if it combines two of one split."""
+        if not any(value.pieces for value in visit.inputs):  # of most nodes
+            return frozenset()
+        pieces, splits = followed(visit.node, [value.pieces for value in visit.inputs])
+        for split in splits:
+            self._recombined.setdefault(split, []).append(visit.description)
+        return pieces
+
+    def entered(self, sites: Sequence[SplitSite]) -> list[SplitSite]:
+        """The sites with the uses of their pieces; the position of a site is its number."""
+        return [self._entered(split, site) for split, site in enumerate(sites)]
+
+    def _entered(self, split: int, site: SplitSite) -> SplitSite:
+        if split not in self._outputs:
+            return site
+        names = self._outputs[split]
+        unused = tuple(index for index, name in enumerate(names) if name not in self._used)
+        nodes = tuple(self._recombined.get(split, ()))
+        return replace(site, unused_outputs=unused, recombined_by=nodes)
