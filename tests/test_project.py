@@ -26,7 +26,6 @@ NEEDS = {
     "dmlsplit.frameworks.torch": "torch",
     "dmlsplit.execution.jax": "jax",
     "dmlsplit.arrays.torch_private": "torch",
-    "dmlsplit.frameworks.torch": "torch",
 }
 MODULES = [
     found.name
