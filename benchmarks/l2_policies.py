@@ -1,7 +1,7 @@
 """How long lines of inputs and outputs should stay in the L2 cache, measured with a copy.
 
 A split reads its input once, and the next kernel reads the outputs. Today, a large split's stores
-are evicted first and its loads are normal (docs/design/012-sizes-as-arguments.md). The reverse may
+are evicted first, and its loads are normal (docs/design/012-sizes-as-arguments.md). The reverse may
 be better: input that is evicted first leaves room for outputs, which their consumer then finds in
 the cache. Only a GPU can tell. A copy and a kernel that reads its output are timed with all four
 combinations, for outputs from a quarter of the cache to four times its size.
