@@ -20,7 +20,13 @@ from dmlsplit.models.onnx.declarations import (
     shape_remark,
 )
 from dmlsplit.models.onnx.dimensions import FixedSizes
-from dmlsplit.models.onnx.folding import is_folded, never_runs, with_origin
+from dmlsplit.models.onnx.folding import (
+    is_folded,
+    is_of_shapes,
+    never_runs,
+    with_origin,
+)
+from dmlsplit.models.onnx.frozen import at_size, frozen_axis
 from dmlsplit.models.onnx.nodes import complete_site
 from dmlsplit.models.onnx.operators import OPERATORS
 from dmlsplit.models.onnx.protobuf import (
@@ -44,6 +50,7 @@ from dmlsplit.models.onnx.values import (
     UNKNOWN,
     Call,
     Gap,
+    Piece,
     Pieces,
     Value,
     agreement,
@@ -52,6 +59,7 @@ from dmlsplit.models.onnx.values import (
 from dmlsplit.models.site import (
     Cause,
     Invalid,
+    Size,
     SplitSite,
     Unknown,
 )
@@ -59,6 +67,9 @@ from dmlsplit.models.site import (
 MAX_FIELDS = 1_500_000
 # Levels of nested bodies and functions; real models stay below 20.
 MAX_DEPTH = 64
+# The neighbours of splits for whose versions since opset 23 ONNX Runtime's DirectML provider has no
+# kernels.
+_LEAVING = {"Cast", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"}
 # Since this IR version, an initializer of an input is only the input's default.
 _DEFAULTS_SINCE_IR = 4
 
@@ -140,6 +151,8 @@ class _Walk:
         self._sites: list[SplitSite] = []
         self._recombined: dict[int, list[str]] = {}
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
+        self._neighbours: dict[int, dict[str, None]] = {}  # of each Split, those in _LEAVING
+        self._input_dimensions: set[Size] = set()
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
         self._faults: list[str] = []  # for which a runtime does not load the model
 
@@ -158,8 +171,13 @@ class _Walk:
             unused = tuple(index for index, name in enumerate(names) if name not in self._used)
             nodes = tuple(self._recombined.get(split, ()))
             self._sites[split] = replace(
-                self._sites[split], unused_outputs=unused, recombined_by=nodes
+                self._sites[split],
+                unused_outputs=unused,
+                recombined_by=nodes if len(names) == 2 else (),
+                neighbours=tuple(self._neighbours[split]),
             )
+        ir, opset = self._model.ir_version, opsets.get("", 0)
+        self._sites = [replace(s, ir_version=ir, model_opset=opset) for s in self._sites]
         if fault is not None:
             self._sites = [replace(site, model_fault=fault) for site in self._sites]
         return _unify_sizes(self._sites)
@@ -199,6 +217,7 @@ class _Walk:
         gap = (text, Cause.DYNAMIC) if shape is None else None
         if is_main and shape:  # so that splits of derived values ask for the same size
             shape = tuple(f"{entry.name}.{i}" if n is None else n for i, n in enumerate(shape))
+            self._input_dimensions.update(shape)
         return Value(entry.data_type, shape, gap=gap)
 
     def _declared(self, entries: Iterable[messages.ValueInfo]) -> dict[str, Declared]:
@@ -231,6 +250,8 @@ class _Walk:
                 remarks += [remark] if remark else []
                 value = self._with_fixed_sizes(name, value, visit.scope)
                 value = value.with_gap(inputs, visit.gap_after)
+                if node.op_type in _LEAVING and not node.domain:
+                    value = replace(value, maker=node.op_type)
                 values[name] = replace(value, pieces=pieces) if pieces else value
         if remarks and _is_split(node):
             site = self._sites[-1]
@@ -272,6 +293,10 @@ class _Walk:
         """The pieces that a node's outputs derive from; notes if it combines two of one split."""
         if not any(value.pieces for value in visit.inputs):  # of most nodes
             return frozenset()
+        if visit.node.op_type in _LEAVING:
+            for split, output, _ in chain.from_iterable(value.pieces for value in visit.inputs):
+                if self._outputs[split][output] in visit.node.input:
+                    self._neighbours[split][visit.node.op_type] = None
         pieces, splits = followed(visit.node, [value.pieces for value in visit.inputs])
         for split in splits:
             self._recombined.setdefault(split, []).append(visit.description)
@@ -312,6 +337,9 @@ class _Walk:
     def _split(self, visit: _Visit, call: Call) -> Sequence[Value]:
         opset = visit.scope.opsets.get("")
         site, values = complete_site(visit.site(self._file), call, opset)
+        if frozen := frozen_axis(site, call, self._input_dimensions):
+            site, _ = complete_site(visit.site(self._file), at_size(call, *frozen), opset)
+            site = replace(site, frozen=frozen)
         is_invalid = isinstance(site.state, Invalid)
         warnings = site.warnings
         warnings += tuple(value.remark for value in visit.inputs[:1] if value.remark)
@@ -319,13 +347,16 @@ class _Walk:
         if is_invalid and in_branch and site.never_runs is None:
             warnings += ("the node is in a branch of an If, which may never run",)
         folded = is_folded(call)
-        self._sites.append(replace(site, warnings=warnings, is_folded=folded))
+        shape = is_of_shapes(call)
+        self._sites.append(replace(site, warnings=warnings, is_folded=folded, is_shape=shape))
         if visit.node.op_type != "Split" or is_invalid:
             return values
         split, results = len(self._sites) - 1, chain(values, repeat(UNKNOWN))
         self._outputs[split] = visit.node.output
+        makers = (value.maker for value in visit.inputs[:1] if value.maker)
+        self._neighbours[split] = dict.fromkeys(makers)
         return [
-            replace(value, pieces=frozenset({(split, output)}))
+            replace(value, pieces=frozenset({Piece(split, output)}))
             for output, value in zip(range(len(visit.node.output)), results, strict=False)
         ]
 
