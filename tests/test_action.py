@@ -17,7 +17,7 @@ from dmlsplit.cli import build_parser, main
 from tests.support.command import ROOT, program, ran
 from tests.support.dxdispatch import split_desc, tensor
 from tests.support.fixtures import Capsys, Patch
-from tests.support.models import single
+from tests.support.models import parsed, single
 from tests.support.openvino_files import variadic, weights
 
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
@@ -27,7 +27,7 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
 # INT64 needs level 4_1; Windows build 19041 has 2_0.
 REFUSED = single(TensorProto.INT64, (6,), (2, 4), 0)
 ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
-DYNAMIC = single(TensorProto.FLOAT, ("batch", 1, 6, 2), (2, 4), 0)
+DYNAMIC = parsed("(float[batch,6] x) => (float[] a) { a, b = Split <num_outputs = 2> (x) }")
 
 bash = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
 
@@ -159,7 +159,7 @@ def test_wrong_usage_has_no_report_and_an_unreadable_file_has_one(workspace: Pat
     (workspace / "m.onnx").write_text(pointer)
     both = check(workspace, windows="19041", directml="1.8.0")
     assert both.outputs == {"status": "2"}
-    assert "give only one of" in both.errors
+    assert "name different targets. Fix: give one of them" in both.errors
     assert both.summary == ""
     for model in ("m.onnx", "report.sarif"):
         (workspace / "report.sarif").write_text("mine")

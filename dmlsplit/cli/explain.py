@@ -1,4 +1,4 @@
-"""``dmlsplit explain``: the geometry, kernels and computed time of a split; or a rule."""
+"""``dmlsplit explain``: the geometry, kernels and computed time of a split; a rule; an HRESULT."""
 
 import argparse
 import re
@@ -45,27 +45,32 @@ verdict on a split is unknown, the split is not explained; the report says what
 decides it, such as --dim.
 
 Given the id of a rule, such as DML-SPLIT-AXIS-RANGE, show the rule, how it is
-known, examples, and the fix.
+known, examples, and the fix. Given an HRESULT, such as 80070057, 887A0004 or
+887A0005, show what it means and which rules it may come from.
 """
 
 _STATUSES = {
     EXIT_OK: "every split, or its equivalent, was explained; unknown ones were listed",
-    EXIT_REFUSED: "a split is refused and has no known equivalent; or, with\n"
-    "       --via ort, the target is below feature level 5_0",
+    EXIT_REFUSED: "a split is refused and has no known equivalent, or its model does not load",
 }
 
 _EXAMPLES = """\
   dmlsplit explain --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3
   dmlsplit explain model.onnx --gpu H200 --node cut --svg picture.svg
   dmlsplit explain DML-SPLIT-AXIS-RANGE
+  dmlsplit explain 80070057
 """
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "show which bytes a split copies, with which kernel, in what time; or explain a rule"
+    summary = "show which bytes a split copies, how, in what time; or explain a rule or an HRESULT"
     parser = add_command(commands, explain, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
-    add_inputs(parser, PATH_OR_RULE, "; or the id of a rule, such as DML-SPLIT-AXIS-RANGE")
+    add_inputs(
+        parser,
+        PATH_OR_RULE,
+        "; or the id of a rule, such as DML-SPLIT-AXIS-RANGE, or an HRESULT, such as 80070057",
+    )
     add_target(parser)
     parser.add_argument(
         "--node",
@@ -88,12 +93,30 @@ def add_to(commands: Commands) -> None:
 
 def explain(arguments: argparse.Namespace) -> int:
     """Explain rules, or the splits of the paths; those not explained are listed on stderr."""
+    if numbers := _hresults(arguments):
+        from dmlsplit.lint.hresult_page import hresult_page
+
+        _print_page("\n".join(map(hresult_page, numbers)))
+        return EXIT_OK
     is_rule = any(map(_is_rule, arguments.paths))
     return _explain_rules(arguments) if is_rule else _explain_splits(arguments)
 
 
 def _is_rule(path: str) -> bool:
     return _RULE_ID.fullmatch(path.upper()) is not None and not Path(path).exists()
+
+
+def _hresults(arguments: argparse.Namespace) -> list[int]:
+    """The HRESULTS that the paths are, if all of them are; a file of that name comes first."""
+    from dmlsplit.lint.hresult_page import hresult_of
+
+    numbers = [hresult_of(path) for path in arguments.paths if not Path(path).exists()]
+    known = [number for number in numbers if number is not None]
+    return known if len(known) == len(arguments.paths) else []
+
+
+def _print_page(text: str) -> None:
+    print_result("\n".join(wrapped(line, "", hanging="") for line in text.splitlines()))
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
@@ -110,8 +133,7 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
         raise InvalidArgumentError(f"{unknown!r} is neither the id of a rule nor a file{near}")
     if arguments != arguments.parser.parse_args([explain.__name__, *arguments.paths]):
         raise InvalidArgumentError("a rule is shown without options. Fix: give only its id")
-    pages = "\n".join(rule_page(RULES[rule]) for rule in ids)
-    print_result("\n".join(wrapped(line, "", hanging="") for line in pages.splitlines()))
+    _print_page("\n".join(rule_page(RULES[rule]) for rule in ids))
     return EXIT_OK
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from dmlsplit.models.discovery import Scan
     from dmlsplit.models.onnx.dimensions import FixedSizes
 
-PATH_OR_RULE = "PATH|RULE-ID"
+PATH_OR_RULE = "PATH|RULE-ID|HRESULT"
+# A value of --ort that is not of this form is a path.
+_VERSION = re.compile(r"[0-9][0-9.]*")
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 # Exit statuses of every command; a command may reword them.
@@ -132,41 +135,70 @@ def add_inputs(
 def add_target(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that choose the target."""
     target = parser.add_argument_group(
-        "the DirectML to check against (default: the newest feature level)"
-    ).add_mutually_exclusive_group()
-    target.add_argument("--feature-level", metavar="L", help="such as 2_0, or 4.1")
-    target.add_argument("--directml", metavar="VERSION", help="such as 1.8.0")
+        "who passes the splits to DirectML (default: for .onnx, --ort; for other files, a program "
+        "of one's own with the newest feature level)"
+    )
     target.add_argument(
-        "--windows", metavar="BUILD", help="the DirectML.dll in a build, such as 22621"
-    )
-    parser.add_argument(
-        "--via",
-        choices=("directml", "ort"),
-        default="directml",
-        help="check against DirectML itself (default), or against ONNX Runtime's DirectML "
-        "provider, which supports fewer operators and types, pads tensors to 4 dimensions, "
-        "computes nothing if a piece is empty, and needs feature level 5_0 or above",
-    )
-    parser.add_argument(
-        "--ort-version",
+        "--ort",
+        nargs="?",
+        const="",
         metavar="VERSION",
-        help="with --via ort: the version of ONNX Runtime, such as 1.14 (default: 1.24, "
-        "the last with a DirectML package)",
+        help="ONNX Runtime of this version, such as 1.17, with the DirectML.dll of its package, "
+        "whatever the build of Windows (default: the newest with a DirectML package)",
     )
+    target.add_argument(
+        "--winml",
+        metavar="BUILD|VERSION",
+        help="Windows ML as a part of a build of Windows, such as 22000, with the DirectML.dll of "
+        "that build; or a version of its package, such as 2.5",
+    )
+    target.add_argument(
+        "--directml",
+        metavar="VERSION",
+        help="a program of one's own that ships this DirectML.dll, such as 1.8.0; beside --ort, "
+        "the DirectML.dll that lies next to the program",
+    )
+    target.add_argument(
+        "--windows",
+        metavar="BUILD",
+        help="a program of one's own with the DirectML.dll in a build of Windows, such as 22621",
+    )
+    target.add_argument(
+        "--feature-level",
+        metavar="L",
+        help="a program of one's own at a feature level, such as 2_0, or 4.1",
+    )
+
+
+_TARGETS = ("ort", "winml", "directml", "windows", "feature_level")
 
 
 def target_of(arguments: argparse.Namespace) -> Target:
-    """The target that the options name."""
+    """The target that the options name; a value of --ort that is no version becomes a path."""
     from dmlsplit.lint.target import resolve_target
 
-    names = ("feature_level", "directml", "windows", "via", "ort_version")
-    return resolve_target(**{name: getattr(arguments, name) for name in names})
+    if arguments.ort and not _VERSION.fullmatch(arguments.ort.strip()):
+        arguments.paths.append(arguments.ort)
+        arguments.ort = ""
+    options = {name: getattr(arguments, name) for name in _TARGETS}
+    is_given = any(value is not None for value in options.values())
+    return resolve_target(**options if is_given else {"ort": ""})
+
+
+def windows_note(arguments: argparse.Namespace) -> str | None:
+    """What the other options would mean, if an ONNX model is checked for a Windows build."""
+    if arguments.windows is None or not any(p.lower().endswith(".onnx") for p in arguments.paths):
+        return None
+    return (
+        f"note: --windows {arguments.windows} is for a program that calls DirectML itself; "
+        f"--winml {arguments.windows} is Windows ML of that build, and --ort is ONNX Runtime, "
+        "which brings its own DirectML.dll"
+    )
 
 
 def scan_inputs(arguments: argparse.Namespace) -> Scan:
     """The splits of the paths or the options; unreadable files are reported."""
     from dmlsplit.models.discovery import (
-        ENDINGS,
         LEFT_OUT,
         Scan,
         option_site,
@@ -185,16 +217,19 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
             "--split"
         )
     if not missing:
-        if arguments.via == "ort":
-            only = "--via ort applies to ONNX models only"
-            raise InvalidArgumentError(f"{only}; omit it to check a descriptor given by options")
+        for option in ("ort", "winml"):
+            if getattr(arguments, option) is not None:
+                raise InvalidArgumentError(
+                    f"--{option} applies to ONNX models only; a descriptor given by options is "
+                    "passed to DirectML as it is. Fix: give --directml, --windows or "
+                    "--feature-level"
+                )
         if arguments.dim:
             raise InvalidArgumentError("--dim applies to ONNX models only; give numbers in --sizes")
         return Scan((option_site(*values.values()),), ())
-    endings = (".onnx",) if arguments.via == "ort" else ENDINGS
     sizes = _fixed_sizes(arguments.dim)
     with progress_bar("scan") as progress:
-        scan = scan_paths(arguments.paths, endings, progress, sizes, arguments.hidden)
+        scan = scan_paths(arguments.paths, progress, sizes, arguments.hidden)
     for file, message in scan.unreadable:
         print_message(f"error: {file}: {message}")
     if scan.skipped_count:

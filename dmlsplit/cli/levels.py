@@ -1,29 +1,38 @@
-"""``dmlsplit levels``: what each feature level accepts."""
+"""``dmlsplit levels``: what feature levels, ONNX Runtime and Windows ML accept."""
+
+from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dmlsplit.cli.inputs import Commands, add_command
 from dmlsplit.cli.terminal import EXIT_OK, print_result
 from dmlsplit.directml.levels import LevelSupport, support_table
 from dmlsplit.directml.tensor import TensorDataType
 
+if TYPE_CHECKING:
+    from dmlsplit.lint.runtimes import Cell, Release
+
 _DESCRIPTION = """\
 Show what Split accepts at each feature level. Show also the first DirectML
 release with the level, and the first Windows build whose own DirectML.dll is
-known to have it."""
+known to have it. Then show what each ONNX Runtime and Windows ML loads, the
+DirectML that it brings, and the versions of Split that its provider runs."""
 
 _LEGEND = """+ added to the types of the level before; same: no others; f32 is FLOAT32
 * not widely available; the next DirectML in the table has the level too
 ? inferred from the SDK of the build, not documented"""
+
+_RUNTIME_LEGEND = """- not found; opset and IR: the newest that loads; +: newer ones may load too
+Splits of other versions, and types that a provider lacks, run on the CPU"""
 
 _EXAMPLES = "  dmlsplit levels\n  dmlsplit levels --format json"
 
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "show what each feature level accepts, and which DirectML and Windows have it"
+    summary = "show what each feature level, ONNX Runtime and Windows ML accepts"
     statuses = {EXIT_OK: "printed"}
     parser = add_command(commands, levels, summary, _DESCRIPTION, _EXAMPLES, statuses)
     parser.add_argument("--format", choices=("text", "json"), default="text", help="default: text")
@@ -33,8 +42,9 @@ def levels(arguments: argparse.Namespace) -> int:
     """Print the support table."""
     records = list(map(_record, support_table().values()))
     is_json = arguments.format == "json"
-    text = f"{level_table()}\n\n{_LEGEND}"
-    print_result(json.dumps({"schema": 1, "levels": records}, indent=2) if is_json else text)
+    tables = [level_table(), _LEGEND, runtime_lines(), _RUNTIME_LEGEND]
+    document = {"schema": 1, "levels": records, **runtime_records()}
+    print_result(json.dumps(document, indent=2) if is_json else "\n\n".join(tables))
     return EXIT_OK
 
 
@@ -74,3 +84,73 @@ def level_table() -> str:
         lines.append(f"{row.level!s:<5}  {directml:<8}  {windows:<26}  {ranks:<5}  {types}")
         before = row.data_types
     return "\n".join(lines)
+
+
+def runtime_lines() -> str:
+    """The table of runtimes as text that fits 80 columns."""
+    from dmlsplit.lint.runtimes import dotted, runtime_table
+    from dmlsplit.lint.target import resolve_target
+
+    table = runtime_table()
+    lines = ["runtime                DirectML  level  opset  IR   versions of Split"]
+
+    def row(name: str, directml: str, level: str, opset: str, ir: str, splits: str) -> None:
+        lines.append(f"{name:<21}  {directml:<8}  {level:<5}  {opset:<5}  {ir:<3}  {splits}")
+
+    for release in filter(lambda release: release.has_package, table.onnxruntime):
+        target = resolve_target(ort=str(release))
+        level = "-" if target.is_lower_bound else str(target.level)
+        row(f"ONNX Runtime {release}", _text(release.directml), level, *_cells(release))
+    for build in table.windows_ml:
+        target = resolve_target(winml=str(build.build))
+        opset, ir = _limit(build.opset, build.sure_opset), _limit(build.ir, build.sure_ir)
+        name = f"Windows ML {build.build}"
+        row(name, target.dll.removeprefix("DirectML "), str(target.level), opset, ir, "-")
+    for package in table.packages:
+        target = resolve_target(winml=dotted(package.version))
+        release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
+        name = f"Windows ML {dotted(package.version)}"
+        row(name, _text(package.directml), str(target.level), *_cells(release))
+    return "\n".join(lines)
+
+
+def _cells(release: Release) -> tuple[str, str, str]:
+    splits = " ".join(map(str, release.provider.split_versions.value))
+    return _text(release.opset), _text(release.ir), splits
+
+
+def _text(cell: Cell) -> str:
+    return "-" if cell.value is None else str(cell.value)
+
+
+def _limit(cell: Cell, sure: Cell) -> str:
+    return f"{sure.value}+" if cell.value is None else str(cell.value)
+
+
+def runtime_records() -> dict[str, Any]:
+    """The table of runtimes for programs: each value with its source."""
+    from dmlsplit.lint.runtimes import dotted, runtime_table
+
+    table = runtime_table()
+
+    def cell(fact: Cell) -> dict[str, Any]:
+        value = sorted(fact.value) if isinstance(fact.value, frozenset) else fact.value
+        return {"value": value, "source": table.source(fact)}
+
+    return {
+        "onnxruntime": [
+            {"version": str(r), "has_package": r.has_package}
+            | {key: cell(getattr(r, key)) for key in ("directml", "opset", "ir")}
+            | {"split_versions": cell(r.provider.split_versions)}
+            | {"element_types": cell(r.provider.element_types)}
+            for r in table.onnxruntime
+        ],
+        "windows_ml": [
+            {"build": w.build, "opset": cell(w.opset), "ir": cell(w.ir)} for w in table.windows_ml
+        ],
+        "windows_ml_packages": [
+            {"version": dotted(p.version), "onnxruntime": dotted(p.onnxruntime.value)}
+            | {"directml": cell(p.directml)}
+            for p in table.packages
+        ],
+    }

@@ -1,4 +1,4 @@
-"""``dmlsplit validate``: whether DirectML accepts the splits of a model."""
+"""``dmlsplit validate``: what happens to the splits of a model."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from dmlsplit.cli.inputs import (
     add_target,
     scan_inputs,
     target_of,
+    windows_note,
 )
 from dmlsplit.cli.reports import (
     add_report,
@@ -22,7 +23,14 @@ from dmlsplit.cli.reports import (
     outputs,
     write_reports,
 )
-from dmlsplit.cli.terminal import EXIT_OK, EXIT_REFUSED, EXIT_UNUSABLE, progress_bar, status_of
+from dmlsplit.cli.terminal import (
+    EXIT_OK,
+    EXIT_REFUSED,
+    EXIT_UNUSABLE,
+    print_message,
+    progress_bar,
+    status_of,
+)
 from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
 from dmlsplit.messages import MAX_SHOWN, counted, omitted_line
 
@@ -33,51 +41,56 @@ if TYPE_CHECKING:
     from dmlsplit.models.discovery import Scan
 
 _DESCRIPTION = """\
-Find every split in each PATH, in nested graphs and functions too, and report
-whether DirectML accepts it: where the split is, the descriptor it becomes, each
-broken rule, the lowest feature level, DirectML version and Windows build that
-accept it, and what to change. The model is not run, and no GPU is needed. When
-DirectML refuses a split at run time, it returns 80070057 (E_INVALIDARG, "The
-parameter is incorrect").
+Find every split in each PATH, in nested graphs and functions too, and say what
+happens to it: does the model load; does the split run on DirectML, on the CPU,
+or not at all; may its numbers be wrong; the descriptor that it becomes, why,
+and what to change. The model is not run, and no GPU is needed.
 
-The verdicts:
-  ok
-      the target accepts it
-  ok for every size
-      some sizes are dynamic; the target accepts all of their values up to the
-      limit that is shown
-  refused, an equivalent exists
-      the target refuses it but accepts the descriptor that is shown, which
-      moves the same bytes between the same buffers
+An ONNX model is checked for ONNX Runtime (--ort) or Windows ML (--winml), who
+pass its splits to DirectML; other files are checked for a program that calls
+DirectML itself. When DirectML refuses a split at run time, it returns 80070057
+(E_INVALIDARG, "The parameter is incorrect").
+
+The verdicts, those that fail first:
+  the model does not load
+      its opset, its IR version, a type that contradicts another, or an operator
+      that the runtime lacks
   refused
-      the target refuses it, and no equivalent descriptor is known; or the node
-      is invalid, or never reaches DirectML
-  refused for every size
-      some sizes are dynamic; the target refuses all of their values
+      a runtime writes none of the pieces, because one of them is empty; or, for
+      a program of one's own, DirectML refuses the split, and no equivalent
+      descriptor is known (refused for every size: whatever the dynamic sizes)
+  refused, an equivalent exists
+      DirectML refuses the split of a program of one's own but accepts the
+      descriptor that is shown, which moves the same bytes
+  fails when it runs
+      the model loads, and the runtime fails at the node
   unknown
-      the verdict depends on sizes that are known only when the model runs, or
-      that could not be inferred; the report says what decides it
-  folded
+      it depends on sizes that are known only when the model runs, or on what no
+      source says about the runtime
+  runs on the CPU
+      the provider leaves the node to the CPU
+  runs on DirectML, runs on DirectML at any size
+      the second one holds for all dynamic sizes up to the limit that is shown
+  folded away
       ONNX Runtime computes the node when it loads the model, because its input
-      is a constant or the known shape of a value; DirectML does not get it
+      is a constant or the known shape of a value
   never runs
       the node is in a branch of an If, or in the body of a Loop, that a
       constant switches off
 """
 
 _STATUSES = {
-    EXIT_OK: "every split is accepted (with --write-fixed, of the written model)",
-    EXIT_REFUSED: "a split is refused (see --allow), or is unknown or may be affected by a\n"
-    "       known defect (see --fail-on); or, with --via ort, the target is\n"
-    "       below feature level 5_0",
+    EXIT_OK: "nothing is rejected (with --write-fixed, in the written model)",
+    EXIT_REFUSED: "a model does not load, a split fails or is refused (see --allow), or what\n"
+    "       --fail-on names",
     EXIT_UNUSABLE: "wrong usage, or a file could not be read (all other files are reported)",
 }
 
 _EXAMPLES = """\
-  dmlsplit validate model.onnx --feature-level 2_0
+  dmlsplit validate model.onnx
+  dmlsplit validate models/ --ort 1.17 --format sarif
+  dmlsplit validate model.onnx --winml 22000 --dim batch=1 --fail-on unknown
   dmlsplit validate model.onnx --windows 19041 --write-fixed fixed.onnx
-  dmlsplit validate models/ 'more/**/*.onnx' --directml 1.8.0 --format sarif
-  dmlsplit validate model.onnx --via ort --dim batch=1 --fail-on unknown
   dmlsplit validate --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3 \\
       --feature-level 3_0
 """
@@ -87,7 +100,7 @@ def add_to(commands: Commands) -> None:
     """Add the command."""
     from dmlsplit.lint.report import FORMATS
 
-    summary = "say which splits of a model DirectML refuses (80070057), why, and how to fix it"
+    summary = "say whether the splits of a model run on DirectML, why not, and how to fix it"
     formats = "".join(f"  {name:<6}  {text}\n" for name, text in FORMATS.items())
     more = f"formats:\n{formats}\n"
     parser = add_command(commands, validate, summary, _DESCRIPTION, _EXAMPLES, _STATUSES, more)
@@ -98,10 +111,10 @@ def add_to(commands: Commands) -> None:
     verdicts.add_argument(
         "--fail-on",
         action="append",
-        choices=("unknown", "defect"),
+        choices=("cpu", "defect", "unknown"),
         default=[],
-        help="also exit with 1 if a verdict is unknown, or if a known defect of DirectML may "
-        "affect a split; may be repeated",
+        help="also exit with 1 if a split runs on the CPU, if a known defect of DirectML may "
+        "affect one, or if a verdict is unknown; may be repeated",
     )
     verdicts.add_argument(
         "--allow",
@@ -130,9 +143,9 @@ def validate(arguments: argparse.Namespace) -> int:
     from dmlsplit.files.atomic import refuse_inputs
     from dmlsplit.lint.advice import without_rewriting
 
+    target = target_of(arguments)
     _check_files(arguments)
     check_outputs(arguments)
-    target = target_of(arguments)
     known = known_findings(arguments.baseline)
     scan = scan_inputs(arguments)
     assessment = _assessed(arguments, scan, target, known or frozenset())
@@ -155,6 +168,8 @@ def validate(arguments: argparse.Namespace) -> int:
     write_reports(arguments, reported, changes, inputs)
     if failure is not None:
         raise failure
+    if note := windows_note(arguments):
+        print_message(note)
     return status_of(reported[0])
 
 
@@ -168,8 +183,8 @@ def _assessed(
     from dmlsplit.lint.verdict import FAILING, WITHOUT_EQUIVALENT, Outcome
 
     failing = WITHOUT_EQUIVALENT if "equivalent" in arguments.allow else FAILING
-    if "unknown" in arguments.fail_on:
-        failing |= {Outcome.UNKNOWN}
+    outcomes = {"unknown": Outcome.UNKNOWN, "cpu": Outcome.ON_CPU}
+    failing |= {outcome for word, outcome in outcomes.items() if word in arguments.fail_on}
     defects_fail = "defect" in arguments.fail_on
     assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
     return replace(assessment, baseline=known)
@@ -224,10 +239,9 @@ def _comparison(rewriting: "Rewriting") -> str:
     if len(splits) > 1:
         whose = "their outputs equal the originals'"
     runtimes = " and ".join(sorted({split.runtime for split in splits}))
-    assert rewriting.written is not None
     return (
         f"{whose} bit for bit{sizes} on {' or '.join(map(str, counts))} random inputs, compared in "
-        f"{runtimes}, not in the target's {rewriting.written.target.runtime}"
+        f"{runtimes}, not with DirectML"
     )
 
 

@@ -5,11 +5,16 @@ from dataclasses import replace
 from enum import StrEnum
 
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.lint.commands import declaring_command, fixed_model, options, python_command
-from dmlsplit.lint.onnxruntime import SIZES, is_complex, takes_num_outputs
+from dmlsplit.lint.commands import (
+    declaring_command,
+    fixed_model,
+    freeing_command,
+    options,
+    python_command,
+)
+from dmlsplit.lint.loading import INSIDE
 from dmlsplit.lint.rewritable import IN_A_FUNCTION, form_of
-from dmlsplit.lint.target import Target
-from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import CHANGEABLE, Assessment, Outcome, Verdict
 from dmlsplit.models.site import Cause, SplitSite, Unknown
 
 
@@ -41,10 +46,7 @@ class Advice(StrEnum):
         "the lengths a constant of the model"
     )
     AXIS_CONSTANT = "make the axis a constant of the model"
-    WEIGHTS = (
-        'keep small tensors in the model, as onnx does{replace}: python -c "import onnx;'
-        " onnx.save(onnx.load('{model}'), '{stem}.inside.onnx', save_as_external_data=True)\""
-    )
+    WEIGHTS = INSIDE
     PIECES = "use a larger chunk size, or fewer outputs; no model needs that many pieces"
     ORDER = (
         "sort the nodes so that each follows the nodes that produce its inputs; a graph with a "
@@ -64,12 +66,18 @@ class Advice(StrEnum):
     IN_FUNCTION = "--write-fixed cannot replace it in the body of a function; {inline}"
     DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
     SHIP = "ship DirectML {version} or later{windows}"
-    ON_CPU = "without a change, ONNX Runtime runs the node on the CPU"
+    FREE = (
+        'remove the sizes, so that ONNX computes equal pieces{replace}: python -c "import onnx;'
+        " m = onnx.load('{model}', load_external_data=False); n = {code};"
+        " onnx.save(m, '{stem}.free.onnx')\""
+    )
+    EXPORT_AGAIN = (
+        "export the model again so that it computes the sizes from the axis, or declare the axis "
+        "as {size}"
+    )
     UNDECIDED = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"
 
 
-# A node that breaks one of these rules does not get to DirectML.
-_RUN_ON_CPU = frozenset({"ORT-DATA-TYPE", "ORT-OPERATOR", "ORT-SEQUENCE", "ORT-VERSION"})
 _ONNX_REMEDIES = {
     Cause.LENGTHS: Advice.LENGTHS,
     Cause.LIMIT: Advice.LENGTHS,
@@ -90,9 +98,7 @@ _OPENVINO_REMEDIES = {
 }
 
 
-def advise(
-    verdict: Verdict, target: Target, declaration: str = ""
-) -> tuple[tuple[str, ...], tuple[str, ...], str]:
+def advise(verdict: Verdict, declaration: str = "") -> tuple[tuple[str, ...], tuple[str, ...], str]:
     """The fixes, any one of which suffices, the most direct first; the notes; `Verdict.rewriting`.
 
     A note says why there is no fix of some kind, or that there may be one. `declaration` declares
@@ -100,34 +106,34 @@ def advise(
     """
     site, state = verdict.site, verdict.site.state
     if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
-        return (_fix_for_unknown(site, state, target, declaration),), (), ""
-    if verdict.outcome not in FAILING:
+        return (_fix_for_unknown(site, state, declaration),), (), ""
+    if verdict.outcome is Outcome.UNKNOWN:  # what the runtime does is not known
+        unclear = [v for v in verdict.diagnostics if v.effect == "unknown"]
+        return _hints(unclear), (), ""
+    if verdict.outcome not in CHANGEABLE:
         return (), (), ""
     undecided = state if verdict.undecided and isinstance(state, Unknown) else None
     if undecided and verdict.needs_type:  # no other fix is sure to suffice
-        return (_fix_for_unknown(site, undecided, target, declaration, True),), (), ""
+        return (_fix_for_unknown(site, undecided, declaration, True),), (), ""
     fixes = _hints(verdict.errors) if verdict.minimum is None else ()
-    rewriting, notes = _rewriting(verdict, target)
+    rewriting, notes = _rewriting(verdict)
     fixes += (rewriting,) if rewriting else ()
     fixes += tuple(_other_descriptors(verdict))
     if verdict.obstacle:
         notes.append(verdict.obstacle)
-    broken = {violation.rule.id for violation in verdict.errors}
-    loads = "ORT-FEATURE-LEVEL" not in broken and not is_complex(site.element_type)
-    if broken & _RUN_ON_CPU and loads:
-        notes.append(Advice.ON_CPU)
     if undecided:
-        remedy = _fix_for_unknown(site, undecided, target, declaration, True)
+        remedy = _fix_for_unknown(site, undecided, declaration, True)
         notes.append(Advice.UNDECIDED.format(remedy=remedy))
     return fixes, tuple(notes), rewriting
 
 
-def _rewriting(verdict: Verdict, target: Target) -> tuple[str, list[str]]:
+def _rewriting(verdict: Verdict) -> tuple[str, list[str]]:
     """The advice to rewrite the model, if --write-fixed can, and notes that say why it cannot."""
     site = verdict.site
-    if site.format != "onnx" or any("model" not in e.rule.fixable_by for e in verdict.errors):
+    broken = verdict.errors
+    if site.format != "onnx" or not broken or any("model" not in e.rule.fixable_by for e in broken):
         return "", []
-    form = form_of(verdict, target)
+    form = form_of(verdict)
     if not isinstance(form, str):
         return Advice.NODES.format(output=fixed_model(site.file)), []
     if form == IN_A_FUNCTION:
@@ -142,6 +148,15 @@ def _other_descriptors(verdict: Verdict) -> Iterator[str]:
     if least := verdict.minimum:
         windows = f", or require Windows build {least.windows.build}" if least.windows else ""
         yield Advice.SHIP.format(version=least.directml, windows=windows)
+
+
+def thawed(site: SplitSite) -> str:
+    """How to let a split with frozen sizes take other ones."""
+    assert site.frozen is not None
+    pieces = set(getattr(site.state, "pieces", None) or ())
+    if len(pieces) != 1 or site.operator.startswith("SplitTo"):
+        return Advice.EXPORT_AGAIN.format(size=site.frozen[1])
+    return freeing_command(Advice.FREE, site)
 
 
 def without_rewriting(assessment: Assessment) -> Assessment:
@@ -161,7 +176,7 @@ def _hints(broken: Iterable[Violation]) -> tuple[str, ...]:
 
 
 def _fix_for_unknown(
-    site: SplitSite, unknown: Unknown, target: Target, declaration: str, every_size: bool = False
+    site: SplitSite, unknown: Unknown, declaration: str, every_size: bool = False
 ) -> str:
     """How to make an unknown split known; with `every_size`, not only ok for every size."""
     if site.format == "openvino":
@@ -177,8 +192,7 @@ def _fix_for_unknown(
         remedy = _sizes(site, unknown, every_size)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
-        count = "set num_outputs" if takes_num_outputs(target) else SIZES
-        return Advice.COUNT_FIRST.format(count=count, remedy=remedy)
+        return Advice.COUNT_FIRST.format(count="set num_outputs", remedy=remedy)
     return remedy
 
 

@@ -1,23 +1,22 @@
-"""Checks the splits that a scan found: accepted, refused or unknown, why, and what to change."""
+"""Checks the splits that a scan found: what happens to each, why, and what to change."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
 
 from dmlsplit.directml.legalization import equivalent
 from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.directml.tensor import UINT_MAX
 from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
-from dmlsplit.lint import onnxruntime
-from dmlsplit.lint.advice import advise, declarations
-from dmlsplit.lint.rules import make_defect, make_violation
+from dmlsplit.lint.advice import advise, declarations, thawed
+from dmlsplit.lint.defects import defects
+from dmlsplit.lint.loading import invalid_node, target_violations
+from dmlsplit.lint.placement import every_size, place, unreached_verdict
+from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.target import LevelReleases, Target, level_releases
-from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, SizeRange, Verdict
-from dmlsplit.messages import omitted_line
+from dmlsplit.lint.verdict import FAILING, ON_DIRECTML, UNREACHED, Assessment, Outcome, Verdict
 from dmlsplit.models.site import (
     Invalid,
     Known,
@@ -29,12 +28,6 @@ from dmlsplit.models.site import (
 # A model has many splits, but few different descriptors.
 _cached = lru_cache(maxsize=4096)
 _minimum_level = _cached(minimum_feature_level)
-# The most nodes that are named as combining the pieces of a split.
-_MAX_NODES = 4
-_FOLDED = (
-    "its input is a constant, or the known shape of a value, so ONNX Runtime computes it when it "
-    "loads the model, before it chooses a provider"
-)
 
 
 def assess(
@@ -44,38 +37,35 @@ def assess(
     failing: Iterable[Outcome] = FAILING,
     defects_fail: bool = False,
 ) -> Assessment:
-    """Check all sites for a target."""
+    """Check all sites for a target; those of other formats than ONNX for a program of one's own."""
     splits = tuple(sites)
     declared = declarations(splits)
     verdicts = tuple(check_site(site, target, declared.get(site.file, "")) for site in splits)
-    faults = tuple(onnxruntime.target_violations(target))
+    faults = tuple(target_violations(target))
     files = tuple(unreadable)
     return Assessment(target, verdicts, files, frozenset(failing), faults, defects_fail)
 
 
 def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdict:
     """Check one site for a target; `declaration` is as in `advise`."""
-    if (unreached := _unreached(site)) is not None:
-        return unreached
-    match site.state:
-        case _ if site.model_fault is not None:
-            fault = make_violation("SPLIT-MODEL-INVALID", text=site.model_fault)
-            verdict = Verdict(site, None, Outcome.REFUSED, (fault,))
-        case Known(descriptor):
-            verdict = _check_known(site, descriptor, target)
-        case Unknown() as unknown:
-            verdict = _check_unknown(site, unknown, target)
-        case Invalid(problem):
-            # Reports name the operator before.
-            text = problem.removeprefix(f"{site.operator}: ")
-            invalid = make_violation("SPLIT-NODE-INVALID", text=text)
-            remarks = _examination(site, None, target).remarks
-            verdict = Verdict(site, None, Outcome.REFUSED, (invalid, *remarks))
-    diagnostics = sorted(verdict.diagnostics, key=lambda violation: violation.severity != "error")
-    fixes, notes, rewriting = advise(verdict, target, declaration)
+    own = target.for_format(site.format)
+    verdict = _own_verdict(site, own) if own.runtime is None else place(site, own)
+    if verdict.outcome in UNREACHED:
+        return verdict
+    broken = {violation.rule.id for violation in verdict.errors}
+    if own.runtime is not None:  # the verdict says where sequences run
+        broken.add("ORT-SEQUENCE")
+    remarks = [*_remarks(site, broken), *_frozen(site)]
+    if verdict.outcome in ON_DIRECTML | {Outcome.UNKNOWN} or own.runtime is None:
+        remarks += defects(site, own)
+    diagnostics = sorted((*remarks, *verdict.diagnostics), key=lambda v: v.severity != "error")
+    if verdict.outcome in ON_DIRECTML | FAILING and verdict.minimum is None:
+        verdict = replace(verdict, minimum=_minimum(verdict))
+    verdict = replace(verdict, diagnostics=tuple(diagnostics))
+    fixes, notes, rewriting = advise(verdict, declaration)
     if site.never_runs is not None:
         notes += (f"{site.never_runs}; but ONNX Runtime checks it when it loads the model",)
-    if verdict.outcome is Outcome.UNKNOWN:  # so that all formats give one and the same fix
+    if verdict.outcome is Outcome.UNKNOWN and fixes:  # so that all formats give one and the same
         diagnostics = [_with_fix(violation, fixes[0]) for violation in diagnostics]
     return replace(
         verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes, rewriting=rewriting
@@ -86,88 +76,71 @@ def _with_fix(violation: Violation, fix: str) -> Violation:
     return replace(violation, fix=fix) if violation.rule.id == "SPLIT-NODE-UNKNOWN" else violation
 
 
-def _unreached(site: SplitSite) -> Verdict | None:
-    """The verdict about a node that DirectML does not get in a model that a runtime loads."""
+def _own_verdict(site: SplitSite, target: Target) -> Verdict:
+    """The verdict about a split that a program of one's own passes to DirectML."""
     if site.model_fault is not None:
-        return None
+        fault = make_violation("SPLIT-MODEL-INVALID", text=site.model_fault)
+        return Verdict(site, target, None, Outcome.REFUSED, (fault,))
     is_loaded = not isinstance(site.state, Invalid) or site.state.is_loaded
-    if site.never_runs is not None and is_loaded:
-        return Verdict(site, None, Outcome.NEVER_RUNS, (), notes=(site.never_runs,))
-    if site.is_folded and isinstance(site.state, Known):
-        return Verdict(site, None, Outcome.FOLDED, (), notes=(_FOLDED,))
-    return None
+    if is_loaded and (unreached := unreached_verdict(site, target)) is not None:
+        return unreached
+    match site.state:
+        case Known(descriptor):
+            return _check_known(site, descriptor, target)
+        case Unknown() as unknown:
+            return _check_unknown(site, unknown, target)
+        case Invalid(problem):
+            fault = invalid_node(site, problem)
+            return Verdict(site, target, None, Outcome.REFUSED, (*_text_faults(site), fault))
 
 
-class _Examination(NamedTuple):
-    """The descriptor of a split at the target, the remarks about its node, and the broken rules."""
-
-    desc: SplitOperatorDesc | None
-    remarks: list[Violation]
-    errors: list[Violation]  # among the remarks
-    broken: Sequence[Violation]  # rules of descriptors
-    minimum: LevelReleases | None  # the lowest level that accepts both
+def _text_faults(site: SplitSite) -> tuple[Violation, ...]:
+    if site.element_type != "STRING":
+        return ()
+    text = "InputTensor.DataType is STRING; DirectML has no strings"
+    return (make_violation("SPLIT-NODE-TEXT", text=text),)
 
 
-def _examination(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> _Examination:
-    provider: list[Violation] = []
-    if target.via == "ort":
-        provider += onnxruntime.violations(site, target)
-        desc = desc and onnxruntime.provider_descriptor(desc)
-    remarks = [*_node_diagnostics(site, {violation.rule.id for violation in provider}), *provider]
-    errors = [violation for violation in remarks if violation.severity == "error"]
+def _check_known(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> Verdict:
+    errors, legal, obstacle = _text_faults(site), None, None
     broken = report_at(desc, target.level).violations if desc else ()
-    curable = all("level" in violation.rule.fixable_by for violation in errors)
-    return _Examination(desc, remarks, errors, broken, _minimum(desc, target) if curable else None)
-
-
-def _check_known(site: SplitSite, descriptor: SplitOperatorDesc | None, target: Target) -> Verdict:
-    desc, remarks, errors, broken, minimum = _examination(site, descriptor, target)
-    legal, obstacle = None, None
-    # The provider makes its own descriptors, so an equivalent cannot be passed to it.
-    if desc and broken and not errors and target.via == "directml":
+    if desc and broken:
         legal, obstacle = _equivalent(desc, target.level)
     refused = Outcome.EQUIVALENT if legal else Outcome.REFUSED
-    outcome = refused if errors or broken else Outcome.OK
-    return Verdict(site, desc, outcome, (*remarks, *broken), legal, minimum, obstacle=obstacle)
+    outcome = refused if errors or broken else Outcome.RUNS
+    return Verdict(site, target, desc, outcome, (*errors, *broken), legal, obstacle=obstacle)
 
 
 def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict:
     """Check the smallest descriptor: a rule that it breaks, all sizes break."""
-    desc, remarks, errors, broken, minimum = _examination(site, unknown.smallest_descriptor, target)
-    if site.element_type is None:  # the descriptor's type is a placeholder that every level accepts
-        minimum = None
+    desc, errors = unknown.smallest_descriptor, _text_faults(site)
+    broken = report_at(desc, target.level).violations if desc else ()
     if desc and unknown.only_count_varies and not errors and not broken:
-        # Larger sizes only multiply the number of elements, so no other rule can break.
-        limit = UINT_MAX // desc.input_tensor.element_count
-        names = tuple(name for name, _ in unknown.missing) or site.dynamic_dimensions
-        sizes = SizeRange(names, limit)
-        return Verdict(
-            site, desc, Outcome.OK_FOR_EVERY_SIZE, tuple(remarks), None, minimum, sizes=sizes
-        )
-    broken = [v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size]
+        sizes = every_size(site, desc, unknown)
+        return Verdict(site, target, desc, Outcome.RUNS_FOR_EVERY_SIZE, (), sizes=sizes)
+    broken = tuple(v for v in broken if v.tensor == "InputTensor" and v.rule.at_every_size)
     note = make_violation("SPLIT-NODE-UNKNOWN", text=unknown.reason)
-    diagnostics = (*remarks, note, *broken)
+    diagnostics = (*errors, note, *broken)
     if not errors and not broken:
-        return Verdict(site, None, Outcome.UNKNOWN, diagnostics)
-    undecided = not errors and target.via == "directml"
-    return Verdict(
-        site, None, Outcome.REFUSED_FOR_EVERY_SIZE, diagnostics, None, minimum, undecided=undecided
-    )
+        return Verdict(site, target, None, Outcome.UNKNOWN, diagnostics)
+    outcome = Outcome.REFUSED_FOR_EVERY_SIZE
+    return Verdict(site, target, None, outcome, diagnostics, undecided=not errors)
 
 
-def _node_diagnostics(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
+def _remarks(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
     """What is to be said about a node, except for what the broken rules of the provider say."""
-    if site.element_type == "STRING":
-        text = "InputTensor.DataType is STRING; DirectML has no strings"
-        yield make_violation("SPLIT-NODE-TEXT", text=text)
-    else:  # what a warning says is of no use for a node that DirectML never gets
-        for warning in site.warnings:
-            if not (isinstance(warning, ProviderRemark) and warning.rule in broken):
-                yield make_violation("SPLIT-NODE-SURPRISE", text=warning)
-    if site.recombined_by:
-        names = site.recombined_by
-        nodes = ", ".join([*names[:_MAX_NODES], *omitted_line(len(names), _MAX_NODES)])
-        yield make_defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined by {nodes}")
+    if site.element_type == "STRING":  # what a warning says is of no use where DirectML is not
+        return
+    for warning in site.warnings:
+        if not (isinstance(warning, ProviderRemark) and warning.rule in broken):
+            yield make_violation("SPLIT-NODE-SURPRISE", text=warning)
+
+
+def _frozen(site: SplitSite) -> Iterator[Violation]:
+    if site.frozen:
+        name, size = site.frozen
+        text = f"works only for {name}={size}: the exporter froze the sizes"
+        yield make_violation("SPLIT-NODE-FROZEN", text=f"{text}. Fix: {thawed(site)}")
 
 
 @_cached
@@ -183,9 +156,18 @@ def _equivalent(
         return None, None
 
 
-def _minimum(desc: SplitOperatorDesc | None, target: Target) -> LevelReleases | None:
-    """The lowest level that accepts a descriptor; None if none does, or if it is unknown."""
-    level = _minimum_level(desc) if desc else None
-    if level is None:
+def _minimum(verdict: Verdict) -> LevelReleases | None:
+    """The lowest level that accepts a split; None if none does, or if it is unknown.
+
+    In a runtime, only where the level of the DirectML.dll is what is wrong.
+    """
+    site, target, desc = verdict.site, verdict.target, verdict.descriptor
+    if isinstance(site.state, Unknown):
+        # The type of a descriptor is a placeholder that every level accepts.
+        desc = site.state.smallest_descriptor if site.element_type else None
+    if not all("level" in error.rule.fixable_by for error in verdict.errors):
         return None
-    return level_releases(max(level, onnxruntime.MIN_LEVEL) if target.via == "ort" else level)
+    if target.runtime is not None and (verdict.outcome in ON_DIRECTML or desc is None):
+        return None
+    level = _minimum_level(desc) if desc else None
+    return None if level is None else level_releases(level)

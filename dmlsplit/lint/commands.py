@@ -64,6 +64,22 @@ def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> s
     return template.format(model=model, stem=stem, replace=_replace(left), code=code)
 
 
+def freeing_command(template: str, site: SplitSite) -> str:
+    """A template with code that makes the pieces of a split equal, whatever the axis is."""
+    graph, is_named = _graph(site), bool(_IN_PYTHON.fullmatch(site.file))
+    left = [word for word, text in (("MODEL", is_named), ("GRAPH", graph)) if not text]
+    code = f"{graph or 'GRAPH'}.node[{site.index}]"
+    if site.opset < 13:
+        code += "; n.attribute.remove(*[a for a in n.attribute if a.name == 'split'])"
+    else:
+        code += "; del n.input[1:]"
+        if site.opset >= 18:
+            count = "onnx.helper.make_attribute('num_outputs', len(n.output))"
+            code += f"; n.attribute.append({count})"
+    model, stem = (site.file, _stem(site.file)) if is_named else ("MODEL", "MODEL")
+    return template.format(model=model, stem=stem, replace=_replace(left), code=code)
+
+
 def _replace(left: Iterable[str]) -> str:
     words = dict.fromkeys(left)
     return f" (replace {' and '.join(words)})" if words else ""

@@ -1,47 +1,28 @@
-"""The splits that ONNX Runtime's DirectML provider refuses, and the descriptors it makes.
+"""What ONNX Runtime's DirectML provider does with a split: takes it, or leaves it to the CPU.
 
 Source: microsoft/onnxruntime, docs/OperatorKernels.md (operators and types) and
-core/providers/dml: OperatorRegistration.cpp, DmlOperatorSplit.cpp, dml_provider_factory.cc.
+core/providers/dml: OperatorRegistration.cpp, DmlOperatorSplit.cpp; what differs between releases is
+in runtimes.yaml.
 """
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.directml.rules.rule import Effect
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.lint.rules import make_defect, make_violation
+from dmlsplit.lint.loading import WITHOUT_KERNEL, conversion
+from dmlsplit.lint.rules import make_violation
+from dmlsplit.lint.runtimes import Release, runtime_table
 from dmlsplit.lint.target import Target
-from dmlsplit.models.site import (
-    Invalid,
-    Known,
-    SplitSite,
-    Unknown,
-)
+from dmlsplit.models.onnx.operators import CARRIERS, ElementType
+from dmlsplit.models.site import Known, SplitSite, Unknown
 
-# The provider passes this minimum to DMLCreateDevice1; a lower level fails the session.
-MIN_LEVEL = FeatureLevel.LEVEL_5_0
-# Lower ranks are padded on the left to NchwDimensionCount; DirectML takes at most 8.
-MIN_DIMENSIONS, MAX_DIMENSIONS = 4, 8
-# onnxruntime issue 14523: before 1.16, a Split-18 with num_outputs ran on the CPU. In the DLL of
-# onnxruntime-directml, VersionedKernel<DmlOperatorSplit, 18> is new in 1.16.0 (1.15.1 lacks it).
-FIRST_WITH_NUM_OUTPUTS = (1, 16)
-# microsoft/DirectML, Releases.md, 1.9.1: "Fix bug with unconnected split nodes".
-FIRST_WITH_UNCONNECTED = (1, 9, 1)
-# The fix of a Split-18 with neither split nor num_outputs, for those versions.
-SIZES = "give the sizes as split"
-OPERATORS = ("Split-2", "Split-11", "Split-13", "Split-18")
-ELEMENT_TYPES = frozenset({"BOOL", "DOUBLE", "FLOAT", "FLOAT16"}) | {
-    f"{sign}INT{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)
-}
-
-# Seen with 1.32: "MLDataType for: tensor(complex64) is not currently registered or supported".
-_REAL_TENSORS = (
-    "store the real and the imaginary parts as real tensors; ONNX Runtime does not load a model "
-    "with complex ones"
-)
+# Lower ranks are padded on the left to NchwDimensionCount.
+MIN_DIMENSIONS = 4
+# The types of every known provider; of others, Windows ML's documents say nothing.
+_SURE_TYPES = frozenset({"FLOAT", "FLOAT16"})
 
 
 @lru_cache(maxsize=4096)
@@ -55,35 +36,39 @@ def provider_descriptor(desc: SplitOperatorDesc) -> SplitOperatorDesc:
     return SplitOperatorDesc.from_sizes(padded, axis=desc.axis + len(ones), sizes=desc.split_sizes)
 
 
-def takes_num_outputs(target: Target) -> bool:
-    """Whether the provider has a kernel for a Split-18 with num_outputs."""
-    return target.ort_version is None or target.ort_version >= FIRST_WITH_NUM_OUTPUTS
+def cpu_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
+    """Why the provider leaves a split to the CPU, and what goes wrong there."""
+    reasons = [*_operator_reasons(site, target), *_type_reasons(site, target)]
+    is_shape = site.is_shape and site.element_type != "FLOAT16"
+    provider = target.runtime and target.runtime.provider
+    if not reasons and is_shape and provider and provider.cpu_shapes.value:
+        reasons.append(make_violation("ORT-SHAPE", text="it splits the shape of a value"))
+    if reasons:  # where it fails, it does not matter that it would run on the CPU
+        yield from list(cpu_faults(site, target)) or reasons
 
 
-def target_violations(target: Target) -> Iterator[Violation]:
-    """The provider's rule that the target itself breaks, for any model."""
-    if target.via == "ort" and target.level < MIN_LEVEL:
-        allowed = f"at least {MIN_LEVEL}"
-        yield make_violation("ORT-FEATURE-LEVEL", "", "FeatureLevel", str(target.level), allowed)
-
-
-def violations(site: SplitSite, target: Target) -> Iterator[Violation]:
-    """The provider's rules that a split breaks; DirectML's own are checked elsewhere."""
-    yield from target_violations(target)
-    yield from _operator_violations(site, target)
-    yield from _type_violations(site.element_type)
-    count = len(site.shape or ())
-    if count > MAX_DIMENSIONS:
+def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
+    """The provider's rules that a split breaks which it takes; DirectML's own are checked apart."""
+    provider = target.runtime and target.runtime.provider
+    limit, count = provider.maximum_rank.value if provider else 8, len(site.shape or ())
+    if count > limit:
         # The descriptor may have fewer, because dimensions are merged.
-        allowed = f"at most {MAX_DIMENSIONS}"
+        allowed = f"at most {limit}"
         text = f"the input of the node has {count} dimensions; the provider supports {allowed}"
         fields = "InputTensor", "DimensionCount", str(count), allowed
-        yield make_violation("ORT-DIMENSION-COUNT", *fields, text=text)
+        fix = _first(lambda release: release.provider.maximum_rank.value >= count)
+        yield make_violation("ORT-DIMENSION-COUNT", *fields, text=text, fix=fix)
     match site.state:
         case Known(pieces=pieces) | Unknown(pieces=pieces) if pieces and any(pieces):
             yield from empty_pieces(pieces)
-    if site.unused_outputs and target.directml and target.directml < FIRST_WITH_UNCONNECTED:
-        yield make_defect("SPLIT-DEFECT-UNCONNECTED", f"output {site.unused_outputs[0]} is unused")
+    leave_at = provider.neighbours_leave_at.value if provider else None
+    if site.neighbours and leave_at and site.model_opset >= leave_at:
+        names = " and ".join(site.neighbours)
+        text = (
+            f"{names} beside it {'run' if len(site.neighbours) > 1 else 'runs'} on the CPU in a "
+            f"model of opset {site.model_opset}, so {_bytes_of(site)} cross between GPU and CPU"
+        )
+        yield make_violation("ORT-NEIGHBOURS", text=text)
 
 
 def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
@@ -92,41 +77,95 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
         if size == 0:
             # The descriptor leaves empty pieces out, so its outputs have other indices.
             text = (
-                f"output {index} of the node is empty; the provider then appears to skip the whole "
-                "node and to leave its other outputs unwritten"
+                f"output {index} of the node is empty; by its source, the provider then writes "
+                "none of the other outputs, without an error"
             )
             tensor = f"OutputTensors[{index}]"
             yield make_violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
 
 
-def is_complex(element_type: str | None) -> bool:
-    """Whether an element type is one of complex numbers."""
-    return element_type is not None and element_type.startswith("COMPLEX")
-
-
-def _type_violations(element_type: str | None) -> Iterator[Violation]:
-    # SPLIT-NODE-TEXT is about strings.
-    if element_type is None or element_type in ELEMENT_TYPES or element_type == "STRING":
+def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
+    assert target.runtime is not None
+    provider = target.runtime.provider
+    if site.operator.startswith("SplitTo"):
+        if provider is None:
+            text = f"whether {target.runtime.name} runs sequences was not found"
+            yield make_violation("ORT-NOT-KNOWN", text=text)
+        elif provider.cpu_sequences.value:
+            text = f"the provider has no {site.operator}"
+            yield make_violation("ORT-SEQUENCE", "", "OperatorType", site.operator, text=text)
+        else:
+            text = f"{target.runtime.name} does not run sequences beside DirectML"
+            fix = _first(lambda release: release.provider.cpu_sequences.value)
+            yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
         return
-    allowed = f"one of {', '.join(sorted(ELEMENT_TYPES))}"
-    refusal = make_violation("ORT-DATA-TYPE", "InputTensor", "DataType", element_type, allowed)
-    yield replace(refusal, fix=_REAL_TENSORS) if is_complex(element_type) else refusal
-
-
-def _operator_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
-    if site.operator not in OPERATORS:
-        rule = "ORT-SEQUENCE" if site.operator.startswith("SplitTo") else "ORT-OPERATOR"
-        allowed = f"one of {', '.join(OPERATORS)}"
-        yield make_violation(rule, "", "OperatorType", site.operator, allowed)
-    if site.operator != "Split-18":
+    served = provider.split_versions.value if provider else (2, 11, 13, 18)
+    since = int(site.operator.rpartition("-")[2])
+    if since in served:
         return
-    is_unsized = site.sized_by == "outputs" and not isinstance(site.state, Invalid)
-    axis_size = site.shape[site.axis] if site.shape and site.axis is not None else None
-    if is_unsized and isinstance(axis_size, int):
-        fault = "num_outputs", "absent", "set if split is absent"
-        fix = "" if takes_num_outputs(target) else SIZES
-        yield replace(make_violation("ORT-NUM-OUTPUTS", "", *fault), fix=fix)
-    if site.sized_by == "num_outputs" and not takes_num_outputs(target):
-        own = "{}.{}".format(*(target.ort_version or ()))
-        allowed = "at least {}.{}".format(*FIRST_WITH_NUM_OUTPUTS)
-        yield make_violation("ORT-VERSION", "", "ONNX Runtime version", own, allowed)
+    names = ", ".join(f"Split-{number}" for number in served)
+    first = _first(lambda release: since in release.provider.split_versions.value)
+    newest = 13 if site.operator == WITHOUT_KERNEL else since - 1
+    command = conversion(site.file, site.model_opset, newest)
+    fields = "", "OperatorType", site.operator, f"one of {names}"
+    effect: Effect | None = "load" if site.operator == WITHOUT_KERNEL else None
+    fix = "; or ".join(filter(None, (first, command)))
+    yield make_violation("ORT-OPERATOR", *fields, fix=fix, effect=effect)
+
+
+def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
+    assert target.runtime is not None
+    kind, provider = site.element_type, target.runtime.provider
+    if kind == "STRING":
+        text = "InputTensor.DataType is STRING; DirectML has no strings"
+        yield make_violation("SPLIT-NODE-TEXT", text=text)
+    if kind in (None, "STRING") or site.operator.startswith("SplitTo"):
+        return
+    if provider is None:
+        if kind not in _SURE_TYPES:
+            text = f"whether {target.runtime.name} runs {kind} on DirectML was not found"
+            yield make_violation("ORT-NOT-KNOWN", text=text)
+    elif kind not in (types := provider.element_types.value):
+        fields = "InputTensor", "DataType", kind, f"one of {', '.join(sorted(types))}"
+        fix = _first(lambda release: kind in release.provider.element_types.value)
+        yield make_violation("ORT-DATA-TYPE", *fields, fix=fix)
+
+
+def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
+    """What goes wrong on the CPU."""
+    provider, state = target.runtime and target.runtime.provider, site.state
+    if provider is None or not isinstance(state, Known | Unknown):
+        return
+    pieces, kind = state.pieces or (), site.element_type
+    if site.operator.startswith("SplitTo"):
+        types = provider.sequence_types.value
+        if kind is not None and kind not in types:
+            fields = "InputTensor", "DataType", kind, f"one of {', '.join(sorted(types))}"
+            yield make_violation("ORT-SEQUENCE-TYPE", *fields)
+        if site.keeps_axis is None and set(pieces) - {1}:
+            text = f"keepdims is 0 and split is a scalar, and a piece has the size {max(pieces)}"
+            yield make_violation("ORT-KEEPDIMS", text=text)
+    elif site.sized_by == "num_outputs" and 0 in pieces and not provider.cpu_empty_last.value:
+        text = f"output {pieces.index(0)} is empty, which the CPU refuses for num_outputs"
+        yield make_violation("ORT-EMPTY-LAST", text=text)
+
+
+def _bytes_of(site: SplitSite) -> str:
+    """The bytes of the input, in words."""
+    carrier, lanes = CARRIERS.get(ElementType[site.element_type or "FLOAT"], (None, 1))
+    if carrier is None or not site.shape:
+        return "its tensors"
+    count = carrier.bits * lanes // 8
+    names = []
+    for size in site.shape:
+        if isinstance(size, int):
+            count *= size
+        else:
+            names.append(str(size or "?"))
+    return " * ".join([f"{count:,}", *names]) + " bytes"
+
+
+def _first(holds: Callable[[Release], bool]) -> str:
+    """The advice to use the first release for which something holds; empty without one."""
+    packaged = [row for row in runtime_table().onnxruntime if row.has_package]
+    return next((f"use ONNX Runtime {row} or later" for row in packaged if holds(row)), "")

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeGuard
 from dmlsplit.directml.levels import support_table
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType
-from dmlsplit.lint.onnxruntime import MAX_DIMENSIONS, is_complex, takes_num_outputs
+from dmlsplit.lint.loading import is_complex
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType
@@ -22,6 +22,7 @@ TOO_LARGE = (
 # has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
 # https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_divide_operator_desc
 _NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}
+MAX_DIMENSIONS = 8  # of DirectML
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6. Opset 6
 # itself has not been tried.
 _MIN_OPSET = 7
@@ -80,9 +81,9 @@ class Form(NamedTuple):
     lacks_only_count: bool = False  # the node itself serves once num_outputs is set
 
 
-def form_of(verdict: Verdict, target: Target) -> Form | str:
+def form_of(verdict: Verdict) -> Form | str:
     """The form of a refused split of an ONNX model, or why --write-fixed cannot rewrite it."""
-    form = _accepted_form(verdict, target)
+    form = _accepted_form(verdict)
     if isinstance(form, str) or compared_shapes(verdict.site):
         return form
     shape = verdict.site.shape or ()
@@ -127,8 +128,8 @@ def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
     return prod(shape) * (carrier.bits if carrier else 8) * lanes // 8
 
 
-def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
-    site, broken = verdict.site, verdict.errors
+def _accepted_form(verdict: Verdict) -> Form | str:
+    site, broken, target = verdict.site, verdict.errors, verdict.target
     if site.exceeds_protobuf:
         return TOO_LARGE
     for error in broken:
@@ -138,11 +139,11 @@ def _accepted_form(verdict: Verdict, target: Target) -> Form | str:
         return IN_A_FUNCTION
     if site.is_overridable:
         return _OVERRIDABLE
-    if site.keeps_axis is None and target.via != "ort":
+    if site.keeps_axis is None and target.runtime is None:
         return _DISPUTED_AXIS
     if site.keeps_axis is None and set(getattr(site.state, "pieces", None) or ()) - {1}:
         return _FAILS_IN_ORT
-    if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"} and takes_num_outputs(target):
+    if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"}:
         return Form(lacks_only_count=True)
     if site.opset < _MIN_OPSET:
         return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
@@ -162,7 +163,8 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
         merging, split_axis = merge_dimensions(shape, axis, least, greatest)
     if isinstance(site.state, Unknown) and 0 in (site.state.pieces or ()) and site.opset < 9:
         return f"the opset is {site.opset}; an empty piece of dynamic size needs 9 or later"
-    is_cast = kind not in support_table()[target.level].data_types
+    # A runtime runs a type that DirectML lacks on the CPU.
+    is_cast = target.runtime is None and kind not in support_table()[target.level].data_types
     if is_cast and kind.bits >= 32:
         narrow = _NARROW.get(kind)
         fix = f". Fix: if all values fit {narrow}, let the model compute them in {narrow}"
@@ -193,8 +195,9 @@ def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
 
 def _dimension_counts(target: Target) -> tuple[int, int]:
     """The least and the greatest rank that a target accepts."""
-    if target.via == "ort":
-        return 1, MAX_DIMENSIONS
+    if target.runtime is not None:
+        provider = target.runtime.provider
+        return 1, provider.maximum_rank.value if provider else MAX_DIMENSIONS
     support = support_table()[target.level]
     return support.minimum_dimensions, support.maximum_dimensions
 

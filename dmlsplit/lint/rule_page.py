@@ -69,7 +69,7 @@ def _scope_notes(rule: Rule) -> Iterator[str]:
     """What a report of the rule changes, and where the rule applies."""
     notes = [_SEVERITIES[rule.severity]] if rule.severity in _SEVERITIES else []
     if rule.id.startswith("ORT-"):
-        notes.append("It is checked only with `--via ort`.")
+        notes.append("It is about ONNX Runtime and Windows ML (`--ort`, `--winml`).")
     if notes:
         yield " ".join(notes)
 

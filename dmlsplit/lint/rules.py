@@ -6,7 +6,7 @@ rules.yaml has the records of the last two.
 from pathlib import Path
 
 from dmlsplit.directml import rules
-from dmlsplit.directml.rules.rule import DEVICE_REMOVED, Example, read_rules
+from dmlsplit.directml.rules.rule import DEVICE_REMOVED, Effect, Example, read_rules
 from dmlsplit.directml.rules.violation import Violation
 
 # The name of each HRESULT, and how a call fails with it.
@@ -34,15 +34,17 @@ def hresult_text(hresult: int) -> str:
     return f"{hresult:08X} ({HRESULTS[hresult][0]})"
 
 
-def make_defect(rule_id: str, fault: str) -> Violation:
+def make_defect(rule_id: str, fault: str, fix: str = "") -> Violation:
     """The violation for a known defect of DirectML; `fault` says how it may affect the node."""
     rule = RULES[rule_id]
-    return Violation(rule, found=fault, text=f"{fault}; {rule.wording}")
+    return Violation(rule, found=fault, text=f"{fault}; {rule.wording}", fix=fix)
 
 
-def make_violation(rule_id: str, *fields: str, text: str = "") -> Violation:
+def make_violation(
+    rule_id: str, *fields: str, text: str = "", fix: str = "", effect: Effect | None = None
+) -> Violation:
     """The violation of a rule, from tensor, field, value and allowed values, or a whole `text`.
 
-    The tensor is empty for a node or a target.
+    The tensor is empty for a node or a target. `fix` and `effect` are as in `Violation`.
     """
-    return Violation(RULES[rule_id], *fields, text=text)
+    return Violation(RULES[rule_id], *fields, text=text, fix=fix, own_effect=effect)

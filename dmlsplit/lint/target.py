@@ -1,9 +1,9 @@
-"""The target of a check: a feature level, and who passes the descriptors to DirectML."""
+"""The target of a check: who passes the splits to DirectML, and the level of its DirectML.dll."""
 
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import NamedTuple
 
 from dmlsplit.directml.levels import (
     FeatureLevel,
@@ -14,47 +14,83 @@ from dmlsplit.directml.levels import (
     support_table,
 )
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
+from dmlsplit.lint.runtimes import (
+    Cell,
+    Provider,
+    Release,
+    Version,
+    WindowsMl,
+    dotted,
+    runtime_table,
+    version,
+)
 
-# Pull request 2057 of October 2019, the month of version 1.0, added the provider.
-FIRST_RUNTIME = (1, 0)
-# The last with a package of the DirectML provider: onnxruntime-directml 1.24.4, of March 2026.
-LAST_RUNTIME = (1, 24)
-# Who passes descriptors to DirectML: the caller, or ONNX Runtime's DirectML provider.
-Via = Literal["directml", "ort"]
+
+class Runtime(NamedTuple):
+    """A program that loads models, and passes their splits to DirectML.
+
+    Attributes
+    ----------
+    name : str
+        Such as ``ONNX Runtime 1.24`` or ``Windows ML of build 19041``.
+    opset, ir : Cell of int
+        The newest operator set of ai.onnx and the newest IR version that it loads.
+    sure_opset, sure_ir : Cell of int
+        Those that it loads for certain, where the limit is not known.
+    provider : Provider or None
+        What its DirectML provider does; None if that is not known.
+    release : tuple of int or None
+        The release of ONNX Runtime in it; None if that is not known.
+    """
+
+    name: str
+    opset: Cell
+    ir: Cell
+    sure_opset: Cell
+    sure_ir: Cell
+    provider: Provider | None = None
+    release: Version | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What splits are checked for."""
+    """What splits are checked for.
+
+    Attributes
+    ----------
+    level : FeatureLevel
+        The level of the DirectML.dll.
+    dll : str
+        That DirectML in the user's words, such as ``DirectML 1.8.0`` or ``feature level 2_0``.
+    runtime : Runtime or None
+        Who passes splits to it; None for a program that calls DirectML itself.
+    directml : tuple of int or None
+        The version of the DirectML.dll; None if only its level is known.
+    is_lower_bound : bool
+        Whether the DirectML.dll may have a higher level, because its version is not known.
+    """
 
     level: FeatureLevel
-    name: str  # in the user's words, such as "Windows build 19041"
-    via: Via = "directml"
-    ort_version: tuple[int, ...] | None = None  # None for the newest ONNX Runtime
-    directml: tuple[int, ...] | None = None  # if a version or a Windows build was asked for
+    dll: str
+    runtime: Runtime | None = None
+    directml: Version | None = None
+    is_lower_bound: bool = False
+
+    @property
+    def where(self) -> str:
+        """The target after a preposition: in a runtime, or at a level."""
+        return f"{'at' if self.runtime is None else 'in'} {self}"
+
+    def for_format(self, form: str) -> "Target":
+        """The target for files of a format: runtimes pass only ONNX models to DirectML."""
+        return self if self.runtime is None or form == "onnx" else resolve_target()
 
     def __str__(self) -> str:
-        level = f"feature level {self.level}"
-        text = self.name if self.name == level else f"{self.name} ({level})"
-        return text if self.via != "ort" else f"{text} through {self._onnxruntime}"
-
-    @property
-    def runtime(self) -> str:
-        """What runs a model's splits."""
-        return "DirectML" if self.via != "ort" else f"{self._onnxruntime} with DirectML"
-
-    @property
-    def _onnxruntime(self) -> str:
-        if not self.ort_version:
-            return "ONNX Runtime"
-        version = "{}.{}".format(*self.ort_version)
-        return f"ONNX Runtime {_as_checked(version, self.ort_version, LAST_RUNTIME)}"
-
-
-def _as_checked(text: str, version: tuple[int, ...], newest: tuple[int, ...]) -> str:
-    """A version, and if it is newer than any known, the newest known one."""
-    known = ".".join(map(str, newest))
-    return text if version <= newest else f"{text}, checked as {known}, the newest known"
+        level = f"feature level {self.level}{' or higher' if self.is_lower_bound else ''}"
+        dll = [part for part in dict.fromkeys((self.dll, level)) if part]
+        if self.runtime is not None:
+            return f"{self.runtime.name} ({', '.join(dll)})"
+        return dll[0] if len(dll) == 1 else f"{dll[0]} ({dll[1]})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,76 +129,170 @@ def resolve_target(
     feature_level: str | None = None,
     directml: str | None = None,
     windows: str | None = None,
-    via: Via = "directml",
-    ort_version: str | None = None,
+    ort: str | None = None,
+    winml: str | None = None,
 ) -> Target:
-    """The target that one of the first three names; the newest level if all are None.
+    """The target that options name; without any, a program of one's own at the newest level.
 
-    A Windows build, such as ``22621`` or ``10.0.22621``, stands for the DirectML.dll in it.
+    Parameters
+    ----------
+    feature_level, directml, windows : str or None
+        A level, a version, or a Windows build, such as ``22621`` or ``10.0.22621``, which stands
+        for the DirectML.dll in it. At most one of the three.
+    ort : str or None
+        A release of ONNX Runtime, such as ``1.24``; empty for the newest with a DirectML package.
+        `directml` may be given beside it, for another DirectML.dll than that of the package.
+    winml : str or None
+        A Windows build, for the Windows ML in it, or a version of the package, such as ``2.5``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a version, build or level does not exist, or options contradict each other.
     """
-    runtime = dll = None
-    rows = support_table().values()
+    options = {"ort": ort, "winml": winml, "directml": directml, "windows": windows}
+    options["feature-level"] = feature_level
+    given = [name for name, value in options.items() if value is not None]
+    if len(given) > 1 and given != ["ort", "directml"]:
+        raise InvalidArgumentError(
+            f"{' and '.join(f'--{name}' for name in given)} name different targets. Fix: give one "
+            "of them; only --directml may stand beside --ort"
+        )
+    if ort is not None:
+        return _with_dll(_onnxruntime(ort), directml)
+    if winml is not None:
+        return _windows_ml(winml)
     if directml is not None:
-        with prefix_errors("--directml"):
-            level = level_for_directml(directml)
-        dll = directml_version(directml)
-        # The third part of a version does not change the level.
-        newest = max(directml_version(row.directml)[:2] for row in rows)
-        name = f"DirectML {_as_checked(directml.strip(), dll[:2], newest)}"
-    elif windows is not None:
-        if version := _VERSIONS.get(windows.strip().upper()):
-            raise InvalidArgumentError(
-                f"--windows is {windows}, which is a version of Windows. Fix: give its build, "
-                f"{version}"
-            )
-        build = _numbers("--windows", windows, _BUILD, "22621 or 10.0.22621")
+        return _own_dll(directml)
+    if windows is not None:
+        build = build_number("--windows", windows)
         with prefix_errors("--windows"):
-            level = level_for_windows(*build)
-        dll = directml_version(support_table()[level].directml)
-        newest = max((row.windows.build,) for row in rows if row.windows)
-        name = f"Windows build {_as_checked(str(build[0]), build, newest)}"
-    else:
-        with prefix_errors("--feature-level"):
-            level = FeatureLevel.parse(
-                max(FeatureLevel) if feature_level is None else feature_level
-            )
-        name = f"feature level {level}"
-    if ort_version is not None:
-        runtime = _numbers("--ort-version", ort_version, _RUNTIME, "1.14")
-        if via != "ort":
-            raise InvalidArgumentError("--ort-version needs --via ort")
-        if runtime < FIRST_RUNTIME:
-            first = ".".join(map(str, FIRST_RUNTIME))
-            raise InvalidArgumentError(
-                f"--ort-version is {ort_version}; it must be at least {first}, because earlier "
-                "versions have no DirectML provider"
-            )
-    return Target(level, name, via, runtime, dll)
+            level = level_for_windows(build)
+        newest = max(row.windows.build for row in support_table().values() if row.windows)
+        name = f"Windows build {_as_checked(str(build), (build,), (newest,))}"
+        return Target(level, name, directml=directml_version(support_table()[level].directml))
+    with prefix_errors("--feature-level"):
+        level = FeatureLevel.parse(max(FeatureLevel) if feature_level is None else feature_level)
+    return Target(level, f"feature level {level}")
 
 
-# Versions of Windows that have DirectML, and their builds. Source: Microsoft, "Windows 10 release
-# information" and "Windows 11 release information".
-_VERSIONS = {
-    "10": "such as 18362, the first build with DirectML",
-    "11": "such as 22000, the first build of Windows 11",
+def _own_dll(text: str) -> Target:
+    """A program that calls this DirectML.dll."""
+    with prefix_errors("--directml"):
+        level, dll = level_for_directml(text), directml_version(text)
+    # The third part of a version does not change the level.
+    newest = max(directml_version(row.directml)[:2] for row in support_table().values())
+    return Target(level, f"DirectML {_as_checked(text.strip(), dll[:2], newest)}", directml=dll)
+
+
+def _with_dll(release: Release, directml: str | None) -> Target:
+    """A release of ONNX Runtime with the DirectML.dll of its package, or with another one."""
+    facts, runtime = release.provider, _runtime(f"ONNX Runtime {release}", release)
+    text = directml or release.directml.value
+    if text is None:  # the provider does not start with a lower level than it asks for
+        return Target(facts.minimum_level.value, "", runtime, is_lower_bound=True)
+    dll = _own_dll(text)
+    return Target(dll.level, dll.dll, runtime, dll.directml)
+
+
+def _onnxruntime(text: str) -> Release:
+    """The release of ONNX Runtime that ``--ort`` names."""
+    table = runtime_table()
+    if not text:
+        return table.newest
+    asked = _version("--ort", text, "1.24 or 1.24.4")[:2]
+    first, newest = table.onnxruntime[0], table.newest
+    if asked < first.version:
+        raise InvalidArgumentError(
+            f"--ort is {text}; {first} is the first whose DirectML provider is known. Fix: give "
+            f"a release from {first} to {newest}"
+        )
+    if asked > newest.version:
+        package = table.packages[-1]
+        raise InvalidArgumentError(
+            f"--ort is {text}; {newest} is the last ONNX Runtime with a DirectML package. Fix: "
+            f"--ort {newest}; or --winml {dotted(package.version)}, whose package has ONNX Runtime "
+            f"{dotted(package.onnxruntime.value)} and DirectML"
+        )
+    return next(release for release in table.onnxruntime if release.version == asked)
+
+
+def _windows_ml(text: str) -> Target:
+    """The Windows ML that ``--winml`` names: that of a Windows build, or a package."""
+    table = runtime_table()
+    if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,3}(\.[0-9]{1,9})*", text.strip()) or re.fullmatch(
+        _BUILD, text.strip()
+    ):
+        return _built_in(build_number("--winml", text), table.windows_ml)
+    asked = version(text.strip())[:2]
+    package = next((row for row in table.packages if row.version == asked), None)
+    if package is None:
+        known = ", ".join(dotted(row.version) for row in table.packages)
+        raise InvalidArgumentError(
+            f"--winml is {text}; it must be one of the packages {known}, or a Windows build such "
+            "as 22621"
+        )
+    release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
+    dll = _own_dll(package.directml.value)
+    name = f"Windows ML {dotted(asked)} with ONNX Runtime {release}"
+    return Target(dll.level, dll.dll, _runtime(name, release), dll.directml)
+
+
+def _runtime(name: str, release: Release) -> Runtime:
+    limits = release.opset, release.ir
+    return Runtime(name, *limits, *limits, release.provider, release.version)
+
+
+def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
+    with prefix_errors("--winml"):
+        level = level_for_windows(build)
+    row = [row for row in rows if row.build <= build][-1]
+    is_newer = row == rows[-1] and build > row.build
+    shown = f"{build}, checked as {row.build}, the newest known" if is_newer else str(build)
+    runtime = Runtime(f"Windows ML of Windows build {shown}", *row[1:])
+    dll = support_table()[level].directml
+    return Target(level, f"DirectML {dll}", runtime, directml_version(dll))
+
+
+def _as_checked(text: str, own: Version, newest: Version) -> str:
+    """A version, and if it is newer than any known, the newest known one."""
+    return text if own <= newest else f"{text}, checked as {dotted(newest)}, the newest known"
+
+
+# Versions of Windows that people give instead of a build, with what they stand for.
+_FIRST_BUILDS = {
+    "10": "18362, the first build with DirectML",
+    "11": "22000, the first build of Windows 11",
     "1903": "18362",
-    "1909": "18363",
     "2004": "19041",
     "20H2": "19042",
     "21H1": "19043",
-    "21H2": "19044 in Windows 10, or 22000 in Windows 11",
-    "22H2": "19045 in Windows 10, or 22621 in Windows 11",
+    "21H2": "19044 for Windows 10, 22000 for Windows 11",
+    "22H2": "19045 for Windows 10, 22621 for Windows 11",
     "23H2": "22631",
     "24H2": "26100",
     "25H2": "26200",
 }
-# 1.14 or 1.14.1; 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.
-_RUNTIME = r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,9})?"
+# 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.
 _BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"
 
 
-def _numbers(option: str, text: str, pattern: str, example: str) -> tuple[int, ...]:
-    match = re.fullmatch(pattern, text.strip())
-    if not match:
-        raise InvalidArgumentError(f"{option} is {text!r}; it must look like {example}")
-    return tuple(map(int, filter(None, match.groups())))
+def build_number(option: str, text: str) -> int:
+    """The number of a Windows build; an error of the option says what a version stands for."""
+    asked = text.strip()
+    if stands_for := _FIRST_BUILDS.get(asked.upper()):
+        raise InvalidArgumentError(
+            f"{option} is {text}, which is a version of Windows. Fix: give a build of it, such as "
+            f"{stands_for}"
+        )
+    match = re.fullmatch(_BUILD, asked)
+    if not match or not asked.isascii():
+        raise InvalidArgumentError(f"{option} is {text!r}; it must look like 22621 or 10.0.22621")
+    return int(match[1] or match[2])
+
+
+def _version(option: str, text: str, example: str) -> Version:
+    try:
+        return version(text.strip())
+    except ValueError:
+        raise InvalidArgumentError(f"{option} is {text!r}; it must look like {example}") from None

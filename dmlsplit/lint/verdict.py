@@ -15,22 +15,37 @@ from dmlsplit.models.site import SplitSite, Unknown
 class Outcome(StrEnum):
     """The possible verdicts."""
 
-    OK = "ok"
-    OK_FOR_EVERY_SIZE = "ok for every size"
-    EQUIVALENT = "refused, an equivalent exists"
+    # The worst first: the verdict about a model is that of its first split in this order.
+    NOT_LOADED = "the model does not load"
     REFUSED = "refused"
     REFUSED_FOR_EVERY_SIZE = "refused for every size"
+    EQUIVALENT = "refused, an equivalent exists"
+    FAILS = "fails when it runs"
     UNKNOWN = "unknown"
-    FOLDED = "folded"
+    ON_CPU = "runs on the CPU"
+    RUNS = "runs on DirectML"
+    RUNS_FOR_EVERY_SIZE = "runs on DirectML at any size"
+    FOLDED = "folded away"
     NEVER_RUNS = "never runs"
 
 
 # Outcomes that count as refused: by default, and with --allow equivalent.
-FAILING = frozenset({Outcome.REFUSED, Outcome.REFUSED_FOR_EVERY_SIZE, Outcome.EQUIVALENT})
+FAILING = frozenset(
+    {
+        Outcome.NOT_LOADED,
+        Outcome.FAILS,
+        Outcome.REFUSED,
+        Outcome.REFUSED_FOR_EVERY_SIZE,
+        Outcome.EQUIVALENT,
+    }
+)
 WITHOUT_EQUIVALENT = FAILING - {Outcome.EQUIVALENT}
 # DirectML does not get the node, and nothing is wrong.
 UNREACHED = frozenset({Outcome.FOLDED, Outcome.NEVER_RUNS})
-ACCEPTED = frozenset({Outcome.OK, Outcome.OK_FOR_EVERY_SIZE}) | UNREACHED
+ON_DIRECTML = frozenset({Outcome.RUNS, Outcome.RUNS_FOR_EVERY_SIZE})
+ACCEPTED = ON_DIRECTML | UNREACHED
+# A change of the model may make DirectML run the split.
+CHANGEABLE = FAILING | {Outcome.ON_CPU}
 # A name of a dimension that is not one word. Names of values may have a / or - in them.
 _EXPRESSION = re.compile(r"[\s+*%]|//")
 
@@ -50,10 +65,11 @@ class SizeRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a target accepts one split."""
+    """What happens to one split at a target."""
 
     site: SplitSite
-    # What the split becomes at the target; for OK_FOR_EVERY_SIZE, at dynamic sizes of 1. None if
+    target: Target
+    # What the split becomes at the target; for RUNS_FOR_EVERY_SIZE, at dynamic sizes of 1. None if
     # unknown.
     descriptor: SplitOperatorDesc | None
     outcome: Outcome
@@ -68,7 +84,7 @@ class Verdict:
     notes: tuple[str, ...] = ()
     # REFUSED_FOR_EVERY_SIZE, but an equivalent may exist once the sizes are known.
     undecided: bool = False
-    sizes: SizeRange | None = None  # for OK_FOR_EVERY_SIZE
+    sizes: SizeRange | None = None  # for RUNS_FOR_EVERY_SIZE
     obstacle: str | None = None  # why a refused descriptor has no equivalent
 
     @property
@@ -110,7 +126,7 @@ class Verdict:
 class Assessment:
     """All verdicts of a run."""
 
-    target: Target
+    target: Target  # of ONNX models; other files may have another one
     verdicts: tuple[Verdict, ...]  # in the order of files and nodes
     unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why
     failing: frozenset[Outcome] = FAILING  # these count as refused
@@ -118,6 +134,11 @@ class Assessment:
     defects_fail: bool = False  # a known defect counts as refused too
     # File and fingerprint of the findings that do not fail, because they are known.
     baseline: frozenset[tuple[str, str]] = frozenset()
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets of the verdicts, in their order."""
+        return tuple(dict.fromkeys(v.target for v in self.verdicts)) or (self.target,)
 
     @property
     def counts(self) -> dict[Outcome, int]:

@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +59,6 @@ def _data_files(model: Path) -> Iterable[Path]:
 
 def scan_paths(
     paths: Sequence[str],
-    endings: Sequence[str] = ENDINGS,
     progress: Callable[[int, int], None] = lambda done, total: None,
     dimensions: "FixedSizes | None" = None,
     include_hidden: bool = False,
@@ -76,7 +75,7 @@ def scan_paths(
     left_out: set[str] = set()
     for path in paths:
         try:
-            named, others = _files(path, endings, include_hidden)
+            named, others = _files(path, include_hidden)
             files |= {file: _size(file) for file in named}
             left_out.update(others)
         except (DmlError, OSError) as error:
@@ -86,7 +85,7 @@ def scan_paths(
     done, total = 0, sum(files.values())
     for file, size in files.items():
         try:
-            sites += scan_file(file, endings, dimensions)
+            sites += scan_file(file, dimensions)
         except (DmlError, OSError, RecursionError, MemoryError) as error:
             unreadable.append((file, one_line(error, with_path=False)))
         done += size
@@ -100,21 +99,15 @@ def scan_paths(
     return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, fixes)
 
 
-def scan_file(
-    file: str, endings: Sequence[str] = ENDINGS, dimensions: "FixedSizes | None" = None
-) -> list[SplitSite]:
+def scan_file(file: str, dimensions: "FixedSizes | None" = None) -> list[SplitSite]:
     """Scan one model or descriptor file, of the type that its suffix names."""
     ending = Path(file).suffix.lower()
     if file != "-" and not Path(file).exists():
         raise InvalidArgumentError("cannot be read: No such file or directory")
-    if ending not in endings:
+    if ending not in ENDINGS:
         if file == "-":
             raise InvalidArgumentError("standard input cannot be read. Fix: give a file")
-        if ending in ENDINGS:
-            raise InvalidArgumentError(
-                f"--via ort checks {' and '.join(endings)} files only. Fix: leave out --via ort"
-            )
-        raise InvalidArgumentError(f"its name must end in {' or '.join(endings)}")
+        raise InvalidArgumentError(f"its name must end in {' or '.join(ENDINGS)}")
     if not Path(file).is_file():
         raise InvalidArgumentError("is not a regular file")
     if ending == ".onnx":
@@ -144,11 +137,11 @@ def _size(file: str) -> int:
     return 0
 
 
-def _files(path: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], list[str]]:
+def _files(path: str, hidden: bool) -> tuple[list[str], list[str]]:
     """The files that a path stands for, and those that are skipped."""
     left_out: list[str] = []
     if Path(path).is_dir():
-        files, left_out = _models_in(path, endings, hidden)
+        files, left_out = _models_in(path, hidden)
     elif glob.has_magic(path) and not Path(path).exists():
         # Path.glob rejects absolute patterns.
         names = glob.iglob(path, recursive=True)  # noqa: PTH207
@@ -161,9 +154,8 @@ def _files(path: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], 
     return files, left_out
 
 
-def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[str], list[str]]:
+def _models_in(folder: str, hidden: bool) -> tuple[list[str], list[str]]:
     """The models of a folder, and those that are not the user's own, unless `hidden`."""
-    suffixes = set(_FOLDER_ENDINGS).intersection(endings)
     files: list[str] = []
     left_out: list[str] = []
     skipped: set[Path] = set()
@@ -172,16 +164,16 @@ def _models_in(folder: str, endings: Sequence[str], hidden: bool) -> tuple[list[
         foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
         if not hidden and (foreign or here.parent in skipped):
             skipped.add(here)
-        for path in (here / name for name in names if _is_model(here / name, suffixes)):
+        for path in (here / name for name in names if _is_model(here / name)):
             is_skipped = here in skipped or path.name.startswith(".")
             (left_out if is_skipped and not hidden else files).append(str(path))
     return sorted(files), left_out
 
 
-def _is_model(path: Path, suffixes: Set[str]) -> bool:
+def _is_model(path: Path) -> bool:
     ending = path.suffix.lower()
     # Skip links, which may lead out of the folder.
-    if ending not in suffixes or not path.is_file() or path.is_symlink():
+    if ending not in _FOLDER_ENDINGS or not path.is_file() or path.is_symlink():
         return False
     with suppress(OSError), path.open("rb") as file:
         return ending != ".xml" or b"<net" in file.read(4096)

@@ -177,6 +177,17 @@ class SplitSite:
     keeps_axis : bool or None
         Whether the pieces keep the axis. None for SplitToSequence with keepdims=0 beside a scalar
         split: ONNX keeps it, ONNX Runtime drops it, or fails if a piece has another size than 1.
+    is_shape : bool
+        Whether the node splits the shape of a value, which ONNX Runtime keeps on the CPU.
+    neighbours : tuple of str
+        The operators among Cast, Reshape, Shape, Squeeze, Transpose and Unsqueeze that make its
+        input or take its outputs.
+    frozen : tuple of (str, int), or None
+        The name of the dynamic axis, and the only size of it that the constant sizes of the pieces
+        fit. The rest of the site is for this size.
+    ir_version, model_opset : int
+        The IR version of the model, and the version of ONNX's operators that it imports; 0 for
+        other formats.
     is_overridable : bool
         Whether what is known follows from the default of a graph input of ONNX, which a caller may
         override.
@@ -206,6 +217,11 @@ class SplitSite:
     never_runs: str | None = None
     is_folded: bool = False
     keeps_axis: bool | None = True
+    is_shape: bool = False
+    neighbours: tuple[str, ...] = ()
+    frozen: tuple[str, int] | None = None
+    ir_version: int = 0
+    model_opset: int = 0
     is_overridable: bool = False
     exceeds_protobuf: bool = False
 

@@ -24,7 +24,8 @@ from tests.support.openvino_files import variadic, weights
 
 # The words that the help has for values: names of files to write, and those of no file to write.
 WRITES = {"FILE", "OUT.onnx", "DIR"}
-NEITHER = {*"PATH PATH|RULE-ID INPUT L N S A TYPE BUILD VERSION NAME NAME=N 1,1,6,2 2,1,3".split()}
+NEITHER = {*"PATH PATH|RULE-ID|HRESULT BUILD|VERSION INPUT L N S A TYPE BUILD VERSION".split()}
+NEITHER |= {*"NAME NAME=N 1,1,6,2 2,1,3".split()}
 NEITHER |= {"axis", "device"}
 
 VALIDATE = "validate --windows 19041"

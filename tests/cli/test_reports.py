@@ -12,12 +12,14 @@ from dmlsplit.cli import main
 from dmlsplit.models import discovery
 from tests.support.command import refused, save
 from tests.support.fixtures import Capsys, Patch
-from tests.support.models import single
+from tests.support.models import parsed, single
 
 OLD = "--windows 19041"
 REFUSED = single(TensorProto.INT64, (6,), (2, 4), 0)
 ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
-DYNAMIC = single(TensorProto.FLOAT, (1, 1, "n", 2), (2, 4), 2)
+DYNAMIC = parsed(
+    "(float[1,1,n,2] x) => (float[] a) { [cut] a, b = Split <axis = 2, num_outputs = 2> (x) }"
+)
 
 
 def prints(file: str) -> list[str]:

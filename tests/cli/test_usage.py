@@ -70,14 +70,15 @@ def test_a_word_that_is_nearly_right_is_named(line: str, end: str, capsys: Capsy
 @pytest.mark.parametrize(
     ("version", "build"),
     [
-        ("22H2", "19045 in Windows 10, or 22621 in Windows 11"),
-        ("22h2", "19045 in Windows 10, or 22621 in Windows 11"),
+        ("22H2", "19045 for Windows 10, 22621 for Windows 11"),
+        ("22h2", "19045 for Windows 10, 22621 for Windows 11"),
         ("2004", "19041"),
-        ("11", "such as 22000, the first build of Windows 11"),
+        ("11", "22000, the first build of Windows 11"),
     ],
 )
 def test_a_version_of_windows_gets_its_build(version: str, build: str, capsys: Capsys) -> None:
     text = said(capsys, f"validate m.onnx --windows {version}")
     assert text == (
-        f"--windows is {version}, which is a version of Windows. Fix: give its build, {build}"
+        f"--windows is {version}, which is a version of Windows. Fix: give a build of it, "
+        f"such as {build}"
     )

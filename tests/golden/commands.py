@@ -16,6 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 from onnx import TensorProto
 
 from tests.support import models as m
@@ -26,6 +27,19 @@ from tests.support.models import sequence, single
 DATA = Path(__file__).parents[1] / "data"
 FOLDER = Path(__file__).parent / "cli"
 ENVIRONMENT = {"COLUMNS": "80", "NO_COLOR": "1", "DMLSPLIT_NATIVE": "0"}
+
+
+_HALVES = """<ir_version: 9, opset_import: ["" : 18]>
+net (float[1,8] x) => (float[1,4] a, float[1,4] b) {
+    [cut] a, b = Split <axis = 1, num_outputs = 2> (x)
+}"""
+_SHAPE = """(float[2,6] x) => (int64[1] a, int64[1] b) {
+    shape = Shape (x)
+    [cut] a, b = Split <num_outputs = 2> (shape)
+}"""
+_SIX = """(float[6] x) => (float[] a, float[] b, float[] c, float[] d) {
+    [cut] a, b, c, d = Split <num_outputs = 4> (x)
+}"""
 
 
 def descriptor(split: tuple[int, ...], strides: list[int] | None = None) -> str:
@@ -54,6 +68,15 @@ def write_inputs(folder: Path) -> None:
         "super_resolution.onnx": networks.super_resolution(),
         "int64.onnx": single(TensorProto.INT64, (1, 6, 4), (2, 4), 1),
         "batch.onnx": single(TensorProto.INT8, ("batch", 3, 4, 4), (1, 2), 1),
+        "halves.onnx": onnx.parser.parse_model(_HALVES),
+        "opset26.onnx": onnx.parser.parse_model(_HALVES.replace("18", "26")),
+        "opset13.onnx": m.parsed_at(13, 7, "a, b = Split <axis = 1> (x)"),
+        "opset9.onnx": m.parsed_at(9, 4, "a, b = Split <axis = 1> (x)"),
+        "bool.onnx": single(TensorProto.BOOL, (1, 6, 4), (2, 4), 1),
+        "image.onnx": single(TensorProto.UINT8, (1, 480, 640, 3), (1, 1, 1), 3),
+        "shape.onnx": m.parsed(_SHAPE),
+        "frozen.onnx": single(TensorProto.FLOAT, ("batch", 4), (1, 1), 0),
+        "six_into_four.onnx": m.parsed(_SIX),
         "models/a.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0),
         **{f"many/{at}.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0) for at in range(9)},
         "models/deep/b.ONNX": single(TensorProto.INT8, (6, 4), (1, 3), 1),

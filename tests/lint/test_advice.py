@@ -84,7 +84,8 @@ COMPUTED_LENGTHS = """(float[2,n] x) => (float[] a) {
     lengths = Concat <axis = 0> (half, rest)
     [cut] a, b = Split <axis = 1> (x, lengths)
 }"""
-DYNAMIC = single(FLOAT, (2, "n"), (2, 4), 1)
+OWN = ("--feature-level", "6_4")
+DYNAMIC = bare_split((2, "n"), num_outputs=2)
 KNOWN = single(FLOAT, (2, 6), (2, 4), 1)
 OF_INPUT = "(float[2,6] x, int64[2] s) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }"
 BACKWARDS = "(float[2,n] x) => (float[] a) { a, b, c = Split <axis = -1, num_outputs = 3> (x) }"
@@ -97,7 +98,10 @@ AXIS_EDGES = [edge((0, 0), (3, 0)), edge((1, 1), (3, 1)), edge((2, 0), (3, 2))]
 
 def beside_a_value() -> onnx.ModelProto:
     """A dimension called ``a.0`` beside a value ``a``, whose axis 0 has another size."""
-    content = single(FLOAT, (2, "a.0"), (2, 4), 1)
+    content = bare_split((2, "a.0"), num_outputs=2)
+    del content.graph.output[0]
+    content.graph.node[0].output[:] = ["p", "q"]
+    content.graph.output[0].name = "p"
     content.graph.input.append(helper.make_tensor_value_info("a", FLOAT, (3,)))
     return content
 
@@ -142,6 +146,11 @@ BESIDE_OTHERS = """(float[2,6] x) => (float[] a) {
     c, d = Split <axis = 1, num_outputs = 2> (z)
     e, f = Split <axis = 0, num_outputs = 2> (z)
 }"""
+AFTER_NON_ZERO = """(float[2,6] x) => (int64[] cut_0) {
+    y = NonZero (x)
+    sizes = Constant <value = int64[2] {2, 4}> ()
+    [cut] cut_0, cut_1 = Split <axis = 1> (y, sizes)
+}"""
 FOURIER = """(float[2,6,1] x) => (float[] a) {
     y = DFT <axis = 1> (x)
     [cut] a, b = Split <axis = 1, num_outputs = 2> (y)
@@ -159,17 +168,17 @@ AXIS_PORTS = {"inputs": port(0, (), "U8"), "outputs": port(1, (), "I64")}
 
 CASES = {
     "a dynamic axis": Case("AXIS", DYNAMIC),
-    "a name with a space": Case("AXIS", single(FLOAT, (2, "n; of h"), (2, 4), 1)),
-    "a name with a quote": Case("AXIS", single(FLOAT, (2, "o'brien"), (2, 4), 1)),
-    "a name that shells change": Case("AXIS", single(FLOAT, ('$"a`', '$"a`'), (2, 4), 1)),
+    "a name with a space": Case("AXIS", bare_split((2, "n; of h"), num_outputs=2)),
+    "a name with a quote": Case("AXIS", bare_split((2, "o'brien"), num_outputs=2)),
+    "a name that shells change": Case("AXIS", bare_split(('$"a`', '$"a`'), num_outputs=2)),
     "a name like that of an axis": Case("AXIS", beside_a_value()),
-    "two dynamic sizes": Case("AXIS", single(FLOAT, ("batch", "n"), (2, 4), 1)),
-    "a dynamic axis without a name": Case("AXIS", single(FLOAT, (2, None), (2, 4), 1)),
+    "two dynamic sizes": Case("AXIS", bare_split(("batch", "n"), num_outputs=2)),
+    "a dynamic axis without a name": Case("AXIS", bare_split((2, None), num_outputs=2)),
     "a negative axis": Case("AXIS", parsed(BACKWARDS)),
     "a value in the middle": Case("DECLARE", parsed(MIDDLE)),
     "a value outside of the body": Case("DECLARE", parsed(OUTSIDE)),
     "a value that is an output": Case("DECLARE", parsed(DECLARED_OUTPUT)),
-    "a sequence": Case("AXIS", sequence(FLOAT, ("n", "m"))),
+    "a sequence": Case("AXIS", sequence(FLOAT, ("n", "m")), OWN),
     "an empty axis": Case("SIZES", single(FLOAT, ("n", 0, 6), (0, 0), 1)),
     "a dynamic rank": Case("DECLARE", single(FLOAT, None, (2, 4), 1), shape=(2, 6)),
     "a body": Case("DECLARE", parsed(IN_LOOP), shape=(1, 6)),
@@ -187,7 +196,7 @@ CASES = {
     "no number of outputs": Case(
         "COUNT_FIRST",
         bare_split((2, "n")),
-        ("--via", "ort"),
+        ("--ort",),
         cured=bare_split((2, "n"), num_outputs=2),
     ),
     "lengths that are an input": Case("LENGTHS", parsed(OF_INPUT), cured=KNOWN),
@@ -203,7 +212,9 @@ CASES = {
         cured=KNOWN,
     ),
     "lengths outside": Case("WEIGHTS", external()),
-    "too many pieces": Case("PIECES", sequence(FLOAT, (2, 2**18)), cured=sequence(FLOAT, (2, 6))),
+    "too many pieces": Case(
+        "PIECES", sequence(FLOAT, (2, 2**18)), OWN, cured=sequence(FLOAT, (2, 6))
+    ),
     "a cycle": Case("ORDER", parsed(CYCLIC), cured=parsed(SORTED)),
     "a refused type": Case("NODES", single(TensorProto.INT8, (6,), (2, 4), 0), OLD),
     "the same in DirectML": Case("DISPATCH", single(INT64, (6,), (2, 4), 0), OLD),
@@ -227,7 +238,7 @@ CASES = {
     "OpenVINO: operation set": Case("OPSET1", variadic(split_version="new"), cured=variadic()),
 }
 # Followed in tests of their own.
-ELSEWHERE = {"BIN_FILE", "IN_FUNCTION", "NO_NODES", "ON_CPU"}
+ELSEWHERE = {"BIN_FILE", "EXPORT_AGAIN", "FREE", "IN_FUNCTION", "NO_NODES"}
 
 
 def test_every_piece_of_advice_has_a_case_or_is_listed_as_tested_elsewhere() -> None:
@@ -273,7 +284,7 @@ def test_the_advised_options_of_all_splits_can_be_combined(here: Path, reported:
         fixes = " ".join(each.fix for each in reported(name))
         options = set(OPTION.findall(fixes))
         after = reported(name, *shlex.split(" ".join(options)))
-        assert {each.outcome for each in after} == {Outcome.OK}
+        assert {each.outcome for each in after} <= {Outcome.RUNS, Outcome.FOLDED}
 
 
 def test_an_option_that_disagrees_with_the_model_is_refused(here: Path, capsys: Capsys) -> None:
@@ -294,7 +305,7 @@ def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
     assert list(advised(before)) == ["BIN_FILE"]
     link.unlink()
     Path("model.bin").rename(link)
-    assert reported("folder/model.xml")[0].outcome is Outcome.OK
+    assert reported("folder/model.xml")[0].outcome is Outcome.RUNS
 
 
 def test_lengths_computed_in_a_function_have_no_sizes_that_an_option_could_give(

@@ -137,7 +137,7 @@ def test_a_small_file_with_large_sequences_takes_little_memory_and_has_small_rep
 def test_json_counts_the_outputs_and_the_reasons_that_it_leaves_out(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(outputs(300))
-    ort = resolve_target(via="ort")
+    ort = resolve_target(ort="")
     (split,) = json.loads(render(assess(scan_file(str(path)), ort), "json"))["splits"]
     (found,) = split["descriptors"]
     assert (len(found["output_tensors"]), found["omitted_outputs"]) == (256, 44)

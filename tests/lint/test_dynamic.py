@@ -40,39 +40,49 @@ def rules(verdict: Verdict) -> set[str]:
 REFUSED = [
     (single(INT64, ("batch", 6), (2, 4), 1), {"feature_level": "1_0"},
      {"DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT"}),
-    (single(FLOAT, ("batch",) * 10, (2, 4), 1), {"via": "ort"}, {"ORT-DIMENSION-COUNT"}),
     (single(FLOAT, ("batch", 6), (2, 4), 1), {"windows": "19041"}, {"DML-LEVEL-DIMENSION-COUNT"}),
-    (single(FLOAT, (2, "n"), (2, 4), 1), {"windows": "19041"}, {"DML-LEVEL-DIMENSION-COUNT"}),
+    (bare_split((2, "n"), num_outputs=2), {"windows": "19041"}, {"DML-LEVEL-DIMENSION-COUNT"}),
     (single(INT64, None, (2, 4), 1), {"feature_level": "3_0"}, {"DML-LEVEL-DATA-TYPE"}),
     (single(TensorProto.COMPLEX128, None, (2, 4), 1), {"feature_level": "3_0"},
      {"DML-LEVEL-DATA-TYPE"}),
     (single(FLOAT, ("n", 2**31, 2**3), (4, 4), 2), {}, {"DML-TENSOR-ELEMENT-COUNT"}),
     (single(FLOAT, ("n", 2**33), (2**32, 2**32), 1), {}, {"DML-UINT-RANGE"}),
     (single(TensorProto.STRING, ("n", 6), (2, 4), 1), {}, {"SPLIT-NODE-TEXT"}),
-    (single(FLOAT, ("n", 6), (2, 0, 4), 1), {"via": "ort"}, {"ORT-EMPTY-PIECE"}),
-    (single(TensorProto.BFLOAT16, ("n", 6), (2, 4), 1), {"via": "ort"}, {"ORT-DATA-TYPE"}),
-    (sequence(FLOAT, ("n", "m")), {"via": "ort"}, {"ORT-SEQUENCE"}),
-    (single(FLOAT, ("n", 1, 2, 6), (2, 4), 3), {"windows": "19041", "via": "ort"}, None),
 ]  # fmt: skip
+IN_A_RUNTIME = [
+    (single(FLOAT, ("batch",) * 10, (2, 4), 1), Outcome.NOT_LOADED, "ORT-DIMENSION-COUNT"),
+    (single(FLOAT, ("n", 6), (2, 0, 4), 1), Outcome.REFUSED, "ORT-EMPTY-PIECE"),
+    (single(TensorProto.BFLOAT16, ("n", 6), (2, 4), 1), Outcome.ON_CPU, "ORT-DATA-TYPE"),
+    (sequence(FLOAT, ("n", "m")), Outcome.ON_CPU, "ORT-SEQUENCE"),
+    (single(FLOAT, ("n", 2**31, 2**3), (4, 4), 2), Outcome.FAILS, "DML-TENSOR-ELEMENT-COUNT"),
+    (single(TensorProto.STRING, ("n", 6), (2, 4), 1), Outcome.ON_CPU, "SPLIT-NODE-TEXT"),
+]
 
 
 @pytest.mark.parametrize(("content", "asked", "broken"), REFUSED)
 def test_a_split_that_breaks_a_rule_for_every_size_is_refused(
-    content: onnx.ModelProto, asked: dict[str, str], broken: set[str] | None, tmp_path: Path
+    content: onnx.ModelProto, asked: dict[str, str], broken: set[str], tmp_path: Path
 ) -> None:
     verdict = verdict_of(content, tmp_path, **asked)
     assert verdict.outcome is Outcome.REFUSED_FOR_EVERY_SIZE
     assert not verdict.descriptor
-    assert verdict.undecided == ("via" not in asked and broken != {"SPLIT-NODE-TEXT"})
-    rules_found = rules(verdict)
-    assert rules_found - {"ORT-OPERATOR"} == (broken or {"ORT-FEATURE-LEVEL"})
+    assert verdict.undecided == (broken != {"SPLIT-NODE-TEXT"})
+    assert rules(verdict) == broken
     assert not assessed(content, tmp_path, **asked).accepted
+
+
+@pytest.mark.parametrize(("content", "outcome", "broken"), IN_A_RUNTIME)
+def test_what_a_runtime_does_for_every_size_is_said_although_the_sizes_are_dynamic(
+    content: onnx.ModelProto, outcome: Outcome, broken: str, tmp_path: Path
+) -> None:
+    verdict = verdict_of(content, tmp_path, ort="")
+    assert (verdict.outcome, rules(verdict)) == (outcome, {broken})
 
 
 @pytest.mark.parametrize(
     ("content", "asked"),
     [
-        (single(INT64, (6, "n"), (2, 4), 1), {}),
+        (bare_split((6, "n"), num_outputs=2), {}),
         (single(FLOAT, None, (2, 4), 1), {"feature_level": "1_0"}),
         (single(FLOAT, None, (2, 4), 1), {}),
         (single(FLOAT, ("n", 0, 6), (0, 0), 1), {}),
@@ -111,30 +121,21 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("shape", "outcome"),
     [
-        ((2, 6), Outcome.REFUSED),
-        (("n", 6), Outcome.REFUSED_FOR_EVERY_SIZE),
+        ((2, 6), Outcome.NOT_LOADED),
+        (("n", 6), Outcome.NOT_LOADED),
         ((2, "n"), Outcome.UNKNOWN),
     ],
 )
 def test_a_missing_count_is_refused_if_the_axis_is_known(
     shape: tuple[int | str, ...], outcome: Outcome, tmp_path: Path
 ) -> None:
-    verdict = verdict_of(bare_split(shape), tmp_path, via="ort")
+    verdict = verdict_of(bare_split(shape), tmp_path, ort="")
     assert verdict.outcome is outcome
     assert verdict.fix.startswith("set num_outputs")
     assert ("ORT-NUM-OUTPUTS" in rules(verdict)) == (outcome is not Outcome.UNKNOWN)
     # ONNX Runtime fails to load it, but that is not a failure of DirectML.
     assert verdict.hresult is None
     assert verdict_of(bare_split(shape), tmp_path).outcome is not Outcome.REFUSED
-
-
-@pytest.mark.parametrize("shape", [(2, 6), ("n", 6), (2, "n")])
-def test_before_onnx_runtime_1_16_the_fix_of_a_missing_count_is_sizes(
-    shape: tuple[int | str, ...], tmp_path: Path
-) -> None:
-    verdict = verdict_of(bare_split(shape), tmp_path, via="ort", ort_version="1.15")
-    assert verdict.fix.startswith("give the sizes as split")
-    assert "set num_outputs" not in verdict.fix
 
 
 # Sizes that only multiply the elements: the verdict holds for every size, up to the most elements.
@@ -144,7 +145,7 @@ def test_before_onnx_runtime_1_16_the_fix_of_a_missing_count_is_sizes(
     ("content", "asked", "names", "most"),
     [
         (single(FLOAT, ("batch", 64), (32, 32), 1), {}, ("batch",), (2**32 - 1) // 64),
-        (single(FLOAT, ("batch", 6), (2, 4), 1), {"via": "ort"}, ("batch",), (2**32 - 1) // 6),
+        (single(FLOAT, ("batch", 6), (2, 4), 1), {"ort": ""}, ("batch",), (2**32 - 1) // 6),
         (single(FLOAT, ("b", 1, 6, "w"), (2, 4), 2), {"feature_level": "1_0"}, ("b", "w"), None),
         (single(FLOAT, ("n", 2**31), (2**30, 2**30), 1), {}, ("n",), 1),
         (single(TensorProto.COMPLEX128, ("n", 6), (2, 4), 1), {}, ("n",), (2**32 - 1) // 12),
@@ -156,12 +157,12 @@ def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
     content: onnx.ModelProto, asked: dict[str, str], names: Any, most: int | None, tmp_path: Path
 ) -> None:
     verdict = verdict_of(content, tmp_path, **asked)
-    assert verdict.outcome is Outcome.OK_FOR_EVERY_SIZE
+    assert verdict.outcome is Outcome.RUNS_FOR_EVERY_SIZE
     assert verdict.sizes
     assert (verdict.sizes.names, verdict.hresult) == (names, None)
     assert verdict.sizes.maximum_product == (most or (2**32 - 1) // 6)
     assert str(verdict.sizes).startswith(f"{' * '.join(names)} from 1 to ")
-    assert verdict.minimum
+    assert bool(verdict.minimum) == ("ort" not in asked)
     found = assessed(content, tmp_path, **asked)
     failing = FAILING | {Outcome.UNKNOWN}
     assert Assessment(found.target, found.verdicts, (), failing).accepted
@@ -171,18 +172,18 @@ def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
         if len(set(names)) == len(names):
             sizes = {first: size, **dict.fromkeys(rest, 1)}
             (known,) = assessed(content, tmp_path, sizes, **asked).verdicts
-            assert (known.outcome is Outcome.OK) == (size == verdict.sizes.maximum_product)
+            assert (known.outcome is Outcome.RUNS) == (size == verdict.sizes.maximum_product)
 
 
 def test_more_than_8_dimensions_are_merged_and_8_are_checked_as_they_are(tmp_path: Path) -> None:
     nine, eight = (single(TensorProto.FLOAT, (2,) * rank, (1, 1), 4) for rank in (9, 8))
     verdict = verdict_of(nine, tmp_path, feature_level="4_1")
-    assert verdict.outcome is Outcome.OK
+    assert verdict.outcome is Outcome.RUNS
     assert str(verdict.descriptor).startswith("SPLIT axis 1: FLOAT32[16,2,16]")
-    assert verdict_of(nine, tmp_path, via="ort").outcome is Outcome.REFUSED
+    assert verdict_of(nine, tmp_path, ort="").outcome is Outcome.NOT_LOADED
     verdict = verdict_of(eight, tmp_path, feature_level="2_0")
     assert verdict.outcome is Outcome.EQUIVALENT
-    assert verdict_of(eight, tmp_path, via="ort").outcome is Outcome.OK
+    assert verdict_of(eight, tmp_path, ort="").outcome is Outcome.RUNS
 
 
 @pytest.mark.parametrize(

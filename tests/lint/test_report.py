@@ -113,13 +113,16 @@ def test_many_accepted_splits_are_one_row_per_file() -> None:
     assert few.count("first accepted at") == 8
     text = text_report(many(24, BAD))
     assert re.findall(r"^( *\S.*?)  +(.*?)  +(\S+)  .*$", text, re.MULTILINE)[1:] == [
-        ("  24 splits", "ok", "1_0"),
+        ("  24 splits", "runs on DirectML", "1_0"),
         ("  net/bad", "refused", "none"),
-        ("b.onnx: 24 splits", "ok", "4_1"),
+        ("b.onnx: 24 splits", "runs on DirectML", "4_1"),
     ]
     assert text.startswith("a.onnx:net/bad: Split-13: refused: 80070057")
     assert len(text.splitlines()) < 18
-    assert text.splitlines()[-1] == "49 splits in 2 files at feature level 6_4: 48 ok; 1 refused"
+    assert text.splitlines()[-2:] == [
+        "49 splits in 2 files at feature level 6_4: 1 refused; 48 run on DirectML",
+        "2 models: 1 refused; 1 with all splits on DirectML",
+    ]
     verbose = text_report(many(24, BAD), detail="verbose")
     assert verbose.count("first accepted at") == 48
     assert all(f"b.onnx:net/cut{at}: " in verbose for at in range(24))
@@ -171,7 +174,7 @@ def test_names_in_the_summary_stay_distinguishable() -> None:
     alike = summary(f"first/{long}", f"second/{long}")[1:]
     assert alike[0] == f"  net/first/{long}"
     assert alike[2] == f"  net/second/{long}"
-    assert [row.split()[0] for row in alike[1::2]] == ["ok", "ok"]
+    assert [row.split()[0] for row in alike[1::2]] == ["runs", "runs"]
 
 
 # A target that the runtime cannot use, whatever the model is.
@@ -179,9 +182,9 @@ def test_names_in_the_summary_stay_distinguishable() -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_unusable_target_is_reported_even_without_splits(form: str) -> None:
-    found = assess([], resolve_target(windows="19041", via="ort"))
+    found = assess([], resolve_target(ort="1.14", directml="1.1.0"))
     assert not found.accepted
-    assert assess([], resolve_target(windows="22621", via="ort")).accepted
+    assert assess([], resolve_target(ort="1.14", directml="1.8.0")).accepted
     text = render(found, form)
     assert "1.8.0" in text
     pattern = {

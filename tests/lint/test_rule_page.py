@@ -45,7 +45,7 @@ def test_a_page_has_one_title_closes_its_fences_and_its_programs_fit_80_columns(
 
 
 SOURCES = {
-    "documented": r"https://(learn\.microsoft\.com|onnx\.ai)/|https://github\.com/\S+\.md(#|$)",
+    "documented": r"https://(learn\.microsoft\.com|onnx\.ai|onnxruntime\.ai)/|https://github\.com/\S+\.md(#|$)",
     "source": r"https://github\.com/microsoft/onnxruntime/(blob/main/\S+\.(cc|cpp|h)|pull/\d+)$",
     "reported": r"https://github\.com/microsoft/onnxruntime/issues/\d+$",
     "policy": "dmlsplit; ",
@@ -66,7 +66,7 @@ AT_RUN_TIME = {
     "DML-TENSOR-OUTPUT-OVERLAP": f"reports {INVALID}. DirectML's documents do not say",
     "DML-ARRAY-SHAPE": f"reports {INVALID}. DirectML cannot meet this case: it has no arrays.",
     "DML-BIND-KIND": f"reports {INVALID}. DirectML cannot meet this case: a C binding is a",
-    "ORT-NUM-OUTPUTS": "ONNX Runtime does not load the model (seen with 1.32).",
+    "ORT-NUM-OUTPUTS": "ONNX Runtime does not load the model (seen with 1.15 to 1.32).",
 }
 
 
@@ -88,4 +88,10 @@ def test_a_rule_that_only_warns_is_not_called_refused() -> None:
 
 def test_a_rule_about_levels_names_the_command_that_lists_them() -> None:
     named = {name for name in RULES if "`dmlsplit levels`" in rule_page(RULES[name])}
-    assert named == {"DML-LEVEL-DATA-TYPE", "DML-LEVEL-DIMENSION-COUNT", "ORT-FEATURE-LEVEL"}
+    assert named == {
+        "DML-LEVEL-DATA-TYPE",
+        "DML-LEVEL-DIMENSION-COUNT",
+        "ORT-FEATURE-LEVEL",
+        "ORT-OPSET",
+        "ORT-IR-VERSION",
+    }

@@ -54,7 +54,7 @@ LOGS = {
     "every verdict": assessment(),
     "every rule": every_rule(),
     "no splits": assess([], resolve_target()),
-    "an unusable target": assess([], resolve_target(windows="19041", via="ort")),
+    "an unusable target": assess([], resolve_target(ort="1.14", directml="1.1.0")),
     **{repr(name[:20]): harmful(name) for name in [*NAMES, "a b\xe9"]},
 }
 

@@ -1,4 +1,4 @@
-"""Targets: feature levels, DirectML versions and Windows builds."""
+"""Targets: feature levels, DirectML versions, Windows builds, ONNX Runtime and Windows ML."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from dmlsplit.lint.target import level_releases, resolve_target
 
 
 @pytest.mark.parametrize(
-    ("asked", "level", "shown"),
+    ("options", "level", "text"),
     [
         ({}, "6_4", "feature level 6_4"),
         ({"feature_level": "2.0"}, "2_0", "feature level 2_0"),
@@ -15,33 +15,67 @@ from dmlsplit.lint.target import level_releases, resolve_target
         ({"directml": "1.3.0"}, "2_1", "DirectML 1.3.0 (feature level 2_1)"),
         ({"windows": "10.0.22621.1848"}, "5_0", "Windows build 22621 (feature level 5_0)"),
         ({"windows": "19045"}, "2_0", "Windows build 19045 (feature level 2_0)"),
-        ({"feature_level": "5_0", "via": "ort"}, "5_0", "feature level 5_0 through ONNX Runtime"),
+        ({"ort": ""}, "6_4", "ONNX Runtime 1.24 (DirectML 1.15.4, feature level 6_4)"),
+        ({"ort": "1.14.1"}, "5_2", "ONNX Runtime 1.14 (DirectML 1.10.1, feature level 5_2)"),
+        ({"ort": "1.3"}, "2_0", "ONNX Runtime 1.3 (feature level 2_0 or higher)"),
+        (
+            {"ort": "1.17", "directml": "1.8.0"},
+            "5_0",
+            "ONNX Runtime 1.17 (DirectML 1.8.0, feature level 5_0)",
+        ),
+        (
+            {"winml": "19041"},
+            "2_0",
+            "Windows ML of Windows build 19041 (DirectML 1.1.0, feature level 2_0)",
+        ),
+        (
+            {"winml": "2.5.96"},
+            "6_4",
+            "Windows ML 2.5 with ONNX Runtime 1.28 (DirectML 1.15.4, feature level 6_4)",
+        ),
     ],
 )
-def test_a_requested_level_version_or_build_becomes_a_target(
-    asked: dict[str, str], level: str, shown: str
-) -> None:
-    target = resolve_target(**asked)
+def test_options_name_a_target(options: dict[str, str], level: str, text: str) -> None:
+    target = resolve_target(**options)
     assert str(target.level) == level
-    assert str(target) == shown
+    assert str(target) == text
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("options", "message"),
     [
-        ({"windows": "22H3"}, "must look like 22621"),
+        ({"windows": "22H2"}, "19045 for Windows 10, 22621 for Windows 11"),
+        ({"winml": "22h2"}, "--winml is 22h2, which is a version of Windows"),
         ({"windows": "9" * 5000}, "must look like 22621"),
         ({"windows": "\u0662\u0662\u0666\u0662\u0661"}, "must look like 22621"),
-        ({"via": "ort", "ort_version": "new"}, "--ort-version is 'new'; it must look like"),
-        ({"ort_version": "1.14"}, "--ort-version needs --via ort"),
-        ({"via": "ort", "ort_version": "0.9"}, "--ort-version is 0.9; it must be at least 1.0"),
+        ({"winml": "17763"}, "--winml: Windows build is 17763; the first build with DirectML is"),
+        ({"winml": "2.1"}, "--winml is 2.1; it must be one of the packages 1.8, 2.0"),
+        ({"ort": "new"}, "--ort is 'new'; it must look like 1.24 or 1.24.4"),
+        ({"ort": "1.2"}, "--ort is 1.2; 1.3 is the first whose DirectML provider is known"),
+        ({"ort": "1.25"}, "1.24 is the last ONNX Runtime with a DirectML package. .* --winml 2.5"),
+        ({"ort": "", "windows": "22621"}, "--ort and --windows name different targets. Fix: give"),
+        ({"directml": "1.8.0", "windows": "22621"}, "--directml and --windows name different"),
+        ({"winml": "2.5", "feature_level": "5_0"}, "--winml and --feature-level name different"),
+        ({"ort": "1.17", "directml": "new"}, "--directml: DirectML version is 'new'"),
     ],
 )
-def test_levels_and_releases_that_do_not_exist_are_refused(
-    asked: dict[str, str], message: str
-) -> None:
+def test_releases_that_do_not_exist_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
-        resolve_target(**asked)
+        resolve_target(**options)
+
+
+def test_a_package_brings_its_own_provider() -> None:
+    runtime = resolve_target(winml="2.3").runtime
+    assert runtime is not None
+    assert runtime.provider is not None
+    assert runtime.opset.value == 26
+    assert runtime.provider.split_versions.value == (2, 11, 13, 18)
+
+
+def test_windows_ml_of_a_build_between_two_rows_is_that_of_the_first() -> None:
+    runtime = resolve_target(winml="19045").runtime
+    assert runtime is not None
+    assert runtime.opset.value == 9
 
 
 @pytest.mark.parametrize(
@@ -70,11 +104,9 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
         ({"windows": "26100"}, "Windows build 26100 ("),
         ({"windows": "25398"}, "Windows build 25398 ("),
         ({"feature_level": "6_4"}, "feature level 6_4"),
-        ({"via": "ort", "ort_version": "1.24.4"}, "feature level 6_4 through ONNX Runtime 1.24"),
         (
-            {"via": "ort", "ort_version": "2.0", "directml": "9.9.9"},
-            "DirectML 9.9.9, checked as 1.15, the newest known (feature level 6_4) "
-            "through ONNX Runtime 2.0, checked as 1.24, the newest known",
+            {"ort": "", "directml": "9.9.9"},
+            "ONNX Runtime 1.24 (DirectML 9.9.9, checked as 1.15, the newest known, feature level",
         ),
     ],
 )

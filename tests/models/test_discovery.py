@@ -9,7 +9,7 @@ from onnx import TensorProto
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.frontends.onnx import FixedSizes
-from dmlsplit.models.discovery import ENDINGS, option_site, scan_paths
+from dmlsplit.models.discovery import option_site, scan_paths
 from tests.support.command import ROOT, save
 from tests.support.fixtures import Capsys, Patch
 from tests.support.models import single
@@ -25,7 +25,7 @@ def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
         onnx.save(single(TensorProto.FLOAT, (6,), (2, 4), 0), tmp_path / name)
     seen: list[tuple[int, int]] = []
     paths = [str(tmp_path), str(tmp_path / "*.onnx"), str(tmp_path / "b.onnx")]
-    found = scan_paths(paths, ENDINGS, lambda done, total: seen.append((done, total)))
+    found = scan_paths(paths, lambda done, total: seen.append((done, total)))
     assert [Path(f.file).name for f in found.sites] == ["a.onnx", "b.onnx"]
     assert len(seen) == 2
     assert seen[-1][0] == seen[-1][1] > 0

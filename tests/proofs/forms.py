@@ -1,9 +1,10 @@
 """The forms of a launch that the planner can choose, and a small scope that reaches all of them.
 
 A form is what selects a specialization: the constants of a kernel, and the types of its parameters.
-A sweep of small splits, below, on and above the planner's thresholds, is planned for all alignments
-of input and outputs. `chosen` selects splits that execute each form at each address modulo 16 for
-which the planner chooses it, and on each side of each threshold.
+(What arguments select is a path: paths.py.) A sweep of small splits, below, on and above the
+planner's thresholds, is planned for all alignments of input and outputs. `chosen` selects splits
+that execute each form at each address modulo 16 that its constants allow, and on each side of each
+threshold.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -77,6 +78,30 @@ def form_of(launch: KernelLaunch, classes: Classes = COARSE) -> Form:
     known |= {f"type of {member.name}": member.type for member in launch.code.members}
     constants = ((name, classes[name](known[name])) for name in known if name in classes)
     return Form(launch.code.kernel, tuple(constants))
+
+
+def alignments_of(launch: KernelLaunch) -> tuple[int, int]:
+    """What divides the addresses of the input and of each output, as the constants promise."""
+    known = {one.name: one.value for one in launch.code.own_constants}
+    match launch.code.kernel:
+        case "rows":
+            return (VECTOR, VECTOR) if known["kAligned"] else (1, 1)
+        case "tile":
+            return known["kPartBytes"], known["kPartBytes"]
+        case "transpose":
+            output = VECTOR if known["kOutputAligned"] else known["kUnit"]
+            return max(known["kUnit"], known["kInputAlign"]), output
+    if known["kStagedAlign"]:
+        return 1, known["kStagedAlign"]
+    # Several channels and rows without leads begin at multiples of an item.
+    is_item = known["kChannels"] > 1 or not known["kLeads"]
+    return known["kUnit"], known["kItemBytes"] if is_item else known["kUnit"]
+
+
+def allowed(launch: KernelLaunch) -> set[str]:
+    """The addresses modulo 16 at which a launch with such constants may run."""
+    alignments = zip(("input", "output"), alignments_of(launch), strict=True)
+    return {f"{name} {n}" for name, step in alignments for n in range(0, VECTOR, step)}
 
 
 @contextmanager
@@ -159,7 +184,19 @@ def transposed(is_fine: bool) -> Iterator[Case]:
         yield Case((rows, count), (1,) * count, -1, unit)
 
 
-SCOPE = packed, nested, transposed
+def uneven(_: bool) -> Iterator[Case]:
+    """Strides that are less aligned than addresses: of lines, and of rows with and without gaps."""
+    for unit, gap, across in product(ALIGNMENTS[:4], (0, 2, 3, 4), (9, 16)):
+        yield Case((16, across), (16,), 0, unit, (1, 16 + gap))
+    for unit, pitch in product(ALIGNMENTS[:3], (67, 80)):
+        strides = ((pitch, 1),) * 2
+        yield Case((3, 128), (64, 64), -1, unit, (131, 1), strides)
+    for unit in ALIGNMENTS[:3]:
+        yield Case((257, 2), (1, 1), -1, unit)
+        yield Case((257, 63), (1, 20, 42), -1, unit)
+
+
+SCOPE = packed, nested, transposed, uneven
 
 
 class Run(NamedTuple):
@@ -169,21 +206,33 @@ class Run(NamedTuple):
     alignments: tuple[int, int]
     sides: frozenset[str]  # of thresholds
 
-    def at_addresses(self) -> Iterator[tuple[Case, set[str]]]:
-        """The split at every address of its alignments, and what it reaches there."""
-        sources, targets = map(residues, self.alignments)
-        count = len(self.case.sizes)
-        for turn in range(max(len(sources), ceil_div(len(targets), count))):
-            source = sources[turn % len(sources)]
-            phases = [targets[(turn * count + n) % len(targets)] for n in range(count)]
-            case = replace(self.case, misaligned=(source, *phases))
+    def at_addresses(self) -> Iterator[Case]:
+        """The split at every address of its alignments.
+
+        The first output has no other alignment; others may be more aligned.
+        """
+        sources, first = map(residues, self.alignments)
+        others = range(0, VECTOR, self.alignments[1])
+        count = len(self.case.sizes) - 1
+        turns = max(len(sources), len(first), ceil_div(len(others), count) if count else 0)
+        for turn in range(turns):
+            phases = (others[(turn * count + n) % len(others)] for n in range(count))
+            addresses = sources[turn % len(sources)], first[turn % len(first)], *phases
+            case = replace(self.case, misaligned=addresses)
             case.__dict__["launches"] = self.case.launches
-            yield case, {*self.sides, f"input {source}", *(f"output {phase}" for phase in phases)}
+            yield case
 
     @property
     def reached(self) -> set[str]:
         """What it reaches at all of them."""
-        return self.sides | _PLACES[self.alignments]
+        step = self.alignments[1]
+        others = range(0, VECTOR, step) if len(self.case.sizes) > 1 else ()
+        return {*self.sides, *_PLACES[self.alignments], *(f"output {n}" for n in others)}
+
+    def reached_at(self, case: Case, launch: KernelLaunch) -> set[str]:
+        """What a launch reaches at the addresses of `case`."""
+        outputs = {f"output {case.output_phases[n]}" for n in launch.outputs}
+        return {*self.sides, f"input {case.misaligned[0]}", *outputs}
 
 
 def residues(alignment: int) -> tuple[int, ...]:
@@ -248,19 +297,23 @@ def chosen(runs: Iterable[Run], classes: Classes = COARSE) -> tuple[Reached, lis
             form = form_of(launch, classes)
             alike = specializations.setdefault(form, {}).setdefault(launch.code.source, {})
             if alike.setdefault((run.alignments, run.sides), run) is run:
-                required.setdefault(form, set()).update(run.reached)
+                required.setdefault(form, set()).update(run.sides, allowed(launch))
     covered: Reached = {form: set() for form in required}
     cases = []
     for form, sources in specializations.items():
         for alike in sorted(sources.values(), key=len, reverse=True):
             for run in alike.values():
-                if run.reached <= covered[form]:
+                if run.reached & required[form] <= covered[form]:
                     continue
-                for case, reached in run.at_addresses():
-                    if not reached <= covered[form]:
+                for case in run.at_addresses():
+                    reached = [
+                        (form_of(launch, classes), run.reached_at(case, launch))
+                        for launch in case.launches
+                    ]
+                    if any(own == form and not new <= covered[form] for own, new in reached):
                         cases.append(case)
-                        for launch in case.launches:
-                            covered[form_of(launch, classes)] |= reached
+                        for own, new in reached:
+                            covered[own] |= new
     return required, cases, covered
 
 

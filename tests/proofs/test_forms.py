@@ -1,4 +1,4 @@
-"""Every form of a launch runs at every address modulo 16, on every side of every threshold."""
+"""Every form of a launch runs at every address that it allows, every path with little data."""
 
 from collections.abc import Callable, Iterable
 from itertools import product
@@ -7,16 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import VECTOR, Assumptions
 from dmlsplit.backends.cuda.planner import strided
-from dmlsplit.self_test.cases import cases
 from tests.host_cuda import harness
-from tests.proofs import adversary, forms
+from tests.proofs import adversary, forms, paths
 from tests.proofs.forms import Reached
 from tests.support import kernel_cases
 from tests.support.kernel_cases import Case
-from tests.support.kernel_splits import SMALL, of_self_test
+from tests.support.kernel_splits import SMALL
 from tests.support.large_splits import LARGE
 
 needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
@@ -49,10 +47,17 @@ def test_every_form_runs_at_every_address(
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_every_path_that_arguments_choose_runs(kernel: str, builds: Path) -> None:
     """Rounds, chunks, tiles of ends and loops, in any two combinations, each with little data."""
-    derived = [one for one in cases(H200.limits) if one.sm_count or " loops" in one.name]
-    few = [case for case in map(of_self_test, derived) if kernel in case.kernels]
+    few = [case for case in paths.splits() if kernel in case.kernels]
     assert len(few) >= 5
     kernel_cases.check_all(few, builds, harness.PLAIN)
+
+
+def test_no_split_takes_a_path_that_no_small_split_takes() -> None:
+    """Nothing that arguments choose, and no two choices, whatever the limits of the device."""
+    small = [*paths.splits(), *SMALL.values()]  # all of which run, here and in test_kernels.py
+    taken = paths.ways(one for case in small for one in case.launches)
+    others = [*LARGE.values(), *map(adversary.case, range(180))]
+    assert taken >= paths.ways(one for case in others for one in case.launches)
 
 
 def test_every_launch_of_chosen_and_random_splits_has_a_listed_form(

@@ -211,6 +211,8 @@ SMALL = {
     "two_of_rgba_halves": Case(
         (3, 5, 264, 3), (1, 2), axis=3, element_bytes=2, strides=(6000, 1100, 4, 1)
     ),
+    # The first and the last channel have the same nest, but are not adjacent in the input.
+    "first_and_last_of_rgba": Case((3, 264, 4), (1, 2, 1), element_bytes=2, strides=(1100, 4, 1)),
     "rgb_of_odd_rows_misaligned": Case(
         (5, 640, 3), (1,) * 3, axis=2, strides=(1921, 3, 1), misaligned=(1, 3)
     ),

@@ -88,6 +88,13 @@ def parsed(graph: str, functions: str = "") -> onnx.ModelProto:
     return onnx.parser.parse_model(f"{header} net {graph} {functions}")
 
 
+def parsed_at(opset: int, ir_version: int, nodes: str) -> onnx.ModelProto:
+    """A model of these versions, from a float[1,8] x to the halves a and b."""
+    header = f'<ir_version: {ir_version}, opset_import: ["" : {opset}]>'
+    ends = "(float[1,8] x) => (float[1,4] a, float[1,4] b)"
+    return onnx.parser.parse_model(f"{header} net {ends} {{ {nodes} }}")
+
+
 def nested() -> onnx.ModelProto:
     """A split in each branch of an If; the branches read the outer input."""
 
@@ -121,7 +128,9 @@ def every_verdict() -> onnx.ModelProto:
         *split_nodes("wide", "ids", (2, 4), 0),
         *split_nodes("odd", "mask", (1, 2), 3),
         *split_nodes("wrong", "ids", (2, 5), 0),
-        *split_nodes("late", "batch", (2, 2), 0),
+        helper.make_node(
+            "Split", ["batch"], ["late_0", "late_1"], name="late", axis=0, num_outputs=2
+        ),
         *split_nodes("frame", "frames", (1, 2), 1),
         *nested().graph.node,
     ]

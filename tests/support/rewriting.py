@@ -43,4 +43,4 @@ def operators(path: Path) -> list[str]:
 
 
 LEVEL_1, LEVEL_2 = {"feature_level": "1_0"}, {"feature_level": "2_0"}
-ORT = {"feature_level": "5_0", "via": "ort"}
+ORT = {"ort": ""}

@@ -11,6 +11,9 @@ from dmlsplit.resources import parsed_yaml
 # code of ONNX Runtime. ``reported``: a public issue. ``policy``: this library's choice where the
 # documents are silent.
 Basis = Literal["documented", "source", "reported", "policy"]
+# What happens to a model that breaks a rule in ONNX Runtime or Windows ML: it does not load, some
+# pieces are never written, it fails when it runs, the node runs on the CPU, or nobody knows.
+Effect = Literal["load", "unwritten", "run", "cpu", "unknown"]
 # An error is a broken rule of DirectML or of a runtime, a defect a known bug of DirectML.
 Severity = Literal["error", "defect", "warning", "note"]
 # Another descriptor of the same bytes, standard ONNX nodes instead of the split, or a higher level.
@@ -63,6 +66,7 @@ class Rule:
     hresult: int | None = 0x80070057
     consequence: str = ""  # what happens at run time instead of an error, in a sentence
     severity: Severity = "error"
+    effect: Effect | None = None
     fixable_by: tuple[FixKind, ...] = ()
     at_every_size: bool = False  # a split that breaks it also breaks it with larger sizes
     # Not compared: the functions of samples from another process are equal to no others.

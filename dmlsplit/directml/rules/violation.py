@@ -2,7 +2,7 @@
 
 from dataclasses import KW_ONLY, dataclass
 
-from dmlsplit.directml.rules.rule import Rule, Severity
+from dmlsplit.directml.rules.rule import Effect, Rule, Severity
 from dmlsplit.messages import counted, omitted_line
 
 _SHOWN = 20  # the most violations in a text
@@ -30,6 +30,8 @@ class Violation:
         The message, if the rule's wording does not fit.
     is_warning : bool
         Whether it is a warning, whatever the rule's own severity is.
+    own_effect : Effect or None
+        What happens here in a runtime, if it is not what the rule says.
     """
 
     rule: Rule
@@ -41,6 +43,12 @@ class Violation:
     fix: str = ""
     text: str = ""
     is_warning: bool = False
+    own_effect: Effect | None = None
+
+    @property
+    def effect(self) -> Effect | None:
+        """What happens in ONNX Runtime and Windows ML; None for a remark."""
+        return self.own_effect or self.rule.effect
 
     @property
     def severity(self) -> Severity:

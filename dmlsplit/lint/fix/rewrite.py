@@ -14,7 +14,7 @@ from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.replacement import Replacement, compared
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.rewritable import IN_A_FUNCTION, TOO_LARGE
-from dmlsplit.lint.verdict import FAILING, Assessment
+from dmlsplit.lint.verdict import CHANGEABLE, Assessment
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.protobuf import Shape
 from dmlsplit.models.onnx.scanner import (
@@ -85,7 +85,7 @@ def _assessed(path: Path, name: Path, before: Assessment, not_replaced: int) -> 
     """Assess a rewritten model; InvalidArgumentError if over `not_replaced` splits are refused."""
     sites = [replace(site, file=str(name)) for site in scan(path)]
     after = assess(sites, before.target, (), before.failing, before.defects_fail)
-    refused = [verdict for verdict in after.verdicts if verdict.outcome in FAILING]
+    refused = [v for v in after.verdicts if v.outcome in CHANGEABLE and v.errors]
     if len(refused) > not_replaced:
         raise InvalidArgumentError(
             f"the rewritten split is refused as well: {refused[0].diagnostics[0].message}. This is "
@@ -98,7 +98,7 @@ def _replace_splits(
     model: ModelProto, assessment: Assessment
 ) -> tuple[tuple[Replacement, ...], tuple[tuple[SplitSite, str], ...]]:
     """Edit a model in place: the splits that were replaced, and those that were not, and why."""
-    refused = {v.site.path: v for v in assessment.verdicts if v.outcome in FAILING}
+    refused = {v.site.path: v for v in assessment.verdicts if v.outcome in CHANGEABLE and v.errors}
     new_name = name_maker(model.SerializeToString())
     replaced: list[Replacement] = []
     not_replaced: list[tuple[SplitSite, str]] = []
@@ -112,7 +112,7 @@ def _replace_splits(
             # A copy: clearing the field frees its nodes.
             copy = NodeProto.FromString(node.SerializeToString())
             try:
-                own = replacement_nodes(copy, verdict, assessment.target, new_name)
+                own = replacement_nodes(copy, verdict, new_name)
                 split = compared(Replacement(verdict.site, copy, own))
             except UnsupportedError as error:
                 nodes.append(node)

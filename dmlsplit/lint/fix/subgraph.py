@@ -17,7 +17,6 @@ from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.errors import UnsupportedError
 from dmlsplit.lint.rewritable import Form, Merging, form_of, is_static
-from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.models.site import Known, Size, SplitSite, Unknown
 
@@ -38,11 +37,9 @@ def name_maker(model: bytes) -> NewName:
     return lambda what: f"{prefix}{next(numbers)}_{what}"
 
 
-def replacement_nodes(
-    node: NodeProto, verdict: Verdict, target: Target, new_name: NewName
-) -> list[NodeProto]:
+def replacement_nodes(node: NodeProto, verdict: Verdict, new_name: NewName) -> list[NodeProto]:
     """The nodes that replace a refused split, with a Split of its name; else UnsupportedError."""
-    form, state = form_of(verdict, target), verdict.site.state
+    form, state = form_of(verdict), verdict.site.state
     if isinstance(form, str):
         raise UnsupportedError(form)
     if form.lacks_only_count:

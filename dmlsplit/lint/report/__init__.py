@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 # What `dmlsplit validate --help` says of each format.
 FORMATS = {
     "text": "for people: as wide as the terminal, with a summary table at the end",
-    "json": "for programs: schema 2, described by report.schema.json in the package",
+    "json": "for programs: schema 3, described by report.schema.json in the package",
     "github": "annotations for GitHub Actions",
     "sarif": "SARIF 2.1.0, for code-scanning pages",
     "junit": "JUnit XML, one suite per file and one case per split",

@@ -98,7 +98,7 @@ def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     status, title = _status(assessment, verdict), str(verdict.outcome)
     if status in ("remark", "note"):
         title = ", ".join(dict.fromkeys(reason.rule.id for reason, _ in reasons))
-    head = f"{site.operator} at {assessment.target}: {outcome_of(verdict)}"
+    head = f"{site.operator} {verdict.target.where}: {outcome_of(verdict)}"
     details = [f"{e.rule.id}: {printable(e.message)}{others}" for e, others in reasons]
     details += fix_lines(verdict)
     name, fix = location(site), verdict.fix
@@ -148,8 +148,13 @@ def location(site: SplitSite) -> str:
 
 def outcome_of(verdict: Verdict) -> str:
     """The verdict, with its range of sizes, or with the HRESULT that users search for."""
-    if verdict.sizes is not None:
-        return f"{verdict.outcome}: {printable(str(verdict.sizes))}"
+    sizes = [str(verdict.sizes)] if verdict.sizes else []
+    if verdict.site.frozen:
+        sizes.append("only for {}={}".format(*verdict.site.frozen))
+    if sizes:
+        return f"{verdict.outcome}: {printable(', '.join(sizes))}"
+    if any(violation.effect == "unwritten" for violation in verdict.errors):
+        return f"{verdict.outcome}: none of its pieces is written"
     return verdict.outcome + (
         "" if verdict.hresult is None else f": {hresult_text(verdict.hresult)}"
     )

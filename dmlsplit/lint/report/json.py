@@ -9,13 +9,15 @@ from dmlsplit import __version__
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
+from dmlsplit.lint.runtimes import dotted
+from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Assessment, Verdict
 from dmlsplit.models.site import Unknown
 
 # The most outputs of a descriptor, and reasons of a verdict: a small model can ask for many.
 _MAX_PLACES = 256
 # Increased when a key changes its meaning or disappears; new keys may come at any time.
-SCHEMA = 2
+SCHEMA = 3
 
 
 def json_report(assessment: Assessment) -> str:
@@ -31,25 +33,38 @@ def json_report(assessment: Assessment) -> str:
         {
             "schema": SCHEMA,
             "tool": {"name": "dmlsplit", "version": __version__},
-            "target": {
-                "name": target.name,
-                "level": str(target.level),
-                "via": target.via,
-                "ort_version": target.ort_version and "{}.{}".format(*target.ort_version),
+            "target": _target(target)
+            | {
                 "diagnostics": list(map(_diagnostic, assessment.diagnostics)),
             },
-            "summary": {str(name): count for name, count in assessment.counts.items()},
+            "summary": {str(name): count for name, count in assessment.counts.items()}
+            | {"numbers may be wrong": sum(bool(v.defects) for v in assessment.verdicts)},
             "rules": rules,
-            "splits": list(map(_split, assessment.verdicts)),
+            "splits": [_split(verdict, target) for verdict in assessment.verdicts],
             "unreadable": [{"file": file, "message": why} for file, why in assessment.unreadable],
         },
         indent=2,
     )
 
 
-def _split(verdict: Verdict) -> dict[str, Any]:
+def _target(target: Target) -> dict[str, Any]:
+    runtime, release = target.runtime, target.runtime and target.runtime.release
+    return {
+        "name": str(target),
+        "level": str(target.level),
+        "directml": dotted(target.directml) if target.directml else None,
+        "runtime": runtime and runtime.name,
+        "onnxruntime": dotted(release) if release else None,
+    }
+
+
+def _split(verdict: Verdict, asked: Target) -> dict[str, Any]:
     least, state = verdict.minimum, verdict.site.state
+    more: dict[str, Any] = {"target": str(verdict.target)} if verdict.target != asked else {}
+    if verdict.site.frozen:
+        more["only_size"] = dict([verdict.site.frozen])
     return _fields(verdict.site, "file", "graph", "node", "index", "operator") | {
+        **more,
         "verdict": str(verdict.outcome),
         "hresult": _hresult(verdict.hresult),
         "descriptors": _descriptors(verdict.descriptor),
@@ -67,7 +82,8 @@ def _split(verdict: Verdict) -> dict[str, Any]:
 
 def _diagnostic(violation: Violation) -> dict[str, Any]:
     keys = ("severity", "message", "tensor", "field", "found", "allowed", "hint")
-    return {"rule": violation.rule.id} | _fields(violation, *keys)
+    effect = {"effect": violation.effect} if violation.effect else {}
+    return {"rule": violation.rule.id} | effect | _fields(violation, *keys)
 
 
 def _fields(value: object, *names: str) -> dict[str, Any]:

@@ -65,9 +65,11 @@ def sarif_report(assessment: Assessment) -> str:
         "version": __version__,
         "rules": [_reporting_descriptor(rule) for rule in rules.values()],
     }
+    runtime = assessment.target.runtime
+    program = re.sub(r"[^a-z0-9.]+", "-", (runtime.name if runtime else "directml").lower())
     run = {
         "tool": {"driver": driver},
-        "automationDetails": {"id": f"dmlsplit/{assessment.target.via}/{assessment.target.level}/"},
+        "automationDetails": {"id": f"dmlsplit/{program}/{assessment.target.level}/"},
         "invocations": [_invocation(assessment, count - len(reasons))],
         "results": [_result(reason, index[reason.violation.rule.id]) for reason in reasons],
     }

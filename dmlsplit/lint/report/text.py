@@ -29,7 +29,28 @@ _OUTCOME_WIDTH = max(map(len, Outcome))
 _NAME_WIDTH = 23  # at least; the other columns take 57
 # The most accepted splits that are shown one by one.
 _MAX_OK: dict[Detail, float] = {"quiet": 0, "usual": 8, "verbose": math.inf}
-_COLOURS = dict(zip(Outcome, (32, 32, 33, 31, 31, 36, 32, 32), strict=True))
+_COLOURS = dict(zip(Outcome, (31, 31, 31, 33, 31, 36, 33, 32, 32, 32, 32), strict=True))
+# Outcomes after the number 1, and a larger one, of splits; and after one of models.
+_SPLITS = {
+    Outcome.NOT_LOADED: ("in a model that does not load", "in models that do not load"),
+    Outcome.FAILS: (str(Outcome.FAILS), "fail when they run"),
+    Outcome.ON_CPU: (str(Outcome.ON_CPU), "run on the CPU"),
+    Outcome.RUNS: (str(Outcome.RUNS), "run on DirectML"),
+    Outcome.RUNS_FOR_EVERY_SIZE: (
+        str(Outcome.RUNS_FOR_EVERY_SIZE),
+        "run on DirectML at any size",
+    ),
+    Outcome.NEVER_RUNS: (str(Outcome.NEVER_RUNS), "never run"),
+}
+_MODELS = {
+    Outcome.NOT_LOADED: "not loaded",
+    Outcome.FAILS: "failing when they run",
+    Outcome.ON_CPU: "with splits on the CPU",
+    Outcome.RUNS: "with all splits on DirectML",
+    Outcome.RUNS_FOR_EVERY_SIZE: "with all splits on DirectML",
+    Outcome.FOLDED: "with all splits folded away",
+    Outcome.NEVER_RUNS: "whose splits never run",
+}
 _Paint = Callable[[str, Outcome], str]
 
 
@@ -59,7 +80,7 @@ def paragraph(verdict: Verdict, paint: _Paint = lambda text, outcome: text) -> s
     head = wrapped(f"{location(site)}: {site.operator}: {outcome_of(verdict)}", "")
     before, _, after = head.rpartition(outcome)
     lines = [before + paint(outcome, verdict.outcome) + after if before else head]
-    if verdict.outcome is Outcome.OK and verdict.descriptor is None:
+    if verdict.outcome is Outcome.RUNS and verdict.descriptor is None:
         lines.append(_line("all pieces are empty, so the split does not reach DirectML"))
     if verdict.descriptor is not None:
         sized = " (shown with dynamic sizes = 1)" if verdict.sizes else ""
@@ -88,17 +109,44 @@ def _line(text: str) -> str:
 
 
 def _summary(assessment: Assessment, is_long: bool, paint: _Paint) -> Iterator[str]:
-    total = len(assessment.verdicts)
-    if total:
+    if assessment.verdicts:
         yield from _table(_rows(assessment.verdicts, is_long), paint)
-        counts = "; ".join(f"{n} {outcome}" for outcome, n in assessment.counts.items() if n)
-        files = {verdict.site.file for verdict in assessment.verdicts if verdict.site.file}
-        where = f" in {counted(len(files), 'file')}" if files else ""
-        yield wrapped(f"{counted(total, 'split')}{where} at {assessment.target}: {counts}", "")
+        for target in assessment.targets:
+            own = [verdict for verdict in assessment.verdicts if verdict.target == target]
+            own_program = " (a program of one's own)" * (target != assessment.target)
+            yield wrapped(_totals(own, own_program), "")
     elif not assessment.unreadable:
         yield "no splits found"
     if assessment.unreadable:
         yield f"not checked: {counted(len(assessment.unreadable), 'path')}"
+    yield from _last_lines(assessment)
+
+
+def _totals(verdicts: Sequence[Verdict], remark: str) -> str:
+    """The number of splits of one target with each outcome."""
+    files = {verdict.site.file for verdict in verdicts if verdict.site.file}
+    where = f" in {counted(len(files), 'file')}" if files else ""
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    named = {o: _SPLITS.get(o, (o, o))[counts[o] > 1] for o in Outcome if counts[o]}
+    said = "; ".join(f"{counts[outcome]} {name}" for outcome, name in named.items())
+    what = f"{counted(len(verdicts), 'split')}{where} {verdicts[0].target.where}{remark}"
+    return f"{what}: {said}"
+
+
+def _last_lines(assessment: Assessment) -> Iterator[str]:
+    """What becomes of several models, each named after its worst split; then wrong numbers."""
+    order, worst = list(Outcome), dict[str, Outcome]()
+    for file, outcome in ((v.site.file, v.outcome) for v in assessment.verdicts):
+        worst[file] = min(worst.get(file, outcome), outcome, key=order.index)
+    if len(worst) > 1:
+        counts = Counter(_MODELS.get(outcome, str(outcome)) for outcome in worst.values())
+        said = "; ".join(f"{count} {text}" for text, count in counts.items())
+        yield wrapped(f"{counted(len(worst), 'model')}: {said}", "")
+    harmed = [verdict for verdict in assessment.verdicts if verdict.defects]
+    if harmed:
+        rules = dict.fromkeys(defect.rule.id for v in harmed for defect in v.defects)
+        text = f"the numbers of {counted(len(harmed), 'split')} may be wrong: {', '.join(rules)}"
+        yield wrapped(text, "")
 
 
 _Row = tuple[str, Verdict]  # with the address of a split, or the number of splits
@@ -123,13 +171,22 @@ def _rows(verdicts: Sequence[Verdict], is_long: bool) -> dict[str, list[_Row]]:
 
 def _table(files: dict[str, list[_Row]], paint: _Paint) -> Iterator[str]:
     columns = max(_NAME_WIDTH, width() - (80 - _NAME_WIDTH))
-    header = f"{'split':<{columns}}  {'verdict':<{_OUTCOME_WIDTH}}  level  DirectML  Windows"
-    yield " " * header.index("level") + "needs"
+    # What a runtime needs is in its advice; a level is of use to a program of one's own.
+    has_levels = any(
+        verdict.target.runtime is None for rows in files.values() for _, verdict in rows
+    )
+    header = f"{'split':<{columns}}  {'verdict':<{_OUTCOME_WIDTH}}"
+    header += "  level  DirectML  Windows" if has_levels else "  because"
+    if has_levels:
+        yield " " * header.index("level") + "needs"
     yield header
-    yield "-" * len(header)
+    yield "-" * max(len(header), columns + 57)
 
     def row(name: str, verdict: Verdict) -> str:
         outcome = paint(f"{verdict.outcome:<{_OUTCOME_WIDTH}}", verdict.outcome)
+        if not has_levels:
+            reasons = sorted(verdict.diagnostics, key=lambda violation: violation.effect is None)
+            return f"{name:<{columns}}  {outcome}  {reasons[0].rule.id if reasons else '-'}"
         is_refused = verdict.outcome in FAILING and not verdict.needs_type
         other = ("none" if is_refused else "-", "-", "-")
         level, directml, windows = verdict.minimum.cells if verdict.minimum else other

@@ -5,9 +5,12 @@ source is microsoft/onnxruntime, core/optimizer/constant_folding.cc.
 """
 
 from dataclasses import replace
+from math import prod
 
 from dmlsplit.models.onnx.values import Call, Item, Value
 
+# The most elements of a constant that may stand beside shapes.
+_SMALL = 100
 # DequantizeLinear stays for the fusion of quantized nodes, and the sequence operators, because a
 # constant is a tensor.
 _KEPT = {
@@ -31,9 +34,30 @@ def is_folded(call: Call) -> bool:
     return bool(given) and all(value.is_folded for value in given)
 
 
+def is_of_shapes(call: Call) -> bool:
+    """Whether all that a node of the default domain computes from is the shape of some value.
+
+    Such nodes stay on the CPU. Source: microsoft/onnxruntime,
+    core/framework/fallback_cpu_capability.cc, which also takes small constants beside the shapes.
+    """
+    node = call.node
+    if node.op_type in ("Shape", "Size"):
+        return True
+    given = [value for name, value in zip(node.input, call.inputs, strict=True) if name]
+    return any(value.is_shape for value in given) and all(
+        value.is_shape or (value.is_folded and _is_small(value)) for value in given
+    )
+
+
+def _is_small(value: Value) -> bool:
+    sizes = [size for size in value.shape or () if isinstance(size, int)]
+    return value.is_static and prod(sizes) <= _SMALL
+
+
 def with_origin(value: Value, call: Call) -> Value:
     """An output of a node, with what follows from where the node's inputs come from."""
-    return replace(value, is_folded=True) if is_folded(call) else value
+    value = replace(value, is_folded=True) if is_folded(call) else value
+    return replace(value, is_shape=True) if is_of_shapes(call) else value
 
 
 def never_runs(call: Call, body: str) -> str | None:

@@ -71,10 +71,11 @@ def _warnings(
 ) -> Iterator[str]:
     if arguments.operator.makes_sequence:
         if arguments.split is not None and not arguments.keepdims:
-            yield (
+            text = (
                 "keepdims=0 is ignored because split is given, as ONNX specifies; ONNX Runtime "
                 "squeezes pieces of chunk size 1 and refuses other chunk sizes"
             )
+            yield ProviderRemark(text, "ORT-KEEPDIMS")
     elif descriptor is not None and 0 in sizes:
         text = (
             f"piece {sizes.index(0)} is empty; ONNX Runtime's DirectML provider appears to skip "

@@ -226,13 +226,14 @@ def _output_values(
 
 def _portability_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
     if arguments.operator.makes_sequence:
-        text = "ONNX Runtime's DirectML provider has no SplitToSequence; the node runs on the CPU"
+        text = "ONNX Runtime's DirectML provider has no SplitToSequence"
         yield ProviderRemark(text, "ORT-SEQUENCE")
         if isinstance(arguments.split, int) and arguments.keeps_axis is None:
-            yield (
+            text = (
                 f"{_DISPUTED_AXIS}; it fails when it runs the node if a piece has another size "
                 "than 1. Fix: set keepdims to 1"
             )
+            yield ProviderRemark(text, "ORT-KEEPDIMS")
         return
     sized = arguments.split is not None or arguments.num_outputs is not None
     if "" in node.output and sized and arguments.operator.since >= 13:

@@ -6,8 +6,12 @@ from itertools import chain, repeat
 
 from dmlsplit.models.onnx.recombination import followed
 from dmlsplit.models.onnx.scope import Visit
-from dmlsplit.models.onnx.values import UNKNOWN, Pieces, Value
+from dmlsplit.models.onnx.values import UNKNOWN, Piece, Pieces, Value
 from dmlsplit.models.site import SplitSite
+
+# The neighbours of splits for whose versions since opset 23 ONNX Runtime's DirectML provider has no
+# kernels.
+LEAVING = {"Cast", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"}
 
 
 class PieceUses:
@@ -17,21 +21,33 @@ class PieceUses:
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
         self._recombined: dict[int, list[str]] = {}
+        self._neighbours: dict[int, dict[str, None]] = {}  # of each Split, those in LEAVING
 
     def use(self, names: Iterable[str]) -> None:
         """Note the names of values that a node takes or a graph outputs."""
         self._used.update(names)
 
-    def begin(self, split: int, names: tuple[str, ...], values: Sequence[Value]) -> list[Value]:
-        """The outputs of a Split, as its pieces."""
+    def begin(
+        self,
+        split: int,
+        names: tuple[str, ...],
+        values: Sequence[Value],
+        makers: Iterable[str] = (),
+    ) -> list[Value]:
+        """The outputs of a Split, as its pieces; `makers` made its input."""
         self._outputs[split] = names
+        self._neighbours[split] = dict.fromkeys(makers)
         outputs = zip(range(len(names)), chain(values, repeat(UNKNOWN)), strict=False)
-        return [replace(value, pieces=frozenset({(split, index)})) for index, value in outputs]
+        return [replace(value, pieces=frozenset({Piece(split, index)})) for index, value in outputs]
 
     def follow(self, visit: Visit) -> Pieces:
         """The pieces that a node's outputs derive from; notes if it combines two of one split."""
         if not any(value.pieces for value in visit.inputs):  # of most nodes
             return frozenset()
+        if visit.node.op_type in LEAVING:
+            for split, output, _ in chain.from_iterable(value.pieces for value in visit.inputs):
+                if self._outputs[split][output] in visit.node.input:
+                    self._neighbours[split][visit.node.op_type] = None
         pieces, splits = followed(visit.node, [value.pieces for value in visit.inputs])
         for split in splits:
             self._recombined.setdefault(split, []).append(visit.description)
@@ -46,5 +62,6 @@ class PieceUses:
             return site
         names = self._outputs[split]
         unused = tuple(index for index, name in enumerate(names) if name not in self._used)
-        nodes = tuple(self._recombined.get(split, ()))
-        return replace(site, unused_outputs=unused, recombined_by=nodes)
+        nodes = tuple(self._recombined.get(split, ())) if len(names) == 2 else ()
+        neighbours = tuple(self._neighbours[split])
+        return replace(site, unused_outputs=unused, recombined_by=nodes, neighbours=neighbours)

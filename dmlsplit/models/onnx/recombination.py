@@ -1,53 +1,61 @@
-"""Pieces of splits that nodes combine again, as in GLU: a known defect of DirectML.
+"""Gated linear units: two pieces of one split, one of them activated, that Mul combines again.
+
+DirectML miscomputes them in some graphs that ONNX Runtime fuses: onnxruntime issues 21007, 24311
+and 32146. No report is about other forms, such as the gates of an LSTM, RoPE or QKV.
 
 ONNX Runtime's optimizers replace element-wise nodes by operators of their own, and can save such a
 model. Source of those: microsoft/onnxruntime, docs/ContribOperators.md and docs/OperatorKernels.md.
 """
 
 from collections.abc import Sequence, Set
-from itertools import chain
 
 from dmlsplit.models.onnx.protobuf import Node
 from dmlsplit.models.onnx.shapes import ELEMENT_WISE
-from dmlsplit.models.onnx.values import Pieces
+from dmlsplit.models.onnx.values import Piece, Pieces
 
 # Values that derive from more pieces are not followed any further.
 _MAX_PIECES = 64
 # Operators that pass on the elements of the first input in the same order (Dropout in inference),
 # with another shape or type.
 _PASSED_ON = {"BitCast", "CastLike", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze"}
-# Made of Add, Div, Erf, Mul, Pow, Sigmoid and Tanh.
-_FUSED = {
-    "com.microsoft": {"BiasAdd", "BiasGelu", "FastGelu", "Gelu", "QuickGelu"},
-    "com.microsoft.dml": {"DmlFusedAdd", "DmlFusedSum"},  # and an activation
-}
-# These add their inputs, then normalize: their outputs do not derive from pieces.
-_ADDING = {"BiasSoftmax", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization"}
+# Activations, and the nodes by which exporters write them: Erf of Gelu, Exp of Sigmoid.
+_ACTIVATIONS = set(
+    "Celu Elu Erf Exp Gelu HardSigmoid HardSwish LeakyRelu Mish PRelu Relu Selu Sigmoid Softplus "
+    "Softsign Swish Tanh ThresholdedRelu".split()
+)
+_FUSED_ACTIVATIONS = {"BiasGelu", "FastGelu", "Gelu", "QuickGelu"}
 
 
 def followed(node: Node, inputs: Sequence[Pieces]) -> tuple[Pieces, Set[int]]:
-    """The pieces that a node's outputs derive from, and the splits of which it combines pieces.
+    """The pieces that a node's outputs derive from, and the splits whose gated pieces it combines.
 
     `inputs` has the pieces from which each input derives.
     """
+    nothing = frozenset[Piece](), frozenset[int]()
     if not node.domain and node.op_type in _PASSED_ON:
-        return (inputs[0] if inputs else frozenset()), frozenset()
-    is_fused = node.op_type in _FUSED.get(node.domain, ())
-    is_adding = node.domain == "com.microsoft" and node.op_type in _ADDING
-    if not (is_fused or is_adding or (not node.domain and node.op_type in ELEMENT_WISE)):
-        return frozenset(), frozenset()
-    splits = recombinations(inputs)
-    derived = frozenset[tuple[int, int]]().union(*inputs)
-    is_lost = is_adding or splits or len(derived) > _MAX_PIECES
-    return (frozenset() if is_lost else derived), splits
+        return (inputs[0] if inputs else nothing[0]), nothing[1]
+    is_fused = node.domain == "com.microsoft" and node.op_type in _FUSED_ACTIVATIONS
+    if not (is_fused or (not node.domain and node.op_type in ELEMENT_WISE)):
+        return nothing
+    if not node.domain and node.op_type == "Mul" and (splits := gated_splits(inputs)):
+        return nothing[0], splits
+    derived = frozenset[Piece]().union(*inputs)
+    if len(derived) > _MAX_PIECES:
+        return nothing
+    if is_fused or node.op_type in _ACTIVATIONS:
+        derived = frozenset(piece._replace(is_activated=True) for piece in derived)
+    return derived, nothing[1]
 
 
-def recombinations(inputs: Sequence[Pieces]) -> set[int]:
-    """The splits of which a node combines two pieces, which are at different inputs, as in GLU.
-
-    DirectML miscomputes some fused graphs of this form; see the rule SPLIT-DEFECT-RECOMBINED.
-    """
-    # Two pieces of one split at the same input were combined before, by another node.
-    first: dict[int, int] = {}
-    pieces = chain.from_iterable(inputs)
-    return {split for split, output in pieces if first.setdefault(split, output) != output}
+def gated_splits(inputs: Sequence[Pieces]) -> Set[int]:
+    """The splits of which one input has an activated piece, and the other another piece."""
+    if len(inputs) != 2:
+        return frozenset()
+    left, right = inputs
+    return {
+        piece.split
+        for gate, others in ((left, right), (right, left))
+        for piece in gate
+        if piece.is_activated
+        and any(o.split == piece.split and o.output != piece.output for o in others)
+    }

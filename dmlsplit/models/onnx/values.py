@@ -33,8 +33,17 @@ Item = int | float | str | None
 Constant = Tensor | tuple[Item, ...]
 # Why a shape is unknown: the arguments of UnknownSplitError.
 Gap = tuple[str, Cause]
-# Pieces of splits: the number of a split, and the index of one of its outputs.
-Pieces = frozenset[tuple[int, int]]
+
+
+class Piece(NamedTuple):
+    """A piece of a split: the number of the split, and the index of the output."""
+
+    split: int
+    output: int
+    is_activated: bool = False  # what derives from it has passed an activation
+
+
+Pieces = frozenset[Piece]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,8 @@ class Value:
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     pieces: Pieces = frozenset()  # it derives from these element by element
     is_folded: bool = False  # ONNX Runtime computes it when it loads the model
+    is_shape: bool = False  # it is a shape, or computed from shapes, which stay on the CPU
+    maker: str = field(default="", compare=False)  # the operator, if it is one of LEAVING
     # The dynamic sizes that its elements may follow from: names, or VALUE.AXIS. They do not tell
     # calls of a function apart.
     sizes: frozenset[str] = field(default=frozenset(), compare=False)

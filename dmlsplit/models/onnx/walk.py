@@ -9,7 +9,8 @@ from itertools import chain, repeat
 from dmlsplit.models.onnx.contradictions import Contradictions
 from dmlsplit.models.onnx.declarations import Declarations, input_faults
 from dmlsplit.models.onnx.dimensions import FixedSizes
-from dmlsplit.models.onnx.folding import is_folded, with_origin
+from dmlsplit.models.onnx.folding import is_folded, is_of_shapes, with_origin
+from dmlsplit.models.onnx.frozen import at_size, frozen_axis
 from dmlsplit.models.onnx.functions import (
     FunctionCall,
     call_of,
@@ -21,13 +22,13 @@ from dmlsplit.models.onnx.functions import (
 from dmlsplit.models.onnx.graphs import bodies, graph_scope, overridable_inputs
 from dmlsplit.models.onnx.missing_sizes import unified
 from dmlsplit.models.onnx.nodes import complete_site
-from dmlsplit.models.onnx.piece_uses import PieceUses
+from dmlsplit.models.onnx.piece_uses import LEAVING, PieceUses
 from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node
 from dmlsplit.models.onnx.reader import LimitError, Reader
 from dmlsplit.models.onnx.scope import Scope, Visit
 from dmlsplit.models.onnx.shapes import outputs
 from dmlsplit.models.onnx.values import UNKNOWN, Call, Value, agreement
-from dmlsplit.models.site import Invalid, SplitSite
+from dmlsplit.models.site import Invalid, Size, SplitSite
 
 # Levels of nested bodies and functions; real models stay below 20.
 MAX_DEPTH = 64
@@ -65,6 +66,7 @@ class Walk:
         self._functions = {function.key: function for function in model.functions}
         self._results: dict[FunctionCall, list[Value]] = {}
         self._pieces = PieceUses()
+        self._input_dimensions: set[Size] = set()  # of the main graph
         self._sites: list[SplitSite] = []
 
     def sites(self) -> list[SplitSite]:
@@ -78,6 +80,8 @@ class Walk:
         for function in uncalled(self._functions, self._results):
             self._body(function, [UNKNOWN] * len(function.input), lone_scope(function, scope))
         sites = self._pieces.entered(self._sites)
+        ir, opset = self._model.ir_version, opsets.get("", 0)
+        sites = [replace(site, ir_version=ir, model_opset=opset) for site in sites]
         if fault is not None:
             sites = [replace(site, model_fault=fault) for site in sites]
         return unified(sites, self._dimensions.options)
@@ -88,6 +92,9 @@ class Walk:
         defaults = overridable_inputs(graph, self._model.ir_version)
         self.has_defaults |= bool(defaults)
         scope = graph_scope(graph, outer, name, self._dimensions, defaults, self._with_defaults)
+        if not outer.path:
+            shapes = (scope.value(entry.name).shape or () for entry in graph.input)
+            self._input_dimensions.update(chain.from_iterable(shapes))
         return self._nodes(graph, scope, [entry.name for entry in graph.output])
 
     def _body(self, function: Function, inputs: Sequence[Value], outer: Scope) -> list[Value]:
@@ -117,6 +124,8 @@ class Walk:
             if name:
                 value = self.contradictions.checked(name, value, visit)
                 value = value.with_gap(inputs, visit.gap_after)
+                if node.op_type in LEAVING and not node.domain:
+                    value = replace(value, maker=node.op_type)
                 values[name] = replace(value, pieces=pieces) if pieces else value
         if visit.is_split:
             remarks = [values[name].remark for name in node.output if name]
@@ -159,13 +168,19 @@ class Walk:
         return self._results[call]
 
     def _split(self, visit: Visit, call: Call) -> Sequence[Value]:
-        site, values = complete_site(visit.site(self._file), call, visit.scope.opsets.get(""))
+        opset = visit.scope.opsets.get("")
+        site, values = complete_site(visit.site(self._file), call, opset)
+        if frozen := frozen_axis(site, call, self._input_dimensions):
+            site, _ = complete_site(visit.site(self._file), at_size(call, *frozen), opset)
+            site = replace(site, frozen=frozen)
         is_invalid = isinstance(site.state, Invalid)
         warnings = [*site.warnings, *(value.remark for value in visit.inputs[:1] if value.remark)]
         in_branch = not {"then_branch", "else_branch"}.isdisjoint(site.path)
         if is_invalid and in_branch and site.never_runs is None:
             warnings.append("the node is in a branch of an If, which may never run")
-        self._sites.append(replace(site, warnings=tuple(warnings), is_folded=is_folded(call)))
+        site = replace(site, is_folded=is_folded(call), is_shape=is_of_shapes(call))
+        self._sites.append(replace(site, warnings=tuple(warnings)))
         if visit.node.op_type != "Split" or is_invalid:
             return values
-        return self._pieces.begin(len(self._sites) - 1, visit.node.output, values)
+        makers = [value.maker for value in visit.inputs[:1] if value.maker]
+        return self._pieces.begin(len(self._sites) - 1, visit.node.output, values, makers)

@@ -27,13 +27,51 @@ def test_the_reason_of_an_unknown_split_names_what_is_dynamic(scanned: Scanned) 
         return found.state.reason
 
     assert unknown(["batch", 6], initializers=lengths) == "dimension 0 is dynamic (batch)"
-    assert unknown([2, "n"], initializers=lengths) == "dimension 1, the axis, is dynamic (n)"
-    assert unknown([2, -1], initializers=lengths) == "dimension 1, the axis, is dynamic (x.1)"
-    assert unknown([2, -7], initializers=lengths) == "dimension 1, the axis, is dynamic (x.1)"
-    assert unknown([2, None], initializers=lengths) == "dimension 1, the axis, is dynamic (x.1)"
     assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
     (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
     assert found.state.reason == "split is dynamic: it is known only when the model runs"
+
+
+@pytest.mark.parametrize(("size", "name"), [("n", "n"), (-1, "x.1"), (-7, "x.1"), (None, "x.1")])
+def test_an_axis_without_a_size_is_dynamic(size: Any, name: str, scanned: Scanned) -> None:
+    cut = node("Split", "x", "a b", axis=1, num_outputs=2)
+    (found,) = scanned(model([cut], [value("x", [2, size])]))
+    assert why(found) == f"dimension 1, the axis, is dynamic ({name})"
+
+
+def test_constant_sizes_on_a_dynamic_axis_of_an_input_fit_one_size_only(scanned: Scanned) -> None:
+    cut, lengths = node("Split", "x s", "a b", axis=0), (sizes("s", 2, 4),)
+    (found,) = scanned(model([cut], [value("x", ["batch", "n", 3])], initializers=lengths))
+    assert found.frozen == ("batch", 6)
+    assert found.shape == (6, "n", 3)
+    assert isinstance(found.state, Unknown)
+    assert found.state.pieces == (2, 4)
+    assert dict(found.state.missing) == {"n": 1}
+    # The sizes after an operator that is not followed may be the same for every input.
+    nodes = [node("NonZero", "x", "y"), node("Split", "y s", "a b", axis=1)]
+    (found,) = scanned(model(nodes, [value("x", [6])], initializers=lengths))
+    assert (found.frozen, type(found.state)) == (None, Unknown)
+
+
+def test_a_split_of_shapes_is_one_whose_input_follows_from_shapes_alone(scanned: Scanned) -> None:
+    shape, cut = node("Shape", "x", "p"), node("Split", "q", "a b", axis=0, num_outputs=2)
+    given = [value("x", [2, "n"]), value("y", [2], INT64)]
+    for second, expected in (("two", True), ("y", False)):
+        nodes = [shape, node("Mul", f"p {second}", "q"), cut]
+        (found,) = scanned(model(nodes, given, initializers=(sizes("two", 2, 2),)))
+        assert found.is_shape == expected
+
+
+def test_the_neighbours_of_a_split_are_those_next_to_it(scanned: Scanned) -> None:
+    nodes = [
+        node("Transpose", "x", "y"),
+        node("Split", "y", "a b", num_outputs=2),
+        node("Cast", "a", "c", to=10),
+        node("Reshape", "c shape", "d"),
+        node("Relu", "b", "e"),
+    ]
+    (found,) = scanned(model(nodes, [value("x", [4, 4])]))
+    assert found.neighbours == ("Transpose", "Cast")
 
 
 def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:

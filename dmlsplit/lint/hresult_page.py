@@ -1,0 +1,60 @@
+"""The page of an HRESULT, in Markdown: what it means, which rules it may come from, what to run."""
+
+import re
+
+from dmlsplit.lint.rules import HRESULTS, RULES, hresult_text
+
+_CAUSES = {
+    0x80070057: (
+        "DirectML refuses a descriptor, without a reason. In ONNX Runtime, the message names the "
+        "node whose operator could not be created."
+    ),
+    0x887A0004: (
+        "The DirectML.dll that is loaded has a lower feature level than the program asks for. ONNX "
+        "Runtime's provider asks for 2_0 up to 1.13 and for 5_0 since 1.14. The package of ONNX "
+        "Runtime brings a DirectML.dll that suffices, so look for an older one next to the "
+        "program, or for a program that loads the one of Windows."
+    ),
+    0x887A0005: (
+        "A call before this one was wrong, such as a binding whose size or offset breaks a rule, "
+        "or the driver or the GPU failed. `GetDeviceRemovedReason` and DirectML's debug layers "
+        "name it."
+    ),
+}
+_COMMANDS = {
+    0x80070057: "`dmlsplit validate model.onnx` names the rule that a Split breaks, and the fix.",
+    0x887A0004: "`dmlsplit levels` lists the level of each DirectML, ONNX Runtime and Windows.",
+    0x887A0005: "`dmlsplit run dispatch.json` checks the bindings of a DxDispatch model.",
+}
+
+
+def hresult_of(text: str) -> int | None:
+    """The HRESULT that a text names: 80070057, 0x80070057, -2147024809 or E_INVALIDARG."""
+    names = {name: number for number, (name, _) in HRESULTS.items()}
+    plain = text.strip().upper()
+    number = names.get(plain)
+    if re.fullmatch(r"(0X)?[0-9A-F]{8}L?", plain):
+        number = int(plain.removesuffix("L"), 16)
+    elif re.fullmatch(r"-[0-9]{10}", plain):
+        number = int(plain) % 2**32
+    return number if number in HRESULTS else None
+
+
+def hresult_page(number: int) -> str:
+    """The page of one of the `HRESULTS`."""
+    _, how = HRESULTS[number]
+    rules = [rule for rule in RULES.values() if rule.hresult == number and not rule.impossible_in_c]
+    listed = "\n".join(f"- {rule.id}: {rule.sentence}" for rule in rules)
+    return (
+        "\n\n".join(
+            [
+                f"# {hresult_text(number)}",
+                how.format(hresult_text(number)),
+                _CAUSES[number],
+                f"## Rules whose violation may end in it\n\n{listed}",
+                "## Next",
+                f"{_COMMANDS[number]} `dmlsplit explain RULE-ID` shows a rule with examples.",
+            ]
+        )
+        + "\n"
+    )

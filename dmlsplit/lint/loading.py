@@ -1,0 +1,146 @@
+"""Whether ONNX Runtime or Windows ML loads a model at all, whichever provider runs its splits."""
+
+from collections.abc import Iterator
+
+from dmlsplit.directml.rules.rule import Effect
+from dmlsplit.directml.rules.violation import Violation
+from dmlsplit.lint.commands import python_command
+from dmlsplit.lint.rules import make_violation
+from dmlsplit.lint.runtimes import Cell, dotted, runtime_table
+from dmlsplit.lint.target import Runtime, Target
+from dmlsplit.models.site import Cause, Invalid, SplitSite, Unknown
+
+_CONVERT = (
+    "convert the model to opset {number}{replace}: "
+    'python -c "import onnx, onnx.version_converter as c;'
+    " onnx.save(c.convert_version(onnx.load('{model}'), {number}), '{stem}.opset{number}.onnx')\""
+)
+_SET_IR = (
+    'set IR version {number}, if the model uses nothing newer{replace}: python -c "import onnx;'
+    " m = onnx.load('{model}', load_external_data=False); m.ir_version = {number};"
+    " onnx.save(m, '{stem}.ir{number}.onnx')\""
+)
+INSIDE = (
+    'keep small tensors in the model, as onnx does{replace}: python -c "import onnx;'
+    " onnx.save(onnx.load('{model}'), '{stem}.inside.onnx', save_as_external_data=True)\""
+)
+# Seen with 1.32: "MLDataType for: tensor(complex64) is not currently registered or supported".
+_REAL_TENSORS = (
+    "store the real and the imaginary parts as real tensors; ONNX Runtime does not load a model "
+    "with complex ones"
+)
+# The versions of Split that onnx's converter does not bring back to the one before, "No Adapter";
+# nor does it bring Split-1 to any other.
+_NOT_CONVERTED = (11, 18)
+# Split-1 has no kernel, on the CPU either. Seen with 1.15 to 1.32.
+WITHOUT_KERNEL = "Split-1"
+
+
+def target_violations(target: Target) -> Iterator[Violation]:
+    """The rule that the target itself breaks, for any model."""
+    provider = target.runtime and target.runtime.provider
+    least = provider.minimum_level.value if provider else target.level
+    if target.level < least:
+        allowed = f"at least {least}"
+        yield make_violation("ORT-FEATURE-LEVEL", "", "FeatureLevel", str(target.level), allowed)
+
+
+def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
+    """Why the runtime of a target does not load the model of a split, or may not."""
+    runtime = target.runtime
+    assert runtime is not None
+    yield from target_violations(target)
+    yield from version_violations(site.file, site.model_opset, site.ir_version, runtime)
+    if site.model_fault is not None:
+        yield make_violation("SPLIT-MODEL-INVALID", text=site.model_fault)
+    match site.state:
+        case Invalid(problem, is_loaded):
+            yield invalid_node(site, problem, "run" if is_loaded else "load")
+        case Unknown(cause=Cause.WEIGHTS) if _refuses_external_sizes(runtime):
+            yield make_violation(
+                "ORT-EXTERNAL-SIZES",
+                text="the sizes of the pieces are in external data",
+                fix=python_command(INSIDE, site.file),
+            )
+    if is_complex(site.element_type):
+        fields = "InputTensor", "DataType", site.element_type or "", "a real type"
+        yield make_violation("ORT-DATA-TYPE", *fields, fix=_REAL_TENSORS, effect="load")
+    yield from _missing_count(site)
+
+
+def invalid_node(site: SplitSite, problem: str, effect: Effect | None = None) -> Violation:
+    """The violation of a node that breaks a rule of its own operator."""
+    text = problem.removeprefix(f"{site.operator}: ")  # reports name the operator before
+    return make_violation("SPLIT-NODE-INVALID", text=text, effect=effect)
+
+
+def _refuses_external_sizes(runtime: Runtime) -> bool:
+    return runtime.provider is not None and runtime.provider.external_sizes_load.value is False
+
+
+def is_complex(element_type: str | None) -> bool:
+    """Whether an element type is one of complex numbers."""
+    return element_type is not None and element_type.startswith("COMPLEX")
+
+
+def conversion(file: str, opset: int, newest: int) -> str:
+    """How to bring a model to an older operator set."""
+    if opset < 2 or any(newest < version <= opset for version in _NOT_CONVERTED):
+        return f"export the model again at opset {newest}"
+    return python_command(_CONVERT.replace("{number}", str(newest)), file)
+
+
+def _setting_ir(file: str, ir: int, newest: int) -> str:
+    return python_command(_SET_IR.replace("{number}", str(newest)), file)
+
+
+def _missing_count(site: SplitSite) -> Iterator[Violation]:
+    if site.operator != "Split-18" or site.sized_by != "outputs":
+        return
+    axis_size = site.shape[site.axis] if site.shape and site.axis is not None else None
+    if isinstance(axis_size, int) and not isinstance(site.state, Invalid):
+        fault = "num_outputs", "absent", "set if split is absent"
+        yield make_violation("ORT-NUM-OUTPUTS", "", *fault)
+
+
+def version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Iterator[Violation]:
+    """What is newer than a runtime loads, or may be: a model's operators, or its IR version."""
+    loaders = list(_loaders(opset, ir, runtime))
+    pairs = (
+        ("ORT-OPSET", "opset", opset, runtime.opset, runtime.sure_opset, conversion),
+        ("ORT-IR-VERSION", "IR version", ir, runtime.ir, runtime.sure_ir, _setting_ir),
+    )
+    for rule, what, own, limit, sure, template in pairs:
+        newest = sure.value if limit.value is None else limit.value
+        if newest is None or own <= newest:
+            continue
+        command = template(file, own, newest)
+        # A newer runtime helps against both; without it, both have to be changed.
+        fix, loaders = "; or ".join([*loaders, command]), []
+        has = f"the model has {what} {own}"
+        if limit.value is not None:
+            text = f"{has}; {runtime.name} loads at most {newest}"
+            yield make_violation(rule, "", what, str(own), f"at most {newest}", text=text, fix=fix)
+        else:
+            text = f"{has}; whether {runtime.name} loads more than {newest} was not found"
+            yield make_violation("ORT-NOT-KNOWN", text=text, fix=fix)
+
+
+def _loaders(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
+    """The first releases of runtimes with DirectML that load a model for certain."""
+    table = runtime_table()
+    if runtime.release is None:
+        builds = [b for b in table.windows_ml if _loads(b.sure_opset, opset)]
+        builds = [b for b in builds if _loads(b.sure_ir, ir)]
+        yield from (f"require Windows build {row.build}" for row in builds[:1])
+    releases = [r for r in table.onnxruntime if _loads(r.opset, opset) and _loads(r.ir, ir)]
+    if packaged := [row for row in releases if row.has_package]:
+        yield f"use ONNX Runtime {packaged[0]}"
+        return
+    versions = {row.version for row in releases}
+    packages = [p.version for p in table.packages if p.onnxruntime.value in versions]
+    yield from (f"use Windows ML {dotted(package)}" for package in packages[:1])
+
+
+def _loads(limit: Cell, own: int) -> bool:
+    return limit.value is not None and own <= limit.value

@@ -1,0 +1,174 @@
+"""Where the splits of models run, in each runtime: releases at the edges of the table."""
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto
+
+from dmlsplit.lint.check import assess
+from dmlsplit.lint.target import resolve_target
+from dmlsplit.lint.verdict import Outcome, Verdict
+from dmlsplit.models.discovery import scan_file
+from tests.support.models import constant, model, single
+
+LOADS, CPU, RUNS = Outcome.NOT_LOADED, Outcome.ON_CPU, Outcome.RUNS
+FAILS, REFUSED, UNKNOWN = Outcome.FAILS, Outcome.REFUSED, Outcome.UNKNOWN
+
+
+def halves(opset: int, ir: int, kind: str = "float", shape: str = "1,8") -> onnx.ModelProto:
+    cut = "Split <axis = 1, num_outputs = 2> (x)" if opset >= 18 else "Split <axis = 1> (x)"
+    ends = f"({kind}[{shape}] x) => ({kind}[] a, {kind}[] b)"
+    header = f'<ir_version: {ir}, opset_import: ["" : {opset}]>'
+    return onnx.parser.parse_model(f"{header} net {ends} {{ a, b = {cut} }}")
+
+
+def sequence(kind: str, split: str = "2", keepdims: int = 1, shape: str = "8") -> onnx.ModelProto:
+    header = '<ir_version: 7, opset_import: ["" : 11]>'
+    ends = f"({kind}[{shape}] x) => (seq({kind}[]) y)"
+    size = f"s = Constant <value = int64 {{{split}}}> ()"
+    cut = f"y = SplitToSequence <axis = 0, keepdims = {keepdims}> (x, s)"
+    return onnx.parser.parse_model(f"{header} net {ends} {{ {size} {cut} }}")
+
+
+def of_shape(to: str = "") -> onnx.ModelProto:
+    header = '<ir_version: 8, opset_import: ["" : 15]>'
+    cast = f"t = Cast <to = {to}> (s)" if to else "t = Identity (s)"
+    kind = "float16" if to else "int64"
+    body = f"{{ s = Shape (x) {cast} a, b = Split <axis = 0> (t) }}"
+    return onnx.parser.parse_model(f"{header} net (float[n,m] x) => ({kind}[] a) {body}")
+
+
+def verdict_of(content: onnx.ModelProto, folder: Path, **asked: str) -> Verdict:
+    path = folder / "model.onnx"
+    onnx.save(content, path)
+    (verdict,) = assess(scan_file(str(path)), resolve_target(**asked)).verdicts
+    return verdict
+
+
+FIVE, SIX, NINE = ("1,8" + ",1" * more for more in (3, 4, 7))
+CASES: list[tuple[onnx.ModelProto, dict[str, str], Outcome, str]] = [
+    # What loads.
+    (halves(25, 13), {"ort": "1.24"}, RUNS, ""),
+    (halves(26, 13), {"ort": "1.24"}, LOADS, "ORT-OPSET"),
+    (halves(26, 13), {"winml": "2.5"}, RUNS, ""),
+    (halves(24, 11), {"ort": "1.23"}, LOADS, "ORT-OPSET"),
+    (halves(18, 10), {"ort": "1.17"}, LOADS, "ORT-IR-VERSION"),
+    (halves(18, 10), {"ort": "1.18"}, RUNS, ""),
+    (halves(9, 4), {"winml": "19041"}, RUNS, ""),
+    (halves(13, 7), {"winml": "19041"}, LOADS, "ORT-OPSET"),
+    (halves(12, 7), {"winml": "22000"}, RUNS, ""),
+    (halves(13, 7), {"winml": "22000"}, LOADS, "ORT-OPSET"),
+    # What is not known: newer than what loads for certain.
+    (halves(9, 5), {"winml": "19041"}, UNKNOWN, "ORT-NOT-KNOWN"),
+    (halves(13, 7), {"winml": "22621"}, UNKNOWN, "ORT-NOT-KNOWN"),
+    (halves(12, 7), {"winml": "22621"}, RUNS, ""),
+    (halves(12, 10), {"winml": "26100"}, LOADS, "ORT-IR-VERSION"),
+    (halves(11, 6, "int64"), {"winml": "22000"}, UNKNOWN, "ORT-NOT-KNOWN"),
+    (sequence("float"), {"winml": "22000"}, UNKNOWN, "ORT-NOT-KNOWN"),
+    # The level that the provider asks for.
+    (halves(15, 8), {"ort": "1.13", "directml": "1.4.0"}, RUNS, ""),
+    (halves(15, 8), {"ort": "1.14", "directml": "1.6.0"}, LOADS, "ORT-FEATURE-LEVEL"),
+    (halves(15, 8), {"ort": "1.14", "directml": "1.8.0"}, RUNS, ""),
+    # Kernels.
+    (halves(13, 7), {"ort": "1.10"}, CPU, "ORT-OPERATOR"),
+    (halves(13, 7), {"ort": "1.11"}, RUNS, ""),
+    (halves(18, 8), {"ort": "1.15"}, CPU, "ORT-OPERATOR"),
+    (halves(18, 8), {"ort": "1.16"}, RUNS, ""),
+    # Types and ranks.
+    (halves(11, 6, "int64"), {"ort": "1.9"}, CPU, "ORT-DATA-TYPE"),
+    (halves(11, 6, "int64"), {"ort": "1.10"}, RUNS, ""),
+    (halves(11, 6, "bool"), {"ort": "1.9"}, CPU, "ORT-DATA-TYPE"),
+    (halves(11, 6, "bool"), {"ort": "1.10"}, RUNS, ""),
+    (halves(11, 6, "uint8"), {"ort": "1.6"}, RUNS, ""),
+    (halves(11, 6, "uint8"), {"ort": "1.3"}, UNKNOWN, "DML-LEVEL-DATA-TYPE"),
+    (halves(11, 6, "int64"), {"ort": "1.10", "directml": "1.6.0"}, UNKNOWN, "DML-LEVEL-DATA-TYPE"),
+    (halves(13, 7, "bfloat16"), {"ort": ""}, CPU, "ORT-DATA-TYPE"),
+    (halves(13, 7, "string"), {"ort": ""}, CPU, "SPLIT-NODE-TEXT"),
+    (halves(11, 6, shape=SIX), {"ort": "1.4"}, LOADS, "ORT-DIMENSION-COUNT"),
+    (halves(11, 6, shape=SIX), {"ort": "1.6"}, RUNS, ""),
+    (halves(13, 7, shape=NINE), {"ort": ""}, LOADS, "ORT-DIMENSION-COUNT"),
+    (halves(13, 7, "string", NINE), {"ort": ""}, CPU, "SPLIT-NODE-TEXT"),
+    # Sequences.
+    (sequence("float"), {"ort": "1.14"}, FAILS, "ORT-SEQUENCE"),
+    (sequence("float"), {"ort": "1.15"}, CPU, "ORT-SEQUENCE"),
+    (sequence("float16"), {"ort": "1.16"}, LOADS, "ORT-SEQUENCE-TYPE"),
+    (sequence("float16"), {"ort": "1.17"}, CPU, "ORT-SEQUENCE"),
+    (sequence("bool"), {"ort": "1.22"}, LOADS, "ORT-SEQUENCE-TYPE"),
+    (sequence("bool"), {"ort": "1.23"}, CPU, "ORT-SEQUENCE"),
+    (sequence("uint8"), {"ort": ""}, LOADS, "ORT-SEQUENCE-TYPE"),
+    (sequence("float", keepdims=0), {"ort": ""}, FAILS, "ORT-KEEPDIMS"),
+    (sequence("float", "1", keepdims=0), {"ort": ""}, CPU, "ORT-SEQUENCE"),
+    # Shapes.
+    (of_shape(), {"ort": "1.13"}, RUNS, ""),
+    (of_shape(), {"ort": "1.14"}, CPU, "ORT-SHAPE"),
+    (of_shape("10"), {"ort": "1.14"}, RUNS, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "asked", "outcome", "rule"), CASES)
+def test_a_release_decides_where_a_split_runs(
+    content: onnx.ModelProto, asked: dict[str, str], outcome: Outcome, rule: str, tmp_path: Path
+) -> None:
+    verdict = verdict_of(content, tmp_path, **asked)
+    effects = {v.rule.id for v in verdict.diagnostics if v.effect}
+    assert verdict.outcome is outcome
+    assert effects >= {rule} if rule else not effects
+    assert verdict.target == resolve_target(**asked)
+
+
+def test_an_empty_piece_is_refused_by_a_runtime_and_not_on_the_cpu(tmp_path: Path) -> None:
+    for kind, outcome in ((TensorProto.FLOAT, REFUSED), (TensorProto.BFLOAT16, CPU)):
+        verdict = verdict_of(single(kind, (6,), (2, 0, 4), 0), tmp_path, ort="")
+        assert verdict.outcome is outcome
+
+
+def test_neighbours_of_a_split_leave_directml_from_opset_23_on(tmp_path: Path) -> None:
+    for opset, expected in ((22, []), (23, ["ORT-NEIGHBOURS"])):
+        header = f'<ir_version: 10, opset_import: ["" : {opset}]>'
+        body = "{ y = Transpose (x) a, b = Split <axis = 0, num_outputs = 2> (y) c = Relu (a) }"
+        content = onnx.parser.parse_model(f"{header} net (float[6,4] x) => (float[] c) {body}")
+        verdict = verdict_of(content, tmp_path, ort="")
+        assert verdict.outcome is RUNS
+        assert [v.rule.id for v in verdict.diagnostics] == expected
+    assert "so 96 bytes cross between GPU and CPU" in verdict.diagnostics[0].message
+
+
+def test_other_formats_are_checked_for_a_program_of_ones_own(tmp_path: Path) -> None:
+    from tests.support.openvino_files import variadic, weights
+
+    (tmp_path / "model.xml").write_text(variadic())
+    (tmp_path / "model.bin").write_bytes(weights())
+    onnx.save(halves(18, 8), tmp_path / "model.onnx")
+    sites = [
+        site for name in ("model.onnx", "model.xml") for site in scan_file(str(tmp_path / name))
+    ]
+    assessment = assess(sites, resolve_target(ort="1.18"))
+    assert [str(target) for target in assessment.targets] == [
+        "ONNX Runtime 1.18 (DirectML 1.14.1, feature level 6_2)",
+        "feature level 6_4",
+    ]
+
+
+def test_a_model_that_contradicts_itself_does_not_load(tmp_path: Path) -> None:
+    content = model(
+        [constant("s", [2, 4])], {"x": (TensorProto.FLOAT, (6,))}, {"y": TensorProto.FLOAT16}
+    )
+    content.graph.node.append(onnx.helper.make_node("Split", ["x", "s"], ["y", "z"], axis=0))
+    assert verdict_of(content, tmp_path, ort="").outcome is LOADS
+
+
+GLU: Any = "s = Sigmoid (b) y = Mul (a, s)"
+
+
+@pytest.mark.parametrize(("release", "count"), [("1.17", 0), ("1.18", 1), ("1.24", 1)])
+def test_a_glu_is_a_known_defect_since_the_release_of_its_first_report(
+    release: str, count: int, tmp_path: Path
+) -> None:
+    header = '<ir_version: 8, opset_import: ["" : 18]>'
+    body = f"{{ a, b = Split <axis = 0, num_outputs = 2> (x) {GLU} }}"
+    content = onnx.parser.parse_model(f"{header} net (float[6] x) => (float[] y) {body}")
+    verdict = verdict_of(content, tmp_path, ort=release)
+    assert verdict.outcome is RUNS
+    assert [v.rule.id for v in verdict.defects] == ["SPLIT-DEFECT-RECOMBINED"] * count

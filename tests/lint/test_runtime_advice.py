@@ -1,0 +1,107 @@
+"""The commands that the fixes of runtimes print are run, and the next verdict is better."""
+
+import os
+from pathlib import Path
+
+import onnx
+import onnx.version_converter
+import pytest
+
+from dmlsplit.lint.verdict import Outcome
+from tests.lint.test_placement import halves, verdict_of
+from tests.support.advice import COMMAND, carry_out, external
+from tests.support.models import parsed, single
+
+RUNS = Outcome.RUNS
+
+
+@pytest.fixture(autouse=True)
+def _in(here: Path) -> None:
+    """Commands name their files as the report does."""
+
+
+def followed(content: onnx.ModelProto, folder: Path, **asked: str) -> Outcome:
+    """The outcome once every command of the fix has been run, each on what the last one wrote."""
+    verdict = verdict_of(content, Path(os.curdir), **asked)
+    text = verdict.fix or " ".join(v.message for v in verdict.diagnostics)
+    commands = COMMAND.findall(text)
+    assert commands, text
+    written = "model.onnx"
+    for command in commands:
+        before = set(Path().glob("*.onnx"))
+        carry_out(command.replace("'model.onnx'", f"'{written}'"))
+        (written,) = map(str, set(Path().glob("*.onnx")) - before)
+    return verdict_of(onnx.load(written, load_external_data=False), folder, **asked).outcome
+
+
+@pytest.mark.parametrize(
+    ("content", "asked"),
+    [
+        (halves(26, 13), {"ort": "1.24"}),
+        (halves(18, 10), {"ort": "1.17"}),
+        (halves(21, 10), {"ort": "1.16"}),  # opset and IR version
+        (halves(10, 4), {"winml": "19041"}),
+        (halves(13, 7), {"winml": "22000"}),
+        (halves(13, 7), {"winml": "22621"}),
+        (halves(13, 7), {"ort": "1.10"}),
+        (external(), {"ort": ""}),
+    ],
+)
+def test_a_converted_model_runs_on_directml(
+    content: onnx.ModelProto, asked: dict[str, str], tmp_path: Path
+) -> None:
+    if content.graph.initializer:
+        options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+        onnx.save(content, "model.onnx", **options)
+        content = onnx.load("model.onnx", load_external_data=False)
+    assert verdict_of(content, tmp_path, **asked).outcome is not RUNS
+    assert followed(content, tmp_path, **asked) is RUNS
+
+
+@pytest.mark.parametrize(
+    ("content", "asked", "opset"),
+    [
+        (halves(1, 3), {"ort": ""}, 13),
+        (halves(18, 8), {"ort": "1.15"}, 17),
+        (halves(13, 4), {"winml": "19041"}, 9),
+    ],
+)
+def test_where_onnx_cannot_convert_a_split_the_fix_is_to_export_the_model_again(
+    content: onnx.ModelProto, asked: dict[str, str], opset: int, tmp_path: Path
+) -> None:
+    with pytest.raises(RuntimeError, match="No Adapter From Version"):
+        onnx.version_converter.convert_version(content, opset)
+    verdict = verdict_of(content, tmp_path, **asked)
+    assert f"export the model again at opset {opset}" in verdict.fix
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        single(onnx.TensorProto.FLOAT, ("batch", 4), (1, 1), 0),
+        single(onnx.TensorProto.FLOAT, ("batch", 4), (1, 1), 0, opset=13),
+    ],
+)
+def test_a_split_whose_equal_sizes_are_removed_takes_other_sizes(
+    content: onnx.ModelProto, tmp_path: Path
+) -> None:
+    content.ir_version = 8
+    before = verdict_of(content, tmp_path, ort="")
+    assert (before.outcome, before.site.frozen) == (RUNS, ("batch", 2))
+    assert followed(content, tmp_path, ort="") is Outcome.UNKNOWN  # any size, so none is known
+    assert scan_frozen(tmp_path) is None
+
+
+def scan_frozen(folder: Path) -> object:
+    from dmlsplit.frontends.onnx import scan
+
+    (site,) = scan(folder / "model.onnx")
+    return site.frozen
+
+
+def test_unequal_sizes_have_to_be_exported_again(tmp_path: Path) -> None:
+    body = "{ s = Constant <value = int64[2] {2, 4}> () a, b = Split <axis = 0> (x, s) }"
+    verdict = verdict_of(parsed(f"(float[batch] x) => (float[] a) {body}"), tmp_path, ort="")
+    (warning,) = verdict.diagnostics
+    assert warning.message.startswith("works only for batch=6: the exporter froze the sizes. Fix: ")
+    assert warning.message.endswith("or declare the axis as 6")
