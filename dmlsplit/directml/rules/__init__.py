@@ -6,6 +6,7 @@ from typing import TypeAlias
 from dmlsplit.directml.rules.bindings import BINDINGS
 from dmlsplit.directml.rules.descriptors import DESCRIPTORS
 from dmlsplit.directml.rules.violation import Violation
+from dmlsplit.messages import digits
 
 RULES = DESCRIPTORS | BINDINGS
 
@@ -17,4 +18,5 @@ BrokenRule: TypeAlias = tuple[str, str, object, object] | tuple[str, str, object
 def violations_of(tensor: str, broken: Iterable[BrokenRule]) -> Iterator[Violation]:
     """The violations of a tensor; `tensor` is "" for the operator itself."""
     for rule_id, field, found, allowed, *fix in broken:
-        yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed), fix="".join(fix))
+        text = digits(found) if isinstance(found, int) else str(found)
+        yield Violation(RULES[rule_id], tensor, field, text, str(allowed), fix="".join(fix))
