@@ -53,6 +53,11 @@ def parser() -> argparse.ArgumentParser:
                 action="store_true",
                 help="ten families of splits, 1 MiB to 1 GiB, beside a copy",
             )
+            command.add_argument(
+                "--planner",
+                action="store_true",
+                help="instead, both sides of every threshold of the planner, and L2 policies",
+            )
     ratios = commands.add_parser("ratios", help="peers' times over ours, as a Markdown table")
     ratios.add_argument("results", type=Path)
     ratios.add_argument("--kind", help="only rows of this kind, such as 'case'")

@@ -2,33 +2,39 @@
 
 import argparse
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import cases, sweep
+from benchmarks import cases, gpu_planner, l2_policies, sweep
 from benchmarks.cases import Case
+from benchmarks.copies import COPIES
 from benchmarks.environment import environment, state_after
-from benchmarks.gpu_problem import BufferSet, GpuPrepared, GpuProblem, empty_outputs, poison
-from benchmarks.peers_gpu import COPIES, FAST, PEERS, GpuPeer
+from benchmarks.gpu_problem import (
+    BufferSet,
+    GpuPeer,
+    GpuPrepared,
+    GpuProblem,
+    empty_outputs,
+    poison,
+)
+from benchmarks.gpu_samples import Sample, alternating, best_copy, host_samples, sampler
+from benchmarks.peers_gpu import FAST, PEERS
 from benchmarks.results import Results, ResultsError, Row, failed, measured
 from benchmarks.streams import one_stream
 from benchmarks.table import Table
 from benchmarks.timing import summary
 from benchmarks.workloads import WORKLOADS
 
-# A sample is at least this long, so that the resolution of events does not matter.
-SAMPLE_SECONDS = 1e-3
-MAX_CALLS = 200
 # At most this many rotating sets of buffers: making more would take longer than measuring.
 MAX_SETS = 64
 MAX_ARRAYS = 8192
 WARM_UP_BYTES = 1 << 28
-HOST_CALLS = 20  # of a sample of host time
+# Not 2 GiB: copies of exactly this size are slow (github.com/pytorch/pytorch/issues/191284).
+CEILING_BYTES = (1 << 31) - (4 << 20)
 _INTEGERS = {1: "u1", 2: "i2", 4: "i4", 8: "i8"}
 
 
@@ -42,6 +48,8 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
         raise ResultsError("CuPy is not installed. Fix: pip install 'dmlsplit[cuda13]'") from None
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise ResultsError(f"no CUDA device: {error}") from None
+    if options.planner:
+        return _planner(options.only or "")
     minutes = options.minutes or (2.0 if options.quick else 10.0)
     deadline = time.monotonic() + 60 * minutes
     chosen = [
@@ -73,9 +81,33 @@ def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
     return 0
 
 
+def _planner(only: str) -> int:
+    """Print what the planner's thresholds and the L2 policies should be."""
+    import cupy
+
+    with one_stream():
+        _warm_up()
+        for cell in gpu_planner.cells(_speed, only):
+            print(cell, flush=True)
+        properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
+        for line in l2_policies.rows(int(properties["l2CacheSize"]), l2_policies.timer()):
+            print(line, flush=True)
+    return 0
+
+
+def _speed(case: Case) -> float:
+    """The speed of a split as a fraction of a copy's, after every byte has been checked."""
+    problem = random_problem(integers(case))
+    prepared = PEERS["dmlsplit"](problem)
+    check(problem, prepared)
+    sample, _ = sampler(prepared, len(problem.sets))
+    samples, copies = alternating(sample, best_copy(problem), seconds=0.2, rounds=10)
+    return summary(copies).median / summary(samples).median
+
+
 def _plan(quick: bool) -> Iterator[tuple[Case, Mapping[str, GpuPeer]]]:
     """Every case with the peers to measure on it."""
-    yield Case("ceiling: 2 GiB", "ceiling", (1 << 31,), "u1", 0, (1 << 31,)), COPIES
+    yield Case("ceiling", "ceiling", (CEILING_BYTES,), "u1", 0, (CEILING_BYTES,)), COPIES
     for case in WORKLOADS:
         yield integers(case), FAST if quick else PEERS
     if not quick:
@@ -119,11 +151,13 @@ def measure(
         problem: GpuProblem | None = random_problem(case)
     except Exception as error:
         problem, broken = None, error
+    copy: Sample | None = None
     for name, peer in unmeasured.items():
         try:
             if problem is None:
                 raise broken
-            row = _time_peer(problem, peer, seconds, rounds)
+            copy = copy or best_copy(problem)
+            row = _time_peer(problem, peer, copy, seconds, rounds)
         except Exception as error:
             row = failed(error)
         row = {**head, "peer": name, **row}
@@ -131,7 +165,7 @@ def measure(
         table.add(row)
         if row["status"] == "failed":
             _refuse_lost_gpu(row, results)
-    del problem
+    del problem, copy
     cupy.get_default_memory_pool().free_all_blocks()
 
 
@@ -148,19 +182,20 @@ def _refuse_lost_gpu(row: Row, results: Results) -> None:
         ) from None
 
 
-def _time_peer(problem: GpuProblem, peer: GpuPeer, seconds: float, rounds: int) -> Row:
+def _time_peer(
+    problem: GpuProblem, peer: GpuPeer, copy: Sample, seconds: float, rounds: int
+) -> Row:
     prepared = peer(problem)
     check(problem, prepared)
-    if prepared.mode == "wall":
-        samples, mode = wall_samples(prepared, len(problem.sets), seconds, rounds), "wall"
-    else:
-        samples, mode = event_samples(prepared, len(problem.sets), seconds, rounds)
+    sample, mode = sampler(prepared, len(problem.sets))
+    samples, copies = alternating(sample, copy, seconds, rounds)
     host = host_samples(prepared, len(problem.sets))
     row = measured(summary(samples), samples, problem.case.moved_bytes)
     return {
         **row,
         "mode": mode,
         "buffer_sets": len(problem.sets),
+        "copy_seconds": asdict(summary(copies)),
         "host_seconds": asdict(summary(host)),
     }
 
@@ -220,103 +255,6 @@ def check(problem: GpuProblem, prepared: GpuPrepared) -> None:
         views = problem.views(index) if prepared.is_split else [entry.memory[: outputs[0].size]]
         if wrong := count_different(outputs, views):
             raise AssertionError(f"{wrong} of {len(views)} outputs differ on set {index}")
-
-
-def event_samples(
-    prepared: GpuPrepared, sets: int, seconds: float, rounds: int
-) -> tuple[list[float], str]:
-    """GPU seconds per call, measured by events around calls on rotating sets, and the mode."""
-    import cupy
-
-    stream = cupy.cuda.get_current_stream()
-
-    def queue(count: int) -> Callable[[], None]:
-        def calls() -> None:
-            for number in range(count):
-                prepared.call(number % sets)
-
-        return calls
-
-    def timed(go: Callable[[], Any], calls: int) -> float:
-        start, end = cupy.cuda.Event(), cupy.cuda.Event()
-        start.record(stream)
-        go()
-        end.record(stream)
-        end.synchronize()
-        return float(cupy.cuda.get_elapsed_time(start, end)) * 1e-3 / calls
-
-    guess = timed(queue(sets), sets)
-    count = sets * max(1, min(MAX_CALLS, round(SAMPLE_SECONDS / guess)) // sets)
-    go, mode = queue(count), "queue"
-    if prepared.mode == "graph" and (graph := _captured(go)) is not None:
-        mode = "graph"
-
-        def go() -> None:
-            graph.launch(stream)
-
-    timed(go, count)
-    samples: list[float] = []
-    stop = time.monotonic() + seconds
-    while len(samples) < 5 or (len(samples) < rounds and time.monotonic() < stop):
-        samples.append(timed(go, count))
-    return samples, mode
-
-
-def _captured(go: Callable[[], None]) -> Any:
-    """A CUDA graph of the calls, or None if they cannot be captured."""
-    import cupy
-
-    stream = cupy.cuda.get_current_stream()
-    stream.begin_capture()
-    try:
-        go()
-    except Exception:
-        # A failed capture must be ended before the stream can be used again.
-        with suppress(cupy.cuda.runtime.CUDARuntimeError):
-            stream.end_capture()
-        return None
-    return stream.end_capture()
-
-
-def wall_samples(prepared: GpuPrepared, sets: int, seconds: float, rounds: int) -> list[float]:
-    """Seconds per call on the host's clock, for a library with its own streams."""
-    import jax
-
-    def timed(count: int) -> float:
-        start = time.perf_counter()
-        for number in range(count):
-            last = prepared.call(number % sets)
-        jax.block_until_ready(last)
-        return (time.perf_counter() - start) / count
-
-    guess = timed(sets)
-    count = max(sets, min(MAX_CALLS, round(5 * SAMPLE_SECONDS / guess)))
-    samples: list[float] = []
-    stop = time.monotonic() + seconds
-    while len(samples) < 5 or (len(samples) < rounds and time.monotonic() < stop):
-        samples.append(timed(count))
-    return samples
-
-
-def host_samples(prepared: GpuPrepared, sets: int) -> list[float]:
-    """Host seconds per call while the queue is far from full."""
-    import cupy
-
-    samples = []
-    for _ in range(7):
-        cupy.cuda.Device().synchronize()
-        start = time.perf_counter()
-        for number in range(HOST_CALLS):
-            prepared.call(number % sets)
-        samples.append((time.perf_counter() - start) / HOST_CALLS)
-    cupy.cuda.Device().synchronize()
-    return samples
-
-
-def host_row(prepared: GpuPrepared, problem: GpuProblem) -> Row:
-    """The columns of a host-time measurement."""
-    samples = host_samples(prepared, len(problem.sets))
-    return measured(summary(samples), samples, problem.case.moved_bytes)
 
 
 def _warm_up(seconds: float = 0.7) -> None:

@@ -91,3 +91,6 @@ class GpuPrepared:
     outputs: Callable[[int], list[Any]]
     mode: Mode
     is_split: bool = True
+
+
+GpuPeer = Callable[[GpuProblem], GpuPrepared]

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from benchmarks import sweep
 from benchmarks.cases import SWEEP
+from benchmarks.copies import COPIES
 
 # Limits between shades, and the shades, which get darker in grey print too.
 LIMITS = (0, 0.7, 0.8, 0.85, 0.9, 0.95, 1)
@@ -36,7 +37,7 @@ def measured(rows: Sequence[Mapping[str, Any]], name: str) -> dict[str, Fraction
     }
     cells: dict[str, dict[int, float]] = {}
     for case in sweep.cases():
-        copies = [seconds.get((case.name, peer)) for peer in ("memcpy", "copy kernel")]
+        copies = [seconds.get((case.name, peer)) for peer in COPIES]
         own, copy = seconds.get((case.name, "dmlsplit")), min(filter(None, copies), default=None)
         if own and copy:
             label = case.name.rpartition(", ")[0]

@@ -1,15 +1,17 @@
 """`python -m benchmarks host`: the host time of calls.
 
 The cases "N equal" and "N unequal" compare bound and checked calls with other libraries on the CPU,
-and on the GPU if there is one. "LIBRARY, SIZE" compares `dml.split` with the library's own splits.
-The host time of CUDA calls without a GPU: `python -m tests.simulated_card.host_time`.
+and on the GPU if there is one. "LIBRARY, SIZE" compares `dml.split` with the library's own splits;
+"beside LIBRARY", "op()" and "compiled" compare a call with what a person would write instead, and
+have bars. The host time of CUDA calls without a GPU: `python -m tests.simulated_card.host_time`.
 """
 
 import argparse
 from pathlib import Path
 
-from benchmarks import cases, cpu, host_libraries, peers_cpu
+from benchmarks import cases, cpu, host_instead, host_libraries, peers_cpu
 from benchmarks.environment import environment, state_after
+from benchmarks.gpu_samples import host_row
 from benchmarks.results import Results, failed
 from benchmarks.streams import one_stream
 from benchmarks.table import Table
@@ -28,22 +30,24 @@ PEERS = {
 
 
 def main(options: argparse.Namespace, argv: list[str], path: Path) -> int:
-    """Time the chosen cases."""
+    """Time the chosen cases; return 1 if a bar is missed."""
     rounds = options.rounds or (5 if options.quick else 21)
     with_gpu = has_gpu()
     only = options.only or ""
     small = [case for case in cases.latency_cases() if only in case.name]
     libraries = [name for name in host_libraries.CASES if only in name]
+    pairs = [name for name in host_instead.CASES if only in name]
     results = Results(path, "host", environment(argv, with_gpu=with_gpu))
-    table = Table(len(small) * (1 + with_gpu) + len(libraries), OURS)
+    table = Table(len(small) * (1 + with_gpu) + len(libraries) + len(pairs), OURS)
     cpu.run(small, PEERS, [1], rounds, results, table)
     if with_gpu:
         _on_gpu(small, results, table)
     host_libraries.run(libraries, rounds, results, table)
+    host_instead.run(pairs, rounds, results, table)
     table.close()
     results.finish(state_after(with_gpu=with_gpu))
     print(f"\n{results.path}")
-    return 0
+    return int(not host_instead.bars_are_met(results.rows))
 
 
 def has_gpu() -> bool:
@@ -76,7 +80,7 @@ def _on_gpu(chosen: list[cases.Case], results: Results, table: Table) -> None:
                     problem = gpu.random_problem(gpu.integers(case))
                     prepared = peer(problem)
                     gpu.check(problem, prepared)
-                    row = gpu.host_row(prepared, problem)
+                    row = host_row(prepared, problem)
                 except Exception as error:
                     row = failed(error)
                 row = {**head, "threads": 1, "peer": name, **row}

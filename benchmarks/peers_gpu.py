@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cases import Case
-from benchmarks.gpu_problem import GpuPrepared, GpuProblem
+from benchmarks.copies import COPIES
+from benchmarks.gpu_problem import GpuPeer, GpuPrepared, GpuProblem
 from dmlsplit.backends.find import find_backend
-
-GpuPeer = Callable[[GpuProblem], GpuPrepared]
 
 
 def dmlsplit_bound(problem: GpuProblem) -> GpuPrepared:
@@ -29,51 +28,6 @@ def dmlsplit_bound(problem: GpuProblem) -> GpuPrepared:
     ]
     stream = cupy.cuda.get_current_stream().ptr
     return GpuPrepared(lambda i: copies[i](stream), _given(problem), "graph")
-
-
-def memcpy(problem: GpuProblem) -> GpuPrepared:
-    """Copy the same number of bytes with cudaMemcpyAsync: one of the two upper bounds."""
-    import cupy
-
-    pairs = _flat_pairs(problem)
-
-    def call(index: int) -> None:
-        dst, src = pairs[index]
-        dst.data.copy_from_device_async(src.data, src.nbytes, cupy.cuda.get_current_stream())
-
-    return GpuPrepared(call, lambda index: [pairs[index][0]], "graph", is_split=False)
-
-
-_COPY_KERNEL = r"""
-extern "C" __global__ void copy(const int4* __restrict__ in, int4* __restrict__ out, size_t n) {
-  constexpr int kUnroll = 4;  // 64 bytes in flight per thread
-  size_t base = size_t(blockIdx.x) * blockDim.x * kUnroll + threadIdx.x;
-  int4 part[kUnroll];
-#pragma unroll
-  for (int k = 0; k < kUnroll; ++k)
-    if (base + k * blockDim.x < n) part[k] = in[base + k * blockDim.x];
-#pragma unroll
-  for (int k = 0; k < kUnroll; ++k)
-    if (base + k * blockDim.x < n) out[base + k * blockDim.x] = part[k];
-}
-"""
-
-
-def copy_kernel(problem: GpuProblem) -> GpuPrepared:
-    """Copy the same number of bytes with a plain kernel: the other upper bound."""
-    import cupy
-
-    kernel = cupy.RawKernel(_COPY_KERNEL, "copy")
-    pairs = _flat_pairs(problem)
-    count = pairs[0][0].nbytes // 16
-    threads = 256
-    blocks = -(-count // (threads * 4)) or 1
-
-    def call(index: int) -> None:
-        dst, src = pairs[index]
-        kernel((blocks,), (threads,), (src, dst, np.uint64(count)))
-
-    return GpuPrepared(call, lambda index: [pairs[index][0]], "graph", is_split=False)
 
 
 def cupy_per_output(problem: GpuProblem) -> GpuPrepared:
@@ -200,6 +154,19 @@ def torch_per_output(problem: GpuProblem) -> GpuPrepared:
     return GpuPrepared(call, _given(problem), "graph")
 
 
+def torch_foreach(problem: GpuProblem) -> GpuPrepared:
+    """`torch._foreach_copy_` from views of all pieces."""
+    import torch
+
+    axis, sizes = problem.case.axis, list(problem.case.sizes)
+    pairs = [(outputs, list(array.split(sizes, axis))) for array, outputs in _tensors(problem)]
+
+    def call(index: int) -> None:
+        torch._foreach_copy_(*pairs[index])
+
+    return GpuPrepared(call, _given(problem), "graph")
+
+
 def torch_compiled(problem: GpuProblem) -> GpuPrepared:
     """`torch.compile` of a split and a contiguous clone of each piece; allocates its outputs."""
     import cupy
@@ -290,6 +257,20 @@ def cub_batched(problem: GpuProblem) -> GpuPrepared:
     return GpuPrepared(prepare(problem), _given(problem), "graph")
 
 
+def npp(problem: GpuProblem) -> GpuPrepared:
+    """NPP's copy of packed channels to planes."""
+    from benchmarks.peers_nvidia import npp_channels
+
+    return GpuPrepared(npp_channels(problem), _given(problem), "graph")
+
+
+def cutensor(problem: GpuProblem) -> GpuPrepared:
+    """The permutation of cuTENSOR, one call per output."""
+    from benchmarks.peers_nvidia import cutensor_permute
+
+    return GpuPrepared(cutensor_permute(problem), _given(problem), "graph")
+
+
 def cuda_core_batch(problem: GpuProblem) -> GpuPrepared:
     """`cuda.core.utils.copy_batch`: one call of the driver for the copies of all rows."""
     from benchmarks.peers_cuda_core import prepare
@@ -299,18 +280,6 @@ def cuda_core_batch(problem: GpuProblem) -> GpuPrepared:
 
 def _given(problem: GpuProblem) -> Callable[[int], list[Any]]:
     return lambda index: problem.sets[index].outputs
-
-
-def _flat_pairs(problem: GpuProblem) -> list[tuple[Any, Any]]:
-    """For each set, new aligned memory and equally many bytes of the input, in whole vectors.
-
-    Copying these bytes reads and writes as much memory as the split must.
-    """
-    import cupy
-
-    size = problem.case.moved_bytes // 16 * 16
-    parts = [entry.memory[:size] for entry in problem.sets]
-    return [(cupy.empty_like(part), part) for part in parts]
 
 
 def _tensors(problem: GpuProblem) -> list[tuple[Any, list[Any]]]:
@@ -353,7 +322,6 @@ def _refuse_many(problem: GpuProblem, most: int) -> None:
         raise NotImplementedError(f"not called: compiling {count} outputs takes minutes")
 
 
-COPIES: dict[str, GpuPeer] = {"memcpy": memcpy, "copy kernel": copy_kernel}
 FAST: dict[str, GpuPeer] = {
     "dmlsplit": dmlsplit_bound,
     **COPIES,
@@ -363,12 +331,15 @@ FAST: dict[str, GpuPeer] = {
 PEERS: dict[str, GpuPeer] = {
     **FAST,
     "torch per output": torch_per_output,
+    "torch foreach": torch_foreach,
     "torch out=, one tensor": torch_one_tensor,
     "torch cat": torch_cat,
     "torch index_select": torch_index,
     "FSDP2": fsdp2_twice,
     "CuPy per output": cupy_per_output,
     "cuda.core batch": cuda_core_batch,
+    "cuTENSOR": cutensor,
+    "NPP": npp,
     "Triton": triton_kernel,
     "Triton, one tensor": triton_one_tensor,
     "JAX": jax_jit,

@@ -16,7 +16,7 @@ from benchmarks.heat_map import heat_map, measured, predicted
 from benchmarks.results import ResultsError
 
 Row = dict[str, Any]
-COPIES = ("plain copy", "memcpy", "copy kernel")
+COPIES = ("plain copy", "memcpy", "copy kernel", "copy kernel, 256 bits")
 SWEEPS = {
     ROW_WIDTH: "bytes of a row of one output",
     SIZE: "bytes of the input",

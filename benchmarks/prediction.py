@@ -6,41 +6,36 @@ For 512 bytes, which one warp copies in vectors of 16 bytes, an SM has
 
 clocks at the speed of a plain copy, where `copy` counts bytes read and written. A kernel takes
 
-    T + 0.114 (issue - 16 + sectors - 16)
+    (T^3 + U^3)^(1/3)
 
-of them, where `issue` is its instructions per warp and 512 bytes, `sectors` those of 32 bytes that
-the L1 cache serves to its loads, and the plain copy has 16 of both. A kernel never takes less than
-its busiest unit: per clock, an SM issues 4 instructions, its ALU and IMAD pipes take 2 each, its L1
-cache serves 4 sectors, and its banks pass one wavefront. A kernel that must read more than it
-writes, such as every second element, is compared with a copy of what it reads: T and the copy's
-instructions and sectors grow by the same factor.
-
-0.114 clocks is what an instruction beyond the copy's costs while memory is the limit. It comes
-from two transposes of the same bytes on a GH200 with 137 and 74 instructions per 512 bytes, which
-reach 75.4 % and 82.8 % of the memory's speed (pytorch/pytorch#194310). As these are only two
-points, the fraction may be off by 0.04, and by more for kernels with barriers or long loops. A
-sector is assumed to cost as much as an instruction, because an SM handles four of either per clock.
-In the formula, five loads of a word, 16 bytes apart (80 sectors), are therefore slower than two
-loads of 16 bytes (32 sectors).
+of them, where U are the clocks of its busiest unit: per clock, an SM issues 4 instructions, its ALU
+and IMAD pipes take 2 each, its L1 cache serves 4 sectors, and its banks pass one wavefront. Where
+one of the two is much longer, the other hides behind it. If both are nearly full, neither is,
+because each sometimes waits for the other: with T = U, the sum is 1.26 T. The exponent is an
+estimate. Instructions cost nothing else. A kernel that must read more than it writes, such as
+every second element, is compared with a copy of what it reads: T grows by that factor.
 
 A launch takes longer where its blocks leave something unused (`launch_clocks`):
 
 - *Occupancy.* Memory is busy if an SM has `Gpu.in_flight` bytes in flight. The blocks that fit on
   an SM may have fewer; T then grows in proportion.
-- *Evenness.* If all blocks fit at once, and a unit of the SM is the limit rather than the memory
-  that all share, the launch takes as long as the SM with the most blocks.
-- *Tail.* Otherwise blocks end at different times, and while the last ones run, half of the block
-  slots are empty. That costs half of the time in which a block waits for its loads, round by round.
+- *Whole blocks.* An SM copies whole blocks. In a launch of up to `EVEN_WAVES` waves, the units of
+  the SM with the most blocks limit the launch; in longer ones, SMs that are ahead take more blocks.
+  Memory does not have to wait, because all SMs share it.
+- *Tail.* If not all blocks fit at once, they end at different times, and while the last ones run,
+  half of the block slots are empty. That costs half of the time in which a block waits for its
+  loads, round by round.
 - *Start.* The first bytes arrive after `WAIT`.
 
 The predicted fraction is the time of a copy, which takes these too, over that of all launches. The
 copy has 256 threads in a block with four vectors each, and 32 registers in a thread.
 
-The formula ignores the memory itself. Where blocks write to many addresses at once, DRAM rows are
-activated for few bytes each, and the TLB misses: splits into hundreds of outputs, or along long
-strides, may be slower than predicted by more than that. `tests.counts.model` counts these rows for
-each block, but nothing here says what they cost. The formula also ignores that small splits are in
-the L2 cache, and how long a launch takes. All GPUs are assumed to execute what an H100 does.
+The formula ignores barriers, and the memory itself. Where blocks write to many addresses at once,
+DRAM rows are activated for few bytes each, and the TLB misses: splits into hundreds of outputs, or
+along long strides, may be slower than predicted by more than that. `tests.counts.model` counts
+these rows for each block, but nothing here says what they cost. The formula also ignores that small
+splits are in the L2 cache, and how long a launch takes. All GPUs are assumed to execute what an
+H100 does.
 """
 
 from collections.abc import Iterable
@@ -52,9 +47,9 @@ from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.geometry import ceil_div
 
 WARP_BYTES = 512
-COPY_INSTRUCTIONS = COPY_SECTORS = 16  # of the plain copy kernel, per warp and 512 bytes
 COPY_THREADS, COPY_REGISTERS, COPY_IN_FLIGHT = 256, 32, 256 * 64  # of its blocks
-CLOCKS_PER_INSTRUCTION = CLOCKS_PER_SECTOR = 0.114
+EXPONENT = 3
+EVEN_WAVES = 3
 ISSUES, ALU_LANES, IMAD_LANES = 4, 2, 2  # warps' instructions per SM and clock
 SECTORS = 4  # per SM and clock
 # What a load takes while memory is busy: an assumption, about twice what it takes on an idle H100.
@@ -117,6 +112,9 @@ class Executed:
     wavefronts: float
 
 
+COPY = Executed(issue=16, sectors=16, alu=0, imad=0, wavefronts=8)  # of the plain copy kernel
+
+
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """The blocks of a launch.
@@ -144,7 +142,7 @@ def steady(gpu: Gpu, executed: Executed, work: float = 1) -> float:
     `work` is the bytes that must be read and written, over those of a copy of what is written.
     """
     copy = work * gpu.copy_clocks
-    return copy / max(copy + _extra_clocks(executed, work), _unit_clocks(executed))
+    return copy / _both(copy, _unit_clocks(executed))
 
 
 def fraction(
@@ -161,9 +159,8 @@ def fraction(
 def copy_clocks(gpu: Gpu, total_bytes: float) -> float:
     """The clocks of a plain copy."""
     count, resident = ceil_div(int(total_bytes), COPY_IN_FLIGHT), _copy_resident(gpu.limits)
-    executed = Executed(COPY_INSTRUCTIONS, COPY_SECTORS, 0, 0, 0)
     blocks = Blocks(count, resident, COPY_IN_FLIGHT, int(total_bytes))
-    return launch_clocks(gpu, executed, blocks).total
+    return launch_clocks(gpu, COPY, blocks).total
 
 
 def _copy_resident(limits: DeviceLimits) -> int:
@@ -180,9 +177,10 @@ class Clocks:
         Until the first bytes arrive.
     copy : float
         At the speed of a copy.
-    latency, executed, units : float
-        Beyond these, of which only the longest counts: because too few bytes are in flight, for
-        what is executed beyond a copy, and because a unit is busier than memory.
+    latency : float
+        Beyond that, because too few bytes are in flight.
+    units : float
+        Beyond both, because a unit of the SM is busy, too.
     tail : float
         While the last blocks run.
     """
@@ -190,14 +188,13 @@ class Clocks:
     start: float
     copy: float
     latency: float
-    executed: float
     units: float
     tail: float
 
     @property
     def total(self) -> float:
         """From the first load to the last store."""
-        return self.start + self.copy + max(self.latency, self.executed, self.units) + self.tail
+        return self.start + self.copy + self.latency + self.units + self.tail
 
     @property
     def cause(self) -> str:
@@ -208,7 +205,6 @@ class Clocks:
 # In words.
 CAUSES = {
     "latency": "too few bytes in flight",
-    "executed": "instructions",
     "units": "a busy unit of the SM",
     "tail": "the last blocks",
 }
@@ -218,29 +214,29 @@ def launch_clocks(gpu: Gpu, executed: Executed, blocks: Blocks, work: float = 1)
     """The clocks of a launch; `work` as in `steady`."""
     sm_count, wait = gpu.limits.sm_count, WAIT * gpu.clock
     block_slots = sm_count * blocks.resident
-    own = min(blocks.in_flight, blocks.total_bytes / blocks.count)
+    # What a block reads: `work` is the mean of what is read and written.
+    block_bytes = blocks.total_bytes / blocks.count * (2 * work - 1)
+    own = min(blocks.in_flight, block_bytes)
     waits = gpu.in_flight / (own * min(blocks.count, block_slots) / sm_count)
     units, tail = _unit_clocks(executed), 0.0
-    if blocks.count <= block_slots:
+    if blocks.count <= EVEN_WAVES * block_slots:
         units *= ceil_div(blocks.count, sm_count) * sm_count / blocks.count
-    else:
-        tail = blocks.total_bytes / blocks.count / own * wait / 2 * min(1, waits)
+    if blocks.count > block_slots:
+        tail = block_bytes / own * wait / 2 * min(1, waits)
     warps, copy = blocks.total_bytes / sm_count / WARP_BYTES, work * gpu.copy_clocks
+    memory = copy * max(1.0, waits)
     return Clocks(
         start=wait,
         copy=warps * copy,
-        latency=warps * copy * max(0.0, waits - 1),
-        executed=warps * _extra_clocks(executed, work),
-        units=warps * max(0.0, units - copy),
+        latency=warps * (memory - copy),
+        units=warps * (_both(memory, units) - memory),
         tail=tail,
     )
 
 
-def _extra_clocks(executed: Executed, work: float) -> float:
-    """Clocks beyond a copy's, while memory is the limit."""
-    instructions = max(0.0, executed.issue - work * COPY_INSTRUCTIONS)
-    served = max(0.0, executed.sectors - work * COPY_SECTORS)
-    return CLOCKS_PER_INSTRUCTION * instructions + CLOCKS_PER_SECTOR * served
+def _both(memory: float, units: float) -> float:
+    """The clocks in which memory and the busiest unit do their work side by side."""
+    return float((memory**EXPONENT + units**EXPONENT) ** (1 / EXPONENT))
 
 
 def _unit_clocks(executed: Executed) -> float:

@@ -10,6 +10,10 @@ Call = Callable[[], object]
 
 # Long enough for the clock's resolution, and to average over single calls.
 SHORTEST_SAMPLE = 2e-3
+# The same of a sample that is one of many.
+SHORT_SAMPLE = 2e-4
+# Of a sample whose fellows are many.
+SHORT_SAMPLE = 2e-4
 # A process is at rest if it used at most a tenth of REST_SECONDS of processor time in that long.
 # After LONGEST_WAIT, it is measured in any case.
 REST_SECONDS = 0.01
@@ -56,14 +60,14 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def calls_per_sample(call: Call) -> int:
-    """The number of calls in a sample that makes the clock's resolution irrelevant."""
+def calls_per_sample(call: Call, shortest: float = SHORTEST_SAMPLE) -> int:
+    """The number of calls that take at least `shortest` seconds."""
     count = 1
     while True:
         start = time.perf_counter()
         for _ in range(count):
             call()
-        if time.perf_counter() - start >= SHORTEST_SAMPLE or count >= 1 << 16:
+        if time.perf_counter() - start >= shortest or count >= 1 << 16:
             return count
         count *= 4
 
@@ -90,6 +94,29 @@ def interleaved(
             for _ in range(count):
                 call()
             samples[name].append((clock() - start) / count)
+    return samples
+
+
+def short_samples(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
+    """Time many short samples of calls on this thread alone, in a new order each round.
+
+    Most of them are too short for another program to interrupt, so the least of them are the times
+    of an idle machine also on a busy one.
+    """
+    for call in calls.values():
+        warm_up(call)
+    counts = {name: calls_per_sample(call, SHORT_SAMPLE) for name, call in calls.items()}
+    samples: dict[str, list[float]] = {name: [] for name in calls}
+    order, draw = list(calls), Random(rounds)  # noqa: S311
+    for _ in range(rounds):
+        draw.shuffle(order)
+        for name in order:
+            call, count = calls[name], counts[name]
+            call()  # into the caches
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            samples[name].append((time.perf_counter() - start) / count)
     return samples
 
 

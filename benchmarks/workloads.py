@@ -98,6 +98,9 @@ WORKLOADS = (
     _case(47, "YOLO head 85, at 6", (32, 25200, 85), HALF, 2, (2, 2, 1, 80), misaligned=(0, 6)),
     _case(48, "256 x 1 byte", (1 << 18, 256), BYTE, 1, (1,) * 256),
     _case(49, "qkvz, regrouped", (8192, 16, 768), HALF, 2, (128, 128, 256, 256), joined_at=1),
+    _case(50, "every second float", (16384, 4096), SINGLE, 1, (2048,) * 2, strides=(8192, 2)),
+    _case(51, "every third float", (16384, 4096), SINGLE, 1, (2048,) * 2, strides=(12288, 3)),
+    _case(52, "every fourth half", (16384, 4096), HALF, 1, (2048,) * 2, strides=(16384, 4)),
 )
 
 # Harder than these: many outputs of a few bytes, whose rows are in the same banks.

@@ -16,9 +16,6 @@
 // copied separately: vectors that hold the end of a row and the start of the next one, by one thread each, in every
 // block whose tile has such vectors (join_rows); and the bytes of an output before its first vector and after its last
 // (copy_ends).
-// kShort: every output is at most MAX_SHORT bytes wide (planner/rows.py). A block then copies whole rows, through
-// shared memory. Reading two vectors for each one stored would cost too much, and many would hold the end of a row:
-// about one in six if rows have 97 bytes.
 // kOneRow: a chunk is one row, which may have 2^32 bytes or more. Otherwise a chunk has fewer than 2^30 bytes of an
 // output. Position counts bytes of a row: it has 64 bits with kOneRow, otherwise 32.
 // kEqual: all outputs have the same width and are adjacent in the input. The tables then have one entry, and a block
@@ -155,7 +152,7 @@ struct Output {
     int index;
     unsigned first_tile;  // in a chunk
     Position offset, width;  // of its columns
-    Divisor by_width, by_slot;  // divide by the bytes of a row, and by the vectors of its slot (slot_vectors)
+    Divisor by_width;
 };
 
 // The output to which a tile of a chunk belongs. A template, because `launch` does not have every table that is named
@@ -173,7 +170,6 @@ template <class Launch> __device__ inline Output output_of(const Launch& launch,
     output.width = static_cast<Position>(launch.widths[entry]);
     output.offset = static_cast<Position>(launch.offsets[entry]) + (output.index - entry) * output.width;
     if constexpr (!kOneRow) output.by_width = launch.by_width[entry];
-    if constexpr (kShort) output.by_slot = launch.by_slot[entry];
     return output;
 }
 
@@ -202,106 +198,6 @@ __device__ inline void skip_to(ChunkPart& part, Position byte, Position width) {
     part.bytes = part.width = static_cast<unsigned>(min(width - min(byte, width), kMaxBytes));
 }
 
-// A short row has a slot in shared memory: vectors that hold it at any phase. A spare vector after each slot takes the
-// loads that reach past the end of a row's slot. The row begins in its slot at the phase that it has in the input.
-constexpr unsigned kShortThreads = kThreads / 2;  // of a block
-// Up to 15 bytes before a row, the fifth word that funnel() takes, and rounding up.
-constexpr unsigned kSlotMore = 15 + 4 + (kVector - 1);
-
-// The vectors of a slot.
-__device__ inline unsigned slot_vectors(unsigned width) { return (width + kSlotMore) / kVector; }
-
-struct Slots {
-    const Byte* shared;
-    unsigned bytes;  // from slot to slot
-    unsigned first_phase, pitch_phase;
-
-    // Where a row begins in shared memory.
-    __device__ unsigned row_offset(unsigned row) const {
-        return row * bytes + (first_phase + row * pitch_phase) % kVector;
-    }
-
-    __device__ uint4 vector(unsigned shared_offset) const {
-        const auto* const aligned = reinterpret_cast<const unsigned*>(shared + shared_offset / 4 * 4);
-        const unsigned words[5] = {aligned[0], aligned[1], aligned[2], aligned[3], aligned[4]};
-        return funnel(words, shared_offset);
-    }
-};
-
-// Reads kLoads * `load_rows` rows, the first at `corner`, into their slots. If only `rows_left` exist, the last one is
-// read again instead of those after it. A thread reads the same vector of every load_rows-th row.
-__device__ inline void read_rows(uint4* shared, const Byte* corner, unsigned load_rows, unsigned rows_left,
-                                 unsigned width, unsigned pitch, Divisor by_slot) {
-    const unsigned vectors = slot_vectors(width), row = quotient(threadIdx.x, by_slot);
-    if (row >= load_rows) return;
-    const unsigned vector_byte = (threadIdx.x - row * vectors) * kVector, corner_phase = phase(corner);
-    const Byte* const aligned_corner = opaque(corner - corner_phase);
-    uint4 loaded[kLoads];
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-        const unsigned row_byte = corner_phase + min(row + i * load_rows, rows_left - 1) * pitch;
-        // A slot's vector may begin after the row, perhaps outside the input. The row's last vector is loaded instead.
-        const unsigned byte = min(row_byte / kVector * kVector + vector_byte, row_byte + width - 1);
-        loaded[i] = load<uint4>(aligned_corner + byte / kVector * kVector);
-    }
-    // Vector v of row r belongs at r * (vectors + 1) + v of shared memory, and threadIdx.x is r * vectors + v.
-    uint4* vector = shared + threadIdx.x + row;
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i, vector += load_rows * (vectors + 1)) *vector = loaded[i];
-}
-
-// Copies the vectors that begin in a round of `rows` short rows, a multiple of 16. Phases repeat every 16 rows, so a
-// thread computes once where a vector is in shared memory, and reuses the result for those that begin `repeat_rows`,
-// 2 * `repeat_rows`, ... rows later. Bytes of the output are counted from the round's first one.
-__device__ inline void copy_short(const ChunkPart& part, unsigned first_row, unsigned rows, unsigned lead,
-                                  unsigned pitch, Divisor by_slot, bool is_first_round) {
-    __shared__ uint4 shared[kLoads * kShortThreads * 4 / 3 + 64];  // SHORT_BYTES in planner/rows.py
-    const unsigned width = part.width, round_byte = first_row * width;
-    const Byte* const corner = opaque(part.src + static_cast<U64>(first_row) * pitch);
-    // A chunk's last vector may extend into the next chunk's first row, which therefore counts as left to read.
-    read_rows(shared, corner, rows / kLoads, part.rows - first_row + !part.is_last, width, pitch, by_slot);
-    const unsigned slot_pitch = slot_vectors(width) + 1;
-    // Clears the spare vectors. Loads at the end of a row reach into them. Those bytes are never stored, but no load
-    // may read uninitialised shared memory (tests/host_cuda refuses it).
-    if (is_first_round)
-        for (unsigned end = (threadIdx.x + 1) * slot_pitch; end <= rows * slot_pitch; end += kShortThreads * slot_pitch)
-            shared[end - 1] = {};
-    __syncthreads();
-
-    const Slots slots = {reinterpret_cast<const Byte*>(shared), slot_pitch * kVector, phase(corner), pitch % kVector};
-    // A quarter of the rows, rounded up to a multiple of 16: up to four vectors are stored for each computed offset.
-    const unsigned repeat_rows = (rows / 4 + 15) / 16 * 16;
-    const unsigned repeat_bytes = repeat_rows * width, repeat_slots = repeat_rows * slots.bytes;
-    const unsigned whole_end = rows * width - (kVector - 1);  // vectors that begin here or later extend past the round
-    const unsigned end_byte = min(max(part.end_byte(), round_byte) - round_byte, whole_end);
-    Byte* const dst = opaque(part.dst + round_byte);
-    // The vectors that are inside a row.
-    for (unsigned first = lead + threadIdx.x * kVector; first < repeat_bytes; first += kShortThreads * kVector) {
-        const unsigned row = quotient(first, part.by_width), column = first - row * width;
-        if (width - column < kVector) continue;
-        const unsigned shared_offset = slots.row_offset(row) + column;
-        Slots later = slots;  // moves on by repeat_rows rows after each vector
-        Byte* vector = dst + first;
-#pragma unroll 4
-        for (unsigned byte = first; byte < end_byte; byte += repeat_bytes, vector += repeat_bytes) {
-            store(vector, later.vector(shared_offset), part.policy);
-            later.shared += repeat_slots;
-        }
-    }
-    // The vectors that hold the end of a row and the start of the next one, as in join_rows.
-    for (unsigned row = threadIdx.x; row < repeat_rows; row += kShortThreads) {
-        const unsigned row_end = (row + 1) * width, head_bytes = (row_end - lead) % kVector;
-        if (head_bytes == 0) continue;
-        const unsigned head = slots.row_offset(row) + width - head_bytes, tail = slots.row_offset(row + 1) - head_bytes;
-        Slots later = slots;
-        for (unsigned byte = row_end - head_bytes; byte < end_byte; byte += repeat_bytes, later.shared += repeat_slots)
-            store(dst + byte, joined(later.vector(head), later.vector(tail), head_bytes), part.policy);
-    }
-    // If the output is unaligned, the round's last vector ends in the row after the round, which has no slot.
-    const unsigned last_vector = round_byte + whole_end - 1 + lead;
-    if (lead > 0 && last_vector < part.end_byte()) join_rows(part, last_vector, last_vector + kVector);
-}
-
 extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __grid_constant__ Parameters launch) {
     const unsigned chunk = quotient(blockIdx.x, launch.by_chunk_tiles);
     const unsigned tile = blockIdx.x - chunk * launch.chunk_tiles;
@@ -309,21 +205,6 @@ extern "C" __global__ void __launch_bounds__(kThreads, kResident) rows(const __g
     ChunkPart part = part_of(launch, output, chunk);
     const unsigned lead = kAligned ? 0u : (kVector - phase(part.dst)) % kVector;  // bytes before an aligned vector
     const unsigned tile_bytes = launch.tile_bytes;
-    if constexpr (kShort) {
-        // Each of the eight loads of a round reads an even number of rows, which makes a multiple of 16. With kShort,
-        // tile_bytes gives only the number of rounds: one, two or four.
-        const unsigned rows = quotient(kShortThreads, output.by_slot) / 2 * (2 * kLoads);
-        const unsigned tile_rows = tile_bytes / (kShortThreads * kLoads * kVector) * rows;
-        const unsigned first_row = (tile - output.first_tile) * tile_rows;
-        const unsigned end_row = min(part.rows, first_row + tile_rows);
-        copy_ends(part, chunk == 0 && first_row == 0, lead, first_row * part.width + lead, tile_rows * part.width);
-#pragma unroll 2
-        for (unsigned row = first_row; row < end_row; row += rows) {
-            if (row > first_row) __syncthreads();
-            copy_short(part, row, rows, lead, static_cast<unsigned>(launch.pitch), output.by_slot, row == first_row);
-        }
-        return;
-    }
     const Position tile_byte = static_cast<Position>(tile - output.first_tile) * tile_bytes;
     if constexpr (kOneRow) skip_to(part, tile_byte, output.width);
     const unsigned first_byte = lead + (kOneRow ? 0u : static_cast<unsigned>(tile_byte));

@@ -100,8 +100,26 @@ __device__ inline Item item_at(const Parameters& launch, int entry, int nest, In
     return {location, is_whole && is_item};
 }
 
+// The byte of the window that is byte `byte` of a channel's item.
+__device__ constexpr int window_byte(int channel, int byte) {
+    const int unit = kStep < 0 ? kUnits - 1 - byte / kUnit : byte / kUnit;
+    return (unit * kAbsStep + channel) * kUnit + byte % kUnit;
+}
+
+// Makes words seem necessary of which no item has a byte: otherwise, NVRTC splits the vectors that hold them into loads
+// of single words. `zero` is 0, which only the launch knows.
+__device__ inline void use_all(unsigned (&words)[kWindowWords], unsigned zero) {
+    unsigned unused = 0;
+#pragma unroll
+    for (int i = 0; i < kWindowVectors * 4; ++i) {
+        const bool is_between = i * 4 / kUnit % kAbsStep >= kChannels && (i * 4 + 3) / kUnit % kAbsStep >= kChannels;
+        if (is_between || i * 4 >= kWindowBytes) unused |= words[i];
+    }
+    words[window_byte(0, 0) / 4] ^= unused & zero;
+}
+
 // Loads a window, whose first byte becomes the first byte of `words`.
-__device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords]) {
+__device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWords], U64 policy) {
     // If the step is negative, the last unit has the lowest address.
     const Byte* lowest = src + (kStep < 0 ? (kUnits - 1) * kStep * kUnit : 0);
     const unsigned shift = kAlign == kVector ? 0u : opaque(phase(lowest));
@@ -115,12 +133,8 @@ __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWor
         words[4 * i] = loaded.x, words[4 * i + 1] = loaded.y, words[4 * i + 2] = loaded.z, words[4 * i + 3] = loaded.w;
     }
     shift_down<kAlign>(words, shift);
-}
-
-// The byte of the window that is byte `byte` of a channel's item.
-__device__ constexpr int window_byte(int channel, int byte) {
-    const int unit = kStep < 0 ? kUnits - 1 - byte / kUnit : byte / kUnit;
-    return (unit * kAbsStep + channel) * kUnit + byte % kUnit;
+    // Windows at any word need all of them.
+    if constexpr (kAlign > 4 && kAbsStep > kChannels) use_all(words, static_cast<unsigned>(policy));
 }
 
 // Gathers a word of an item from the words of the window that have its bytes, the sources. Each source after the first
@@ -146,10 +160,10 @@ __device__ inline unsigned gathered_word(const unsigned (&window)[kWindowWords],
 }
 
 // Fills an item of each channel: from a window, or, if there is a single channel, with a load for each unit.
-__device__ inline void fill(const Byte* src, long long step_bytes, unsigned (&words)[kChannels][kWords]) {
+__device__ inline void fill(const Byte* src, long long step_bytes, unsigned (&words)[kChannels][kWords], U64 policy) {
     if constexpr (kWindow) {
         unsigned window[kWindowWords] = {};
-        load_window(src, window);
+        load_window(src, window, policy);
 #pragma unroll
         for (int i = 0; i < kChannels * kWords; ++i)
             words[i / kWords][i % kWords] = gathered_word(window, i / kWords, i % kWords);
@@ -194,7 +208,7 @@ __device__ inline void copy_tile(const Parameters& launch, int entry, int nest, 
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
         items[i] = item_at<kFull>(launch, entry, nest, item + i * kThreads, step_bytes);
-        fill(items[i].location.src, step_bytes, words[i]);
+        fill(items[i].location.src, step_bytes, words[i], launch.policy);
     }
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
@@ -210,12 +224,14 @@ constexpr int kItemVectors = kItemBytes < kVector ? 1 : kItemBytes / kVector;  /
 // 1 if a block also gathers the item before its first one, whose last bytes are in the block's first vector; else 0.
 constexpr int kRepeated = kStagedAlign < kVector;
 
-// The vector at any byte of shared memory: one load if it is aligned, four words if these are, or else five, shifted.
+// The vector at any byte of shared memory, shifted out of the two aligned vectors that hold it.
 __device__ inline uint4 staged_vector(const uint4* shared, unsigned shared_offset) {
-    if constexpr (kStagedAlign == kVector) return shared[shared_offset / kVector];
-    const auto* const aligned = reinterpret_cast<const unsigned*>(shared) + shared_offset / 4;
-    const unsigned words[5] = {aligned[0], aligned[1], aligned[2], aligned[3], kStagedAlign < 4 ? aligned[4] : 0u};
-    return kStagedAlign < 4 ? funnel(words, shared_offset) : make_uint4(words[0], words[1], words[2], words[3]);
+    const uint4 low = shared[shared_offset / kVector];
+    if constexpr (kStagedAlign == kVector) return low;
+    const uint4 high = shared[shared_offset / kVector + 1];
+    unsigned words[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    shift_down<kStagedAlign>(words, shared_offset % kVector);
+    return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 // Copies a staged output's first `lead` bytes, and those after `whole_end`, byte by byte: what the last vector of items
@@ -241,7 +257,7 @@ template <bool kFull> __device__ inline void copy_staged(uint4* shared, const Pa
     Index item = max(next_item, static_cast<Index>(kRepeated)) - kRepeated;
     if (!kFull) item = min(item, count - 1);
     unsigned window[kWindowWords] = {};
-    load_window(launch.input + static_cast<U64>(item) * (kUnits * kStep * kUnit), window);
+    load_window(launch.input + static_cast<U64>(item) * (kUnits * kStep * kUnit), window, launch.policy);
 #pragma unroll
     for (int channel = 0; channel < kChannels; ++channel) {
         if (channel > 0) __syncthreads();

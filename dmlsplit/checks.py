@@ -98,7 +98,7 @@ def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> in
 
     If a tensor of `rank` dimensions has no such axis, the error begins with `operator`.
     """
-    axis = axis if type(axis) is int else integer_argument("axis", axis, operator)
+    axis = integer_argument("axis", axis, operator)
     prefix = f"{operator}: " if operator else ""
     if rank == 0:
         text = f"{prefix}the input is a scalar (rank 0); a scalar cannot be split"
@@ -113,7 +113,8 @@ def piece_sizes(
     shape: tuple[int, ...], sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex
 ) -> tuple[int, tuple[int, ...]]:
     """The axis, counted from the front, and the size of each piece; the sizes must add up."""
-    axis = axis_from_front(axis, len(shape))
+    if type(axis) is not int or not 0 <= axis < len(shape):
+        axis = axis_from_front(axis, len(shape))
     axis_size = shape[axis]
     if not isinstance(sizes_or_count, tuple) and is_count(sizes_or_count):
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))

@@ -56,7 +56,7 @@ nitpick_ignore_regex = [
     ("py:obj", r"[a-z_]+|numpy\.split|BoundOperator\.dispatch"),
     ("py:class", r"[a-z ]+|T|A|.*\.[TA]|IntEnum|ArrayLike|DataTypeLike|FlagsLike|Integers"),
     ("py:class", r"dmlsplit\.checks\.SequenceLike"),
-    ("py:class", r"dmlsplit\.frontends\.\w+\.(messages|model|backend)\..*"),
+    ("py:class", r"dmlsplit\.(models\.onnx\.protobuf|execution\.dxdispatch\.model)\..*"),
     ("py:class", r"(collections\.abc|enum|numpy|onnx|os|np)\..*"),
 ]
 

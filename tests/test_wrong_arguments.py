@@ -223,7 +223,8 @@ MADE = """
     dmlsplit.SelfTest.lines dmlsplit.SelfTest.to_json dmlsplit.TensorDataType
     dmlsplit.TensorFlags dmlsplit.ValidationReport dmlsplit.Violation onnx.Arguments
     onnx.ElementType onnx.ElementType.of_dtype onnx.FixedSizes.size
-    onnx.FixedSizes.register onnx.FixedSizes.check_all_used onnx.Lengths onnx.Lowering
+    onnx.FixedSizes.register onnx.FixedSizes.check_all_used onnx.FixedSizes.fix
+    onnx.Lengths onnx.Lowering
     onnx.OperatorVersion openvino.Lowering dxdispatch.Model dxdispatch.Result
 """.split()
 

@@ -36,16 +36,9 @@ TORCH_MODULES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
 DISTRIBUTED = "torch.distributed.tensor"  # the module of DTensor
 
 
-class TrackedError(InvalidArgumentError):
-    """A tensor that torch differentiates, batches or traces; only `dmlsplit.split` accepts it."""
-
-
 class _Torch(Adapter):
     def view(self, tensor: Any, name: str) -> ArrayView:
         _check_memory(tensor, name)
-        if tensor.is_conj() or tensor.is_neg():
-            what = "is a lazily conjugated or negated view: its memory does not hold its values"
-            raise _refusal(name, what, "resolve_conj().resolve_neg()")
         width = tensor.element_size()
         try:
             address, shape, steps = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
@@ -60,10 +53,6 @@ class _Torch(Adapter):
             if not address and end:
                 raise RuntimeError("it has no memory")
         except RuntimeError as error:
-            if _torch_private().is_transformed(tensor):
-                raise _refusal(
-                    name, "is inside a transform of torch.func", _FIX_WITHOUT_MEMORY
-                ) from None
             raise sharing_error(tensor, name, error) from None
         typestr = element_type(tensor.dtype)
         device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
@@ -100,29 +89,49 @@ class _Torch(Adapter):
             tensor.record_stream(_external(stream, tensor.get_device()))
 
 
-def _check_memory(tensor: Any, name: str) -> None:
-    """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
+def why_tracked(tensor: Any) -> tuple[str, str] | None:
+    """Why only `dmlsplit.split` accepts a tensor, which torch tracks, and the fix; None for others.
+
+    Torch differentiates, batches or traces it, or its memory does not hold its values.
+    """
     private = _torch_private()
     torch = private.torch
     if type(tensor) not in private.PLAIN_TYPES:
-        raise _subclass_error(tensor, name)
+        is_fake = isinstance(tensor, (private.FakeTensor, private.FunctionalTensor))
+        what = f"is a {type_name(tensor)}, which has no memory"
+        return (what, _FIX_WITHOUT_MEMORY) if is_fake and not tensor.is_nested else None
+    if private.is_transformed(tensor):
+        return "is inside a transform of torch.func", _FIX_WITHOUT_MEMORY
     # With gradients disabled, parameters may be read and written, as in torch.
     if tensor.requires_grad and torch.is_grad_enabled():
-        raise _refusal(name, "requires grad", "detach(), or torch.no_grad()")
-    # A tensor that a transform wraps may have a tangent too; `view` has another error for it.
-    is_dual = private.is_forward_mode() and not private.is_transformed(tensor)
+        return "requires grad", "detach(), or torch.no_grad()"
+    is_dual = private.is_forward_mode()
     if is_dual and torch.autograd.forward_ad.unpack_dual(tensor).tangent is not None:
-        raise _refusal(name, "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal")
+        return "has a forward-mode tangent", "forward_ad.unpack_dual(...).primal"
     if private.dispatch_modes():
-        raise _refusal(name, "is inside a mode of torch that sees every operator", "leave the mode")
+        return "is inside a mode of torch that sees every operator", "leave the mode"
+    if tensor.is_meta:
+        return "is on the meta device and has no memory", _FIX_WITHOUT_MEMORY
+    if tensor.is_conj() or tensor.is_neg():
+        what = "is a lazily conjugated or negated view: its memory does not hold its values"
+        return what, "resolve_conj().resolve_neg()"
+    return None
+
+
+def _check_memory(tensor: Any, name: str) -> None:
+    """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
+    private = _torch_private()
+    if reason := why_tracked(tensor):
+        rule = "such a tensor can only be the input of dmlsplit.split"
+        raise InvalidArgumentError(f"{name} {reason[0]}; {rule}. Fix: {reason[1]}")
+    if type(tensor) not in private.PLAIN_TYPES:
+        raise _subclass_error(tensor, name)
     if private.jit_trace():
         raise InvalidArgumentError(
             f"{name} is used inside torch.jit.trace, which would not record the split. "
             "Fix: torch.export.export"
         )
     if not (tensor.is_cpu or tensor.is_cuda):
-        if tensor.is_meta:
-            raise _refusal(name, "is on the meta device and has no memory", _FIX_WITHOUT_MEMORY)
         raise InvalidArgumentError(
             f"{name} is on {tensor.device}; it must be on the CPU or a CUDA device"
         )
@@ -151,8 +160,6 @@ def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
     torch = private.torch
     if tensor.is_nested:
         check_layout(tensor, name)
-    if isinstance(tensor, (private.FakeTensor, private.FunctionalTensor)):
-        return _refusal(name, f"is a {type_name(tensor)}, which has no memory", _FIX_WITHOUT_MEMORY)
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
         what, fix = "which has no memory of its own", "split the tensors that it is made of"
         if hasattr(tensor, "to_local"):  # a DTensor
@@ -165,11 +172,6 @@ def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
         f"{name} is a {type_name(tensor)}, {what}; it must be a torch.Tensor or a Parameter. "
         f"Fix: {fix}"
     )
-
-
-def _refusal(name: str, what: str, fix: str) -> TrackedError:
-    rule = "such a tensor can only be the input of dmlsplit.split"
-    return TrackedError(f"{name} {what}; {rule}. Fix: {fix}")
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from dmlsplit.checks import instance
 from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
-from dmlsplit.directml.rules import RULES, BrokenRule, violations_of
+from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.self_overlap import may_overlap_itself
 from dmlsplit.directml.tensor import (
@@ -69,7 +69,8 @@ def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
 def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
     """Every rule that a descriptor breaks at the level of a row of the support table."""
     for tensor, broken in chain(_general_findings(desc), _level_findings(desc, support)):
-        yield from violations_of(tensor, broken)
+        for rule in broken:
+            yield violation_of(tensor, rule)
 
 
 def _has_any(findings: _Findings) -> bool:

@@ -8,7 +8,8 @@ host; a `jax.ffi` handler would have to be compiled.
 
 from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p, py_object, pythonapi
-from functools import cache, partial
+from functools import cache, lru_cache, partial
+from math import prod
 from typing import Any, SupportsIndex
 
 from dmlsplit.arrays.array_view import device_name
@@ -36,6 +37,14 @@ def _is_for_jax(array: Any, out: object) -> bool:
     return not is_list or isinstance(array, jax.core.Tracer)
 
 
+@cache
+def _is_array_type(array_type: Any) -> bool:
+    """Whether this is the type of JAX's arrays that have memory: `isinstance` takes 2 us."""
+    import jax
+
+    return issubclass(array_type, jax.Array) and not issubclass(array_type, jax.core.Tracer)
+
+
 def split(
     array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
 ) -> list[Any]:
@@ -49,7 +58,8 @@ def split(
     InvalidArgumentError
         If the sizes do not fit, `out` is given, or elements are not whole bytes.
     """
-    if not _is_for_jax(array, out):
+    is_concrete = out is None and _is_array_type(array.__class__)
+    if not is_concrete and not _is_for_jax(array, out):
         return in_memory.split(array, sizes_or_count, axis, out)
     if out is not None:
         raise InvalidArgumentError(
@@ -57,8 +67,7 @@ def split(
             "Fix: use the pieces that are returned"
         )
     _check_elements(array.dtype)
-    front_axis, sizes = piece_sizes(array.shape, sizes_or_count, axis)
-    return list(_jitted_split()(array, axis=front_axis, sizes=sizes))
+    return list(_jitted_split(*piece_sizes(array.shape, sizes_or_count, axis))(array))
 
 
 @cache
@@ -78,9 +87,27 @@ def _check_elements(dtype: Any) -> None:
         )
 
 
+@lru_cache(maxsize=1024)
+def _jitted_split(axis: int, sizes: Shape) -> Any:
+    """The split in a `jax.jit` of its own, whose static arguments would double a call's time."""
+    import jax
+
+    primitive = _primitive()
+
+    def dml_split(array: Any) -> Any:
+        sharding = jax.typeof(array).sharding
+        # On an explicit mesh, JAX cuts an axis only into pieces that its devices share evenly.
+        if any(size % _devices_of(sharding, axis) for size in sizes):
+            spec = jax.P(*sharding.spec[:axis], None, *sharding.spec[axis + 1 :])
+            array = jax.sharding.reshard(array, jax.NamedSharding(sharding.mesh, spec))
+        return primitive.bind(array, axis=axis, sizes=sizes)
+
+    return jax.jit(dml_split, inline=True)
+
+
 @cache
-def _jitted_split() -> Any:
-    """A primitive with the rules of `jax.lax.split`, in a `jax.jit`, which halves a call's time."""
+def _primitive() -> Any:
+    """A primitive with the rules of `jax.lax.split`."""
     import jax
     from jax.experimental import jet
     from jax.extend.core import Primitive
@@ -98,15 +125,15 @@ def _jitted_split() -> Any:
         pieces = primitive.bind(array, axis=axis + (axis >= batch), sizes=sizes)
         return pieces, [batch] * len(sizes)
 
-    def dml_split(array: Any, axis: int, sizes: Shape) -> Any:
-        sharding = jax.typeof(array).sharding
-        if sharding.spec[axis]:  # sharded over an explicit mesh, where JAX cuts an axis only evenly
-            spec = jax.P(*sharding.spec[:axis], None, *sharding.spec[axis + 1 :])
-            array = jax.sharding.reshard(array, jax.NamedSharding(sharding.mesh, spec))
-        return primitive.bind(array, axis=axis, sizes=sizes)
-
     batching.primitive_batchers[primitive] = batched
-    return jax.jit(dml_split, static_argnames=("axis", "sizes"), inline=True)
+    return primitive
+
+
+def _devices_of(sharding: Any, axis: int) -> int:
+    """Among how many devices an explicit mesh divides an axis."""
+    names = sharding.spec[axis] or ()
+    names = names if isinstance(names, tuple) else (names,)
+    return prod(sharding.mesh.shape[name] for name in names)
 
 
 def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:

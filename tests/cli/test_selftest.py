@@ -14,10 +14,12 @@ CPU = "selftest --device cpu --seconds 0".split()
 def test_the_report_is_printed_and_written(here: Path, capsys: Capsys) -> None:
     assert main([*CPU, "-o", "report.json"]) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines()[-1].startswith("exact on the CPU: 71 of 71 splits")
+    splits = json.loads(Path("report.json").read_text())["splits"]
+    count = len(splits)
+    assert count > 400
+    assert out.splitlines()[-1].startswith(f"exact on the CPU: {count} of {count} splits")
     assert all(len(line) <= 80 for line in out.splitlines())
     assert "report.json" in err
-    assert len(json.loads(Path("report.json").read_text())["splits"]) == 71
 
 
 def test_a_strict_self_test_of_the_cpu_exits_with_2(here: Path, capsys: Capsys) -> None:

@@ -30,7 +30,8 @@ a warp copies, 16 per thread:
 - *turns*: how often a block switches to another DRAM row, if its warps are interleaved.
 - *H100*, *H200*, *B200*: the predicted fraction of a plain copy's speed (benchmarks/prediction.py).
 
-All of these limit what a GPU can reach; none is a time.
+All of these limit what a GPU can reach; none is a time. `--before FILE` adds what today's formula
+predicts from the figures of an earlier run, whose kernels may have been others.
 """
 
 import argparse
@@ -38,7 +39,7 @@ import json
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -261,6 +262,20 @@ def predicted(
     }
 
 
+def earlier(path: Path) -> dict[str, dict[str, float]]:
+    """The fractions that the formula predicts from a file of figures, by workload and GPU."""
+
+    def launch(figures: dict[str, Any]) -> LaunchFigures:
+        return LaunchFigures(**{**figures, "executed": sass.Counts(**figures["executed"])})
+
+    return {
+        row["name"]: predicted(
+            [*map(launch, row["launches"])], row["moved_bytes"], row["total_bytes"]
+        )
+        for row in json.loads(path.read_text())["workloads"]
+    }
+
+
 def sampled(grid: int) -> list[int]:
     """The first, the last and some blocks between, the same ones every time."""
     if grid <= SAMPLED_BLOCKS:
@@ -277,8 +292,11 @@ HEADER = (
 ) + "".join(f"{gpu.name:>6}" for gpu in prediction.GPUS)
 
 
-def line(figures: Figures) -> str:
-    """One line of the table; registers and bytes in flight are the largest launch's."""
+def line(figures: Figures, before: Iterable[float] = ()) -> str:
+    """One line of the table; registers and bytes in flight are the largest launch's.
+
+    `before` are the fractions of an earlier run.
+    """
     kernels = sorted({launch.kernel for launch in figures.launches})
     names = f"{'+'.join(kernels)} x{len(figures.launches)}"
     mean, executed = figures.mean, figures.executed
@@ -292,7 +310,7 @@ def line(figures: Figures) -> str:
         f"{executed('global_wavefronts'):>6.1f}{executed('shared_wavefronts'):>7.1f}"
         f"{executed('constant_wavefronts'):>6.1f}{executed('served'):>7.2f}"
         f"{executed('stored_rows'):>6.1f}{executed('row_turns'):>6.1f}"
-    ) + "".join(f"{fraction:>6.2f}" for fraction in figures.predicted.values())
+    ) + "".join(f"{fraction:>6.2f}" for fraction in (*figures.predicted.values(), *before))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -305,13 +323,20 @@ def main(argv: Sequence[str]) -> int:
         action="store_true",
         help="instead, ten families of splits, 1 MiB to 1 GiB, on six GPUs",
     )
+    parser.add_argument(
+        "--before", type=Path, metavar="FILE", help="compare with the figures of an earlier run"
+    )
     options = parser.parse_args(argv)
     lacking = harness.missing() or nvrtc.missing()
     if lacking:
         parser.error(lacking)
     with tempfile.TemporaryDirectory() as folder:
-        run = _sweep if options.sweep else _workloads
-        made = run(options.only, Path(folder))
+        builds = Path(folder)
+        made = (
+            _sweep(options.only, builds)
+            if options.sweep
+            else _workloads(options.only, builds, earlier(options.before) if options.before else {})
+        )
     if not made:
         parser.error(f"no case's name contains {options.only!r}")
     if options.json:
@@ -323,13 +348,15 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _workloads(only: str, folder: Path) -> dict[str, Any]:
+def _workloads(
+    only: str, folder: Path, before: Mapping[str, Mapping[str, float]]
+) -> dict[str, Any]:
     """Print the table of workloads; return their figures."""
     chosen = [workload for workload in WORKLOADS if only in workload.name]
     figures = []
-    print(HEADER)
+    print(HEADER + "".join(f"{gpu.name:>6}" for gpu in prediction.GPUS) * bool(before))
     for one in tqdm(rows(chosen, folder), total=len(chosen), leave=False, disable=None):
-        tqdm.write(line(one))
+        tqdm.write(line(one, before.get(one.name, {}).values()))
         figures.append(asdict(one))
     return {"workloads": figures} if figures else {}
 

@@ -33,9 +33,9 @@ def squares(pieces: Any) -> Any:
     return (pieces[1] ** 2).sum()
 
 
-def assert_gradient(function: Any, array: Any) -> None:
+def assert_gradient(function: Any, array: Any, first: int = 1) -> None:
     found = np.asarray(jax.jit(jax.grad(function))(array))
-    np.testing.assert_array_equal(found, 2 * np.asarray(array) * (np.arange(8) > 0)[:, None])
+    np.testing.assert_array_equal(found, 2 * np.asarray(array) * (np.arange(8) >= first)[:, None])
 
 
 def partitioned(array: Any) -> None:
@@ -53,6 +53,18 @@ def typed(array: Any, spec: Any) -> None:
         assert list(map(jax.typeof, pieces)) == list(map(jax.typeof, tangents))
         assert_pieces(tangents, array, spec)
         assert_gradient(lambda array, split=function: squares(split(array)), array)
+
+
+def even(array: Any) -> None:
+    """With an explicit mesh, pieces that devices share evenly stay on them, as in jnp.split."""
+    for function in (lambda x: dml.split(x, (2, 6), 1), jax.jit(lambda x: dml.split(x, (2, 6), 1))):
+        pieces, expected = function(array), jnp.split(array, [2], 1)
+        assert list(map(jax.typeof, pieces)) == list(map(jax.typeof, expected))
+        for piece, other in zip(pieces, expected, strict=True):
+            np.testing.assert_array_equal(np.asarray(piece), np.asarray(other))
+            shapes = [[shard.data.shape for shard in x.addressable_shards] for x in (piece, other)]
+            assert shapes[0] == shapes[1]
+    assert_gradient(lambda x: (dml.split(x, (2, 6), 1)[1] ** 2).sum(), array, first=2)
 
 
 def local(mesh: Any, array: Any, is_checked: bool) -> None:
@@ -95,7 +107,9 @@ for columns in (1, 1 << 17):
         if kind is AxisType.Explicit:
             with jax.set_mesh(mesh), jax.enable_checks(True):
                 typed(sharded, P("d"))
-                typed(jax.device_put(whole, NamedSharding(mesh, P(None, "d"))), P())
+                along = jax.device_put(whole, NamedSharding(mesh, P(None, "d")))
+                typed(along, P())
+                even(along)
         for is_checked in (True, False):
             local(mesh, sharded, is_checked)
     on_the_other = jax.device_put(whole, jax.devices()[1])

@@ -1,10 +1,15 @@
-"""Which tensors torch's own operator splits."""
+"""Which tensors torch's own operator splits, and which outputs are filled without views."""
+
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+import dmlsplit as dml
+
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from dmlsplit.execution.torch import _sizes_if_small  # noqa: E402
+from dmlsplit.execution import torch as own  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -12,13 +17,109 @@ from dmlsplit.execution.torch import _sizes_if_small  # noqa: E402
     [
         (((8 << 20) - 2,), 0, 2, True),
         ((8 << 20,), 0, 2, False),
-        ((256, 6), 1, 2, True),
-        ((257, 6), 1, 2, False),  # many short runs
-        ((257, 2048), 1, 2, True),
+        ((4096, 6), 1, 2, True),
+        ((4097, 6), 1, 2, False),  # many short runs
+        ((24576, 2), 1, 2, True),
+        ((24577, 2), 1, 2, False),  # many elements that are alone
+        ((4097, 64), 1, 2, True),  # runs that are not short
+        ((4097, 62), 1, 2, False),
+        ((0, 6), 1, 2, True),
     ],
 )
 def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
     shape: tuple[int, ...], axis: int, count: int, is_small: bool
 ) -> None:
-    sizes, _ = _sizes_if_small.__wrapped__(shape, torch.uint8, axis, count)
+    _, sizes = own._sizes_if_small.__wrapped__(shape, torch.uint8, axis, count)
     assert bool(sizes) == is_small
+
+
+@pytest.fixture
+def views(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The arrays of which a split took a view."""
+    seen: list[object] = []
+    view = own.view
+    monkeypatch.setattr(own, "view", lambda array, name: (seen.append(array), view(array, name))[1])
+    return seen
+
+
+X = torch.arange(24.0).reshape(4, 6)
+Make = Callable[[], list[Any]]
+
+
+def outputs() -> list[Any]:
+    return [torch.zeros(4, 2), torch.zeros(4, 4)]
+
+
+@pytest.mark.parametrize(
+    "source", [X, X.t().contiguous().t(), X.flip(0), torch.arange(48.0).reshape(4, 12)[:, ::2]]
+)
+@pytest.mark.parametrize("form", [list, tuple])
+def test_packed_outputs_with_memory_of_their_own_are_filled_without_views(
+    source: Any, form: Any, views: list[object]
+) -> None:
+    outs = form(outputs())
+    versions = [out._version for out in outs]
+    for sizes in ((2, 4), [2, 4]):
+        pieces = dml.split(source, sizes, 1, out=outs)
+        assert all(map(lambda one, other: one is other, pieces, outs))
+        assert torch.equal(torch.cat(pieces, 1), source)
+    assert [out._version for out in outs] == [version + 2 for version in versions]
+    assert not views
+
+
+def resized() -> Any:
+    out = torch.zeros(4, 2)
+    out.untyped_storage().resize_(4)
+    return out
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [torch.zeros(4, 3), torch.zeros(4, 4)],
+        lambda: [torch.zeros(4, 2, dtype=torch.float64), torch.zeros(4, 4)],
+        lambda: [torch.zeros(4, 2, device="meta"), torch.zeros(4, 4)],
+        lambda: [torch.zeros(4, 2, requires_grad=True), torch.zeros(4, 4)],
+        lambda: [torch.zeros(4, 2).expand(2, 4, 2), torch.zeros(4, 4)],
+        lambda: [torch._neg_view(torch.zeros(4, 2)), torch.zeros(4, 4)],
+        lambda: [resized(), torch.zeros(4, 4)],
+        lambda: [X[:, :2], torch.zeros(4, 4)],
+        lambda: [torch.zeros(4, 2)],
+        lambda: iter(outputs()),
+    ],
+    ids="shape type device grad rank negative resized input count iterator".split(),
+)
+def test_outputs_that_do_not_fit_are_refused_before_one_is_written(make: Make) -> None:
+    outs = make()
+    with pytest.raises(dml.InvalidArgumentError):
+        dml.split(X, (2, 4), 1, out=outs)
+    if isinstance(outs, list) and len(outs) > 1:
+        assert not outs[1].any()
+
+
+def test_outputs_that_overlap_outside_of_torch_are_refused() -> None:
+    store = torch.zeros(40).numpy()
+    outs = [torch.from_numpy(store[:8]).view(4, 2), torch.from_numpy(store[4:20]).view(4, 4)]
+    with pytest.raises(dml.InvalidArgumentError, match="share memory"):
+        dml.split(X, (2, 4), 1, out=outs)
+    assert not store.any()
+
+
+def test_an_input_with_too_little_memory_is_refused() -> None:
+    source, outs = torch.zeros(4, 6), outputs()
+    source.untyped_storage().resize_(40)
+    with pytest.raises(dml.InvalidArgumentError, match="too little memory"):
+        dml.split(source, (2, 4), 1, out=outs)
+
+
+def test_outputs_in_one_memory_or_with_strides_are_written(views: list[object]) -> None:
+    store = torch.zeros(4, 9)
+    dml.split(X, (2, 4), 1, out=[store[:, 1:3], store[:, 4:8]])
+    assert torch.equal(store[:, [1, 2, 4, 5, 6, 7]], X)
+    halves = torch.zeros(24).split([8, 16])
+    outs = [halves[0].view(4, 2), halves[1].view(4, 4)]
+    assert torch.equal(torch.cat(dml.split(X, (2, 4), 1, out=outs), 1), X)
+    complex_outs = [torch.zeros(4, 3, dtype=torch.complex64) for _ in range(2)]
+    dml.split(X.to(torch.complex64), 2, 1, out=complex_outs)
+    assert torch.equal(torch.cat(complex_outs, 1), X.to(torch.complex64))
+    assert len(views) == 3

@@ -82,11 +82,69 @@ def test_new_shapes_need_no_new_graph(function: Callable[[Any], Any], backend: s
     assert graphs(function, backend, ROWS) == 1
 
 
+def code_of(function: Callable[[Any], Any], x: Any) -> str:
+    """Inductor's code of a function, whose pieces are compared."""
+    from torch._inductor import config
+    from torch._inductor.utils import run_and_get_code
+
+    torch.compiler.reset()
+    compiled = torch.compile(function, fullgraph=True, dynamic=True)
+    with config.patch(fx_graph_cache=False):
+        pieces, code = run_and_get_code(compiled, x)
+    assert all(map(torch.equal, pieces, function(x)))
+    return "".join(code)
+
+
 @pytest.mark.slow
-def test_inductors_code_calls_the_operator(inductor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("inductor")
+@pytest.mark.parametrize("is_ci", [False, True])
+def test_inductor_fuses_the_copies_on_the_cpu_and_calls_the_operator_elsewhere(
+    is_ci: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dmlsplit.execution import torch as own
+
     # Where CI is set, Inductor refuses operators that have a decomposition too.
-    monkeypatch.setenv("CI", "true")
-    assert graphs(equal, inductor, (6, 12)) == 1
+    monkeypatch.setenv("CI", "true") if is_ci else monkeypatch.delenv("CI", raising=False)
+    assert "dmlsplit" not in code_of(equal, torch.rand(6, 2))
+
+    class Elsewhere:
+        """A tensor that says that it is on a GPU."""
+
+        device = torch.device("cuda")
+
+    decomposed = own._decomposed
+    table = sys.modules["torch._inductor.decomposition"].select_decomp_table()
+    monkeypatch.setitem(table, own._SPLIT, lambda array, *rest: decomposed(Elsewhere(), *rest))
+    assert "dmlsplit" in code_of(equal, torch.rand(9, 2))
+
+
+@pytest.mark.slow
+def test_inductor_needs_one_graph_for_new_shapes(inductor: str) -> None:
+    for function in WIDTHS:
+        assert graphs(function, inductor, (6, 12)) == 1
+
+
+FIRST = """
+import sys, torch, dmlsplit as dml
+from torch._inductor.utils import run_and_get_code
+if "early" in sys.argv:  # with its tables of decompositions
+    torch.compile(lambda x: x + 1)(torch.rand(3))
+def halves(x): return dml.split(x + 1, 2)
+x = torch.rand(6, requires_grad=True)
+pieces, code = run_and_get_code(torch.compile(halves), x)
+print(torch.equal(torch.cat(pieces), x + 1), "dmlsplit" in "".join(code))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("inductor")
+@pytest.mark.parametrize("moment", ["early", "late"])
+def test_the_first_compiled_split_of_a_process_is_fused_too(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
+    done = ran(sys.executable, "-W", "ignore", "-c", FIRST, moment)
+    assert done.stdout == "True False\n", done.stderr
 
 
 @pytest.mark.parametrize("function", [columns, equal, computed])

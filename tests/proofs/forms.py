@@ -25,12 +25,8 @@ from tests.support.kernel_cases import Case
 ALIGNMENTS = (1, 2, 4, 8, 16)
 MAX_BYTES = 1 << 15
 THRESHOLDS = {
-    "rows": (planner.FEW_ROWS, forms.MIN_EDGED_UNITS),
-    "width": (
-        rows_planner.MIN_WIDTH,
-        *sorted(set(planner.WIDE_BYTES.values())),
-        rows_planner.MAX_SHORT,
-    ),
+    "rows": (forms.MIN_EDGED_UNITS,),
+    "width": (rows_planner.MIN_WIDTH, planner.WIDE_BYTES),
     "outputs": (rows_planner.FEW_OUTPUTS,),
 }
 # Whether numbers of items need 64 bits, and whether strides and places do: small splits are planned
@@ -57,7 +53,7 @@ def _many(entries: int) -> int:
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
     **dict.fromkeys(
-        "kAligned kShort kOneRow kEqual kPartBytes kPadded kShiftWords kPointers".split(), int
+        "kAligned kOneRow kEqual kPartBytes kPadded kWide kNarrow kPointers".split(), int
     ),
     **dict.fromkeys("kWindow kEdges kLeads kInputAlign kOutputAligned".split(), int),
     "kStagedAlign": bool,
@@ -121,6 +117,8 @@ def packed(is_fine: bool) -> Iterator[Case]:
             yield Case((number, width + 1030), (width, 1030))
             yield replace(equal, strides=(count * width + VECTOR, 1))
     yield from (Case((number, 256), (32,) * 8) for number in rows)
+    for sizes, number in product(((1, 2, 5, 40), (3, 17, 45)), rows):  # narrow ones and wide ones
+        yield Case((number, sum(sizes)), sizes)
     most = strided.MAX_STAGED * VECTOR
     for width, count in product(range(1, most // 2), range(2, strided.MAX_STAGED)):
         if is_fine and width % VECTOR and lcm(width, VECTOR) * count <= most:

@@ -45,13 +45,6 @@ def _rows(launch: KernelLaunch, known: Known, pieces: Pieces) -> Copied:
         launch.outputs, widths, offsets, pairwise(starts), strict=True
     ):
         tiles = ceil_div(in_chunk * width, tile_bytes)
-        if known["kShort"]:
-            # Rounds of loads, each of an even number of rows in slots of whole vectors.
-            rounds = tile_bytes // (launch.threads * known["kLoads"] * 16)
-            at_once = launch.threads // ((width + 34) // 16) // 2 * 2
-            assert launch.threads == 128
-            assert rounds in (1, 2, 4)
-            tiles = ceil_div(in_chunk, at_once * rounds * known["kLoads"])
         assert tiles == part[1] - part[0]
         assert offset == pieces[output].input_offset
         for _, pitch, _ in pieces[output].loops:

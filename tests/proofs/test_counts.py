@@ -29,25 +29,26 @@ MAX_ISSUED = {
     1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 18, 7: 14, 8: 21, 9: 36, 10: 10,
     11: 10, 12: 14, 13: 25, 14: 25, 15: 34, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
     21: 31, 22: 42, 23: 43, 24: 23, 25: 18, 26: 30, 27: 10, 28: 13, 29: 20, 30: 11,
-    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 59, 38: 63, 39: 34, 40: 34,
-    41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 46, 47: 41, 48: 36, 49: 32,
+    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 48, 38: 61, 39: 34, 40: 42,
+    41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 55, 47: 43, 48: 36, 49: 32, 50: 31,
+    51: 33, 52: 61,
 }  # fmt: skip
 # Where blocks read more sectors than they must: rows of a few hundred bytes share them with others.
-MAX_READ = {37: 1.11, 38: 1.31}
+MAX_READ = {37: 1.13, 38: 1.4}
 # Bytes that threads load for each one that they store, where it is not nearly one: windows hold
 # what is between the elements, and at odd addresses a fourth vector where three are full. `rows`
 # reads two vectors for one, unless they are aligned alike, and slabs of `tile` some rows twice.
 MAX_LOADED = {
-    9: 2.1, 22: 2.1, 23: 2.1, 31: 2, 32: 2, 34: 4 / 3, 35: 2.1, 38: 1.3,
-    39: 4 / 3, 41: 1.25, 42: 1.25, 47: 1.32,
+    9: 2.1, 22: 2.1, 23: 2.1, 31: 2, 32: 2, 34: 4 / 3, 35: 2.1, 37: 2.1, 38: 2.4,
+    39: 4 / 3, 41: 1.25, 42: 1.25, 47: 1.45, 50: 2, 52: 4,
 }  # fmt: skip
-# Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment.
-MAX_SERVED = 2.2
-SHORT_ROWS = {37, 38}  # which `rows` copies through shared memory
+# Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment: more if
+# many vectors hold the end of a row.
+MAX_SERVED, SERVED = 2.2, {37: 2.4, 38: 3.2}
 # The least predicted fraction on an H100 and an H200: while memory is busy, and of whole launches.
-MIN_STEADY, MIN_PREDICTED = 0.9, 0.895
+MIN_STEADY, MIN_PREDICTED = 0.91, 0.91
 # The least predicted fraction of what the same workload reaches on an H200.
-MIN_OF_H200 = {"RTX 4090": 0.8, "L4": 0.8, "T4": 0.8, "B200": 0.95}
+MIN_OF_H200 = {"RTX 4090": 0.8, "L4": 0.8, "T4": 0.8, "B200": 0.91}
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +88,16 @@ def test_memory_is_read_and_written_in_whole_sectors_and_lines(
 def test_shared_memory_and_tables_do_not_limit_the_speed(row: model.Figures) -> None:
     wavefronts = row.mean("wavefronts")
     assert wavefronts <= MAX_WAVEFRONTS
-    assert (wavefronts > 0) == (row.number in STAGED | SHORT_ROWS) | any(
+    assert (wavefronts > 0) == (row.number in STAGED) | any(
         launch.kernel in ("tile", "transpose") for launch in row.launches
     )
     # Entries of constant tables, such as addresses, reach a warp's lanes one after another.
     assert 1 <= row.mean("warp_outputs") <= WARP_OUTPUTS
     for launch in row.launches:
         assert launch.total_bytes <= LARGE or launch.in_flight >= model.IN_FLIGHT_BYTES
-        assert launch.kernel != "rows" or launch.executed.served <= MAX_SERVED
+        assert launch.kernel != "rows" or launch.executed.served <= SERVED.get(
+            row.number, MAX_SERVED
+        )
 
 
 @each
@@ -159,9 +162,7 @@ def test_blocks_write_to_the_expected_number_of_dram_rows(
 def test_host_cuda_and_the_interpreter_count_about_the_same_wavefronts(row: model.Figures) -> None:
     """Two counts of newly drawn blocks: host_cuda's and the interpreter's."""
     by_source = row.mean("wavefronts") * 512 / model.LINE
-    # host_cuda takes the n-th accesses of a warp's threads together, even if some skip vectors.
-    apart = 0.1 if row.number in SHORT_ROWS else 0.05
-    assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=apart, abs=0.05)
+    assert row.executed("shared_wavefronts") == pytest.approx(by_source, rel=0.05, abs=0.05)
     parts = [row.executed(pipe) for pipe in ("alu", "imad", "lsu", "uniform", "other")]
     assert sum(parts) == pytest.approx(row.executed("issue"))
     assert 1 <= row.executed("load_bytes") <= MAX_LOADED.get(row.number, 1.2) + 1e-9
@@ -184,3 +185,8 @@ def test_the_model_command_writes_the_figures_and_their_environment(
     found = json.loads(path.read_text())
     assert found["workloads"] == [json.loads(json.dumps(asdict(figures[2])))]
     assert found["environment"]["command"][2:] == ["tests.counts.model", "--json", str(path)]
+    # What the formula says of earlier figures stands beside today's.
+    assert model.earlier(path) == {figures[2].name: figures[2].predicted}
+    assert model.main(["--before", str(path)]) == 0
+    predicted = figures[2].predicted.values()
+    assert model.line(figures[2], predicted) in capsys.readouterr().out

@@ -26,7 +26,7 @@ wide_widths = st.one_of(
 )
 # These outputs go with a wide one; without it they would be copied through shared memory.
 narrow_widths = st.one_of(st.integers(16, 60), st.sampled_from([16, 32, 48]))
-short_widths = st.one_of(st.integers(96, rows_planner.MAX_SHORT), st.sampled_from([101, 128, 301]))
+short_widths = st.one_of(st.integers(96, 500), st.sampled_from([101, 128, 301]))
 phases = st.one_of(st.just(0), st.integers(0, 15))
 
 
@@ -59,8 +59,7 @@ def single_rows(draw: st.DrawFn) -> Case:
 def small_chunks(chunk_bytes: int, blocks: tuple[int, int]) -> object:
     """Plan small chunks and blocks of a given size, so that a small split has several."""
     each = chunk_bytes // H200.limits.sm_count
-    short = ((rows_planner.SHORT_THREADS, blocks[1]),)
-    return patch.multiple(rows_planner, SM_CHUNK_BYTES=each, BLOCKS=(blocks,), SHORT_BLOCKS=short)
+    return patch.multiple(rows_planner, SM_CHUNK_BYTES=each, BLOCKS=(blocks,))
 
 
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])
@@ -91,7 +90,7 @@ def test_the_machine_code_stores_every_byte_once(
 def test_the_blocks_at_the_end_of_a_very_wide_row_store_the_right_bytes(builds: Path) -> None:
     """Modulo 2^32, a row of 2^25 bytes ends at the same address as the row 128 rows later."""
     width = 2**25 + 5
-    case = Case((4, width + 1600), (width, *(16,) * 100))
+    case = Case((4, width + 9600), (width, *(96,) * 100))
     (launch,) = case.launches
     assert TypedValue("bool", "kOneRow", 0) in launch.code.constants
     end_of_row = width // plans.arguments(launch)["tile_bytes"]

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import gpu_planner, l2_policies
 from tests.simulated_card import build, host_time
 from tests.support.command import ROOT, ran
 
@@ -35,15 +36,15 @@ _CUPY = r"it needs a kernel of CuPy's own"
 
 # Tests marked gpu, and files of them, that only a real card can run.
 NOT_RUN = {
-    "frameworks.test_torch_gpu": _TORCH,
-    "frameworks.test_jax_gpu": _JAX,
+    "execution.test_torch_gpu": _TORCH,
+    "execution.test_jax_gpu": _JAX,
     "test_gpu.test_over_2_to_the_31_elements_are_split": r"needs 14 GB of device memory, 2\.1 GB",
     "test_gpu.test_torch_tensors_come_back_as_torch_tensors": _TORCH,
     "test_gpu.test_torchs_current_stream_is_used": _TORCH,
     "test_gpu.test_an_operator_allocates_torch_outputs_for_the_given_stream": _TORCH,
     "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
-    "frameworks.test_dask.test_pieces_of_blocks_on_a_gpu_stay_on_the_gpu": _CUPY,
-    "frontends.onnx.test_backend.test_official_vectors_are_reproduced_bit_by_bit": (_CUPY),
+    "execution.test_dask.test_pieces_of_blocks_on_a_gpu_stay_on_the_gpu": _CUPY,
+    "execution.test_onnx_backend.test_official_vectors_are_reproduced_bit_by_bit": _CUPY,
 }
 
 
@@ -187,10 +188,10 @@ def test_the_self_test_passes_no_wrong_kernel(card: Card) -> None:
         assert not one.failed, f"{one.name}\n{one.failed}"
 
 
-# The command line, and how many rows it measures: two peers of 41 workloads; 14 cases of one peer
+# The command line, and how many rows it measures: two peers of 44 workloads; 14 cases of one peer
 # on the processor and two on the card.
 REHEARSALS = {
-    "gpu": (("gpu", "--quick", "--rounds", "1", "--minutes", "30"), 82),
+    "gpu": (("gpu", "--quick", "--rounds", "1", "--minutes", "30"), 88),
     "host": (("host", "--only", "equal", "--quick", "--rounds", "1"), 42),
 }
 # Peers of the benchmarks that run on the card; every other row carries its message.
@@ -218,3 +219,16 @@ def test_the_benchmark_program_runs_to_its_end(command: str, card: Card) -> None
     assert all("Out of memory" in row["message"] for row in wrong), wrong
     assert len(rows) - len(wrong) == measured
     assert all(row["message"] for row in found["rows"] if row["status"] == "failed")
+
+
+@pytest.mark.slow
+def test_both_forms_of_every_threshold_run_on_the_card(card: Card) -> None:
+    """Every cell is exact in both forms. The card does not have the L2 policies, which are PTX."""
+    done = card.run("-m", "tests.simulated_card.rehearsal", "gpu", "--planner", CARD_NVRTC="")
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    lines = done.stdout.splitlines()
+    cells = [line for line in lines if " x L2 " not in line]
+    assert len(cells) == sum(len(list(one.cells())) for one in gpu_planner.THRESHOLDS)
+    assert not [line for line in cells if "failed" in line]
+    policies = [line for line in lines if " x L2 " in line]
+    assert len(policies) == len(l2_policies.SHARES) * len(l2_policies.POLICIES)

@@ -17,7 +17,7 @@ from tests.support.kernel_cases import Case
 from tests.support.plans import known
 
 pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
-BRANCHES = "kUnit kShort kAligned kEdges kWindow Index input_strides".split()
+BRANCHES = "kUnit kAligned kEdges kWindow Index input_strides".split()
 TABLES = ("kNests", "kPlanes", "kEntries")  # one entry, or more
 
 

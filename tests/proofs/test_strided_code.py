@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import prediction
+from benchmarks import prediction, sweep
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.occupancy import resident_blocks
 from tests.sass import launch as sass
@@ -17,7 +17,7 @@ from tests.support.large_splits import LARGE
 LIMITS = {
     "second_byte": (29, 2),
     "second_half": (29, 2),
-    "second_word": (27, 2),
+    "second_word": (31, 2),
     "second_double": (27, 2),
     "fourth_byte": (63, 4),
     "sixteenth_byte": (107, 16),
@@ -33,7 +33,9 @@ LIMITS = {
     "second_words_of_outputs": (77, 1),
 }
 # The lowest allowed fraction of the speed of a copy that reads and writes the same sectors.
-LEAST = {"H100": 0.90, "H200": 0.88}
+LEAST = 0.9
+# Here every byte is in a sector of its own, so a load of a warp takes 32 wavefronts.
+LOWER = {"sixteenth_byte": 0.74}
 IN_FLIGHT_BYTES = 32 << 10
 BLOCKS = 6
 
@@ -54,8 +56,6 @@ def test_strided_issues_few_instructions_and_keeps_many_bytes_in_flight(
     resident = resident_blocks(H200.limits, *size)
     in_flight = code.listing.bytes_in_flight() * launch.threads * resident
     assert in_flight >= IN_FLIGHT_BYTES
-    for gpu in prediction.GPUS:
-        if gpu.name in LEAST:
-            copy = gpu.copy_clocks * (1 + reads) / 2
-            extra = prediction.CLOCKS_PER_INSTRUCTION * (counts.issue - 16)
-            assert copy / (copy + extra) >= LEAST[gpu.name]
+    for gpu in prediction.GPUS[:2]:
+        predicted = prediction.steady(gpu, sweep.executed(counts), (1 + reads) / 2)
+        assert predicted >= LOWER.get(name, LEAST)

@@ -16,7 +16,7 @@ card.load()
 import cupy  # noqa: E402
 
 from benchmarks import __main__ as command  # noqa: E402
-from benchmarks import gpu, peers_cub, timing, workloads  # noqa: E402
+from benchmarks import gpu, gpu_planner, gpu_samples, peers_cub, timing, workloads  # noqa: E402
 
 MAX_BYTES = 1 << 16
 # Cases that are large even with fewer rows do not fit; their rows have that message.
@@ -53,7 +53,8 @@ def prepare() -> None:
     """Make the program's data small, and make it on the host."""
     gpu.random_words, gpu.count_different = random_words, count_different
     gpu.WORKLOADS = tuple(workloads.scaled(one, MAX_BYTES) for one in workloads.WORKLOADS)
-    gpu.MAX_SETS = gpu.MAX_CALLS = gpu.HOST_CALLS = 2
+    gpu.MAX_SETS = gpu_samples.MAX_CALLS = gpu_samples.HOST_CALLS = 2
+    gpu_planner.TOTAL_BYTES = 2 * MAX_BYTES
     gpu.WARM_UP_BYTES = 1 << 16
     timing.WARM_SECONDS = 0
     peers_cub.library = no_library

@@ -76,7 +76,7 @@ SMALL = {
     "odd_vocabulary": Case((5, 50257), (25129, 25128), element_bytes=2),
     "uneven_parameters": Case((3, 30011), (1, 7, 1000, 5003, 24000), tag=MACHINE),
     "five_wide": Case((4, 16005), (1001, 5000, 3004, 6000, 1000)),
-    # Short rows, in slots of shared memory.
+    # Rows of a few vectors, of which many hold the end of a row.
     **{
         f"short_{width}_at_{m}": Case((600, 8 * width), (width,) * 8, misaligned=(m, 16 - m))
         for m, width in enumerate((96, 101, 206, 478), 1)

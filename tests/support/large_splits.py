@@ -122,6 +122,10 @@ LARGE = {
     "strided_second_half": Case((8192, 16384), (8192,) * 2, -1, 2, (32768, 2)),
     "strided_second_word": Case((8192, 8192), (4096,) * 2, -1, 4, (16384, 2)),
     "strided_second_double": Case((8192, 4096), (2048,) * 2, -1, 8, (8192, 2)),
+    "strided_second_word_at_8": Case(
+        (8192, 8192), (4096,) * 2, -1, 4, (16384, 2), misaligned=(8, 0)
+    ),
+    "strided_fourth_half": Case((8192, 16384), (8192,) * 2, -1, 2, (65536, 4)),
     "strided_fourth_byte": Case((8192, 32768), (16384,) * 2, strides=(131072, 4)),
     "strided_sixteenth_byte": Case((8192, 32768), (16384,) * 2, strides=(1 << 19, 16)),
     "strided_odd_rows": Case((8192, 32769), (16384, 16385), strides=(65539, 2)),

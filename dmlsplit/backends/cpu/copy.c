@@ -28,7 +28,8 @@ enum {
     SPINS = 1 << 13,      // 120 to 400 us: helpers stay awake between calls from Python, which take 20 us
     STACK = 1 << 20,      // only used pages take memory; the C library keeps thread-local storage there too
     SERIES_NS = 250000,   // if the last split ended this recently, helpers are probably still spinning
-    YIELD_RATIO = 100,    // minimum time between yields, in multiples of the last one's duration
+    YIELD_RATIO = 100,    // minimum time between yields, or between long waits, in multiples of the last one's duration
+    LONG_WAIT_NS = 50000,  // for helpers: one of them lost its processor to another program
 };
 
 struct loop { int64_t size, src, dst; };  // iterations, and bytes from one to the next
@@ -318,6 +319,7 @@ static struct {
     atomic_bool is_owned;  // by a caller that shares its split; others copy alone
     _Atomic(const struct call *) call;
     atomic_llong helpers, remaining_tasks;  // how many this split may have; tasks that nobody has taken
+    atomic_llong alone_ns;             // until when small splits are not shared, as after a long wait
     atomic_llong helpers_next, active_helpers;  // the helpers' next task; helpers that may still copy
     int64_t ended_ns, yield_ns;        // when the last owner ended, and when one may yield again
     pthread_mutex_t lock;              // for the fields below
@@ -423,15 +425,19 @@ static void share(const struct call *call) {
 
 // Carries out the tasks of a call, and returns when all of them are done.
 void dmlsplit_copy(const struct call *call) {
-    if (call->threads < 2 || call->end - call->first < 2 || atomic_exchange(&pool.is_owned, true)) {
+    bool is_alone = call->threads < 2 || call->end - call->first < 2
+        || (!call->wakes && now_ns() < atomic_load(&pool.alone_ns));
+    if (is_alone || atomic_exchange(&pool.is_owned, true)) {
         for (int64_t task = call->first; task < call->end; task++) copy_task(call, task);
         return;
     }
     share(call);
     for (int64_t task = call->first; atomic_fetch_sub(&pool.remaining_tasks, 1) > 0; task++)
         copy_task(call, task);
+    int64_t begin = now_ns();
     for (int64_t spins = 0; atomic_load(&pool.active_helpers) > 0; spins++)
         spins < SPINS ? pause_spin() : (void)sched_yield();
-    pool.ended_ns = now_ns();
+    int64_t waited = (pool.ended_ns = now_ns()) - begin;
+    if (waited > LONG_WAIT_NS) atomic_store(&pool.alone_ns, pool.ended_ns + YIELD_RATIO * waited);
     atomic_store(&pool.is_owned, false);
 }

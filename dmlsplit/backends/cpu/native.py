@@ -7,10 +7,10 @@ another source is never loaded.
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
-from struct import pack
+from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
@@ -62,21 +62,30 @@ class NativeProgram(NamedTuple):
         return copy
 
     def copy(self, src: int, dsts: Sequence[int], stream: object = None) -> None:
-        """Equivalent to ``bind(src, dsts)(stream)``."""
-        self.bind(src, dsts)(stream)
+        """Equivalent to ``bind(src, dsts)(stream)``, in half the time for a small split."""
+        if stream is not None:
+            refuse_stream(stream)
+        for call in self._calls(src, dsts):
+            self.copy_function(call)
 
-    def _calls(self, src: int, dsts: Sequence[int]) -> list[bytes]:
+    def _calls(self, src: int, dsts: Sequence[int]) -> Iterable[bytes]:
         """The arguments of `copy_tasks` for each part, as `struct call` of copy.c."""
-        plan, (address, _) = self.plan, self.plan.words.buffer_info()
+        plan = self.plan
+        layout, address, wakes = _call_of(len(dsts)), plan.address, plan.cost >= WAKING_COST
         count = threads.thread_count() if plan.cost >= SHARED_COST else 1
-        part = max(1, plan.tasks * PART_BYTES // max(PART_BYTES, self.total_bytes))
+        if self.total_bytes <= PART_BYTES:
+            return (layout(address, src, 0, plan.tasks, count, wakes, *dsts),)
+        part = max(1, plan.tasks * PART_BYTES // self.total_bytes)
         return [
-            pack(
-                f"{6 + len(dsts)}Q", address, src, first, min(first + part, plan.tasks), count,
-                plan.cost >= WAKING_COST, *dsts,
-            )
+            layout(address, src, first, min(first + part, plan.tasks), count, wakes, *dsts)
             for first in range(0, plan.tasks, part)
-        ]  # fmt: skip
+        ]
+
+
+@lru_cache(maxsize=64)
+def _call_of(outputs: int) -> Callable[..., bytes]:
+    """What packs a `struct call` of copy.c with this many outputs."""
+    return Struct(f"{6 + outputs}Q").pack
 
 
 def program_of(geometry: SplitGeometry, library: Library) -> NativeProgram:

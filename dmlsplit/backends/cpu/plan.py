@@ -1,4 +1,8 @@
-"""The plan of a split as copy.c reads it. Its thresholds change speed only."""
+"""The plan of a split as copy.c reads it. Its thresholds change speed only.
+
+copy.c says what nests, groups, items and tasks are. A *pattern* is the sizes of all outputs in a
+row, in elements, for which copy.c has a kernel.
+"""
 
 from array import array
 from collections.abc import Iterator
@@ -34,6 +38,7 @@ class Plan(NamedTuple):
     """A plan, in memory that does not move."""
 
     words: "array[int]"
+    address: int
     tasks: int
     cost: int  # bytes, and RUN_BYTES for each run that no kernel copies
 
@@ -58,7 +63,7 @@ def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
     for nest, begin in zip(nests, loops, strict=False):
         words.extend((*nest[:4], begin, len(nest[4])))
     words.extend(chain.from_iterable(chain.from_iterable(nest[4] for nest in nests)))
-    return Plan(words, tasks, cost)
+    return Plan(words, words.buffer_info()[0], tasks, cost)
 
 
 def _nests(geometry: SplitGeometry) -> Iterator[_Nest]:

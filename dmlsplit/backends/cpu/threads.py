@@ -1,6 +1,7 @@
 """How many threads a split may use."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
@@ -18,11 +19,13 @@ def thread_count() -> int:
     """The number of threads for one split.
 
     DMLSPLIT_NUM_THREADS if it is set, else the processors that this process may use, limited by
-    the quotas of its control groups.
+    the quotas of its control groups, and by `torch.get_num_threads()` if PyTorch is imported: a
+    worker of its DataLoader has one thread, for what NumPy holds too.
     """
     setting = os.environ.get(VARIABLE, "").strip()
     if not setting:
-        return min(len(processors()), _quota() or MAX_THREADS, MAX_THREADS)
+        torch_threads = getattr(sys.modules.get("torch"), "get_num_threads", lambda: MAX_THREADS)()
+        return min(len(processors()), _quota() or MAX_THREADS, torch_threads, MAX_THREADS)
     if not setting.isascii() or not setting.isdigit() or not 1 <= int(setting[:9]) <= MAX_THREADS:
         raise InvalidArgumentError(
             f"{VARIABLE} is {setting[:40]!r}; it must be a whole number from 1 to {MAX_THREADS}. "

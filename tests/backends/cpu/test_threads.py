@@ -1,7 +1,9 @@
 """How many threads a split may use."""
 
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,7 +33,23 @@ def test_the_thread_count_is_the_variable_or_the_processors_allowed(
     assert 1 <= threads.thread_count() <= (os.cpu_count() or 1)
     monkeypatch.setattr(threads, "processors", lambda: set(range(64)))
     monkeypatch.setattr(threads, "_quota", lambda: 6)
+    monkeypatch.setitem(sys.modules, "torch", None)
     assert threads.thread_count() == 6
+
+
+def test_torch_limits_the_threads_where_the_variable_does_not_say_how_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(threads.VARIABLE, raising=False)
+    monkeypatch.setattr(threads, "processors", lambda: set(range(64)))
+    monkeypatch.setattr(threads, "_quota", lambda: None)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(get_num_threads=lambda: 1))
+    assert threads.thread_count() == 1
+    monkeypatch.setenv(threads.VARIABLE, "3")
+    assert threads.thread_count() == 3
+    monkeypatch.delenv(threads.VARIABLE)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace())  # which is being imported
+    assert threads.thread_count() == 64
 
 
 def quota(root: Path, table: str) -> int | None:

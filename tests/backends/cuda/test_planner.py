@@ -1,10 +1,14 @@
 """The kernel that a geometry gets, and its launch."""
 
+from dataclasses import replace
+
 import pytest
 
+from dmlsplit.backends.cuda.gpus import find_gpu
 from dmlsplit.backends.cuda.launch import NORMAL, STREAMING, DeviceLimits
 from dmlsplit.geometry import SplitGeometry, split_geometry
 from tests.support.descriptors import packed
+from tests.support.large_splits import LARGE
 from tests.support.plans import kernels, known, planned
 
 QKV = packed((8192, 10240), 1, (8192, 1024, 1024), 2)
@@ -24,7 +28,7 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
         (packed((4096, 1600), 1, (8,) * 200, 4), ["tile"], ["tile"]),
         (packed((4096, 40), 1, (8,) * 5, 4), ["tile"], ["tile"]),
         (packed((4096, 32), 1, (8,) * 4, 4), ["rows"], ["tile"]),
-        (packed((16, 1600), 1, (8,) * 200, 4), ["rows"], ["tile"]),
+        (packed((16, 1600), 1, (8,) * 200, 4), ["tile"], ["tile"]),
         (packed((1 << 20, 2), 1, (1, 1), 8), ["strided"], ["strided"]),
         (packed((1 << 20, 21), 1, (3,) * 7, 1), ["strided"], ["strided"]),
         (packed((1 << 20, 24), 1, (3,) * 8, 1), ["tile"], ["tile"]),
@@ -34,7 +38,7 @@ BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
         (VOCABULARY, ["rows"], ["rows"]),
         (LABELS, ["transpose"], ["tile"] * 2),
         (packed((99, 5000), 1, (1, 2, 4990, 7), 1), ["rows", "tile"], ["rows", "tile"]),
-        (packed((99, 5000), 1, (17, 4966, 17), 1), ["rows"], ["rows"]),
+        (packed((99, 5000), 1, (17, 4966, 17), 1), ["rows", "tile"], ["rows", "tile"]),
         (packed((99, 5000), 1, (400, 4200, 400), 1), ["rows"], ["rows"]),
         (TRANSPOSED, ["transpose"], ["strided"]),
         (BROADCAST, ["strided"], ["strided"]),
@@ -108,3 +112,13 @@ def test_more_than_four_gigabytes_get_wide_indices() -> None:
     types = {member.name: member.type for member in launch.code.members}
     assert types["offsets"] == types["widths"] == "unsigned long long"
     assert launch.grid == (3 << 33) * 8 // (64 << 10)
+
+
+@pytest.mark.parametrize("gpu", ["T4", "L4", "H200"])
+def test_blocks_that_an_sm_must_hold_have_no_more_threads_than_it(gpu: str) -> None:
+    """Otherwise, the compiler would ignore their number, which limits registers."""
+    limits = find_gpu(gpu).limits
+    for case in LARGE.values():
+        for launch in replace(case, limits=limits).launches:
+            assert launch.code.resident >= 1
+            assert launch.code.resident * launch.code.max_threads <= limits.threads_per_sm

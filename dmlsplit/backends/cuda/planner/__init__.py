@@ -22,9 +22,10 @@ from collections.abc import Iterable, Iterator
 from math import gcd
 
 from dmlsplit.backends.cuda.launch import VECTOR, WARP, Assumptions, DeviceLimits, KernelLaunch
+from dmlsplit.backends.cuda.planner.estimates import WIDE_BYTES
 from dmlsplit.backends.cuda.planner.forms import Nest, form_of, nest_of
 from dmlsplit.backends.cuda.planner.layouts import takes_whole_rows
-from dmlsplit.backends.cuda.planner.rows import MIN_WIDTH, rows_launches
+from dmlsplit.backends.cuda.planner.rows import rows_launches
 from dmlsplit.backends.cuda.planner.strided import fits_window, interleaved_launch, strided_launches
 from dmlsplit.backends.cuda.planner.tile import tile_launches
 from dmlsplit.backends.cuda.planner.transpose import down_loop, element_launch, transpose_launches
@@ -32,10 +33,6 @@ from dmlsplit.geometry import RowSplit, SplitGeometry
 
 __all__ = ["DeviceLimits", "KernelLaunch", "plan"]
 
-# Outputs of this width in bytes, or more, go to `rows`, because it is then faster than `tile`. The
-# keys are the bytes that `tile` would move at once; the more these are, the faster `tile` is.
-# docs/design/016-slabs.md compares both at 96; 128 and 512 are estimates, for an earlier `tile`.
-WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # A load of a warp has WARP_BYTES. If more than WARP_OUTPUTS outputs share WARP_BYTES of a row,
 # they are narrower than a cache line of 128 bytes, on average. A warp of `rows`, which reads one
 # output, would then read short runs in many rows. In other kernels, too, a store of a
@@ -43,13 +40,6 @@ WIDE_BYTES = {1: 96, 2: 96, 4: 128, 8: 128, 16: 512}
 # constant memory, which serves a warp's addresses one after another.
 # tests/proofs/test_counts.py checks this for the benchmarks' workloads.
 WARP_BYTES, WARP_OUTPUTS = WARP * VECTOR, 4
-# With fewer rows (an estimate), `rows` copies such crowded outputs, too: `tile` would have mostly
-# idle threads.
-FEW_ROWS = 32
-# Narrow outputs that are at most this share (an estimate) of the bytes have no launch of their own,
-# which would read sectors again that they share with wide outputs. `rows` copies them too, except
-# those narrower than MIN_WIDTH.
-NARROW_SHARE = 1 / 16
 
 
 def plan(
@@ -77,8 +67,7 @@ def plan(
 def _row_launches(split: RowSplit, assumptions: Assumptions) -> Iterable[KernelLaunch]:
     """Launches for the outputs of a packed split, by the first test that fits."""
     unit = gcd(VECTOR, *split.widths, split.pitch if split.rows > 1 else VECTOR)
-    alignment = min(assumptions.input_alignment, assumptions.output_alignment)
-    has_aligned_memory = alignment == VECTOR
+    has_aligned_memory = min(assumptions.input_alignment, assumptions.output_alignment) == VECTOR
     if has_aligned_memory and unit == VECTOR and not (split.rows > 1 and _is_crowded(split)):
         return rows_launches(split, assumptions, is_aligned=True)
     if fits_window(split, assumptions):
@@ -86,19 +75,16 @@ def _row_launches(split: RowSplit, assumptions: Assumptions) -> Iterable[KernelL
     if has_aligned_memory and (launch := element_launch(split, assumptions)) is not None:
         return [launch]
     # In a single row, all outputs count as wide, because each has blocks of its own.
-    min_wide = WIDE_BYTES[min(unit, alignment)] if split.rows > 1 else 1
-    if split.rows > 1 and min(split.widths) < min_wide and takes_whole_rows(split):
+    min_wide = WIDE_BYTES if split.rows > 1 else 1
+    if min(split.widths) < min_wide and takes_whole_rows(split):
         return tile_launches(split, assumptions)
     return _by_width(split, assumptions, min_wide)
 
 
 def _by_width(split: RowSplit, assumptions: Assumptions, min_wide: int) -> Iterator[KernelLaunch]:
     """Separate launches for wide outputs, of at least `min_wide` bytes, and narrow ones."""
+    wide = [i for i, width in enumerate(split.widths) if width >= min_wide]
     narrow = [i for i, width in enumerate(split.widths) if width < min_wide]
-    if sum(split.widths[i] for i in narrow) <= NARROW_SHARE * split.row_bytes:
-        min_width = 1 if split.rows == 1 else MIN_WIDTH
-        narrow = [i for i in narrow if split.widths[i] < min_width]
-    wide = sorted(set(range(len(split.outputs))).difference(narrow))
     if wide:
         yield from rows_launches(split.take(wide), assumptions, is_aligned=False)
     if narrow:
@@ -107,10 +93,9 @@ def _by_width(split: RowSplit, assumptions: Assumptions, min_wide: int) -> Itera
 
 def _is_crowded(split: RowSplit) -> bool:
     """Whether outputs are so narrow that too many share the bytes of a warp's load."""
-    if split.rows < FEW_ROWS or max(split.widths) >= WIDE_BYTES[VECTOR]:
-        return False
     count = len(split.outputs)
-    return min(count, count * WARP_BYTES / split.row_bytes) > WARP_OUTPUTS
+    are_narrow = max(split.widths) < WIDE_BYTES
+    return are_narrow and min(count, count * WARP_BYTES / split.row_bytes) > WARP_OUTPUTS
 
 
 def _are_spaced_units(geometry: SplitGeometry, assumptions: Assumptions) -> bool:

@@ -6,13 +6,12 @@ from itertools import chain
 from math import gcd
 
 from dmlsplit.backends.cuda.launch import LOADS, VECTOR, Assumptions
+from dmlsplit.backends.cuda.planner.estimates import MIN_EDGED_UNITS
 from dmlsplit.geometry import Loop, StridedCopy, ceil_div
 
-# Rows that begin or end inside a vector are copied as vectors, and unit by unit at their edges, if
-# they have at least MIN_EDGED_UNITS units of up to MAX_EDGED_UNIT bytes. Most splits with such rows
-# gain; docs/design/017-transposes.md names those that lose. Units of 8 bytes are copied one by one
-# in such rows, however long these are: two of them cost no more than a vector.
-MIN_EDGED_UNITS, MAX_EDGED_UNIT = 48, 4
+# The widest units of rows with edges that are copied as vectors. Those of 8 bytes are copied one by
+# one, however long rows are: two of them cost no more than a vector.
+MAX_EDGED_UNIT = 4
 # A thread has registers for these, as tests/proofs/test_spills.py checks.
 MAX_LOADS = 16  # single units that a thread loads before it stores
 MAX_WINDOW_VECTORS = 5  # of a thread's window

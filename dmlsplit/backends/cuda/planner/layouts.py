@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, product
-from math import gcd, prod
+from math import ceil, gcd, prod
 
 from dmlsplit.backends.cuda.launch import (
     IN_FLIGHT_BYTES,
@@ -23,10 +23,12 @@ from dmlsplit.backends.cuda.planner.warps import padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
 
 SLABS = 4  # that a block reads at once; each thread reads one vector of every slab
-ROUNDS = (4, 2, 1)  # in which a block reads SLABS slabs: candidates
-THREADS_TRIED = (128, 256, 384, 512)  # of a block: candidates
-MIN_THREADS, MAX_THREADS = 128, 512  # of a block; a slab is halved down to MIN_THREADS
-THREAD_REGISTERS = 64  # of a thread, at most: two blocks of MAX_THREADS fit an SM (tile.RESIDENT)
+ROUNDS = (4, 3, 2, 1)  # in which a block reads SLABS slabs: candidates
+THREADS_TRIED = (128, 192, 256)  # of a block: candidates
+MIN_THREADS, MAX_THREADS = 128, 256  # of a block; a slab is halved down to MIN_THREADS
+# Blocks of MAX_THREADS that an SM must hold, so that some copy while others wait at a barrier. A
+# thread then has THREAD_REGISTERS at most.
+RESIDENT, THREAD_REGISTERS = 4, 64
 MAX_ROWS = MAX_THREADS * VECTOR  # of a slab, if they are one byte each
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MAX_GROUPS = 64
@@ -35,17 +37,15 @@ MAX_GROUPS = 64
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
 SHARED_STEP = 64 * VECTOR  # divides a slab's shared memory, as each size is a specialization
 MAX_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without asking for more
-# About how many instructions a warp executes for one vector in each lane. These are estimates from
-# the machine code of sm_90; `python -m tests.counts.model` counts those of whole kernels.
-READ_INSTRUCTIONS = 6
-WRITE_INSTRUCTIONS = {1: 32, 2: 16, 4: 8, 8: 7, 16: 5}  # by the bytes of a vector's parts
-FIND_INSTRUCTIONS = 320  # once in a block: to find the vector's output among up to 1,024
-PART_INSTRUCTIONS = 6  # once in a block: to find each part in shared memory
-COPY_INSTRUCTIONS = 16  # of a plain copy, to read and to write
-# What each instruction beyond those of a plain copy costs, if the copy of a warp's 512 bytes takes
-# 1. On an H200, the copy takes 53 clocks; an instruction takes 0.114, an estimate from two kernels
-# on a GH200 (benchmarks/prediction.py).
-INSTRUCTION_TIME = 1 / 470
+# The clocks in which an SM's banks pass a vector of each lane to shared memory, and in which they
+# pass it to global memory once it has been gathered.
+READ_CLOCKS, STORE_CLOCKS = 8, 4
+FIND_CLOCKS = 80  # once in a block, to issue what finds a vector of each lane: an estimate
+SECTOR_CLOCKS = 1 / 4  # for the L1 cache to serve a sector
+# Bank conflicts are counted for this many of the slabs that are the fastest without any.
+COUNTED_SLABS = 3
+COPY_CLOCKS = 53  # that an SM of an H200 has for a warp's 512 bytes (benchmarks/prediction.py)
+EXPONENT, EVEN_WAVES = 3, 3  # as in benchmarks/prediction.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,12 @@ class Layout:
     runs: int  # of a slab
     run_vectors: int  # of a run
     row_pitch: int  # bytes from row to row in shared memory
-    items: int  # vectors of a slab's outputs
-    are_words: bool = False  # whether bytes are loaded as words
+    items: int  # vectors of a slab's outputs, in the widest group
+    mean_items: float  # over all groups
+    has_wide: bool  # whether vectors of some outputs are loaded as words and shifted
+    has_narrow: bool  # whether vectors of some outputs are loaded part by part
     pad: tuple[int, int] = (0, 0)  # one of PADS
+    wavefronts: float = 0  # in which a warp gathers a vector in each lane
     slab_vectors: int = 0  # of shared memory
     rounds: int = 1
 
@@ -85,25 +88,23 @@ class Layout:
         """The shared memory of a block."""
         return self.slab_vectors * SLABS * VECTOR
 
-    def instruction_time(self, limits: DeviceLimits) -> float:
-        """The time of a block that its instructions limit, if a plain copy of its bytes takes 1.
+    def unit_time(self, limits: DeviceLimits) -> float:
+        """The time of the busiest unit of an SM, if a plain copy of its bytes takes 1.
 
-        A sector beyond those of a plain copy counts as an instruction, as in
-        benchmarks/prediction.py. Each end of a run wastes half a sector. An output's share of a
-        slab wastes half a sector in all, because the next slab continues where it ends. A GPU whose
-        memory needs more bytes in flight than an H200's is taken to copy faster in proportion, so
-        that instructions cost more.
+        Each end of a run wastes half a sector. An output's share of a slab wastes half a sector in
+        all, because the next slab continues where it ends. A GPU whose memory needs more bytes in
+        flight than an H200's is taken to copy faster in proportion, so that units are busier.
         """
         reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
-        parts = PART_INSTRUCTIONS * VECTOR // self.part_bytes
-        find = (FIND_INSTRUCTIONS + parts) / (SLABS * self.rounds)
-        write = WRITE_INSTRUCTIONS[self.part_bytes] + find
-        instructions = READ_INSTRUCTIONS * reading + write * writing
+        write = STORE_CLOCKS + (self.wavefronts or VECTOR / max(WORD, self.part_bytes))
+        write += FIND_CLOCKS / (SLABS * self.rounds)
         outputs = max(last - first for first, last in pairwise(self.groups))
-        # A vector is half a sector; a plain copy reads as many vectors as it writes.
-        half_sectors = self.read_vectors - self.items + 2 * self.runs + outputs
-        extra = WARP * (instructions + half_sectors / 2) / self.items - COPY_INSTRUCTIONS
-        return 1 + INSTRUCTION_TIME * extra * limits.in_flight_bytes / IN_FLIGHT_BYTES
+        sectors = (2 * self.runs + outputs) / 2
+        clocks = READ_CLOCKS * reading + write * writing + SECTOR_CLOCKS * sectors
+        copy_clocks = (
+            COPY_CLOCKS * self.mean_items / WARP * IN_FLIGHT_BYTES / limits.in_flight_bytes
+        )
+        return clocks / copy_clocks
 
     def in_flight(self, limits: DeviceLimits) -> tuple[int, int]:
         """The bytes that a block has in flight in a round, and the blocks that fit an SM."""
@@ -155,9 +156,11 @@ class _Columns:
     input_alignment: int
 
     @property
-    def are_words(self) -> bool:
-        """Whether bytes are loaded as words, because a vector is in two rows at most."""
-        return self.part_bytes == 1 and min(self.split.widths) >= VECTOR
+    def loads(self) -> tuple[bool, bool]:
+        """Whether some outputs are loaded as words to shift, and some by their parts."""
+        if self.part_bytes > 1:
+            return False, True
+        return max(self.split.widths) >= VECTOR, min(self.split.widths) < VECTOR
 
     def slab(self, groups: tuple[int, ...], max_rows: int, threads: int) -> Layout | None:
         """The largest slab that this number of threads can copy; None if they cannot copy any."""
@@ -185,9 +188,10 @@ class _Columns:
         shared = ceil_div(max(padded(shared_end, pad) for pad in PADS), SHARED_STEP) * SHARED_STEP
         if shared > MAX_SHARED:
             return None
-        shape = rows, runs, run_vectors, row_pitch, rows * widest // VECTOR
+        mean_items = rows * sum(split.widths) / VECTOR / (len(groups) - 1)
+        shape = rows, runs, run_vectors, row_pitch, rows * widest // VECTOR, mean_items
         return Layout(
-            self.part_bytes, groups, before, *shape, self.are_words, slab_vectors=shared // VECTOR
+            self.part_bytes, groups, before, *shape, *self.loads, slab_vectors=shared // VECTOR
         )
 
     def candidates(self) -> Iterator[Layout]:
@@ -195,10 +199,10 @@ class _Columns:
         split = self.split
         has_whole_rows = split.row_bytes == split.pitch
         choices: set[tuple[int, ...]] = {(0, len(split.widths))} if has_whole_rows else set()
-        run_bytes = _max_run_bytes(_period(split) + self.rows_before, self.part_bytes)
-        while run_bytes >= max(split.widths):
+        rows = _period(split) + self.rows_before
+        while (run_bytes := _max_run_bytes(rows, self.part_bytes)) >= max(split.widths):
             choices.add(_groups(split, run_bytes))
-            run_bytes //= 2
+            rows += ceil_div(rows, 2)
         for groups, threads in product(choices, THREADS_TRIED):
             if slab := self.slab(groups, MAX_ROWS, threads):
                 yield slab
@@ -210,27 +214,32 @@ class _Columns:
             """A sort key: slabs whose tables fit the parameters, then the fastest, the smallest."""
             waits = limits.in_flight_bytes / prod(slab.in_flight(limits))
             has_many_groups = len(slab.groups) - 1 > MAX_GROUPS
-            time = round(max(slab.instruction_time(limits), waits), 2)
+            time = round(_side_by_side(max(1, waits), slab.unit_time(limits)), 2)
             return has_many_groups, time, slab.threads
 
-        slab = min((replace(slab, rounds=ROUNDS[0]) for slab in self.candidates()), key=cost)
-        return replace(slab, pad=min(PADS, key=lambda pad: self.wavefronts(slab, pad)))
+        slabs = sorted((replace(slab, rounds=ROUNDS[0]) for slab in self.candidates()), key=cost)
+        return min(map(self.padded, slabs[:COUNTED_SLABS]), key=cost)
 
-    def wavefronts(self, slab: Layout, pad: tuple[int, int]) -> float:
-        """The wavefronts of a warp that gathers a vector in each lane."""
+    def padded(self, slab: Layout) -> Layout:
+        """The slab with its best padding, and the wavefronts that its loads take with it."""
         starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
-        part = WORD if self.are_words else self.part_bytes
-        return vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, part, pad)
+        shape = starts, slab.slab_rows, slab.row_pitch, self.part_bytes
+        wavefronts, pad = min((vector_wavefronts(*shape, p, slab.has_wide), p) for p in PADS)
+        return replace(slab, pad=pad, wavefronts=wavefronts)
 
     def smaller_layouts(self, largest: Layout) -> Iterator[Layout]:
-        """The layouts of one specialization: a slab and smaller ones, in 4, 2 and 1 rounds."""
+        """The layouts of one specialization: a slab and smaller ones, in any number of rounds."""
         period, rows = _period(self.split), largest.slab_rows
         while rows and (slab := self.slab(largest.groups, rows, MAX_THREADS)):
             if rows < largest.slab_rows and slab.threads < MIN_THREADS:
                 return
             for rounds in ROUNDS:
                 yield replace(
-                    slab, rounds=rounds, pad=largest.pad, slab_vectors=largest.slab_vectors
+                    slab,
+                    rounds=rounds,
+                    pad=largest.pad,
+                    wavefronts=largest.wavefronts,
+                    slab_vectors=largest.slab_vectors,
                 )
             rows = rows // 2 // period * period
 
@@ -262,7 +271,15 @@ def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
     block_bytes = min(requested, sm_bytes / sm_blocks)
     latency_time = limits.in_flight_bytes / block_bytes / min(sm_blocks, resident)
     tail = tail_bytes(layout.rounds, latency_time) if sm_blocks > resident else 0
-    return max(latency_time, layout.instruction_time(limits)) + tail / sm_bytes
+    # In a few waves, the SM with the most blocks is the last to end.
+    unevenness = ceil(sm_blocks) / sm_blocks if sm_blocks <= EVEN_WAVES * resident else 1
+    units = layout.unit_time(limits) * unevenness
+    return _side_by_side(max(1, latency_time), units) + tail / sm_bytes
+
+
+def _side_by_side(memory: float, units: float) -> float:
+    """The time in which memory and the units of SMs do their work, as the benchmarks predict it."""
+    return float((memory**EXPONENT + units**EXPONENT) ** (1 / EXPONENT))
 
 
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:

@@ -29,8 +29,8 @@ from dmlsplit.backends.cuda.launch import (
     resident_for,
     specialize,
 )
+from dmlsplit.backends.cuda.planner.estimates import MAX_DIRECT, MAX_STAGED, MIN_EDGED_UNITS
 from dmlsplit.backends.cuda.planner.forms import (
-    MIN_EDGED_UNITS,
     Entry,
     Form,
     Nest,
@@ -59,9 +59,6 @@ REPEATED_ITEMS = 4
 # all SMs (docs/design/016-slabs.md). Blocks of unaligned outputs are larger, because
 # each also gathers an item of the block before it.
 STAGED_THREADS = 64
-# The most vectors in a window that fills all outputs. Both are estimates.
-MAX_DIRECT = 8  # if threads store from registers
-MAX_STAGED = 22  # if items go through shared memory
 # The most vectors of items that a thread can hold without spilling, if an SM must hold two blocks
 # of THREADS (tests/proofs/test_spills.py). With more vectors, it must hold only one such block.
 MAX_IN_FLIGHT = 13
@@ -148,8 +145,12 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
     has_edges, has_leads = _edges(form, nests, assumptions)
     staged_item = form.item_bytes if form.staged_alignment else 0
     alignment = min(entry.window_alignment(assumptions, staged_item) for entry in entries)
-    in_flight = items * form.channels * form.item_bytes  # at least: a window may have more bytes
+    # Bytes of items, or of their windows.
+    span = (form.item_bytes // form.unit - 1) * abs(form.window_step or 1) + form.channels
+    in_flight = items * max(span * form.unit, form.item_bytes)
     resident = _resident(form, numbers, items, has_edges, alignment) * (THREADS // threads)
+    # The compiler ignores a number of blocks with more threads than an SM has: 1,024 on a T4.
+    resident = min(resident, assumptions.limits.threads_per_sm // threads)
     loads_text = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
     constants = (
         TypedValue("int", "kUnit", form.unit),

@@ -19,11 +19,9 @@ from dmlsplit.backends.cuda.launch import (
     padded_table,
     specialize,
 )
-from dmlsplit.backends.cuda.planner.layouts import MAX_THREADS, SLABS, Layout, layout_of
+from dmlsplit.backends.cuda.planner.layouts import MAX_THREADS, RESIDENT, SLABS, Layout, layout_of
 from dmlsplit.geometry import RowSplit, ceil_div, indices
 
-# An SM must hold this many of the largest blocks, so that a thread gets up to 64 registers.
-RESIDENT = 2
 # The largest divisor, which replaces longer pitches. The kernel divides at most 8 KiB by the pitch,
 # so the quotient is 0 in either case.
 LONG_PITCH = 1 << 31
@@ -52,7 +50,8 @@ def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> Kernel
         TypedValue("int", "kLoads", SLABS),
         TypedValue("int", "kSlabVectors", layout.slab_vectors),
         TypedValue("bool", "kPadded", int(layout.pad[1] > 0)),
-        TypedValue("bool", "kShiftWords", int(layout.are_words)),
+        TypedValue("bool", "kWide", int(layout.has_wide)),
+        TypedValue("bool", "kNarrow", int(layout.has_narrow)),
     )
     arguments = [
         *_output_tables(split, layout),

@@ -23,6 +23,7 @@ from dmlsplit.backends.cuda.launch import (
     launches_within,
     specialize,
 )
+from dmlsplit.backends.cuda.planner.estimates import MIN_FILL
 from dmlsplit.backends.cuda.planner.forms import Nest
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, StridedCopy, ceil_div
 
@@ -38,10 +39,6 @@ MAX_SIDE_BYTES = 2**31 - TILE_BYTES
 # The most vectors in an output line of a tile: each of the four warps of a block writes eight.
 MAX_LINE_VECTORS = 32
 SECTOR = 32  # bytes
-# Rows of elements go to the kernel `tile` if they would fill less than this of the tiles here:
-# `transpose` then loses in wavefronts what it saves in instructions. An estimate, from counts for
-# an earlier kernel `tile`.
-MIN_FILL = 0.6
 # Both sides of a plane must be at least this long: a line of 8 words is one sector.
 MIN_SIDE = 8
 MAX_PLANES = 256  # whose numbers have one byte

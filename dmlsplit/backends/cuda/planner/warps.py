@@ -34,13 +34,15 @@ def vector_wavefronts(
     row_pitch: int,
     part: int,
     pad: tuple[int, int] = (0, 0),
+    has_wide: bool = False,
 ) -> float:
     """The wavefronts in which a warp gathers a vector for each lane: the mean of a sample.
 
     Neighbouring lanes gather neighbouring vectors of an output in a slab of `rows` rows. `starts`
     are the first column of each output, and the end of the last one. Each load has `part` bytes.
     A wavefront delivers at most one word from each bank, 128 bytes: loads of 16 bytes are taken to
-    be served for a quarter of the warp at a time, loads of 8 bytes for half of it.
+    be served for a quarter of the warp at a time, loads of 8 bytes for half of it. With `has_wide`,
+    outputs of at least a vector are loaded as words.
     """
     # By lane: the first column and the width of its output, and the vector's first byte in it.
     lanes = [
@@ -48,17 +50,20 @@ def vector_wavefronts(
         for start, end in pairwise(starts)
         for vector in range(0, rows * (end - start), VECTOR)
     ]
-    lanes_at_once = WARP * WORD // max(part, WORD)
-    parts = range(0, VECTOR, part)
-    sampled_parts = parts[:: max(1, len(parts) // SAMPLED_PARTS)]
-    total = 0
+    total = 0.0
     for number in range(1, SAMPLED_WARPS + 1):
         first = max(0, len(lanes) - WARP) * number // (SAMPLED_WARPS + 1) // WARP * WARP
-        for lane in range(first, first + WARP, lanes_at_once):
+        load = WORD if has_wide and lanes[first][1] >= VECTOR else part
+        parts = range(0, VECTOR, load)
+        sampled_parts = parts[:: max(1, len(parts) // SAMPLED_PARTS)]
+        lanes_at_once = WARP * WORD // max(load, WORD)
+        waits = 0
+        for lane in range(first, min(first + WARP, len(lanes)), lanes_at_once):
             for offset in sampled_parts:
                 words = []
                 for start, width, vector in lanes[lane : lane + lanes_at_once]:
                     row, column = divmod(vector + offset, width)
                     words.append(padded(row * row_pitch + start + column, pad) // WORD)
-                total += wavefronts(words) if words else 0
-    return total * len(parts) / len(sampled_parts) / SAMPLED_WARPS
+                waits += wavefronts(words)
+        total += waits * len(parts) / len(sampled_parts)
+    return total / SAMPLED_WARPS

@@ -89,9 +89,9 @@ def in_flight(launch: KernelLaunch, limits: DeviceLimits) -> float:
 @pytest.mark.parametrize("gpu", ["H100 SXM", "H200", "B200", "RTX 4090", "L4", "T4"])
 @pytest.mark.parametrize("alignments", [(16, 16), (1, 1)])
 def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -> None:
-    """One round while all bytes are in flight at once, then two, then four.
+    """One round while all bytes are in flight at once, and four in the end.
 
-    Just above the first wave of four rounds, two may leave no tail of a few blocks.
+    In between, fewer rounds may leave a shorter tail.
     """
     limits, sizes = find_gpu(gpu).limits, []
     for mib in (*range(1, 64), *range(64, 1025, 8)):
@@ -100,13 +100,13 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
         if rounds_of(launch) > 1:
             assert in_flight(launch, limits) >= ENOUGH * limits.in_flight_bytes
     found = [size for size, _ in groupby(sizes)]
-    assert found[:3] == [(64, 1), (512, 2), (1024, 4)]
-    assert found[3:] in ([], [(512, 2), (1024, 4)])
+    assert (found[0], found[1], found[-1]) == ((64, 1), (512, 2), (1024, 4))
+    assert set(found) == {(64, 1), (512, 2), (1024, 4)}
 
 
 @pytest.mark.parametrize(
     ("mib", "aligned", "odd"),
-    [(1, 1, 1), (6, 1, 1), (13, 2, 2), (17, 2, 2), (21, 2, 2), (25, 4, 4), (45, 4, 4)],
+    [(1, 1, 1), (6, 1, 1), (13, 2, 2), (17, 2, 1), (21, 2, 1), (25, 4, 4), (45, 4, 2)],
 )
 def test_larger_splits_take_more_rounds_on_an_h200(mib: int, aligned: int, odd: int) -> None:
     found = []
@@ -114,15 +114,6 @@ def test_larger_splits_take_more_rounds_on_an_h200(mib: int, aligned: int, odd: 
         (launch,) = planned(packed((mib << 20,), 0, (mib << 19,) * 2, 1), alignment, alignment)
         found.append(rounds_of(launch))
     assert found == [aligned, odd]
-
-
-@pytest.mark.parametrize(("gpu", "blocks"), [("H200", 8), ("A100", 7), ("L4", 4), ("T4", 2)])
-def test_blocks_of_short_rows_hold_memory_for_their_threads(gpu: str, blocks: int) -> None:
-    """Blocks have 128 threads, so an SM holds twice as many as it would of blocks of 256."""
-    limits = find_gpu(gpu).limits
-    (launch,) = plan(packed((1000, 2408), 1, (301,) * 8, 1), 16, 16, limits)
-    assert launch.shared_bytes < 23 << 10
-    assert resident_blocks(limits, launch.threads, 64, launch.shared_bytes) == blocks
 
 
 def test_chunks_of_16_kib_rows_have_at_most_the_bytes_in_flight_of_their_gpu() -> None:

@@ -1,4 +1,4 @@
-"""Fixtures of the DxDispatch front end."""
+"""Fixtures of DxDispatch runs."""
 
 import json
 from collections.abc import Callable

@@ -1,0 +1,95 @@
+"""Loads and stores are as wide as planned, in the machine code for every architecture.
+
+A compiler may split a vector of which it needs only some words. A warp then takes as many loads as
+words, and each of them serves sectors that the others serve again.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dmlsplit.backends.cuda.launch import VECTOR, KernelLaunch
+from tests.proofs import forms
+from tests.proofs.test_sass import ARCHES, LAUNCHES, MARKED
+from tests.sass import listing
+from tests.support import nvrtc
+from tests.support.large_splits import LARGE
+from tests.support.plans import known
+
+pytestmark = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
+
+
+def distinct(launches: Iterable[KernelLaunch]) -> list[KernelLaunch]:
+    """One launch of each form; windows differ in their steps and alignments, too."""
+    by_form: dict[Any, KernelLaunch] = {}
+    for launch in launches:
+        window = known(launch).get("kStep"), known(launch).get("kAlign")
+        by_form.setdefault((forms.form_of(launch), *window), launch)
+    return list(by_form.values())
+
+
+def widths(launch: KernelLaunch, arch: str, builds: Path) -> tuple[Counter[int], Counter[int]]:
+    """How many loads and stores of global memory there are, by their bytes."""
+    cubin = nvrtc.compile_cubin(launch.code.source, arch, builds)
+    (text,) = nvrtc.disassemble([listing.code(cubin)], arch, builds)
+    instructions = listing.parse(text).instructions
+    loads, stores = (
+        Counter(one.size for one in instructions if one.opcode == opcode)
+        for opcode in ("LDG", "STG")
+    )
+    return loads, stores
+
+
+def planned(launch: KernelLaunch) -> tuple[int, set[int], set[int]]:
+    """The fewest loads of vectors, and the bytes that narrower loads and stores may have."""
+    constants = known(launch)
+    match launch.code.kernel:
+        case "rows":
+            return constants["kLoads"], {1} - {constants["kAligned"]}, {1} - {constants["kAligned"]}
+        case "tile":
+            return constants["kLoads"], set(), {constants["kPartBytes"]}
+        case "transpose":
+            return 1, set(), {constants["kUnit"], max(4, constants["kUnit"])}
+    unit, item = constants["kUnit"] & -constants["kUnit"], constants["kItemBytes"]
+    if not constants["kWindow"]:
+        return 0, {unit}, {unit, item}
+    # Unaligned windows may end anywhere in their last vector, whose load may then be narrower.
+    # Without edges, only such loads are.
+    bytes_ = ((VECTOR // unit - 1) * abs(constants["kStep"]) + constants["kChannels"]) * unit
+    if constants["kStagedAlign"]:
+        units = item // constants["kUnit"]
+        bytes_ = ((units - 1) * constants["kStep"] + constants["kChannels"]) * constants["kUnit"]
+    vectors = (bytes_ + 2 * VECTOR - 1 - constants["kAlign"]) // VECTOR
+    whole = vectors - (constants["kAlign"] < VECTOR)
+    narrow = {1, unit} if constants["kEdges"] or constants["kStagedAlign"] else set()
+    return 2 * constants["kItems"] * whole, narrow | ({4, 8} if whole < vectors else set()), narrow
+
+
+def check(launch: KernelLaunch, arch: str, builds: Path) -> None:
+    loads, stores = widths(launch, arch, builds)
+    least, narrow_loads, narrow_stores = planned(launch)
+    what = launch.code.kernel, arch, known(launch), loads, stores
+    assert loads[VECTOR] >= least, what
+    assert loads.keys() <= {VECTOR, *narrow_loads}, what
+    assert stores.keys() <= {VECTOR, *narrow_stores}, what
+    is_narrow = known(launch).get("kItemBytes", VECTOR) < VECTOR
+    assert stores[VECTOR] or is_narrow, what
+
+
+@pytest.mark.parametrize("arch", MARKED)
+def test_large_splits_load_and_store_vectors(arch: str, builds: Path) -> None:
+    windows = (one for case in LARGE.values() for one in case.launches if known(one).get("kWindow"))
+    launches = [*LAUNCHES.values(), *distinct(windows)]
+    assert {launch.code.kernel for launch in launches} == {"rows", "tile", "transpose", "strided"}
+    for launch in launches:
+        check(launch, arch, builds)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("arch", ARCHES)
+def test_every_form_loads_and_stores_vectors(arch: str, builds: Path) -> None:
+    for launch in distinct(launch for run in forms.sweep(False) for launch in run.case.launches):
+        check(launch, arch, builds)
