@@ -118,6 +118,11 @@ def one_line(error: Exception, with_path: bool = True) -> str:
     return f"{path}: {line}" if path and with_path else line
 
 
+def limit_error(what: str) -> InvalidArgumentError:
+    """The error for a file that is beyond a limit of dmlsplit, which need not be wrong."""
+    return InvalidArgumentError(f"exceeds a limit of dmlsplit: {what}")
+
+
 def unreadable_file_error(error: Exception) -> InvalidArgumentError:
     """The error of a file that the system cannot read; `path_in_errors` adds the file."""
     return InvalidArgumentError(f"cannot be read: {one_line(error, with_path=False)}")

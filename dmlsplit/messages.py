@@ -12,6 +12,8 @@ WIDTH = 80
 _width = ContextVar("_width", default=WIDTH)
 # The number of entries of a list that a message spells out.
 MAX_SHOWN = 16
+# Python prints at least 640 digits, whatever its limit is set to.
+_MAX_BITS = 2048
 # Commands of pip, those with a quoted argument, and options that name a model. Text is not wrapped
 # inside them, so that they can be pasted into a shell.
 _QUOTED = re.compile(
@@ -44,6 +46,12 @@ def shown(values: Sequence[object]) -> str:
     text = ", ".join(map(str, values[:MAX_SHOWN]))
     count = len(values)
     return f"[{text}]" if count <= MAX_SHOWN else f"[{text}, ...] ({count} values)"
+
+
+def digits(number: int) -> str:
+    """A number in digits; one that Python may not print, as a power of two that is near."""
+    bits = number.bit_length()
+    return str(number) if bits <= _MAX_BITS else f"about {'-' * (number < 0)}2^{bits}"
 
 
 def counted(number: int, noun: str) -> str:

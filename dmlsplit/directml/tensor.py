@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 from dmlsplit.checks import Integers, integer, integers
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
+from dmlsplit.messages import digits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -240,7 +241,7 @@ class TensorDesc:
         return (size + 3) // 4 * 4
 
     def __str__(self) -> str:
-        text = f"{self.data_type.name}[{','.join(map(str, self.sizes))}]"
+        text = f"{self.data_type.name}[{','.join(map(digits, self.sizes))}]"
         if self.strides is not None:
-            text += f" strides [{','.join(map(str, self.strides))}]"
+            text += f" strides [{','.join(map(digits, self.strides))}]"
         return text

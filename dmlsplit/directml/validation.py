@@ -22,6 +22,7 @@ from dmlsplit.directml.tensor import (
     TensorDesc,
     TensorFlags,
 )
+from dmlsplit.messages import digits
 
 # The name of a tensor, or "" for the operator itself, and the rules that it breaks.
 _Findings: TypeAlias = Iterator[tuple[str, Iterator[BrokenRule]]]
@@ -138,12 +139,22 @@ def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     if not _has_extent(tensor):
         return
     if count > UINT_MAX:
-        yield "DML-TENSOR-ELEMENT-COUNT", "Sizes", f"{count} elements", f"at most {UINT_MAX}"
+        yield (
+            "DML-TENSOR-ELEMENT-COUNT",
+            "Sizes",
+            f"{digits(count)} elements",
+            f"at most {UINT_MAX}",
+        )
     if total < minimum:
-        yield "DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, f"at least {minimum}"
+        yield (
+            "DML-TENSOR-SIZE-SMALL",
+            "TotalTensorSizeInBytes",
+            total,
+            f"at least {digits(minimum)}",
+        )
     if tensor.strides is not None and last > UINT_MAX:
-        wrapped = f"DMLCalcBufferTensorSize wraps to {tensor.wrapped_size_in_bytes} bytes"
-        reached = f"element {last} ({wrapped})"
+        wrapped = f"DMLCalcBufferTensorSize wraps to {digits(tensor.wrapped_size_in_bytes)} bytes"
+        reached = f"element {digits(last)} ({wrapped})"
         yield "DML-TENSOR-SIZE-WRAP", "Strides", reached, f"at most element {UINT_MAX}"
 
 
@@ -190,7 +201,7 @@ def _broken_match_rules(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator
         rows = zip(tensor.sizes, desc.input_tensor.sizes, strict=True)
         for index, (own, size) in enumerate(rows):
             if index != desc.axis and own != size:
-                allowed = f"{size}, as in InputTensor"
+                allowed = f"{digits(size)}, as in InputTensor"
                 yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", own, allowed
 
 
@@ -200,7 +211,7 @@ def _broken_axis_sum_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     if not (outputs and comparable and 0 <= axis < len(shape)):
         return
     if (total := sum(desc.split_sizes)) != (axis_size := shape[axis]):
-        allowed = f"{axis_size}, which is InputTensor.Sizes[{axis}]"
+        allowed = f"{digits(axis_size)}, which is InputTensor.Sizes[{axis}]"
         yield "DML-SPLIT-AXIS-SUM", f"Sizes[{axis}]", total, allowed
 
 

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dmlsplit.errors import InvalidArgumentError, unreadable_file_error
+from dmlsplit.errors import InvalidArgumentError, limit_error, unreadable_file_error
 from dmlsplit.files.fields import Field
 
 _UINT64_MAX = 2**64 - 1
@@ -33,7 +33,7 @@ def read_json(path: Path) -> Field:
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise InvalidArgumentError(f"is larger than {MAX_JSON_BYTES >> 20} MiB")
+            raise limit_error(f"it is larger than {MAX_JSON_BYTES >> 20} MiB")
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise unreadable_file_error(error) from None
@@ -53,7 +53,7 @@ def parse_json(text: str) -> Any:
     except json.JSONDecodeError as error:
         raise InvalidArgumentError(f"is not JSON: {error}") from None
     except RecursionError:
-        raise InvalidArgumentError("nests arrays or objects too deeply") from None
+        raise limit_error("it nests arrays or objects too deeply") from None
 
 
 def _without_comment(match: re.Match[str]) -> str:

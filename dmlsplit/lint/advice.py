@@ -59,6 +59,7 @@ class Advice(StrEnum):
     )
     RESHAPE = "fix the sizes in OpenVINO: Model.reshape, then openvino.save_model"
     BIN_FILE = "put the .bin file itself, not a link to it, next to the model"
+    RANK = "merge dimensions; DirectML takes at most 8"
     CONVERT = "convert the model again with OpenVINO, which writes the type"
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
     NODES = "rewrite the model: validate again with --write-fixed {output}"
@@ -95,6 +96,7 @@ _OPENVINO_REMEDIES = {
     Cause.OPERATION_SET: Advice.OPSET1,
     Cause.ORDER: Advice.ORDER,
     Cause.TYPE: Advice.CONVERT,
+    Cause.LIMIT: Advice.RANK,
 }
 
 

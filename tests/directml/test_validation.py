@@ -1,6 +1,7 @@
 """Every rule of a descriptor, broken alone and together, and the capability truth table."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -169,6 +170,25 @@ def test_all_violations_are_reported_at_once() -> None:
     report = dml.validate(dml.SplitOperatorDesc(X, outputs, 2))
     assert len(report.violations) == 1 + 2 * 2 + 2
     assert set(report.rule_ids) == {"DML-SPLIT-AXIS-SUM", "DML-SPLIT-SIZE-MATCH"}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fields"),
+    [
+        ((2**32 - 1,) * 1000, {}),
+        ((10**5000, 2), {}),
+        ((2, 2), {"strides": (10**5000, -(10**5000))}),
+        ((2, 2), {"total_tensor_size_in_bytes": 10**5000}),
+        ((2, 2), {"guaranteed_base_offset_alignment": 10**5000}),
+    ],
+)
+def test_numbers_with_more_digits_than_python_prints_are_reported(
+    sizes: tuple[int, ...], fields: dict[str, Any]
+) -> None:
+    tensor = dml.TensorDesc("FLOAT32", sizes, **fields)
+    report = dml.validate(dml.SplitOperatorDesc(tensor, (dml.TensorDesc("FLOAT32", (2, 2)),), 0))
+    assert "about 2^" in "".join(violation.found for violation in report.violations)
+    assert str(report).startswith("SPLIT axis 0: FLOAT32[")
 
 
 def test_a_report_names_its_descriptor_and_the_level() -> None:

@@ -233,6 +233,7 @@ CASES = {
         variadic(axis=layer(1, "ReadValue", **AXIS_PORTS), edges=AXIS_EDGES),
         cured=variadic(),
     ),
+    "OpenVINO: a rank": Case("RANK", variadic(dims=(1,) * 65), cured=variadic()),
     "OpenVINO: type": Case("CONVERT", variadic(precision=""), cured=variadic()),
     "OpenVINO: a cycle": Case("ORDER", variadic(edges=CIRCLE), cured=variadic()),
     "OpenVINO: operation set": Case("OPSET1", variadic(split_version="new"), cured=variadic()),

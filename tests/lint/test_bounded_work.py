@@ -72,7 +72,7 @@ def descriptor(sizes_of: Callable[[int], list[int]], outputs_of: Callable[[int],
 
 
 HOSTILE: dict[str, tuple[str, Made, int]] = {
-    "sequences": ("onnx", sequences, 20),
+    "sequences": ("onnx", sequences, 4),
     "sequences of chunks": ("onnx", chunks, 20),
     "growing constants": ("onnx", growing, 20),
     "outputs": ("onnx", outputs, 400),

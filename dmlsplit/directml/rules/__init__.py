@@ -5,6 +5,7 @@ from typing import TypeAlias
 from dmlsplit.directml.rules.bindings import BINDINGS
 from dmlsplit.directml.rules.descriptors import DESCRIPTORS
 from dmlsplit.directml.rules.violation import Violation
+from dmlsplit.messages import digits
 
 RULES = DESCRIPTORS | BINDINGS
 
@@ -16,4 +17,5 @@ BrokenRule: TypeAlias = tuple[str, str, object, object] | tuple[str, str, object
 def violation_of(tensor: str, broken: BrokenRule) -> Violation:
     """What a report says of a broken rule; `tensor` is "" for the operator itself."""
     rule_id, field, found, allowed, *fix = broken
-    return Violation(RULES[rule_id], tensor, field, str(found), str(allowed), fix="".join(fix))
+    text = digits(found) if isinstance(found, int) else str(found)
+    return Violation(RULES[rule_id], tensor, field, text, str(allowed), fix="".join(fix))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.errors import InvalidArgumentError, limit_error
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.missing_sizes import without_examples
 from dmlsplit.models.onnx.protobuf import Model, Shape
@@ -45,7 +45,7 @@ def _scan(
         walk = Walk(name, reader, model, dimensions, with_defaults)
         return ModelScan(walk.sites(), walk.contradictions.shapes, walk.has_defaults)
     except LimitError as error:
-        raise InvalidArgumentError(f"exceeds a limit of dmlsplit: {error}") from None
+        raise limit_error(str(error)) from None
     except WireError as error:
         raise InvalidArgumentError(
             f"cannot be read as an ONNX model: {error}. Fix: export or download the model again"

@@ -11,10 +11,10 @@ import struct
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 from xml.etree import ElementTree
 
-from dmlsplit.errors import InvalidArgumentError, unreadable_file_error
+from dmlsplit.errors import InvalidArgumentError, limit_error, unreadable_file_error
 from dmlsplit.messages import counted
 from dmlsplit.models.site import Cause, UnknownSplitError
 
@@ -55,6 +55,11 @@ class Port:
     id: str
     precision: str
     dims: list[int | None]
+    is_read: bool = True  # False if there are too many dimensions, which are left out
+
+    def known_dims(self, what: str) -> list[int | None]:
+        """The dimensions; an UnknownSplitError about `what` if there are too many."""
+        return self.dims if self.is_read else _refuse_rank(what)
 
 
 class Layer(NamedTuple):
@@ -93,7 +98,7 @@ def read_ir(path: Path) -> Graph:
         if not path.is_file():
             raise InvalidArgumentError("is not a file")
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise InvalidArgumentError(f"is larger than {MAX_FILE_BYTES >> 20} MiB")
+            raise limit_error(f"it is larger than {MAX_FILE_BYTES >> 20} MiB")
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
                 parser.feed(chunk)
@@ -143,9 +148,9 @@ class _TreeBuilder:
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         self._events += 1
         if self._events > MAX_EVENTS:
-            raise InvalidArgumentError(f"contains more than {MAX_EVENTS} tags and texts")
+            raise limit_error(f"it contains more than {MAX_EVENTS} tags and texts")
         if len(self._open) >= MAX_DEPTH:
-            raise InvalidArgumentError(f"nests elements deeper than {MAX_DEPTH}")
+            raise limit_error(f"it nests elements deeper than {MAX_DEPTH}")
         if not self._open and tag != "net":
             raise InvalidArgumentError(f"has the root <{tag[:40]}>; it must be <net>")
         if self._open and not _is_kept(tag, self._open[-1]):
@@ -153,7 +158,7 @@ class _TreeBuilder:
             return
         self._kept += 1
         if self._kept > MAX_KEPT:
-            raise InvalidArgumentError(f"contains more than {MAX_KEPT} layers, ports and edges")
+            raise limit_error(f"it contains more than {MAX_KEPT} layers, ports and edges")
         self._open.append(self._tree.start(tag, attributes))
 
     def end(self, tag: str) -> None:
@@ -206,7 +211,7 @@ def _layer(element: ElementTree.Element, index: int) -> Layer:
 
 def _port(element: ElementTree.Element) -> Port:
     if len(element) > MAX_RANK:
-        raise InvalidArgumentError(f"a port has more than {MAX_RANK} dimensions")
+        return Port(_required(element, "id"), element.get("precision", ""), [], is_read=False)
     dims = [checked_integer("a port's <dim>", dim.text or "", -1) for dim in element]
     sizes = [None if dim == -1 else dim for dim in dims]
     return Port(_required(element, "id"), element.get("precision", ""), sizes)
@@ -219,16 +224,23 @@ def _required(element: ElementTree.Element, name: str) -> str:
     return value
 
 
+def _refuse_rank(what: str) -> NoReturn:
+    text = f"{what} has more than {MAX_RANK} dimensions, the most that are read"
+    raise UnknownSplitError(text, Cause.LIMIT)
+
+
 def constant_shape(layer: Layer) -> tuple[int, ...]:
     """The shape of a Const, from its attribute or else from its output."""
-    text = layer.data.get("shape")
+    text, name = layer.data.get("shape"), f"Const {layer.name[:80]!r}"
     if text is None:
-        dims = layer.outputs[0].dims if layer.outputs else []
+        dims = layer.outputs[0].known_dims(name) if layer.outputs else []
         if None in dims:
-            raise InvalidArgumentError(f"Const {layer.name[:80]!r}: its shape is dynamic")
+            raise InvalidArgumentError(f"{name}: its shape is dynamic")
         return tuple(dim for dim in dims if dim is not None)
-    parts = text.split(",", MAX_RANK) if text.strip() else []
-    return tuple(checked_integer(f"Const {layer.name[:80]!r}: shape", part, 0) for part in parts)
+    if text.count(",") >= MAX_RANK:
+        _refuse_rank(name)
+    parts = text.split(",") if text.strip() else []
+    return tuple(checked_integer(f"{name}: shape", part, 0) for part in parts)
 
 
 def integers(layer: Layer, xml: Path) -> list[int]:

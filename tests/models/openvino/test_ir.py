@@ -68,7 +68,8 @@ def test_a_file_with_too_many_tags_layers_or_edges_is_refused(
                 scanned(made(count))
         except InvalidArgumentError as error:
             said = str(error)
-        assert (f"contains more than {limit} {what}" in said) == (count > limit)
+        refused = f"exceeds a limit of dmlsplit: it contains more than {limit} {what}" in said
+        assert refused == (count > limit)
 
 
 def test_the_text_of_elements_is_not_kept_in_memory(scanned: Scan) -> None:

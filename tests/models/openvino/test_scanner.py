@@ -164,12 +164,30 @@ def test_a_split_without_ports_is_an_invalid_site(scanned: Scan) -> None:
     assert found.state.problem == "Split-1: has no inputs"
 
 
-@pytest.mark.parametrize("splits", ["", "0", "-1", "three", "3.0", "9" * 30, "1048577"])
-def test_num_splits_must_be_an_integer_within_the_limit(scanned: Scan, splits: str) -> None:
+@pytest.mark.parametrize("splits", ["", "0", "-1", "three", "3.0", "9" * 30])
+def test_num_splits_must_be_an_integer(scanned: Scan, splits: str) -> None:
     inputs, data = port(0, (6,)) + port(1, None), f'num_splits="{splits}"'
     cut = layer(3, "Split", data=data, inputs=inputs, outputs=port(2, (2,)))
     (found,) = scanned(net([const(1, "", 0, 8), cut], [edge((1, 0), (3, 1))]), weights())
     assert found.state.problem.startswith("Split-1: num_splits is")
+
+
+@pytest.mark.parametrize(
+    ("split", "reason"),
+    [
+        (variadic(dims=(1,) * 65), "its input has more than 64 dimensions, the most that are read"),
+        (
+            variadic(axis=const(1, ",".join("1" * 65), 0, 8)),
+            "Const 'Const_1' has more than 64 dimensions, the most that are read",
+        ),
+    ],
+)
+def test_what_is_beyond_a_limit_of_dmlsplit_is_unknown(
+    split: str, reason: str, scanned: Scan
+) -> None:
+    (found,) = scanned(split, weights())
+    assert found.state.cause is Cause.LIMIT
+    assert found.state.reason == reason
 
 
 AXIS_PORTS = {"inputs": port(0, (), "I64"), "outputs": port(1, (), "I32")}
