@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from dmlsplit.directml.levels import NEWEST, Level
 from dmlsplit.resources import parsed_yaml
 
 # ``documented``: in the documents of DirectML, ONNX or ONNX Runtime. ``source``: read in the source
@@ -27,7 +28,7 @@ class Sample(NamedTuple):
     about: str  # what is special about it, in a few words
     build: Callable[[], Any]  # makes a SplitOperatorDesc, when it is asked for
     name: str = ""  # distinguishes the samples of a rule
-    level: str = "6_4"  # the feature level at which the rule is broken or kept
+    level: Level = NEWEST  # the feature level at which the rule is broken or kept
 
     @property
     def desc(self) -> Any:  # errors carry rules, and descriptors raise errors
