@@ -55,7 +55,7 @@ def test_a_rule_broken_alone_is_reported_alone(rule: str, sample: Sample) -> Non
     report = dml.validate(sample.desc, sample.level)
     assert report.rule_ids == (rule,)
     higher = dml.minimum_feature_level(sample.desc)
-    assert (higher is None) == (sample.level == NEWEST)
+    assert (higher is None) == (sample.level == str(NEWEST))
 
 
 def test_a_violation_names_the_place_the_value_and_the_allowed_values() -> None:

@@ -5,7 +5,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dmlsplit.directml.levels import NEWEST, Level
 from dmlsplit.resources import parsed_yaml
 
 # ``documented``: in the documents of DirectML, ONNX or ONNX Runtime. ``source``: read in the source
@@ -27,8 +26,8 @@ class Sample(NamedTuple):
 
     about: str  # what is special about it, in a few words
     build: Callable[[], Any]  # makes a SplitOperatorDesc, when it is asked for
+    level: str  # the feature level at which the rule is broken or kept
     name: str = ""  # distinguishes the samples of a rule
-    level: Level = NEWEST  # the feature level at which the rule is broken or kept
 
     @property
     def desc(self) -> Any:  # errors carry rules, and descriptors raise errors
