@@ -29,6 +29,8 @@ from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.messages import counted, did_you_mean, shown, wrapped
 
 if TYPE_CHECKING:
+    from dmlsplit.directml.operator import SplitOperatorDesc
+    from dmlsplit.lint.verdict import Assessment
     from dmlsplit.models.site import SplitSite
 
 # A path of this form is the id of a rule, unless there is such a file or folder.
@@ -141,29 +143,14 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain.explanation import explanations_text
     from dmlsplit.lint.check import assess
-    from dmlsplit.lint.report.findings import location
-    from dmlsplit.lint.report.text import paragraph
-    from dmlsplit.lint.verdict import UNREACHED, WITHOUT_EQUIVALENT, Outcome
+    from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT, Outcome
 
     with prefix_errors("--gpu"):
         gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
     target, scan = target_of(arguments), scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
     assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT)
-    explained = []
-    for verdict in assessment.verdicts:
-        if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:
-            print_to_stderr(paragraph(verdict))
-        elif verdict.outcome in UNREACHED:
-            print_message(f"note: {location(verdict.site)}: {verdict.outcome}: {verdict.notes[0]}")
-        elif desc := verdict.equivalent or verdict.descriptor:
-            sized = " (with dynamic sizes = 1)" if verdict.sizes else ""
-            instead = ": refused; this explains its equivalent" if verdict.equivalent else ""
-            explained.append((location(verdict.site) + sized + instead, desc))
-        else:
-            print_message(
-                f"note: {location(verdict.site)}: nothing to copy, as all of its pieces are empty"
-            )
+    splits = _explicable(assessment)
     if unknown := assessment.counts[Outcome.UNKNOWN]:
         print_message(
             f"note: not explained: {counted(unknown, 'unknown split')}; see the fix of each above"
@@ -175,19 +162,47 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
             )
         print_message("note: no splits found")
     if arguments.svg != STDOUT:
-        print_result(explanations_text(explained, gpu))
+        print_result(explanations_text(splits, gpu))
     if arguments.svg is not None:
-        from dmlsplit.explain.picture import svg_picture
-
-        if len(explained) != 1:
-            raise InvalidArgumentError(
-                f"--svg draws one split, not {len(explained)}. Fix: give one file, and choose a "
-                "split with --node"
-            )
-        write_result(svg_picture(explained[0][1]).rstrip("\n"), arguments.svg, scan.inputs())
+        write_result(_picture(splits), arguments.svg, scan.inputs())
     # `Assessment.fails` counts "an equivalent may exist" as unknown; it was not explained either.
     refused = any(verdict.outcome in WITHOUT_EQUIVALENT for verdict in assessment.verdicts)
     return max(status_of(assessment), EXIT_REFUSED if refused else EXIT_OK)
+
+
+def _explicable(assessment: "Assessment") -> list[tuple[str, "SplitOperatorDesc"]]:
+    """The splits that can be explained, each with its location; why others cannot is printed."""
+    from dmlsplit.lint.report.findings import location
+    from dmlsplit.lint.report.text import paragraph
+    from dmlsplit.lint.verdict import UNREACHED, WITHOUT_EQUIVALENT, Outcome
+
+    splits = []
+    for verdict in assessment.verdicts:
+        if verdict.outcome in WITHOUT_EQUIVALENT | {Outcome.UNKNOWN}:
+            print_to_stderr(paragraph(verdict))
+        elif verdict.outcome in UNREACHED:
+            print_message(f"note: {location(verdict.site)}: {verdict.outcome}: {verdict.notes[0]}")
+        elif desc := verdict.equivalent or verdict.descriptor:
+            sized = " (with dynamic sizes = 1)" if verdict.sizes else ""
+            instead = ": refused; this explains its equivalent" if verdict.equivalent else ""
+            splits.append((location(verdict.site) + sized + instead, desc))
+        else:
+            print_message(
+                f"note: {location(verdict.site)}: nothing to copy, as all of its pieces are empty"
+            )
+    return splits
+
+
+def _picture(splits: Sequence[tuple[str, "SplitOperatorDesc"]]) -> str:
+    """The drawing of the only split."""
+    from dmlsplit.explain.picture import svg_picture
+
+    if len(splits) != 1:
+        raise InvalidArgumentError(
+            f"--svg draws one split, not {len(splits)}. Fix: give one file, and choose a "
+            "split with --node"
+        )
+    return svg_picture(splits[0][1]).rstrip("\n")
 
 
 def _sites_named(sites: Sequence["SplitSite"], name: str | None) -> Sequence["SplitSite"]:

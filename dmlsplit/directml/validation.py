@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, support_table
+from dmlsplit.directml.levels import NEWEST, FeatureLevel, Level, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
@@ -31,7 +31,7 @@ _Findings: TypeAlias = Iterator[tuple[str, Iterator[BrokenRule]]]
 _RAISE = "raise the feature level, or "
 
 
-def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> ValidationReport:
+def validate(desc: SplitOperatorDesc, feature_level: Level = NEWEST) -> ValidationReport:
     """The report of every rule that a descriptor breaks at a feature level.
 
     Parameters
@@ -39,7 +39,7 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
     desc
         The descriptor. A rule that it breaks is reported and raises no error.
     feature_level
-        Anything that `FeatureLevel.parse` reads.
+        Anything that `FeatureLevel.parse` reads; the newest level if none is given.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def _general_findings(desc: SplitOperatorDesc) -> _Findings:
 
 
 def _level_findings(desc: SplitOperatorDesc, support: LevelSupport) -> _Findings:
-    highest = support_table()[max(FeatureLevel)]
+    highest = support_table()[NEWEST]
     for name, tensor in named_tensors(desc):
         yield name, _broken_level_rules(tensor, support, highest)
 

@@ -1,6 +1,7 @@
 """`dmlsplit selftest`: what it prints, writes and returns."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
