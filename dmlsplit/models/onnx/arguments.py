@@ -57,7 +57,7 @@ class Arguments:
 
     @property
     def sized_by(self) -> str:
-        """What gives the number of pieces, as in `SplitSite`."""
+        """What gives the number of pieces, as in `dmlsplit.frontends.SplitSite`."""
         if isinstance(self.split, int):
             return "chunk"
         if self.split is not None:
@@ -66,7 +66,7 @@ class Arguments:
 
     @property
     def keeps_axis(self) -> bool | None:
-        """Whether the pieces keep the axis, as in `SplitSite`."""
+        """Whether the pieces keep the axis, as in `dmlsplit.frontends.SplitSite`."""
         if self.keepdims or isinstance(self.split, tuple):
             return True
         return False if self.split is None else None
