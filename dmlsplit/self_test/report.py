@@ -31,6 +31,17 @@ class SelfTest:
         The product name and the architecture, such as ``NVIDIA H200 (sm_90)``.
     error : str or None
         Why the test ended before it was complete.
+
+    See Also
+    --------
+    selftest : Makes it.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> report = dml.selftest("cpu", seconds=0)
+    >>> report.ok, report.device
+    (True, 'cpu')
     """
 
     device: str

@@ -56,8 +56,7 @@ def _axis(height: int) -> Iterator[str]:
 
 
 def _legend() -> Iterator[str]:
-    for i, name in enumerate(LIBRARIES):
-        x = _NAMES + 8 + 92 * i
+    for x, name in zip((_NAMES + 8, _NAMES + 75, _NAMES + 190), LIBRARIES, strict=True):
         yield f'{_shape(name, x, 26)}<text x="{x + 10}" y="30">{name}</text>'
 
 

@@ -35,6 +35,16 @@ class FixedSizes:
     contradicted : mapping
         The inferred shapes of the values of a model whose declared shapes contradict them. A key
         has the path of the value's graph, as in sites, and its name.
+
+    See Also
+    --------
+    scan : Takes it.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> onnx.FixedSizes({"batch": 1, "images.2": 640}).sizes["batch"]
+    1
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
