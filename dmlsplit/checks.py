@@ -130,8 +130,8 @@ def piece_sizes(
         )
     if sum(sizes) != axis_size:
         raise InvalidArgumentError(
-            f"sizes {shown(sizes)} add up to {sum(sizes)}; they must add up to {axis_size}, the size"
-            f" of axis {axis}{_fix_for_cuts(sizes, axis_size)}"
+            f"sizes {shown(sizes)} add up to {sum(sizes)}; they must add up to {axis_size}, the "
+            f"size of axis {axis}{_fix_for_cuts(sizes, axis_size)}"
         )
     return axis, sizes
 

@@ -326,7 +326,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        levels, windows, gpus, selftest_reports, launches, narrow, performance, slower, cpu, instead,
-        predicted_ranges, host, files, machine, runs,
+        levels, windows, gpus, selftest_reports, launches, narrow, performance, slower, cpu,
+        instead, predicted_ranges, host, files, machine, runs,
     )
 }  # fmt: skip
