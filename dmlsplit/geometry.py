@@ -3,6 +3,16 @@
 Each output is copied in contiguous runs, by a loop nest over byte strides. Neighbouring dimensions
 are merged if they are contiguous in both input and output. A packed split of any rank is therefore
 one loop over rows: a `RowSplit`.
+
+=======  =====================================================================================
+piece    the strided copy of an output; elsewhere, what `dml.split` returns for an output
+run      bytes that are contiguous in the input and in the output
+nest     the loops around the runs of an output
+packed   (an output) whose elements are contiguous, and cut from contiguous rows
+row      in a packed split, contiguous bytes of the input; all rows are cut at the same columns
+column   a position of a byte in a row
+pitch    the bytes from one row to the next
+=======  =====================================================================================
 """
 
 from bisect import bisect_left, bisect_right

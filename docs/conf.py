@@ -61,7 +61,7 @@ python_maximum_signature_line_length = 88
 nitpick_ignore_regex = [
     ("py:obj", r"[a-z_]+|numpy\.split|BoundOperator\.dispatch"),
     ("py:class", r"[a-z_ ]+|str to None|Size|IntEnum"),
-    ("py:class", r"dmlsplit\.frontends\.\w+\.(messages|model|backend)\..*"),
+    ("py:class", r"dmlsplit\.(models\.onnx\.protobuf|execution\.dxdispatch\.model)\..*"),
     ("py:class", r"(collections\.abc|enum|numpy|onnx|os|np)\..*"),
 ]
 

@@ -77,6 +77,8 @@ class FeatureLevel(IntEnum):
 
 # What `FeatureLevel.parse` reads.
 Level: TypeAlias = FeatureLevel | str | int
+# The level of a check or a device that names none.
+NEWEST = max(FeatureLevel)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from itertools import chain
 from typing import TypeAlias
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, support_table
+from dmlsplit.directml.levels import NEWEST, FeatureLevel, Level, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
-from dmlsplit.directml.rules import RULES, BrokenRule, violations_of
+from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.self_overlap import may_overlap_itself
 from dmlsplit.directml.tensor import (
@@ -30,7 +30,7 @@ _Findings: TypeAlias = Iterator[tuple[str, Iterator[BrokenRule]]]
 _RAISE = "raise the feature level, or "
 
 
-def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> ValidationReport:
+def validate(desc: SplitOperatorDesc, feature_level: Level = NEWEST) -> ValidationReport:
     """The report of every rule that a descriptor breaks at a feature level.
 
     Parameters
@@ -38,7 +38,7 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = "6_4") -> Validatio
     desc : SplitOperatorDesc
         The descriptor. A rule that it breaks is reported and raises no error.
     feature_level : FeatureLevel, str or int
-        Anything that `FeatureLevel.parse` reads.
+        Anything that `FeatureLevel.parse` reads; the newest level if none is given.
 
     Raises
     ------
@@ -96,7 +96,8 @@ def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
 def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Violation]:
     """Every rule that a descriptor breaks at the level of a row of the support table."""
     for tensor, broken in chain(_general_findings(desc), _level_findings(desc, support)):
-        yield from violations_of(tensor, broken)
+        for rule in broken:
+            yield violation_of(tensor, rule)
 
 
 def _has_any(findings: _Findings) -> bool:
@@ -115,7 +116,7 @@ def _general_findings(desc: SplitOperatorDesc) -> _Findings:
 
 
 def _level_findings(desc: SplitOperatorDesc, support: LevelSupport) -> _Findings:
-    highest = support_table()[max(FeatureLevel)]
+    highest = support_table()[NEWEST]
     for name, tensor in named_tensors(desc):
         yield name, _broken_level_rules(tensor, support, highest)
 

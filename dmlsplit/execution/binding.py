@@ -20,7 +20,7 @@ from dmlsplit.arrays.overlap import overlapping_pairs
 from dmlsplit.arrays.types import Array
 from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
-from dmlsplit.directml.rules import RULES, BrokenRule, violations_of
+from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
 from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
@@ -97,11 +97,12 @@ class _Bindable:
         if not is_buffer and matches(array, self.required):
             return array
         broken = [_broken(mismatch, self.tensor) for mismatch in mismatches(array, self.required)]
+        if is_buffer:
+            of_buffers = [rule for rule in broken if rule[0] in _OF_BUFFERS]
+            broken = [*of_buffers, *_buffer(self.tensor, binding, array)]
+        violations += [violation_of(self.name, rule) for rule in broken]
         if not is_buffer:
-            violations += violations_of(self.name, broken)
             return array
-        broken = [rule for rule in broken if rule[0] in _OF_BUFFERS]
-        violations += violations_of(self.name, [*broken, *_buffer(self.tensor, binding, array)])
         size, start = self.tensor.total_tensor_size_in_bytes, array.address + binding.offset
         device, read_only = self.required.device, array.read_only
         return ArrayView(array.owner, start, (size,), (1,), "|u1", 1, device, read_only)
@@ -144,12 +145,12 @@ class BindingTable:
         violations: list[Violation] = []
         if len(outputs) != len(self._outputs):
             count = "DML-BIND-COUNT", "BindingCount", len(outputs), len(self._outputs)
-            violations += violations_of("Outputs", [count])
+            violations.append(violation_of("Outputs", count))
         array = self._input.bound_or_none(source, violations)
         pairs = zip(self._outputs, outputs, strict=False)
         written = [tensor.bound_or_none(binding, violations) for tensor, binding in pairs]
         for index, rule in _overlaps(array, written):
-            violations += violations_of(f"OutputTensors[{index}]", [rule])
+            violations.append(violation_of(f"OutputTensors[{index}]", rule))
         if violations:
             raise self._refusal(violations)
         memory: Any = written  # no violations, so none is None

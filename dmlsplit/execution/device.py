@@ -20,7 +20,7 @@ from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import FeatureLevel, Level, support_table
+from dmlsplit.directml.levels import NEWEST, FeatureLevel, Level, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
 from dmlsplit.directml.validation import report_at
@@ -43,7 +43,7 @@ class Device:
         ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None means ``"cuda:0"`` if it is usable, else
         ``"cpu"``, and `reason` says why.
     feature_level : FeatureLevel, str or int
-        Anything that `FeatureLevel.parse` reads.
+        Anything that `FeatureLevel.parse` reads; the newest level if none is given.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Device:
     _backend: Backend
     reason: str | None = field(compare=False)
 
-    def __init__(self, device: str | None = None, feature_level: Level = "6_4") -> None:
+    def __init__(self, device: str | None = None, feature_level: Level = NEWEST) -> None:
         object.__setattr__(self, "feature_level", FeatureLevel.parse(feature_level))
         backend, reason = default_backend() if device is None else (find_backend(device), None)
         object.__setattr__(self, "_backend", backend)

@@ -1,1 +1,6 @@
-"""Whether DirectML would accept the splits of a model: targets, verdicts, reports, fixes."""
+"""Whether DirectML would accept the splits of a model: targets, verdicts, reports, fixes.
+
+A *target* is what a model is checked against: a level, and the program that passes descriptors to
+DirectML. A *diagnostic* is an error, a warning or a note about a site or a target. Its type is
+`Violation`. A *finding* is a diagnostic in a report.
+"""

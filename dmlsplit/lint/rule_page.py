@@ -6,6 +6,7 @@ SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the site
 import re
 from collections.abc import Iterator
 
+from dmlsplit.directml.levels import NEWEST
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.descriptors import modified_split
 from dmlsplit.directml.rules.rule import Example, Rule, Sample
@@ -13,6 +14,7 @@ from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import minimum_feature_level, validate
 from dmlsplit.lint.rules import HRESULTS, hresult_text
 
+_NEWEST = str(NEWEST)  # the level of programs that name none
 _WIDEST = 76  # of a program
 # Names in Python, and options, whose two hyphens would become a dash outside of code.
 _CODE = re.compile(r"(?<!\S)(--[a-z-]+|dml\.\w+)")
@@ -106,7 +108,7 @@ def example_of(rule: Rule) -> Example:
     """
     if rule.example is not None:
         return rule.example
-    broken, kept = rule.broken[0], (rule.kept or [Sample("", modified_split)])[0]
+    broken, kept = rule.broken[0], (rule.kept or [Sample("", modified_split, _NEWEST)])[0]
     first = validate(broken.desc, broken.level).violations[0]
     if "level" in rule.fixable_by:
         accepted = _model(broken.desc, str(minimum_feature_level(broken.desc)))
@@ -137,8 +139,7 @@ def _typed(tensor: TensorDesc) -> str:
 
 
 def _program(sample: Sample) -> str:
-    newest = sample.level == Sample._field_defaults["level"]
-    level = "" if newest else f', feature_level="{sample.level}"'
+    level = "" if sample.level == _NEWEST else f', feature_level="{sample.level}"'
     about = [f"# {sample.about}"] if sample.about else []
     lines = ["import dmlsplit as dml", "", *about, *_assignments(sample.desc)]
     return "\n".join([*lines, f"print(dml.validate(desc{level}))"])

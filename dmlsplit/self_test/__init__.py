@@ -5,6 +5,6 @@ something beside it.
 """
 
 from dmlsplit.self_test.report import SelfTest
-from dmlsplit.self_test.run import selftest
+from dmlsplit.self_test.stages import selftest
 
 __all__ = ["SelfTest", "selftest"]

@@ -8,6 +8,7 @@ import yaml
 
 import dmlsplit as dml
 from dmlsplit.directml.levels import (
+    NEWEST,
     LevelSupport,
     TableError,
     WindowsBuild,
@@ -63,6 +64,7 @@ def test_levels_are_supersets_of_the_ones_before() -> None:
 
 
 TEXT = feature_levels_text()
+NAMES = list(map(str, dml.FeatureLevel))
 
 
 COUNTS = "levels[3].split.dimension_counts"
@@ -109,8 +111,8 @@ def test_an_invalid_table_is_refused_with_the_path_of_the_value(
         ("- 1", "is an array; it must be an object$"),
         ("{a: [", "while parsing"),
         (
-            TEXT[: TEXT.index("  - name: DML_FEATURE_LEVEL_6_4")],
-            "levels is an array; it must be one entry for each of the 15 levels$",
+            TEXT[: TEXT.index(f"  - name: DML_FEATURE_LEVEL_{NEWEST}")],
+            f"levels is an array; it must be one entry for each of the {len(NAMES)} levels$",
         ),
         ("!!python/object/apply:os.system ['true']", "could not determine a constructor"),
         ("a: &x [*x]", "lacks 'levels'$"),
@@ -150,8 +152,8 @@ def test_feature_levels_yaml_has_only_known_keys() -> None:
     assert (table["schema"], table["operator"]) == (1, "DML_OPERATOR_SPLIT")
     for row, level in zip(table["levels"], dml.FeatureLevel, strict=True):
         windows = row["windows"] or {"basis": "documented", "name": "-", "source": "-"}
-        assert row.keys() - {"split", "public"} == {*"name value directml windows source".split()}
-        assert (row["value"], row.get("public", False)) == (level, False)
+        assert row.keys() - {"split", "public"} == {*"name directml windows source".split()}
+        assert (row["name"], row.get("public", False)) == (f"DML_FEATURE_LEVEL_{level}", False)
         assert re.fullmatch(r"1\.\d+\.\d+", row["directml"])
         if split := row.get("split"):
             assert split.keys() == {"dimension_counts", "data_types"}

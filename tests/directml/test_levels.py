@@ -3,16 +3,24 @@
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.directml.levels import WindowsBuild, directml_version
+from dmlsplit.directml.levels import NEWEST, WindowsBuild, directml_version
 
+# Those of DirectML 1.15; a later level comes after them.
 LEVELS = "1_0 2_0 2_1 3_0 3_1 4_0 4_1 5_0 5_1 5_2 6_0 6_1 6_2 6_3 6_4".split()
 
 
 def test_levels_have_the_values_of_directml_h() -> None:
-    assert [str(level) for level in dml.FeatureLevel] == LEVELS
-    assert [hex(level) for level in dml.FeatureLevel] == [
-        f"0x{level.replace('_', '')}00" for level in LEVELS
-    ]
+    names = [str(level) for level in dml.FeatureLevel]
+    assert names[: len(LEVELS)] == LEVELS
+    values = [f"0x{name.replace('_', '')}00" for name in names]
+    assert [hex(level) for level in dml.FeatureLevel] == sorted(values)
+
+
+def test_without_a_level_the_newest_one_is_meant() -> None:
+    assert max(dml.FeatureLevel) == dml.Device("cpu").feature_level
+    tensor = dml.TensorDesc("FLOAT32", (2,))
+    desc = dml.SplitOperatorDesc.from_sizes(tensor, axis=0, sizes=(1, 1))
+    assert dml.validate(desc).level == str(max(dml.FeatureLevel))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +32,7 @@ def test_a_level_is_read_from_any_of_its_names(text: object) -> None:
 
 @pytest.mark.parametrize("text", ["4_2", "", 4.1, 41, None, True, "LEVEL_4_1"])
 def test_an_unknown_level_is_refused_with_the_allowed_ones(text: object) -> None:
-    allowed = r"must be one of 1_0, 2_0, 2_1, .*, 6_4$"
+    allowed = rf"must be one of 1_0, 2_0, 2_1, .*, {NEWEST}(\. Did you mean 4_1\?)?$"
     with pytest.raises(dml.InvalidArgumentError, match=f"^feature level is {text!r}; it {allowed}"):
         dml.FeatureLevel.parse(text)
 

@@ -119,7 +119,7 @@ def test_equal_devices_share_compiled_operators() -> None:
     assert dml.Device("cpu") == CPU
     assert dml.Device("cpu").compile(DESC) is CPU.compile(DESC)
     assert dml.Device("cpu", "1_0") != CPU
-    assert repr(CPU) == "Device('cpu', feature_level='6_4')"
+    assert repr(CPU) == f"Device('cpu', feature_level='{max(dml.FeatureLevel)}')"
 
 
 def test_the_repr_of_an_operator_has_device_tensor_axis_and_sizes() -> None:

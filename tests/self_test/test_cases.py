@@ -9,6 +9,7 @@ from itertools import count
 from math import gcd
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,7 +21,7 @@ from dmlsplit.backends.cuda.gpus import H200, find_gpu
 from dmlsplit.backends.cuda.launch import VECTOR, DeviceLimits, KernelLaunch
 from dmlsplit.backends.find import find_backend
 from dmlsplit.geometry import SplitGeometry
-from dmlsplit.self_test import beyond, large, run
+from dmlsplit.self_test import beyond, large, stages
 from dmlsplit.self_test.byte_comparison import compare
 from dmlsplit.self_test.case import Case, Mode
 from dmlsplit.self_test.cases import LAYOUTS, cases
@@ -166,11 +167,9 @@ def test_common_cuh_has_exactly_one_store_to_inject_faults_into() -> None:
 def test_without_a_gpu_the_cpu_is_tested_and_the_report_has_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse() -> None:
-        raise dml.UnsupportedError("why. Fix: this")
-
-    monkeypatch.setattr(driver, "load", refuse)
-    monkeypatch.setattr(run, "cases", lambda _: LAYOUTS)
+    refusal = dml.UnsupportedError("why. Fix: this")  # a public name cannot be imported in a load
+    monkeypatch.setattr(driver, "load", Mock(side_effect=refusal))
+    monkeypatch.setattr(stages, "cases", lambda _: LAYOUTS)
     monkeypatch.setattr(libcuda, "driver_version", lambda: None)
     test = dml.selftest(seconds=0)
     assert (test.status, test.device, test.ok) == (0, "cpu", True)
@@ -218,7 +217,7 @@ def test_the_report_says_that_memory_is_too_small_for_rows_beyond_4_gib(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(HostMemory, "reserve", lambda *_: None)
-    monkeypatch.setattr(run, "cases", lambda _: LAYOUTS)
+    monkeypatch.setattr(stages, "cases", lambda _: LAYOUTS)
     test = dml.selftest("cpu", seconds=0)
     assert test.ok
     assert len(test.results) == len(LAYOUTS) + len(WORKLOADS)
@@ -264,7 +263,7 @@ def test_a_wrong_byte_of_a_speed_fails_the_self_test(monkeypatch: pytest.MonkeyP
             return program
         return SimpleNamespace(bind=lambda src, dsts: program.bind(src + 1, dsts))
 
-    monkeypatch.setattr(run, "cases", lambda _: LAYOUTS)
+    monkeypatch.setattr(stages, "cases", lambda _: LAYOUTS)
     monkeypatch.setattr(CpuBackend, "compile", wrong)
     test = dml.selftest("cpu", seconds=0)
     assert test.status == 1

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.self_test import environment, run
+from dmlsplit.self_test import environment, stages
 from dmlsplit.self_test.case import Case, Mode
 from dmlsplit.self_test.cases import LAYOUTS
 from dmlsplit.self_test.environment import Check, CheckState
@@ -74,9 +74,9 @@ def test_the_report_has_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*_: object) -> None:
         raise dml.DmlError(text)
 
-    monkeypatch.setattr(run, "missing_gpu_check", lambda _: Check("GPU", CheckState.WARN, text))
-    monkeypatch.setattr(run, "default_backend", lambda: (run.find_backend("cpu"), "why"))
-    monkeypatch.setattr(run, "_stages", refuse)
+    monkeypatch.setattr(stages, "missing_gpu_check", lambda _: Check("GPU", CheckState.WARN, text))
+    monkeypatch.setattr(stages, "default_backend", lambda: (stages.find_backend("cpu"), "why"))
+    monkeypatch.setattr(stages, "_stages", refuse)
     test = dml.selftest()
     assert test.status == 2
     record = json.loads(test.to_json())
@@ -88,7 +88,7 @@ def test_the_report_has_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_json_report_has_the_text_of_every_check_and_names_no_user_or_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(run, "cases", lambda _: LAYOUTS)
+    monkeypatch.setattr(stages, "cases", lambda _: LAYOUTS)
     test = dml.selftest("cpu", seconds=0)
     record = json.loads(test.to_json())
     assert "PATH" not in test.to_json()
@@ -102,12 +102,12 @@ def test_the_summary_has_the_wrong_bytes_and_the_later_device_failure(
 ) -> None:
     difference = SimpleNamespace(_asdict=dict, __str__=lambda: "output 0")
 
-    def compare(case: Case, *_: object) -> run.CaseResult:
+    def compare(case: Case, *_: object) -> stages.CaseResult:
         if case.mode is Mode.LAUNCH:  # the second one
             raise dml.DmlError("the device has failed")
-        return run.CaseResult(case, difference, "digest")  # type: ignore[arg-type]
+        return stages.CaseResult(case, difference, "digest")  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run, "compare", compare)
+    monkeypatch.setattr(stages, "compare", compare)
     test = dml.selftest("cpu", seconds=0)
     assert test.status == 1
     assert test.summary == "wrong bytes on the CPU: 0 of 1 split; then: the device has failed"

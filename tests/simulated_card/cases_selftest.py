@@ -22,7 +22,7 @@ from dmlsplit.backends.cuda.gpus import this_gpu
 from dmlsplit.backends.cuda.nvml import device_at
 from dmlsplit.backends.cuda.raw_kernels import OPTIONS, RawKernels
 from dmlsplit.directml.operator import descriptor_geometry
-from dmlsplit.self_test import environment, memory, run, speed
+from dmlsplit.self_test import environment, memory, speed, stages
 from dmlsplit.self_test.case import Mode
 from dmlsplit.self_test.cases import LAYOUTS, cases
 from tests.simulated_card import card
@@ -44,7 +44,7 @@ CHECK = re.compile(r"^(?:ok|warn|fail) +(.+?)  ", re.MULTILINE)
 def _few_splits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The layouts, and some of them in other modes; a complete self-test takes a long time here."""
     if "complete" not in request.node.name:
-        monkeypatch.setattr(run, "cases", lambda _: FEW)
+        monkeypatch.setattr(stages, "cases", lambda _: FEW)
 
 
 def test_a_complete_self_test_passes_within_30_seconds_of_processor_time() -> None:
@@ -364,8 +364,8 @@ def test_every_installation_failure_has_a_fix(row: str, tmp_path: Path) -> None:
 
 def test_a_card_too_new_for_cupy_runs_ptx_if_the_user_asks_for_it_and_is_exact() -> None:
     code = (
-        "import dmlsplit as dml; from dmlsplit.self_test import cases, run;"
-        "run.cases = lambda _: cases.LAYOUTS; print(dml.selftest(seconds=0))"
+        "import dmlsplit as dml; from dmlsplit.self_test import cases, stages;"
+        "stages.cases = lambda _: cases.LAYOUTS; print(dml.selftest(seconds=0))"
     )
     environment = {"CARD_CAPABILITY": "130", "CUPY_COMPILE_WITH_PTX": "1", "CARD_NVRTC": ""}
     done = ran(sys.executable, "-W", "ignore", "-c", LOADED + code, env=environment)

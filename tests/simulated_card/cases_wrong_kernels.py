@@ -16,7 +16,7 @@ from dmlsplit.backends.cuda import launch
 from dmlsplit.backends.find import find_backend
 from dmlsplit.errors import DmlError
 from dmlsplit.resources import kernel_source
-from dmlsplit.self_test import beyond, run
+from dmlsplit.self_test import beyond, stages
 from dmlsplit.self_test.byte_comparison import CaseResult
 from dmlsplit.self_test.case import Case
 from dmlsplit.self_test.cases import cases
@@ -52,7 +52,7 @@ def results(mutant: Mutant, patch: pytest.MonkeyPatch) -> Iterator[CaseResult]:
         chosen = [case for case in cases(driver.load().limits(0)) if uses(kernel, case)]
         # Those that take few programs and are many come last.
         chosen.sort(key=lambda case: (case.sm_count is None, " loops" not in case.name))
-        items = run._compare_all(chosen, backend, memory, None)
+        items = stages._compare_all(chosen, backend, memory, None)
     else:
         large = [case for case in beyond.large_cases() if uses(kernel, case)]
         patch.setattr(beyond, "FAR", [pair for pair in beyond.FAR if uses(kernel, pair[1])])

@@ -1,4 +1,8 @@
-"""The plan of a split as copy.c reads it. Its thresholds change speed only."""
+"""The plan of a split as copy.c reads it. Its thresholds change speed only.
+
+copy.c says what nests, groups, items and tasks are. A *pattern* is the sizes of all outputs in a
+row, in elements, for which copy.c has a kernel.
+"""
 
 from array import array
 from collections.abc import Iterator

@@ -1,6 +1,5 @@
 """The rules of a Split, by id."""
 
-from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 from dmlsplit.directml.rules.bindings import BINDINGS
@@ -14,7 +13,7 @@ RULES = DESCRIPTORS | BINDINGS
 BrokenRule: TypeAlias = tuple[str, str, object, object] | tuple[str, str, object, object, str]
 
 
-def violations_of(tensor: str, broken: Iterable[BrokenRule]) -> Iterator[Violation]:
-    """The violations of a tensor; `tensor` is "" for the operator itself."""
-    for rule_id, field, found, allowed, *fix in broken:
-        yield Violation(RULES[rule_id], tensor, field, str(found), str(allowed), fix="".join(fix))
+def violation_of(tensor: str, broken: BrokenRule) -> Violation:
+    """What a report says of a broken rule; `tensor` is "" for the operator itself."""
+    rule_id, field, found, allowed, *fix = broken
+    return Violation(RULES[rule_id], tensor, field, str(found), str(allowed), fix="".join(fix))

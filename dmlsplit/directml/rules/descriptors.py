@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dmlsplit.directml.levels import NEWEST
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.rule import Sample, read_rules
 from dmlsplit.directml.tensor import TensorDesc
@@ -59,8 +60,8 @@ def modified_split(
 
 
 def _samples(records: Sequence[_Fields]) -> tuple[Sample, ...]:
-    def sample(about: str, name: str = "", level: str = "6_4", **changes: Any) -> Sample:
-        return Sample(about, partial(modified_split, **changes), name, level)
+    def sample(about: str, name: str = "", level: str = str(NEWEST), **changes: Any) -> Sample:
+        return Sample(about, partial(modified_split, **changes), level, name)
 
     return tuple(sample(**record) for record in records)
 

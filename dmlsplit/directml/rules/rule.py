@@ -26,8 +26,8 @@ class Sample(NamedTuple):
 
     about: str  # what is special about it, in a few words
     build: Callable[[], Any]  # makes a SplitOperatorDesc, when it is asked for
+    level: str  # the feature level at which the rule is broken or kept
     name: str = ""  # distinguishes the samples of a rule
-    level: str = "6_4"  # the feature level at which the rule is broken or kept
 
     @property
     def desc(self) -> Any:  # errors carry rules, and descriptors raise errors
