@@ -193,8 +193,9 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
 def _caption(run: dict[str, Any]) -> str:
     environment = run["environment"]
     machine = "predicted" if run["kind"] == SWEEP else _machine(run)
-    commit = (environment.get("commit") or "no commit")[:10]
-    return f"{machine}, commit {commit}, {environment['time'][:10]}"
+    commit = environment.get("commit") or "no commit"
+    changed = "+" if commit.endswith("+") else ""  # the tree had changes
+    return f"{machine}, commit {commit[:10]}{changed}, {environment['time'][:10]}"
 
 
 def _machine(run: dict[str, Any]) -> str:

@@ -125,10 +125,14 @@ def piece_sizes(
             )
         return axis, (axis_size // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))
-    if sum(sizes) != axis_size or (sizes and min(sizes) < 0):
+    if sizes and (least := min(sizes)) < 0:
         raise InvalidArgumentError(
-            f"sizes {shown(sizes)} add up to {sum(sizes)}; they must be at least 0 and add up to "
-            f"{axis_size}, the size of axis {axis}{_fix_for_cuts(sizes, axis_size)}"
+            f"sizes[{sizes.index(least)}] is {least}; it must not be negative"
+        )
+    if sum(sizes) != axis_size:
+        raise InvalidArgumentError(
+            f"sizes {shown(sizes)} add up to {sum(sizes)}; they must add up to {axis_size}, the "
+            f"size of axis {axis}{_fix_for_cuts(sizes, axis_size)}"
         )
     return axis, sizes
 

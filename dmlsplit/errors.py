@@ -19,6 +19,19 @@ class DmlError(Exception):
         "Common HRESULT values" and "DXGI_ERROR").
     path : str
         The file that the error is about, as the caller named it; empty without a file.
+
+    See Also
+    --------
+    InvalidArgumentError, UnsupportedError, OutOfMemoryError, DeviceRemovedError : The kinds.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> try:
+    ...     dml.split([1, 2, 3], 3)
+    ... except dml.DmlError as error:
+    ...     print(f"{error.hresult:08X}")
+    80070057
     """
 
     hresult = 0x80004005  # E_FAIL
@@ -59,6 +72,20 @@ class InvalidArgumentError(DmlError, ValueError):
     ----------
     report : ValidationReport or None
         Every broken rule, if a descriptor or a binding was refused.
+
+    See Also
+    --------
+    validate : Reports the same without an error.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> x = dml.TensorDesc("FLOAT32", (6,))
+    >>> try:
+    ...     dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 5)))
+    ... except dml.InvalidArgumentError as error:
+    ...     print(error.report.rule_ids)
+    ('DML-SPLIT-AXIS-SUM',)
     """
 
     hresult = 0x80070057
@@ -86,6 +113,19 @@ class UnsupportedError(DmlError):
     """Something that the call needs is missing or cannot be used (DXGI_ERROR_UNSUPPORTED).
 
     That is a device, a driver, a package, a feature level or a feature.
+
+    See Also
+    --------
+    Device : Raises it for a device that cannot be used.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> try:
+    ...     dml.Device("cpu", feature_level="4_0").check_feature_levels(["6_4"])
+    ... except dml.UnsupportedError as error:
+    ...     print(f"{error.hresult:08X}")
+    887A0004
     """
 
     hresult = 0x887A0004
@@ -94,13 +134,35 @@ class UnsupportedError(DmlError):
 # MemoryError comes first, because dask calls its __new__ to unpickle a worker's error. Python
 # refuses that call if another base class determines the layout.
 class OutOfMemoryError(MemoryError, DmlError):
-    """A buffer could not be allocated (E_OUTOFMEMORY)."""
+    """A buffer could not be allocated (E_OUTOFMEMORY).
+
+    See Also
+    --------
+    DmlError : All errors.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> issubclass(dml.OutOfMemoryError, MemoryError), f"{dml.OutOfMemoryError.hresult:08X}"
+    (True, '8007000E')
+    """
 
     hresult = 0x8007000E
 
 
 class DeviceRemovedError(DmlError):
-    """The device has been removed or failed during a launch (DXGI_ERROR_DEVICE_REMOVED)."""
+    """The device has been removed or failed during a launch (DXGI_ERROR_DEVICE_REMOVED).
+
+    See Also
+    --------
+    DmlError : All errors.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> f"{dml.DeviceRemovedError.hresult:08X}"
+    '887A0005'
+    """
 
     hresult = 0x887A0005
 

@@ -28,11 +28,16 @@ extensions = [
     "sphinx_copybutton",
     "from_code",
     "page_search",
+    "repository_links",
     "rule_pages",
     "summaries",
 ]
 root_doc = "index"
-exclude_patterns = ["extensions"]
+# For those who work on dmlsplit: in the repository, not on the site.
+exclude_patterns = [
+    *("extensions", "design", "CODE_OF_CONDUCT.md", "conformance.md", "reliability.md"),
+]
+repository = REPOSITORY
 smartquotes_action = "D"  # dashes only: quoted text is copied
 toc_object_entries_show_parents = "hide"
 default_role = "py:obj"
@@ -47,6 +52,7 @@ copybutton_prompt_is_regexp = True
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+autodoc_typehints = "none"  # as in NumPy's documents: docstrings name the types for a reader
 napoleon_attr_annotations = False
 napoleon_use_ivar = True
 python_maximum_signature_line_length = 88
@@ -54,15 +60,14 @@ python_maximum_signature_line_length = 88
 # subject, type variables, words between types, internal types of fields, other libraries' names.
 nitpick_ignore_regex = [
     ("py:obj", r"[a-z_]+|numpy\.split|BoundOperator\.dispatch"),
-    ("py:class", r"[a-z ]+|T|A|.*\.[TA]|IntEnum|ArrayLike|DataTypeLike|FlagsLike|Integers"),
-    ("py:class", r"dmlsplit\.checks\.SequenceLike"),
+    ("py:class", r"[a-z_ ]+|str to None|Size|IntEnum"),
     ("py:class", r"dmlsplit\.(models\.onnx\.protobuf|execution\.dxdispatch\.model)\..*"),
     ("py:class", r"(collections\.abc|enum|numpy|onnx|os|np)\..*"),
 ]
 
 html_theme = "pydata_sphinx_theme"
 html_theme_options = {
-    "header_links_before_dropdown": 7,
+    "navbar_center": [],
     "navbar_end": ["theme-switcher", "navbar-icon-links"],
     "icon_links": [{"name": "Repository", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
     "show_prev_next": False,
@@ -72,8 +77,8 @@ html_theme_options = {
     "footer_start": [],
     "footer_end": [],
 }
-# Pages without others beside them, and rules, whose ids are too long for a sidebar.
-html_sidebars = {page: [] for page in ("errors", "first-steps", "performance", "rules/**")}
+html_sidebars = {"**": ["pages"]}
+templates_path = ["_templates"]
 html_title = "dmlsplit"
 html_baseurl = PROJECT["urls"]["Documentation"]
 html_static_path = ["_static"]

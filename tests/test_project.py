@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -82,10 +83,32 @@ EXAMPLES = [name for name in MODULES if ">>>" in inspect.getsource(importlib.imp
 
 
 @pytest.mark.parametrize("module", ["dmlsplit", *EXAMPLES])
-def test_docstring_examples_work(module: str) -> None:
+def test_docstring_examples_work(module: str, here: Path) -> None:
+    shutil.copytree(ROOT / "tests" / "data", here / "tests/data")
     results = doctest.testmod(importlib.import_module(module))
     assert results.attempted > 0
     assert results.failed == 0
+
+
+FRONT_ENDS = [
+    importlib.import_module(f"dmlsplit.frontends.{name}")
+    for name in ("onnx", "openvino", "dxdispatch")
+]
+PUBLIC = {
+    f"{module.__name__}.{name}": getattr(module, name)
+    for module in (dml, importlib.import_module("dmlsplit.frontends"), *FRONT_ENDS)
+    for name in module.__all__
+}
+
+
+@each(name=PUBLIC)
+def test_a_public_name_has_an_example_and_says_what_else_to_see(name: str) -> None:
+    text = inspect.getdoc(PUBLIC[name]) or ""
+    sections = re.findall(r"^([A-Z][A-Za-z ]+)\n-+$", text, re.MULTILINE)
+    assert sections[-2:] == ["See Also", "Examples"]
+    assert ">>> " in text.rpartition("\nExamples\n")[2]
+    order = ["Parameters", "Attributes", "Returns", "Raises", "See Also", "Examples"]  # numpydoc's
+    assert sections == [section for section in order if section in sections]
 
 
 def test_cuda_is_not_a_package() -> None:

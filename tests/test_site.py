@@ -142,18 +142,93 @@ def test_the_description_of_a_rules_page_is_the_sentence_of_the_rule() -> None:
     assert all(len(summaries.description(f"rules/{name}", None)) <= 200 for name in RULES)
 
 
-def test_bars_show_the_measured_times_of_every_library() -> None:
-    chart = extension("bars").cpu()
+def test_the_chart_shows_the_measured_times_of_every_library() -> None:
+    """Farther right is slower, and no time lies beyond the axis."""
+    chart = extension("chart")
+    drawn = chart.cpu()
     times = {
-        (row["case"], row["peer"]): row["seconds"]["median"]
+        (row["case"], row["threads"], row["peer"]): row["seconds"]["median"]
         for row in MEASURED
-        if row["kind"] == CASES and row["status"] == "ok" and row["threads"] == 1
+        if row["kind"] == CASES and row["status"] == "ok"
     }
-    for case in {case for case, _ in times}:
-        ratio = times[case, "torch"] / times[case, "dmlsplit"]
-        lines = chart.partition(f">{case}</th>")[2].partition("<th")[0]
-        assert re.search(rf"<td>torch</td>.*?<span>{ratio:.2f}</span>", lines), case
-        assert lines.count('class="ours"') == 1
+    ratios = [
+        (name, time / times[case, threads, "dmlsplit"])
+        for (case, threads, name), time in times.items()
+        if name in chart.LIBRARIES
+    ]
+    assert len(ratios) == 2 * 7 * 3
+    for name, ratio in ratios:
+        assert drawn.count(f"<title>{name}: {ratio:.2f}</title>") >= 1
+    assert min(ratio for _, ratio in ratios) > 0.8
+    assert max(ratio for _, ratio in ratios) < 100
+    assert chart._x(2) - chart._x(1) == pytest.approx(chart._x(100) - chart._x(50))
+
+
+def test_the_answer_to_how_fast_is_that_of_the_measurements() -> None:
+    text = extension("tables").performance()
+    lost = extension("tables").slower().count("\n") - 1
+    compared = sum(
+        row["status"] == "ok" and not row["peer"].startswith(("dmlsplit", "plain copy"))
+        for row in MEASURED
+    )
+    assert f"win {lost} of {compared} comparisons" in text
+    assert text.count(". ") == 2
+    latency = load(ROOT / "benchmarks" / "results" / "latency-epyc-3.json")["rows"]
+    for layout in {(row["kind"], row["at"]) for row in latency}:
+        rows = [row for row in latency if (row["kind"], row["at"]) == layout]
+        times = {row["peer"]: row["seconds"]["median"] for row in rows if row["status"] == "ok"}
+        assert min(times, key=times.__getitem__) == "dmlsplit", layout  # a bound dispatch
+
+
+def test_figures_in_the_text_are_those_of_the_results() -> None:
+    instead = load(ROOT / "benchmarks" / "results" / "instead.json")["rows"]
+    least = {(r["case"], r["peer"]): r["seconds"]["least"] for r in instead if r["status"] == "ok"}
+    ratios = {key: time / least[key[0], "dmlsplit"] for key, time in least.items()}
+    text = " ".join(TEXTS["python"].split())
+    copying = [
+        ratio
+        for (case, peer), ratio in ratios.items()
+        if "16 MiB" in case and peer in ("the call that copies", "views, each copied")
+    ]
+    assert f"took {min(copying):.2f} to {max(copying):.2f} times as long" in text
+    small, middle = (
+        ratios[f"PyTorch, `out=`, {size}", "the call that copies"] for size in ("256 B", "64 KiB")
+    )
+    assert f"it took {small:.2f} of the time for an input of 256 bytes, and {middle:.2f}" in text
+    host = load(ROOT / "benchmarks" / "results" / "dispatch.json")["rows"]
+    times = {(row["at"], row["peer"]): row["seconds"]["median"] for row in host}
+    checked = [times[n, "regroup"] / times[n, "split into"] for n in (3, 8, 16, 64, 256)]
+    range_ = f"takes {min(checked):.1f} to {max(checked):.1f} times the host time"
+    assert range_ in " ".join(TEXTS["pytorch"].split())
+
+
+def test_links_to_files_off_the_site_lead_to_the_repository() -> None:
+    linked = extension("repository_links").linked
+    pages = frozenset({DOCS / "ci.md"})
+    text = (
+        "[a](ci.md#x) [b](design/007-no-journal.md) [c](../ARCHITECTURE.md#y) [d](https://e/f) "
+        "[e](design) ![f](pictures/split.svg) [g](#h) [i](rules/NAME.md)"
+    )
+    main = "https://e/blob/main/"
+    assert linked(text, DOCS, "https://e", pages) == (
+        f"[a](ci.md#x) [b]({main}docs/design/007-no-journal.md) [c]({main}ARCHITECTURE.md#y) "
+        "[d](https://e/f) [e](https://e/tree/main/docs/design) ![f](pictures/split.svg) [g](#h) "
+        "[i](rules/NAME.md)"
+    )
+
+
+def test_every_page_of_the_site_is_in_the_sidebar_by_its_title() -> None:
+    """A sidebar, a breadcrumb and a heading with three names for a page confuse."""
+    listed = re.findall(r"^```{toctree}\n(.*?)```", TEXTS["index"], re.DOTALL | re.MULTILINE)
+    lines = [line for block in listed for line in block.splitlines() if line and line[0] != ":"]
+    assert not [line for line in lines if "<" in line]  # titles of their own
+    off = re.findall(r'\*\("extensions", (.*?)\)', (DOCS / "conf.py").read_text("utf-8"))[0]
+    names = {name.strip('", ').removesuffix(".md") for name in off.split(",")}
+    pages = {page for page in TEXTS if page.partition("/")[0] not in names} - {"index"}
+    assert sorted(lines) == sorted(pages | {"rules/index"})
+    assert len(lines) <= 35
+    titles = {page: TEXTS[page].partition("\n")[0] for page in pages - {"CHANGELOG"}}
+    assert [page for page, title in titles.items() if not 4 < len(title) <= 40] == []
 
 
 def test_every_case_that_another_library_wins_is_listed() -> None:

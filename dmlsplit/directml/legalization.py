@@ -42,9 +42,9 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
 
     Parameters
     ----------
-    desc
+    desc : SplitOperatorDesc
         The descriptor. It may have more than 8 dimensions.
-    feature_level
+    feature_level : FeatureLevel, str or int
         Anything that `FeatureLevel.parse` reads.
 
     Raises
@@ -53,6 +53,11 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
         If there is no such level, `desc` breaks a rule that holds at every level, or no equivalent
         exists. In the last case, the error has an attribute `reason`, which says why, and its
         `report` lists the rules that `desc` breaks.
+
+    See Also
+    --------
+    minimum_feature_level : The lowest level that accepts a descriptor as it is.
+    validate : Why a level does not accept it.
 
     Examples
     --------

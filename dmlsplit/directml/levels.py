@@ -16,7 +16,22 @@ from dmlsplit.resources import feature_levels_text, parsed_yaml
 
 
 class FeatureLevel(IntEnum):
-    """DML_FEATURE_LEVEL, with the values of DirectML.h. `str` gives the short name, ``3_0``."""
+    """DML_FEATURE_LEVEL, with the values of DirectML.h. `str` gives the short name, ``3_0``.
+
+    See Also
+    --------
+    minimum_feature_level : The lowest level that accepts a descriptor.
+    Device : A device has a level.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> level = dml.FeatureLevel.parse("DML_FEATURE_LEVEL_4_1")
+    >>> str(level), hex(level)
+    ('4_1', '0x4100')
+    >>> level < dml.FeatureLevel.LEVEL_5_0
+    True
+    """
 
     LEVEL_1_0 = 0x1000
     LEVEL_2_0 = 0x2000

@@ -19,11 +19,11 @@ class SplitOperatorDesc:
 
     Parameters
     ----------
-    input_tensor
+    input_tensor : TensorDesc
         The tensor to split.
-    output_tensors
+    output_tensors : sequence of TensorDesc
         The tensors to write, in order along the axis.
-    axis
+    axis : int
         The dimension to split, counted from 0. It cannot count from the end, because DirectML's
         Axis is a UINT.
 
@@ -32,6 +32,20 @@ class SplitOperatorDesc:
     InvalidArgumentError
         If a tensor is not a `TensorDesc` or the axis is not an integer. The error is also a
         TypeError.
+
+    See Also
+    --------
+    validate : Which rules a descriptor breaks.
+    Device.compile : Compiles it.
+    split : Splits an array without a descriptor.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> x = dml.TensorDesc("FLOAT32", (6, 2))
+    >>> parts = [dml.TensorDesc("FLOAT32", (2, 2)), dml.TensorDesc("FLOAT32", (4, 2))]
+    >>> print(dml.SplitOperatorDesc(x, parts, axis=0))
+    SPLIT axis 0: FLOAT32[6,2] -> FLOAT32[2,2], FLOAT32[4,2]
     """
 
     input_tensor: TensorDesc  # InputTensor

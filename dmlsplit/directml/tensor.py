@@ -46,6 +46,19 @@ class TensorDataType(IntEnum):
         Bits of one element; 0 for UNKNOWN.
     numpy_name : str
         NumPy's name of the type, such as ``f4``, without byte order; empty if NumPy has none.
+
+    See Also
+    --------
+    TensorDesc : A tensor of such elements.
+    Device.supports_data_type : Whether Split accepts a type at a level.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> dml.TensorDataType.FLOAT16.bits
+    16
+    >>> dml.TensorDataType.parse("float32").name
+    'FLOAT32'
     """
 
     _value_: int
@@ -99,7 +112,18 @@ NUMPY_TYPES = {member: member.numpy_name for member in TensorDataType if member.
 
 
 class TensorFlags(IntFlag):
-    """The flags of a tensor: DML_TENSOR_FLAGS."""
+    """The flags of a tensor: DML_TENSOR_FLAGS.
+
+    See Also
+    --------
+    TensorDesc : A tensor with flags.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> dml.TensorDesc("FLOAT32", (6,), flags="OWNED_BY_DML").flags.name
+    'OWNED_BY_DML'
+    """
 
     NONE = 0
     OWNED_BY_DML = 1
@@ -139,18 +163,18 @@ class TensorDesc:
 
     Parameters
     ----------
-    data_type
+    data_type : TensorDataType, str, int or numpy.dtype
         Anything that `TensorDataType.parse` reads.
-    sizes
+    sizes : sequence of int
         Elements per dimension, outermost first.
-    strides
+    strides : sequence of int, optional
         Elements between neighbours of each dimension; None means packed row-major.
         0 repeats one element (broadcast).
-    flags
+    flags : TensorFlags, str, int or list of str
         Anything that `TensorFlags.parse` reads.
-    total_tensor_size_in_bytes
+    total_tensor_size_in_bytes : int, optional
         None means the smallest valid size, `minimum_size_in_bytes`.
-    guaranteed_base_offset_alignment
+    guaranteed_base_offset_alignment : int
         In bytes; 0 promises nothing.
 
     Raises
@@ -158,6 +182,20 @@ class TensorDesc:
     InvalidArgumentError
         If the data type or the flags do not exist, or if a number is not an integer. In the last
         case the error is also a TypeError.
+
+    See Also
+    --------
+    SplitOperatorDesc : A split of such a tensor.
+    TensorFlags : What `flags` may be.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> packed = dml.TensorDesc("UINT8", (1, 480, 640, 3))
+    >>> packed.total_tensor_size_in_bytes
+    921600
+    >>> print(dml.TensorDesc("UINT8", (480, 640, 3), strides=(2048, 3, 1)))  # rows with padding
+    UINT8[480,640,3] strides [2048,3,1]
     """
 
     data_type: TensorDataType  # DataType

@@ -36,15 +36,30 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = NEWEST) -> Validati
 
     Parameters
     ----------
-    desc
+    desc : SplitOperatorDesc
         The descriptor. A rule that it breaks is reported and raises no error.
-    feature_level
+    feature_level : FeatureLevel, str or int
         Anything that `FeatureLevel.parse` reads; the newest level if none is given.
 
     Raises
     ------
     InvalidArgumentError
         If there is no such level, or `desc` is not a descriptor at all.
+
+    See Also
+    --------
+    minimum_feature_level : The lowest level that accepts the descriptor.
+    legalize : An equivalent that a lower level accepts.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> x = dml.TensorDesc("INT64", (1, 1, 1, 6))
+    >>> desc = dml.SplitOperatorDesc.from_sizes(x, axis=3, sizes=(2, 5))
+    >>> dml.validate(desc, feature_level="4_0").rule_ids
+    ('DML-SPLIT-AXIS-SUM', 'DML-LEVEL-DATA-TYPE')
+    >>> dml.validate(desc).violations[0].message
+    'OutputTensors.Sizes[3] add up to 7; they must add up to 6, which is InputTensor.Sizes[3]'
     """
     level = FeatureLevel.parse(feature_level)
     instance("desc", desc, SplitOperatorDesc)
@@ -59,7 +74,20 @@ def report_at(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
 
 
 def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
-    """The lowest level that accepts a descriptor, or None if none does."""
+    """The lowest level that accepts a descriptor, or None if none does.
+
+    See Also
+    --------
+    validate : Why a level does not accept it.
+    legalize : An equivalent that a lower level accepts.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> x = dml.TensorDesc("INT64", (6,))
+    >>> print(dml.minimum_feature_level(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4))))
+    4_1
+    """
     if _has_any(_general_findings(instance("desc", desc, SplitOperatorDesc))):
         return None
     rows = support_table().values()

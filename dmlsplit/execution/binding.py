@@ -36,17 +36,31 @@ class BufferBinding:
 
     Parameters
     ----------
-    buffer
+    buffer : array
         A contiguous array of any type; its bytes are the buffer.
-    offset
+    offset : int
         Bytes from the start of the buffer; a multiple of 16.
-    size_in_bytes
+    size_in_bytes : int, optional
         Bytes of the range; None means up to the end of the buffer.
 
     Raises
     ------
     InvalidArgumentError
         If `offset` or `size_in_bytes` is not an integer. The error is also a TypeError.
+
+    See Also
+    --------
+    CompiledOperator.bind : Binds arrays or ranges of buffers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dmlsplit as dml
+    >>> buffer = np.arange(256, dtype=np.uint8)
+    >>> x = dml.TensorDesc("UINT8", (4,))
+    >>> op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(1, 3)))
+    >>> op(dml.BufferBinding(buffer, offset=16, size_in_bytes=4))
+    [array([16], dtype=uint8), array([17, 18, 19], dtype=uint8)]
     """
 
     buffer: Array  # Buffer

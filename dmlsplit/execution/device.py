@@ -39,10 +39,10 @@ class Device:
 
     Parameters
     ----------
-    device
+    device : str, optional
         ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None means ``"cuda:0"`` if it is usable, else
         ``"cpu"``, and `reason` says why.
-    feature_level
+    feature_level : FeatureLevel, str or int
         Anything that `FeatureLevel.parse` reads; the newest level if none is given.
 
     Attributes
@@ -58,6 +58,20 @@ class Device:
         If the device name or the feature level is not recognised.
     UnsupportedError
         If there is no such device, or it cannot be used; the error says why.
+
+    See Also
+    --------
+    CompiledOperator : What `compile` returns.
+    selftest : Tests a device.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> device = dml.Device("cpu", feature_level="4_0")
+    >>> device.supports_data_type("INT64")
+    False
+    >>> x = dml.TensorDesc("FLOAT32", (6, 2))
+    >>> op = device.compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)))
     """
 
     feature_level: FeatureLevel
@@ -165,6 +179,20 @@ class CompiledOperator:
         The device for which it was compiled.
     desc : SplitOperatorDesc
         The descriptor.
+
+    See Also
+    --------
+    Device.compile : Makes it.
+    BoundOperator : With buffers, for many dispatches.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dmlsplit as dml
+    >>> x = dml.TensorDesc("INT32", (6,))
+    >>> op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)))
+    >>> op(np.arange(6, dtype=np.int32))
+    [array([0, 1], dtype=int32), array([2, 3, 4, 5], dtype=int32)]
     """
 
     def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
@@ -297,6 +325,23 @@ class BoundOperator:
 
     Keep this object for as long as any CUDA graph that has captured its dispatch: it owns the
     buffers and keeps the kernels loaded.
+
+    See Also
+    --------
+    CompiledOperator.bind : Makes it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import dmlsplit as dml
+    >>> x = dml.TensorDesc("INT32", (6,))
+    >>> op = dml.Device("cpu").compile(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)))
+    >>> a, outs = np.zeros(6, np.int32), [np.empty(2, np.int32), np.empty(4, np.int32)]
+    >>> bound = op.bind(a, outs)
+    >>> a[:] = range(6)
+    >>> bound.dispatch()
+    >>> outs[1]
+    array([2, 3, 4, 5], dtype=int32)
     """
 
     _operator: CompiledOperator

@@ -48,19 +48,19 @@ def split(
 
     Parameters
     ----------
-    array
+    array : array
         A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, with any strides;
         or a dask.array, which is split lazily, block by block; its pieces have chunks of one size
         if it has one chunk along the axis, otherwise rechunk them before you store them.
-    sizes_or_count
+    sizes_or_count : int or sequence of int
         The size of each piece along the axis, or the number of equal pieces. Sizes may be 0, and
         must add up to the size of the axis.
-    axis
+    axis : int
         The dimension to split; a negative axis counts from the end.
-    out
+    out : sequence of arrays, optional
         Arrays to write to, one per piece, with the shape and type of the piece and any strides;
         None allocates new ones. For a dask.array, it must be None.
-    dim
+    dim : int, optional
         PyTorch's name for `axis`; give only one of the two.
 
     Returns
@@ -82,11 +82,22 @@ def split(
     DeviceRemovedError
         If the device fails.
 
+    See Also
+    --------
+    Device.compile : Compiles a split once, for many arrays.
+    numpy.split : Views; a sequence holds the positions of cuts.
+
     Examples
     --------
     >>> import numpy as np
     >>> split(np.arange(6), (1, 2, 3))
     [array([0]), array([1, 2]), array([3, 4, 5])]
+    >>> split(np.arange(6), 3)
+    [array([0, 1]), array([2, 3]), array([4, 5])]
+    >>> outs = [np.empty(2, int), np.empty(4, int)]
+    >>> pieces = split(np.arange(6), (2, 4), out=outs)
+    >>> pieces[1] is outs[1]
+    True
     """
     if axis is _FIRST:
         axis = 0 if dim is None else dim

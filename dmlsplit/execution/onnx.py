@@ -60,6 +60,11 @@ def split(
     InvalidArgumentError
         If an argument breaks a rule of the operator version.
 
+    See Also
+    --------
+    split_to_sequence : SplitToSequence.
+    dmlsplit.split : Without the rules of ONNX.
+
     Examples
     --------
     >>> import numpy as np
@@ -110,6 +115,16 @@ def split_to_sequence(
     ------
     InvalidArgumentError
         If an argument breaks a rule of the operator version.
+
+    See Also
+    --------
+    split : Split.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> split_to_sequence(np.arange(5), 2)
+    [array([0, 1]), array([2, 3]), array([4])]
     """
     arguments = read_arguments(
         operator_version("SplitToSequence", opset), axis=axis, split=split, keepdims=keepdims
@@ -121,6 +136,18 @@ def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[
     """Run a split with checked arguments on an array.
 
     A `UserWarning` announces each choice that the operator's specification leaves open.
+
+    See Also
+    --------
+    split : With arguments that are not checked yet.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dmlsplit.frontends import onnx
+    >>> arguments = onnx.read_arguments(onnx.operator_version("Split", 18), num_outputs=2)
+    >>> onnx.run(arguments, np.arange(3))
+    [array([0, 1]), array([2])]
     """
     array: Any = x
     operator = instance("arguments", arguments, Arguments).operator

@@ -53,6 +53,10 @@ def variadic_split(
         If an argument has the wrong type or shape, the lengths do not add up to the size of the
         axis, `data` is on another device, or the device's level has no equivalent of the split.
 
+    See Also
+    --------
+    split : Into equal pieces.
+
     Examples
     --------
     >>> variadic_split(np.arange(6), 0, [1, -1, 2])
@@ -88,6 +92,16 @@ def split(
     InvalidArgumentError
         If an argument has the wrong type or shape, `num_splits` does not divide the size of the
         axis, `data` is on another device, or the device's level has no equivalent of the split.
+
+    See Also
+    --------
+    variadic_split : Into pieces of given lengths.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> split(np.arange(6), 0, 2)
+    [array([0, 1, 2]), array([3, 4, 5])]
     """
     with prefix_errors(SPLIT):
         axis = _axis(SPLIT, axis)

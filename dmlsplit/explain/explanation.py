@@ -79,8 +79,8 @@ def _launch_lines(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str
         )
         own = in_flight_per_sm(launch, limits)
         yield (
-            f"in flight: {counted(own, 'byte') if own else 'less than 1 byte'} per SM; "
-            f"about {limits.in_flight_bytes} keep the memory of {reference} busy"
+            f"in flight: {counted(own, 'byte') if own else 'less than 1 byte'} per SM, "
+            f"{100 * own / limits.in_flight_bytes:.2g} % of what saturates {reference}"
         )
     yield from omitted_line(len(launches), _SHOWN, "launch")
 

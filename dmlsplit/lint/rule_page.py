@@ -1,6 +1,6 @@
-"""The page of a rule, in Markdown: the rule, what happens, an example, and the fix.
+"""The page of a rule, in Markdown: the rule, its source, an example and the fix.
 
-SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the manual includes it.
+SARIF carries it as `help`, ``dmlsplit explain RULE-ID`` prints it, and the site has it.
 """
 
 import re
@@ -10,8 +10,8 @@ from dmlsplit.directml.levels import NEWEST
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.descriptors import modified_split
 from dmlsplit.directml.rules.rule import Example, Rule, Sample
-from dmlsplit.directml.tensor import TensorDesc
-from dmlsplit.directml.validation import validate
+from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.directml.validation import minimum_feature_level, validate
 from dmlsplit.lint.rules import HRESULTS, hresult_text
 
 _NEWEST = str(NEWEST)  # the level of programs that name none
@@ -19,19 +19,17 @@ _WIDEST = 76  # of a program
 # Names in Python, and options, whose two hyphens would become a dash outside of code.
 _CODE = re.compile(r"(?<!\S)(--[a-z-]+|dml\.\w+)")
 _BASES = {
-    "documented": "This rule is [documented]({}).",
-    "source": "This rule comes from the [source code of ONNX Runtime]({}).",
-    "reported": "Users have [reported]({}) this behaviour.",
+    "documented": "Source: [{}]({}).",
+    "source": "Source: [the code of ONNX Runtime, {}]({}).",
+    "reported": "Reported by users: [{}]({}).",
 }
 _SEVERITIES = {
-    "warning": "This is a warning: it changes neither the verdict nor the exit status.",
-    "note": "This is a note, not an error.",
-    "defect": "This is a known defect: it changes the exit status only with `--fail-on defect`.",
+    "warning": "A warning: it changes neither the verdict nor the exit status.",
+    "note": "A note, not an error.",
+    "defect": "A known defect: it changes the exit status only with `--fail-on defect`.",
 }
-_TEXT_FORM = (
-    "The first line is the command; the rest is the model in ONNX's text syntax, which "
-    '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` writes to a file.'
-)
+# Data types by the names that they have in ONNX's text syntax, if these are others.
+_ONNX_TYPES = {TensorDataType.FLOAT32: "float", TensorDataType.FLOAT64: "double"}
 
 
 def rule_page(rule: Rule) -> str:
@@ -41,39 +39,30 @@ def rule_page(rule: Rule) -> str:
 
 def _blocks(rule: Rule) -> Iterator[str]:
     example = example_of(rule)
-    is_model, is_error = example.kind == "onnx", rule.severity == "error"
-    fence = "```text" if is_model else "```python"
+    fence = "```text" if example.kind == "onnx" else "```python"
     yield f"# {rule.id}"
-    yield _with_code(rule.sentence)
-    yield from _scope_notes(rule)
-    yield "## What happens"
-    yield _with_code(_at_run_time(rule))
-    yield "## How it is known"
-    yield _basis(rule)
-    yield f"## Example: {'refused' if is_error else 'reported'}"
-    if is_model:
-        yield _TEXT_FORM
+    yield _with_code(" ".join([rule.sentence, *_scope_notes(rule)]))
+    yield f"{_with_code(_at_run_time(rule))} {_basis(rule)}"
+    yield f"{'Rejected' if rule.severity == 'error' else 'Reported'}:"
     yield f"{fence}\n{example.broken}\n```"
-    yield "dmlsplit reports:"
     yield f"`{example.message}`"
-    yield "## Fix"
-    yield _with_code(f"{rule.hint[0].upper()}{rule.hint[1:]}.")
+    yield f"**Fix:** {_with_code(rule.hint)}."
     if "level" in rule.fixable_by:
-        yield (
-            "`dmlsplit levels` lists what each level accepts, and the first DirectML version and "
-            "Windows build that have it."
-        )
-    yield f"## Example: {'accepted' if is_error else 'not reported'}"
+        yield "`dmlsplit levels` lists the levels, with the DirectML and Windows that have them."
     yield f"{fence}\n{example.kept}\n```"
+    if example.kind == "onnx":
+        yield (
+            '`onnx.save(onnx.parser.parse_model(text), "model.onnx")` writes such a model to a '
+            "file; its first line is the command."
+        )
 
 
 def _scope_notes(rule: Rule) -> Iterator[str]:
     """What a report of the rule changes, and where the rule applies."""
-    notes = [_SEVERITIES[rule.severity]] if rule.severity in _SEVERITIES else []
+    if rule.severity in _SEVERITIES:
+        yield _SEVERITIES[rule.severity]
     if rule.id.startswith("ORT-"):
-        notes.append("It is about ONNX Runtime and Windows ML (`--ort`, `--winml`).")
-    if notes:
-        yield " ".join(notes)
+        yield "It is about ONNX Runtime and Windows ML (`--ort`, `--winml`)."
 
 
 def _with_code(text: str) -> str:
@@ -97,17 +86,56 @@ def _basis(rule: Rule) -> str:
     """How the rule is known, with its source."""
     if rule.basis == "policy":
         _, _, why = rule.source.partition("; ")
-        return f"This rule is a choice of dmlsplit (a policy): {why}."
-    return _BASES[rule.basis].format(rule.source)
+        return f"The rule is a choice of dmlsplit (a policy): {why}."
+    return _BASES[rule.basis].format(_source_name(rule.source), rule.source)
+
+
+def _source_name(url: str) -> str:
+    """A source by its publisher and its name, such as ``Microsoft, DML_TENSOR_FLAGS``."""
+    last = url.partition("#")[0].rpartition("/")[2]
+    if "learn.microsoft.com" in url:
+        name = re.sub(r"^(ns|ne|nf)-directml-", "", last)
+        return f"Microsoft, {name.upper() if name.startswith('dml_') else name}"
+    if "/issues/" in url:
+        return f"onnxruntime {last}"
+    return last if "github.com" in url else "ONNX, " + last.removesuffix(".html").split("__")[1]
 
 
 def example_of(rule: Rule) -> Example:
-    """The example that a rule gives, or else programs that validate its samples."""
+    """The example that a rule gives, or else one made of its samples.
+
+    It is a model if a level of DirectML rejects what models have, and a program otherwise.
+    """
     if rule.example is not None:
         return rule.example
     broken, kept = rule.broken[0], (rule.kept or [Sample("", modified_split, _NEWEST)])[0]
     first = validate(broken.desc, broken.level).violations[0]
+    if "level" in rule.fixable_by:
+        accepted = _model(broken.desc, str(minimum_feature_level(broken.desc)))
+        return Example("onnx", _model(broken.desc, broken.level), accepted, first.message)
     return Example("python", _program(broken), _program(kept), first.message)
+
+
+def _model(desc: SplitOperatorDesc, level: str) -> str:
+    """A model with one Split, as text, below the command that validates it."""
+    names = "abcdefgh"[: desc.output_count]
+    outputs = zip(names, desc.output_tensors, strict=True)
+    results = ", ".join(f"{_typed(tensor)} {name}" for name, tensor in outputs)
+    sizes = ", ".join(map(str, desc.split_sizes))
+    return (
+        f"# dmlsplit validate model.onnx --feature-level {level}\n"
+        '<ir_version: 10, opset_import: ["" : 18]>\n'
+        f"net ({_typed(desc.input_tensor)} x)\n"
+        f"    => ({results}) {{\n"
+        f"  sizes = Constant <value = int64[{desc.output_count}] {{{sizes}}}> ()\n"
+        f"  {', '.join(names)} = Split <axis = {desc.axis}> (x, sizes)\n"
+        "}"
+    )
+
+
+def _typed(tensor: TensorDesc) -> str:
+    name = _ONNX_TYPES.get(tensor.data_type, tensor.data_type.name.lower())
+    return f"{name}[{','.join(map(str, tensor.sizes))}]"
 
 
 def _program(sample: Sample) -> str:

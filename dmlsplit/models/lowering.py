@@ -36,6 +36,17 @@ class Lowering:
         Whether the outputs lose the axis.
     warnings : tuple of str
         Valid settings on which implementations differ.
+
+    See Also
+    --------
+    dmlsplit.frontends.onnx.lower, dmlsplit.frontends.openvino.lower_split : Make it.
+
+    Examples
+    --------
+    >>> from dmlsplit import TensorDataType
+    >>> from dmlsplit.frontends import openvino
+    >>> openvino.lower_split((6, 2), 0, 3, TensorDataType.FLOAT32).sizes
+    (2, 2, 2)
     """
 
     shape: tuple[int, ...]

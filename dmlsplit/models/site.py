@@ -61,6 +61,17 @@ class Known:
     """A split that the file determines: its descriptor, None if all outputs are empty.
 
     In models, `pieces` has the sizes of all outputs along the axis, including empty ones.
+
+    See Also
+    --------
+    Unknown, Invalid : Of other splits.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import dxdispatch
+    >>> (site,) = dxdispatch.scan("tests/data/dispatch.json")
+    >>> print(site.state.descriptor)
+    SPLIT axis 1: FLOAT32[2,5] -> FLOAT32[2,3], FLOAT32[2,2]
     """
 
     descriptor: SplitOperatorDesc | None = None
@@ -77,6 +88,23 @@ class Invalid:
         The broken rule.
     is_loaded : bool
         Whether ONNX Runtime loads the model all the same, and fails only when it runs the node.
+
+    See Also
+    --------
+    Known, Unknown : Of other splits.
+
+    Examples
+    --------
+    >>> import onnx
+    >>> from dmlsplit.frontends import onnx as front_end
+    >>> text = '''<ir_version: 10, opset_import: ["" : 18]>
+    ... net (float[6] x) => (float[3] a, float[3] b) {
+    ...   a, b = Split <axis = 0, num_outputs = 3> (x)
+    ... }'''
+    >>> onnx.save(onnx.parser.parse_model(text), "model.onnx")
+    >>> (site,) = front_end.scan("model.onnx")
+    >>> site.state.problem
+    'Split-18: num_outputs is 3 for 2 outputs; the two must be equal'
     """
 
     problem: str
@@ -107,6 +135,23 @@ class Unknown:
     example_shape : tuple of int, or None
         In ONNX, a shape of the input that suits the split, with the sizes in `missing`; None if the
         rank is unknown.
+
+    See Also
+    --------
+    Known, Invalid : Of other splits.
+
+    Examples
+    --------
+    >>> import onnx
+    >>> from dmlsplit.frontends import onnx as front_end
+    >>> text = '''<ir_version: 10, opset_import: ["" : 18]>
+    ... net (float[n] x) => (float[h] a, float[h] b) {
+    ...   a, b = Split <axis = 0, num_outputs = 2> (x)
+    ... }'''
+    >>> onnx.save(onnx.parser.parse_model(text), "model.onnx")
+    >>> (site,) = front_end.scan("model.onnx")
+    >>> site.state.missing
+    (('n', 2),)
     """
 
     reason: str
@@ -193,6 +238,17 @@ class SplitSite:
         override.
     exceeds_protobuf : bool
         Whether the file is too large for protobuf, with which the package onnx reads it.
+
+    See Also
+    --------
+    Known, Unknown, Invalid : What `state` may be.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import dxdispatch
+    >>> (site,) = dxdispatch.scan("tests/data/dispatch.json")
+    >>> site.node, site.operator, type(site.state).__name__
+    ('split', 'DML_OPERATOR_SPLIT', 'Known')
     """
 
     file: str

@@ -31,6 +31,17 @@ class SelfTest:
         The product name and the architecture, such as ``NVIDIA H200 (sm_90)``.
     error : str or None
         Why the test ended before it was complete.
+
+    See Also
+    --------
+    selftest : Makes it.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> report = dml.selftest("cpu", seconds=0)
+    >>> report.ok, report.device
+    (True, 'cpu')
     """
 
     device: str
@@ -48,7 +59,7 @@ class SelfTest:
         """The exit status of the command.
 
         It is 0 if every byte is right, 1 if one is wrong or a strict test is too slow, and 2 if the
-        test could not run or proved nothing.
+        test could not run, or an injected fault went undetected.
         """
         if self._has_wrong_bytes:
             return WRONG
@@ -129,9 +140,9 @@ def bytes_check(results: Sequence[CaseResult]) -> Check:
 def faulty_kernels_check(kernels: Sequence[FaultyKernel]) -> Check:
     """Whether the faults that were injected into kernels were noticed."""
     missed = [one.kernel for one in kernels if not one.caught]
-    text = f"{len(kernels) - len(missed)} of {len(kernels)} made on purpose were caught"
+    text = f"{len(kernels) - len(missed)} of {len(kernels)} detected"
     state = CheckState.FAIL if missed else CheckState.OK
-    return Check("wrong kernels", state, text + "".join(f"; not {name}" for name in missed))
+    return Check("fault injection", state, text + "".join(f"; not {name}" for name in missed))
 
 
 def speed_check(speed: Speed) -> Check:

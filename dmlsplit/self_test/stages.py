@@ -53,21 +53,21 @@ def selftest(
     progress: Progress | None = None,
     strict: bool = False,
 ) -> SelfTest:
-    """Prove on this machine that splits are right: every kernel and mode, every byte.
+    """Compare every byte of splits of every kernel and mode on this machine.
 
     A failed check is a field of the result, not an exception.
 
     Parameters
     ----------
-    device
+    device : str, optional
         ``"cpu"``, ``"cuda"`` or ``"cuda:N"``; None is what ``Device()`` takes.
-    seconds
+    seconds : float
         The time after which no further speed is measured. All bytes are compared in any case.
-    show
+    show : callable, optional
         Called with each line of the report once it is known.
-    progress
+    progress : callable, optional
         Called with the number of splits compared so far, and the total.
-    strict
+    strict : bool
         Whether a speed below the documented share of a copy's is a failure. Without it, speeds are
         measured but never fail the test.
 
@@ -81,6 +81,17 @@ def selftest(
     InvalidArgumentError
         If `seconds` is not a number of at least 0, or `device` is not the name of a device. If
         `show`, `progress` or `strict` has the wrong type, the error is also a TypeError.
+
+    See Also
+    --------
+    Device : The devices of this machine.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> report = dml.selftest("cpu", seconds=0)
+    >>> report.status
+    0
     """
     _check_arguments(seconds, show, progress, strict)
     parts: dict[type, list[Any]] = defaultdict(list)  # of the report, as they become known

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from html import escape
-from pathlib import Path
 from typing import Any, ClassVar
 
-from bars import BARS
+from chart import CHARTS
 from docutils import nodes
 from docutils.parsers.rst import directives
 from docutils.statemachine import StringList
@@ -34,14 +32,14 @@ class FromCode(SphinxDirective):
         return [found]
 
 
-class Bars(SphinxDirective):
-    """A bar chart, chosen by its name in `BARS`."""
+class Chart(SphinxDirective):
+    """A chart, chosen by its name in `CHARTS`."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """Draw it as a table in HTML, which every reader understands."""
-        return [nodes.raw("", BARS[self.arguments[0]](), format="html")]
+        """Draw it into the page, whose colours it then has."""
+        return [nodes.raw("", CHARTS[self.arguments[0]](), format="html")]
 
 
 class CommandHelp(SphinxDirective):
@@ -77,23 +75,10 @@ class SplitPicture(SphinxDirective):
         return [nodes.raw("", frame, format="html")]
 
 
-def _site_links(app: Sphinx, page: str, source: list[str]) -> None:
-    """If the manual links to a file that a page includes, link to that page instead."""
-    source[0] = source[0].replace("../../benchmarks/README.md", "../benchmarks.md")
-
-
-def _page_links(app: Sphinx, path: Path, page: str, included: list[str]) -> None:
-    """Where a page includes a part of README, link to pages instead of to the published site."""
-    site = re.escape(app.config.html_baseurl)
-    included[0] = re.sub(rf"\({site}([\w-]+)\.html", r"(\1.md", included[0])
-
-
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
-    app.add_directive("bars", Bars)
+    app.add_directive("chart", Chart)
     app.add_directive("command-help", CommandHelp)
     app.add_directive("from-code", FromCode)
     app.add_directive("split-picture", SplitPicture)
-    app.connect("source-read", _site_links)
-    app.connect("include-read", _page_links)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

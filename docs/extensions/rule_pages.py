@@ -32,7 +32,7 @@ run the examples of every page. The basis says how dmlsplit knows a rule, and li
 - `reported`: by users, in a public issue
 - `policy`: a choice of dmlsplit where the documents are silent
 
-Nobody has compared these rules with a DirectML.dll yet; [a kit](../conformance.md) is ready for it.
+Nobody has compared these rules with a DirectML.dll yet: [what is known](../status.md).
 """
 
 

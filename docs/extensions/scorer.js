@@ -1,9 +1,6 @@
-// Sphinx's own scores, but the pages for those who work on dmlsplit come last.
+// Sphinx's own scores, but the changelog comes last.
 var Scorer = {
-  score: ([page, , , , score]) =>
-    /^(design\/|CHANGELOG|CONTRIBUTING|ARCHITECTURE|CODE_OF_CONDUCT|benchmarks)/.test(page)
-      ? score - 50
-      : score,
+  score: ([page, , , , score]) => (page === "CHANGELOG" ? score - 50 : score),
   objNameMatch: 11,
   objPartialMatch: 6,
   objPrio: { 0: 15, 1: 5, 2: -5 },

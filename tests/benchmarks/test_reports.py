@@ -76,6 +76,18 @@ def test_every_kind_of_figure_is_drawn(tmp_path: Path) -> None:
         plot({**data, "rows": []}, tmp_path, "run")
 
 
+@pytest.mark.parametrize(
+    ("commit", "shown"),
+    [("0123456789abcdef", "0123456789,"), ("0123456789abcdef+", "0123456789+,")],
+)
+def test_a_picture_says_whether_the_measured_tree_had_changes(commit: str, shown: str) -> None:
+    pytest.importorskip("matplotlib")
+    from benchmarks.plot import _caption
+
+    run = {"kind": "cpu", "environment": {**MACHINE, "commit": commit}}
+    assert f"commit {shown} 2026" in _caption(run)
+
+
 def test_the_readme_agrees_with_the_results_and_the_cases() -> None:
     folder = Path(command.__file__).parent
     text = " ".join((folder / "README.md").read_text().split())

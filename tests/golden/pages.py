@@ -15,7 +15,14 @@ from onnx import TensorProto
 from tests.support.command import ROOT
 from tests.support.models import single
 
-# The model on the start page, which the first steps build.
+# The models on the start page; it builds the second.
+GLU = """
+<ir_version: 10, opset_import: ["" : 18]>
+net (float[batch,77,4096] x) => (float[batch,77,2048] y) {
+  [glu_split] a, b = Split <axis = 2, num_outputs = 2> (x)
+  [glu_gate] s = Sigmoid (b)
+  [glu_mul] y = Mul (a, s)
+}"""
 PLANES = """
 <ir_version: 10, opset_import: ["" : 18]>
 net (uint8[1,480,640,3] x)
@@ -35,6 +42,7 @@ def write_inputs(folder: Path) -> None:
     """Write every file that the commands read."""
     shutil.copytree(ROOT / "tests" / "data", folder / "tests/data")
     onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), folder / "model.onnx")
+    onnx.save(onnx.parser.parse_model(GLU), folder / "glu.onnx")
     onnx.save(onnx.parser.parse_model(PLANES), folder / "rgb.onnx")
     np.save(folder / "IN.npy", np.arange(48).reshape(16, 3))
 

@@ -36,7 +36,7 @@ FEW = [replace(case, mode=mode) for case, mode in zip(LAYOUTS, cycle(reversed(Mo
 MORE = 8 + len(speed.WORKLOADS)
 COUNT = len(FEW) + MORE
 GOLDEN = Path(__file__).parents[1] / "golden" / "selftest.txt"
-PAGE = Path(__file__).parents[2] / "docs" / "selftest.md"
+PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
 CHECK = re.compile(r"^(?:ok|warn|fail) +(.+?)  ", re.MULTILINE)
 
 

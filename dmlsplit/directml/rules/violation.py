@@ -32,6 +32,19 @@ class Violation:
         Whether it is a warning, whatever the rule's own severity is.
     own_effect : Effect or None
         What happens here in a runtime, if it is not what the rule says.
+
+    See Also
+    --------
+    ValidationReport : The violations of a descriptor or a binding.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> x = dml.TensorDesc("FLOAT32", (6,))
+    >>> desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
+    >>> violation = dml.validate(desc).violations[0]
+    >>> violation.rule.id, violation.field, violation.found
+    ('DML-SPLIT-AXIS-RANGE', 'Axis', '1')
     """
 
     rule: Rule
@@ -87,6 +100,19 @@ class ValidationReport:
         The feature level that it was checked for, such as ``3_0``; empty for none.
     violations : tuple of Violation
         Empty if no rule is broken.
+
+    See Also
+    --------
+    validate : Makes a report of a descriptor.
+    InvalidArgumentError : Has the report of what was rejected.
+
+    Examples
+    --------
+    >>> import dmlsplit as dml
+    >>> x = dml.TensorDesc("FLOAT32", (6,))
+    >>> report = dml.validate(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)), "2_0")
+    >>> report.ok, report.level, report.rule_ids
+    (False, '2_0', ('DML-LEVEL-DIMENSION-COUNT',))
     """
 
     subject: str

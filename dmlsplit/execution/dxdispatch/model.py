@@ -94,7 +94,17 @@ Command = Dispatch | OutputCommand
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A DxDispatch model."""
+    """A DxDispatch model.
+
+    See Also
+    --------
+    load : Reads it.
+
+    Examples
+    --------
+    >>> [resource.name for resource in load("tests/data/dispatch.json").resources]
+    ['Input', 'Rows', 'Rest']
+    """
 
     resources: tuple[Resource, ...]
     dispatchables: tuple[Dispatchable, ...]
@@ -115,6 +125,15 @@ def load(path: str | PathLike[str]) -> Model:
     ------
     InvalidArgumentError
         If the file is not such a model; the message names the field.
+
+    See Also
+    --------
+    run : Reads a model and runs it.
+
+    Examples
+    --------
+    >>> load("tests/data/dispatch.json").dispatchables[0].name
+    'split'
     """
     file = Path(path_text(path))
     with path_in_errors(path):

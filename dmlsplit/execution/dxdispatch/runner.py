@@ -48,6 +48,15 @@ class Result:
     resources : mapping
         The final contents of each resource that commands use, as far as they use it, as a flat
         NumPy array of its data type.
+
+    See Also
+    --------
+    run : Makes it.
+
+    Examples
+    --------
+    >>> run("tests/data/dispatch.json", "cpu").resources["Rest"].tolist()
+    [4.0, 5.0, 9.0, 10.0]
     """
 
     lines: tuple[str, ...]
@@ -86,6 +95,15 @@ def run(
         breaks a rule, or if a file to write exists, is an input, or cannot be written.
     OutOfMemoryError
         If what the commands use of a resource does not fit in memory.
+
+    See Also
+    --------
+    load : Reads a model without running it.
+
+    Examples
+    --------
+    >>> run("tests/data/dispatch.json", "cpu").lines[0]
+    "Resource 'Rows': 1, 2, 3, 6, 7, 8"
     """
     if not (output is None or callable(output)):
         raise ArgumentTypeError(f"output is {output!r}; it must be a function such as print")

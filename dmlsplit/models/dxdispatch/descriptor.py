@@ -34,6 +34,18 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
     InvalidArgumentError
         If a field is missing or has the wrong kind of value, or if OutputCount or DimensionCount
         contradicts the array that it counts. DirectML's rules are left to `dmlsplit.validate`.
+
+    See Also
+    --------
+    scan : Reads a file.
+
+    Examples
+    --------
+    >>> x = {"DataType": "FLOAT32", "Sizes": [6]}
+    >>> half = {"DataType": "FLOAT32", "Sizes": [3]}
+    >>> desc = {"InputTensor": x, "OutputTensors": [half, half], "Axis": 0}
+    >>> print(read_descriptor(desc))
+    SPLIT axis 0: FLOAT32[6] -> FLOAT32[3], FLOAT32[3]
     """
     return read_split(Field(mapping))
 

@@ -35,6 +35,15 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     ------
     InvalidArgumentError
         If the file is neither; see also `read_descriptor`.
+
+    See Also
+    --------
+    dmlsplit.frontends.SplitSite : A split that a scan found.
+
+    Examples
+    --------
+    >>> [site.operator for site in scan("tests/data/dispatch.json")]
+    ['DML_OPERATOR_SPLIT']
     """
     file = path_text(path)
     with path_in_errors(path), name_kind_in_errors(path):

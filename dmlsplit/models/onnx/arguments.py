@@ -13,7 +13,19 @@ from dmlsplit.models.site import ProviderRemark
 
 
 class Lengths(Enum):
-    """A placeholder for lengths that are known only at run time."""
+    """A placeholder for lengths that are known only at run time.
+
+    See Also
+    --------
+    node_arguments : Takes it for an input.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> split = onnx.operator_version("Split", 13)
+    >>> onnx.node_arguments(split, {}, [onnx.Lengths.AT_RUN_TIME], 2).split.name
+    'AT_RUN_TIME'
+    """
 
     AT_RUN_TIME = "known only when the model runs"
 
@@ -44,6 +56,17 @@ class Arguments:
         Choices that the operator's specification leaves open.
     split_type : ElementType or None
         Data type of the sizes, if they are an array.
+
+    See Also
+    --------
+    read_arguments, node_arguments : Make them.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> arguments = onnx.read_arguments(onnx.operator_version("Split", 13), split=[2, 4])
+    >>> arguments.axis, arguments.split
+    (0, (2, 4))
     """
 
     operator: OperatorVersion
@@ -57,7 +80,7 @@ class Arguments:
 
     @property
     def sized_by(self) -> str:
-        """What gives the number of pieces, as in `SplitSite`."""
+        """What gives the number of pieces, as in `dmlsplit.frontends.SplitSite`."""
         if isinstance(self.split, int):
             return "chunk"
         if self.split is not None:
@@ -66,7 +89,7 @@ class Arguments:
 
     @property
     def keeps_axis(self) -> bool | None:
-        """Whether the pieces keep the axis, as in `SplitSite`."""
+        """Whether the pieces keep the axis, as in `dmlsplit.frontends.SplitSite`."""
         if self.keepdims or isinstance(self.split, tuple):
             return True
         return False if self.split is None else None
@@ -118,6 +141,17 @@ def node_arguments(
     ------
     InvalidArgumentError
         If the operator version lacks an attribute or input of the node, or a value breaks a rule.
+
+    See Also
+    --------
+    read_arguments : Of a call.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> split = onnx.operator_version("Split", 18)
+    >>> onnx.node_arguments(split, {"axis": 1, "num_outputs": 3}, [None], 3).num_outputs
+    3
     """
     instance("operator", operator, OperatorVersion)
     for name in instance("attributes", attributes, Mapping):  # type: ignore[type-abstract]
@@ -164,6 +198,18 @@ def read_arguments(
     ------
     InvalidArgumentError
         If a value breaks a rule of the operator.
+
+    See Also
+    --------
+    node_arguments : Of a node in a model.
+    lower : To the descriptor that DirectML runs.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> split = onnx.operator_version("Split", 18)
+    >>> onnx.read_arguments(split, axis=1, split=[2, 4]).output_count
+    2
     """
     assumed: list[str] = []
     instance("operator", operator, OperatorVersion)

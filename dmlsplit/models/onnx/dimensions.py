@@ -31,6 +31,16 @@ class FixedSizes:
         that every shell takes literally, if there is one.
     dynamic : dict of str to None
         All values in `options` so far, in their order.
+
+    See Also
+    --------
+    scan : Takes it.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> onnx.FixedSizes({"batch": 1, "images.2": 640}).sizes["batch"]
+    1
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:

@@ -32,6 +32,17 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
     ------
     InvalidArgumentError
         If the operator does not accept the type, or the shape does not fit.
+
+    See Also
+    --------
+    read_arguments : Makes the arguments.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> arguments = onnx.read_arguments(onnx.operator_version("Split", 18), num_outputs=2)
+    >>> print(onnx.lower(arguments, onnx.ElementType.FLOAT, (6,)).descriptor)
+    SPLIT axis 0: FLOAT32[6] -> FLOAT32[3], FLOAT32[3]
     """
     instance("arguments", arguments, Arguments)
     instance("data_type", data_type, ElementType)

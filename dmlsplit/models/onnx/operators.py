@@ -15,7 +15,18 @@ OPERATORS = ("Split", "SplitToSequence")
 
 
 class ElementType(IntEnum):
-    """TensorProto.DataType, with the values of onnx.proto."""
+    """TensorProto.DataType, with the values of onnx.proto.
+
+    See Also
+    --------
+    OperatorVersion : Which of them an operator splits.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> onnx.ElementType.BFLOAT16.value
+    16
+    """
 
     UNDEFINED = 0
     FLOAT = 1
@@ -103,6 +114,17 @@ class OperatorVersion:
     split_types : frozenset of ElementType
         Types of the optional second input, `split`; empty if there is no such input. In Split-1
         it must have the type of the data.
+
+    See Also
+    --------
+    operator_version : Finds it.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> version = onnx.operator_version("Split", 17)
+    >>> version.since, version.attributes
+    (13, ('axis',))
     """
 
     name: str
@@ -138,6 +160,16 @@ def operator_version(name: str, opset: int) -> OperatorVersion:
     ------
     InvalidArgumentError
         If the operator does not exist in that opset.
+
+    See Also
+    --------
+    OperatorVersion : What it returns.
+
+    Examples
+    --------
+    >>> from dmlsplit.frontends import onnx
+    >>> str(onnx.operator_version("SplitToSequence", 18))
+    'SplitToSequence-11'
     """
     versions = [version for version in _VERSIONS if version.name == name]
     if not versions:

@@ -53,6 +53,22 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     InvalidArgumentError
         If the file cannot be read, is not an ONNX model, or nests too deeply, or if it contradicts
         a size in `dimensions`.
+
+    See Also
+    --------
+    FixedSizes : Sizes for dynamic dimensions.
+    dmlsplit.frontends.SplitSite : A split that a scan found.
+
+    Examples
+    --------
+    >>> import onnx
+    >>> text = '''<ir_version: 10, opset_import: ["" : 18]>
+    ... net (float[6] x) => (float[3] a, float[3] b) {
+    ...   a, b = Split <axis = 0, num_outputs = 2> (x)
+    ... }'''
+    >>> onnx.save(onnx.parser.parse_model(text), "model.onnx")
+    >>> [(site.operator, site.state.descriptor.split_sizes) for site in scan("model.onnx")]
+    [('Split-18', (3, 3))]
     """
     dimensions = FixedSizes({}) if dimensions is None else dimensions
     return scan_declarations(path, instance("dimensions", dimensions, FixedSizes)).sites

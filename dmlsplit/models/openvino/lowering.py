@@ -43,6 +43,16 @@ def lower_variadic_split(
     InvalidArgumentError
         If the data is a scalar, the axis is out of range, a length is below -1, two lengths
         are -1, or the lengths do not add up.
+
+    See Also
+    --------
+    lower_split : For equal pieces.
+
+    Examples
+    --------
+    >>> from dmlsplit import TensorDataType
+    >>> lower_variadic_split((6,), 0, (1, -1), TensorDataType.INT32).sizes
+    (1, 5)
     """
     with prefix_errors(VARIADIC_SPLIT):
         dims = integers("shape", shape)
@@ -60,6 +70,16 @@ def lower_split(
     ------
     InvalidArgumentError
         If the data is a scalar, the axis is out of range, or `num_splits` does not divide it.
+
+    See Also
+    --------
+    lower_variadic_split : For pieces of given lengths.
+
+    Examples
+    --------
+    >>> from dmlsplit import TensorDataType
+    >>> print(lower_split((6, 2), -1, 2, TensorDataType.INT32).descriptor)
+    SPLIT axis 1: INT32[6,2] -> INT32[6,1], INT32[6,1]
     """
     with prefix_errors(SPLIT):
         dims = integers("shape", shape)

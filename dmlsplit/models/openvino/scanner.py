@@ -116,6 +116,15 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
     ------
     InvalidArgumentError
         If the file is not such a model, or its weights are needed and cannot be read.
+
+    See Also
+    --------
+    dmlsplit.frontends.SplitSite : A split that a scan found.
+
+    Examples
+    --------
+    >>> [site.operator for site in scan("tests/data/cut.xml")]
+    ['Split-1']
     """
     xml = Path(path_text(path))
     with path_in_errors(path), name_kind_in_errors(path):
