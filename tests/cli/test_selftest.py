@@ -1,7 +1,6 @@
 """`dmlsplit selftest`: what it prints, writes and returns."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
