@@ -286,8 +286,9 @@ class CompiledOperator:
             return self._split_into(array, outputs, stream)
 
     def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
-        is_small = stream is None and outputs is not None
-        if not is_small or self._split_by_slices(array, outputs) is None:
+        # Without outputs, slices would be new arrays; the table refuses None.
+        has_slices = stream is None and outputs is not None
+        if not has_slices or self._split_by_slices(array, outputs) is None:
             self._prepared.split_into(*self._table.bind(array, outputs), stream)
 
     def _split_by_slices(self, array: Any, outputs: Any = None) -> list[Any] | None:
