@@ -60,7 +60,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def calls_per_sample(call: Call, shortest: float = SHORTEST_SAMPLE) -> int:
+def calls_per_sample(call: Call, shortest: float) -> int:
     """The number of calls that take at least `shortest` seconds."""
     count = 1
     while True:
@@ -81,7 +81,7 @@ def interleaved(
     the first calls after a rest take up to twice as long as the following ones. Each round has its
     own random order, so that no peer always follows the same one.
     """
-    counts = {name: calls_per_sample(call) for name, call in calls.items()}
+    counts = {name: calls_per_sample(call, SHORTEST_SAMPLE) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     order, draw = list(calls), Random(rounds)  # noqa: S311
     for _ in range(rounds):

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import host, host_libraries, timing
+from benchmarks import host, host_instead, host_libraries, timing
 from benchmarks.environment import environment, gpu_state
 from benchmarks.peers_gpu import FAST
 from benchmarks.results import load
@@ -97,6 +98,26 @@ def test_a_missed_bar_fails_the_run(tmp_path: Path, monkeypatch: Patch, capsys: 
         assert host_time.main(words) == status
         assert {row["at"] for row in load(path)["rows"]} == {3}
         assert re.search(rf"bar: numpy split of 3 outputs in .*: {word}\n", capsys.readouterr().out)
+
+
+def test_a_call_is_compared_with_what_a_person_would_write_instead(
+    timed: Callable[..., list[dict[str, Any]]], monkeypatch: Patch, capsys: Capsys
+) -> None:
+    (name,) = (case for case in host_instead.CASES if "NumPy, out= 3" in case)
+    pair = host_instead.CASES[name]()
+    for bar, status, word in ((1e9, 0, "met"), (0, 1, r"\*\*missed\*\*")):
+        make = partial(pair._replace, bar=bar)
+        monkeypatch.setattr(host_instead, "CASES", {name: make})
+        rows = timed(name, status)
+        assert [row["peer"] for row in rows] == ["dmlsplit", "instead"]
+        assert re.search(rf"\| {name} \| [0-9.]+ \| .* \| {word} \|", capsys.readouterr().out)
+
+
+def test_every_pair_makes_the_same_pieces() -> None:
+    for name, make in host_instead.CASES.items():
+        if "NumPy" in name and "into" in name:
+            ours, instead = make().ours(), make().instead()
+            assert [piece.tolist() for piece in ours] == [piece.tolist() for piece in instead]
 
 
 @pytest.mark.skipif(host.has_gpu(), reason="this machine has a GPU")

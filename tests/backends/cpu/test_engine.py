@@ -59,7 +59,7 @@ def test_kernels_for_every_kind_of_processor_copy_the_same_bytes(
         [(1, 1), (1, 2), (2, 1), (1, 3), (3, 1), *equal], (1, 2, 4, 8, 16), (1, 2, 63, 300)
     ):
         copies_rows(form, width, rows, library._replace(kind=kind), has_kernel=True)
-    for width, count, rows in product((1, 2, 3, 5, 6, 7, 9, 15), range(2, 17), (1, 8, 71, 300)):
+    for width, count, rows in product((1, 2, 3, 5, 6, 7, 9, 15, 65), range(2, 17), (1, 8, 71, 300)):
         copies_rows((width,) * count, 1, rows, library._replace(kind=kind), has_kernel=False)
 
 
