@@ -211,7 +211,7 @@ class CompiledOperator:
             return self._split(array, stream)
 
     def _split(self, array: Any, stream: Stream | None) -> list[Any]:
-        if (pieces := self._split_by_slices(array)) is not None:
+        if stream is None and (pieces := self._split_by_slices(array)) is not None:
             return pieces
         source, like = self._table.bind_input(array), array
         if isinstance(array, BufferBinding):
@@ -258,7 +258,8 @@ class CompiledOperator:
             return self._split_into(array, outputs, stream)
 
     def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
-        if self._split_by_slices(array, outputs) is None:
+        needs_table = stream is not None or outputs is None  # which refuses these
+        if needs_table or self._split_by_slices(array, outputs) is None:
             self._prepared.split_into(*self._table.bind(array, outputs), stream)
 
     def _split_by_slices(self, array: Any, outputs: Any = None) -> list[Any] | None:
