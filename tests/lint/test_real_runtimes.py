@@ -12,6 +12,7 @@ import sys
 import venv
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -29,6 +30,7 @@ from tests.support.advice import external
 from tests.support.models import bare_split, single
 
 RELEASES = [r for r in runtime_table().onnxruntime if r.version >= (1, 16)]
+EDGES = {(1, 16), (1, 20), (1, 24), (1, 32)}
 # Run by the Python of an environment: for each model, the sizes of the pieces, or what fails.
 PROGRAM = """
 import json, sys, numpy, onnxruntime
@@ -139,8 +141,13 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], Path
     return install
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("release", RELEASES, ids=str)
+def _marked(release: Release) -> Any:
+    """The slow run installs a few releases, at the edges of the table; .ci/exhaustive all."""
+    mark = pytest.mark.slow if release.version in EDGES else pytest.mark.exhaustive
+    return pytest.param(release, id=str(release), marks=mark)
+
+
+@pytest.mark.parametrize("release", map(_marked, RELEASES))
 def test_a_release_loads_and_splits_what_the_table_says(
     release: Release, python: Callable[[Release], Path], tmp_path: Path
 ) -> None:

@@ -110,6 +110,7 @@ def test_helpers_block_all_signals_and_callers_keep_theirs(
     monkeypatch.setenv(threads.VARIABLE, "4")
     fresh = native.load(Path(shutil.copy(library.path, tmp_path / "fresh.so")))
     own, before = signal.pthread_sigmask(signal.SIG_BLOCK, []), set(TASKS.iterdir())
+    assert signal.SIGINT not in own  # nor after the tests before
     assert split(fresh, rows(1)).all()
     helpers = set(TASKS.iterdir()) - before
     assert len(helpers) == 3
