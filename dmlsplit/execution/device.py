@@ -286,14 +286,8 @@ class CompiledOperator:
             return self._split_into(array, outputs, stream)
 
     def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
-<<<<<<< HEAD
-        # Without outputs, slices would be new arrays; the table refuses None.
-        has_slices = stream is None and outputs is not None
-        if not has_slices or self._split_by_slices(array, outputs) is None:
-=======
         needs_table = stream is not None or outputs is None  # which refuses these
         if needs_table or self._split_by_slices(array, outputs) is None:
->>>>>>> conv_tip
             self._prepared.split_into(*self._table.bind(array, outputs), stream)
 
     def _split_by_slices(self, array: Any, outputs: Any = None) -> list[Any] | None:
