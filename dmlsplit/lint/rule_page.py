@@ -96,9 +96,12 @@ def _source_name(url: str) -> str:
     if "learn.microsoft.com" in url:
         name = re.sub(r"^(ns|ne|nf)-directml-", "", last)
         return f"Microsoft, {name.upper() if name.startswith('dml_') else name}"
-    if "/issues/" in url:
+    if "/issues/" in url or "/pull/" in url:
         return f"onnxruntime {last}"
-    return last if "github.com" in url else "ONNX, " + last.removesuffix(".html").split("__")[1]
+    if "github.com" in url:
+        return last
+    publisher = "ONNX Runtime" if "onnxruntime.ai" in url else "ONNX"
+    return f"{publisher}, {last.removesuffix('.html').rpartition('__')[2]}"
 
 
 def example_of(rule: Rule) -> Example:

@@ -57,14 +57,14 @@ def test_a_cpu_run_without_the_engine_notes_that_numpy_copies(
 
 
 @pytest.fixture
-def timed(tmp_path: Path, monkeypatch: Patch) -> Callable[[str], list[dict[str, Any]]]:
+def timed(tmp_path: Path, monkeypatch: Patch) -> Callable[..., list[dict[str, Any]]]:
     """The rows of the cases of `host` that have a text in their names."""
     monkeypatch.setattr(timing, "WARM_SECONDS", 0)
 
-    def run(only: str) -> list[dict[str, Any]]:
-        path = tmp_path / f"{only}.json"
+    def run(only: str, status: int = 0) -> list[dict[str, Any]]:
+        path = tmp_path / f"{only}-{status}.json"
         words = ["host", "--only", only, "--rounds", "1", "-o", str(path)]
-        assert command.main(words) == 0
+        assert command.main(words) == status
         run = load(path)
         assert run["environment"]["command"][3:] == words
         return list(run["rows"])
