@@ -3,6 +3,7 @@
 This module is imported with the first tensor. Its error names what a version of PyTorch lacks.
 """
 
+import sys
 from typing import Any
 
 import torch
@@ -52,3 +53,19 @@ def example_value(number: Any) -> int:
     from torch.fx.experimental.symbolic_shapes import optimization_hint
 
     return int(optimization_hint(number, 1))
+
+
+def inductor_decompositions() -> list[dict[Any, Any]]:
+    """Inductor's tables of decompositions; none if it is not imported yet."""
+    inductor: Any = sys.modules.get("torch._inductor.decomposition")
+    if not hasattr(inductor, "select_decomp_table"):
+        return []
+    return [inductor.decompositions, inductor.select_decomp_table()]
+
+
+def keep_in_inductor(operator: Any) -> None:
+    """Let Inductor call an operator as it is; it calls none that has a decomposition otherwise."""
+    from torch._inductor import lowering
+
+    if operator not in lowering.lowerings:
+        lowering.make_fallback(operator, warn=False, override_decomp=True)

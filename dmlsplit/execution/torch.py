@@ -5,7 +5,6 @@
 ``dmlsplit::split_out(array, sizes, dim, out)``. These operators call `dml.split`.
 """
 
-import sys
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from math import prod
@@ -326,7 +325,9 @@ class _RefusedError(InvalidArgumentError, NotImplementedError):
 
 
 def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    _register_with_inductor()
+    # Not earlier, because importing Inductor takes seconds. It calls `_fake` before it decomposes.
+    for table in torch_private.inductor_decompositions():
+        table.setdefault(_SPLIT, _decomposed)
     dim = _checked_axis(array, sizes, dim)
     return [array.new_empty(shape) for shape in piece_shapes(array.shape, dim, sizes)]
 
@@ -378,19 +379,8 @@ def _decomposed(array: Tensor, sizes: Sequence[int], dim: int) -> Any:
     """
     if array.device.type == "cpu":
         return torch.ops.aten.split_with_sizes_copy.default(array, sizes, dim)
-    from torch._inductor import lowering
-
-    if _SPLIT not in lowering.lowerings:  # Inductor itself calls no operator that may decompose
-        lowering.make_fallback(_SPLIT, warn=False, override_decomp=True)
+    torch_private.keep_in_inductor(_SPLIT)
     return NotImplemented
-
-
-def _register_with_inductor() -> None:
-    # Not earlier, because importing Inductor takes seconds. It calls `_fake` before it decomposes.
-    inductor: Any = sys.modules.get("torch._inductor.decomposition")
-    if hasattr(inductor, "select_decomp_table"):
-        for table in (inductor.decompositions, inductor.select_decomp_table()):
-            table.setdefault(_SPLIT, _decomposed)
 
 
 _LIBRARY = torch.library.Library("dmlsplit", "DEF")
