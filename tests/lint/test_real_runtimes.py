@@ -147,7 +147,7 @@ def _marked(release: Release) -> Any:
     return pytest.param(release, id=str(release), marks=mark)
 
 
-@pytest.mark.parametrize("release", map(_marked, RELEASES))
+@pytest.mark.parametrize("release", [_marked(release) for release in RELEASES])
 def test_a_release_loads_and_splits_what_the_table_says(
     release: Release, python: Callable[[Release], Path], tmp_path: Path
 ) -> None:

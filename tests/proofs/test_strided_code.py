@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import prediction, sweep
+from benchmarks import prediction
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.occupancy import resident_blocks
+from tests.counts.predictions import executed
 from tests.sass import launch as sass
 from tests.support import nvrtc
 from tests.support.large_splits import LARGE
@@ -57,5 +58,5 @@ def test_strided_issues_few_instructions_and_keeps_many_bytes_in_flight(
     in_flight = code.listing.bytes_in_flight() * launch.threads * resident
     assert in_flight >= IN_FLIGHT_BYTES
     for gpu in prediction.GPUS[:2]:
-        predicted = prediction.steady(gpu, sweep.executed(counts), (1 + reads) / 2)
+        predicted = prediction.steady(gpu, executed(counts), (1 + reads) / 2)
         assert predicted >= LOWER.get(name, LEAST)
