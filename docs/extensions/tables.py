@@ -14,7 +14,6 @@ from benchmarks.ratios import markdown
 from benchmarks.results import load
 from benchmarks.table import duration
 from dmlsplit.backends.cuda.gpus import GPUS
-from dmlsplit.backends.cuda.planner import WIDE_BYTES
 from dmlsplit.directml.levels import LevelSupport, support_table
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.lint.target import level_releases
@@ -128,12 +127,6 @@ def slower() -> str:
     lost = sorted((pair, key) for key, pair in _ratios().items() if max(pair) < 1)
     heading = ("case", "threads", "library", "its median time", "its fastest sample")
     return _table(heading, ((*key, *(f"{one:.2f}" for one in pair)) for pair, key in lost), "lrlrr")
-
-
-def narrow() -> str:
-    """Below how many bytes of a row an output is narrow, by the alignment of all addresses."""
-    rows = ((f"{alignment} bytes", f"{width} bytes") for alignment, width in WIDE_BYTES.items())
-    return _table(("alignment of addresses and widths", "narrow below"), rows, "rr")
 
 
 def _ratios() -> dict[tuple[str, int, str], list[float]]:
@@ -326,7 +319,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        levels, windows, gpus, selftest_reports, launches, narrow, performance, slower, cpu,
+        levels, windows, gpus, selftest_reports, launches, performance, slower, cpu,
         instead, predicted_ranges, host, files, machine, runs,
     )
 }  # fmt: skip
