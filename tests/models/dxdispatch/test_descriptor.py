@@ -156,3 +156,9 @@ def test_the_largest_numbers_are_read() -> None:
     assert found.guaranteed_base_offset_alignment == 2**32 - 1
     assert read() == read(Flags=[]) == dml.TensorDesc("FLOAT32", (6,))
     assert read(Flags="DML_TENSOR_FLAG_OWNED_BY_DML").flags == dml.TensorFlags.OWNED_BY_DML
+
+
+def test_more_entries_than_a_tensor_may_have_are_refused_before_they_are_read() -> None:
+    content = split_desc(InputTensor=tensor([2**63] * 1000))
+    with pytest.raises(InvalidArgumentError, match="has 1000 entries; DirectML takes at most 8"):
+        read_descriptor(content)

@@ -174,3 +174,13 @@ def test_split_num_outputs_or_the_outputs_give_the_number_of_pieces(
 ) -> None:
     operator = operator_version("Split", opset)
     assert node_arguments(operator, attributes, inputs, 2).sized_by == by
+
+
+def test_a_chunk_size_gives_the_number_of_pieces_and_may_keep_the_axis_or_not() -> None:
+    """ONNX keeps the axis beside a scalar split, whatever keepdims is; ONNX Runtime drops it."""
+    sequence = version("SplitToSequence-11")
+    chunk = read_arguments(sequence, split=2, keepdims=0)
+    assert (chunk.sized_by, chunk.keeps_axis) == ("chunk", None)
+    assert read_arguments(sequence, split=2).keeps_axis is True
+    assert read_arguments(sequence, split=(2, 4), keepdims=0).keeps_axis is True
+    assert read_arguments(sequence, keepdims=0).keeps_axis is False
