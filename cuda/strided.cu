@@ -134,7 +134,7 @@ __device__ inline void load_window(const Byte* src, unsigned (&words)[kWindowWor
     }
     shift_down<kAlign>(words, shift);
     // Windows at any word need all of them.
-    if constexpr (kAlign > 4 && kAbsStep > kChannels) use_all(words, static_cast<unsigned>(policy));
+    if constexpr (kAlign > 4 && kAbsStep > kChannels) use_all(words, static_cast<unsigned>(policy & 0xFFFFFFFF));
 }
 
 // Gathers a word of an item from the words of the window that have its bytes, the sources. Each source after the first
