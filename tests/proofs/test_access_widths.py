@@ -5,7 +5,7 @@ words, and each of them serves sectors that the others serve again.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +31,8 @@ def distinct(launches: Iterable[KernelLaunch]) -> list[KernelLaunch]:
     return list(by_form.values())
 
 
-def widths(launch: KernelLaunch, arch: str, builds: Path) -> tuple[Counter[int], Counter[int]]:
-    """How many loads and stores of global memory there are, by their bytes."""
-    cubin = nvrtc.compile_cubin(launch.code.source, arch, builds)
-    (text,) = nvrtc.disassemble([listing.code(cubin)], arch, builds)
+def widths(text: str) -> tuple[Counter[int], Counter[int]]:
+    """How many loads and stores of global memory a listing has, by their bytes."""
     instructions = listing.parse(text).instructions
     loads, stores = (
         Counter(one.size for one in instructions if one.opcode == opcode)
@@ -68,8 +66,15 @@ def planned(launch: KernelLaunch) -> tuple[int, set[int], set[int]]:
     return 2 * constants["kItems"] * whole, narrow | ({4, 8} if whole < vectors else set()), narrow
 
 
-def check(launch: KernelLaunch, arch: str, builds: Path) -> None:
-    loads, stores = widths(launch, arch, builds)
+def check_all(launches: Sequence[KernelLaunch], arch: str, builds: Path) -> None:
+    cubins = [nvrtc.compile_cubin(launch.code.source, arch, builds) for launch in launches]
+    listings = nvrtc.disassemble(map(listing.code, cubins), arch, builds)
+    for launch, text in zip(launches, listings, strict=True):
+        check(launch, arch, text)
+
+
+def check(launch: KernelLaunch, arch: str, text: str) -> None:
+    loads, stores = widths(text)
     least, narrow_loads, narrow_stores = planned(launch)
     what = launch.code.kernel, arch, known(launch), loads, stores
     assert loads[VECTOR] >= least, what
@@ -84,12 +89,11 @@ def test_large_splits_load_and_store_vectors(arch: str, builds: Path) -> None:
     windows = (one for case in LARGE.values() for one in case.launches if known(one).get("kWindow"))
     launches = [*LAUNCHES.values(), *distinct(windows)]
     assert {launch.code.kernel for launch in launches} == {"rows", "tile", "transpose", "strided"}
-    for launch in launches:
-        check(launch, arch, builds)
+    check_all(launches, arch, builds)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("arch", ARCHES)
 def test_every_form_loads_and_stores_vectors(arch: str, builds: Path) -> None:
-    for launch in distinct(launch for run in forms.sweep(False) for launch in run.case.launches):
-        check(launch, arch, builds)
+    launches = distinct(launch for run in forms.sweep(False) for launch in run.case.launches)
+    check_all(launches, arch, builds)
