@@ -150,9 +150,9 @@ def test_each_split_is_exact_on_the_cpu(name: str) -> None:
 
 
 @pytest.mark.gpu
-@each(name=[*LAYOUT_NAMES, None])
+@each(name=[*LAYOUT_NAMES, pytest.param(None, marks=pytest.mark.slow)])
 def test_each_split_is_exact_on_the_gpu(name: str | None) -> None:
-    """Each layout; then, without a name, every split that is derived from these."""
+    """Each layout; then, without a name, all other splits of the self-test, as it runs them."""
     memory = GpuMemory(0)
     for case in cases(driver.load().limits(0)):
         if name == (case.name if case.name in LAYOUT_NAMES else None):
