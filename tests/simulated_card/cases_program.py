@@ -30,7 +30,7 @@ def test_run_splits_a_file_on_the_card(device: str, tmp_path: Path) -> None:
         assert (
             run("run", PICTURE, "--axis", 2, "--count", 3, "--device", device, "-o", tmp_path) == 0
         )
-    # One element is split before a file is written, so that nothing is imported later; then a block.
+    # One element before files are written, so that nothing is imported later; then the block.
     assert recorded.count("cuLaunchKernel") == 2
     for colour in range(3):
         found = np.load(tmp_path / f"picture_{colour}.npy")
