@@ -57,14 +57,20 @@ def test_the_specializations_with_most_bytes_in_flight_do_not_spill(builds: Path
     check_spills(launches, builds, [sass.ARCH])
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arch",
+    [
+        pytest.param("sm_90", marks=pytest.mark.slow),
+        *(pytest.param(arch, marks=pytest.mark.exhaustive) for arch in ("sm_100", "sm_120")),
+    ],
+)
 @pytest.mark.parametrize("are", [(False, True), (True, True)])
-def test_the_heaviest_64_bit_specializations_do_not_spill_on_three_architectures(
-    are: tuple[bool, bool], builds: Path
+def test_the_heaviest_64_bit_specializations_do_not_spill(
+    are: tuple[bool, bool], arch: str, builds: Path
 ) -> None:
     """Strides of 64 bits, on the architectures on which specializations have spilled before."""
     runs = forms.sweep(False, are=are, most_bytes=1 << 40)
-    check_spills(heaviest(runs), builds, ("sm_90", "sm_100", "sm_120"))
+    check_spills(heaviest(runs), builds, [arch])
 
 
 @pytest.mark.exhaustive

@@ -149,15 +149,24 @@ def test_each_split_is_exact_on_the_cpu(name: str) -> None:
             assert compare(case, program.bind, HostMemory()).difference is None
 
 
+def check_on_the_gpu(case: Case) -> None:
+    bind = case_bind(case, find_backend("cuda:0").compile(case.geometry))
+    assert compare(case, bind, GpuMemory(0)).difference is None
+
+
 @pytest.mark.gpu
-@each(name=[*LAYOUT_NAMES, pytest.param(None, marks=pytest.mark.slow)])
-def test_each_split_is_exact_on_the_gpu(name: str | None) -> None:
-    """Each layout; then, without a name, all other splits of the self-test, as it runs them."""
-    memory = GpuMemory(0)
+@each(name=LAYOUT_NAMES)
+def test_each_layout_is_exact_on_the_gpu(name: str) -> None:
+    for case in LAYOUTS:
+        if case.name == name:
+            check_on_the_gpu(case)
+
+
+@pytest.mark.gpu
+@pytest.mark.slow
+def test_each_split_that_is_derived_from_the_layouts_is_exact_on_the_gpu() -> None:
     for case in cases(driver.load().limits(0)):
-        if name == (case.name if case.name in LAYOUT_NAMES else None):
-            bind = case_bind(case, find_backend("cuda:0").compile(case.geometry))
-            assert compare(case, bind, memory).difference is None
+        check_on_the_gpu(case)
 
 
 def test_common_cuh_has_exactly_one_store_to_inject_faults_into() -> None:
