@@ -167,6 +167,26 @@ State = Known | Invalid | Unknown
 
 
 @dataclass(frozen=True, slots=True)
+class OnnxModel:
+    """What decides whether a runtime loads an ONNX model, whatever its splits are.
+
+    Attributes
+    ----------
+    file : str
+        The file as the caller named it.
+    opset, ir_version : int
+        The version of ONNX's operators that it imports, and its IR version; 0 if it has none.
+    fault : str or None
+        As `SplitSite.model_fault`.
+    """
+
+    file: str
+    opset: int
+    ir_version: int
+    fault: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SplitSite:
     """A split that a scan found in a file.
 

@@ -11,7 +11,7 @@ from dmlsplit.models.onnx.missing_sizes import without_examples
 from dmlsplit.models.onnx.protobuf import Model, Shape
 from dmlsplit.models.onnx.reader import LimitError, Reader, Span, WireError
 from dmlsplit.models.onnx.walk import Walk
-from dmlsplit.models.site import SplitSite
+from dmlsplit.models.site import OnnxModel, SplitSite
 
 MAX_FIELDS = 1_500_000
 
@@ -22,6 +22,7 @@ class ModelScan(NamedTuple):
     sites: list[SplitSite]
     contradicted: Mapping[tuple[tuple[int | str, ...], str], Shape]  # as `Contradictions.shapes`
     has_defaults: bool  # whether an input has one, which a caller may override
+    model: OnnxModel
 
 
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> ModelScan:
@@ -43,7 +44,8 @@ def _scan(
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
         walk = Walk(name, reader, model, dimensions, with_defaults)
-        return ModelScan(walk.sites(), walk.contradictions.shapes, walk.has_defaults)
+        sites = walk.sites()
+        return ModelScan(sites, walk.contradictions.shapes, walk.has_defaults, walk.model)
     except LimitError as error:
         raise limit_error(str(error)) from None
     except WireError as error:
