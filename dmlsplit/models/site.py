@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 
@@ -164,6 +165,14 @@ class Unknown:
 
 
 State = Known | Invalid | Unknown
+NodePath = tuple[int | str, ...]  # as `SplitSite.path`
+
+
+class Taken(NamedTuple):
+    """A node that takes one piece out of a sequence: SequenceAt at a constant position."""
+
+    path: NodePath
+    position: int  # from the end if it is negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +267,9 @@ class SplitSite:
         override.
     exceeds_protobuf : bool
         Whether the file is too large for protobuf, with which the package onnx reads it.
+    taken : tuple of Taken
+        The SequenceAt nodes that take pieces of a SplitToSequence at constant positions; empty if
+        anything else uses the sequence too.
 
     See Also
     --------
@@ -300,6 +312,7 @@ class SplitSite:
     model_opset: int = 0
     is_overridable: bool = False
     exceeds_protobuf: bool = False
+    taken: tuple[Taken, ...] = ()
 
     @property
     def dynamic_dimensions(self) -> tuple[str, ...]:

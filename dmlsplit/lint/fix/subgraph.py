@@ -3,7 +3,7 @@
 A split that is refused for its rank, an 8-bit type, an empty piece or a sequence output becomes
 as many of ``Unsqueeze, Cast, Split, Cast, Squeeze`` as it needs; above the greatest rank, Reshape
 replaces Unsqueeze and Squeeze. All of them serve every size of a dynamic dimension. Empty pieces
-become constants, and ``SequenceConstruct`` makes a sequence.
+become constants. ``SequenceConstruct`` makes a sequence, unless nodes only take pieces out of it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,8 +37,14 @@ def name_maker(model: bytes) -> NewName:
     return lambda what: f"{prefix}{next(numbers)}_{what}"
 
 
-def replacement_nodes(node: NodeProto, verdict: Verdict, new_name: NewName) -> list[NodeProto]:
-    """The nodes that replace a refused split, with a Split of its name; else UnsupportedError."""
+def replacement_nodes(
+    node: NodeProto, verdict: Verdict, new_name: NewName, taken: Mapping[int, str] | None = None
+) -> list[NodeProto]:
+    """The nodes that replace a refused split, with a Split of its name; else UnsupportedError.
+
+    If a sequence is only there for pieces to be taken out of it, `taken` has the names of these
+    pieces by their positions, and the nodes make them instead of the sequence.
+    """
     form, state = form_of(verdict), verdict.site.state
     if isinstance(form, str):
         raise UnsupportedError(form)
@@ -51,8 +57,10 @@ def replacement_nodes(node: NodeProto, verdict: Verdict, new_name: NewName) -> l
     assert isinstance(state, Known | Unknown)
     assert state.pieces is not None
     nodes = _Nodes(node, verdict.site, form, new_name)
-    is_sequence = node.op_type == "SplitToSequence"
+    is_sequence = node.op_type == "SplitToSequence" and not taken
     pieces = [new_name("piece") for _ in state.pieces] if is_sequence else list(node.output)
+    if taken:
+        pieces = [taken.get(position, "") for position in range(len(state.pieces))]
     nodes.replace_split(list(zip(pieces, state.pieces, strict=True)))
     if is_sequence:
         nodes.add("SequenceConstruct", pieces, node.output[0])

@@ -57,7 +57,8 @@ def _scan(
 def _with_overridable(sites: list[SplitSite], others: list[SplitSite]) -> list[SplitSite]:
     """The sites; those that are not the same in `others`, without defaults, are overridable.
 
-    ONNX Runtime folds, and leaves out, only what no caller can change.
+    ONNX Runtime folds, and leaves out, only what no caller can change. So are the positions at
+    which pieces are taken.
     """
     by_path = {site.path: without_examples(site) for site in others}
     text = "its sizes follow from the default of a graph input; a caller may override it"
@@ -65,7 +66,8 @@ def _with_overridable(sites: list[SplitSite], others: list[SplitSite]) -> list[S
     for site in sites:
         other = by_path.get(site.path)
         runs_never, is_folded = (other.never_runs, other.is_folded) if other else (None, False)
-        site = replace(site, never_runs=runs_never, is_folded=is_folded)
+        taken = other.taken if other else ()
+        site = replace(site, never_runs=runs_never, is_folded=is_folded, taken=taken)
         if other != without_examples(site):
             site = replace(site, is_overridable=True, warnings=(*site.warnings, text))
         merged.append(site)

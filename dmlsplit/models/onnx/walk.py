@@ -114,7 +114,9 @@ class Walk:
             node = resolved(self._reader.read(Node, span), scope.attributes)
             self._pieces.use(node.input)
             self._enter(Visit(node, position, [scope.value(name) for name in node.input], scope))
-        return [scope.values.get(name, UNKNOWN) for name in names]
+        results = [scope.values.get(name, UNKNOWN) for name in names]
+        self._pieces.output(results)
+        return results
 
     def _enter(self, visit: Visit) -> None:
         """Infer the outputs of a node, and enter them into its scope."""
@@ -143,6 +145,7 @@ class Walk:
         """What is known about a node's outputs; there may be too few."""
         node, call = visit.node, Call(visit.node, visit.inputs, self._reader)
         results = self._results_of_bodies(visit, call)
+        self._pieces.take(visit, call)
         if visit.is_split:
             return self._split(visit, call)
         function = self._functions.get((node.domain, node.op_type, node.overload))
@@ -182,7 +185,10 @@ class Walk:
             warnings.append("the node is in a branch of an If, which may never run")
         site = replace(site, is_folded=is_folded(call), is_shape=is_of_shapes(call))
         self._sites.append(replace(site, warnings=tuple(warnings)))
-        if visit.node.op_type != "Split" or is_invalid:
+        if is_invalid:
             return values
+        number = len(self._sites) - 1
+        if visit.node.op_type != "Split":
+            return [replace(value, sequence=number) for value in values or [UNKNOWN]]
         makers = [value.maker for value in visit.inputs[:1] if value.maker]
-        return self._pieces.begin(len(self._sites) - 1, visit.node.output, values, makers)
+        return self._pieces.begin(number, visit.node.output, values, makers)
