@@ -33,19 +33,22 @@ class Replacement(NamedTuple):
 
     @property
     def pieces(self) -> tuple[int, ...]:
-        """The size of each piece along the axis."""
+        """The size of each piece along the axis; none if they are dynamic."""
         state = self.site.state
         assert isinstance(state, Known | Unknown)  # otherwise, nothing replaces it
-        assert state.pieces is not None
-        return state.pieces
+        return state.pieces or ()
 
     @property
     def outputs(self) -> dict[str, int | None]:
-        """The names that the nodes make, each with the size of the piece; None for a sequence."""
+        """The names that the nodes make, each with the size of the piece.
+
+        It is None for a sequence, and for a dynamic piece.
+        """
         if self.node.op_type == "SplitToSequence" and not self.taken:
             return {self.node.output[0]: None}
         names = self.taken or dict(enumerate(self.node.output))
-        return {name: self.pieces[index] for index, name in names.items() if name}
+        sizes = dict(enumerate(self.pieces))
+        return {name: sizes.get(index) for index, name in names.items() if name}
 
     @property
     def originals(self) -> list[NodeProto]:

@@ -156,7 +156,7 @@ def _declare_pieces(graph: GraphProto, split: Replacement) -> None:
     kind = onnx.TensorProto.DataType.Value(site.element_type)
     declared = {value.name: value for value in (*graph.value_info, *graph.output)}
     for name, piece in split.outputs.items():
-        if piece is None:  # a sequence
+        if piece is None:  # a sequence, or a dynamic piece
             continue
         sizes = [size if isinstance(size, int) else None for size in site.shape or ()]
         axis = site.axis or 0
