@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dmlsplit.cli.inputs import Commands, add_command
@@ -23,6 +24,8 @@ DirectML that it brings, and the versions of Split that its provider runs."""
 _LEGEND = """+ added to the types of the level before; same: no others; f32 is FLOAT32
 * not widely available; the next DirectML in the table has the level too
 ? inferred from the SDK of the build, not documented"""
+
+RUNTIME_COLUMNS = ("runtime", "DirectML", "level", "opset", "IR", "versions of Split")
 
 _RUNTIME_LEGEND = """- not found; opset and IR: the newest that loads; +: newer ones may load too
 Splits of other versions, and types that a provider lacks, run on the CPU"""
@@ -88,30 +91,33 @@ def level_table() -> str:
 
 def runtime_lines() -> str:
     """The table of runtimes as text that fits 80 columns."""
+    rows = [RUNTIME_COLUMNS, *runtime_rows()]
+    return "\n".join(
+        f"{name:<21}  {directml:<8}  {level:<5}  {opset:<5}  {ir:<3}  {splits}"
+        for name, directml, level, opset, ir, splits in rows
+    )
+
+
+def runtime_rows() -> Iterator[tuple[str, ...]]:
+    """The rows of the table of runtimes: the cells of `RUNTIME_COLUMNS`."""
     from dmlsplit.lint.runtimes import dotted, runtime_table
     from dmlsplit.lint.target import resolve_target
 
     table = runtime_table()
-    lines = ["runtime                DirectML  level  opset  IR   versions of Split"]
-
-    def row(name: str, directml: str, level: str, opset: str, ir: str, splits: str) -> None:
-        lines.append(f"{name:<21}  {directml:<8}  {level:<5}  {opset:<5}  {ir:<3}  {splits}")
-
     for release in filter(lambda release: release.has_package, table.onnxruntime):
         target = resolve_target(ort=str(release))
         level = "-" if target.is_lower_bound else str(target.level)
-        row(f"ONNX Runtime {release}", _text(release.directml), level, *_cells(release))
+        yield f"ONNX Runtime {release}", _text(release.directml), level, *_cells(release)
     for build in table.windows_ml:
         target = resolve_target(winml=str(build.build))
         opset, ir = _limit(build.opset, build.sure_opset), _limit(build.ir, build.sure_ir)
         name = f"Windows ML {build.build}"
-        row(name, target.dll.removeprefix("DirectML "), str(target.level), opset, ir, "-")
+        yield name, target.dll.removeprefix("DirectML "), str(target.level), opset, ir, "-"
     for package in table.packages:
         target = resolve_target(winml=dotted(package.version))
         release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
         name = f"Windows ML {dotted(package.version)}"
-        row(name, _text(package.directml), str(target.level), *_cells(release))
-    return "\n".join(lines)
+        yield name, _text(package.directml), str(target.level), *_cells(release)
 
 
 def _cells(release: Release) -> tuple[str, str, str]:

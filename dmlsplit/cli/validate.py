@@ -54,7 +54,7 @@ DirectML itself. When DirectML refuses a split at run time, it returns 80070057
 The verdicts, those that fail first:
   the model does not load
       its opset, its IR version, a type that contradicts another, or an operator
-      that the runtime lacks
+      that the runtime lacks; a model without a split gets this verdict too
   refused
       a runtime writes none of the pieces, because one of them is empty; or, for
       a program of one's own, DirectML refuses the split, and no equivalent
@@ -186,7 +186,8 @@ def _assessed(
     outcomes = {"unknown": Outcome.UNKNOWN, "cpu": Outcome.ON_CPU}
     failing |= {outcome for word, outcome in outcomes.items() if word in arguments.fail_on}
     defects_fail = "defect" in arguments.fail_on
-    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail)
+    models = scan.without_splits
+    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail, models)
     return replace(assessment, baseline=known)
 
 

@@ -111,13 +111,13 @@ def advise(verdict: Verdict, declaration: str = "") -> tuple[tuple[str, ...], tu
         return (_fix_for_unknown(site, state, declaration),), (), ""
     if verdict.outcome is Outcome.UNKNOWN:  # what the runtime does is not known
         unclear = [v for v in verdict.diagnostics if v.effect == "unknown"]
-        return _hints(unclear), (), ""
+        return hints(unclear), (), ""
     if verdict.outcome not in CHANGEABLE:
         return (), (), ""
     undecided = state if verdict.undecided and isinstance(state, Unknown) else None
     if undecided and verdict.needs_type:  # no other fix is sure to suffice
         return (_fix_for_unknown(site, undecided, declaration, True),), (), ""
-    fixes = _hints(verdict.errors) if verdict.minimum is None else ()
+    fixes = hints(verdict.errors) if verdict.minimum is None else ()
     rewriting, notes = _rewriting(verdict)
     fixes += (rewriting,) if rewriting else ()
     fixes += tuple(_other_descriptors(verdict))
@@ -171,7 +171,7 @@ def without_rewriting(assessment: Assessment) -> Assessment:
     return replace(assessment, verdicts=tuple(map(shorter, assessment.verdicts)))
 
 
-def _hints(broken: Iterable[Violation]) -> tuple[str, ...]:
+def hints(broken: Iterable[Violation]) -> tuple[str, ...]:
     """The hints of broken rules, joined to one fix, because all are needed."""
     hints = dict.fromkeys(violation.hint for violation in broken)
     return ("; and ".join(hints),) if hints else ()

@@ -10,16 +10,30 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
-from dmlsplit.lint.advice import advise, declarations, thawed
+from dmlsplit.lint.advice import advise, declarations, hints, thawed
 from dmlsplit.lint.defects import defects
-from dmlsplit.lint.loading import invalid_node, target_violations
-from dmlsplit.lint.placement import every_size, place, unreached_verdict
+from dmlsplit.lint.loading import invalid_node, model_violations, target_violations
+from dmlsplit.lint.placement import (
+    every_size,
+    outcome_of_effects,
+    place,
+    unreached_verdict,
+)
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.target import LevelReleases, Target, level_releases
-from dmlsplit.lint.verdict import FAILING, ON_DIRECTML, UNREACHED, Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import (
+    FAILING,
+    ON_DIRECTML,
+    UNREACHED,
+    Assessment,
+    ModelVerdict,
+    Outcome,
+    Verdict,
+)
 from dmlsplit.models.site import (
     Invalid,
     Known,
+    OnnxModel,
     ProviderRemark,
     SplitSite,
     Unknown,
@@ -36,14 +50,38 @@ def assess(
     unreadable: Iterable[tuple[str, str]] = (),
     failing: Iterable[Outcome] = FAILING,
     defects_fail: bool = False,
+    without_splits: Iterable[OnnxModel] = (),
 ) -> Assessment:
-    """Check all sites for a target; those of other formats than ONNX for a program of one's own."""
+    """Check all sites for a target; those of other formats than ONNX for a program of one's own.
+
+    Of the models without a split, the assessment has those that may not load.
+    """
     splits = tuple(sites)
     declared = declarations(splits)
     verdicts = tuple(check_site(site, target, declared.get(site.file, "")) for site in splits)
     faults = tuple(target_violations(target))
-    files = tuple(unreadable)
-    return Assessment(target, verdicts, files, frozenset(failing), faults, defects_fail)
+    models = tuple(filter(None, (check_model(model, target) for model in without_splits)))
+    return Assessment(
+        target,
+        verdicts,
+        tuple(unreadable),
+        frozenset(failing),
+        faults,
+        defects_fail,
+        models=models,
+    )
+
+
+def check_model(model: OnnxModel, target: Target) -> ModelVerdict | None:
+    """Check whether the runtime of a target loads a model without a split; None if it does."""
+    if target.runtime is None:
+        return None
+    violations = tuple(model_violations(model, target.runtime))
+    outcome = outcome_of_effects(violations)
+    if outcome is None:
+        return None
+    decisive = [v for v in violations if (v.effect == "unknown") == (outcome is Outcome.UNKNOWN)]
+    return ModelVerdict(model.file, target, outcome, violations, hints(decisive))
 
 
 def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdict:

@@ -8,7 +8,7 @@ from dmlsplit.lint.commands import python_command
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Cell, dotted, runtime_table
 from dmlsplit.lint.target import Runtime, Target
-from dmlsplit.models.site import Cause, Invalid, SplitSite, Unknown
+from dmlsplit.models.site import Cause, Invalid, OnnxModel, SplitSite, Unknown
 
 _CONVERT = (
     "convert the model to opset {number}{replace}: "
@@ -50,9 +50,8 @@ def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     runtime = target.runtime
     assert runtime is not None
     yield from target_violations(target)
-    yield from version_violations(site.file, site.model_opset, site.ir_version, runtime)
-    if site.model_fault is not None:
-        yield make_violation("SPLIT-MODEL-INVALID", text=site.model_fault)
+    model = OnnxModel(site.file, site.model_opset, site.ir_version, site.model_fault)
+    yield from model_violations(model, runtime)
     match site.state:
         case Invalid(problem, is_loaded):
             yield invalid_node(site, problem, "run" if is_loaded else "load")
@@ -103,7 +102,14 @@ def _missing_count(site: SplitSite) -> Iterator[Violation]:
         yield make_violation("ORT-NUM-OUTPUTS", "", *fault)
 
 
-def version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Iterator[Violation]:
+def model_violations(model: OnnxModel, runtime: Runtime) -> Iterator[Violation]:
+    """Why a runtime does not load a model, or may not, whatever its splits are."""
+    yield from _version_violations(model.file, model.opset, model.ir_version, runtime)
+    if model.fault is not None:
+        yield make_violation("SPLIT-MODEL-INVALID", text=model.fault)
+
+
+def _version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Iterator[Violation]:
     """What is newer than a runtime loads, or may be: a model's operators, or its IR version."""
     loaders = list(_loaders(opset, ir, runtime))
     pairs = (

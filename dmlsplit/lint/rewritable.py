@@ -79,6 +79,9 @@ class Form(NamedTuple):
     added_axes: tuple[int, ...] = ()  # the axes of dimensions that are added, if there are too few
     is_cast: bool = False
     lacks_only_count: bool = False  # the node itself serves once num_outputs is set
+    # The Split has no sizes: it divides an axis, whatever its size is, into as many pieces as the
+    # old one.
+    is_divided: bool = False
 
 
 def form_of(verdict: Verdict) -> Form | str:
@@ -100,21 +103,27 @@ def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
     """The shapes of the inputs with which a split and its replacement are compared.
 
     None are left if a static input is too large, or a dynamic one at two of the three sizes. The
-    last shapes of a dynamic input are empty: in each, some dynamic dimensions are 0.
+    last shapes of a dynamic input are empty: in each, some dynamic dimensions are 0. If the axis is
+    divided, its sizes are multiples of the number of pieces, and with num_outputs also another one.
     """
     # Dimensions of one name have one size; a dimension without a name is like no other.
     rows = [(size, axis if size is None else size) for axis, size in enumerate(site.shape or ())]
     names = list(dict.fromkeys(name for size, name in rows if not isinstance(size, int)))
-    count = len(names)
-    turns = [[_SIZES[(first + i) % 3] for i in range(count)] for first in range(3)]
-    empty = [[0 if i == j else 2 + i % 2 for i in range(count)] for j in range(count)]
-    above_zero, others = (
-        [
-            tuple(n if isinstance(n, int) else turn[names.index(name)] for n, name in rows)
-            for turn in part
-        ]
-        for part in (turns, [[1] * count, *empty, [0] * count] if names else [])
-    )
+    pieces, count = divided_into(site), len(names)
+    units = {} if pieces is None else {rows[site.axis or 0][1]: pieces}
+
+    def shape_at(*turn: int, less: int = 0) -> tuple[int, ...]:
+        sizes = {n: units.get(n, 1) * size for n, size in zip(names, turn, strict=True)}
+        sizes |= {name: sizes[name] - less for name in units}
+        return tuple(size if isinstance(size, int) else sizes[name] for size, name in rows)
+
+    above_zero = [shape_at(*(_SIZES[(first + i) % 3] for i in range(count))) for first in range(3)]
+    others: list[tuple[int, ...]] = []
+    if site.sized_by == "num_outputs" and pieces is not None:
+        others.append(shape_at(*[2] * count, less=1))  # the last piece is smaller
+    if names:
+        empty = [[0 if i == j else 2 + i % 2 for i in range(count)] for j in range(count)]
+        others += [shape_at(*turn) for turn in ([1] * count, *empty, [0] * count)]
     small = [shape for shape in above_zero if _byte_count(site, shape) <= MAX_BYTES]
     if not small or (names and len(small) < 2):
         return []
@@ -148,11 +157,13 @@ def _accepted_form(verdict: Verdict) -> Form | str:
     if site.opset < _MIN_OPSET:
         return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
     desc = _descriptor(site)
-    if desc is None:
+    if desc is None and divided_into(site) is None:
         return _gap(site)
     if is_complex(site.element_type):
         return "standard ONNX cannot reinterpret complex elements as another type"
-    return _form(site, desc.input_tensor.data_type, target)
+    if desc is not None:
+        return _form(site, desc.input_tensor.data_type, target)
+    return _dividing_form(site, target)
 
 
 def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
@@ -171,6 +182,33 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
         why = "no operator before BitCast-26 exposes them"
         return f"Cast would lose bits of {kind.name}, and {why}{fix if narrow else ''}"
     return Form(split_axis + len(ones), merging, ones, is_cast)
+
+
+def _dividing_form(site: SplitSite, target: Target) -> Form | str:
+    """The form for a dynamic axis, if the target wants more dimensions or another type."""
+    assert isinstance(site.state, Unknown)
+    assert site.state.smallest_descriptor
+    form = _form(site, site.state.smallest_descriptor.input_tensor.data_type, target)
+    if isinstance(form, str):
+        return form
+    is_right = not form.merging and (form.added_axes or form.is_cast)
+    return form._replace(is_divided=True) if is_right else _gap(site)
+
+
+def divided_into(site: SplitSite) -> int | None:
+    """The number of equal pieces of a Split along a dynamic axis; None for other splits."""
+    state = site.state
+    if not isinstance(state, Unknown) or not site.shape or None in (site.axis, site.element_type):
+        return None
+    # A Split-18 with neither sizes nor num_outputs loads in ONNX Runtime on a dynamic axis only.
+    forms = ("num_outputs",) if site.operator == "Split-18" else ("num_outputs", "outputs")
+    is_dynamic = not isinstance(site.shape[site.axis or 0], int)
+    if not is_dynamic or site.sized_by not in forms or site.operator.startswith("SplitTo"):
+        return None
+    # It has one element along the axis for each output.
+    desc = state.smallest_descriptor
+    has_axes = desc is not None and desc.input_tensor.dimension_count == len(site.shape)
+    return desc.input_tensor.sizes[site.axis or 0] if desc and has_axes else None
 
 
 def _gap(site: SplitSite) -> str:

@@ -207,14 +207,16 @@ def _onnxruntime(text: str) -> Release:
             f"--ort is {text}; {first} is the first whose DirectML provider is known. Fix: give "
             f"a release from {first} to {newest}"
         )
-    if asked > newest.version:
-        package = table.packages[-1]
-        raise InvalidArgumentError(
-            f"--ort is {text}; {newest} is the last ONNX Runtime with a DirectML package. Fix: "
-            f"--ort {newest}; or --winml {dotted(package.version)}, whose package has ONNX Runtime "
-            f"{dotted(package.onnxruntime.value)} and DirectML"
-        )
-    return next(release for release in table.onnxruntime if release.version == asked)
+    for release in table.onnxruntime:
+        if release.version == asked and release.has_package:
+            return release
+    package = table.packages[-1]
+    winml, inside = dotted(package.version), dotted(package.onnxruntime.value)
+    raise InvalidArgumentError(
+        f"--ort is {text}, of which no DirectML package is known; {newest} is the newest with one. "
+        f"Fix: --ort {newest}; or --winml {winml}, whose package has ONNX Runtime {inside} and "
+        "DirectML"
+    )
 
 
 def _windows_ml(text: str) -> Target:

@@ -123,6 +123,17 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelVerdict:
+    """What happens to a model without a split that a runtime does not load, or may not."""
+
+    file: str
+    target: Target
+    outcome: Outcome  # NOT_LOADED or UNKNOWN
+    diagnostics: tuple[Violation, ...]
+    fixes: tuple[str, ...]  # as in `Verdict`
+
+
+@dataclass(frozen=True, slots=True)
 class Assessment:
     """All verdicts of a run."""
 
@@ -134,6 +145,7 @@ class Assessment:
     defects_fail: bool = False  # a known defect counts as refused too
     # File and fingerprint of the findings that do not fail, because they are known.
     baseline: frozenset[tuple[str, str]] = frozenset()
+    models: tuple[ModelVerdict, ...] = ()  # those without a split
 
     @property
     def targets(self) -> tuple[Target, ...]:
@@ -147,12 +159,15 @@ class Assessment:
 
     @property
     def accepted(self) -> bool:
-        """Whether the target is usable, and no split or defect counts as refused."""
+        """Whether the target is usable, and no split, model or defect counts as refused."""
         fails_by_defect = self.defects_fail and any(verdict.defects for verdict in self.verdicts)
-        return not (self.diagnostics or fails_by_defect or any(map(self.fails, self.verdicts)))
+        fails = any(map(self.fails, self.verdicts)) or any(map(self.fails, self.models))
+        return not (self.diagnostics or fails_by_defect or fails)
 
-    def fails(self, verdict: Verdict) -> bool:
+    def fails(self, verdict: Verdict | ModelVerdict) -> bool:
         """Whether a verdict counts as refused, whatever its defects are."""
         # With --allow equivalent, it is not yet known whether one exists.
-        undecided = verdict.undecided and Outcome.EQUIVALENT not in self.failing
-        return (Outcome.UNKNOWN if undecided else verdict.outcome) in self.failing
+        is_undecided = isinstance(verdict, Verdict) and verdict.undecided
+        if is_undecided and Outcome.EQUIVALENT not in self.failing:
+            return Outcome.UNKNOWN in self.failing
+        return verdict.outcome in self.failing

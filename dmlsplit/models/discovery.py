@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.errors import DmlError, InvalidArgumentError, one_line, prefix_errors
-from dmlsplit.models.site import Known, SplitSite
+from dmlsplit.models.site import Known, OnnxModel, SplitSite
 
 if TYPE_CHECKING:
     from dmlsplit.models.onnx.dimensions import FixedSizes
@@ -33,6 +33,7 @@ class Scan:
     skipped_count: int = 0  # models that a search of folders skipped
     # Dimensions that none of several models has, each with what to give instead.
     unused: tuple[tuple[str, str], ...] = ()
+    without_splits: tuple[OnnxModel, ...] = ()  # a runtime may not load them either
 
     def inputs(self) -> Iterator[str]:
         """The files, and those in which models keep their weights and values."""
@@ -42,6 +43,13 @@ class Scan:
             names = map(str, _data_files(Path(file)))
             # Unlike Path.is_dir, this raises nothing for a name that is too long.
             yield from (name for name in names if not os.path.isdir(name))  # noqa: PTH112
+
+
+class FileScan(NamedTuple):
+    """The splits of a file, and if it is an ONNX model, what decides whether it loads."""
+
+    sites: list[SplitSite]
+    model: OnnxModel | None = None
 
 
 def _data_files(model: Path) -> Iterable[Path]:
@@ -82,10 +90,13 @@ def scan_paths(
             unreadable.append((path, one_line(error, with_path=False)))
     models = [file for file in files if file.lower().endswith(".onnx")]
     sites: list[SplitSite] = []
+    without_splits: list[OnnxModel] = []
     done, total = 0, sum(files.values())
     for file, size in files.items():
         try:
-            sites += scan_file(file, dimensions)
+            found = scan_any(file, dimensions)
+            sites += found.sites
+            without_splits += [found.model] if found.model and not found.sites else []
         except (DmlError, OSError, RecursionError, MemoryError) as error:
             unreadable.append((file, one_line(error, with_path=False)))
         done += size
@@ -96,10 +107,16 @@ def scan_paths(
         dimensions.check_all_used()
     skipped = len(left_out.difference(files))
     fixes = tuple((name, dimensions.fix(name)) for name in unused) if dimensions else ()
-    return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, fixes)
+    bare = tuple(without_splits)
+    return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, fixes, bare)
 
 
 def scan_file(file: str, dimensions: "FixedSizes | None" = None) -> list[SplitSite]:
+    """The splits of one model or descriptor file, of the type that its suffix names."""
+    return scan_any(file, dimensions).sites
+
+
+def scan_any(file: str, dimensions: "FixedSizes | None" = None) -> FileScan:
     """Scan one model or descriptor file, of the type that its suffix names."""
     ending = Path(file).suffix.lower()
     if file != "-" and not Path(file).exists():
@@ -113,14 +130,15 @@ def scan_file(file: str, dimensions: "FixedSizes | None" = None) -> list[SplitSi
     if ending == ".onnx":
         from dmlsplit.models.onnx import scanner as onnx
 
-        return onnx.scan(file, dimensions)
+        result = onnx.scan_declarations(file, dimensions)
+        return FileScan(result.sites, result.model)
     if ending == ".xml":
         from dmlsplit.models.openvino import scanner as openvino
 
-        return openvino.scan(file)
+        return FileScan(openvino.scan(file))
     from dmlsplit.models.dxdispatch import scanner as dxdispatch
 
-    return dxdispatch.scan(file)
+    return FileScan(dxdispatch.scan(file))
 
 
 def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:

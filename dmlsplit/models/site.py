@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from dmlsplit.directml.operator import SplitOperatorDesc
 
@@ -164,6 +165,34 @@ class Unknown:
 
 
 State = Known | Invalid | Unknown
+NodePath = tuple[int | str, ...]  # as `SplitSite.path`
+
+
+class Taken(NamedTuple):
+    """A node that takes one piece out of a sequence: SequenceAt at a constant position."""
+
+    path: NodePath
+    position: int  # from the end if it is negative
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxModel:
+    """What decides whether a runtime loads an ONNX model, whatever its splits are.
+
+    Attributes
+    ----------
+    file : str
+        The file as the caller named it.
+    opset, ir_version : int
+        The version of ONNX's operators that it imports, and its IR version; 0 if it has none.
+    fault : str or None
+        As `SplitSite.model_fault`.
+    """
+
+    file: str
+    opset: int
+    ir_version: int
+    fault: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +267,9 @@ class SplitSite:
         override.
     exceeds_protobuf : bool
         Whether the file is too large for protobuf, with which the package onnx reads it.
+    taken : tuple of Taken
+        The SequenceAt nodes that take pieces of a SplitToSequence at constant positions; empty if
+        anything else uses the sequence too.
 
     See Also
     --------
@@ -280,6 +312,7 @@ class SplitSite:
     model_opset: int = 0
     is_overridable: bool = False
     exceeds_protobuf: bool = False
+    taken: tuple[Taken, ...] = ()
 
     @property
     def dynamic_dimensions(self) -> tuple[str, ...]:

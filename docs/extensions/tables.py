@@ -14,6 +14,7 @@ from benchmarks.ratios import markdown
 from benchmarks.results import load
 from benchmarks.table import duration
 from dmlsplit.backends.cuda.gpus import GPUS
+from dmlsplit.cli.levels import RUNTIME_COLUMNS, runtime_rows
 from dmlsplit.directml.levels import LevelSupport, support_table
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.lint.target import level_releases
@@ -55,6 +56,11 @@ def windows() -> str:
     builds = [row for row in levels if row.windows and row.windows.is_documented]
     heading = "Windows", "level", "dimensions", *(_names(kinds) for kinds in added)
     return _table(heading, (_accepted(row, added) for row in builds), "llr" + "c" * len(added))
+
+
+def runtimes() -> str:
+    """What each ONNX Runtime and Windows ML loads, and the DirectML that it brings."""
+    return _table(RUNTIME_COLUMNS, runtime_rows())
 
 
 def _accepted(row: LevelSupport, added: Sequence[Set[TensorDataType]]) -> Sequence[str]:
@@ -319,7 +325,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        levels, windows, gpus, selftest_reports, launches, performance, slower, cpu,
+        levels, windows, runtimes, gpus, selftest_reports, launches, performance, slower, cpu,
         instead, predicted_ranges, host, files, machine, runs,
     )
 }  # fmt: skip

@@ -33,13 +33,13 @@ def test_reports_beside_the_text_come_from_one_scan(
 ) -> None:
     save("m.onnx", REFUSED)
     scanned: list[str] = []
-    honest = discovery.scan_file
+    honest = discovery.scan_any
 
     def counting(file: str, *others: object) -> object:
         scanned.append(file)
         return honest(file, *others)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(discovery, "scan_file", counting)
+    monkeypatch.setattr(discovery, "scan_any", counting)
     line = f"validate m.onnx {OLD} --sarif r.sarif --junit r.xml --github - --format text"
     assert main(line.split()) == 1
     assert scanned == ["m.onnx"]

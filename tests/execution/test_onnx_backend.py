@@ -22,7 +22,7 @@ from dmlsplit import InvalidArgumentError
 from dmlsplit.execution import lowered_split as execution
 from dmlsplit.frontends import Invalid
 from dmlsplit.frontends.onnx import scan
-from dmlsplit.lint.fix.rewrite import graphs
+from dmlsplit.lint.fix.nested import graphs
 from tests.support import builds as kept
 from tests.support.arrays import assert_same
 from tests.support.onnx_backend import DmlSplitBackend

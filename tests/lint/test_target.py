@@ -1,9 +1,14 @@
 """Targets: feature levels, DirectML versions, Windows builds, ONNX Runtime and Windows ML."""
 
+from dataclasses import replace
+
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.lint import target
+from dmlsplit.lint.runtimes import runtime_table
 from dmlsplit.lint.target import level_releases, resolve_target
+from tests.support.fixtures import Patch
 
 
 @pytest.mark.parametrize(
@@ -15,7 +20,7 @@ from dmlsplit.lint.target import level_releases, resolve_target
         ({"directml": "1.3.0"}, "2_1", "DirectML 1.3.0 (feature level 2_1)"),
         ({"windows": "10.0.22621.1848"}, "5_0", "Windows build 22621 (feature level 5_0)"),
         ({"windows": "19045"}, "2_0", "Windows build 19045 (feature level 2_0)"),
-        ({"ort": ""}, "6_4", "ONNX Runtime 1.24 (DirectML 1.15.4, feature level 6_4)"),
+        ({"ort": "1.24"}, "6_4", "ONNX Runtime 1.24 (DirectML 1.15.4, feature level 6_4)"),
         ({"ort": "1.14.1"}, "5_2", "ONNX Runtime 1.14 (DirectML 1.10.1, feature level 5_2)"),
         ({"ort": "1.3"}, "2_0", "ONNX Runtime 1.3 (feature level 2_0 or higher)"),
         (
@@ -36,9 +41,9 @@ from dmlsplit.lint.target import level_releases, resolve_target
     ],
 )
 def test_options_name_a_target(options: dict[str, str], level: str, text: str) -> None:
-    target = resolve_target(**options)
-    assert str(target.level) == level
-    assert str(target) == text
+    found = resolve_target(**options)
+    assert str(found.level) == level
+    assert str(found) == text
 
 
 @pytest.mark.parametrize(
@@ -52,7 +57,11 @@ def test_options_name_a_target(options: dict[str, str], level: str, text: str) -
         ({"winml": "2.1"}, "--winml is 2.1; it must be one of the packages 1.8, 2.0"),
         ({"ort": "new"}, "--ort is 'new'; it must look like 1.24 or 1.24.4"),
         ({"ort": "1.2"}, "--ort is 1.2; 1.3 is the first whose DirectML provider is known"),
-        ({"ort": "1.25"}, "1.24 is the last ONNX Runtime with a DirectML package. .* --winml 2.5"),
+        (
+            {"ort": "1.25"},
+            "1.25, of which no DirectML package is known; .* Fix: --ort .*; or --winml",
+        ),
+        ({"ort": "99.1"}, "99.1, of which no DirectML package is known"),
         ({"ort": "", "windows": "22621"}, "--ort and --windows name different targets. Fix: give"),
         ({"directml": "1.8.0", "windows": "22621"}, "--directml and --windows name different"),
         ({"winml": "2.5", "feature_level": "5_0"}, "--winml and --feature-level name different"),
@@ -62,6 +71,19 @@ def test_options_name_a_target(options: dict[str, str], level: str, text: str) -
 def test_releases_that_do_not_exist_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
         resolve_target(**options)
+
+
+def test_ort_without_a_version_is_the_newest_with_a_package(monkeypatch: Patch) -> None:
+    """A new line in the table is all that it takes, also after releases without a package."""
+    table = runtime_table()
+    invented = replace(table.newest, version=(1, 99))
+    releases = (*table.onnxruntime, replace(invented, version=(1, 98), has_package=False), invented)
+    later = replace(table, onnxruntime=releases)
+    assert resolve_target(ort="") == resolve_target(ort=str(table.newest))
+    monkeypatch.setattr(target, "runtime_table", lambda: later)
+    assert resolve_target(ort="") == resolve_target(ort="1.99.3")
+    with pytest.raises(dml.InvalidArgumentError, match=r"1.98, of which .* 1.99 is the newest"):
+        resolve_target(ort="1.98")
 
 
 def test_a_package_brings_its_own_provider() -> None:
@@ -105,7 +127,7 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
         ({"windows": "25398"}, "Windows build 25398 ("),
         ({"feature_level": "6_4"}, "feature level 6_4"),
         (
-            {"ort": "", "directml": "9.9.9"},
+            {"ort": "1.24", "directml": "9.9.9"},
             "ONNX Runtime 1.24 (DirectML 9.9.9, checked as 1.15, the newest known, feature level",
         ),
     ],

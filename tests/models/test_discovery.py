@@ -43,7 +43,7 @@ def test_a_scan_that_runs_out_of_memory_is_one_unreadable_file(
     def exhausted(path: str, *more: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("dmlsplit.models.onnx.scanner.scan", exhausted)
+    monkeypatch.setattr("dmlsplit.models.onnx.scanner.scan_declarations", exhausted)
     assert scan_paths([str(tmp_path)]).unreadable == ((str(tmp_path / "a.onnx"), "MemoryError"),)
 
 

@@ -95,6 +95,12 @@ def parsed_at(opset: int, ir_version: int, nodes: str) -> onnx.ModelProto:
     return onnx.parser.parse_model(f"{header} net {ends} {{ {nodes} }}")
 
 
+def without_split(opset: int, ir_version: int) -> onnx.ModelProto:
+    """A model of these versions that has no split."""
+    header = f'<ir_version: {ir_version}, opset_import: ["" : {opset}]>'
+    return onnx.parser.parse_model(f"{header} net (float[8] x) => (float[8] y) {{ y = Neg (x) }}")
+
+
 def nested() -> onnx.ModelProto:
     """A split in each branch of an If; the branches read the outer input."""
 

@@ -198,8 +198,12 @@ def _sequence(
     build.nodes.append(
         helper.make_node("Constant", [], ["first"], value=numpy_helper.from_array(np.array(0)))
     )
+    taken = build.add("SequenceAt", "pieces first", "piece")
+    if draw.random() < 0.5:  # whoever takes pieces only needs no sequence
+        last = build.constant("last", -1, 0)
+        return [taken, build.add("SequenceAt", f"pieces {last}", "last_piece")]
     build.add("SequenceLength", "pieces", "count")
-    return [build.add("SequenceAt", "pieces first", "piece"), "count"]
+    return [taken, "count"]
 
 
 def _placed(

@@ -1,10 +1,11 @@
 """A split and the nodes that replace it, once a comparison has shown that they do.
 
 The nodes have the names of the split's input and outputs, and no other name of the model. If both
-give the same outputs for the same input, so do the model and the rewritten one.
+give the same outputs for the same input, so do the model and the rewritten one. Where only single
+pieces of a sequence are used, these are the outputs of both.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -25,17 +26,41 @@ class Replacement(NamedTuple):
     site: SplitSite
     node: NodeProto
     nodes: Sequence[NodeProto]
+    taken: Mapping[int, str] = {}
     input_count: int = 0  # how many inputs it was compared with the split on
     runtime: str = ""  # where
     smallest_size: int | None = None  # of dynamic dimensions, where both are equal; 0 or 1
 
     @property
     def pieces(self) -> tuple[int, ...]:
-        """The size of each piece along the axis."""
+        """The size of each piece along the axis; none if they are dynamic."""
         state = self.site.state
         assert isinstance(state, Known | Unknown)  # otherwise, nothing replaces it
-        assert state.pieces is not None
-        return state.pieces
+        return state.pieces or ()
+
+    @property
+    def outputs(self) -> dict[str, int | None]:
+        """The names that the nodes make, each with the size of the piece.
+
+        It is None for a sequence, and for a dynamic piece.
+        """
+        if self.node.op_type == "SplitToSequence" and not self.taken:
+            return {self.node.output[0]: None}
+        names = self.taken or dict(enumerate(self.node.output))
+        sizes = dict(enumerate(self.pieces))
+        return {name: sizes.get(index) for index, name in names.items() if name}
+
+    @property
+    def originals(self) -> list[NodeProto]:
+        """The split, and nodes that take the used pieces out of its sequence."""
+        nodes = [self.node]
+        # Longer than each of the other names, and thus new.
+        prefix = "".join((*self.node.input, *self.node.output, *self.taken.values()))
+        for position, name in self.taken.items():
+            at, value = f"{prefix}_{position}", numpy_helper.from_array(np.array(position))
+            nodes.append(helper.make_node("Constant", [], [at], value=value))
+            nodes.append(helper.make_node("SequenceAt", [self.node.output[0], at], [name]))
+        return nodes
 
     @property
     def operators(self) -> str:
@@ -65,7 +90,7 @@ def compared(split: Replacement) -> Replacement:
     elif "" in split.node.output:  # ends the process of ONNX Runtime 1.32
         runtimes.remove("onnxruntime")
     pair = Pair(
-        _model(split, [split.node]), _model(split, split.nodes), data_type, shapes, runtimes
+        _model(split, split.originals), _model(split, split.nodes), data_type, shapes, runtimes
     )
     result = compare_apart(pair)
     if wrong := _above_zero(result.different):
@@ -99,7 +124,7 @@ def _model(replacement: Replacement, nodes: Iterable[NodeProto]) -> bytes:
         node=nodes,
         input=[helper.make_tensor_value_info(value, data_type, [None] * len(site.shape or ()))],
         initializer=[numpy_helper.from_array(np.asarray(split), name) for name in lengths],
-        output=[helper.make_empty_tensor_value_info(n) for n in replacement.node.output if n],
+        output=[helper.make_empty_tensor_value_info(name) for name in replacement.outputs],
     )
     opset = helper.make_opsetid("", site.opset)
     version = helper.find_min_ir_version_for([opset], ignore_unknown=True)

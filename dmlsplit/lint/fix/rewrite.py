@@ -1,17 +1,19 @@
 """Writes ONNX models whose refused splits are replaced, if their outputs stay the same."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import onnx
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError, path_in_errors
 from dmlsplit.files.atomic import atomic_write, name_in_errors
 from dmlsplit.lint.check import assess
+from dmlsplit.lint.fix.nested import graphs
 from dmlsplit.lint.fix.replacement import Replacement, compared
+from dmlsplit.lint.fix.sequences import instead_of_takers, piece_names, taking_nodes
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.rewritable import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment
@@ -23,7 +25,7 @@ from dmlsplit.models.onnx.scanner import (
     scan,
     scan_declarations,
 )
-from dmlsplit.models.site import Size, SplitSite
+from dmlsplit.models.site import NodePath, Size, SplitSite
 
 
 class Rewriting(NamedTuple):
@@ -62,7 +64,6 @@ def write_fixed(
     replaced, not_replaced = _replace_splits(model, assessment)
     if not replaced:
         return Rewriting((), not_replaced)
-    _remove_unused(model, {name for split in replaced for name in split.node.input[1:]})
     with atomic_write(output) as draft:
         with name_in_errors(output):
             draft.write_bytes(model.SerializeToString())
@@ -100,32 +101,47 @@ def _replace_splits(
     """Edit a model in place: the splits that were replaced, and those that were not, and why."""
     refused = {v.site.path: v for v in assessment.verdicts if v.outcome in CHANGEABLE and v.errors}
     new_name = name_maker(model.SerializeToString())
+    takers = taking_nodes(model, (verdict.site for verdict in refused.values()))
+    plan: dict[NodePath, Sequence[NodeProto]] = {}  # what becomes of nodes
     replaced: list[Replacement] = []
     not_replaced: list[tuple[SplitSite, str]] = []
     for path, graph in graphs(model.graph):
-        nodes: list[NodeProto] = []
         for index, node in enumerate(graph.node):
             verdict = refused.pop((*path, index), None)
             if verdict is None:
-                nodes.append(node)
                 continue
-            # A copy: clearing the field frees its nodes.
+            # A copy: clearing the field, later, frees its nodes.
             copy = NodeProto.FromString(node.SerializeToString())
             try:
-                own = replacement_nodes(copy, verdict, new_name)
-                split = compared(Replacement(verdict.site, copy, own))
+                names = piece_names(verdict.site, takers, new_name)
+                own = replacement_nodes(copy, verdict, new_name, names)
+                split = compared(Replacement(verdict.site, copy, own, names))
             except UnsupportedError as error:
-                nodes.append(node)
                 not_replaced.append((verdict.site, error.message))
             else:
-                nodes += own
+                plan |= {(*path, index): own, **instead_of_takers(split, takers)}
                 replaced.append(split)
                 _declare_pieces(graph, split)
-        kept = GraphProto(node=nodes)  # copies too
+    not_replaced += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
+    _remove_unused(model, _apply(model, plan))
+    return tuple(replaced), tuple(not_replaced)
+
+
+def _apply(model: ModelProto, plan: Mapping[NodePath, Sequence[NodeProto]]) -> set[str]:
+    """Replace nodes in place; returns the names of all their inputs."""
+    inputs: set[str] = set()
+    changed = {path[:-1] for path in plan}
+    for path, graph in graphs(model.graph):
+        if path not in changed:
+            continue
+        kept = GraphProto()  # of copies: clearing the field frees its nodes
+        for index, node in enumerate(graph.node):
+            own = plan.get((*path, index))
+            kept.node.extend([node] if own is None else own)
+            inputs.update(() if own is None else node.input)
         graph.ClearField("node")
         graph.node.MergeFrom(kept.node)
-    not_replaced += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
-    return tuple(replaced), tuple(not_replaced)
+    return inputs
 
 
 def _declare_pieces(graph: GraphProto, split: Replacement) -> None:
@@ -135,15 +151,16 @@ def _declare_pieces(graph: GraphProto, split: Replacement) -> None:
     """
     site = split.site
     is_computed = any(node.op_type == "Shape" for node in split.nodes)
-    if not is_computed or split.node.op_type != "Split" or site.element_type is None:
+    if not is_computed or site.element_type is None:
         return
     kind = onnx.TensorProto.DataType.Value(site.element_type)
     declared = {value.name: value for value in (*graph.value_info, *graph.output)}
-    for name, piece in zip(split.node.output, split.pieces, strict=True):
-        if not name:
+    for name, piece in split.outputs.items():
+        if piece is None:  # a sequence, or a dynamic piece
             continue
         sizes = [size if isinstance(size, int) else None for size in site.shape or ()]
-        sizes[site.axis or 0] = piece
+        axis = site.axis or 0
+        sizes[axis : axis + 1] = [piece] if site.keeps_axis else []
         value = declared[name] if name in declared else graph.value_info.add(name=name)
         if not value.type.tensor_type.HasField("shape"):
             value.type.CopyFrom(helper.make_tensor_type_proto(kind, sizes))
@@ -178,9 +195,7 @@ def _fix(dim: Any, size: Size) -> None:
         dim.dim_value = size
 
 
-def _correct_shapes(
-    model: ModelProto, contradicted: Mapping[tuple[tuple[int | str, ...], str], Shape]
-) -> None:
+def _correct_shapes(model: ModelProto, contradicted: Mapping[tuple[NodePath, str], Shape]) -> None:
     """Replace the declared shapes that are wrong for the fixed sizes."""
     for path, graph in graphs(model.graph):
         for value in (*graph.output, *graph.value_info):
@@ -190,15 +205,3 @@ def _correct_shapes(
                 tensor = value.type.tensor_type
                 right = helper.make_tensor_type_proto(tensor.elem_type, sizes).tensor_type
                 tensor.shape.CopyFrom(right.shape)
-
-
-def graphs(
-    top: GraphProto | FunctionProto, path: tuple[int | str, ...] = ()
-) -> Iterator[tuple[tuple[int | str, ...], Any]]:
-    """A graph or function and all bodies in it, innermost first, with their paths as in sites."""
-    for index, node in enumerate(top.node):
-        for attribute in node.attribute:
-            bodies = [*([attribute.g] * attribute.HasField("g")), *attribute.graphs]
-            for position, body in enumerate(bodies):
-                yield from graphs(body, (*path, index, attribute.name, position))
-    yield path, top

@@ -3,7 +3,7 @@
 A split that is refused for its rank, an 8-bit type, an empty piece or a sequence output becomes
 as many of ``Unsqueeze, Cast, Split, Cast, Squeeze`` as it needs; above the greatest rank, Reshape
 replaces Unsqueeze and Squeeze. All of them serve every size of a dynamic dimension. Empty pieces
-become constants, and ``SequenceConstruct`` makes a sequence.
+become constants. ``SequenceConstruct`` makes a sequence, unless nodes only take pieces out of it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,8 +37,14 @@ def name_maker(model: bytes) -> NewName:
     return lambda what: f"{prefix}{next(numbers)}_{what}"
 
 
-def replacement_nodes(node: NodeProto, verdict: Verdict, new_name: NewName) -> list[NodeProto]:
-    """The nodes that replace a refused split, with a Split of its name; else UnsupportedError."""
+def replacement_nodes(
+    node: NodeProto, verdict: Verdict, new_name: NewName, taken: Mapping[int, str] | None = None
+) -> list[NodeProto]:
+    """The nodes that replace a refused split, with a Split of its name; else UnsupportedError.
+
+    If a sequence is only there for pieces to be taken out of it, `taken` has the names of these
+    pieces by their positions, and the nodes make them instead of the sequence.
+    """
     form, state = form_of(verdict), verdict.site.state
     if isinstance(form, str):
         raise UnsupportedError(form)
@@ -49,10 +55,15 @@ def replacement_nodes(node: NodeProto, verdict: Verdict, new_name: NewName) -> l
         return [counted]
     # Otherwise, there is no form.
     assert isinstance(state, Known | Unknown)
-    assert state.pieces is not None
     nodes = _Nodes(node, verdict.site, form, new_name)
-    is_sequence = node.op_type == "SplitToSequence"
+    if form.is_divided:
+        nodes.replace_split([(name, None) for name in node.output])
+        return nodes
+    assert state.pieces is not None
+    is_sequence = node.op_type == "SplitToSequence" and not taken
     pieces = [new_name("piece") for _ in state.pieces] if is_sequence else list(node.output)
+    if taken:
+        pieces = [taken.get(position, "") for position in range(len(state.pieces))]
     nodes.replace_split(list(zip(pieces, state.pieces, strict=True)))
     if is_sequence:
         nodes.add("SequenceConstruct", pieces, node.output[0])
@@ -139,27 +150,30 @@ class _Nodes(list[NodeProto]):
         zero = numpy_helper.from_array(np.zeros(1, dtype))
         self.add("ConstantOfShape", [self.computed_shape(0)], output, value=zero)
 
-    def split(self, value: str, lengths: Mapping[str, int]) -> None:
+    def split(self, value: str, lengths: Mapping[str, Size]) -> None:
         inputs, sizes = [value], list(lengths.values())
         attributes: dict[str, Any] = {"axis": self.form.axis}
-        if self.opset < 13:
+        if self.form.is_divided:
+            counted = (a for a in self.node.attribute if a.name == "num_outputs")
+            attributes |= {attribute.name: attribute.i for attribute in counted}
+        elif self.opset < 13:
             attributes["split"] = sizes
         else:
             inputs.append(self.constant(np.array(sizes, np.int64), self.new_name("sizes")))
         self.append(helper.make_node("Split", inputs, list(lengths), self.node.name, **attributes))
 
-    def replace_split(self, pieces: Sequence[tuple[str, int]]) -> None:
-        """Split the value into pieces, each with its name and size."""
+    def replace_split(self, pieces: Sequence[tuple[str, Size]]) -> None:
+        """Split the value into pieces, each with its name and its size, if that is not dynamic."""
         is_direct = not (self.form.is_cast or self.form.merging or self.squeezed)
         value = self.prepare_value()
         # An unused piece has no name, but Split still has to output it.
         parts = [p if is_direct and p else self.new_name("part") for p, _ in pieces]
-        lengths = {part: size for part, (_, size) in zip(parts, pieces, strict=True) if size}
+        lengths = {part: size for part, (_, size) in zip(parts, pieces, strict=True) if size != 0}
         self.split(value, lengths)
         self[-1].doc_string = self.node.doc_string
         self[-1].metadata_props.MergeFrom(self.node.metadata_props)
         for part, (piece, size) in zip(parts, pieces, strict=True):
-            if piece and not size:
+            if piece and size == 0:
                 self.add_empty_piece(piece)
             elif piece and not is_direct:
                 self.restore(part, piece, size)
@@ -179,13 +193,14 @@ class _Nodes(list[NodeProto]):
             value = self.add("Cast", [value], self.new_name("wide"), to=_WIDE_TYPE)
         return value
 
-    def restore(self, part: str, piece: str, size: int) -> None:
+    def restore(self, part: str, piece: str, size: Size) -> None:
         """Give a part the type and the shape of its piece."""
         if self.form.is_cast:
             is_last = not (self.form.merging or self.squeezed)
             output = piece if is_last else self.new_name("narrow")
             part = self.add("Cast", [part], output, to=self.kind)
         if self.form.merging:
+            assert isinstance(size, int)  # an axis that is divided is not merged
             kept = self.form.merging.kept
             sizes = [*[0] * kept, *self.piece_shape(size)[kept:]]
             self.reshape(part, sizes, lambda: self.computed_shape(size), piece)

@@ -28,8 +28,8 @@ def baseline_json(assessment: Assessment) -> str:
 
 
 def failed(assessment: Assessment) -> Iterator[Finding]:
-    """The findings about splits that fail, and are not in the baseline."""
-    return (f for f in findings(assessment) if f.status == "failed" and f.sites)
+    """The findings about splits and models that fail, and are not in the baseline."""
+    return (f for f in findings(assessment) if f.status == "failed" and f.diagnostics)
 
 
 def read_baseline(path: Path) -> frozenset[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.rules import hresult_text
-from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
+from dmlsplit.lint.verdict import Assessment, ModelVerdict, Outcome, Verdict
 from dmlsplit.messages import counted, omitted_line, printable
 from dmlsplit.models.site import SplitSite
 
@@ -23,12 +23,13 @@ DEFECT = "known defect of DirectML"
 
 
 class Finding(NamedTuple):
-    """A split, a defect of DirectML that may affect splits of a file, a faulty target or file."""
+    """A split, a defect that may affect splits of a file, or a faulty model, target or file."""
 
     status: Status
     title: str  # the verdict, or the kind of finding
     file: str  # as the caller named it, so not safe to print; empty for the target
-    subject: str  # file and address of the split, file and rule of the defect, or the target
+    # File and address of the split, file and rule of the defect, the file alone, or the target.
+    subject: str
     headline: str
     details: Sequence[str] = ()  # the broken rules and the fix, in lines
     fix: str = ""  # in one line
@@ -52,7 +53,7 @@ _Affected = list[tuple[SplitSite, Violation]]  # the splits that a defect may af
 
 
 def findings(assessment: Assessment) -> Iterator[Finding]:
-    """Faults of the target; the splits, by file and node; defects; files that cannot be read.
+    """Faults of the target; splits, by file and node; defects; models without a split; other files.
 
     A failed finding that the baseline has is only a remark.
     """
@@ -66,9 +67,10 @@ def findings(assessment: Assessment) -> Iterator[Finding]:
 
 def _fingerprints(finding: Finding, seen: Counter[tuple[str, str]]) -> Iterator[str]:
     for violation, _ in finding.diagnostics:
-        # One defect is found once for all splits of a file.
-        node = "" if violation.severity == "defect" else "{0.graph}|{0.node}|{0.index}"
-        text = f"{node.format(finding.sites[0])}|{violation.rule.id}|{violation.field}"
+        # One defect is found once for all splits of a file. A model without a split has no node.
+        is_of_node = finding.sites and violation.severity != "defect"
+        node = "{0.graph}|{0.node}|{0.index}".format(finding.sites[0]) if is_of_node else ""
+        text = f"{node}|{violation.rule.id}|{violation.field}"
         fingerprint = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         # Results of one rule, node and field share it.
         seen[finding.file, fingerprint] += 1
@@ -89,6 +91,8 @@ def _all_findings(assessment: Assessment) -> Iterator[Finding]:
             defects[key].append((verdict.site, violation))
     for (file, _), splits in defects.items():
         yield _defect_finding(assessment, file, splits)
+    for model in assessment.models:
+        yield model_finding(assessment, model)
     for file, why in assessment.unreadable:
         yield Finding("failed", "unreadable", file, "", printable(why))
 
@@ -103,6 +107,19 @@ def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     details += fix_lines(verdict)
     name, fix = location(site), verdict.fix
     return Finding(status, title, site.file, name, head, details, fix, reasons, [site])
+
+
+def model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
+    """A model without a split that a runtime does not load, or may not."""
+    is_known = model.outcome is not Outcome.UNKNOWN
+    head = str(model.outcome) if is_known else "unknown whether the model loads"
+    head += f" {model.target.where}; it has no split"
+    reasons = [(violation, "") for violation in model.diagnostics]
+    details = [f"{reason.rule.id}: {printable(reason.message)}" for reason in model.diagnostics]
+    status: Status = "failed" if assessment.fails(model) else "unknown"
+    subject, fix, title = printable(model.file), "; or ".join(model.fixes), str(model.outcome)
+    details += [f"fix: {fix}"]
+    return Finding(status, title, model.file, subject, head, details, fix, reasons)
 
 
 def _status(assessment: Assessment, verdict: Verdict) -> Status:

@@ -11,7 +11,7 @@ from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.lint.runtimes import dotted
 from dmlsplit.lint.target import Target
-from dmlsplit.lint.verdict import Assessment, Verdict
+from dmlsplit.lint.verdict import Assessment, ModelVerdict, Verdict
 from dmlsplit.models.site import Unknown
 
 # The most outputs of a descriptor, and reasons of a verdict: a small model can ask for many.
@@ -23,11 +23,12 @@ SCHEMA = 3
 def json_report(assessment: Assessment) -> str:
     """The assessment as JSON."""
     target = assessment.target
-    about_splits = (verdict.diagnostics for verdict in assessment.verdicts)
+    splits = (verdict.diagnostics for verdict in assessment.verdicts)
+    models = (model.diagnostics for model in assessment.models)
     rules = {
         rule.id: _fields(rule, "sentence", "basis", "source", "hint")
         | {"hresult": _hresult(rule.hresult)}
-        for rule in (v.rule for v in chain(assessment.diagnostics, *about_splits))
+        for rule in (v.rule for v in chain(assessment.diagnostics, *splits, *models))
     }
     return json.dumps(
         {
@@ -41,6 +42,7 @@ def json_report(assessment: Assessment) -> str:
             | {"numbers may be wrong": sum(bool(v.defects) for v in assessment.verdicts)},
             "rules": rules,
             "splits": [_split(verdict, target) for verdict in assessment.verdicts],
+            "models": list(map(_model, assessment.models)),
             "unreadable": [{"file": file, "message": why} for file, why in assessment.unreadable],
         },
         indent=2,
@@ -77,6 +79,15 @@ def _split(verdict: Verdict, asked: Target) -> dict[str, Any]:
         "notes": verdict.notes,
         "diagnostics": list(map(_diagnostic, verdict.diagnostics[:_MAX_PLACES])),
         "omitted_diagnostics": max(0, len(verdict.diagnostics) - _MAX_PLACES),
+    }
+
+
+def _model(model: ModelVerdict) -> dict[str, Any]:
+    return {
+        "file": model.file,
+        "verdict": str(model.outcome),
+        "fixes": model.fixes,
+        "diagnostics": list(map(_diagnostic, model.diagnostics)),
     }
 
 

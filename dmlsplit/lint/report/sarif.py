@@ -107,11 +107,13 @@ def _invocation(assessment: Assessment, omitted: int) -> dict[str, Any]:
 
 def _result(reason: _Reason, rule_index: int) -> dict[str, Any]:
     finding, fingerprint, violation, others = reason
-    name = address(finding.sites[0])
+    # A model without a split has no node.
+    name = address(finding.sites[0]) if finding.sites else finding.subject
     text = f"{name}: {finding.headline}: {printable(violation.message)}{others}"
     if violation.severity == "defect":  # one result for all splits of the file
         text = "; ".join([finding.headline, *map(str.strip, finding.details[:-1])])
-    logical = {"logicalLocations": list(map(_logical, finding.sites))}
+    places = list(map(_logical, finding.sites))
+    logical = {"logicalLocations": places} if places else {}
     return {
         "ruleId": violation.rule.id,
         "ruleIndex": rule_index,

@@ -18,6 +18,7 @@ from dmlsplit.lint.report.findings import (
     fix_lines,
     group_diagnostics,
     location,
+    model_finding,
     outcome_of,
 )
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome, Verdict
@@ -69,6 +70,7 @@ def text_report(
     shown = [v for v in assessment.verdicts if not (is_long and v.is_plain)]
     summary = "" if detail == "quiet" else "\n".join(_summary(assessment, is_long, paint))
     blocks = [paragraph(verdict, paint) for verdict in shown]
+    blocks += [_block(model_finding(assessment, model)) for model in assessment.models]
     others = [finding for finding in findings(assessment) if finding.title in (DEFECT, TARGET)]
     blocks += map(_block, sorted(others, key=lambda finding: finding.title == TARGET))
     return "\n\n".join(filter(None, [heading, *blocks, summary]))
@@ -115,7 +117,7 @@ def _summary(assessment: Assessment, is_long: bool, paint: _Paint) -> Iterator[s
             own = [verdict for verdict in assessment.verdicts if verdict.target == target]
             own_program = " (a program of one's own)" * (target != assessment.target)
             yield wrapped(_totals(own, own_program), "")
-    elif not assessment.unreadable:
+    elif not (assessment.unreadable or assessment.models):
         yield "no splits found"
     if assessment.unreadable:
         yield f"not checked: {counted(len(assessment.unreadable), 'path')}"
@@ -138,7 +140,8 @@ def _last_lines(assessment: Assessment) -> Iterator[str]:
     order, worst = list(Outcome), dict[str, Outcome]()
     for file, outcome in ((v.site.file, v.outcome) for v in assessment.verdicts):
         worst[file] = min(worst.get(file, outcome), outcome, key=order.index)
-    if len(worst) > 1:
+    worst |= {model.file: model.outcome for model in assessment.models}
+    if len(worst) > 1 or assessment.models:
         counts = Counter(_MODELS.get(outcome, str(outcome)) for outcome in worst.values())
         said = "; ".join(f"{count} {text}" for text, count in counts.items())
         yield wrapped(f"{counted(len(worst), 'model')}: {said}", "")

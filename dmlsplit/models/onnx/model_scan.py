@@ -11,7 +11,7 @@ from dmlsplit.models.onnx.missing_sizes import without_examples
 from dmlsplit.models.onnx.protobuf import Model, Shape
 from dmlsplit.models.onnx.reader import LimitError, Reader, Span, WireError
 from dmlsplit.models.onnx.walk import Walk
-from dmlsplit.models.site import SplitSite
+from dmlsplit.models.site import OnnxModel, SplitSite
 
 MAX_FIELDS = 1_500_000
 
@@ -22,6 +22,7 @@ class ModelScan(NamedTuple):
     sites: list[SplitSite]
     contradicted: Mapping[tuple[tuple[int | str, ...], str], Shape]  # as `Contradictions.shapes`
     has_defaults: bool  # whether an input has one, which a caller may override
+    model: OnnxModel
 
 
 def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> ModelScan:
@@ -43,7 +44,8 @@ def _scan(
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
         walk = Walk(name, reader, model, dimensions, with_defaults)
-        return ModelScan(walk.sites(), walk.contradictions.shapes, walk.has_defaults)
+        sites = walk.sites()
+        return ModelScan(sites, walk.contradictions.shapes, walk.has_defaults, walk.model)
     except LimitError as error:
         raise limit_error(str(error)) from None
     except WireError as error:
@@ -55,7 +57,8 @@ def _scan(
 def _with_overridable(sites: list[SplitSite], others: list[SplitSite]) -> list[SplitSite]:
     """The sites; those that are not the same in `others`, without defaults, are overridable.
 
-    ONNX Runtime folds, and leaves out, only what no caller can change.
+    ONNX Runtime folds, and leaves out, only what no caller can change. So are the positions at
+    which pieces are taken.
     """
     by_path = {site.path: without_examples(site) for site in others}
     text = "its sizes follow from the default of a graph input; a caller may override it"
@@ -63,7 +66,8 @@ def _with_overridable(sites: list[SplitSite], others: list[SplitSite]) -> list[S
     for site in sites:
         other = by_path.get(site.path)
         runs_never, is_folded = (other.never_runs, other.is_folded) if other else (None, False)
-        site = replace(site, never_runs=runs_never, is_folded=is_folded)
+        taken = other.taken if other else ()
+        site = replace(site, never_runs=runs_never, is_folded=is_folded, taken=taken)
         if other != without_examples(site):
             site = replace(site, is_overridable=True, warnings=(*site.warnings, text))
         merged.append(site)

@@ -1,4 +1,4 @@
-"""What becomes of the pieces of splits: which are used, and which nodes combine them again."""
+"""What becomes of the pieces of splits: which are used, and which nodes take or combine them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -6,8 +6,8 @@ from itertools import chain, repeat
 
 from dmlsplit.models.onnx.recombination import followed
 from dmlsplit.models.onnx.scope import Visit
-from dmlsplit.models.onnx.values import UNKNOWN, Piece, Pieces, Value
-from dmlsplit.models.site import SplitSite
+from dmlsplit.models.onnx.values import UNKNOWN, Call, Piece, Pieces, Value
+from dmlsplit.models.site import SplitSite, Taken
 
 # The neighbours of splits for whose versions since opset 23 ONNX Runtime's DirectML provider has no
 # kernels.
@@ -22,10 +22,28 @@ class PieceUses:
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
         self._recombined: dict[int, list[str]] = {}
         self._neighbours: dict[int, dict[str, None]] = {}  # of each Split, those in LEAVING
+        self._taken: dict[int, list[Taken]] = {}  # of each SplitToSequence
+        self._used_whole: set[int] = set()  # its sequence has another use
 
     def use(self, names: Iterable[str]) -> None:
         """Note the names of values that a node takes or a graph outputs."""
         self._used.update(names)
+
+    def output(self, values: Iterable[Value]) -> None:
+        """Note the values that a graph outputs."""
+        self._used_whole.update(v.sequence for v in values if v.sequence is not None)
+
+    def take(self, visit: Visit, call: Call) -> None:
+        """Note whether a node takes pieces of a sequence, or uses it in another way."""
+        for index, value in enumerate(visit.inputs):
+            if value.sequence is None:
+                continue
+            position = _position(call) if index == 0 else None
+            if position is None:
+                self._used_whole.add(value.sequence)
+            else:
+                node = Taken((*visit.scope.path, visit.position), position)
+                self._taken.setdefault(value.sequence, []).append(node)
 
     def begin(
         self,
@@ -59,9 +77,21 @@ class PieceUses:
 
     def _entered(self, split: int, site: SplitSite) -> SplitSite:
         if split not in self._outputs:
-            return site
+            is_whole = split in self._used_whole
+            return replace(site, taken=() if is_whole else tuple(self._taken.get(split, ())))
         names = self._outputs[split]
         unused = tuple(index for index, name in enumerate(names) if name not in self._used)
         nodes = tuple(self._recombined.get(split, ())) if len(names) == 2 else ()
         neighbours = tuple(self._neighbours[split])
         return replace(site, unused_outputs=unused, recombined_by=nodes, neighbours=neighbours)
+
+
+def _position(call: Call) -> int | None:
+    """The constant position of a SequenceAt; None for other nodes and computed positions."""
+    if call.node.op_type != "SequenceAt" or call.node.domain:
+        return None
+    try:
+        (position,) = call.items(1)
+    except (ValueError, IndexError):
+        return None
+    return position if isinstance(position, int) else None

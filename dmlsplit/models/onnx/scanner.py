@@ -70,12 +70,15 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
     >>> [(site.operator, site.state.descriptor.split_sizes) for site in scan("model.onnx")]
     [('Split-18', (3, 3))]
     """
-    dimensions = FixedSizes({}) if dimensions is None else dimensions
-    return scan_declarations(path, instance("dimensions", dimensions, FixedSizes)).sites
+    return scan_declarations(path, dimensions).sites
 
 
-def scan_declarations(path: str | os.PathLike[str], dimensions: FixedSizes) -> ModelScan:
+def scan_declarations(
+    path: str | os.PathLike[str], dimensions: FixedSizes | None = None
+) -> ModelScan:
     """The splits of a model as in `scan`, and the declared shapes that the sizes contradict."""
+    dimensions = FixedSizes({}) if dimensions is None else dimensions
+    instance("dimensions", dimensions, FixedSizes)
     name = path_text(path)
     with path_in_errors(name), name_kind_in_errors(name, binary=True), _mapped(name) as data:
         result = scan_model(name, data, dimensions)

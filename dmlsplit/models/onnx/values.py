@@ -58,6 +58,8 @@ class Value:
     is_folded: bool = False  # ONNX Runtime computes it when it loads the model
     is_shape: bool = False  # it is a shape, or computed from shapes, which stay on the CPU
     maker: str = field(default="", compare=False)  # the operator, if it is one of LEAVING
+    # The number of the SplitToSequence that makes it, as in `Piece`.
+    sequence: int | None = field(default=None, compare=False)
     # The dynamic sizes that its elements may follow from: names, or VALUE.AXIS. They do not tell
     # calls of a function apart.
     sizes: frozenset[str] = field(default=frozenset(), compare=False)

@@ -28,7 +28,7 @@ from dmlsplit.models.onnx.reader import LimitError, Reader
 from dmlsplit.models.onnx.scope import Scope, Visit
 from dmlsplit.models.onnx.shapes import outputs
 from dmlsplit.models.onnx.values import UNKNOWN, Call, Value, agreement
-from dmlsplit.models.site import Invalid, Size, SplitSite
+from dmlsplit.models.site import Invalid, OnnxModel, Size, SplitSite
 
 # Levels of nested bodies and functions; real models stay below 20.
 MAX_DEPTH = 64
@@ -46,6 +46,8 @@ class Walk:
         What is wrong in the declarations of the graphs so far.
     has_defaults : bool
         Whether an input of a graph so far has a default.
+    model : OnnxModel
+        What decides whether a runtime loads it; its fault is known once `sites` has returned.
     """
 
     def __init__(
@@ -58,6 +60,8 @@ class Walk:
     ) -> None:
         self.contradictions = Contradictions()
         self.has_defaults = False
+        self._opsets = {opset.domain: opset.version for opset in model.opset_import}
+        self.model = OnnxModel(file, self._opsets.get("", 0), model.ir_version)
         self._file = file
         self._reader = reader
         self._model = model
@@ -71,8 +75,7 @@ class Walk:
 
     def sites(self) -> list[SplitSite]:
         """Walk the main graph, then the functions that it does not call."""
-        opsets = {opset.domain: opset.version for opset in self._model.opset_import}
-        scope = Scope("", ChainMap(), Declarations({}), opsets, {})
+        scope = Scope("", ChainMap(), Declarations({}), self._opsets, {})
         main = self._reader.read(Graph, self._model.graph[0])
         self._dimensions.register(main.input)
         self._graph(main, scope, "")
@@ -80,10 +83,9 @@ class Walk:
         for function in uncalled(self._functions, self._results):
             self._body(function, [UNKNOWN] * len(function.input), lone_scope(function, scope))
         sites = self._pieces.entered(self._sites)
-        ir, opset = self._model.ir_version, opsets.get("", 0)
-        sites = [replace(site, ir_version=ir, model_opset=opset) for site in sites]
-        if fault is not None:
-            sites = [replace(site, model_fault=fault) for site in sites]
+        self.model = replace(self.model, fault=fault)
+        ir, opset = self.model.ir_version, self.model.opset
+        sites = [replace(s, ir_version=ir, model_opset=opset, model_fault=fault) for s in sites]
         return unified(sites, self._dimensions.options)
 
     def _graph(self, graph: Graph, outer: Scope, name: str) -> list[Value]:
@@ -112,7 +114,9 @@ class Walk:
             node = resolved(self._reader.read(Node, span), scope.attributes)
             self._pieces.use(node.input)
             self._enter(Visit(node, position, [scope.value(name) for name in node.input], scope))
-        return [scope.values.get(name, UNKNOWN) for name in names]
+        results = [scope.values.get(name, UNKNOWN) for name in names]
+        self._pieces.output(results)
+        return results
 
     def _enter(self, visit: Visit) -> None:
         """Infer the outputs of a node, and enter them into its scope."""
@@ -141,6 +145,7 @@ class Walk:
         """What is known about a node's outputs; there may be too few."""
         node, call = visit.node, Call(visit.node, visit.inputs, self._reader)
         results = self._results_of_bodies(visit, call)
+        self._pieces.take(visit, call)
         if visit.is_split:
             return self._split(visit, call)
         function = self._functions.get((node.domain, node.op_type, node.overload))
@@ -180,7 +185,10 @@ class Walk:
             warnings.append("the node is in a branch of an If, which may never run")
         site = replace(site, is_folded=is_folded(call), is_shape=is_of_shapes(call))
         self._sites.append(replace(site, warnings=tuple(warnings)))
-        if visit.node.op_type != "Split" or is_invalid:
+        if is_invalid:
             return values
+        number = len(self._sites) - 1
+        if visit.node.op_type != "Split":
+            return [replace(value, sequence=number) for value in values or [UNKNOWN]]
         makers = [value.maker for value in visit.inputs[:1] if value.maker]
-        return self._pieces.begin(len(self._sites) - 1, visit.node.output, values, makers)
+        return self._pieces.begin(number, visit.node.output, values, makers)

@@ -1,0 +1,59 @@
+"""Names for the pieces of a sequence, where nodes only take single pieces out of it.
+
+Then no sequence has to be made: the first node beside the split that takes a piece gives it its
+name, and goes. Others, and those in bodies, become Identity, which runtimes remove.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from onnx import ModelProto, NodeProto, helper
+
+from dmlsplit.lint.fix.nested import graphs
+from dmlsplit.lint.fix.replacement import Replacement
+from dmlsplit.lint.fix.subgraph import NewName
+from dmlsplit.models.site import NodePath, SplitSite
+
+Takers = Mapping[NodePath, NodeProto]
+
+
+def taking_nodes(model: ModelProto, sites: Iterable[SplitSite]) -> dict[NodePath, NodeProto]:
+    """Copies of the nodes that take the pieces of these sites."""
+    paths = {taken.path for site in sites for taken in site.taken}
+    return {
+        (*path, index): NodeProto.FromString(node.SerializeToString())
+        for path, graph in (graphs(model.graph) if paths else ())
+        for index, node in enumerate(graph.node)
+        if (*path, index) in paths
+    }
+
+
+def piece_names(site: SplitSite, takers: Takers, new_name: NewName) -> dict[int, str]:
+    """The names of the pieces that are taken, by position; empty if a sequence has to be made."""
+    count = len(getattr(site.state, "pieces", None) or ())
+    if not all(-count <= taken.position < count for taken in site.taken):
+        return {}  # as it is, the model fails when it runs
+    names: dict[int, str] = {}
+    for path, position in site.taken:
+        if path[:-1] == site.path[:-1] and (name := _output(takers[path])):
+            names.setdefault(position % count, name)
+    for _, position in site.taken:
+        if position % count not in names:
+            names[position % count] = new_name("piece")
+    return names
+
+
+def instead_of_takers(split: Replacement, takers: Takers) -> dict[NodePath, list[NodeProto]]:
+    """What replaces each node that takes a piece: nothing, or Identity for another name of it."""
+    if not split.taken:
+        return {}
+    nodes: dict[NodePath, list[NodeProto]] = {}
+    for path, position in split.site.taken:
+        name, output = split.taken[position % len(split.pieces)], _output(takers[path])
+        is_other = output not in ("", name)
+        own = takers[path].name
+        nodes[path] = [helper.make_node("Identity", [name], [output], own)] * is_other
+    return nodes
+
+
+def _output(node: NodeProto) -> str:
+    return next(iter(node.output), "")
