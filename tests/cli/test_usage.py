@@ -71,15 +71,14 @@ def test_a_word_that_is_nearly_right_is_named(line: str, end: str, capsys: Capsy
 @pytest.mark.parametrize(
     ("version", "build"),
     [
-        ("22H2", "19045 for Windows 10, 22621 for Windows 11"),
-        ("22h2", "19045 for Windows 10, 22621 for Windows 11"),
-        ("2004", "19041"),
-        ("11", "22000, the first build of Windows 11"),
+        ("22H2", "Windows 10 22H2 is 19045; Windows 11 22H2 is 22621"),
+        ("22h2", "Windows 10 22H2 is 19045; Windows 11 22H2 is 22621"),
+        ("2004", "Windows 10 2004 is 19041"),
+        ("11", "the first Windows 11 is 22000"),
     ],
 )
 def test_a_version_of_windows_gets_its_build(version: str, build: str, capsys: Capsys) -> None:
     text = said(capsys, f"validate m.onnx --windows {version}")
     assert text == (
-        f"--windows is {version}, which is a version of Windows. Fix: give a build of it, "
-        f"such as {build}"
+        f"--windows is {version}, which is a version of Windows. Fix: give its build: {build}"
     )
