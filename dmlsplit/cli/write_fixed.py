@@ -54,6 +54,8 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
                 "--overwrite applies to --write-fixed only; a report replaces a file without it"
             )
         return
+    if not arguments.paths:
+        raise InvalidArgumentError("--write-fixed needs PATHs: .onnx files, or folders of them")
     if not is_one_file(arguments.paths):
         _check_folder(arguments, Path(fixed))
         return

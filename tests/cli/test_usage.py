@@ -1,7 +1,9 @@
 """Options that are abbreviated or repeated, and words that are nearly right."""
 
 import shlex
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dmlsplit.cli import build_parser, main
@@ -82,3 +84,19 @@ def test_a_version_of_windows_gets_its_build(version: str, build: str, capsys: C
     assert text == (
         f"--windows is {version}, which is a version of Windows. Fix: give its build: {build}"
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "fix"),
+    [
+        ("4", "--split 2,2,1,1 or a --count such as 1, 2, 3, 6"),
+        ("7", "a --count such as 1, 2, 3, 6"),
+        ("0", "a --count such as 1, 2, 3, 6"),
+    ],
+)
+def test_a_count_that_does_not_divide_prints_the_sizes_that_would_work(
+    count: str, fix: str, here: Path, capsys: Capsys
+) -> None:
+    np.save("a.npy", np.arange(12).reshape(2, 6))
+    text = said(capsys, f"run a.npy --axis -1 --count {count}")
+    assert text == f"--count is {count}; it must divide 6, the size of axis -1. Fix: give {fix}"

@@ -167,3 +167,28 @@ def test_overwrite_replaces_what_an_earlier_run_wrote(models: Path, capsys: Caps
     assert "Fix: add --overwrite" in refused(capsys, WRITE)
     assert main([*WRITE.split(), "--overwrite"]) == 1
     assert len(onnx.load("fixed/a.onnx").graph.node) > 2
+
+
+def test_a_descriptor_given_by_options_has_no_model_to_write(here: Path, capsys: Capsys) -> None:
+    line = "validate --data-type FLOAT32 --sizes 6 --axis 0 --split 2,4 --write-fixed"
+    for output in ("f.onnx", "fixed"):
+        assert "--write-fixed needs PATHs: .onnx files" in refused(capsys, f"{line} {output}")
+
+
+def test_a_size_becomes_static_in_the_models_that_have_its_dimension(models: Path) -> None:
+    save("models/batch.onnx", single(TensorProto.INT8, ("batch", 3, 4, 4), (1, 2), 1))
+    assert main([*WRITE.split(), "--dim", "batch=2"]) == 1
+    (given,) = onnx.load("fixed/batch.onnx").graph.input
+    assert given.type.tensor_type.shape.dim[0].dim_value == 2
+    assert Path("fixed/a.onnx").exists()
+
+
+@pytest.mark.parametrize("form", ["json", "github", "sarif", "junit"])
+def test_every_format_reports_the_models_after_the_changes(
+    form: str, models: Path, capsys: Capsys
+) -> None:
+    assert main([*WRITE.split(), "--format", form]) == 1
+    shown, told_apart = capsys.readouterr()
+    assert "models/a.onnx" not in shown
+    assert "models/wide.onnx" in shown
+    assert "models/a.onnx: fixed/a.onnx: 1 split replaced" in told_apart

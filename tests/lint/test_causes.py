@@ -42,7 +42,7 @@ LAYERS = [site(f"/layer.{at}/Split", split("FLOAT32", (2, 6), (2, 4))) for at in
 def test_equal_failures_are_one_cause_with_all_places() -> None:
     (cause,) = found(assess(LAYERS, OLD))
     assert cause.severity == "error"
-    assert [reason.rule for reason in cause.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
+    assert [reason.rule for reason in cause.said.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
     assert [place.name for place in cause.places] == [
         f"m.onnx main_graph/layer.{at}/Split" for at in range(24)
     ]
@@ -61,7 +61,7 @@ def test_the_worst_causes_come_first() -> None:
     shape = site("shape", split("INT64", (1, 2), (1, 1)), is_shape=True, element_type="INT64")
     bad = site("bad", split("FLOAT32", (1, 2, 3), (2, 0)))
     assessment = assess([shape, harmed, site("late", unknown), bad], ORT)
-    assert [(cause.severity, cause.reasons[0].rule) for cause in found(assessment)] == [
+    assert [(cause.severity, cause.said.reasons[0].rule) for cause in found(assessment)] == [
         ("error", "ORT-EMPTY-PIECE"),
         ("warning", "SPLIT-NODE-UNKNOWN"),
         ("warning", "SPLIT-DEFECT-RECOMBINED"),

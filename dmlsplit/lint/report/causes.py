@@ -1,7 +1,7 @@
 """Groups findings by cause: the same rules, broken in the same way and mended in the same way."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
@@ -63,13 +63,26 @@ class Place(NamedTuple):
         return " ".join(filter(None, (printable(self.file), self.address)))
 
 
+class Said(NamedTuple):
+    """What is said about a finding, without its place."""
+
+    reasons: tuple[Reason, ...]
+    outcome: str  # what happens; empty for a defect and for a target
+    fixes: tuple[str, ...]  # any one of them suffices
+    notes: tuple[str, ...]  # only if there is no fix
+
+    @property
+    def key(self) -> object:
+        """What findings of one cause have in common."""
+        texts = *(reason.message for reason in self.reasons), *self.fixes, *self.notes
+        rules = tuple(reason[:2] for reason in self.reasons)
+        return self.outcome, rules, *(_OF_A_PLACE.sub("", text) for text in texts)
+
+
 class Cause(NamedTuple):
     """Findings that are alike."""
 
-    reasons: tuple[Reason, ...]
-    outcome: str  # what happens at each place; empty for a defect and for a target
-    fixes: tuple[str, ...]  # any one of them suffices; those of the first place
-    notes: tuple[str, ...]  # only if there is no fix
+    said: Said  # about the first place
     fixes_differ: bool  # from place to place
     findings: tuple[Finding, ...]
     places: tuple[Place, ...]
@@ -77,7 +90,7 @@ class Cause(NamedTuple):
     @property
     def severity(self) -> Severity:
         """That of the reason for which it is a finding."""
-        return min((reason.severity for reason in self.reasons), key=_ORDER.index)
+        return min((reason.severity for reason in self.said.reasons), key=_ORDER.index)
 
 
 def causes(findings: Iterable[Finding]) -> list[Cause]:
@@ -85,32 +98,28 @@ def causes(findings: Iterable[Finding]) -> list[Cause]:
 
     Findings about nothing that has to be said, and about files that cannot be read, have none.
     """
-    alike: dict[object, list[Finding]] = {}
+    alike: dict[object, list[tuple[Finding, Said]]] = {}
     for finding in findings:
         if finding.status != "plain" and (finding.diagnostics or finding.fault):
-            alike.setdefault(_key(finding), []).append(finding)
-    found = [_cause(group) for group in alike.values()]
+            said = _said(finding)
+            alike.setdefault(said.key, []).append((finding, said))
+    found = [_cause(*zip(*group, strict=True)) for group in alike.values()]
     # What is wrong with the target is said once, at the splits that it affects.
-    affecting = {reason.rule for cause in found if cause.places for reason in cause.reasons}
-    found = [cause for cause in found if cause.places or cause.reasons[0].rule not in affecting]
+    affecting = {reason.rule for cause in found if cause.places for reason in cause.said.reasons}
+    found = [c for c in found if c.places or c.said.reasons[0].rule not in affecting]
     return sorted(found, key=lambda cause: _ORDER.index(cause.severity))
 
 
-def _cause(group: Sequence[Finding]) -> Cause:
-    first, verdict = group[0], group[0].verdict
-    fixes, notes = _fixes(first)
-    places = tuple(place for finding in group for place in _places(finding))
-    outcome = effect_of(verdict) if verdict else ""
-    differ = any(_fixes(finding) != (fixes, notes) for finding in group)
-    return Cause(tuple(_reasons(first)), outcome, fixes, notes, differ, tuple(group), places)
+def _cause(findings: tuple[Finding, ...], all_said: tuple[Said, ...]) -> Cause:
+    first = all_said[0]
+    differ = any(said[2:] != first[2:] for said in all_said)
+    places = tuple(place for finding in findings for place in _places(finding))
+    return Cause(first, differ, findings, places)
 
 
-def _key(finding: Finding) -> object:
-    """What findings of one cause have in common."""
-    texts = *(reason.message for reason in _reasons(finding)), *sum(_fixes(finding), ())
-    rules = tuple(reason[:2] for reason in _reasons(finding))
+def _said(finding: Finding) -> Said:
     outcome = effect_of(finding.verdict) if finding.verdict else ""
-    return finding.title == DEFECT, outcome, rules, *(_OF_A_PLACE.sub("", t) for t in texts)
+    return Said(tuple(_reasons(finding)), outcome, *_fixes(finding))
 
 
 def _reasons(finding: Finding) -> list[Reason]:

@@ -4,6 +4,7 @@ Splits about which nothing has to be said are only counted, except in the verbos
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from dmlsplit.lint.report.causes import Cause, Place, Reason, causes
@@ -50,14 +51,15 @@ def text_report(
     return "\n\n".join(filter(None, [heading, *blocks, "\n".join(last)]))
 
 
+@dataclass(frozen=True)
 class _Style:
     """How text is shown: with or without colours, with or without cuts."""
 
-    def __init__(self, colour: bool, is_cut: bool) -> None:
-        self._colour, self._is_cut = colour, is_cut
+    colour: bool
+    is_cut: bool
 
     def _paint(self, text: str, code: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
 
     def bold(self, text: str) -> str:
         return self._paint(text, "1")
@@ -70,7 +72,7 @@ class _Style:
     def place(self, place: Place, end: str = "") -> str:
         """The line of a place; on a terminal, its name is cut in the middle."""
         name = place.name
-        if self._is_cut:
+        if self.is_cut:
             name = cut_middle(name, max(8, width() - len(_ARROW) - len(end)))
         return f"{self._paint(_ARROW + name, _OF_PLACES)}{end}"
 
@@ -82,13 +84,13 @@ def _headers(reasons: Sequence[Reason], style: _Style) -> Iterator[str]:
 
 def _block(cause: Cause, style: _Style) -> str:
     """A cause in a few lines: what is wrong, where first, what happens, and the fix."""
-    lines = list(_headers(cause.reasons[:_MAX_REASONS], style))
-    lines += map(indented, omitted_line(len(cause.reasons), _MAX_REASONS))
+    lines = list(_headers(cause.said.reasons[:_MAX_REASONS], style))
+    lines += map(indented, omitted_line(len(cause.said.reasons), _MAX_REASONS))
     if cause.places:
         lines.append(style.place(cause.places[0], _alike(cause)))
         lines += [indented(remark) for remark in [cause.places[0].remark] if remark]
-    if cause.outcome:
-        lines.append(indented(cause.outcome))
+    if cause.said.outcome:
+        lines.append(indented(cause.said.outcome))
     lines += [indented(line) for line in _fix_lines(cause)]
     return "\n".join(lines)
 
@@ -101,11 +103,13 @@ def _alike(cause: Cause) -> str:
 
 
 def _fix_lines(cause: Cause) -> Iterator[str]:
-    commands = [fix for fix in cause.fixes if fix.endswith('"')]  # each on a line, to be pasted
-    texts = [fix for fix in cause.fixes if fix not in commands]
+    commands = [
+        fix for fix in cause.said.fixes if fix.endswith('"')
+    ]  # each on a line, to be pasted
+    texts = [fix for fix in cause.said.fixes if fix not in commands]
     for fix in filter(None, ("; or ".join(texts), *commands)):
         yield f"{'or' if fix in commands and (texts or fix != commands[0]) else 'fix'}: {fix}"
-    yield from (f"note: {note}" for note in cause.notes)
+    yield from (f"note: {note}" for note in cause.said.notes)
     if cause.fixes_differ:
         yield "that is the fix of this place; --verbose shows those of the others"
 
@@ -113,7 +117,7 @@ def _fix_lines(cause: Cause) -> Iterator[str]:
 def _verbose_block(cause: Cause, style: _Style) -> str:
     """A cause with its rules, and with all that is known about each place."""
     lines = []
-    for header, reason in zip(_headers(cause.reasons, style), cause.reasons, strict=True):
+    for header, reason in zip(_headers(cause.said.reasons, style), cause.said.reasons, strict=True):
         lines += [header, indented(f"rule: {RULES[reason.rule].sentence.replace('`', '')}")]
     for place in cause.places:
         if place.verdict is None:
@@ -121,7 +125,7 @@ def _verbose_block(cause: Cause, style: _Style) -> str:
             lines += [indented(remark, "    ") for remark in [place.remark] if remark]
         else:
             lines += _whole(place, place.verdict, style)
-    if not cause.outcome:
+    if not cause.said.outcome:
         lines += [indented(line) for line in _fix_lines(cause)]
     return "\n".join(lines)
 
