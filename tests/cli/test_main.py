@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from dmlsplit.cli import build_parser
+from tests.support import networks
 from tests.support.command import FLAGS, ROOT, ours, parsers, ran, save, sparse_model, started
 from tests.support.models import every_verdict
 
@@ -92,6 +93,17 @@ def test_text_is_as_wide_as_the_terminal(here: Path) -> None:
     assert 80 < widest(*explained, columns=150) <= 150
     out, _ = started(*line, folder=here, env={**ours(), "COLUMNS": "150"}).communicate()
     assert max(map(len, out.decode().splitlines())) == 80
+
+
+def test_a_name_is_cut_to_the_width_of_the_terminal_and_is_whole_in_a_pipe(here: Path) -> None:
+    save("m.onnx", networks.layers(24))
+    line = ["validate", "m.onnx", "--windows", "19041"]
+    shown = on_a_terminal(*line, folder=here, columns=60, NO_COLOR="1", COLUMNS="")
+    (cut,) = (each for each in shown.splitlines() if each.startswith("  -->"))
+    assert cut == "  --> m.onnx main_graph/e.../attention/qkv/Split (+23 alike)"
+    out, _ = started(*line, folder=here).communicate()
+    whole = "  --> m.onnx main_graph/encoder/layer.0/attention/qkv/Split (+23 alike)"
+    assert whole in out.decode().splitlines()
 
 
 def test_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:

@@ -187,7 +187,7 @@ def test_github_shows_each_cause_once_per_file() -> None:
         (["m.onnx"], ["m.onnx"], "m.onnx --write-fixed m.fixed.onnx"),
         (["my models/m.onnx"], [], '"my models/m.onnx" --write-fixed "my models/m.fixed.onnx"'),
         (["a/m.onnx", "a/n.onnx"], ["a"], "a --write-fixed fixed/"),
-        (["a/m.onnx"], ["a"], "a/m.onnx --write-fixed a/m.fixed.onnx"),
+        (["a/m.onnx"], ["a"], "a --write-fixed fixed/"),
         (["$x/m.onnx", "$x/n.onnx"], ["$x"], "PATHS --write-fixed fixed/ (replace PATHS)"),
         (["$x.onnx"], [], "MODEL.onnx --write-fixed MODEL.fixed.onnx (replace MODEL)"),
     ],
