@@ -119,9 +119,10 @@ def piece_sizes(
     if not isinstance(sizes_or_count, tuple) and is_count(sizes_or_count):
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or axis_size % count:
+            near = nearly_equal(axis_size, count)
             raise InvalidArgumentError(
                 f"count is {count}; it must be at least 1 and divide {axis_size}, the size of axis "
-                f"{axis}. Fix: give {_nearly_equal(axis_size, count)}"
+                f"{axis}. Fix: give the {f'sizes {shown(near)}' if near else 'size of each piece'}"
             )
         return axis, (axis_size // count,) * count
     sizes = integers("sizes", cast(Integers, sizes_or_count))
@@ -137,12 +138,15 @@ def piece_sizes(
     return axis, sizes
 
 
-def _nearly_equal(axis_size: int, count: int) -> str:
-    """The sizes of so many pieces that differ by 1 at most, larger ones first, for a message."""
+def nearly_equal(axis_size: int, count: int) -> tuple[int, ...]:
+    """The sizes of so many pieces that differ by 1 at most, larger ones first.
+
+    Empty if a piece would be, or if there are too many to show.
+    """
     if not 1 <= count <= min(axis_size, _MAX_COUNT):
-        return "the size of each piece"
+        return ()
     size, larger = divmod(axis_size, count)
-    return f"the sizes {shown((size + 1,) * larger + (size,) * (count - larger))}"
+    return (size + 1,) * larger + (size,) * (count - larger)
 
 
 def _fix_for_cuts(sizes: tuple[int, ...], axis_size: int) -> str:

@@ -12,12 +12,14 @@ WIDTH = 80
 _width = ContextVar("_width", default=WIDTH)
 # The number of entries of a list that a message spells out.
 MAX_SHOWN = 16
+_ELLIPSIS = "..."
 # Python prints at least 640 digits, whatever its limit is set to.
 _MAX_BITS = 2048
 # Commands of pip, those with a quoted argument, and options that name a model. Text is not wrapped
 # inside them, so that they can be pasted into a shell.
 _QUOTED = re.compile(
-    r"""(?:(?<!\S)\S+ -+\w+ )?"[^"\n]*"|--[\w-]+ \S+\.onnx"""
+    r"""dmlsplit validate .* --write-fixed (?:"[^"\n]*"|\S+)"""
+    r"""|(?:(?<!\S)\S+ -+\w+ )?"[^"\n]*"|--[\w-]+ \S+\.onnx"""
     r"""|pip install '\S+'|pip uninstall -y [^&]+ &&"""
 )
 
@@ -64,6 +66,15 @@ def omitted_line(count: int, limit: int, noun: str = "") -> list[str]:
     """The line ``... and 2 more`` after the first `limit` of `count` entries, if there are more."""
     left = count - limit
     return [f"... and {counted(left, f'more {noun}') if noun else f'{left} more'}"] * (left > 0)
+
+
+def cut_middle(text: str, room: int) -> str:
+    """Text that is cut in the middle to fit the columns: names differ at their ends."""
+    if len(text) <= room:
+        return text
+    kept = max(2, room - len(_ELLIPSIS))
+    end = (kept + 1) // 2
+    return text[: kept - end] + _ELLIPSIS + text[-end:]
 
 
 @contextmanager

@@ -14,6 +14,7 @@ import yaml
 from onnx import TensorProto
 
 from dmlsplit.cli import build_parser, main
+from tests.support import networks
 from tests.support.command import ROOT, program, ran
 from tests.support.dxdispatch import split_desc, tensor
 from tests.support.fixtures import Capsys, Patch
@@ -100,12 +101,22 @@ def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: P
     assert report["runs"][0]["results"][0]["ruleId"] == "DML-LEVEL-DATA-TYPE"
     assert done.outputs["status"] == "1"
     assert all(line.startswith("    ") for line in done.summary.splitlines()[2:])
-    assert "\n      fix, any one of:\n" in done.summary
+    assert "\n      fix: dispatch the equivalent" in done.summary
     # The text for people is in the log between marks that turn workflow commands off.
     before, token, after = re.split(r"::stop-commands::(dmlsplit-\d+)\n", done.log)
     text, end, rest = after.partition(f"::{token}::\n")
     assert (before, end, rest) == (f"{note}\n", f"::{token}::\n", "")
-    assert "a model.onnx:net/cut: Split-18: refused" in text
+    assert "--> a model.onnx net/cut\n  refused, an equivalent exists: 80070057" in text
+
+
+@bash
+def test_the_summary_says_whether_numbers_may_be_wrong(workspace: Path) -> None:
+    onnx.save(networks.glu(), workspace / "m.onnx")
+    done = check(workspace)
+    assert done.status == 0
+    last = " ".join(done.summary.split("\n    \n")[-1].split())
+    assert last.startswith("Found 2 warnings. 2 splits in 1 file in ONNX Runtime ")
+    assert last.endswith("the numbers of 2 splits may be wrong (SPLIT-DEFECT-RECOMBINED)")
 
 
 @bash

@@ -4,8 +4,6 @@ import doctest
 import json
 import re
 import shlex
-import shutil
-import sys
 import tomllib
 from functools import cache
 from pathlib import Path
@@ -20,14 +18,13 @@ from dmlsplit.cli.levels import level_table
 from dmlsplit.lint.rules import RULES
 from tests.conformance import __main__ as conformance
 from tests.golden import pages
-from tests.support.command import ROOT, parsers, ran
+from tests.support.command import ROOT, parsers
 from tests.support.each import each
 
 # Generated from the rules when the site is built; tests/lint/test_rule_page.py and test_examples.py
 # test their content.
 RULE_PAGES = ROOT / "docs" / "rules"
 PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in pages.paths()}
-posix = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
 
 # Pages whose examples need more software than the tests.
 NEEDS = {"docs/jax.md": "jax", "docs/pytorch.md": "torch"}
@@ -96,18 +93,6 @@ def test_the_five_minutes_of_the_start_page_work_in_an_empty_folder(
             assert main(shlex.split(line)) in (0, 1), line
     made = sorted(path.name for path in tmp_path.iterdir())
     assert made == ["IN.npy", "OUT", "rgb.fixed.onnx", "rgb.onnx"]
-
-
-@posix
-def test_the_loop_that_fixes_a_folder_writes_a_model_for_each(here: Path) -> None:
-    (loop,) = (block for block in blocks("docs/fix.md", "sh") if "for model in" in block)
-    for name in ("a b.onnx", "c.onnx"):
-        (here / "models").mkdir(exist_ok=True)
-        shutil.copy("rgb.onnx", f"models/{name}")
-    line = f'dmlsplit() {{ "{sys.executable}" -m dmlsplit "$@"; }}\n{loop}'
-    done = ran("bash", "-c", line, cwd=here)
-    assert done.returncode == 0, done.stderr
-    assert sorted(path.name for path in (here / "fixed").iterdir()) == ["a b.onnx", "c.onnx"]
 
 
 # A page for each of ten tasks, with the word that a reader searches for and what its example runs.

@@ -15,10 +15,12 @@ from dmlsplit.cli.inputs import (
     scan_inputs,
     target_of,
 )
+from dmlsplit.cli.page_text import page_text
 from dmlsplit.cli.terminal import (
     EXIT_OK,
     EXIT_REFUSED,
     STDOUT,
+    is_colour_wanted,
     print_message,
     print_result,
     print_to_stderr,
@@ -26,7 +28,7 @@ from dmlsplit.cli.terminal import (
     write_result,
 )
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
-from dmlsplit.messages import counted, did_you_mean, shown, wrapped
+from dmlsplit.messages import counted, did_you_mean, shown
 
 if TYPE_CHECKING:
     from dmlsplit.directml.operator import SplitOperatorDesc
@@ -117,8 +119,8 @@ def _hresults(arguments: argparse.Namespace) -> list[int]:
     return known if len(known) == len(arguments.paths) else []
 
 
-def _print_page(text: str) -> None:
-    print_result("\n".join(wrapped(line, "", hanging="") for line in text.splitlines()))
+def _print_page(page: str) -> None:
+    print_result(page_text(page, is_colour_wanted()))
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
@@ -142,12 +144,16 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
 def _explain_splits(arguments: argparse.Namespace) -> int:
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain.explanation import explanations_text
+    from dmlsplit.files.atomic import refuse_inputs
     from dmlsplit.lint.check import assess
     from dmlsplit.lint.verdict import WITHOUT_EQUIVALENT, Outcome
 
     with prefix_errors("--gpu"):
         gpu = this_gpu() if arguments.gpu is None else find_gpu(arguments.gpu)
-    target, scan = target_of(arguments), scan_inputs(arguments)
+    target = target_of(arguments)
+    if arguments.svg not in (None, STDOUT):  # before the scan, which may take a while
+        refuse_inputs(Path(arguments.svg), [p for p in map(Path, arguments.paths) if p.is_file()])
+    scan = scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
     assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT)
     splits = _explicable(assessment)
@@ -173,7 +179,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
 def _explicable(assessment: "Assessment") -> list[tuple[str, "SplitOperatorDesc"]]:
     """The splits that can be explained, each with its location; why others cannot is printed."""
     from dmlsplit.lint.report.findings import location
-    from dmlsplit.lint.report.text import paragraph
+    from dmlsplit.lint.report.paragraph import paragraph
     from dmlsplit.lint.verdict import UNREACHED, WITHOUT_EQUIVALENT, Outcome
 
     splits = []

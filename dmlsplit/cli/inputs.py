@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from dmlsplit.cli.terminal import EXIT_UNUSABLE, print_message, progress_bar
@@ -181,8 +182,20 @@ def target_of(arguments: argparse.Namespace) -> Target:
         arguments.paths.append(arguments.ort)
         arguments.ort = ""
     options = {name: getattr(arguments, name) for name in _TARGETS}
-    is_given = any(value is not None for value in options.values())
-    return resolve_target(**options if is_given else {"ort": ""})
+    given = {name: value for name, value in options.items() if value is not None}
+    target = resolve_target(**given or {"ort": ""})
+    return replace(target, options=_as_given(arguments, given))
+
+
+def _as_given(arguments: argparse.Namespace, targets: Mapping[str, str]) -> str:
+    """The options on the command line, for commands that do the same again."""
+    from dmlsplit.lint.commands import options
+
+    words = [
+        f"--{name.replace('_', '-')} {value.strip()}".strip() for name, value in targets.items()
+    ]
+    words += [options(arguments.dim)] if arguments.dim else []
+    return " ".join([*words, *["--hidden"] * arguments.hidden])
 
 
 def windows_note(arguments: argparse.Namespace) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import glob
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from dmlsplit.lint.verdict import Assessment
 
 _DETAILS = {
-    "quiet": "in a text report, show only splits that are not ok, without the table",
-    "verbose": "in a text report, show every split, even if many are ok",
+    "quiet": "in a text report, show only what was found, without the totals",
+    "verbose": "in a text report, show every split with all that is known about it",
 }
 # Formats with an option that writes such a report beside the one of --format.
 _BESIDE = {
@@ -151,9 +152,12 @@ def _report(
         if arguments.format != "text":
             return render(assessments[0], arguments.format)
         colour, detail = is_printed and terminal.is_colour_wanted(), arguments.detail
+        is_cut = is_printed and sys.stdout.isatty()
         lines = [wrapped(line, "  " if index else "") for index, line in enumerate(changes)]
         heading = "\n".join(lines)
         for before in assessments[1:] if detail == "verbose" else ():
-            old = text_report(before, colour, detail, "Before:")
+            old = text_report(before, colour, detail, "Before:", is_cut=is_cut)
             heading = "\n\n".join([heading, old, "After:"])
-        return text_report(assessments[0], colour, detail, heading)
+        return text_report(
+            assessments[0], colour, detail, heading, paths=arguments.paths, is_cut=is_cut
+        )

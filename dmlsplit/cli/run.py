@@ -1,18 +1,20 @@
 """``dmlsplit run``: split a .npy file, or run a DxDispatch model."""
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dmlsplit.cli.inputs import Commands, add_command, integer, integers
 from dmlsplit.cli.terminal import EXIT_OK, print_message, print_result, progress_bar
 from dmlsplit.errors import (
+    DmlError,
     InvalidArgumentError,
     UnsupportedError,
     path_in_errors,
     unreadable_file_error,
 )
-from dmlsplit.messages import counted, printable
+from dmlsplit.messages import MAX_SHOWN, counted, printable
 
 if TYPE_CHECKING:
     from dmlsplit.execution.device import Device
@@ -81,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     needed = {"--axis N": arguments.axis, "--split 2,1,3 or --count N": sizes_or_count}
     if missing := [option for option, value in needed.items() if value is None]:
         raise InvalidArgumentError(f"to split {arguments.input}, give {' and '.join(missing)}")
+    _check_count(arguments)
     device = _device(arguments.device).name
     try:
         with progress_bar(arguments.input.name) as progress:
@@ -98,6 +101,34 @@ def run(arguments: argparse.Namespace) -> int:
     lines = (head, *(f"  {path}  {done.dtype} {shape}" for path, shape in pieces))
     print_result("\n".join(map(printable, lines)))
     return EXIT_OK
+
+
+def _check_count(arguments: argparse.Namespace) -> None:
+    """Refuse a count that does not divide the axis, with options that would work instead."""
+    from dmlsplit.checks import nearly_equal
+
+    count = arguments.count
+    if count is None or (size := _axis_size(arguments.input, arguments.axis)) is None:
+        return
+    if size and (count < 1 or size % count):
+        near = nearly_equal(size, count)
+        sizes = f"--split {','.join(map(str, near))} or " if 0 < len(near) <= MAX_SHOWN else ""
+        counts = ", ".join(str(number) for number in range(1, MAX_SHOWN) if size % number == 0)
+        raise InvalidArgumentError(
+            f"--count is {count}; it must divide {size}, the size of axis {arguments.axis}. Fix: "
+            f"give {sizes}a --count such as {counts}"
+        )
+
+
+def _axis_size(path: Path, axis: int) -> int | None:
+    """The size of an axis of a .npy file; None if the split will say what is wrong with them."""
+    from dmlsplit.files.npy_header import read_npy_header
+
+    with suppress(DmlError, OSError, IndexError):
+        if path.is_file():  # to open a pipe would wait for its writer
+            with path.open("rb") as file:
+                return read_npy_header(file).shape[axis]
+    return None
 
 
 def _split(

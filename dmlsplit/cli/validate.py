@@ -1,7 +1,6 @@
 """``dmlsplit validate``: what happens to the splits of a model."""
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ from dmlsplit.cli.inputs import (
 from dmlsplit.cli.reports import (
     add_report,
     check_outputs,
-    is_one_file,
     known_findings,
     outputs,
     write_reports,
@@ -28,14 +26,11 @@ from dmlsplit.cli.terminal import (
     EXIT_REFUSED,
     EXIT_UNUSABLE,
     print_message,
-    progress_bar,
     status_of,
 )
-from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError
-from dmlsplit.messages import MAX_SHOWN, counted, omitted_line
+from dmlsplit.cli.write_fixed import check_write_fixed, write_fixed
 
 if TYPE_CHECKING:
-    from dmlsplit.lint.fix.rewrite import Rewriting
     from dmlsplit.lint.target import Target
     from dmlsplit.lint.verdict import Assessment
     from dmlsplit.models.discovery import Scan
@@ -91,6 +86,7 @@ _EXAMPLES = """\
   dmlsplit validate models/ --ort 1.17 --format sarif
   dmlsplit validate model.onnx --winml 22000 --dim batch=1 --fail-on unknown
   dmlsplit validate model.onnx --windows 19041 --write-fixed fixed.onnx
+  dmlsplit validate models/ --ort 1.24 --write-fixed fixed/
   dmlsplit validate --data-type FLOAT32 --sizes 1,1,6,2 --axis 2 --split 2,1,3 \\
       --feature-level 3_0
 """
@@ -127,24 +123,26 @@ def add_to(commands: Commands) -> None:
     fixing = parser.add_argument_group("a rewritten model")
     fixing.add_argument(
         "--write-fixed",
-        metavar="OUT.onnx",
+        metavar="OUT.onnx|DIR",
         help="write the model with each refused split replaced by standard ONNX nodes that the "
-        "target accepts. Dynamic sizes stay dynamic, except for those given with --dim. First, "
-        "each split and its replacement run on random inputs, in ONNX Runtime if it is installed; "
-        "if a bit of their outputs differs, nothing is written. The report, which begins with the "
-        "changes, and the exit status are those of the written model; --verbose also reports the "
-        "old one. Only splits are checked, not other nodes",
+        "target accepts; for a folder, a pattern or several PATHs, into a folder, each model that "
+        "needs it under its relative path. Dynamic sizes stay dynamic, except for those given with "
+        "--dim. First, each split and its replacement run on random inputs, in ONNX Runtime if it "
+        "is installed; if a bit of their outputs differs, nothing is written. The report, which "
+        "begins with the changes, and the exit status are those of the written models; --verbose "
+        "also reports the old ones. Only splits are checked, not other nodes",
     )
-    fixing.add_argument("--overwrite", action="store_true", help="replace OUT.onnx if it exists")
+    fixing.add_argument(
+        "--overwrite", action="store_true", help="replace rewritten models that exist"
+    )
 
 
 def validate(arguments: argparse.Namespace) -> int:
     """Check every split of the paths."""
     from dmlsplit.files.atomic import refuse_inputs
-    from dmlsplit.lint.advice import without_rewriting
 
     target = target_of(arguments)
-    _check_files(arguments)
+    check_write_fixed(arguments)
     check_outputs(arguments)
     known = known_findings(arguments.baseline)
     scan = scan_inputs(arguments)
@@ -152,25 +150,13 @@ def validate(arguments: argparse.Namespace) -> int:
     inputs = list(scan.inputs()) if outputs(arguments) else []
     for file in outputs(arguments).values():  # those in folders too, before the model is written
         refuse_inputs(Path(file), list(map(Path, inputs)))
-    rewriting: Rewriting | None = None
-    failure: DmlError | OSError | None = None
-    if arguments.write_fixed is not None:
-        try:
-            with progress_bar("rewrite"):
-                rewriting = _write_fixed(arguments, assessment)
-        except (DmlError, OSError) as error:
-            failure = error
-    changes: list[str] = []
-    reported: Sequence[Assessment] = (assessment,)
-    if rewriting is not None:
-        changes = _changes(rewriting, arguments.write_fixed)
-        reported = tuple(map(without_rewriting, filter(None, (rewriting.written, assessment))))
-    write_reports(arguments, reported, changes, inputs)
-    if failure is not None:
-        raise failure
+    fixed = write_fixed(arguments, assessment, inputs)
+    write_reports(arguments, fixed.reported, fixed.changes, inputs)
+    if fixed.failure is not None:
+        raise fixed.failure
     if note := windows_note(arguments):
         print_message(note)
-    return status_of(reported[0])
+    return max(status_of(fixed.reported[0]), EXIT_UNUSABLE if fixed.failed else EXIT_OK)
 
 
 def _assessed(
@@ -189,75 +175,3 @@ def _assessed(
     models = scan.without_splits
     assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail, models)
     return replace(assessment, baseline=known)
-
-
-def _check_files(arguments: argparse.Namespace) -> None:
-    """Refuse options that need --write-fixed, and a file that cannot be the written model."""
-    fixed = arguments.write_fixed
-    if fixed is None:
-        if arguments.overwrite:
-            raise InvalidArgumentError(
-                "--overwrite applies to --write-fixed only; a report replaces a file without it"
-            )
-        return
-    if not _is_onnx(fixed):
-        raise InvalidArgumentError(
-            f"--write-fixed is {fixed!r}; it must be a file whose name ends in .onnx"
-        )
-    if not (is_one_file(arguments.paths) and _is_onnx(arguments.paths[0])):
-        raise InvalidArgumentError("--write-fixed needs exactly one PATH, an .onnx file")
-    from dmlsplit.models.onnx.scanner import check_output
-
-    # Here before the model is checked, which may take a while; `write_fixed` checks it again.
-    check_output(Path(arguments.paths[0]), Path(fixed), arguments.overwrite)
-
-
-def _is_onnx(path: str) -> bool:
-    return path.lower().endswith(".onnx")
-
-
-def _write_fixed(arguments: argparse.Namespace, assessment: "Assessment") -> "Rewriting | None":
-    """Write the rewritten model; None if the model cannot be read."""
-    try:
-        from dmlsplit.lint.fix.rewrite import write_fixed
-    except ModuleNotFoundError as error:
-        raise UnsupportedError(
-            f"--write-fixed needs the package {error.name}. Fix: pip install 'dmlsplit[onnx]'"
-        ) from None
-    if assessment.unreadable:
-        return None
-    source, output = Path(arguments.paths[0]), Path(arguments.write_fixed)
-    return write_fixed(source, output, assessment, dict(arguments.dim), arguments.overwrite)
-
-
-def _comparison(rewriting: "Rewriting") -> str:
-    """How the replaced splits were compared: on what, at which sizes, and where."""
-    splits = rewriting.replaced
-    counts = sorted({split.input_count for split in splits})
-    smallest = [split.smallest_size for split in splits if split.smallest_size is not None]
-    sizes = f" for every size{' from 1' * max(smallest)}" if smallest else ""
-    whose = "its outputs equal the original's"
-    if len(splits) > 1:
-        whose = "their outputs equal the originals'"
-    runtimes = " and ".join(sorted({split.runtime for split in splits}))
-    return (
-        f"{whose} bit for bit{sizes} on {' or '.join(map(str, counts))} random inputs, compared in "
-        f"{runtimes}, not with DirectML"
-    )
-
-
-def _changes(rewriting: "Rewriting", output: str) -> list[str]:
-    """Whether the model was written, then a line for each split: what replaces it, or why not."""
-    from dmlsplit.lint.report.findings import address
-
-    kept = [f"{address(s)}: not replaced: {reason}" for s, reason in rewriting.not_replaced]
-    if rewriting.written is None:
-        why = "no split could be replaced" if kept else "no split is refused"
-        return [f"{why}, so {output} was not written", *kept]
-    replaced = [f"{address(split.site)}: now {split.operators}" for split in rewriting.replaced]
-    return [
-        f"{output}: {counted(len(replaced), 'split')} replaced; {_comparison(rewriting)}",
-        *replaced[:MAX_SHOWN],
-        *omitted_line(len(replaced), MAX_SHOWN),
-        *kept,
-    ]

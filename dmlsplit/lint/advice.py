@@ -7,7 +7,7 @@ from enum import StrEnum
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.commands import (
     declaring_command,
-    fixed_model,
+    fixing_command,
     freeing_command,
     options,
     python_command,
@@ -62,7 +62,7 @@ class Advice(StrEnum):
     RANK = "merge dimensions; DirectML takes at most 8"
     CONVERT = "convert the model again with OpenVINO, which writes the type"
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
-    NODES = "rewrite the model: validate again with --write-fixed {output}"
+    NODES = "rewrite the model{replace}: dmlsplit validate {paths}{options} --write-fixed {output}"
     NO_NODES = "--write-fixed cannot replace it: {obstacle}"
     IN_FUNCTION = "--write-fixed cannot replace it in the body of a function; {inline}"
     DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
@@ -137,7 +137,7 @@ def _rewriting(verdict: Verdict) -> tuple[str, list[str]]:
         return "", []
     form = form_of(verdict)
     if not isinstance(form, str):
-        return Advice.NODES.format(output=fixed_model(site.file)), []
+        return fixing_command(Advice.NODES, site.file, verdict.target.options), []
     if form == IN_A_FUNCTION:
         return "", [Advice.IN_FUNCTION.format(inline=python_command(Advice.CALLER, site.file))]
     return "", [] if verdict.undecided else [Advice.NO_NODES.format(obstacle=form)]
@@ -146,10 +146,15 @@ def _rewriting(verdict: Verdict) -> tuple[str, list[str]]:
 def _other_descriptors(verdict: Verdict) -> Iterator[str]:
     """The fixes that leave the model as it is."""
     if verdict.equivalent:
-        yield Advice.DISPATCH.format(equivalent=verdict.equivalent)
+        yield dispatching(verdict)
     if least := verdict.minimum:
         windows = f", or require Windows build {least.windows.build}" if least.windows else ""
         yield Advice.SHIP.format(version=least.directml, windows=windows)
+
+
+def dispatching(verdict: Verdict) -> str:
+    """The fix of a program of one's own: another descriptor of the same bytes."""
+    return Advice.DISPATCH.format(equivalent=verdict.equivalent)
 
 
 def thawed(site: SplitSite) -> str:

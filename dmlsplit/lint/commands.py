@@ -14,8 +14,9 @@ from dmlsplit.models.site import SplitSite, Unknown
 _LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 _IN_PYTHON = re.compile(_LITERAL.pattern.replace("'", ""))
 _NEEDS_QUOTES = re.compile(r"[^\w./:+-]")
-# The most values that one command declares.
+# The most values that one command declares, and the most paths that one names.
 _MAX_DECLARED = 64
+_MAX_PATHS = 8
 
 
 def options(sizes: Iterable[tuple[str, int | str]]) -> str:
@@ -29,12 +30,34 @@ def options(sizes: Iterable[tuple[str, int | str]]) -> str:
     )
 
 
-def fixed_model(file: str) -> str:
-    """The argument of --write-fixed for a model: a file beside it, because of its weights."""
-    path = f"{_stem(file)}.fixed.onnx"
-    if not _LITERAL.fullmatch(path):
-        return "fixed.onnx, in the folder of the model"
-    return f'"{path}"' if _NEEDS_QUOTES.search(path) else path
+def fixing_command(template: str, file: str, options: str) -> str:
+    """A template with the command that rewrites a model into a file beside it."""
+    model, output = shell_word(file), shell_word(f"{_stem(file)}.fixed.onnx")
+    if output is None or model is None:
+        model, output = "MODEL.onnx", "MODEL.fixed.onnx"
+    left = ["MODEL"] if model == "MODEL.onnx" else []
+    return template.format(
+        replace=_replace(left), paths=model, options=options and f" {options}", output=output
+    )
+
+
+def folder_fixing_command(template: str, paths: Sequence[str], options: str) -> str:
+    """A template with the command that rewrites the models of several paths into a folder."""
+    words = [word for path in paths for word in [shell_word(path)] if word is not None]
+    is_named = len(words) == len(paths) <= _MAX_PATHS
+    return template.format(
+        replace=_replace([] if is_named else ["PATHS"]),
+        paths=" ".join(words) if is_named else "PATHS",
+        options=options and f" {options}",
+        output="fixed/",
+    )
+
+
+def shell_word(text: str) -> str | None:
+    """A word of a command, quoted if it has to be; None if shells quote it differently."""
+    if not _LITERAL.fullmatch(text):
+        return None
+    return f'"{text}"' if _NEEDS_QUOTES.search(text) else text
 
 
 def python_command(template: str, file: str) -> str:

@@ -1,7 +1,7 @@
 """The target of a check: who passes the splits to DirectML, and the level of its DirectML.dll."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
@@ -68,6 +68,9 @@ class Target:
         The version of the DirectML.dll; None if only its level is known.
     is_lower_bound : bool
         Whether the DirectML.dll may have a higher level, because its version is not known.
+    options : str
+        The options of the command line that chose it, and the sizes, for commands that advice
+        prints.
     """
 
     level: FeatureLevel
@@ -75,6 +78,7 @@ class Target:
     runtime: Runtime | None = None
     directml: Version | None = None
     is_lower_bound: bool = False
+    options: str = field(default="", compare=False)
 
     @property
     def where(self) -> str:
@@ -263,17 +267,17 @@ def _as_checked(text: str, own: Version, newest: Version) -> str:
 
 # Versions of Windows that people give instead of a build, with what they stand for.
 _FIRST_BUILDS = {
-    "10": "18362, the first build with DirectML",
-    "11": "22000, the first build of Windows 11",
-    "1903": "18362",
-    "2004": "19041",
-    "20H2": "19042",
-    "21H1": "19043",
-    "21H2": "19044 for Windows 10, 22000 for Windows 11",
-    "22H2": "19045 for Windows 10, 22621 for Windows 11",
-    "23H2": "22631",
-    "24H2": "26100",
-    "25H2": "26200",
+    "10": "the first Windows 10 with DirectML is 18362",
+    "11": "the first Windows 11 is 22000",
+    "1903": "Windows 10 1903 is 18362",
+    "2004": "Windows 10 2004 is 19041",
+    "20H2": "Windows 10 20H2 is 19042",
+    "21H1": "Windows 10 21H1 is 19043",
+    "21H2": "Windows 10 21H2 is 19044; Windows 11 21H2 is 22000",
+    "22H2": "Windows 10 22H2 is 19045; Windows 11 22H2 is 22621",
+    "23H2": "Windows 11 23H2 is 22631",
+    "24H2": "Windows 11 24H2 is 26100",
+    "25H2": "Windows 11 25H2 is 26200",
 }
 # 22621, 10.0.22621 or 10.0.22621.1848. Only numbers in groups are used.
 _BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"
@@ -284,8 +288,7 @@ def build_number(option: str, text: str) -> int:
     asked = text.strip()
     if stands_for := _FIRST_BUILDS.get(asked.upper()):
         raise InvalidArgumentError(
-            f"{option} is {text}, which is a version of Windows. Fix: give a build of it, such as "
-            f"{stands_for}"
+            f"{option} is {text}, which is a version of Windows. Fix: give its build: {stands_for}"
         )
     match = re.fullmatch(_BUILD, asked)
     if not match or not asked.isascii():

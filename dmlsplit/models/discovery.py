@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,6 +110,28 @@ def scan_paths(
     fixes = tuple((name, dimensions.fix(name)) for name in unused) if dimensions else ()
     bare = tuple(without_splits)
     return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, fixes, bare)
+
+
+def model_files(paths: Sequence[str], include_hidden: bool = False) -> list[tuple[str, str]]:
+    """The files that `scan_paths` scans, each with the folder that its path is relative to.
+
+    That is the folder that was given, that of the file, or the part of a pattern before its first
+    ``*``. Paths that lead nowhere are left out; the scan says why.
+    """
+    found: list[tuple[str, str]] = []
+    for path in paths:
+        with suppress(DmlError, OSError):
+            found += [(file, _root(path)) for file in _files(path, include_hidden)[0]]
+    return found
+
+
+def _root(path: str) -> str:
+    if Path(path).is_dir():
+        return path
+    if Path(path).exists():
+        return str(Path(path).parent)
+    parts = takewhile(lambda part: not glob.has_magic(part), Path(path).parent.parts)
+    return str(Path(*parts))
 
 
 def scan_file(file: str, dimensions: "FixedSizes | None" = None) -> list[SplitSite]:

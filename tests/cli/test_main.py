@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 from dmlsplit.cli import build_parser
+from tests.support import networks
 from tests.support.command import FLAGS, ROOT, ours, parsers, ran, save, sparse_model, started
 from tests.support.models import every_verdict
 
@@ -68,8 +69,8 @@ def on_a_terminal(
 
 
 def test_output_is_coloured_only_on_a_terminal_without_no_color_or_term_dumb(here: Path) -> None:
-    line = ["validate", *FLAGS]
-    assert "\x1b[32mruns on DirectML\x1b[0m" in on_a_terminal(*line, folder=here)
+    line = ["validate", *FLAGS, "--verbose"]
+    assert "\x1b[1;32mok\x1b[0m runs on DirectML" in on_a_terminal(*line, folder=here)
     assert "\x1b" not in on_a_terminal(*line, folder=here, NO_COLOR="1")
     assert "\x1b" not in on_a_terminal(*line, folder=here, TERM="dumb")
     out, _ = started(*line, folder=here).communicate()
@@ -83,12 +84,26 @@ def test_text_is_as_wide_as_the_terminal(here: Path) -> None:
         return max(map(len, (shown or Path("report").read_text()).splitlines()))
 
     line = ["validate", *"--data-type FLOAT32 --axis 0 --sizes 60 --split".split(), "2" + ",1" * 58]
-    assert [widest(*line, columns=columns) for columns in (80, 150)] == [80, 150]
+    line.append("--verbose")
+    narrow, wide = (widest(*line, columns=columns) for columns in (80, 150))
+    assert narrow == 80
+    assert 140 < wide <= 150
     assert widest(*line, "-o", "report", columns=150) == 80
-    explained = ["explain", *line[1:], "--gpu", "H200"]
+    explained = ["explain", *line[1:-1], "--gpu", "H200"]
     assert 80 < widest(*explained, columns=150) <= 150
     out, _ = started(*line, folder=here, env={**ours(), "COLUMNS": "150"}).communicate()
     assert max(map(len, out.decode().splitlines())) == 80
+
+
+def test_a_name_is_cut_to_the_width_of_the_terminal_and_is_whole_in_a_pipe(here: Path) -> None:
+    save("m.onnx", networks.layers(24))
+    line = ["validate", "m.onnx", "--windows", "19041"]
+    shown = on_a_terminal(*line, folder=here, columns=60, NO_COLOR="1", COLUMNS="")
+    (cut,) = (each for each in shown.splitlines() if each.startswith("  -->"))
+    assert cut == "  --> m.onnx main_graph/e.../attention/qkv/Split (+23 alike)"
+    out, _ = started(*line, folder=here).communicate()
+    whole = "  --> m.onnx main_graph/encoder/layer.0/attention/qkv/Split (+23 alike)"
+    assert whole in out.decode().splitlines()
 
 
 def test_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.cli import build_parser, main
+from dmlsplit.models import discovery
 from tests.support.command import parsers, ran, refused, save
 from tests.support.dxdispatch import model as dispatched
 from tests.support.dxdispatch import values
@@ -23,7 +24,7 @@ from tests.support.models import parsed, single
 from tests.support.openvino_files import variadic, weights
 
 # The words that the help has for values: names of files to write, and those of no file to write.
-WRITES = {"FILE", "OUT.onnx", "DIR"}
+WRITES = {"FILE", "OUT.onnx|DIR", "DIR"}
 NEITHER = {*"PATH PATH|RULE-ID|HRESULT BUILD|VERSION INPUT L N S A TYPE BUILD VERSION".split()}
 NEITHER |= {*"NAME NAME=N 1,1,6,2 2,1,3".split()}
 NEITHER |= {"axis", "device"}
@@ -285,3 +286,10 @@ def test_a_deleted_current_folder_is_named_in_the_error(
     (files / "gone").rmdir()
     said = refused(capsys, line.format(files))
     assert said == "dmlsplit: error: the current folder: No such file or directory\n"
+
+
+def test_a_picture_on_the_model_is_refused_before_the_scan(
+    files: Path, capsys: Capsys, monkeypatch: Patch
+) -> None:
+    monkeypatch.setattr(discovery, "scan_paths", None)
+    assert "m.onnx is the input" in refused(capsys, "explain m.onnx --svg m.onnx")

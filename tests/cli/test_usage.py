@@ -1,7 +1,9 @@
 """Options that are abbreviated or repeated, and words that are nearly right."""
 
 import shlex
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dmlsplit.cli import build_parser, main
@@ -71,15 +73,30 @@ def test_a_word_that_is_nearly_right_is_named(line: str, end: str, capsys: Capsy
 @pytest.mark.parametrize(
     ("version", "build"),
     [
-        ("22H2", "19045 for Windows 10, 22621 for Windows 11"),
-        ("22h2", "19045 for Windows 10, 22621 for Windows 11"),
-        ("2004", "19041"),
-        ("11", "22000, the first build of Windows 11"),
+        ("22H2", "Windows 10 22H2 is 19045; Windows 11 22H2 is 22621"),
+        ("22h2", "Windows 10 22H2 is 19045; Windows 11 22H2 is 22621"),
+        ("2004", "Windows 10 2004 is 19041"),
+        ("11", "the first Windows 11 is 22000"),
     ],
 )
 def test_a_version_of_windows_gets_its_build(version: str, build: str, capsys: Capsys) -> None:
     text = said(capsys, f"validate m.onnx --windows {version}")
     assert text == (
-        f"--windows is {version}, which is a version of Windows. Fix: give a build of it, "
-        f"such as {build}"
+        f"--windows is {version}, which is a version of Windows. Fix: give its build: {build}"
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "fix"),
+    [
+        ("4", "--split 2,2,1,1 or a --count such as 1, 2, 3, 6"),
+        ("7", "a --count such as 1, 2, 3, 6"),
+        ("0", "a --count such as 1, 2, 3, 6"),
+    ],
+)
+def test_a_count_that_does_not_divide_prints_the_sizes_that_would_work(
+    count: str, fix: str, here: Path, capsys: Capsys
+) -> None:
+    np.save("a.npy", np.arange(12).reshape(2, 6))
+    text = said(capsys, f"run a.npy --axis -1 --count {count}")
+    assert text == f"--count is {count}; it must divide 6, the size of axis -1. Fix: give {fix}"

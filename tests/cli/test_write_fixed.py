@@ -48,8 +48,8 @@ def test_verbose_reports_the_model_before_and_after_without_advice_to_rewrite_ag
     assert main([*WRITE, "--verbose"]) == 0
     text = capsys.readouterr().out
     before, after = (
-        text.index("\n\nBefore:\n\nm.onnx:net/"),
-        text.index("\n\nAfter:\n\nfixed.onnx:net/"),
+        text.index("\n\nBefore:\n\nerror[DML-LEVEL-DATA-TYPE]"),
+        text.index("\n\nAfter:\n\nok runs on DirectML\n  --> fixed.onnx net/"),
     )
     assert text.index("now Unsqueeze") < before < text.index("refused") < after
     assert "refused" not in text[after:]

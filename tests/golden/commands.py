@@ -62,6 +62,7 @@ def write_inputs(folder: Path) -> None:
         "wide.onnx": single(TensorProto.DOUBLE, (2,) * 9, (1, 1), 4),
         "dynamic.onnx": single(TensorProto.FLOAT, ("n", 2), (2, 2), 0),
         "old.onnx": m.attribute_split(1, 0, (6,)),
+        "qkv.onnx": networks.layers(24),
         "glu.onnx": networks.glu(),
         "lstm.onnx": networks.lstm(1),
         "silero.onnx": networks.lstm("batch"),

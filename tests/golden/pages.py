@@ -44,6 +44,9 @@ def write_inputs(folder: Path) -> None:
     onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), folder / "model.onnx")
     onnx.save(onnx.parser.parse_model(GLU), folder / "glu.onnx")
     onnx.save(onnx.parser.parse_model(PLANES), folder / "rgb.onnx")
+    (folder / "models/heads").mkdir(parents=True)
+    for name in ("rgb.onnx", "heads/glu.onnx", "model.onnx"):
+        shutil.copy(folder / Path(name).name, folder / "models" / name)
     np.save(folder / "IN.npy", np.arange(48).reshape(16, 3))
 
 

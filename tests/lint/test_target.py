@@ -49,7 +49,7 @@ def test_options_name_a_target(options: dict[str, str], level: str, text: str) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"windows": "22H2"}, "19045 for Windows 10, 22621 for Windows 11"),
+        ({"windows": "22H2"}, "Windows 10 22H2 is 19045; Windows 11 22H2 is 22621"),
         ({"winml": "22h2"}, "--winml is 22h2, which is a version of Windows"),
         ({"windows": "9" * 5000}, "must look like 22621"),
         ({"windows": "\u0662\u0662\u0666\u0662\u0661"}, "must look like 22621"),

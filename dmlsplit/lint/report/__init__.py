@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 # What `dmlsplit validate --help` says of each format.
 FORMATS = {
-    "text": "for people: as wide as the terminal, with a summary table at the end",
+    "text": "for people: as wide as the terminal, with the totals at the end",
     "json": "for programs: schema 3, described by report.schema.json in the package",
-    "github": "annotations for GitHub Actions",
+    "github": "annotations for GitHub Actions, one per cause and file",
     "sarif": "SARIF 2.1.0, for code-scanning pages",
     "junit": "JUnit XML, one suite per file and one case per split",
 }

@@ -14,8 +14,8 @@ from dmlsplit.messages import counted, omitted_line, printable
 from dmlsplit.models.site import SplitSite
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
-# The most splits that a text names for one defect.
-_MAX_SPLITS = 8
+# The most splits that a text names for one finding.
+MAX_SPLITS = 8
 _INDENT = "  "
 # Titles of findings that are not about one split.
 TARGET = "target"
@@ -37,6 +37,9 @@ class Finding(NamedTuple):
     sites: Sequence[SplitSite] = ()
     # Of each diagnostic, unique within the file, and the same while other nodes and files change.
     fingerprints: Sequence[str] = ()
+    verdict: Verdict | None = None  # of a split
+    remarks: Sequence[str] = ()  # how a defect may affect each of the sites
+    fault: Violation | None = None  # of the target
 
     @property
     def deciding(self) -> list[tuple[str, Violation]]:
@@ -82,7 +85,8 @@ def _all_findings(assessment: Assessment) -> Iterator[Finding]:
     target = str(assessment.target)
     for fault in assessment.diagnostics:
         head = f"{fault.rule.id}: {fault.message}"
-        yield Finding("failed", TARGET, "", target, head, [f"fix: {fault.hint}"])
+        lines = [f"fix: {fault.hint}"]
+        yield Finding("failed", TARGET, "", target, head, lines, fault.hint, fault=fault)
     defects: dict[tuple[str, str], _Affected] = defaultdict(list)
     for verdict in assessment.verdicts:
         yield _split_finding(assessment, verdict)
@@ -106,7 +110,9 @@ def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     details = [f"{e.rule.id}: {printable(e.message)}{others}" for e, others in reasons]
     details += fix_lines(verdict)
     name, fix = location(site), verdict.fix
-    return Finding(status, title, site.file, name, head, details, fix, reasons, [site])
+    return Finding(
+        status, title, site.file, name, head, details, fix, reasons, [site], verdict=verdict
+    )
 
 
 def model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
@@ -136,12 +142,15 @@ def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Fin
     """A defect with a line for each split; the last one counts those that are left out."""
     defect, sites = splits[0][1], [site for site, _ in splits]
     head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
-    lines = [f"{address(site)}: {printable(violation.found)}" for site, violation in splits]
-    lines[_MAX_SPLITS:] = omitted_line(len(lines), _MAX_SPLITS)
+    remarks = [printable(violation.found) for _, violation in splits]
+    lines = [f"{address(site)}: {said}" for site, said in zip(sites, remarks, strict=True)]
+    lines[MAX_SPLITS:] = omitted_line(len(lines), MAX_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"
     name, reasons = f"{printable(file)}: {defect.rule.id}", [(defect, "")]
-    return Finding(status, DEFECT, file, name, head, details, defect.hint, reasons, sites)
+    return Finding(
+        status, DEFECT, file, name, head, details, defect.hint, reasons, sites, remarks=remarks
+    )
 
 
 def fix_lines(verdict: Verdict) -> list[str]:
@@ -154,7 +163,8 @@ def fix_lines(verdict: Verdict) -> list[str]:
 
 def address(site: SplitSite) -> str:
     """The graph and the node of a split, on one line."""
-    name = site.node or f"#{site.index}"
+    # PyTorch's names begin with a slash: /encoder/Split of main_graph.
+    name = site.node.removeprefix("/") or f"#{site.index}"
     return printable(f"{site.graph}/{name}" if site.graph else name)
 
 
@@ -170,6 +180,11 @@ def outcome_of(verdict: Verdict) -> str:
         sizes.append("only for {}={}".format(*verdict.site.frozen))
     if sizes:
         return f"{verdict.outcome}: {printable(', '.join(sizes))}"
+    return effect_of(verdict)
+
+
+def effect_of(verdict: Verdict) -> str:
+    """The verdict, with what a program notices of it."""
     if any(violation.effect == "unwritten" for violation in verdict.errors):
         return f"{verdict.outcome}: none of its pieces is written"
     return verdict.outcome + (

@@ -1,28 +1,49 @@
 """Annotations. Source: GitHub, "Workflow commands for GitHub Actions", error messages."""
 
-from dmlsplit.lint.report.findings import DEFECT, Finding, findings, with_slashes
+from collections.abc import Sequence
+from itertools import groupby
+
+from dmlsplit.lint.report.causes import causes
+from dmlsplit.lint.report.findings import (
+    DEFECT,
+    MAX_SPLITS,
+    Finding,
+    address,
+    findings,
+    with_slashes,
+)
 from dmlsplit.lint.verdict import Assessment
-from dmlsplit.messages import printable
+from dmlsplit.messages import omitted_line, printable
 
 
 def github_report(assessment: Assessment) -> str:
-    """One workflow command per finding that needs attention."""
-    return "\n".join(
-        _command(finding) for finding in findings(assessment) if finding.status != "plain"
-    )
+    """One workflow command per cause and file: GitHub shows the first ten errors of a step."""
+    found = list(findings(assessment))
+    commands = [
+        _command(list(alike))
+        for cause in causes(found)
+        for _, alike in groupby(cause.findings, key=lambda finding: finding.file)
+    ]
+    unread = [_command([finding]) for finding in found if finding.title == "unreadable"]
+    return "\n".join([*commands, *unread])
 
 
-def _command(finding: Finding) -> str:
+def _command(alike: Sequence[Finding]) -> str:
     def escaped(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
     def value(text: str) -> str:
         return escaped(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
+    finding, others = alike[0], [address(other.sites[0]) for other in alike[1:] if other.sites]
     kind = {"failed": "error", "note": "notice"}.get(finding.status, "warning")
     where = f",file={value(with_slashes(finding.file))},line=1" if finding.file else ""
     # The subject of a defect ends with its rule, which the headline continues.
     mark = " " if finding.title == DEFECT else ": "
     head = f"{finding.subject}{mark}{finding.headline}" if finding.subject else finding.headline
-    message = escaped("\n".join([head, *finding.details]))
+    lines = [head, *finding.details]
+    if others:
+        names = [*others[:MAX_SPLITS], *omitted_line(len(others), MAX_SPLITS)]
+        lines.append(f"alike: {', '.join(names)}")
+    message = escaped("\n".join(lines))
     return f"::{kind} title={value(f'dmlsplit: {finding.title}')}{where}::{message}"

@@ -6,7 +6,7 @@ where OpenVINO's code is laxer (floating-point axes, lengths that exceed the dat
 
 from collections.abc import Sequence
 
-from dmlsplit.checks import axis_from_front, instance, integer, integers
+from dmlsplit.checks import axis_from_front, instance, integer, integers, nearly_equal
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.messages import shown
@@ -140,8 +140,10 @@ def resolve_count(num_splits: int, axis: int, axis_size: int) -> tuple[int, ...]
     if num_splits < 1:
         raise InvalidArgumentError(f"num_splits is {num_splits}; it must be at least 1")
     if axis_size % num_splits:
+        near = nearly_equal(axis_size, num_splits)
+        lengths = f" with the lengths {shown(near)}" if near else ""
         raise InvalidArgumentError(
             f"num_splits is {num_splits}; it must divide {axis_size}, the size of axis {axis}. "
-            "Fix: use VariadicSplit"
+            f"Fix: use VariadicSplit{lengths}"
         )
     return (axis_size // num_splits,) * num_splits

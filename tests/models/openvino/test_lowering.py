@@ -50,7 +50,8 @@ REFUSED: list[tuple[Any, tuple[int, ...], int, Any, str]] = [
     (EQUAL, (6, 2), -3, 1, "axis is -3; it must be from -2 to 1 at rank 2"),
     (EQUAL, (6,), 0, 0, "num_splits is 0; it must be at least 1"),
     (EQUAL, (2, 6), 1, 4,
-     "num_splits is 4; it must divide 6, the size of axis 1. Fix: use VariadicSplit"),
+     "num_splits is 4; it must divide 6, the size of axis 1. Fix: use VariadicSplit with the "
+     "lengths [2, 2, 1, 1]"),
 ]  # fmt: skip
 
 

@@ -1,0 +1,281 @@
+"""``--write-fixed``: rewritten models, one beside the old one or those of a folder into another."""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from dmlsplit.cli.reports import is_one_file
+from dmlsplit.cli.terminal import progress_bar
+from dmlsplit.errors import DmlError, InvalidArgumentError, UnsupportedError, one_line
+from dmlsplit.messages import MAX_SHOWN, counted, omitted_line
+
+if TYPE_CHECKING:
+    from dmlsplit.lint.fix.replacement import Replacement
+    from dmlsplit.lint.fix.rewrite import Rewriting
+    from dmlsplit.lint.verdict import Assessment
+
+
+class Fixed(NamedTuple):
+    """What was written."""
+
+    reported: tuple["Assessment", ...]  # after the changes, then before them if there are any
+    changes: Sequence[str] = ()  # in lines
+    failure: DmlError | OSError | None = None  # of the only model
+    failed: bool = False  # whether one of several models could not be written
+
+
+class _Model(NamedTuple):
+    """What became of a model of a folder."""
+
+    fate: str  # one of `_FATES`
+    said: str
+    rewriting: "Rewriting | None" = None
+
+
+# What becomes of the models of a folder, with the words that count them.
+_FATES = {
+    "written": "written",
+    "skipped": "skipped, because nothing has to be replaced",
+    "not fixable": "not fixable",
+    "failed": "failed",
+}
+
+
+def check_write_fixed(arguments: argparse.Namespace) -> None:
+    """Refuse, before the scan, options that need --write-fixed, and outputs that cannot be."""
+    fixed = arguments.write_fixed
+    if fixed is None:
+        if arguments.overwrite:
+            raise InvalidArgumentError(
+                "--overwrite applies to --write-fixed only; a report replaces a file without it"
+            )
+        return
+    if not arguments.paths:
+        raise InvalidArgumentError("--write-fixed needs PATHs: .onnx files, or folders of them")
+    if not is_one_file(arguments.paths):
+        _check_folder(arguments, Path(fixed))
+        return
+    if not _is_onnx(fixed):
+        raise InvalidArgumentError(
+            f"--write-fixed is {fixed!r}; it must be a file whose name ends in .onnx"
+        )
+    if not _is_onnx(arguments.paths[0]):
+        raise InvalidArgumentError("--write-fixed needs .onnx files; it rewrites no others")
+    from dmlsplit.models.onnx.scanner import check_output
+
+    # Here before the model is checked, which may take a while; `write_fixed` checks it again.
+    check_output(Path(arguments.paths[0]), Path(fixed), arguments.overwrite)
+
+
+def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
+    if _is_onnx(folder.name) and not folder.is_dir():
+        raise InvalidArgumentError(
+            f"--write-fixed is {str(folder)!r}; for several models, it must be a folder"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise InvalidArgumentError(f"--write-fixed is {str(folder)!r}, a file; name a folder")
+    from dmlsplit.lint.fix.outputs import check_outputs
+
+    outputs = _outputs(arguments)
+    check_outputs(outputs, outputs, arguments.overwrite)
+
+
+def _is_onnx(path: str) -> bool:
+    return path.lower().endswith(".onnx")
+
+
+def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
+    """The output of each ONNX model of the paths."""
+    from dmlsplit.lint.fix.outputs import output_paths
+    from dmlsplit.models.discovery import model_files
+
+    files = model_files(arguments.paths, arguments.hidden)
+    return output_paths(Path(arguments.write_fixed), (pair for pair in files if _is_onnx(pair[0])))
+
+
+def write_fixed(
+    arguments: argparse.Namespace, assessment: "Assessment", inputs: Sequence[str]
+) -> Fixed:
+    """Write the rewritten models that the options ask for, and say what was done."""
+    if arguments.write_fixed is None:
+        return Fixed((assessment,))
+    try:
+        import dmlsplit.lint.fix.rewrite  # noqa: F401
+    except ModuleNotFoundError as error:
+        missing = UnsupportedError(
+            f"--write-fixed needs the package {error.name}. Fix: pip install 'dmlsplit[onnx]'"
+        )
+        return Fixed((assessment,), failure=missing)
+    if is_one_file(arguments.paths):
+        return _one(arguments, assessment)
+    return _folder(arguments, assessment, inputs)
+
+
+# One model.
+
+
+def _one(arguments: argparse.Namespace, assessment: "Assessment") -> Fixed:
+    if assessment.unreadable:
+        return Fixed((assessment,))
+    try:
+        with progress_bar("rewrite"):
+            rewriting = _rewritten(
+                arguments, arguments.paths[0], Path(arguments.write_fixed), assessment
+            )
+    except (DmlError, OSError) as error:
+        return Fixed((assessment,), failure=error)
+    changes = _changes(rewriting, arguments.write_fixed)
+    return Fixed(_reported(assessment, rewriting.written), changes)
+
+
+def _rewritten(
+    arguments: argparse.Namespace, source: str, output: Path, assessment: "Assessment"
+) -> "Rewriting":
+    from dmlsplit.lint.fix import rewrite
+
+    sizes = dict(arguments.dim)
+    return rewrite.write_fixed(Path(source), output, assessment, sizes, arguments.overwrite)
+
+
+def _reported(before: "Assessment", after: "Assessment | None") -> tuple["Assessment", ...]:
+    from dmlsplit.lint.advice import without_rewriting
+
+    return tuple(without_rewriting(each) for each in (after, before) if each is not None)
+
+
+def _changes(rewriting: "Rewriting", output: str) -> list[str]:
+    """Whether the model was written, then a line for each split: what replaces it, or why not."""
+    from dmlsplit.lint.report.findings import address
+
+    kept = [f"{address(s)}: not replaced: {reason}" for s, reason in rewriting.not_replaced]
+    if rewriting.written is None:
+        why = "no split could be replaced" if kept else "no split is refused"
+        return [f"{why}, so {output} was not written", *kept]
+    replaced = [f"{address(split.site)}: now {split.operators}" for split in rewriting.replaced]
+    return [
+        f"{output}: {counted(len(replaced), 'split')} replaced; {_comparison(rewriting.replaced)}",
+        *replaced[:MAX_SHOWN],
+        *omitted_line(len(replaced), MAX_SHOWN),
+        *kept,
+    ]
+
+
+def _comparison(splits: Sequence["Replacement"]) -> str:
+    """How the replaced splits were compared: on what, at which sizes, and where."""
+    counts = sorted({split.input_count for split in splits})
+    smallest = [split.smallest_size for split in splits if split.smallest_size is not None]
+    sizes = f" for every size{' from 1' * max(smallest)}" if smallest else ""
+    whose = "its outputs equal the original's"
+    if len(splits) > 1:
+        whose = "their outputs equal the originals'"
+    runtimes = " and ".join(sorted({split.runtime for split in splits}))
+    return (
+        f"{whose} bit for bit{sizes} on {' or '.join(map(str, counts))} random inputs, compared in "
+        f"{runtimes}, not with DirectML"
+    )
+
+
+# The models of a folder.
+
+
+def _folder(
+    arguments: argparse.Namespace, assessment: "Assessment", inputs: Sequence[str]
+) -> Fixed:
+    from dmlsplit.lint.fix.outputs import check_outputs
+
+    outputs = _outputs(arguments)
+    check_outputs(outputs, inputs, arguments.overwrite)  # the files with weights too
+    unreadable = {file for file, _ in assessment.unreadable}
+    files = dict.fromkeys([*outputs, *(verdict.site.file for verdict in assessment.verdicts)])
+    done: dict[str, _Model] = {}
+    with progress_bar("rewrite", "model") as progress:
+        for number, file in enumerate(file for file in files if file not in unreadable):
+            done[file] = _model(arguments, file, outputs.get(file), assessment)
+            progress(number + 1, len(files))
+    written = {
+        file: model.rewriting.written
+        for file, model in done.items()
+        if model.rewriting and model.rewriting.written
+    }
+    before = assessment if written else None
+    after = _after(assessment, written)
+    reported = _reported(after, None) if before is None else _reported(before, after)
+    failed = any(model.fate == "failed" for model in done.values())
+    return Fixed(reported, _folder_changes(arguments.write_fixed, done), failed=failed)
+
+
+def _model(
+    arguments: argparse.Namespace, file: str, output: Path | None, assessment: "Assessment"
+) -> _Model:
+    """Write a model of a folder, if it needs it; an error is that of this model only."""
+    from dmlsplit.lint.report.findings import address
+    from dmlsplit.lint.verdict import CHANGEABLE
+
+    own = replace(assessment, verdicts=tuple(v for v in assessment.verdicts if v.site.file == file))
+    if not any(verdict.outcome in CHANGEABLE for verdict in own.verdicts):
+        return _Model("skipped", "skipped")
+    if output is None:
+        return _Model("not fixable", "not fixable: only .onnx files are rewritten")
+    if why := _bound_to_weights(own, file, output):
+        return _Model("not fixable", f"not fixable: {why}")
+    try:
+        with _folders_for(output):
+            rewriting = _rewritten(arguments, file, output, own)
+    except (DmlError, OSError) as error:
+        return _Model("failed", f"failed: {one_line(error, with_path=isinstance(error, OSError))}")
+    kept = [f"{address(site)}: {reason}" for site, reason in rewriting.not_replaced]
+    why = "; ".join([*kept[:1], *omitted_line(len(kept), 1, "split")])
+    if rewriting.written is not None:
+        count = counted(len(rewriting.replaced), "split")
+        said = f"{output}: {count} replaced{f'; not replaced: {why}' if why else ''}"
+        return _Model("written", said, rewriting)
+    return _Model("not fixable", f"not fixable: {why}") if kept else _Model("skipped", "skipped")
+
+
+def _bound_to_weights(own: "Assessment", file: str, output: Path) -> str:
+    """Why a model cannot be written to another folder; empty if it can."""
+    from dmlsplit.models.onnx.scanner import weight_files
+
+    beside = {verdict.rewriting for verdict in own.verdicts} - {""}
+    if not beside or Path(file).parent.resolve() == output.parent.resolve():
+        return ""
+    if not weight_files(Path(file)):
+        return ""
+    where = "its weights are in other files, which must be in the folder of the written model"
+    return f"{where}. Fix: {beside.pop()}"
+
+
+@contextmanager
+def _folders_for(output: Path) -> Iterator[None]:
+    """Make the folders of an output; those that stay empty are removed again."""
+    missing = [folder for folder in output.parents if not folder.exists()]
+    output.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # the first that is not empty
+            for folder in missing:
+                folder.rmdir()
+
+
+def _after(before: "Assessment", written: dict[str, "Assessment"]) -> "Assessment":
+    """The assessment with the verdicts of the written models in place of those of the old ones."""
+    verdicts = []
+    for file in dict.fromkeys(verdict.site.file for verdict in before.verdicts):
+        old = (verdict for verdict in before.verdicts if verdict.site.file == file)
+        verdicts += list(written[file].verdicts if file in written else old)
+    return replace(before, verdicts=tuple(verdicts))
+
+
+def _folder_changes(folder: str, done: dict[str, _Model]) -> list[str]:
+    """How many models were written, then a line for each."""
+    counts = Counter(model.fate for model in done.values())
+    said = [f"{counts[fate]} {text}" for fate, text in _FATES.items() if counts[fate]]
+    splits = [split for m in done.values() if m.rewriting for split in m.rewriting.replaced]
+    compared = f"; {_comparison(splits)}" if splits else ""
+    head = f"{folder}: {counted(len(done), 'model')}: {'; '.join(said)}{compared}"
+    return [head, *(f"{file}: {model.said}" for file, model in done.items())]

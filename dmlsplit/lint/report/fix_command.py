@@ -1,0 +1,24 @@
+"""The command that rewrites every model which needs it."""
+
+from collections.abc import Sequence
+
+from dmlsplit.lint.commands import fixing_command, folder_fixing_command
+from dmlsplit.lint.verdict import Assessment
+
+_TEMPLATE = "dmlsplit validate {paths}{options} --write-fixed {output}{replace}"
+
+
+def fix_command(assessment: Assessment, paths: Sequence[str] = ()) -> str:
+    """The command for the paths that were checked; empty if no model can be rewritten.
+
+    A model that was given by its name is written beside itself, others into a folder.
+    """
+    rewritten = (v for v in assessment.verdicts if v.rewriting and v.rewriting in v.fixes)
+    files = list(dict.fromkeys(verdict.site.file for verdict in rewritten))
+    options = assessment.target.options
+    if not files:
+        return ""
+    given = list(paths) or files
+    if given == files[:1]:
+        return fixing_command(_TEMPLATE, files[0], options)
+    return folder_fixing_command(_TEMPLATE, given, options)

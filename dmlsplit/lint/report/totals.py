@@ -1,0 +1,94 @@
+"""The last lines of the text: what became of the splits and models, and how much was found."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from dmlsplit.lint.report.causes import Cause, Severity
+from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
+from dmlsplit.messages import counted
+
+# Outcomes after the number 1, and a larger one, of splits; and after one of models.
+_SPLITS = {
+    Outcome.NOT_LOADED: ("in a model that does not load", "in models that do not load"),
+    Outcome.FAILS: (str(Outcome.FAILS), "fail when they run"),
+    Outcome.ON_CPU: (str(Outcome.ON_CPU), "run on the CPU"),
+    Outcome.RUNS: (str(Outcome.RUNS), "run on DirectML"),
+    Outcome.RUNS_FOR_EVERY_SIZE: (
+        str(Outcome.RUNS_FOR_EVERY_SIZE),
+        "run on DirectML at any size",
+    ),
+    Outcome.NEVER_RUNS: (str(Outcome.NEVER_RUNS), "never run"),
+}
+_MODELS = {
+    Outcome.NOT_LOADED: "not loaded",
+    Outcome.FAILS: "failing when they run",
+    Outcome.ON_CPU: "with splits on the CPU",
+    Outcome.RUNS: "with all splits on DirectML",
+    Outcome.RUNS_FOR_EVERY_SIZE: "with all splits on DirectML",
+    Outcome.FOLDED: "with all splits folded away",
+    Outcome.NEVER_RUNS: "whose splits never run",
+}
+_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+
+
+def totals(assessment: Assessment, causes: Sequence[Cause]) -> Iterator[str]:
+    """The lines, in one piece each; the last one has the errors, warnings and wrong numbers."""
+    if assessment.unreadable:
+        yield f"not checked: {counted(len(assessment.unreadable), 'path')}"
+    said = list(_of_targets(assessment))
+    said += _of_models(assessment)
+    if not (said or assessment.unreadable):
+        said = ["no splits found"]
+    found = f"Found {', '.join(_counts(causes))}" if causes else ""
+    if len(said) == 1:
+        found = ". ".join(filter(None, (found, said.pop())))
+    yield from said
+    if last := "; ".join(filter(None, (found, _wrong_numbers(assessment)))):
+        yield last
+
+
+def _counts(causes: Sequence[Cause]) -> Iterator[str]:
+    """How many places there are of each severity; a target is one."""
+    for severity in _SEVERITIES:
+        of_it = (max(1, len(cause.places)) for cause in causes if cause.severity == severity)
+        if count := sum(of_it):
+            yield counted(count, severity)
+
+
+def _of_targets(assessment: Assessment) -> Iterator[str]:
+    for target in assessment.targets if assessment.verdicts else ():
+        own = [verdict for verdict in assessment.verdicts if verdict.target == target]
+        yield _of_target(own, " (a program of one's own)" * (target != assessment.target))
+
+
+def _of_target(verdicts: Sequence[Verdict], remark: str) -> str:
+    """The number of splits of one target with each outcome."""
+    files = {verdict.site.file for verdict in verdicts if verdict.site.file}
+    where = f" in {counted(len(files), 'file')}" if files else ""
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    named = {o: _SPLITS.get(o, (o, o))[counts[o] > 1] for o in Outcome if counts[o]}
+    said = "; ".join(f"{counts[outcome]} {name}" for outcome, name in named.items())
+    what = f"{counted(len(verdicts), 'split')}{where} {verdicts[0].target.where}{remark}"
+    return f"{what}: {said}"
+
+
+def _of_models(assessment: Assessment) -> Iterator[str]:
+    """What becomes of models, each named after its worst split, unless one with splits is all."""
+    order, worst = list(Outcome), dict[str, Outcome]()
+    for file, outcome in ((v.site.file, v.outcome) for v in assessment.verdicts):
+        worst[file] = min(worst.get(file, outcome), outcome, key=order.index)
+    worst |= {model.file: model.outcome for model in assessment.models}
+    if len(worst) > 1 or assessment.models:
+        counts = Counter(_MODELS.get(outcome, str(outcome)) for outcome in worst.values())
+        said = "; ".join(f"{count} {text}" for text, count in counts.items())
+        yield f"{counted(len(worst), 'model')}: {said}"
+
+
+def _wrong_numbers(assessment: Assessment) -> str:
+    """How many splits a defect may affect, and which defects."""
+    harmed = [verdict for verdict in assessment.verdicts if verdict.defects]
+    if not harmed:
+        return ""
+    rules = dict.fromkeys(defect.rule.id for v in harmed for defect in v.defects)
+    count = counted(len(harmed), "split")
+    return f"the numbers of {count} may be wrong ({', '.join(rules)})"

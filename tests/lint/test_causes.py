@@ -1,0 +1,201 @@
+"""Findings grouped by cause, and the text that shows a cause like a compiler."""
+
+from dataclasses import replace
+
+import pytest
+
+import dmlsplit as dml
+from dmlsplit.frontends import Known, SplitSite, Unknown
+from dmlsplit.lint.check import assess
+from dmlsplit.lint.report.causes import Cause, causes
+from dmlsplit.lint.report.findings import findings
+from dmlsplit.lint.report.fix_command import fix_command
+from dmlsplit.lint.report.github import github_report
+from dmlsplit.lint.report.text import text_report
+from dmlsplit.lint.target import resolve_target
+from dmlsplit.lint.verdict import FAILING, Assessment, Outcome
+from dmlsplit.messages import cut_middle, wrapped_at
+from dmlsplit.models.site import Cause as Unclear
+
+OLD = resolve_target(windows="19041")
+ORT = resolve_target(ort="1.24")
+
+
+def split(kind: str, shape: tuple[int, ...], pieces: tuple[int, ...]) -> Known:
+    desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc(kind, shape), axis=1, sizes=pieces)
+    return Known(desc, pieces)
+
+
+def site(name: str, state: Known | Unknown, file: str = "m.onnx", **more: object) -> SplitSite:
+    known: dict[str, object] = {"element_type": "FLOAT", "shape": (2, 6), "axis": 1, "opset": 18}
+    plain = SplitSite(file, "main_graph", name, 0, "Split-18", state, format="onnx")
+    return replace(plain, **(known | more))  # type: ignore[arg-type]
+
+
+def found(assessment: Assessment) -> list[Cause]:
+    return causes(findings(assessment))
+
+
+LAYERS = [site(f"/layer.{at}/Split", split("FLOAT32", (2, 6), (2, 4))) for at in range(24)]
+
+
+def test_equal_failures_are_one_cause_with_all_places() -> None:
+    (cause,) = found(assess(LAYERS, OLD))
+    assert cause.severity == "error"
+    assert [reason.rule for reason in cause.said.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
+    assert [place.name for place in cause.places] == [
+        f"m.onnx main_graph/layer.{at}/Split" for at in range(24)
+    ]
+
+
+def test_the_shape_of_a_split_does_not_make_another_cause_but_its_rules_do() -> None:
+    wider = site("wider", split("FLOAT32", (4, 60), (20, 40)))
+    typed = site("typed", split("INT8", (2, 6), (2, 4)), element_type="INT8")
+    first, second = found(assess([*LAYERS, wider, typed], OLD))
+    assert (len(first.places), len(second.places)) == (25, 1)
+
+
+def test_the_worst_causes_come_first() -> None:
+    unknown = Unknown("the shape is not known", Unclear.UNTRACKED)
+    harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
+    shape = site("shape", split("INT64", (1, 2), (1, 1)), is_shape=True, element_type="INT64")
+    bad = site("bad", split("FLOAT32", (1, 2, 3), (2, 0)))
+    assessment = assess([shape, harmed, site("late", unknown), bad], ORT)
+    assert [(cause.severity, cause.said.reasons[0].rule) for cause in found(assessment)] == [
+        ("error", "ORT-EMPTY-PIECE"),
+        ("warning", "SPLIT-NODE-UNKNOWN"),
+        ("warning", "SPLIT-DEFECT-RECOMBINED"),
+        ("note", "ORT-SHAPE"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("failing", "defects_fail", "severities"),
+    [
+        (FAILING, False, ["warning", "warning"]),
+        (FAILING | {Outcome.ON_CPU}, False, ["error", "warning"]),
+        (FAILING, True, ["error", "warning"]),
+    ],
+)
+def test_an_error_is_what_makes_the_command_fail(
+    failing: frozenset[Outcome], defects_fail: bool, severities: list[str]
+) -> None:
+    harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
+    text = site("text", split("FLOAT32", (2, 6), (2, 4)), element_type="STRING")
+    assessment = assess([harmed, text], ORT, (), failing, defects_fail)
+    assert [cause.severity for cause in found(assessment)] == severities
+    assert assessment.accepted == ("error" not in severities)
+
+
+def test_a_command_for_one_node_does_not_make_another_cause() -> None:
+    sites = [
+        site(name, split("FLOAT32", (2, 6), (3, 3)), frozen=("batch", 6), index=at)
+        for at, name in enumerate("ab")
+    ]
+    (cause,) = found(assess(sites, ORT))
+    assert cause.fixes_differ
+    assert "--verbose shows those of the others" in text_report(assess(sites, ORT))
+
+
+# The text.
+
+
+@pytest.mark.parametrize("kind", ["FLOAT32", "INT8", "INT64"])
+def test_24_equal_failures_take_at_most_12_lines(kind: str) -> None:
+    name = {"FLOAT32": "FLOAT"}.get(kind, kind)
+    sites = [
+        site(f"/layer.{at}/Split", split(kind, (2, 6), (2, 4)), element_type=name)
+        for at in range(24)
+    ]
+    lines = text_report(assess(sites, OLD)).splitlines()
+    assert len(lines) <= 12
+    assert "  --> m.onnx main_graph/layer.0/Split (+23 alike)" in lines
+
+
+def test_the_text_is_a_header_a_place_what_happens_the_fix_and_the_totals() -> None:
+    target = resolve_target(windows="19041")
+    assert text_report(assess(LAYERS[:2], target)) == (
+        "error[DML-LEVEL-DIMENSION-COUNT] InputTensor.DimensionCount is 2; it must be 4\n"
+        "    at feature level 2_0\n"
+        "  --> m.onnx main_graph/layer.0/Split (+1 alike)\n"
+        "  refused, an equivalent exists: 80070057 (E_INVALIDARG)\n"
+        "  fix: rewrite the model with the command below; or ship DirectML 1.4.0 or\n"
+        "      later, or require Windows build 22000\n"
+        "\n"
+        "Fix: dmlsplit validate m.onnx --write-fixed m.fixed.onnx\n"
+        "Found 2 errors. 2 splits in 1 file at Windows build 19041 (feature level 2_0): 2\n"
+        "    refused, an equivalent exists"
+    )
+
+
+def test_the_verbose_text_has_every_place_with_its_descriptor_and_the_rule() -> None:
+    text = text_report(assess(LAYERS, OLD), detail="verbose")
+    assert text.count("error[") == 1
+    assert "  rule: The feature level must have the number of dimensions" in text
+    for at in range(24):
+        assert f"  --> m.onnx main_graph/layer.{at}/Split\n    Split-18: refused" in text
+    assert text.count("    SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]\n") == 24
+    assert text.count("if your own code calls DirectML, dispatch SPLIT axis 3") == 24
+
+
+def test_wrong_numbers_stand_in_the_last_line() -> None:
+    harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
+    last = text_report(assess([harmed], ORT)).split("\n\n")[-1]
+    assert last.startswith("Found 1 warning. 1 split in 1 file in ONNX Runtime 1.24")
+    assert last.endswith("; the numbers of 1 split may be wrong\n    (SPLIT-DEFECT-RECOMBINED)")
+
+
+def test_a_long_name_is_cut_in_the_middle_on_a_terminal_and_never_in_a_pipe() -> None:
+    long = site("/encoder/" + "block/" * 30 + "Split", split("FLOAT32", (2, 6), (2, 4)))
+    assessment = assess([long, *LAYERS], OLD)
+    with wrapped_at(60):
+        (cut,) = (each for each in lines(assessment, is_cut=True) if "-->" in each)
+        (whole,) = (each for each in lines(assessment, is_cut=False) if "-->" in each)
+    assert len(cut) == 60
+    assert cut.startswith("  --> m.onnx main_graph/e...")
+    assert cut.endswith("...ck/block/block/Split (+24 alike)")
+    assert whole == f"  --> m.onnx main_graph{long.node} (+24 alike)"
+
+
+def lines(assessment: Assessment, is_cut: bool) -> list[str]:
+    return text_report(assessment, is_cut=is_cut).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "cut"),
+    [("abcdefgh", 8, "abcdefgh"), ("abcdefgh", 7, "ab...gh"), ("abcdefgh", 1, "a...h")],
+)
+def test_a_cut_keeps_the_beginning_and_the_end(text: str, room: int, cut: str) -> None:
+    assert cut_middle(text, room) == cut
+
+
+def test_github_shows_each_cause_once_per_file() -> None:
+    there = [site("cut", split("FLOAT32", (2, 6), (2, 4)), "other.onnx")]
+    first, second = github_report(assess([*LAYERS, *there], OLD)).splitlines()
+    assert ",file=m.onnx,line=1::m.onnx:main_graph/layer.0/Split: Split-18" in first
+    assert "%0Aalike: main_graph/layer.1/Split, main_graph/layer.2/Split, " in first
+    assert first.endswith("main_graph/layer.8/Split, ... and 15 more")
+    assert ",file=other.onnx,line=1::" in second
+
+
+# The command that rewrites the models.
+
+
+@pytest.mark.parametrize(
+    ("files", "paths", "command"),
+    [
+        (["m.onnx"], ["m.onnx"], "m.onnx --write-fixed m.fixed.onnx"),
+        (["my models/m.onnx"], [], '"my models/m.onnx" --write-fixed "my models/m.fixed.onnx"'),
+        (["a/m.onnx", "a/n.onnx"], ["a"], "a --write-fixed fixed/"),
+        (["a/m.onnx"], ["a"], "a --write-fixed fixed/"),
+        (["$x/m.onnx", "$x/n.onnx"], ["$x"], "PATHS --write-fixed fixed/ (replace PATHS)"),
+        (["$x.onnx"], [], "MODEL.onnx --write-fixed MODEL.fixed.onnx (replace MODEL)"),
+    ],
+)
+def test_the_command_names_the_model_or_the_folder(
+    files: list[str], paths: list[str], command: str
+) -> None:
+    sites = [site("cut", split("FLOAT32", (2, 6), (2, 4)), file) for file in files]
+    assert fix_command(assess(sites, OLD), paths) == f"dmlsplit validate {command}"
+    accepted = [site("cut", split("FLOAT32", (2, 6), (2, 4)), file) for file in files]
+    assert fix_command(assess(accepted, ORT), paths) == ""
