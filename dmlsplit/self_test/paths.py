@@ -75,11 +75,15 @@ def arguments(launch: KernelLaunch) -> dict[str, Any]:
 
 
 def _rows(launch: KernelLaunch, values: Values) -> dict[str, int]:
+    rows, tile_bytes = values["chunk_rows"], values["tile_bytes"]
+    of_tiles = [min(rows, ceil_div(tile_bytes, width)) for width in values["widths"] if width]
     return {
         "rounds": values["tile_bytes"] // (launch.threads * values["kLoads"] * VECTOR),
         "many chunks": int(values["last_chunk"] > 1),
         "shorter last chunk": int(values["last_rows"] < values["chunk_rows"]),
         "many tiles": int(values["chunk_tiles"] > len(launch.outputs) + 1),
+        # A thread joins the ends of several rows of a tile.
+        "more rows than threads": int(not values["kAligned"] and max(of_tiles) > launch.threads),
     }
 
 

@@ -26,6 +26,7 @@ TABLE = {
     "four rounds of equal columns": Case((1, 17 * 70000), (70000,) * 17, limits=FEW_SMS),
     "four rounds in each chunk": Case((600, 1100), (512, 588), misaligned=(1, 3), limits=FEW_SMS),
     "four rounds in equal chunks": Case((537, 1100), (512, 588), limits=FEW_SMS),
+    "four rounds of many rows": Case((2100, 300), (130, 170), misaligned=(1, 3), limits=FEW_SMS),
     "four rounds of narrow columns": Case((3500, 48), UNEVEN, limits=ONE_SM),
     "two rounds of narrow columns": Case((2300, 48), UNEVEN, limits=ONE_SM),
     "four rounds of whole tiles of groups": Case((512, 750), (3,) * 250, limits=ONE_SM),
