@@ -92,13 +92,11 @@ PARTS = list(product(forms.SCOPE, (forms.SMALL, *forms.LARGE)))
 def test_forms_with_64_bit_numbers_run_at_every_address(
     scope: tuple[Reached, list[Case], Reached], builds: Path
 ) -> None:
-    """Forms whose code is another one than with small numbers, at the addresses of this sweep.
-
-    That all addresses which a form allows are reached is demanded with small numbers, above.
-    """
+    """Forms whose code is another one than with small numbers."""
     known = {launch.code.source for case in scope[1] for launch in case.launches}
-    required, cases, covered = forms.chosen(forms.sweep(False, [forms.nested], forms.LARGE[-1]))
-    assert all(covered[form] for form in required)
+    loops = forms.nested, forms.uneven  # whose strides and numbers of items may need 64 bits
+    required, cases, covered = forms.chosen(forms.sweep(False, loops, forms.LARGE[-1]))
+    check_covered(required, covered)
     few = [case for case in cases if known.isdisjoint(one.code.source for one in case.launches)]
     assert len(few) > 100
     kernel_cases.check_all(few, builds, harness.PLAIN)
