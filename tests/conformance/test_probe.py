@@ -2,6 +2,7 @@
 
 import ast
 import json
+import shutil
 import subprocess
 import sys
 from hashlib import sha256
@@ -15,7 +16,7 @@ from tests.conformance import probe
 from tests.conformance.check import compare
 from tests.conformance.conftest import Observe
 from tests.conformance.stand_in import build as stand_in
-from tests.conformance.stand_in.build import observed
+from tests.conformance.stand_in.build import edited, observed
 
 TYPES = {kind.name: int(kind) for kind in TensorDataType}
 
@@ -81,11 +82,14 @@ def test_a_removed_device_does_not_change_later_answers(observe: Observe) -> Non
 
 
 def test_a_library_that_always_crashes_does_not_end_the_probe(
-    observe: Observe, kit: Path, tmp_path: Path
+    kit: Path, library: Path, tmp_path: Path
 ) -> None:
-    listed = json.loads((kit / "cases.json").read_text())
-    (tmp_path / "few.json").write_text(json.dumps(listed | {"cases": listed["cases"][:5]}))
-    cases = by_id(observe("crash-all", arguments=["--cases", str(tmp_path / "few.json")]))
+    few = tmp_path / "few"
+    shutil.copytree(kit, few)
+    edited(few / "cases.json", cases=observed(kit / "cases.json")["cases"][:5])
+    done = stand_in.probed(few, library, tmp_path / "o.json", STAND_IN_SWITCHES="crash-all")
+    assert (done.returncode, done.stderr) == (0, "")
+    cases = by_id(tmp_path / "o.json")
     assert [case["outcome"] for case in cases.values()] == ["crashed"] * 5
 
 
@@ -116,14 +120,13 @@ ON_WINDOWS_ONLY = "DirectML's licence allows its use on Windows only"
     ("switches", "arguments", "said"),
     [
         ("no-device", [], "DMLCreateDevice1 returned 0x887A0004"),
-        ("", ["--adapter", "7"], "EnumAdapters1(7) returned 0x887A0002"),
+        ("", ["--adapter", "7"], "on adapter 7: EnumAdapters1 returned 0x887A0002"),
         ("", ["--adapter", "gpu"], "--adapter is 'gpu'; it must be warp or a number such as 0"),
-        ("", ["--cases", "missing.json"], "No such file"),
         # Only a stand-in is loaded here.
         ("", ["--directml", b"MZ\x90\0 a DLL"], ON_WINDOWS_ONLY),
         ("", ["--directml", b"\x7fELF libdirectml.so"], ON_WINDOWS_ONLY),
-        ("", ["--directml", probe.STAND_IN], " cannot be loaded: "),
-        ("", ["--directml", "missing.dll"], "missing.dll: No such file or directory"),
+        ("", ["--directml", probe.STAND_IN], "DirectML.dll on adapter warp: "),
+        ("", ["--directml", "missing.dll"], "No such file or directory: 'missing.dll'"),
     ],
 )
 def test_a_probe_that_cannot_run_prints_one_line_and_writes_no_file(
