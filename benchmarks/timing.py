@@ -10,9 +10,7 @@ Call = Callable[[], object]
 
 # Long enough for the clock's resolution, and to average over single calls.
 SHORTEST_SAMPLE = 2e-3
-# The same of a sample that is one of many.
-SHORT_SAMPLE = 2e-4
-# Of a sample whose fellows are many.
+# For a sample that is one of many.
 SHORT_SAMPLE = 2e-4
 # A process is at rest if it used at most a tenth of REST_SECONDS of processor time in that long.
 # After LONGEST_WAIT, it is measured in any case.
@@ -81,20 +79,12 @@ def interleaved(
     the first calls after a rest take up to twice as long as the following ones. Each round has its
     own random order, so that no peer always follows the same one.
     """
-    counts = {name: calls_per_sample(call, SHORTEST_SAMPLE) for name, call in calls.items()}
-    samples: dict[str, list[float]] = {name: [] for name in calls}
-    order, draw = list(calls), Random(rounds)  # noqa: S311
-    for _ in range(rounds):
-        draw.shuffle(order)
-        for name in order:
-            call, count = calls[name], counts[name]
-            rest()
-            warm_up(call)
-            start = clock()
-            for _ in range(count):
-                call()
-            samples[name].append((clock() - start) / count)
-    return samples
+
+    def prepare(call: Call) -> None:
+        rest()
+        warm_up(call)
+
+    return _samples(calls, rounds, SHORTEST_SAMPLE, prepare, clock)
 
 
 def short_samples(calls: Mapping[str, Call], rounds: int) -> dict[str, list[float]]:
@@ -105,18 +95,30 @@ def short_samples(calls: Mapping[str, Call], rounds: int) -> dict[str, list[floa
     """
     for call in calls.values():
         warm_up(call)
-    counts = {name: calls_per_sample(call, SHORT_SAMPLE) for name, call in calls.items()}
+    # One call before a sample brings its data into the caches.
+    return _samples(calls, rounds, SHORT_SAMPLE, lambda call: call(), time.perf_counter)
+
+
+def _samples(
+    calls: Mapping[str, Call],
+    rounds: int,
+    shortest: float,
+    prepare: Callable[[Call], object],
+    clock: Callable[[], float],
+) -> dict[str, list[float]]:
+    """Time samples of at least `shortest` seconds, in a random order in each round."""
+    counts = {name: calls_per_sample(call, shortest) for name, call in calls.items()}
     samples: dict[str, list[float]] = {name: [] for name in calls}
     order, draw = list(calls), Random(rounds)  # noqa: S311
     for _ in range(rounds):
         draw.shuffle(order)
         for name in order:
             call, count = calls[name], counts[name]
-            call()  # into the caches
-            start = time.perf_counter()
+            prepare(call)
+            start = clock()
             for _ in range(count):
                 call()
-            samples[name].append((time.perf_counter() - start) / count)
+            samples[name].append((clock() - start) / count)
     return samples
 
 

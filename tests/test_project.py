@@ -24,6 +24,8 @@ LIBRARY = sorted((ROOT / "dmlsplit").rglob("*.py"))
 # Modules that import optional libraries.
 NEEDS = {
     "dmlsplit.execution.torch": "torch",
+    "dmlsplit.execution.torch_fast_path": "torch",
+    "dmlsplit.execution.torch_operators": "torch",
     "dmlsplit.frameworks.torch": "torch",
     "dmlsplit.execution.jax": "jax",
     "dmlsplit.arrays.torch_private": "torch",

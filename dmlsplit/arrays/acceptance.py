@@ -77,8 +77,8 @@ def check_output_count(out: Any, count: int) -> None:
     """Refuse anything but a list or a tuple of `count` arrays."""
     is_list = isinstance(out, (list, tuple))
     if not is_list or len(out) != count:
-        found = counted(len(out), "array") if is_list else f"the type {type(out).__name__}"
-        raise InvalidArgumentError(f"out has {found}; it must be a list of {count} arrays")
+        actual = counted(len(out), "array") if is_list else f"the type {type(out).__name__}"
+        raise InvalidArgumentError(f"out has {actual}; it must be a list of {count} arrays")
 
 
 def check_outputs(

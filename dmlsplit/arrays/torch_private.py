@@ -64,7 +64,7 @@ def inductor_decompositions() -> list[dict[Any, Any]]:
 
 
 def keep_in_inductor(operator: Any) -> None:
-    """Let Inductor call an operator as it is; it calls none that has a decomposition otherwise."""
+    """Make Inductor call an operator, although the operator has a decomposition."""
     from torch._inductor import lowering
 
     if operator not in lowering.lowerings:

@@ -56,7 +56,7 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
 
     See Also
     --------
-    minimum_feature_level : The lowest level that accepts a descriptor as it is.
+    minimum_feature_level : The lowest level that accepts a descriptor unchanged.
     validate : Why a level does not accept it.
 
     Examples

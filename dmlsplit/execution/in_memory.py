@@ -61,7 +61,8 @@ def prepared_split(
     layout: _Layout, axis: int, sizes: tuple[int, ...], output_strides: _Strides | None = None
 ) -> PreparedSplit:
     """The cached split of arrays of a layout: device, shape, strides and bytes of an element."""
-    # A prepared split takes more than a kilobyte per piece, so few of many pieces are kept.
+    # A prepared split takes more than a kilobyte per piece. The cache of splits with many pieces
+    # is therefore smaller.
     prepare = _splits_of_few_pieces if len(sizes) <= _FEW_PIECES else _splits_of_many_pieces
     return prepare(layout, axis, sizes, output_strides)
 

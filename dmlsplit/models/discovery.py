@@ -167,8 +167,8 @@ def scan_any(file: str, dimensions: "FixedSizes | None" = None) -> FileScan:
 def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
     """The site of a descriptor given by command-line options."""
     with prefix_errors("--data-type"):
-        kind = TensorDataType.parse(data_type)
-    desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, sizes), axis=axis, sizes=split)
+        parsed = TensorDataType.parse(data_type)
+    desc = SplitOperatorDesc.from_sizes(TensorDesc(parsed, sizes), axis=axis, sizes=split)
     return SplitSite("", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
 
 

@@ -119,15 +119,15 @@ def _remainders() -> Iterator[Case]:
 
 
 def _on_other_paths(layouts: Iterable[Case], limits: DeviceLimits) -> Iterator[Case]:
-    """Layouts with so many rows that a launch makes two choices that none before makes."""
-    known: set[Pair] = set()
+    """Layouts with enough rows that a launch makes two choices which no earlier launch made."""
+    made: set[Pair] = set()
     for layout, sm_count in product(filter(_can_grow, layouts), _SM_COUNTS):
         for rows in _row_counts(layout, limits._replace(sm_count=sm_count)):
             case = _of_rows(layout, rows, sm_count)
             pairs = pairs_of(_launches(case, limits))
-            if not pairs <= known:
+            if not pairs <= made:
                 yield case
-            known |= pairs
+            made |= pairs
 
 
 def _row_counts(layout: Case, limits: DeviceLimits) -> Iterator[int]:

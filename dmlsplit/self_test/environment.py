@@ -116,7 +116,7 @@ def _ownership_check(number: int) -> Check:
     loaded = driver.load()
     numbers = [number, *(other for other in range(loaded.device_count) if other != number)][:2]
     try:
-        buffers = [GpuMemory(one).upload(np.zeros(1, np.uint8)) for one in numbers]
+        buffers = [GpuMemory(device).upload(np.zeros(1, np.uint8)) for device in numbers]
         owners = [loaded.device_of(buffer.address) for buffer in buffers]
     except DmlError as error:
         return Check("owners", CheckState.WARN, f"not tested: {one_line(error)}")

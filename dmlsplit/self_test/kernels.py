@@ -45,10 +45,10 @@ def compile_programs(number: int, cases: Iterable[Case]) -> Programs:
     loaded, begin = driver.load(), perf_counter()
     limits = loaded.limits(number)
     names = {
-        one.code.source: one.code.kernel
+        form.code.source: form.code.kernel
         for case in cases
         for launch in planned(case, limits)
-        for one in (launch, *launch.siblings())
+        for form in (launch, *launch.siblings())
     }
     kernels = [loaded.kernels.load(number, *item) for item in names.items()]
     seconds = perf_counter() - begin

@@ -1,7 +1,7 @@
 """Splits of many bytes: the input repeats a block, so that the bytes of every output are known.
 
-A split of 256 MiB or more takes the same path as a user's. To keep so many bytes on the host, and
-to compute what NumPy expects, would take long; here both are done for a block only.
+A split of 256 MiB or more takes the same path as a user's. It would take long to keep its bytes on
+the host and to split them with NumPy, so both are done for one block only.
 """
 
 from collections.abc import Iterator

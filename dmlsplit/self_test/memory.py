@@ -53,7 +53,7 @@ class HostMemory:
         return Buffer(memory.ctypes.data, memory)
 
     def write(self, buffer: Buffer, host: np.ndarray, begin: int = 0) -> None:
-        """Replace the bytes from `begin` on."""
+        """Replace bytes, beginning with the one at `begin`."""
         buffer.owner[begin : begin + host.size] = host
 
     def fill(self, buffer: Buffer, value: int) -> None:
@@ -116,7 +116,7 @@ class GpuMemory:
         return Buffer(array.data.ptr, array)
 
     def write(self, buffer: Buffer, host: np.ndarray, begin: int = 0) -> None:
-        """Replace the bytes from `begin` on, and wait until that is done."""
+        """Replace bytes, beginning with the one at `begin`, and wait until that is done."""
         with self._device("a copy to the device"):
             buffer.owner[begin : begin + host.size].set(host)
             self._cuda.runtime.deviceSynchronize()

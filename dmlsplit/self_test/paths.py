@@ -37,9 +37,11 @@ class Path(NamedTuple):
 
 def path_of(launch: KernelLaunch) -> Path:
     """The path of a launch."""
-    constants = launch.code.own_constants
-    switches = [one for one in constants if one.type == "bool" or one.name == "kStagedAlign"]
-    chosen = tuple((one.name, int(bool(one.value))) for one in switches)
+    chosen = tuple(
+        (constant.name, int(bool(constant.value)))
+        for constant in launch.code.own_constants
+        if constant.type == "bool" or constant.name == "kStagedAlign"
+    )
     return Path(launch.code.kernel, chosen, argument_choices(launch))
 
 
@@ -50,7 +52,8 @@ def pairs_of(launches: Iterable[KernelLaunch]) -> set[Pair]:
 
 def argument_choices(launch: KernelLaunch) -> Choices:
     """What the arguments of a launch choose; of more than a few, the number does not matter."""
-    values = {one.name: one.value for one in launch.code.own_constants} | arguments(launch)
+    constants = {constant.name: constant.value for constant in launch.code.own_constants}
+    values = constants | arguments(launch)
     return tuple(_CHOICES[launch.code.kernel](launch, values).items())
 
 

@@ -139,7 +139,7 @@ def bytes_check(results: Sequence[CaseResult]) -> Check:
 
 def faulty_kernels_check(kernels: Sequence[FaultyKernel]) -> Check:
     """Whether the faults that were injected into kernels were noticed."""
-    missed = [one.kernel for one in kernels if not one.caught]
+    missed = [faulty.kernel for faulty in kernels if not faulty.caught]
     text = f"{len(kernels) - len(missed)} of {len(kernels)} detected"
     state = CheckState.FAIL if missed else CheckState.OK
     return Check("fault injection", state, text + "".join(f"; not {name}" for name in missed))
@@ -168,7 +168,9 @@ def min_shares_check(speeds: Sequence[Speed]) -> Check:
             f"{text}2.2 GB of free memory, and give it more --seconds",
         )
     slow = [
-        f"{one.name}: {one.share:.2f}, not {one.min_share:.2f}" for one in checked if one.is_slow
+        f"{speed.name}: {speed.share:.2f}, not {speed.min_share:.2f}"
+        for speed in checked
+        if speed.is_slow
     ]
     text = "; ".join(slow) or "every speed reaches its share of the copy's"
     return Check("minimum shares", CheckState.WARN if slow else CheckState.OK, text)
@@ -196,7 +198,7 @@ def _record(test: SelfTest) -> dict[str, object]:
             }
             for result in test.results
         ],
-        "faulty_kernels": [one._asdict() for one in test.faulty_kernels],
+        "faulty_kernels": [faulty._asdict() for faulty in test.faulty_kernels],
         "strict": test.is_strict,
         "speeds": [speed._asdict() for speed in test.speeds],
     }

@@ -21,7 +21,6 @@ def build_parser() -> argparse.ArgumentParser:
         description=__doc__,
         epilog=f"exit status: {DONE} done, or no difference; {DIFFERS} a difference that counts; "
         f"{UNUSABLE} wrong usage, or a file that cannot be read or written",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     steps = parser.add_subparsers(metavar="STEP", required=True)
     step = steps.add_parser("write", help="write the kit; its files are the same every time")
@@ -48,11 +47,10 @@ def check(arguments: argparse.Namespace) -> int:
 def main(argv: list[str] | None = None) -> int:
     arguments = build_parser().parse_args(argv)
     try:
-        status: int = arguments.run(arguments)
+        return int(arguments.run(arguments))
     except (DmlError, OSError) as error:
         sys.stderr.write(f"error: {one_line(error)}\n")
         return UNUSABLE
-    return status
 
 
 if __name__ == "__main__":

@@ -66,18 +66,13 @@ def _rules() -> Iterator[Case]:
 
 
 def write_kit(folder: Path) -> None:
-    """Write the kit to a new folder; its files are the same every time."""
+    """Write the kit to a new folder; it does not say which cases DirectML should accept."""
     folder.mkdir()
+    cases = list(map(_record, all_cases()))
+    listed = {"schema": SCHEMA, "levels": list(map(int, FeatureLevel)), "cases": cases}
     probe = Path(__file__).with_name("probe.py").read_text("utf-8")
-    for name, text in (("cases.json", cases_text()), ("probe.py", probe)):
+    for name, text in (("cases.json", json.dumps(listed, indent=1)), ("probe.py", probe)):
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
-
-
-def cases_text() -> str:
-    """The cases as JSON, one per line. They do not say which of them DirectML should accept."""
-    head = json.dumps({"schema": SCHEMA, "levels": list(map(int, FeatureLevel))})
-    lines = ",\n".join(json.dumps(_record(case)) for case in all_cases())
-    return f'{head[:-1]}, "cases": [\n{lines}\n]}}\n'
 
 
 def _record(case: Case) -> dict[str, Any]:

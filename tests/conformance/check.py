@@ -123,9 +123,7 @@ def _answer(case: Field) -> tuple[str | int, ...]:
 
 
 def _choice(field: Field, *names: str) -> str:
-    if field.value not in names:
-        raise field.error(f"one of {', '.join(names)}")
-    return str(field.value)
+    return str(field.one_of({name: name for name in names}, ""))
 
 
 def _text(answer: tuple[str | int, ...]) -> str:

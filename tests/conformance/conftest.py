@@ -1,5 +1,10 @@
-"""The kit that is copied to Windows, the stand-in library, and observations of it."""
+"""The kit, a stand-in for DirectML that g++ builds, and observations of it."""
 
+import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,17 +12,23 @@ from typing import Any
 import pytest
 
 from tests.conformance.cases import write_kit
-from tests.conformance.stand_in import build as stand_in
+from tests.support.builds import key, made
 
 Observe = Callable[..., Path]
+STAND_IN = Path(__file__).parent / "stand_in"
+COMPILE = "g++ -std=c++17 -Wall -Wextra -Werror -O1 -shared -fPIC".split()
 
 
 @pytest.fixture(scope="session")
 def library(builds: Path) -> Path:
-    why = stand_in.missing()
-    if why:
-        pytest.skip(why)
-    return stand_in.built(builds)
+    if not shutil.which("g++"):
+        pytest.skip("g++ is not installed: there is no stand-in to probe")
+    sources = [path.read_bytes() for path in sorted(STAND_IN.glob("*.?pp"))]
+
+    def compile_(path: Path) -> None:
+        subprocess.run([*COMPILE, "-o", str(path), str(STAND_IN / "directml.cpp")], check=True)
+
+    return made(builds / f"{key(*COMPILE, *sources)}.so", compile_)
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +46,29 @@ def observe(kit: Path, library: Path, tmp_path: Path) -> Observe:
         output = tmp_path / "observed.json"
         output.unlink(missing_ok=True)
         environment = {"STAND_IN_SWITCHES": ",".join(switches), "STAND_IN_LEVEL": f"{level:x}"}
-        done = stand_in.probed(kit, library, output, *arguments, **environment, **more)
+        done = probed(kit, library, output, *arguments, **environment, **more)
         assert (done.returncode, done.stderr) == (0, "")
         return output
 
     return probe
+
+
+def probed(
+    kit: Path, library: Path, output: Path, *arguments: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the kit's probe like on Windows: one file, in a folder without this package."""
+    line = [sys.executable, "-I", kit / "probe.py", "--directml", library, "-o", output, *arguments]
+    return subprocess.run(
+        line, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+
+
+def observed(output: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(output.read_text("utf-8"))
+    return found
+
+
+def edited(output: Path, **fields: Any) -> Path:
+    """Change fields of the observation in a file."""
+    output.write_text(json.dumps(observed(output) | fields))
+    return output

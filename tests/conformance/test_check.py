@@ -9,16 +9,13 @@ from dmlsplit.directml.levels import FeatureLevel
 from dmlsplit.errors import InvalidArgumentError
 from tests.conformance.__main__ import main
 from tests.conformance.check import compare
-from tests.conformance.conftest import Observe
-from tests.conformance.stand_in.build import edited, observed
+from tests.conformance.conftest import Observe, edited, observed
 from tests.support.fixtures import Capsys
 
 FOLDER = Path(__file__).with_name("observations")
 STORED = sorted(FOLDER.glob("*.json"))
-# Two of the levels at which Split changes.
-DEFAULT = {0x1000, 0x4100}
-LEVELS = [
-    pytest.param(level, marks=[] if level in DEFAULT else [pytest.mark.slow])
+LEVELS = [  # by default, two at which Split changes
+    pytest.param(level, marks=[] if level in (0x1000, 0x4100) else [pytest.mark.slow])
     for level in FeatureLevel
 ]
 
@@ -71,12 +68,13 @@ def test_only_the_planted_differences_are_found(
     assert comparison.agrees == (kind in ("policy", "device"))
 
 
-@pytest.mark.parametrize("switch", ["crash-later", "remove-count"])
+@pytest.mark.parametrize(
+    ("switch", "ended"), [("crash-later", "crashed"), ("remove-count", "removed")]
+)
 def test_a_crash_or_a_removal_that_earlier_cases_caused_counts_as_a_crash(
-    observe: Observe, switch: str
+    observe: Observe, switch: str, ended: str
 ) -> None:
     (difference,) = compare(observe(switch)).differences
-    ended = "crashed" if switch == "crash-later" else "removed"
     assert difference.kind == "crash"
     assert f"; {ended} after other cases" in difference.observed
 

@@ -10,6 +10,7 @@ import dmlsplit as dml
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 from dmlsplit.execution import torch as own  # noqa: E402
+from dmlsplit.execution import torch_fast_path  # noqa: E402
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ from dmlsplit.execution import torch as own  # noqa: E402
 def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
     shape: tuple[int, ...], axis: int, count: int, is_small: bool
 ) -> None:
-    _, sizes = own._sizes_if_small.__wrapped__(shape, torch.uint8, axis, count)
+    _, sizes = torch_fast_path._sizes_if_small.__wrapped__(shape, torch.uint8, axis, count)
     assert bool(sizes) == is_small
 
 

@@ -101,7 +101,7 @@ def code_of(function: Callable[[Any], Any], x: Any) -> str:
 def test_inductor_fuses_the_copies_on_the_cpu_and_calls_the_operator_elsewhere(
     is_ci: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dmlsplit.execution import torch as own
+    from dmlsplit.execution import torch_operators as own
 
     # Where CI is set, Inductor refuses operators that have a decomposition too.
     monkeypatch.setenv("CI", "true") if is_ci else monkeypatch.delenv("CI", raising=False)
@@ -114,7 +114,7 @@ def test_inductor_fuses_the_copies_on_the_cpu_and_calls_the_operator_elsewhere(
 
     decomposed = own._decomposed
     table = sys.modules["torch._inductor.decomposition"].select_decomp_table()
-    monkeypatch.setitem(table, own._SPLIT, lambda array, *rest: decomposed(Elsewhere(), *rest))
+    monkeypatch.setitem(table, own.SPLIT, lambda array, *rest: decomposed(Elsewhere(), *rest))
     assert "dmlsplit" in code_of(equal, torch.rand(9, 2))
 
 

@@ -9,6 +9,10 @@ from dmlsplit.frontends import SplitSite
 INT64 = np.int64
 
 
+def piece_sizes(site: SplitSite) -> list[tuple[int, ...]]:
+    return [tensor.sizes for tensor in site.state.descriptor.output_tensors]
+
+
 def port(identity: int | str, dims: tuple[int, ...] | None, precision: str = "FP32") -> str:
     inside = "".join(f"<dim>{dim}</dim>" for dim in dims or ())
     kind = f' precision="{precision}"' if precision else ""

@@ -40,7 +40,7 @@ class CudaProgram(NamedTuple):
         for launch in plan(self.geometry, *alignments, driver.limits(device)):
             kernel = kernels.loaded(device, launch.code.source)
             if kernel is None:
-                codes = [one.code for one in (launch, *launch.siblings())]
+                codes = [form.code for form in (launch, *launch.siblings())]
                 kernel, *_ = [kernels.load(device, code.source, code.kernel) for code in codes]
             launcher = driver.launcher(device, kernel, launch)
             launches.append((selector(launch.outputs, count), launcher))
@@ -87,8 +87,8 @@ class CudaBackend:
         loaded = driver.load()
         count = loaded.device_count
         if self.number >= count:
-            known = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
-            raise UnsupportedError(f"device is 'cuda:{self.number}'; this machine has {known}")
+            devices = "cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+            raise UnsupportedError(f"device is 'cuda:{self.number}'; this machine has {devices}")
         if message := loaded.why_unusable(self.number):
             raise UnsupportedError(message)
 

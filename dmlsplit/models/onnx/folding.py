@@ -9,7 +9,8 @@ from math import prod
 
 from dmlsplit.models.onnx.values import Call, Item, Value
 
-# The most elements of a constant that may stand beside shapes.
+# A node that computes from shapes may have other inputs, which must be constants of at most this
+# many elements.
 _SMALL = 100
 # DequantizeLinear stays for the fusion of quantized nodes, and the sequence operators, because a
 # constant is a tensor.
@@ -30,8 +31,8 @@ def is_folded(call: Call) -> bool:
         return any(value.is_static for value in inputs[:1])
     if node.op_type in _KEPT or any(attribute.bodies for attribute in node.attribute):
         return False
-    given = [value for name, value in zip(node.input, inputs, strict=True) if name]
-    return bool(given) and all(value.is_folded for value in given)
+    named = _named_inputs(call)
+    return bool(named) and all(value.is_folded for value in named)
 
 
 def is_of_shapes(call: Call) -> bool:
@@ -43,10 +44,15 @@ def is_of_shapes(call: Call) -> bool:
     node = call.node
     if node.op_type in ("Shape", "Size"):
         return True
-    given = [value for name, value in zip(node.input, call.inputs, strict=True) if name]
-    return any(value.is_shape for value in given) and all(
-        value.is_shape or (value.is_folded and _is_small(value)) for value in given
+    named = _named_inputs(call)
+    return any(value.is_shape for value in named) and all(
+        value.is_shape or (value.is_folded and _is_small(value)) for value in named
     )
+
+
+def _named_inputs(call: Call) -> list[Value]:
+    """The inputs of a node without the optional ones that it omits, whose names are empty."""
+    return [value for name, value in zip(call.node.input, call.inputs, strict=True) if name]
 
 
 def _is_small(value: Value) -> bool:

@@ -56,7 +56,7 @@ _CARRIERS = {
 }
 
 
-# Types of a Convert that keeps axes and lengths as they are.
+# A Convert to one of these types does not change an axis or a length.
 _INTEGERS = ("i32", "i64")
 
 

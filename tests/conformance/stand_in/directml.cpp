@@ -57,10 +57,6 @@ void log_split(const OperatorDesc& desc) {
 struct Operator final : Object {
     explicit Operator(const SplitDesc& split) : compile_result(compiled(split)) {}
     Hresult compile_result;
-    uint32_t release() override {
-        delete this;
-        return 0;
-    }
 };
 
 struct DmlDevice : Object {

@@ -15,6 +15,8 @@ from dmlsplit.models.onnx.values import Piece
 from tests.support.onnx_graphs import Scanned, chained, model, node, sizes, value
 
 HALVES = node("Split", "x", "a b", name="cut", axis=1, num_outputs=2)
+# A GLU of the halves.
+GATE, PRODUCT = node("Sigmoid", "b", "g"), node("Mul", "a g", "y")
 
 
 def test_only_an_activated_piece_beside_another_one_is_a_gate() -> None:
@@ -38,7 +40,7 @@ def test_many_recombinations_of_one_split_are_recorded_without_quadratic_copies(
 
     monkeypatch.setattr(piece_uses, "replace", counted)
     gates = (node("Mul", "a g", f"y{i}") for i in range(500))
-    found = combining(scanned, node("Sigmoid", "b", "g"), *gates)
+    found = combining(scanned, GATE, *gates)
     assert found == [f"Mul #{i + 2} of main" for i in range(500)]
     assert copied <= 2 * 500
 
@@ -52,13 +54,25 @@ def combining(
 
 
 def test_the_product_of_a_glu_combines_pieces_of_one_split(scanned: Scanned) -> None:
-    glu = [node("Sigmoid", "b", "g"), node("Mul", "a g", "y", name="gate")]
+    glu = [GATE, node("Mul", "a g", "y", name="gate")]
     assert combining(scanned, *glu) == ["Mul 'gate' of main"]
     lengths = node("Split", "x s", "a b", axis=1)
     assert combining(scanned, *glu, split=lengths, shape=("n", 4, 5)) == ["Mul 'gate' of main"]
 
 
+# Nodes between that keep the bytes, as --write-fixed writes them: from a to p, and from b to q.
+KEPT = [
+    ("Tanh", [node("Squeeze", "a", "p"), node("Squeeze", "b", "q")]),
+    ("Gelu", [node("Reshape", "a s", "p"), node("Flatten", "b", "q")]),
+    ("Sigmoid", [node("CastLike", "a other", "p"), node("Dropout", "b", "q")]),
+    (
+        "Sigmoid",
+        [node("Squeeze", "a", "p"), node("Squeeze", "b", "c"), node("Cast", "c", "q", to=10)],
+    ),
+]
 COMBINED = [
+    *([*between, node(gate, "q", "g"), node("Mul", "p g", "y")] for gate, between in KEPT),
+    [node("Unsqueeze", "a axis", "p"), node("Relu", "p", "g"), node("Mul", "g b", "y")],
     # Gelu as exporters write it, in several nodes.
     [node("Erf", "b", "e"), node("Mul", "e b", "f"), node("Mul", "f a", "y")],
     [
@@ -67,38 +81,11 @@ COMBINED = [
         node("Mul", "p g", "q"),
         node("Mul", "a q", "y"),
     ],
-    # Nodes between that keep the bytes, as --write-fixed writes them.
-    [
-        node("Squeeze", "a", "p"),
-        node("Squeeze", "b", "q"),
-        node("Tanh", "q", "g"),
-        node("Mul", "p g", "y"),
-    ],
-    [node("Unsqueeze", "a axis", "p"), node("Relu", "p", "g"), node("Mul", "g b", "y")],
-    [
-        node("Reshape", "a s", "p"),
-        node("Flatten", "b", "q"),
-        node("Gelu", "q", "g"),
-        node("Mul", "p g", "y"),
-    ],
-    [
-        node("CastLike", "a other", "p"),
-        node("Dropout", "b", "q"),
-        node("Sigmoid", "q", "g"),
-        node("Mul", "p g", "y"),
-    ],
-    [
-        node("Squeeze", "b", "p"),
-        node("Cast", "p", "q", to=10),
-        node("Sigmoid", "q", "g"),
-        node("Squeeze", "a", "r"),
-        node("Mul", "r g", "y"),
-    ],
 ]
 # What ONNX Runtime's optimizers make of element-wise nodes.
 MICROSOFT = "com.microsoft"
 COMBINED += [
-    [node(operator, "b", "g", domain=MICROSOFT), node("Mul", "a g", "y")]
+    [node(operator, "b", "g", domain=MICROSOFT), PRODUCT]
     for operator in ("BiasGelu", "FastGelu", "Gelu", "QuickGelu")
 ]
 ROPE = [
@@ -111,23 +98,23 @@ APART = [
     # Forms without a report.
     ROPE,
     [node("Mul", "a b", "y")],
-    [node("Sigmoid", "b", "g"), node("Add", "a g", "y")],
+    [GATE, node("Add", "a g", "y")],
     [node("BiasAdd", "a other b", "y", domain=MICROSOFT)],
     [node("SkipLayerNormalization", "a b other", "y", domain=MICROSOFT)],
     [node("Mul", "a a", "y")],
-    [node("Sigmoid", "a", "g"), node("Mul", "a g", "y")],
+    [node("Sigmoid", "a", "g"), PRODUCT],
     [node("Concat", "b a", "y", axis=1)],
-    [node("Sigmoid", "b", "g"), node("Softmax", "g", "p"), node("Mul", "a p", "y")],
+    [GATE, node("Softmax", "g", "p"), node("Mul", "a p", "y")],
     [node("MatMul", "a b", "y")],
     [node("Mul", "a other", "y")],
-    [node("Sigmoid", "b", "g"), node("Mul", "a g", "y", domain="own")],
-    [node("QuickGelu", "b", "g"), node("Mul", "a g", "y")],  # ONNX has no such operator
+    [GATE, node("Mul", "a g", "y", domain="own")],
+    [node("QuickGelu", "b", "g"), PRODUCT],  # ONNX has no such operator
     [node("FusedMatMul", "a b", "y", domain=MICROSOFT)],
-    [node("Sigmoid", "b", "g"), node("Squeeze", "g", "p", domain="own"), node("Mul", "a p", "y")],
-    [node("Sigmoid", "b", "g"), node("Transpose", "g", "p"), node("Mul", "a p", "y")],
+    [GATE, node("Squeeze", "g", "p", domain="own"), node("Mul", "a p", "y")],
+    [GATE, node("Transpose", "g", "p"), node("Mul", "a p", "y")],
     # The output derives from the first input only.
-    [node("Sigmoid", "b", "g"), node("CastLike", "other g", "p"), node("Mul", "a p", "y")],
-    [node("Sigmoid", "b", "g"), node("Reshape", "other g", "p"), node("Mul", "a p", "y")],
+    [GATE, node("CastLike", "other g", "p"), node("Mul", "a p", "y")],
+    [GATE, node("Reshape", "other g", "p"), node("Mul", "a p", "y")],
 ]
 
 
@@ -146,13 +133,13 @@ def test_the_gates_of_an_lstm_are_no_glu(scanned: Scanned) -> None:
 
 def test_combining_pieces_of_two_splits_is_no_recombination(scanned: Scanned) -> None:
     other = node("Split", "x", "c d", axis=1, num_outputs=2)
-    nodes = [HALVES, other, node("Sigmoid", "d", "g"), node("Mul", "a g", "y")]
+    nodes = [HALVES, other, node("Sigmoid", "d", "g"), PRODUCT]
     found = scanned(model(nodes, [value("x", [1, 4, 5])]))
     assert [site.recombined_by for site in found] == [(), ()]
 
 
 def test_pieces_are_followed_into_a_nested_body(scanned: Scanned) -> None:
-    nodes = [node("Sigmoid", "b", "g"), node("Mul", "a g", "z", name="in")]
+    nodes = [GATE, node("Mul", "a g", "z", name="in")]
     body = helper.make_graph(nodes, "t", [], [value("z")])
     empty = helper.make_graph([node("Identity", "x", "e")], "e", [], [value("e")])
     branch = node("If", "c", "y", name="if", then_branch=body, else_branch=empty)

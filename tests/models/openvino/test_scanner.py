@@ -19,6 +19,7 @@ from tests.support.openvino_files import (
     edge,
     layer,
     net,
+    piece_sizes,
     port,
     variadic,
     weights,
@@ -85,7 +86,7 @@ def test_a_split_in_the_body_of_a_loop_is_found_although_layer_ids_repeat(scanne
     loop = layer(3, "Loop", inner=f"<port_map/><body>{inside}</body>", version="opset5", name="l")
     (found,) = scanned(net([loop], []), weights())
     assert (found.graph, found.node, found.operator) == ("toy/l.body", "cut", "VariadicSplit-1")
-    assert [t.sizes for t in found.state.descriptor.output_tensors] == [(2, 2), (4, 2)]
+    assert piece_sizes(found) == [(2, 2), (4, 2)]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def test_a_split_is_unknown_with_a_reason_if_the_file_does_not_determine_it(
 def test_lengths_computed_at_run_time_are_taken_from_static_outputs(scanned: Scan) -> None:
     lengths = layer(2, "ShapeOf", outputs=port(0, (2,), "I64"))
     (found,) = scanned(variadic(lengths=lengths), weights())
-    assert [t.sizes for t in found.state.descriptor.output_tensors] == [(2, 2), (4, 2)]
+    assert piece_sizes(found) == [(2, 2), (4, 2)]
     (found,) = scanned(variadic(lengths=lengths, outputs=((-1, 2), (4, 2))), weights())
     assert found.state.reason == "split_lengths is dynamic: it is computed by 'ShapeOf'"
 
