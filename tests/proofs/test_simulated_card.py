@@ -221,7 +221,7 @@ def test_the_benchmark_program_runs_to_its_end(command: str, card: Card) -> None
     assert all(row["message"] for row in found["rows"] if row["status"] == "failed")
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_both_forms_of_every_threshold_run_on_the_card(card: Card) -> None:
     """Every cell is exact in both forms. The card does not have the L2 policies, which are PTX."""
     done = card.run("-m", "tests.simulated_card.rehearsal", "gpu", "--planner", CARD_NVRTC="")

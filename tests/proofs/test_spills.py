@@ -57,13 +57,8 @@ def test_the_specializations_with_most_bytes_in_flight_do_not_spill(builds: Path
     check_spills(launches, builds, [sass.ARCH])
 
 
-@pytest.mark.parametrize(
-    "arch",
-    [
-        pytest.param("sm_90", marks=pytest.mark.slow),
-        *(pytest.param(arch, marks=pytest.mark.exhaustive) for arch in ("sm_100", "sm_120")),
-    ],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("are", [(False, True), (True, True)])
 def test_the_heaviest_64_bit_specializations_do_not_spill(
     are: tuple[bool, bool], arch: str, builds: Path
