@@ -116,7 +116,8 @@ def piece_sizes(
     if type(axis) is not int or not 0 <= axis < len(shape):
         axis = axis_from_front(axis, len(shape))
     axis_size = shape[axis]
-    if not isinstance(sizes_or_count, tuple) and is_count(sizes_or_count):
+    is_int = type(sizes_or_count) is int  # the usual case, without the questions of `is_count`
+    if is_int or (not isinstance(sizes_or_count, tuple) and is_count(sizes_or_count)):
         count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or axis_size % count:
             near = nearly_equal(axis_size, count)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, SupportsIndex, TypeAlias
 
+import numpy as np
+
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.acceptance import accept_outputs
 from dmlsplit.arrays.adapter import NewArrays, Requirement
@@ -26,8 +28,10 @@ def split(
     array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None = None
 ) -> list[Any]:
     """`dml.split` of an array whose memory its library shares."""
-    if (pieces := split_by_slices(array, sizes_or_count, axis, out)) is not None:
-        return pieces
+    if type(array) is np.ndarray:
+        pieces = split_by_slices(array, sizes_or_count, axis, out)
+        if pieces is not None:
+            return pieces
     return split_view(view(array, "array"), array, sizes_or_count, axis, out)
 
 
