@@ -92,7 +92,7 @@ def test_the_five_minutes_of_the_start_page_work_in_an_empty_folder(
         for line in re.findall(r"^\$ dmlsplit (.*)$", block, re.MULTILINE):
             assert main(shlex.split(line)) in (0, 1), line
     made = sorted(path.name for path in tmp_path.iterdir())
-    assert made == ["IN.npy", "OUT", "rgb.fixed.onnx", "rgb.onnx"]
+    assert made == ["IN.npy", "OUT", "glu.onnx", "rgb.fixed.onnx", "rgb.onnx"]
 
 
 # A page for each of ten tasks, with the word that a reader searches for and what its example runs.
