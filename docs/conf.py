@@ -60,7 +60,7 @@ python_maximum_signature_line_length = 88
 # subject, type variables, words between types, internal types of fields, other libraries' names.
 nitpick_ignore_regex = [
     ("py:obj", r"[a-z_]+|numpy\.split|BoundOperator\.dispatch"),
-    ("py:class", r"[a-z_ ]+|str to None|Size|Effect|IntEnum"),
+    ("py:class", r"[a-z_ ]+|str to None|Size|Taken|Effect|IntEnum"),
     ("py:class", r"dmlsplit\.(models\.onnx\.protobuf|execution\.dxdispatch\.model)\..*"),
     ("py:class", r"(collections\.abc|enum|numpy|onnx|os|np)\..*"),
 ]

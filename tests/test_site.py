@@ -16,6 +16,7 @@ from dmlsplit.cli.levels import level_table
 from dmlsplit.directml.levels import support_table
 from dmlsplit.lint.rule_page import rule_page
 from dmlsplit.lint.rules import RULES
+from dmlsplit.lint.runtimes import runtime_table
 from dmlsplit.lint.target import level_releases
 from tests.support.command import ROOT
 
@@ -57,6 +58,16 @@ def test_every_table_names_the_directml_that_has_a_level() -> None:
     assert f"| 2_1 | 1.2.0, not widely available; {first} is" in extension("tables").levels()
     assert level_table().count("*") == level_table().count("\n2_1    1.2.0*  ") == 1
     assert f"DirectML {hidden.directml}" in TEXTS["levels"]
+
+
+def test_the_table_of_types_says_since_when_onnx_runtime_runs_int64_on_directml() -> None:
+    (heading, _, *rows) = extension("tables").provider_types().splitlines()
+    column = next(i for i, cell in enumerate(heading.split("|")) if "INT64" in cell.split(", "))
+    spans = {row.split("|")[1].strip(): row.split("|")[column].strip() for row in rows}
+    assert spans == {"1.3 to 1.9": "**no**", "1.10 to 1.24": "yes"}
+    runs = [r for r in runtime_table().onnxruntime if "INT64" in r.provider.element_types.value]
+    text = " ".join(TEXTS["levels"].split())
+    assert f"Since {runs[0]}, its provider runs Splits of INT64" in text
 
 
 def test_the_table_of_launches_agrees_with_the_planner() -> None:
@@ -171,13 +182,27 @@ def test_the_answer_to_how_fast_is_that_of_the_measurements() -> None:
         row["status"] == "ok" and not row["peer"].startswith(("dmlsplit", "plain copy"))
         for row in MEASURED
     )
-    assert f"win {lost} of {compared} comparisons" in text
+    assert f"[win {lost} of {compared} comparisons](#where-dmlsplit-is-slower)" in text
     assert text.count(". ") == 2
     latency = load(ROOT / "benchmarks" / "results" / "latency-epyc-3.json")["rows"]
     for layout in {(row["kind"], row["at"]) for row in latency}:
         rows = [row for row in latency if (row["kind"], row["at"]) == layout]
         times = {row["peer"]: row["seconds"]["median"] for row in rows if row["status"] == "ok"}
         assert min(times, key=times.__getitem__) == "dmlsplit", layout  # a bound dispatch
+
+
+def test_a_copy_that_is_faster_than_a_split_is_named() -> None:
+    """Of the seven cases, on the page whose chart has no copies."""
+    times = {
+        (row["case"], row["peer"]): row["seconds"]["median"]
+        for row in MEASURED
+        if row["kind"] == CASES and row["threads"] == 1 and row["status"] == "ok"
+    }
+    copies = {case: time for (case, peer), time in times.items() if peer == "plain copy"}
+    faster = {case: time for case, time in copies.items() if time < times[case, "dmlsplit"]}
+    ((case, time),) = faster.items()
+    ratio = time / times[case, "dmlsplit"]
+    assert f"took {ratio:.2f} of the time of case {case[0]}." in TEXTS["performance"]
 
 
 def test_figures_in_the_text_are_those_of_the_results() -> None:

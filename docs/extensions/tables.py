@@ -17,6 +17,7 @@ from dmlsplit.backends.cuda.gpus import GPUS
 from dmlsplit.cli.levels import RUNTIME_COLUMNS, runtime_rows
 from dmlsplit.directml.levels import LevelSupport, support_table
 from dmlsplit.directml.tensor import TensorDataType
+from dmlsplit.lint.runtimes import runtime_table
 from dmlsplit.lint.target import level_releases
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +64,22 @@ def runtimes() -> str:
     return _table(RUNTIME_COLUMNS, runtime_rows())
 
 
+def provider_types() -> str:
+    """The types of a Split that ONNX Runtime's provider runs on DirectML, by the releases."""
+    releases = [release for release in runtime_table().onnxruntime if release.has_package]
+    spans: dict[Set[str], list[str]] = {}
+    for release in releases:
+        spans.setdefault(release.provider.element_types.value, []).append(str(release))
+    groups = list(spans)
+    added = [group - (groups[i - 1] if i else set()) for i, group in enumerate(groups)]
+    heading = "ONNX Runtime", *(", ".join(sorted(kinds)) for kinds in added)
+    rows = (
+        (f"{span[0]} to {span[-1]}", *("yes" if kinds <= types else "**no**" for kinds in added))
+        for types, span in spans.items()
+    )
+    return _table(heading, rows, "l" + "c" * len(added))
+
+
 def _accepted(row: LevelSupport, added: Sequence[Set[TensorDataType]]) -> Sequence[str]:
     assert row.windows
     build = f"{row.windows.name.removeprefix('Windows ')} ({row.windows.build})"
@@ -100,7 +117,7 @@ def selftest_reports() -> str:
     reports = [json.loads(path.read_text()) for path in sorted(REPORTS.glob("*.json"))]
     if not reports:
         return "No report has arrived yet."
-    heading = ("GPU", "dmlsplit", "result", "splits", "GB/s of a copy", "shares of it")
+    heading = ("GPU", "dmlsplit", "result", "splits", "GB/s of a copy", "fraction of it")
     return _table(heading, map(_report, reports), "lllrrr")
 
 
@@ -160,16 +177,17 @@ def performance() -> str:
     return (
         "On a CPU, dmlsplit is faster than PyTorch, ONNX Runtime and OpenVINO in each of these "
         "seven splits, on one thread and on two; over all sizes and widths that were measured, "
-        f"other calls win {lost} of {len(ratios)} comparisons. **No GPU has run dmlsplit yet**; "
+        f"other libraries [win {lost} of {len(ratios)} "
+        "comparisons](#where-dmlsplit-is-slower). **No GPU has run dmlsplit yet**; "
         f"from exact counts, a formula predicts {min(h200):.2f} to {max(h200):.2f} of a copy's "
         "speed on an H200. If your splits are small, "
-        "[bind once](python.md#describe-compile-bind-dispatch): of all calls that were measured, "
-        "a bound dispatch takes the least time."
+        "[bind once](python.md#describe-compile-bind-dispatch): with outputs of 64 bytes, a bound "
+        "dispatch took less time than any other call that was measured."
     )
 
 
 def cpu() -> str:
-    """The peers' times over ours in the seven cases."""
+    """The times of other libraries over ours in the seven cases."""
     return markdown(load(RESULTS / "cpu-epyc-3.json"), cases.CASES)
 
 
@@ -308,7 +326,8 @@ def runs() -> str:
         made = json.loads(path.read_text("utf-8"))["environment"]
         commit = made["commit"]
         changed = ", with changes" if commit.endswith("+") else ""
-        rows.append((f"`{path.name}`", made.get("time", "-")[:10], commit[:10] + changed))
+        date = made["time"][:10] if "time" in made else "not recorded"
+        rows.append((f"`{path.name}`", date, commit[:10] + changed))
     return _table(("results", "date", "commit"), rows)
 
 
@@ -325,7 +344,7 @@ def _lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 TABLES: dict[str, Callable[[], str]] = {
     each.__name__.replace("_", "-"): each
     for each in (
-        levels, windows, runtimes, gpus, selftest_reports, launches, performance, slower, cpu,
-        instead, predicted_ranges, host, files, machine, runs,
+        levels, windows, provider_types, runtimes, gpus, selftest_reports, launches, performance,
+        slower, cpu, instead, predicted_ranges, host, files, machine, runs,
     )
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Pieces in another order: views of one tensor as `out=`, as docs/pytorch.md shows."""
+"""Outputs in another order: views of one tensor as `out=`, as docs/pytorch.md shows."""
 
 from typing import Any
 
