@@ -109,16 +109,16 @@ struct Target {
         }
     }
 
-    // Computes the offsets of the words, five in each of the two rows. A word without a byte of the vector may be
-    // outside shared memory, so the nearest word that has one replaces it.
+    // Computes the offsets of the words, five in each of the two rows. A word without a byte of its row may be outside
+    // shared memory, so the row's nearest word replaces it.
     __device__ void find_words(const Parameters& launch) {
-        const unsigned row_last = row_offset + min(row_bytes_left, static_cast<unsigned>(kVector)) - 1;
-        const unsigned next_first = next_row_offset + min(row_bytes_left, kVector - 1u);
+        const unsigned row_last = row_offset + row_bytes_left - 1, next_first = next_row_offset + row_bytes_left;
 #pragma unroll
         for (unsigned i = 0; i < kVectorWords; ++i) {
-            shared_offsets[i] = opaque(static_cast<int>(padded(min(row_offset + 4 * i, row_last) / 4 * 4, launch)));
-            const unsigned in_word = min(max(next_row_offset + 4 * i, next_first), next_row_offset + (kVector - 1));
-            shared_offsets[kVectorWords + i] = opaque(static_cast<int>(padded(in_word / 4 * 4, launch)));
+            const unsigned in_row = min(row_offset + 4 * i, row_last);
+            const unsigned in_next_row = max(next_row_offset + 4 * i, next_first);
+            shared_offsets[i] = opaque(static_cast<int>(padded(in_row / 4 * 4, launch)));
+            shared_offsets[kVectorWords + i] = opaque(static_cast<int>(padded(in_next_row / 4 * 4, launch)));
         }
     }
 

@@ -24,6 +24,7 @@ PADDED = np.dtype({"names": ["a", "b"], "formats": ["u1", "f4"], "offsets": [0, 
         ("u1", (769, 4), 1, False),  # many runs
         ("u1", (12288, 2), 1, True),
         ("u1", (12289, 2), 1, False),  # many elements that are alone
+        ("u1", (769, 2, 2), 1, False),  # elements that are not
         ("?", (4, 6), 0, True),
         (">c8", (2, 6), -1, True),
         ("f8", (0, 4), 1, True),
@@ -32,7 +33,7 @@ PADDED = np.dtype({"names": ["a", "b"], "formats": ["u1", "f4"], "offsets": [0, 
     ],
 )
 def test_splits_by_slices_and_by_the_engine_give_the_bytes_of_numpy(
-    kind: Any, shape: tuple[int, int], axis: int, are_sliced: bool
+    kind: Any, shape: tuple[int, ...], axis: int, are_sliced: bool
 ) -> None:
     """Up to a size slices are copied; larger splits use the engine, as do types with gaps."""
     source = np.zeros(shape, kind)
@@ -49,7 +50,15 @@ def test_splits_by_slices_and_by_the_engine_give_the_bytes_of_numpy(
     assert in_memory._splits_of_few_pieces.cache_info().misses == (not are_sliced)
 
 
+@pytest.mark.parametrize(("count", "are_sliced"), [(64, True), (65, False)])
+def test_many_pieces_are_left_to_the_engine(count: int, are_sliced: bool) -> None:
+    pieces = slices.split_by_slices(np.zeros((1, count)), count, 1)
+    assert (pieces is not None) == are_sliced
+
+
 A = np.arange(12.0).reshape(2, 6).copy()
+FROZEN = np.zeros((2, 2))
+FROZEN.setflags(write=False)
 
 
 def outputs(**changes: Any) -> list[np.ndarray]:
@@ -73,7 +82,7 @@ def test_new_outputs_are_filled_by_slices_in_any_form_of_list() -> None:
         {"first": np.zeros((2, 2), ">f8")},
         {"first": np.zeros((2, 2), order="F")},
         {"first": np.zeros((3, 2))[:2]},
-        {"first": np.frombuffer(bytes(32)).reshape(2, 2)},
+        {"first": FROZEN},
         {"first": np.zeros((2, 2)).view(np.recarray)},
         {"first": np.ma.zeros((2, 2))},
         {"first": [[0.0, 0.0], [0.0, 0.0]]},
@@ -89,20 +98,24 @@ def test_other_outputs_are_left_to_the_engine_untouched(changed: dict[str, Any])
 
 def test_outputs_that_could_share_memory_are_left_to_the_engine_untouched() -> None:
     source, out = A.copy(), np.zeros((2, 3))
-    tensor_like = memoryview(source)  # it owns nothing, and hides who does
+    tensor_like = np.asarray(memoryview(source))  # it owns nothing, and hides who does
     for array, outs in [
         (source, [out, out]),
-        (source[:, :3], [source, out]),
-        (source, [out, source]),
-        (np.asarray(tensor_like), [out, np.zeros((2, 3))]),
+        (out, [out]),
+        (out[::-1], [out]),
+        (tensor_like, [out, np.zeros((2, 3))]),
+        (tensor_like[:], [out, np.zeros((2, 3))]),
         (np.lib.stride_tricks.as_strided(source, (2, 6)), [out, np.zeros((2, 3))]),
     ]:
-        assert slices.split_by_slices(array, array.shape[1] // 3, 1, outs) is None
+        assert slices.split_by_slices(array, len(outs), 1, outs) is None
     assert not out.any()
     assert (source == A).all()
 
 
-@pytest.mark.parametrize("out", [iter(outputs()), {}, np.zeros((2, 2, 3)), outputs()[:1], []])
+@pytest.mark.parametrize(
+    "out",
+    [iter(outputs()), {}, np.zeros((2, 2, 3)), outputs()[:1], [], [*outputs(), np.zeros((2, 0))]],
+)
 def test_a_list_of_outputs_of_another_kind_or_length_is_refused(out: Any) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=r"^out has"):
         dml.split(A, (2, 4), 1, out=out)

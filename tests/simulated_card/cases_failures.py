@@ -32,7 +32,7 @@ LAUNCHES = {
     98: (dml.DmlError, "the launch failed on cuda:0: "),
     2: (dml.OutOfMemoryError, r"the launch failed on cuda:0: \d+ of \d+ bytes are free"),
     400: (dml.InvalidArgumentError, "a stream of this device that still exists"),
-    906: (dml.InvalidArgumentError, "make this call before the capture begins"),
+    908: (dml.InvalidArgumentError, "make this call before the capture begins"),
     1: (dml.DmlError, "the launch failed on cuda:0: CUDA_ERROR_INVALID_VALUE"),
     3: (dml.DmlError, "CUDA_ERROR_NOT_INITIALIZED.*Fix: start processes with spawn"),
 }

@@ -63,6 +63,19 @@ def random_split(seed: int) -> CpuSplit:
     return CpuSplit(geometry, source, first, skews, sizes)
 
 
+def edge_splits() -> list[CpuSplit]:
+    """Short runs, the first of which ends the input: in reverse order, and all the same."""
+    pairs = [(run, step) for run in range(1, 16) for step in (-run, 0)]
+    return [_runs(run, step) for run, step in pairs]
+
+
+def _runs(run: int, step: int, count: int = 40) -> CpuSplit:
+    geometry = split_geometry((count, run), 1, (run,), 1, (step, 1), [None])
+    first = (count - 1) * -step
+    source = np.random.default_rng(run).integers(0, 256, first + run, np.uint8)
+    return CpuSplit(geometry, source, first, [0], [count * run])
+
+
 def _packed(draw: random.Random) -> tuple[SplitGeometry, int, int]:
     """Rows, which may have a gap after them, of elements of up to 16 bytes."""
     width, count = draw.choice([1, 1, 2, 4, 8, 16]), draw.choice([1, 2, 2, 3, 4, 7, 8, 16, 20])

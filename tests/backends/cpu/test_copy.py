@@ -12,7 +12,7 @@ import pytest
 from dmlsplit.backends.cpu import assignments, native, plan, threads
 from tests.support import builds as kept
 from tests.support.command import ran
-from tests.support.cpu_splits import MARGIN, random_split
+from tests.support.cpu_splits import MARGIN, edge_splits, random_split
 from tests.support.descriptors import packed
 
 DRIVER = Path(__file__).with_name("driver.c")
@@ -25,10 +25,10 @@ KINDS = {
 
 
 def write_splits(path: Path, library: native.Library, count: int) -> None:
-    """A file of random splits, as driver.c reads it."""
-    parts = [struct.pack("q", count)]
-    for seed in range(count):
-        split = random_split(seed)
+    """A file of random splits, and those of `edge_splits`, as driver.c reads it."""
+    splits = [*map(random_split, range(count)), *edge_splits()]
+    parts = [struct.pack("q", len(splits))]
+    for seed, split in enumerate(splits):
         kind = min(seed // 3 % 3, library.kind)
         made = plan.plan_of(split.geometry, kind, seed % 3 == 0)
         written = [store[:-MARGIN] for store in split.done_by(assignments.program_of)]

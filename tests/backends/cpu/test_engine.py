@@ -41,6 +41,8 @@ def test_every_split_has_the_bytes_of_its_definition(
     monkeypatch.setattr(native, "SHARED_COST", 0)
     monkeypatch.setattr(native, "PART_BYTES", 1 << 12)
     monkeypatch.setattr(native, "_cache_bytes", lambda: part // 2 << 11)
+    for name in ("TASK_BYTES", "PIECE_BYTES"):
+        monkeypatch.setattr(plan, name, 24 << part)
     monkeypatch.setattr(assignments, "PART_BYTES", 24 << part)
     for seed in range(150 * part, 150 * (part + 1)):
         split = random_split(seed)

@@ -1,17 +1,26 @@
-"""Launches use only what CuPy documents, as the sources show.
+"""Launches use only what CuPy documents, as the sources show, and kernels are loaded once.
 
-How the kernels are loaded and launched: simulated_card/cases_kernels.py and cases_dispatch.py.
+With the real CuPy: simulated_card/cases_kernels.py and cases_dispatch.py.
 """
 
 import ast
 import re
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Barrier, Thread
+from types import SimpleNamespace
 
 import pytest
 
 import dmlsplit
+from dmlsplit.backends.cuda.gpus import H200
+from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda.raw_kernels import Launcher, RawKernels
 from dmlsplit.errors import DmlError
+from tests.support.descriptors import packed
 
 PACKAGE = Path(dmlsplit.__file__).parent
 # Without `installation`, which knows CuPy by its versions only.
@@ -77,3 +86,59 @@ def test_cupy_has_every_name_that_is_used_for_errors_and_diagnosis() -> None:
     assert callable(cupy.cuda.nvrtc.getSupportedArchs)
     assert int(cupy.cuda.compiler._get_max_compute_capability()) >= 121
     assert not issubclass(DmlError, RuntimeError | OSError)
+
+
+class Kernel:
+    """A kernel whose code takes a while to load."""
+
+    def __init__(self, while_loading: Callable[[str], object], source: str) -> None:
+        self.while_loading, self.source = while_loading, source
+
+    @property
+    def num_regs(self) -> int:
+        self.while_loading(self.source)
+        return 32
+
+
+def kernels_that_load(while_loading: Callable[[str], object]) -> RawKernels:
+    cupy = SimpleNamespace(RawKernel=lambda source, *_: Kernel(while_loading, source), cuda=None)
+    return RawKernels(cupy, lambda device, what: nullcontext())
+
+
+def test_threads_that_need_a_kernel_load_it_once_on_each_device() -> None:
+    kernels = kernels_that_load(lambda source: time.sleep(0.05))
+    for device in range(2):
+        start = Barrier(4)
+
+        def loaded(_: int, device: int = device, start: Barrier = start) -> object:
+            start.wait()
+            return kernels.load(device, "source", "name")
+
+        with ThreadPoolExecutor(4) as pool:
+            assert set(pool.map(loaded, range(4))) == {kernels.loaded(device, "source")}
+
+
+def test_a_signal_handler_may_load_a_kernel_while_its_thread_loads_one() -> None:
+    def interrupted(source: str) -> None:
+        if source == "first":
+            kernels.load(0, "second", "name")
+
+    kernels = kernels_that_load(interrupted)
+    thread = Thread(target=kernels.load, args=(0, "first", "name"), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert kernels.loaded(0, "first")
+    assert kernels.loaded(0, "second")
+
+
+def test_a_launch_has_the_planned_blocks_and_threads() -> None:
+    """A block may have fewer threads than its code allows."""
+    (launch,) = plan(packed((64, 20480), 1, (16384, 2048, 2048), 1), 16, 16, H200.limits)
+    assert launch.threads < launch.code.max_threads
+    calls: list[tuple[object, ...]] = []
+    cuda = SimpleNamespace(runtime=SimpleNamespace(getDevice=lambda: 0))
+    launcher = Launcher(
+        cuda, lambda *_: DmlError(), 0, lambda *call: calls.append(call[:2]), launch
+    )
+    launcher.launch_at([0, 16, 32, 48], None)
+    assert calls == [((launch.grid,), (launch.threads,))]

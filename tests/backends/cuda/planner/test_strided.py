@@ -103,6 +103,21 @@ def test_64_bit_strides_in_loops_get_more_registers() -> None:
     ]
 
 
+def test_strides_far_backwards_have_64_bits() -> None:
+    rows = split_geometry((3, 600), 1, (600,), 1, (-(1 << 31) - 16, 1), [None])
+    (launch,) = planned(rows)
+    assert min(known(launch)["input_strides"]) == -(1 << 31) - 16
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_windows_of_reversed_rows_have_as_many_bytes_in_flight(step: int) -> None:
+    def in_flight(step: int) -> int:
+        (launch,) = planned(split_geometry((9, 4096), 1, (4096,), 2, (1 << 15, 2 * step), [None]))
+        return launch.bytes_in_flight
+
+    assert in_flight(-step) == in_flight(step)
+
+
 @pytest.mark.parametrize(
     ("width", "count", "alignment", "resident"),
     [
