@@ -153,10 +153,11 @@ def squared(split: Function) -> Function:
 )
 def test_transforms_that_need_the_rules_of_a_primitive_agree_with_jax(function: Function) -> None:
     results, expected_results = (
-        jax.tree.leaves(function(split_function, jnp.arange(6.0))) for split_function in (dml.split, own)
+        jax.tree.leaves(function(split_function, jnp.arange(6.0)))
+        for split_function in (dml.split, own)
     )
-    for split_function, two in zip(results, expected_results, strict=True):
-        np.testing.assert_array_equal(split_function, two)
+    for result, expected in zip(results, expected_results, strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_sharded_arrays_are_split_on_two_devices() -> None:

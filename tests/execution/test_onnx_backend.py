@@ -52,7 +52,9 @@ def node_cases(builds: Path) -> list[TestCase]:
 def model_of(case: TestCase) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]:
     """The model of a case, and its inputs and expected outputs."""
     if case.model is not None:
-        return case.model, [(list(input_set), list(output_set)) for input_set, output_set in case.data_sets or ()]
+        return case.model, [
+            (list(input_set), list(output_set)) for input_set, output_set in case.data_sets or ()
+        ]
     folder = Path(case.model_dir or "")
     model = onnx.load(folder / "model.onnx")
     sets = []
