@@ -28,7 +28,6 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
 # INT64 needs level 4_1; Windows build 19041 has 2_0.
 REFUSED = single(TensorProto.INT64, (6,), (2, 4), 0)
 ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
-DYNAMIC = parsed("(float[batch,6] x) => (float[] a) { a, b = Split <num_outputs = 2> (x) }")
 
 bash = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
 
@@ -49,7 +48,7 @@ def carry_out(
 ) -> Step:
     """Run a step of the action as GitHub's runner does.
 
-    `given` has inputs, `known` the outputs of earlier steps, such as ``install_command``.
+    `step_outputs` are those of earlier steps, such as ``install_command``.
     """
     inputs = {
         name: input_definition["default"] for name, input_definition in ACTION["inputs"].items()
@@ -160,6 +159,9 @@ def test_paths_are_read_line_by_line_and_never_executed(workspace: Path) -> None
     assert "6 splits in 6 files" in action_run.log
     assert action_run.outputs == {"sarif": "out put.sarif", "status": "0"}
     assert not (workspace / "pwned").exists()
+
+
+DYNAMIC = parsed("(float[batch,6] x) => (float[] a) { a, b = Split <num_outputs = 2> (x) }")
 
 
 @bash

@@ -21,9 +21,6 @@ from tests.golden import pages
 from tests.support.command import ROOT, parsers
 from tests.support.each import each
 
-# Generated from the rules when the site is built; tests/lint/test_rule_page.py and test_examples.py
-# test their content.
-RULE_PAGES = ROOT / "docs" / "rules"
 PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in pages.paths()}
 
 # Pages whose examples need more software than the tests.
@@ -213,6 +210,11 @@ def headings(text: str) -> frozenset[str]:
     """The anchors that GitHub makes from a page's headings."""
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return frozenset(re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles)
+
+
+# Generated from the rules when the site is built; tests/lint/test_rule_page.py and test_examples.py
+# test their content.
+RULE_PAGES = ROOT / "docs" / "rules"
 
 
 @each(name=[*PAGES, "benchmarks/README.md"])

@@ -32,8 +32,8 @@ def check(array: np.ndarray, sizes: tuple[int, ...], axis: int, on_card: Any = N
 
     array_on_card = cupy.asarray(array) if on_card is None else on_card
     expected_pieces = np.split(array, np.cumsum(sizes)[:-1], axis)
-    for found, expected in zip(dml.split(array_on_card, sizes, axis), expected_pieces, strict=True):
-        assert found.get().tobytes() == expected.tobytes()
+    for piece, expected in zip(dml.split(array_on_card, sizes, axis), expected_pieces, strict=True):
+        assert piece.get().tobytes() == expected.tobytes()
 
 
 def test_long_tables_of_outputs_give_exact_pieces_under_the_sanitizer() -> None:

@@ -14,12 +14,6 @@ from tests.support import networks
 from tests.support.command import FLAGS, ROOT, ours, parsers, ran, save, sparse_model, started
 from tests.support.models import every_verdict
 
-# The command line, but its bars appear at once, because no scan takes as long on every machine.
-WITHOUT_DELAY = """
-from dmlsplit.cli import main, terminal
-terminal.BAR_SECONDS = 0.001
-main()
-"""
 PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
 
 
@@ -104,6 +98,14 @@ def test_a_name_is_cut_to_the_width_of_the_terminal_and_is_whole_in_a_pipe(here:
     out, _ = started(*line, folder=here).communicate()
     whole = "  --> m.onnx main_graph/encoder/layer.0/attention/qkv/Split (+23 alike)"
     assert whole in out.decode().splitlines()
+
+
+# The command line, but its bars appear at once, because no scan takes as long on every machine.
+WITHOUT_DELAY = """
+from dmlsplit.cli import main, terminal
+terminal.BAR_SECONDS = 0.001
+main()
+"""
 
 
 def test_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:

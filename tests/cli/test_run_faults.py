@@ -24,8 +24,6 @@ from tests.support.dxdispatch import dispatch, model, split_desc, tensor, values
 ERRORS = ["ENOSPC", "EIO", "EACCES", "EINTR"]
 SIGNALS = ["SIGKILL", "SIGTERM", "SIGINT"]
 FAULTS = [*ERRORS, *SIGNALS]
-# The folder is opened to remove what it holds.
-CLEAN_UP = re.compile(r"(unlink|unlinkat|rmdir) |open .*/\.dmlsplit-\w{16}$")
 
 INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 NPY = ["run", "q.npy", "--axis", "1", "--split", "1,3", "-o", "out"]
@@ -121,6 +119,10 @@ def expected(runs: harness.Runs, case: Case, folder: Path) -> Expected:
 
 def the_input(folder: Path) -> dict[str, bytes]:
     return {name: data for name, data in contents(folder).items() if not name.startswith("out/")}
+
+
+# The folder is opened to remove what it holds.
+CLEAN_UP = re.compile(r"(unlink|unlinkat|rmdir) |open .*/\.dmlsplit-\w{16}$")
 
 
 def check(

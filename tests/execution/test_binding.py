@@ -252,10 +252,9 @@ def ranges(
     source: int, first_start: int, second_start: int
 ) -> tuple[BufferBinding, list[BufferBinding]]:
     store = np.zeros(512, np.uint8)
-    first, *others = (
-        BufferBinding(store, 16 * start) for start in (source, first_start, second_start)
-    )
-    return first, others
+    starts = (source, first_start, second_start)
+    bound_input, *bindings = (BufferBinding(store, 16 * start) for start in starts)
+    return bound_input, bindings
 
 
 @given(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))

@@ -152,10 +152,10 @@ def test_text_has_the_requested_width(columns: int) -> None:
 def test_json_follows_its_schema() -> None:
     schema = files("dmlsplit.lint.report").joinpath("report.schema.json").read_text("utf-8")
     validator = jsonschema.Draft202012Validator(json.loads(schema))
-    for each in (assessment(), harmful("x"), assess([], resolve_target())):
-        validator.validate(json.loads(json_report(each)))
+    for findings in (assessment(), harmful("x"), assess([], resolve_target())):
+        validator.validate(json.loads(json_report(findings)))
     report = json.loads(json_report(assessment()))
-    rule_ids = {each["rule"] for split in report["splits"] for each in split["diagnostics"]}
+    rule_ids = {item["rule"] for split in report["splits"] for item in split["diagnostics"]}
     assert rule_ids == set(report["rules"])
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**report, "schema": 1})

@@ -19,9 +19,6 @@ OPERATORS = (
     "chunk dsplit hsplit split split:list_args split_with_sizes split_with_sizes_copy tensor_split "
     "unsafe_chunk unsafe_split vsplit"
 ).split()
-QUICK = ("float32", "complex64", "bool", "float8_e5m2")
-FEW = ("float32", "complex64")
-FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 # Refused, because quantized pieces would lose their scale.
 ALL = sorted(
     {str(kind).removeprefix("torch.") for kind in vars(torch).values() if type(kind) is torch.dtype}
@@ -115,12 +112,21 @@ def gradients(operator: Any, kind: str) -> int:
     return count
 
 
+QUICK = ("float32", "complex64", "bool", "float8_e5m2")
+
+
 @pytest.mark.parametrize("name", OPERATORS)
 def test_pieces_are_those_of_torchs_own_samples(ops: Any, name: str, pytestconfig: Any) -> None:
     kinds = ALL if pytestconfig.getoption("--slow") else QUICK
     counts = {kind: compared(ops[name], kind) for kind in kinds}
     print(f"{name}: {sum(counts.values())} samples of {len(kinds)} types")  # noqa: T201
     assert all(counts[kind] for kind in QUICK)
+
+
+FEW = ("float32", "complex64")
+
+
+FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 
 
 @pytest.mark.parametrize("name", OPERATORS)

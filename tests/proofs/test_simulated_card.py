@@ -34,19 +34,6 @@ _TORCH = r"PyTorch (is not installed|sees no CUDA device)"
 _JAX = r"JAX (is not installed|runs on cpu, not on the GPU)"
 _CUPY = r"it needs a kernel of CuPy's own"
 
-# Tests marked gpu, and files of them, that only a real card can run.
-NOT_RUN = {
-    "execution.test_torch_gpu": _TORCH,
-    "execution.test_jax_gpu": _JAX,
-    "test_gpu.test_over_2_to_the_31_elements_are_split": r"needs 14 GB of device memory, 2\.1 GB",
-    "test_gpu.test_torch_tensors_come_back_as_torch_tensors": _TORCH,
-    "test_gpu.test_torchs_current_stream_is_used": _TORCH,
-    "test_gpu.test_an_operator_allocates_torch_outputs_for_the_given_stream": _TORCH,
-    "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
-    "execution.test_dask.test_pieces_of_blocks_on_a_gpu_stay_on_the_gpu": _CUPY,
-    "execution.test_onnx_backend.test_official_vectors_are_reproduced_bit_by_bit": _CUPY,
-}
-
 
 @dataclass(frozen=True)
 class Result:
@@ -137,6 +124,20 @@ def _names(result: Result) -> tuple[str, str]:
     """The name of a test without its parameters, and that of its file."""
     name = result.name.partition("[")[0]
     return name, name.rpartition(".")[0]
+
+
+# Tests marked gpu, and files of them, that only a real card can run.
+NOT_RUN = {
+    "execution.test_torch_gpu": _TORCH,
+    "execution.test_jax_gpu": _JAX,
+    "test_gpu.test_over_2_to_the_31_elements_are_split": r"needs 14 GB of device memory, 2\.1 GB",
+    "test_gpu.test_torch_tensors_come_back_as_torch_tensors": _TORCH,
+    "test_gpu.test_torchs_current_stream_is_used": _TORCH,
+    "test_gpu.test_an_operator_allocates_torch_outputs_for_the_given_stream": _TORCH,
+    "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
+    "execution.test_dask.test_pieces_of_blocks_on_a_gpu_stay_on_the_gpu": _CUPY,
+    "execution.test_onnx_backend.test_official_vectors_are_reproduced_bit_by_bit": _CUPY,
+}
 
 
 def _check_gpu_tests(results: list[Result]) -> None:

@@ -34,8 +34,6 @@ FEW = [replace(case, mode=mode) for case, mode in zip(LAYOUTS, cycle(reversed(Mo
 # One split of each kernel runs in two other kinds of memory; those whose speeds are measured are
 # compared, too.
 MORE = 8 + len(speed.WORKLOADS)
-COUNT = len(FEW) + MORE
-GOLDEN = Path(__file__).parents[1] / "golden" / "selftest.txt"
 PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
 CHECK = re.compile(r"^(?:ok|warn|fail) +(.+?)  ", re.MULTILINE)
 
@@ -124,6 +122,9 @@ def test_work_on_another_device_fails_the_self_test(monkeypatch: pytest.MonkeyPa
     assert test.status == 1
     first = next(result.difference for result in test.results if result.difference)
     assert (first.tensor, first.byte, first.actual) == ("output 0", 0, 0xA5)
+
+
+COUNT = len(FEW) + MORE
 
 
 def test_little_free_memory_skips_the_checks_of_speeds_but_no_split() -> None:
@@ -351,6 +352,9 @@ def transcript(row: str, folder: Path) -> str:
     stable = re.sub(r"(cupy-\w+ )\d\S*", r"\1VERSION", process.stdout)
     stable = re.sub(r"(NVRTC 12)[.]\d+", r"\1.x", stable)
     return f"# {row}\n{stable}"
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "selftest.txt"
 
 
 @pytest.mark.parametrize("row", ROWS)

@@ -172,7 +172,7 @@ def test_an_error_about_a_type_names_the_allowed_types() -> None:
     )
 
 
-def test_at_most_2_to_the_20_pieces_are_made() -> None:
+def test_2_to_the_20_pieces_are_made() -> None:
     assert len(lowered("SplitToSequence", 11, (2**20, 0)).sizes) == 2**20
     assert lowered("SplitToSequence", 11, (2**22,), split=2**21).sizes == (2**21, 2**21)
 
