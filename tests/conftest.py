@@ -164,9 +164,9 @@ def builds(kept_files: Path) -> Path:
 
 def _cached(config: pytest.Config) -> Path | None:
     """--builds, or a folder of pytest's cache; None if neither can be written."""
-    given: Path | None = config.getoption("--builds")
-    if given:
-        return given
+    option: Path | None = config.getoption("--builds")
+    if option:
+        return option
     cache = getattr(config, "cache", None)
     if cache is None:
         return None

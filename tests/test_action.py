@@ -28,7 +28,6 @@ HOOKS = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
 # INT64 needs level 4_1; Windows build 19041 has 2_0.
 REFUSED = single(TensorProto.INT64, (6,), (2, 4), 0)
 ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
-DYNAMIC = parsed("(float[batch,6] x) => (float[] a) { a, b = Split <num_outputs = 2> (x) }")
 
 bash = pytest.mark.skipif(sys.platform == "win32", reason="on Windows `bash` may be that of WSL")
 
@@ -44,20 +43,24 @@ class Step:
     summary: str
 
 
-def carry_out(step: str, workspace: Path, given: dict[str, str], **known: str) -> Step:
+def carry_out(
+    step: str, workspace: Path, input_values: dict[str, str], **step_outputs: str
+) -> Step:
     """Run a step of the action as GitHub's runner does.
 
-    `given` has inputs, `known` the outputs of earlier steps, such as ``install_command``.
+    `step_outputs` are those of earlier steps, such as ``install_command``.
     """
-    inputs = {name: each["default"] for name, each in ACTION["inputs"].items()} | given
+    inputs = {
+        name: input_definition["default"] for name, input_definition in ACTION["inputs"].items()
+    } | input_values
     temporary = workspace.parent / "runner's temp"
     temporary.mkdir(exist_ok=True)
 
     def value(match: re.Match[str]) -> str:
         kind, *names = match[1].split(".")
-        return inputs[names[0]] if kind == "inputs" else known[f"{names[0]}_{names[2]}"]
+        return inputs[names[0]] if kind == "inputs" else step_outputs[f"{names[0]}_{names[2]}"]
 
-    named = {
+    environment = {
         name: re.sub(r"\$\{\{ ([\w.-]+) \}\}", value, text)
         for name, text in STEPS[step]["env"].items()
     }
@@ -70,9 +73,11 @@ def carry_out(step: str, workspace: Path, given: dict[str, str], **known: str) -
     script.write_text(STEPS[step]["run"])
     # The command line is that of `shell: bash`, from GitHub's "Workflow syntax".
     line = ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)]
-    done = ran(*line, cwd=workspace, env=runner | named)
+    action_run = ran(*line, cwd=workspace, env=runner | environment)
     outputs = dict(line.split("=", 1) for line in output.read_text().splitlines())
-    return Step(done.returncode, done.stdout, done.stderr, outputs, summary.read_text())
+    return Step(
+        action_run.returncode, action_run.stdout, action_run.stderr, outputs, summary.read_text()
+    )
 
 
 @pytest.fixture
@@ -85,25 +90,25 @@ def workspace(tmp_path: Path) -> Path:
 
 
 def check(workspace: Path, **inputs: str) -> Step:
-    given = {name.replace("_", "-"): value for name, value in inputs.items()}
+    input_values = {name.replace("_", "-"): value for name, value in inputs.items()}
     command = str(workspace.parent / "dmlsplit")
-    return carry_out("validate", workspace, given, install_command=command)
+    return carry_out("validate", workspace, input_values, install_command=command)
 
 
 @bash
 def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: Path) -> None:
     onnx.save(REFUSED, workspace / "a model.onnx")
-    done = check(workspace, windows="19041")
-    assert done.status == 1, done.errors
-    (note,) = [line for line in done.log.splitlines() if line.startswith("::error ")]
+    action_run = check(workspace, windows="19041")
+    assert action_run.status == 1, action_run.errors
+    (note,) = [line for line in action_run.log.splitlines() if line.startswith("::error ")]
     assert ",file=a model.onnx,line=1::" in note
-    report = json.loads(Path(done.outputs["sarif"]).read_text())
+    report = json.loads(Path(action_run.outputs["sarif"]).read_text())
     assert report["runs"][0]["results"][0]["ruleId"] == "DML-LEVEL-DATA-TYPE"
-    assert done.outputs["status"] == "1"
-    assert all(line.startswith("    ") for line in done.summary.splitlines()[2:])
-    assert "\n      fix: dispatch the equivalent" in done.summary
+    assert action_run.outputs["status"] == "1"
+    assert all(line.startswith("    ") for line in action_run.summary.splitlines()[2:])
+    assert "\n      fix: dispatch the equivalent" in action_run.summary
     # The text for people is in the log between marks that turn workflow commands off.
-    before, token, after = re.split(r"::stop-commands::(dmlsplit-\d+)\n", done.log)
+    before, token, after = re.split(r"::stop-commands::(dmlsplit-\d+)\n", action_run.log)
     text, end, rest = after.partition(f"::{token}::\n")
     assert (before, end, rest) == (f"{note}\n", f"::{token}::\n", "")
     assert "--> a model.onnx net/cut\n  refused, an equivalent exists: 80070057" in text
@@ -112,9 +117,9 @@ def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: P
 @bash
 def test_the_summary_says_whether_numbers_may_be_wrong(workspace: Path) -> None:
     onnx.save(networks.glu(), workspace / "m.onnx")
-    done = check(workspace)
-    assert done.status == 0
-    last = " ".join(done.summary.split("\n    \n")[-1].split())
+    action_run = check(workspace)
+    assert action_run.status == 0
+    last = " ".join(action_run.summary.split("\n    \n")[-1].split())
     assert last.startswith("Found 2 warnings. 2 splits in 1 file in ONNX Runtime ")
     assert last.endswith("the numbers of 2 splits may be wrong (SPLIT-DEFECT-RECOMBINED)")
 
@@ -149,11 +154,14 @@ def test_paths_are_read_line_by_line_and_never_executed(workspace: Path) -> None
     for name in [*names, "deep er/still/b.onnx", "left out.onnx"]:
         onnx.save(ACCEPTED, workspace / name)
     paths = "\n".join([*names[:4], "", "  deep er/**/*.onnx", names[4]])
-    done = check(workspace, paths=paths, sarif="out put.sarif", annotations="false")
-    assert done.status == 0, done.errors
-    assert "6 splits in 6 files" in done.log
-    assert done.outputs == {"sarif": "out put.sarif", "status": "0"}
+    action_run = check(workspace, paths=paths, sarif="out put.sarif", annotations="false")
+    assert action_run.status == 0, action_run.errors
+    assert "6 splits in 6 files" in action_run.log
+    assert action_run.outputs == {"sarif": "out put.sarif", "status": "0"}
     assert not (workspace / "pwned").exists()
+
+
+DYNAMIC = parsed("(float[batch,6] x) => (float[] a) { a, b = Split <num_outputs = 2> (x) }")
 
 
 @bash
@@ -168,10 +176,10 @@ def test_the_inputs_dim_and_fail_on_reach_the_command(workspace: Path) -> None:
 def test_wrong_usage_has_no_report_and_an_unreadable_file_has_one(workspace: Path) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     (workspace / "m.onnx").write_text(pointer)
-    both = check(workspace, windows="19041", directml="1.8.0")
-    assert both.outputs == {"status": "2"}
-    assert "name different targets. Fix: give one of them" in both.errors
-    assert both.summary == ""
+    action_run = check(workspace, windows="19041", directml="1.8.0")
+    assert action_run.outputs == {"status": "2"}
+    assert "name different targets. Fix: give one of them" in action_run.errors
+    assert action_run.summary == ""
     for model in ("m.onnx", "report.sarif"):
         (workspace / "report.sarif").write_text("mine")
         before = (workspace / model).read_bytes()
@@ -193,16 +201,18 @@ def test_the_action_installs_itself_in_its_own_environment(workspace: Path) -> N
         f'if [ "$2" = venv ]; then mkdir -p "$3/bin" && cp "{python}" "$3/bin/python"; fi\n'
     )
     python.chmod(0o755)
-    done = carry_out("install", workspace, {}, **{"python_python-path": str(python)})
+    action_run = carry_out("install", workspace, {}, **{"python_python-path": str(python)})
     place = f"{workspace.parent}/runner's temp/dmlsplit-python"
-    assert (done.status, done.outputs) == (0, {"command": f"{place}/bin/dmlsplit"}), done.errors
+    assert (action_run.status, action_run.outputs) == (0, {"command": f"{place}/bin/dmlsplit"}), (
+        action_run.errors
+    )
     calls = (workspace.parent / "calls").read_text().splitlines()
     assert calls == [f"-m venv {place}", f"-m pip install --quiet {ROOT}"]
 
 
 def test_every_input_is_used_and_every_option_exists() -> None:
-    used = re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", json.dumps(ACTION["runs"]))
-    assert set(used) == set(ACTION["inputs"])
+    input_names = re.findall(r"\$\{\{ inputs\.([\w-]+) \}\}", json.dumps(ACTION["runs"]))
+    assert set(input_names) == set(ACTION["inputs"])
     help_ = build_parser()._subparsers._group_actions[0].choices["validate"].format_help()  # type: ignore[union-attr,call-overload]
     options = set(re.findall(r"--[a-z-]+", STEPS["validate"]["run"]))
     assert "--fail-on" in options
@@ -225,8 +235,8 @@ def test_a_hook_matches_only_the_files_of_its_tool(hook: dict[str, Any]) -> None
     # pre-commit searches a path relative to the repository for `files`.
     assert all(re.search(hook["files"], path) for path in FILES[hook["id"]])
     assert not [path for path in OTHERS if re.search(hook["files"], path)]
-    others = {path for name, paths in FILES.items() if name != hook["id"] for path in paths}
-    assert not [path for path in others if re.search(hook["files"], path)]
+    other_paths = {path for name, paths in FILES.items() if name != hook["id"] for path in paths}
+    assert not [path for path in other_paths if re.search(hook["files"], path)]
 
 
 @pytest.mark.parametrize("hook", HOOKS, ids=lambda hook: hook["id"])
@@ -273,10 +283,10 @@ def test_the_page_lists_exactly_the_inputs_and_hooks_that_exist() -> None:
         build_parser().parse_args(["validate", *hook.get("args", ()), "m.onnx"])
     ids = {hook["id"] for hook in HOOKS}
     assert {hook["id"] for hook in hooks} <= ids
-    for title, known in ("input", ACTION["inputs"]), ("output", ACTION["outputs"]), ("hook", ids):
+    for title, names in ("input", ACTION["inputs"]), ("output", ACTION["outputs"]), ("hook", ids):
         section = PAGE.partition(f"| {title} |")[2].partition("\n\n")[0]
         rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-        assert set(re.findall(r"`([\w-]+)`", " ".join(rows))) == set(known)
+        assert set(re.findall(r"`([\w-]+)`", " ".join(rows))) == set(names)
 
 
 def fill(folder: Path) -> None:
@@ -303,9 +313,9 @@ def test_a_workflow_of_the_page_passes_until_a_model_is_refused(
     step: dict[str, Any], workspace: Path
 ) -> None:
     fill(workspace)
-    done = check(workspace, **step["with"])
-    assert done.status == 0, done.log + done.errors
-    assert Path(done.outputs["sarif"]).exists()
+    action_run = check(workspace, **step["with"])
+    assert action_run.status == 0, action_run.log + action_run.errors
+    assert Path(action_run.outputs["sarif"]).exists()
     onnx.save(single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 5), 2), workspace / "models/bad.onnx")
     assert check(workspace, **step["with"]).status == 1
 

@@ -33,7 +33,7 @@ def test_anything_with_dunder_index_is_an_integer(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "value_text"),
     [
         (3.0, r"3\.0 \(float\)"),
         (True, r"True \(bool\)"),
@@ -41,14 +41,14 @@ def test_anything_with_dunder_index_is_an_integer(value: Any) -> None:
         (None, r"None \(NoneType\)"),
     ],
 )
-def test_a_value_that_is_not_an_integer_is_named_with_its_type(value: Any, shown: str) -> None:
-    with pytest.raises(TypeError, match=f"^n is {shown}; it must be an integer$"):
+def test_a_value_that_is_not_an_integer_is_named_with_its_type(value: Any, value_text: str) -> None:
+    with pytest.raises(TypeError, match=f"^n is {value_text}; it must be an integer$"):
         integer("n", value)
-    with pytest.raises(TypeError, match=rf"^n\[1\] is {shown}; it must be an integer$"):
+    with pytest.raises(TypeError, match=rf"^n\[1\] is {value_text}; it must be an integer$"):
         integers("n", [1, value])
-    with pytest.raises(InvalidArgumentError, match=f"^Split-13: n is {shown}; it must be an"):
+    with pytest.raises(InvalidArgumentError, match=f"^Split-13: n is {value_text}; it must be an"):
         integer_argument("n", value, "Split-13")
-    with pytest.raises(InvalidArgumentError, match=f"^n is {shown}; it must be an integer$"):
+    with pytest.raises(InvalidArgumentError, match=f"^n is {value_text}; it must be an integer$"):
         integer_argument("n", value)
 
 
@@ -57,8 +57,8 @@ def test_a_value_that_is_not_an_integer_is_named_with_its_type(value: Any, shown
 )
 def test_a_value_that_is_not_a_sequence_is_refused(values: Any) -> None:
     """A set is refused because it does not keep the order in which it was written."""
-    said = f"n is {values!r}; it must be a sequence of integers"
-    with pytest.raises(TypeError, match=f"^{re.escape(said)}$"):
+    message = f"n is {values!r}; it must be a sequence of integers"
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}$"):
         integers("n", values)
 
 
@@ -93,7 +93,7 @@ def test_an_axis_counts_from_either_end(rank: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("operator", ["", "Split-18"])
 @pytest.mark.parametrize(
-    ("axis", "rank", "said"),
+    ("axis", "rank", "message"),
     [
         *(
             (at, 2, f"axis is {at}; it must be from -2 to 1 at rank 2")
@@ -104,15 +104,15 @@ def test_an_axis_counts_from_either_end(rank: int, data: st.DataObject) -> None:
     ],
 )
 def test_an_axis_that_does_not_exist_is_refused(
-    axis: Any, rank: int, said: str, operator: str
+    axis: Any, rank: int, message: str, operator: str
 ) -> None:
     with pytest.raises(InvalidArgumentError) as error:
         axis_from_front(axis, rank, operator)
-    assert str(error.value) == (f"{operator}: {said}" if operator else said)
+    assert str(error.value) == (f"{operator}: {message}" if operator else message)
 
 
 @pytest.mark.parametrize(
-    ("cut", "axis", "found"),
+    ("cut", "axis", "expected"),
     [
         (3, 1, (1, (2, 2, 2))),
         (np.array(3), -1, (1, (2, 2, 2))),  # Python sees an iterable, but it is a count.
@@ -122,9 +122,9 @@ def test_an_axis_that_does_not_exist_is_refused(
     ],
 )
 def test_a_count_or_sizes_give_the_axis_and_the_size_of_each_piece(
-    cut: Any, axis: int, found: object
+    cut: Any, axis: int, expected: object
 ) -> None:
-    assert piece_sizes((2, 6), cut, axis) == found
+    assert piece_sizes((2, 6), cut, axis) == expected
     assert {type(size) for size in piece_sizes((2, 6), cut, axis)[1]} == {int}
 
 
@@ -195,8 +195,8 @@ def test_only_plain_ints_and_tuples_of_them_are_cache_keys() -> None:
     assert are_plain_ints(0, (2, 1))
     ones: list[Any] = [True, 1.0, np.int64(1)]
     assert not any(
-        are_plain_ints(one, 3) or are_plain_ints(0, one) or are_plain_ints(0, (2, one))
-        for one in ones
+        are_plain_ints(number, 3) or are_plain_ints(0, number) or are_plain_ints(0, (2, number))
+        for number in ones
     )
     assert not are_plain_ints(0, [2, 1])
 

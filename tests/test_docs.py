@@ -21,9 +21,6 @@ from tests.golden import pages
 from tests.support.command import ROOT, parsers
 from tests.support.each import each
 
-# Generated from the rules when the site is built; tests/lint/test_rule_page.py and test_examples.py
-# test their content.
-RULE_PAGES = ROOT / "docs" / "rules"
 PAGES = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in pages.paths()}
 
 # Pages whose examples need more software than the tests.
@@ -91,8 +88,8 @@ def test_the_five_minutes_of_the_start_page_work_in_an_empty_folder(
     for block in blocks("docs/index.md", "console"):
         for line in re.findall(r"^\$ dmlsplit (.*)$", block, re.MULTILINE):
             assert main(shlex.split(line)) in (0, 1), line
-    made = sorted(path.name for path in tmp_path.iterdir())
-    assert made == ["IN.npy", "OUT", "glu.onnx", "rgb.fixed.onnx", "rgb.onnx"]
+    file_names = sorted(path.name for path in tmp_path.iterdir())
+    assert file_names == ["IN.npy", "OUT", "glu.onnx", "rgb.fixed.onnx", "rgb.onnx"]
 
 
 # A page for each of ten tasks, with the word that a reader searches for and what its example runs.
@@ -196,14 +193,16 @@ def test_the_last_command_of_the_readmes_set_up_prints_the_output_shown(
     set_up = next(
         block for block in blocks("README.md", "console") if block.startswith(f"$ {_SETUP}")
     )
-    line, shown = set_up.split("\n", 1)
+    line, expected_output = set_up.split("\n", 1)
     assert main(shlex.split(line.rpartition("bin/dmlsplit ")[2])) == 0
-    assert capsys.readouterr().out == shown
+    assert capsys.readouterr().out == expected_output
 
 
 def test_the_level_table_of_the_page_is_that_of_the_command() -> None:
-    (shown,) = re.findall(r"<!-- levels:.*?```text\n(.*?)```", PAGES["docs/levels.md"], re.DOTALL)
-    assert shown == level_table() + "\n"
+    (page_table,) = re.findall(
+        r"<!-- levels:.*?```text\n(.*?)```", PAGES["docs/levels.md"], re.DOTALL
+    )
+    assert page_table == level_table() + "\n"
 
 
 @cache
@@ -213,16 +212,23 @@ def headings(text: str) -> frozenset[str]:
     return frozenset(re.sub(r"[^\w\- ]", "", t.lower()).replace(" ", "-") for t in titles)
 
 
+# Generated from the rules when the site is built; tests/lint/test_rule_page.py and test_examples.py
+# test their content.
+RULE_PAGES = ROOT / "docs" / "rules"
+
+
 @each(name=[*PAGES, "benchmarks/README.md"])
 def test_relative_links_have_a_target(name: str) -> None:
     text = (ROOT / name).read_text("utf-8")
     for target, anchor in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", text):
-        found = (ROOT / name).parent / target if target else ROOT / name
-        if found.parent == RULE_PAGES:
-            assert found.name in {"index.md", *(f"{rule}.md" for rule in RULES)}, target
+        linked_file = (ROOT / name).parent / target if target else ROOT / name
+        if linked_file.parent == RULE_PAGES:
+            assert linked_file.name in {"index.md", *(f"{rule}.md" for rule in RULES)}, target
             continue
-        assert found.exists(), target
-        assert not anchor or anchor in headings(found.read_text("utf-8")), f"{target}#{anchor}"
+        assert linked_file.exists(), target
+        assert not anchor or anchor in headings(linked_file.read_text("utf-8")), (
+            f"{target}#{anchor}"
+        )
 
 
 # ---- README, as a package index shows it -------------------------------------------------------
@@ -295,8 +301,8 @@ def test_the_architecture_names_every_room_within_a_room() -> None:
 def test_the_picture_of_the_house_has_the_layers_of_the_contract() -> None:
     """The contract is exhaustive: it has every file and room of the package."""
     layers = PYPROJECT["tool"]["importlinter"]["contracts"][0]["layers"]
-    drawn = re.findall(r"<!-- layers:.*?```text\n(.*?)```", ARCHITECTURE, re.DOTALL)[0]
-    assert [line.partition("  ")[0] for line in drawn.splitlines()] == layers
+    picture = re.findall(r"<!-- layers:.*?```text\n(.*?)```", ARCHITECTURE, re.DOTALL)[0]
+    assert [line.partition("  ")[0] for line in picture.splitlines()] == layers
 
 
 @cache
@@ -311,11 +317,11 @@ def test_files_and_tests_that_the_pages_name_exist(name: str) -> None:
     files = re.findall(r"`([\w./-]+(?:/|\.(?:py|cuh?|hpp|yaml|toml)))`(?!\])", PAGES[name])
     for word in files:
         patterns = (f"dmlsplit/**/{word}", f"tests/conformance/{word}", f"*/{word}", word)
-        found = [path for pattern in patterns for path in ROOT.glob(pattern)]
-        assert found or "NAME" in word, word
-    named = re.findall(r"`((?:dmlsplit|tests|benchmarks|docs|cuda|\.ci)/[\w./-]*)", PAGES[name])
+        matching_files = [path for pattern in patterns for path in ROOT.glob(pattern)]
+        assert matching_files or "NAME" in word, word
+    words = re.findall(r"`((?:dmlsplit|tests|benchmarks|docs|cuda|\.ci)/[\w./-]*)", PAGES[name])
     for arguments in re.findall(r"python -m pytest ([^`\n]*)", PAGES[name]):
-        named += re.findall(r"\S+/\S*", arguments)
-    for word in named:
+        words += re.findall(r"\S+/\S*", arguments)
+    for word in words:
         assert (ROOT / word).exists() or "NAME" in word, word
     assert set(re.findall(r"`(test_\w+)`", PAGES[name])) <= names_of_tests()

@@ -39,27 +39,27 @@ def test_an_error_has_the_hresult_of_directml(
 
 def test_the_innermost_file_is_added_to_an_error() -> None:
     with (
-        pytest.raises(dml.InvalidArgumentError) as caught,
+        pytest.raises(dml.InvalidArgumentError) as error,
         path_in_errors("outer"),
         path_in_errors(Path("m.onnx")),
     ):
         raise dml.InvalidArgumentError("axis is 7")
-    assert caught.value.path == "m.onnx"
-    assert caught.value.message == "axis is 7"
-    assert str(caught.value) == "m.onnx: axis is 7"
-    assert caught.value.report is None
+    assert error.value.path == "m.onnx"
+    assert error.value.message == "axis is 7"
+    assert str(error.value) == "m.onnx: axis is 7"
+    assert error.value.report is None
 
 
 def test_within_begins_the_message_with_the_place_and_keeps_the_report() -> None:
     report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
     with (
-        pytest.raises(dml.InvalidArgumentError) as caught,
+        pytest.raises(dml.InvalidArgumentError) as error,
         prefix_errors("commands[0]"),
         prefix_errors("Axis"),
     ):
         raise dml.InvalidArgumentError("is 7", report)
-    assert caught.value.message == "commands[0]: Axis: is 7"
-    assert caught.value.report is report
+    assert error.value.message == "commands[0]: Axis: is 7"
+    assert error.value.report is report
     with pytest.raises(dml.UnsupportedError, match=r"^no GPU$"), prefix_errors("commands[0]"):
         raise dml.UnsupportedError("no GPU")
 
@@ -80,9 +80,9 @@ def test_errors_reach_another_process_complete() -> None:
 
 def of_a_file(message: str) -> dml.InvalidArgumentError:
     """An error about m.onnx."""
-    with pytest.raises(dml.InvalidArgumentError) as caught, path_in_errors("m.onnx"):
+    with pytest.raises(dml.InvalidArgumentError) as error, path_in_errors("m.onnx"):
         raise dml.InvalidArgumentError(message)
-    return caught.value
+    return error.value
 
 
 @pytest.mark.parametrize(

@@ -53,8 +53,8 @@ LATE = "dmlsplit.execution.eager", "numpy", "dmlsplit.backends.cpu.engine", "yam
 
 @pytest.mark.parametrize("module", LATE)
 def test_a_fork_waits_for_an_import(module: str) -> None:
-    done = ran(sys.executable, "-c", FORKS + AT_AN_IMPORT, module)
-    assert (done.stdout, done.stderr) == ("0\n", "")
+    process = ran(sys.executable, "-c", FORKS + AT_AN_IMPORT, module)
+    assert (process.stdout, process.stderr) == ("0\n", "")
 
 
 AT_A_PROPERTY = """
@@ -74,8 +74,8 @@ print(check(lambda: reached.wait(20)))
 
 def test_computing_a_cached_property_never_blocks_a_forked_child() -> None:
     """That of functools is in Python 3.11, for all instances at once."""
-    done = ran(sys.executable, "-c", FORKS + AT_A_PROPERTY)
-    assert (done.stdout, done.stderr) == ("0\n", "")
+    process = ran(sys.executable, "-c", FORKS + AT_A_PROPERTY)
+    assert (process.stdout, process.stderr) == ("0\n", "")
     texts = {path: path.read_text("utf-8") for path in (ROOT / "dmlsplit").rglob("*.py")}
     (only,) = (path for path, text in texts.items() if "import cached_property as" in text)
     assert only.name == "forks.py"
@@ -94,8 +94,8 @@ print("done")
 
 @pytest.mark.slow
 def test_a_child_forked_at_any_time_can_split() -> None:
-    done = ran(sys.executable, "-c", FORKS + AT_ANY_TIME)
-    assert (done.stdout, done.stderr) == ("done\n", "")
+    process = ran(sys.executable, "-c", FORKS + AT_ANY_TIME)
+    assert (process.stdout, process.stderr) == ("done\n", "")
 
 
 IN_A_HANDLER = """
@@ -128,6 +128,6 @@ print(outcomes)
 def test_a_signal_handler_that_splits_during_the_first_call_is_told_why_it_cannot(
     module: str,
 ) -> None:
-    done = ran(sys.executable, "-c", IN_A_HANDLER, module)
+    process = ran(sys.executable, "-c", IN_A_HANDLER, module)
     pieces = [[0], [1, 2, 3, 4, 5]]
-    assert (done.stdout, done.stderr) == (f"{[True, pieces, pieces]}\n", "")
+    assert (process.stdout, process.stderr) == (f"{[True, pieces, pieces]}\n", "")

@@ -91,8 +91,8 @@ def test_permuted_broadcast_reversed_and_nested_layouts_are_not_split_by_rows() 
     # Two loops over rows, although the outputs could be rows.
     assert split_geometry((2, 3, 4), 2, (1, 3), 1, (20, 5, 1), [None, None]).row_split is None
     # Loops that differ between outputs.
-    padded = split_geometry((3, 2, 4), 0, (1, 2), 1, (8, 4, 1), [None, (9, 4, 1)])
-    assert padded.row_split is None
+    padded_geometry = split_geometry((3, 2, 4), 0, (1, 2), 1, (8, 4, 1), [None, (9, 4, 1)])
+    assert padded_geometry.row_split is None
 
 
 def test_loops_follow_the_order_of_the_output() -> None:
@@ -105,9 +105,11 @@ def test_the_geometry_moves_the_bytes_of_the_descriptor(desc: dml.SplitOperatorD
     memory = Memory.of(desc)
     geometry = descriptor_geometry(desc)
     expected = expected_buffers(desc, memory)
-    for piece, target, wanted in zip(geometry.pieces, memory.targets, expected, strict=True):
+    for piece, target, expected_bytes in zip(
+        geometry.pieces, memory.targets, expected, strict=True
+    ):
         carry_out(piece, memory.source, memory.offset, target[memory.offset :])
-        np.testing.assert_array_equal(target, wanted)
+        np.testing.assert_array_equal(target, expected_bytes)
     assert geometry.total_bytes == sum(
         tensor.element_count * tensor.element_bytes for tensor in desc.output_tensors
     )
@@ -139,23 +141,24 @@ def test_packed_splits_agree_with_the_general_calculation(
     strides = packed_byte_strides(shape, width)
     parts = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
     explicit = [packed_byte_strides(part, width) for part in parts]
-    found = split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
+    packed_geometry = split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))
     general = split_geometry(shape, axis, sizes, width, strides, explicit)
-    assert found == general
-    assert hash(found) == hash(general)
+    assert packed_geometry == general
+    assert hash(packed_geometry) == hash(general)
     starts = itertools.accumulate(sizes, initial=0)
     loops = (
-        zip(part, strides, own, strict=True) for part, own in zip(parts, explicit, strict=True)
+        zip(part, strides, explicit_strides, strict=True)
+        for part, explicit_strides in zip(parts, explicit, strict=True)
     )
-    merged = [
-        _merged(list(each), at * strides[axis], width)
-        for each, at in zip(loops, starts, strict=False)
+    merged_pieces = [
+        _merged(list(piece_loops), start * strides[axis], width)
+        for piece_loops, start in zip(loops, starts, strict=False)
     ]
-    assert list(found.pieces) == merged
-    assert found.total_bytes == sum(piece.total_bytes for piece in merged)
-    assert found.output_count == len(sizes)
-    nonempty = tuple(index for index, piece in enumerate(merged) if piece.run_bytes)
-    assert found.nonempty == general.nonempty == nonempty
+    assert list(packed_geometry.pieces) == merged_pieces
+    assert packed_geometry.total_bytes == sum(piece.total_bytes for piece in merged_pieces)
+    assert packed_geometry.output_count == len(sizes)
+    nonempty = tuple(index for index, piece in enumerate(merged_pieces) if piece.run_bytes)
+    assert packed_geometry.nonempty == general.nonempty == nonempty
 
 
 @given(borders=st.lists(st.integers(0, 9), max_size=5), ends=st.tuples(*[st.integers(0, 9)] * 2))

@@ -30,10 +30,10 @@ def check(array: np.ndarray, sizes: tuple[int, ...], axis: int, on_card: Any = N
     """Split an array on the card, where it may have other strides."""
     import cupy
 
-    source = cupy.asarray(array) if on_card is None else on_card
-    wanted = np.split(array, np.cumsum(sizes)[:-1], axis)
-    for found, piece in zip(dml.split(source, sizes, axis), wanted, strict=True):
-        assert found.get().tobytes() == piece.tobytes()
+    array_on_card = cupy.asarray(array) if on_card is None else on_card
+    expected_pieces = np.split(array, np.cumsum(sizes)[:-1], axis)
+    for piece, expected in zip(dml.split(array_on_card, sizes, axis), expected_pieces, strict=True):
+        assert piece.get().tobytes() == expected.tobytes()
 
 
 def test_long_tables_of_outputs_give_exact_pieces_under_the_sanitizer() -> None:
@@ -61,8 +61,8 @@ def test_every_data_type_is_split_exactly(kind: str) -> None:
     x = dml.TensorDesc(kind, (3, 40, 5))
     op = dml.Device("cuda").compile(dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(7, 32, 1)))
     array = noise((3, 40, 5), f"u{width}").view(str(kind).lower())
-    for found, wanted in zip(op(cupy.asarray(array)), np.split(array, [7, 39], 1), strict=True):
-        assert found.get().tobytes() == wanted.tobytes()
+    for piece, expected in zip(op(cupy.asarray(array)), np.split(array, [7, 39], 1), strict=True):
+        assert piece.get().tobytes() == expected.tobytes()
 
 
 @given(split_descriptors())
@@ -73,7 +73,7 @@ def test_a_split_of_any_layout_writes_the_bytes_of_the_pieces_and_no_others(
     import cupy
 
     memory = Memory.of(desc)
-    wanted = expected_buffers(desc, memory)
+    expected_bytes = expected_buffers(desc, memory)
     # Whole buffers are copied, so that the bindings' offsets stay the same.
     source = dml.BufferBinding(cupy.asarray(memory.source), memory.input_binding.offset)
     targets = [cupy.asarray(target) for target in memory.targets]
@@ -82,7 +82,7 @@ def test_a_split_of_any_layout_writes_the_bytes_of_the_pieces_and_no_others(
         for target, binding in zip(targets, memory.output_bindings, strict=True)
     ]
     dml.Device("cuda").compile(desc).dispatch(source, bindings)
-    for target, expected in zip(targets, wanted, strict=True):
+    for target, expected in zip(targets, expected_bytes, strict=True):
         np.testing.assert_array_equal(target.get(), expected)
 
 
@@ -108,10 +108,10 @@ def test_an_operator_returns_arrays_laid_out_as_described() -> None:
         dml.TensorDesc("FLOAT32", (2, 2, 4), strides=(1, 2, 4)),
     ]
     op = dml.Device("cuda").compile(dml.SplitOperatorDesc(x, outputs, 1))
-    one, two = (out.get(order="A") for out in op(cupy.asarray(array)))
-    assert two.strides == (4, 8, 16)
-    assert one.tobytes() == array[:, :1].tobytes()
-    assert np.ascontiguousarray(two).tobytes() == array[:, 1:].tobytes()
+    packed_piece, strided_piece = (out.get(order="A") for out in op(cupy.asarray(array)))
+    assert strided_piece.strides == (4, 8, 16)
+    assert packed_piece.tobytes() == array[:, :1].tobytes()
+    assert np.ascontiguousarray(strided_piece).tobytes() == array[:, 1:].tobytes()
 
 
 def test_a_file_is_split_on_the_gpu(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_a_file_is_split_on_the_gpu(tmp_path: Path) -> None:
 
     array = noise((6, 7), "f4")
     np.save(tmp_path / "a.npy", array)
-    done = split_file(tmp_path / "a.npy", (3, 4), 1, tmp_path / "out", device="cuda:0")
-    assert [np.load(path).tobytes() for path in done.paths] == [
+    result = split_file(tmp_path / "a.npy", (3, 4), 1, tmp_path / "out", device="cuda:0")
+    assert [np.load(path).tobytes() for path in result.paths] == [
         piece.tobytes() for piece in np.split(array, [3], 1)
     ]
 
@@ -132,12 +132,12 @@ def test_out_may_be_columns_of_one_array() -> None:
     store = cupy.asarray(np.zeros((6, 12), "u2"))
     widths, gap = (3, 2), 1
     starts = accumulate((width + gap for width in widths[:-1]), initial=0)
-    views = [store[:, at : at + width] for at, width in zip(starts, widths, strict=True)]
+    views = [store[:, start : start + width] for start, width in zip(starts, widths, strict=True)]
     dml.split(cupy.asarray(array), widths, 1, out=views)
-    found = store.get()
-    np.testing.assert_array_equal(found[:, :3], array[:, :3])
-    np.testing.assert_array_equal(found[:, 4:6], array[:, 3:])
-    assert not found[:, [3, *range(6, 12)]].any()
+    columns = store.get()
+    np.testing.assert_array_equal(columns[:, :3], array[:, :3])
+    np.testing.assert_array_equal(columns[:, 4:6], array[:, 3:])
+    assert not columns[:, [3, *range(6, 12)]].any()
 
 
 def test_over_2_to_the_31_elements_are_split() -> None:
@@ -150,14 +150,14 @@ def test_over_2_to_the_31_elements_are_split() -> None:
     source = cupy.arange(rows * columns, dtype="u4").astype("u2").reshape(rows, columns)
     source ^= cupy.arange(rows, dtype="u4").astype("u2")[:, None]
     for sizes in ((1500, 551), (3, 2048)):
-        found = dml.split(source, sizes, 1)
+        pieces = dml.split(source, sizes, 1)
         views = cupy.split(source, [sizes[0]], 1)
-        for piece, wanted in zip(found, views, strict=True):
+        for piece, expected in zip(pieces, views, strict=True):
             # Comparing blocks of rows limits the memory that is needed.
             for first in range(0, rows, rows // 8):
                 part = slice(first, first + rows // 8)
-                assert bool((piece[part] == wanted[part]).all())
-        del found, piece
+                assert bool((piece[part] == expected[part]).all())
+        del pieces, piece
 
 
 # Streams, graphs, threads.
@@ -197,20 +197,20 @@ def test_a_side_stream_orders_the_split_after_its_work() -> None:
     source, outs = problem(enough(100_000))
     split = bound(source, outs)
     stream = cupy.cuda.Stream(non_blocking=True)
-    for how in ("argument", "handle", "current"):
-        fresh = cupy.asarray(noise(source.shape, "u4", seed=len(how)).view("f4"))
+    for stream_form in ("argument", "handle", "current"):
+        fresh = cupy.asarray(noise(source.shape, "u4", seed=len(stream_form)).view("f4"))
         cupy.cuda.Device().synchronize()
         with stream:
             for _ in range(20):
                 # Keeps the stream busy, so that a split that starts too early reads zeros.
                 source.data.memset_async(0, source.nbytes)
             source.data.copy_from_device_async(fresh.data, source.nbytes)
-            if how == "current":
+            if stream_form == "current":
                 split.dispatch()
-        if how != "current":
-            split.dispatch(stream if how == "argument" else stream.ptr)
+        if stream_form != "current":
+            split.dispatch(stream if stream_form == "argument" else stream.ptr)
         stream.synchronize()
-        assert same(source, outs), how
+        assert same(source, outs), stream_form
 
 
 def test_a_new_thread_may_dispatch() -> None:
@@ -229,17 +229,17 @@ def test_a_dispatch_allocates_nothing() -> None:
 
     split = bound(*problem())
     split.dispatch()
-    seen: list[str] = []
+    allocations: list[str] = []
 
     class Watch(cupy.cuda.MemoryHook):
         name = "watch"
 
         def malloc_preprocess(self, **_: Any) -> None:
-            seen.append("malloc")
+            allocations.append("malloc")
 
     with Watch():
         split.dispatch()
-    assert not seen
+    assert not allocations
 
 
 # Other libraries.
@@ -258,11 +258,11 @@ def test_torch_tensors_come_back_as_torch_tensors(kind: str) -> None:
     dtype = getattr(torch, kind)
     raw = torch.randint(0, 2, (64, 30 * dtype.itemsize), dtype=torch.uint8, device="cuda")
     source = raw.view(dtype)
-    found = dml.split(source, (7, 23), 1)
-    for piece, wanted in zip(found, torch.split(source, [7, 23], 1), strict=True):
+    pieces = dml.split(source, (7, 23), 1)
+    for piece, expected in zip(pieces, torch.split(source, [7, 23], 1), strict=True):
         assert piece.dtype == dtype
         assert piece.device == source.device
-        assert torch.equal(piece.view(torch.uint8), wanted.contiguous().view(torch.uint8))
+        assert torch.equal(piece.view(torch.uint8), expected.contiguous().view(torch.uint8))
 
 
 def test_torchs_current_stream_is_used() -> None:
@@ -276,9 +276,9 @@ def test_torchs_current_stream_is_used() -> None:
         for _ in range(20):
             source.zero_()
         source.copy_(fresh)
-        one, two = dml.split(source, 2, 1)
+        left, right = dml.split(source, 2, 1)
     stream.synchronize()
-    assert torch.equal(torch.cat([one, two], 1), fresh)
+    assert torch.equal(torch.cat([left, right], 1), fresh)
 
 
 def test_an_operator_allocates_outputs_for_the_given_stream() -> None:
@@ -287,30 +287,30 @@ def test_an_operator_allocates_outputs_for_the_given_stream() -> None:
 
     count = enough(1 << 14) << 10
     source, freed = (cupy.asarray(noise((count,), "f4", seed=seed)) for seed in (1, 2))
-    kept, wanted = cupy.empty_like(freed), freed.get()
+    pending_copy, freed_bytes = cupy.empty_like(freed), freed.get()
     cupy.cuda.Device().synchronize()
     for _ in range(40):
-        kept.data.copy_from_device_async(freed.data, freed.nbytes)
+        pending_copy.data.copy_from_device_async(freed.data, freed.nbytes)
     del freed  # Its reads are still queued on the current stream.
-    (found,) = operator((count,), (count,), 0)(source, stream=cupy.cuda.Stream(non_blocking=True))
+    (piece,) = operator((count,), (count,), 0)(source, stream=cupy.cuda.Stream(non_blocking=True))
     cupy.cuda.Device().synchronize()
-    assert found.get().tobytes() == source.get().tobytes()
-    assert kept.get().tobytes() == wanted.tobytes()
+    assert piece.get().tobytes() == source.get().tobytes()
+    assert pending_copy.get().tobytes() == freed_bytes.tobytes()
 
 
 def test_an_operator_allocates_torch_outputs_for_the_given_stream() -> None:
     torch = torch_with_cuda()
     count = 1 << 24
     source, freed = (torch.full((count,), value, device="cuda") for value in (6.0, 2.0))
-    kept = freed * 1
+    pending_product = freed * 1
     torch.cuda.synchronize()
     for _ in range(40):
-        kept += freed
+        pending_product += freed
     del freed
-    (found,) = operator((count,), (count,), 0)(source, stream=torch.cuda.Stream())
+    (piece,) = operator((count,), (count,), 0)(source, stream=torch.cuda.Stream())
     torch.cuda.synchronize()
-    assert float(found.min()) == float(found.max()) == 6
-    assert float(kept.min()) == float(kept.max()) == 2 * 41
+    assert float(piece.min()) == float(piece.max()) == 6
+    assert float(pending_product.min()) == float(pending_product.max()) == 2 * 41
 
 
 def test_an_operator_takes_torch_tensors() -> None:
@@ -319,9 +319,9 @@ def test_an_operator_takes_torch_tensors() -> None:
     out = dml.TensorDesc("FLOAT16", (4, 96), strides=(1, 4))
     op = dml.Device("cuda").compile(dml.SplitOperatorDesc(x, [out], 1))
     source = torch.rand((4, 96), device="cuda").half()
-    (found,) = op(source)
-    assert found.stride() == (1, 4)
-    assert torch.equal(found, source)
+    (piece,) = op(source)
+    assert piece.stride() == (1, 4)
+    assert torch.equal(piece, source)
 
 
 # Refusals.

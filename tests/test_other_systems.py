@@ -47,9 +47,9 @@ def test_commands_run_without_the_functions_that_windows_and_macos_lack(
     system: str, lines: dict[str, str], here: Path
 ) -> None:
     program = [sys.executable, str(ROOT / "tests" / "support" / "other_systems.py"), system]
-    done = ran(*program, *lines)
-    assert done.returncode == 0, done.stderr
-    assert re.findall(r"^status (\d+)$", done.stderr, re.MULTILINE) == list(lines.values())
+    process = ran(*program, *lines)
+    assert process.returncode == 0, process.stderr
+    assert re.findall(r"^status (\d+)$", process.stderr, re.MULTILINE) == list(lines.values())
     assert not list(here.glob(".*")), "a draft or a workspace is left"
     if "levels" in lines:
         assert json.loads(Path("out.sarif").read_text("utf-8"))["version"] == "2.1.0"

@@ -31,8 +31,8 @@ def build(kind: str, source: Path, folder: Path, compiler: str = "cc") -> Path:
     # Calls the build backend without isolation, so that nothing is downloaded.
     code = f"import sys, hatchling.build as b; print(b.build_{kind}(sys.argv[1]))"
     command = sys.executable, "-c", code, str(folder)
-    done = ran(*command, cwd=source, check=True, env={"CC": compiler})
-    return folder / done.stdout.split()[-1]
+    process = ran(*command, cwd=source, check=True, env={"CC": compiler})
+    return folder / process.stdout.split()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +57,10 @@ def test_the_sdist_has_every_file_of_the_repository_and_no_caches(sdist: Path) -
     names = {path.relative_to(sdist).as_posix() for path in sdist.rglob("*") if path.is_file()}
     assert {".ci/run", "cuda/common.cuh", "docs/ci.md", "feature_levels.yaml"} <= names
     if (ROOT / ".git").exists() and shutil.which("git"):
-        listed = ran("git", "ls-files", "-z", cwd=ROOT, check=True).stdout
-        assert {name for name in listed.split("\0") if name and (ROOT / name).exists()} <= names
+        tracked_files = ran("git", "ls-files", "-z", cwd=ROOT, check=True).stdout
+        assert {
+            name for name in tracked_files.split("\0") if name and (ROOT / name).exists()
+        } <= names
     assert not [name for name in names if re.search(r"__pycache__|_cache/|\.pyc$|\.venv", name)]
 
 
@@ -81,9 +83,9 @@ def test_without_a_compiler_the_wheel_suits_every_system(
 ) -> None:
     folder = shutil.copytree(sdist, tmp_path / "source")
     (folder / ENGINE / "copy.so.0").write_text("of another source")
-    made = build("wheel", folder, tmp_path, compiler)
-    assert made.name.endswith("-py3-none-any.whl")
-    names = {name for name in zipfile.ZipFile(made).namelist() if name.startswith(ENGINE)}
+    built_wheel = build("wheel", folder, tmp_path, compiler)
+    assert built_wheel.name.endswith("-py3-none-any.whl")
+    names = {name for name in zipfile.ZipFile(built_wheel).namelist() if name.startswith(ENGINE)}
     assert {ENGINE + "copy.c", ENGINE + "assignments.py"} <= names
     assert not [name for name in names if re.search(r"build\.py|\.so", name)]
 
@@ -95,13 +97,13 @@ def test_with_a_compiler_the_wheel_has_the_library(kind: str, sdist: Path, tmp_p
     if not shutil.which("cc"):
         pytest.skip("there is no C compiler")
     folder = shutil.copytree(sdist, tmp_path / "source")
-    made = build(kind, folder, tmp_path)
+    distribution = build(kind, folder, tmp_path)
     if kind == "wheel":
-        assert re.search(r"-py3-none-(linux|macosx)_\w+\.whl$", made.name)
-        zipfile.ZipFile(made).extractall(folder := tmp_path / "installed")
+        assert re.search(r"-py3-none-(linux|macosx)_\w+\.whl$", distribution.name)
+        zipfile.ZipFile(distribution).extractall(folder := tmp_path / "installed")
     code = "from dmlsplit.backends.cpu import native; print(native.library().path)"
-    done = ran(sys.executable, "-c", code, cwd=folder, env={"PYTHONPATH": str(folder)})
-    assert Path(done.stdout.strip()).parent == folder / ENGINE, done.stderr
+    process = ran(sys.executable, "-c", code, cwd=folder, env={"PYTHONPATH": str(folder)})
+    assert Path(process.stdout.strip()).parent == folder / ENGINE, process.stderr
 
 
 def test_the_metadata_of_the_wheel_agrees_with_the_project(wheel: Path) -> None:
@@ -137,8 +139,8 @@ def test_the_wheel_runs_outside_the_repository(wheel: Path, tmp_path: Path) -> N
         "print(dml.split(np.arange(3), (1, 2))[1].tolist())\n"
     )
     kernels = [path.name for path in (ROOT / "cuda").glob("*.cu*")]
-    done = ran(str(python), "-c", code, *kernels, cwd=tmp_path, env={"PYTHONPATH": ""})
-    assert done.stdout == "[1, 2]\n", done.stderr
+    process = ran(str(python), "-c", code, *kernels, cwd=tmp_path, env={"PYTHONPATH": ""})
+    assert process.stdout == "[1, 2]\n", process.stderr
 
 
 def test_the_examples_and_the_changelog_name_this_version() -> None:
@@ -148,10 +150,10 @@ def test_the_examples_and_the_changelog_name_this_version() -> None:
     )
     slug = HOME.removeprefix("https://github.com/")
     manual = (ROOT / "docs" / "ci.md").read_text("utf-8")
-    used = re.findall(rf"(?:{slug}@|^    rev: )(\S+)", manual, re.MULTILINE)
-    assert len(used) == 3
+    versions = re.findall(rf"(?:{slug}@|^    rev: )(\S+)", manual, re.MULTILINE)
+    assert len(versions) == 3
     is_released = "<!-- unreleased" not in (ROOT / "README.md").read_text("utf-8")
-    assert set(used) == {f"v{dml.__version__}" if is_released else "main"}
+    assert set(versions) == {f"v{dml.__version__}" if is_released else "main"}
 
 
 def test_the_citation_names_this_version_and_project() -> None:
@@ -166,11 +168,14 @@ def test_the_citation_names_this_version_and_project() -> None:
 
 def test_the_recipe_for_conda_forge_agrees_with_the_project() -> None:
     recipe = yaml.safe_load((ROOT / "docs" / "project" / "conda-forge.yaml").read_text("utf-8"))
-    needed = {f"python {PROJECT['requires-python']}"}
-    needed |= {f"{one.name} {one.specifier}" for one in map(Requirement, PROJECT["dependencies"])}
-    assert set(recipe["requirements"]["run"]) == needed
+    run_requirements = {f"python {PROJECT['requires-python']}"}
+    run_requirements |= {
+        f"{requirement.name} {requirement.specifier}"
+        for requirement in map(Requirement, PROJECT["dependencies"])
+    }
+    assert set(recipe["requirements"]["run"]) == run_requirements
     assert set(PYPROJECT["build-system"]["requires"]) <= {
-        one.replace(" ", "") for one in recipe["requirements"]["host"]
+        requirement.replace(" ", "") for requirement in recipe["requirements"]["host"]
     }
     (script,) = recipe["build"]["python"]["entry_points"]
     assert dict([script.split(" = ")]) == PROJECT["scripts"]
@@ -195,22 +200,29 @@ PACKAGES = {
 
 
 def test_the_page_about_compatibility_agrees_with_pyproject() -> None:
-    declared = [*PROJECT["dependencies"]]
-    declared += (one for name, given in EXTRAS.items() if name != "test" for one in given)
-    needed = {found.name: found.specifier for found in map(Requirement, declared)}
+    requirements = [*PROJECT["dependencies"]]
+    requirements += (
+        specifier_part
+        for name, extra_requirements in EXTRAS.items()
+        if name != "test"
+        for specifier_part in extra_requirements
+    )
+    specifiers = {
+        requirement.name: requirement.specifier for requirement in map(Requirement, requirements)
+    }
     # It has the major version of CuPy, and a test with the package index resolves it:
     # test_a_cuda_extra_installs_five_packages_within_its_limit.
-    del needed["cuda-toolkit"]
-    named = {PACKAGES.get(name, name): text for name, text in COMPATIBILITY.items()}
-    assert set(named) - {"Python"} == set(needed) - {"distributed"}  # listed as Dask
-    for name, specifier in needed.items():
-        bounds = {one.operator: one.version for one in specifier}
+    del specifiers["cuda-toolkit"]
+    stated_versions = {PACKAGES.get(name, name): text for name, text in COMPATIBILITY.items()}
+    assert set(stated_versions) - {"Python"} == set(specifiers) - {"distributed"}  # listed as Dask
+    for name, specifier in specifiers.items():
+        bounds = {specifier_part.operator: specifier_part.version for specifier_part in specifier}
         below = f", below {bounds['<']}" if "<" in bounds else ""
-        said = named["dask" if name == "distributed" else name]
-        assert said == f"{bounds['>=']} or newer{below}", name
+        stated_version = stated_versions["dask" if name == "distributed" else name]
+        assert stated_version == f"{bounds['>=']} or newer{below}", name
     oldest = PROJECT["requires-python"].removeprefix(">=")
     newest = [c.rpartition(" ")[2] for c in PROJECT["classifiers"] if ":: 3." in c][-1]
-    assert named["Python"] == f"{oldest} to {newest}"
+    assert stated_versions["Python"] == f"{oldest} to {newest}"
     for page in ("README.md", "CONTRIBUTING.md", "docs/index.md"):
         assert f"Python {oldest} " in (ROOT / page).read_text("utf-8")
 
@@ -237,10 +249,10 @@ def test_a_cuda_extra_installs_five_packages_within_its_limit(extra: str, tmp_pa
     assert ran(sys.executable, "-m", "venv", str(tmp_path / "venv")).returncode == 0
     python, report = tmp_path / "venv" / "bin" / "python", tmp_path / "report.json"
     line = "-m pip install -q --dry-run --ignore-installed --only-binary :all: --report".split()
-    done = ran(str(python), *line, str(report), *EXTRAS[extra], timeout=300)
-    assert done.returncode == 0, done.stderr
-    installed = json.loads(report.read_text())["install"]
-    urls = {one["metadata"]["name"]: one["download_info"]["url"] for one in installed}
+    process = ran(str(python), *line, str(report), *EXTRAS[extra], timeout=300)
+    assert process.returncode == 0, process.stderr
+    packages = json.loads(report.read_text())["install"]
+    urls = {package["metadata"]["name"]: package["download_info"]["url"] for package in packages}
     urls.pop("numpy")
     assert len(urls) == 5, urls
     sizes = [int(size) for size in ran(sys.executable, "-c", SIZES, *urls.values()).stdout.split()]
@@ -254,7 +266,7 @@ _FLAGS = "--data-type FLOAT32 --sizes 6 --axis 0 --split 2,4"
 
 
 @pytest.mark.parametrize(
-    ("command", "needed"),
+    ("command", "package_names"),
     [
         ("--help", ""),
         ("--version", ""),
@@ -266,7 +278,7 @@ _FLAGS = "--data-type FLOAT32 --sizes 6 --axis 0 --split 2,4"
     ],
 )
 def test_validate_and_levels_import_no_package_but_yaml(
-    command: str, needed: str, tmp_path: Path
+    command: str, package_names: str, tmp_path: Path
 ) -> None:
     """Installed packages are checked, because CI jobs fetch `validate` in every run."""
     onnx.save(single(TensorProto.INT64, (6,), (2, 4), 0), tmp_path / "m.onnx")
@@ -279,5 +291,5 @@ def test_validate_and_levels_import_no_package_but_yaml(
         "packages = {name for name in new if not name.startswith(('_', 'cython_runtime'))}\n"
         "print(*sorted(packages - set(sys.stdlib_module_names) - {'dmlsplit'}), file=sys.stderr)\n"
     )
-    done = ran(sys.executable, "-c", code, *command.split(), cwd=tmp_path)
-    assert done.stderr.splitlines()[-1].split() == needed.split(), done.stderr
+    process = ran(sys.executable, "-c", code, *command.split(), cwd=tmp_path)
+    assert process.stderr.splitlines()[-1].split() == package_names.split(), process.stderr

@@ -44,8 +44,8 @@ def run(*line: str) -> "subprocess.CompletedProcess[str]":
 def test_splitting_a_numpy_array_imports_no_slow_library() -> None:
     heavy = "cupy onnx yaml tqdm pynvml dask openvino torch jax matplotlib".split()
     code = "import sys, numpy, dmlsplit; dmlsplit.split(numpy.arange(4), 2)"
-    done = run("-c", f"{code}; print([m for m in {heavy} if m in sys.modules])")
-    assert done.stdout == "[]\n", done.stderr
+    process = run("-c", f"{code}; print([m for m in {heavy} if m in sys.modules])")
+    assert process.stdout == "[]\n", process.stderr
 
 
 def processor_seconds(*line: str) -> float:
@@ -77,8 +77,8 @@ def test_a_command_takes_less_than_twice_the_time_of_importing_numpy(line: str) 
 def test_no_module_is_shadowed_by_an_attribute_of_its_package(module: str) -> None:
     """`import a.b as c` gives the attribute b of a, which must be the module."""
     package, _, name = module.rpartition(".")
-    found = importlib.import_module(module)
-    assert getattr(sys.modules[package], name) is found
+    imported_module = importlib.import_module(module)
+    assert getattr(sys.modules[package], name) is imported_module
 
 
 EXAMPLES = [name for name in MODULES if ">>>" in inspect.getsource(importlib.import_module(name))]
@@ -120,8 +120,8 @@ def test_cuda_is_not_a_package() -> None:
 
 def test_imports_keep_the_contracts_of_import_linter() -> None:
     """The contracts of [tool.importlinter] in pyproject.toml; a file in no layer breaks them."""
-    done = run("-c", "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])")
-    assert done.returncode == 0, done.stdout + done.stderr
+    process = run("-c", "from importlinter.cli import lint_imports_command as c; c(['--no-cache'])")
+    assert process.returncode == 0, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize("package", ["dmlsplit", "benchmarks"])
@@ -158,8 +158,8 @@ SEARCHED_ERROR = re.compile(
 def test_code_never_reads_the_text_of_an_error() -> None:
     """Code reads an error's fields, never its text."""
     assert all(map(SEARCHED_ERROR.search, ("'b' in str(error)", "error.args[0].find('b')")))
-    found = {path.name: SEARCHED_ERROR.findall(path.read_text()) for path in LIBRARY}
-    assert {name for name, places in found.items() if places} == set()
+    places_by_file = {path.name: SEARCHED_ERROR.findall(path.read_text()) for path in LIBRARY}
+    assert {name for name, places in places_by_file.items() if places} == set()
 
 
 # Names that files of several rooms have, because their role in them is the same.
@@ -177,8 +177,8 @@ def test_files_of_one_name_have_one_role() -> None:
 
 
 def test_test_files_have_at_most_500_lines() -> None:
-    found = (ROOT / "tests").rglob("*.py")
-    long = {path.name for path in found if len(path.read_text().splitlines()) > 500}
+    test_files = (ROOT / "tests").rglob("*.py")
+    long = {path.name for path in test_files if len(path.read_text().splitlines()) > 500}
     assert long == set()
 
 
@@ -188,7 +188,7 @@ def test_the_decorator_each_names_the_cases_that_fail() -> None:
         assert number < limit or word == "a"
 
     check(limit=4)
-    with pytest.raises(ExceptionGroup, match=r"^2 of 8 cases failed: ") as failed:
+    with pytest.raises(ExceptionGroup, match=r"^2 of 8 cases failed: ") as failure:
         check(limit=2)
     for number in (2, 3):
-        assert f"{{'number': {number}, 'word': 'b'}}" in failed.value.message
+        assert f"{{'number': {number}, 'word': 'b'}}" in failure.value.message

@@ -39,20 +39,25 @@ def extension(name: str) -> ModuleType:
 
 def test_predictions_in_the_text_are_those_of_the_table() -> None:
     text = " ".join((ROOT / "benchmarks" / "README.md").read_text("utf-8").split())
-    found = dict(re.findall(r"- (.*): (.*)", extension("tables").predicted_ranges()))
+    predictions = dict(re.findall(r"- (.*): (.*)", extension("tables").predicted_ranges()))
     for gpu in ("H100", "H200"):
-        least_and_most = found[f"predicted on {gpu}"].split(" of ")[0]
+        least_and_most = predictions[f"predicted on {gpu}"].split(" of ")[0]
         assert re.search(rf"{least_and_most} (of a copy's speed )?on an {gpu}", text), gpu
-    assert f"issue {found['instructions issued per 16 bytes']} instructions per 16 bytes" in text
-    read, written = found["sectors read"].split()[2], found["sectors written"].split()[2]
-    assert f"read at most {read} times the minimum number of sectors" in text
-    assert f"write at most {written} times the minimum" in text
+    assert (
+        f"issue {predictions['instructions issued per 16 bytes']} instructions per 16 bytes" in text
+    )
+    sectors_read, sectors_written = (
+        predictions["sectors read"].split()[2],
+        predictions["sectors written"].split()[2],
+    )
+    assert f"read at most {sectors_read} times the minimum number of sectors" in text
+    assert f"write at most {sectors_written} times the minimum" in text
 
 
 def test_every_table_names_the_directml_that_has_a_level() -> None:
     """Level 2_1 came with 1.2.0, which nobody could get. A table with only 1.4.0 says so."""
-    told = {row.level: row for row in support_table().values()}
-    (hidden,) = (row for row in told.values() if not row.is_public)
+    rows_by_level = {row.level: row for row in support_table().values()}
+    (hidden,) = (row for row in rows_by_level.values() if not row.is_public)
     first = level_releases(hidden.level).directml
     assert (str(hidden.level), hidden.directml, first) == ("2_1", "1.2.0", "1.4.0")
     assert f"| 2_1 | 1.2.0, not widely available; {first} is" in extension("tables").levels()
@@ -72,16 +77,16 @@ def test_the_table_of_types_says_since_when_onnx_runtime_runs_int64_on_directml(
 
 def test_the_table_of_launches_agrees_with_the_planner() -> None:
     """The table is exact to the output at which a second launch begins."""
-    planned = extension("launches")
+    launch_table = extension("launches")
     table = extension("tables").launches()
-    for layout in planned.LAYOUTS:
-        most = planned.most_in_one_launch(layout)
+    for layout in launch_table.LAYOUTS:
+        most = launch_table.most_in_one_launch(layout)
         row = re.search(rf"^\| {layout} \| (.*?) \| (.*) \|$", table, re.MULTILINE)
         assert row, layout
         assert row[1] == (f"{most:,}" if most else "never one")
-        assert most == 0 or planned.launches(layout, most) == 1
-        assert planned.launches(layout, most + 1 if most else 2) > 1
-        counts = [planned.launches(layout, count) for count in planned.SHOWN]
+        assert most == 0 or launch_table.launches(layout, most) == 1
+        assert launch_table.launches(layout, most + 1 if most else 2) > 1
+        counts = [launch_table.launches(layout, count) for count in launch_table.SHOWN]
         assert row[2].split(" | ") == list(map(str, counts))
 
 
@@ -93,8 +98,8 @@ def test_received_reports_of_the_self_test_are_shown(
     report = dml.selftest("cpu", seconds=0)
     speeds = (*report.speeds[:1], report.speeds[0]._replace(share=0.5, min_share=0.9))
     slow = replace(report, speeds=speeds, is_strict=True, name="a GPU")
-    for name, one in (("a", slow), ("b", replace(report, results=(), speeds=()))):
-        (tmp_path / f"{name}.json").write_text(one.to_json())
+    for name, report_shown in (("a", slow), ("b", replace(report, results=(), speeds=()))):
+        (tmp_path / f"{name}.json").write_text(report_shown.to_json())
     monkeypatch.setattr(tables, "REPORTS", tmp_path)
     first, second = tables.selftest_reports().splitlines()[2:]
     row = rf"\| a GPU \| \S+ \| too slow \| {len(report.results)} \| \d+ \| 0.50 to 0.50 \|"
@@ -103,7 +108,11 @@ def test_received_reports_of_the_self_test_are_shown(
 
 
 def test_the_page_of_commands_has_every_command() -> None:
-    (action,) = (each for each in build_parser()._actions if isinstance(each.choices, dict))
+    (action,) = (
+        parser_action
+        for parser_action in build_parser()._actions
+        if isinstance(parser_action.choices, dict)
+    )
     paths = re.findall(r"```{command-help} (\w+)", TEXTS["commands"])
     assert action.choices is not None
     assert paths == list(action.choices)
@@ -112,8 +121,8 @@ def test_the_page_of_commands_has_every_command() -> None:
 
 def test_every_public_name_and_front_end_is_in_the_reference() -> None:
     text = "\n".join(text for page, text in TEXTS.items() if page.startswith("api/"))
-    named = re.findall(r"auto(?:class|function|exception):: dmlsplit\.(\w+)", text)
-    assert set(dml.__all__) <= set(named)
+    documented_names = re.findall(r"auto(?:class|function|exception):: dmlsplit\.(\w+)", text)
+    assert set(dml.__all__) <= set(documented_names)
     modules = {path.stem for path in ROOT.glob("dmlsplit/frontends/*.py")}
     assert modules - {"__init__", "public"} == set(
         re.findall(r"automodule:: dmlsplit\.frontends\.(\w+)\n", text)
@@ -122,26 +131,26 @@ def test_every_public_name_and_front_end_is_in_the_reference() -> None:
 
 def test_a_search_for_an_error_leads_to_its_page() -> None:
     """An entry of the index is the first answer to a search, so only one page may have it."""
-    found = [
+    index_entries = [
         (term.removeprefix("! "), page)
         for page, text in TEXTS.items()
-        for listed in re.findall(r"^```{index} (.*)$", text, re.MULTILINE)
-        for term in listed.split(", ")
+        for index_line in re.findall(r"^```{index} (.*)$", text, re.MULTILINE)
+        for term in index_line.split(", ")
     ]
-    assert len(dict(found)) == len(found)
+    assert len(dict(index_entries)) == len(index_entries)
     errors = (dml.InvalidArgumentError, dml.UnsupportedError, dml.OutOfMemoryError)
     numbers = {f"{error.hresult:08X}" for error in (*errors, dml.DeviceRemovedError)}
-    assert numbers < {term for term, page in found if page == "errors"}
+    assert numbers < {term for term, page in index_entries if page == "errors"}
     # The search takes 0x off, as it finds 80070057 in no other way.
     code = (DOCS / "extensions" / "page_search.py").read_text("utf-8")
     patterns = re.findall(r"\.replace\(/(.*?)/gi, ", code)
-    prefix, level = (re.compile(each.replace("\\\\", "\\"), re.I) for each in patterns)
+    prefix, level = (re.compile(pattern.replace("\\\\", "\\"), re.I) for pattern in patterns)
     codes = "0x80070057 0x887A0005 0x10 FP0x80070057"
     assert prefix.sub("", codes) == "80070057 887A0005 0x10 FP0x80070057"
     # Any level leads to the page of levels, however it is written.
-    assert ("feature level", "levels") in found
-    for written in ("4_0", "DML_FEATURE_LEVEL_4_0", "feature level 2_1", "--feature-level 5_0"):
-        assert level.sub("!", written) == "!", written
+    assert ("feature level", "levels") in index_entries
+    for spelling in ("4_0", "DML_FEATURE_LEVEL_4_0", "feature level 2_1", "--feature-level 5_0"):
+        assert level.sub("!", spelling) == "!", spelling
     assert [text for text in ("x86_64", "24_576", "int4_0") if level.search(text)] == []
 
 
@@ -156,7 +165,7 @@ def test_the_description_of_a_rules_page_is_the_sentence_of_the_rule() -> None:
 def test_the_chart_shows_the_measured_times_of_every_library() -> None:
     """Farther right is slower, and no time lies beyond the axis."""
     chart = extension("chart")
-    drawn = chart.cpu()
+    svg = chart.cpu()
     times = {
         (row["case"], row["threads"], row["peer"]): row["seconds"]["median"]
         for row in MEASURED
@@ -169,7 +178,7 @@ def test_the_chart_shows_the_measured_times_of_every_library() -> None:
     ]
     assert len(ratios) == 2 * 7 * 3
     for name, ratio in ratios:
-        assert drawn.count(f"<title>{name}: {ratio:.2f}</title>") >= 1
+        assert svg.count(f"<title>{name}: {ratio:.2f}</title>") >= 1
     assert min(ratio for _, ratio in ratios) > 0.8
     assert max(ratio for _, ratio in ratios) < 100
     assert chart._x(2) - chart._x(1) == pytest.approx(chart._x(100) - chart._x(50))
@@ -177,12 +186,12 @@ def test_the_chart_shows_the_measured_times_of_every_library() -> None:
 
 def test_the_answer_to_how_fast_is_that_of_the_measurements() -> None:
     text = extension("tables").performance()
-    lost = extension("tables").slower().count("\n") - 1
+    slower_count = extension("tables").slower().count("\n") - 1
     compared = sum(
         row["status"] == "ok" and not row["peer"].startswith(("dmlsplit", "plain copy"))
         for row in MEASURED
     )
-    assert f"[win {lost} of {compared} comparisons](#where-dmlsplit-is-slower)" in text
+    assert f"[win {slower_count} of {compared} comparisons](#where-dmlsplit-is-slower)" in text
     assert text.count(". ") == 2
     latency = load(ROOT / "benchmarks" / "results" / "latency-epyc-3.json")["rows"]
     for layout in {(row["kind"], row["at"]) for row in latency}:
@@ -222,8 +231,8 @@ def test_figures_in_the_text_are_those_of_the_results() -> None:
     assert f"it took {small:.2f} of the time for an input of 256 bytes, and {middle:.2f}" in text
     host = load(ROOT / "benchmarks" / "results" / "dispatch.json")["rows"]
     times = {(row["at"], row["peer"]): row["seconds"]["median"] for row in host}
-    checked = [times[n, "regroup"] / times[n, "split into"] for n in (3, 8, 16, 64, 256)]
-    range_ = f"takes {min(checked):.1f} to {max(checked):.1f} times the host time"
+    slowdowns = [times[n, "regroup"] / times[n, "split into"] for n in (3, 8, 16, 64, 256)]
+    range_ = f"takes {min(slowdowns):.1f} to {max(slowdowns):.1f} times the host time"
     assert range_ in " ".join(TEXTS["pytorch"].split())
 
 
@@ -244,8 +253,8 @@ def test_links_to_files_off_the_site_lead_to_the_repository() -> None:
 
 def test_every_page_of_the_site_is_in_the_sidebar_by_its_title() -> None:
     """A sidebar, a breadcrumb and a heading with three names for a page confuse."""
-    listed = re.findall(r"^```{toctree}\n(.*?)```", TEXTS["index"], re.DOTALL | re.MULTILINE)
-    lines = [line for block in listed for line in block.splitlines() if line and line[0] != ":"]
+    toctrees = re.findall(r"^```{toctree}\n(.*?)```", TEXTS["index"], re.DOTALL | re.MULTILINE)
+    lines = [line for block in toctrees for line in block.splitlines() if line and line[0] != ":"]
     assert not [line for line in lines if "<" in line]  # titles of their own
     off = re.findall(r'\*\("extensions", (.*?)\)', (DOCS / "conf.py").read_text("utf-8"))[0]
     names = {name.strip('", ').removesuffix(".md") for name in off.split(",")}
@@ -258,12 +267,14 @@ def test_every_page_of_the_site_is_in_the_sidebar_by_its_title() -> None:
 
 def test_every_case_that_another_library_wins_is_listed() -> None:
     table = extension("tables").slower()
-    own = {(r["case"], r["threads"]): r["seconds"] for r in MEASURED if r["peer"] == "dmlsplit"}
+    own_seconds = {
+        (r["case"], r["threads"]): r["seconds"] for r in MEASURED if r["peer"] == "dmlsplit"
+    }
     for row in MEASURED:
         if row["status"] == "ok" and row["peer"] in ("torch", "onnxruntime", "openvino"):
-            mine, theirs = own[row["case"], row["threads"]], row["seconds"]
-            lost = all(theirs[kind] < mine[kind] for kind in ("median", "least"))
-            assert lost == (f"| {row['case']} | {row['threads']} | {row['peer']} |" in table)
+            our_seconds, peer_seconds = own_seconds[row["case"], row["threads"]], row["seconds"]
+            is_slower = all(peer_seconds[kind] < our_seconds[kind] for kind in ("median", "least"))
+            assert is_slower == (f"| {row['case']} | {row['threads']} | {row['peer']} |" in table)
 
 
 # The pages of rules, which an extension writes when the site is built.

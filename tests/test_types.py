@@ -68,8 +68,8 @@ def said(code: str, folder: Path, cache: Path) -> str:
     (folder / "code.py").write_text(code, "utf-8")
     # The cache keeps the types of PyTorch and JAX, which take long to read.
     line = [sys.executable, "-m", "mypy", *OPTIONS, f"--cache-dir={cache}", "code.py"]
-    done = ran(*line, cwd=folder, env={"MYPYPATH": str(ROOT)})
-    return done.stdout + done.stderr
+    process = ran(*line, cwd=folder, env={"MYPYPATH": str(ROOT)})
+    return process.stdout + process.stderr
 
 
 def said_by_pyright(code: str, folder: Path) -> str:

@@ -43,8 +43,8 @@ JOBS = [
 def script(workflow: str, job: str, name: str) -> str:
     """The script of a step."""
     steps = WORKFLOWS[workflow]["jobs"][job]["steps"]
-    (found,) = (step["run"] for step in steps if step.get("name") == name)
-    return str(found)
+    (step_text,) = (step["run"] for step in steps if step.get("name") == name)
+    return str(step_text)
 
 
 def test_the_suite_runs_on_every_promised_python_and_system() -> None:
@@ -52,10 +52,14 @@ def test_the_suite_runs_on_every_promised_python_and_system() -> None:
     assert matrix["python"] == PYTHONS
     assert PROJECT["requires-python"].startswith(f">={PYTHONS[0]}.")
     systems = {"ubuntu": "POSIX :: Linux", "windows": "Microsoft :: Windows", "macos": "MacOS"}
-    promised = {each for each in PROJECT["classifiers"] if each.startswith("Operating System")}
+    classifiers = {
+        classifier
+        for classifier in PROJECT["classifiers"]
+        if classifier.startswith("Operating System")
+    }
     tested = {f"Operating System :: {systems[os.partition('-')[0]]}" for os in matrix["os"]}
     # A classifier is a promise: only a system that the suite has run on has one.
-    assert promised <= tested
+    assert classifiers <= tested
     # The lowest dependencies with the oldest Python, the newest with the newest.
     for job, python in (("lowest", PYTHONS[0]), ("newest", PYTHONS[-1])):
         steps = WORKFLOWS["tests.yml"]["jobs"][job]["steps"]
@@ -73,11 +77,15 @@ def test_commands_name_options_and_extras_that_exist() -> None:
         "tests.conformance": conformance.build_parser(),
     }
     names = "|".join(map(re.escape, parsers))
-    found = re.findall(rf"(?:-m |^|bin/)({names})\"? ([^'>|\n]*)", text, re.MULTILINE)
-    assert {name for name, _ in found} == parsers.keys()
-    for name, arguments in found:
+    commands = re.findall(rf"(?:-m |^|bin/)({names})\"? ([^'>|\n]*)", text, re.MULTILINE)
+    assert {name for name, _ in commands} == parsers.keys()
+    for name, arguments in commands:
         parsers[name].parse_args(shlex.split(arguments.partition(" || ")[0]))
-    extras = {extra for each in re.findall(r"'\.\[(.*?)\]'", text) for extra in each.split(",")}
+    extras = {
+        extra
+        for extra_list in re.findall(r"'\.\[(.*?)\]'", text)
+        for extra in extra_list.split(",")
+    }
     assert {"test", "onnx"} <= extras <= PROJECT["optional-dependencies"].keys()
     groups = set(re.findall(r"--group (\S+)", text + (ROOT / ".ci" / "run").read_text("utf-8")))
     assert {"docs", "frameworks"} <= groups <= PYPROJECT["dependency-groups"].keys()
@@ -89,8 +97,8 @@ def test_a_release_has_the_conformance_kit_which_pypi_does_not_get(tmp_path: Pat
     install, rest = step.split("\n", 1)
     assert install == "pip install dist/*.whl"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    known = {"GITHUB_REF_NAME": "v1.2.3", "PATH": path, "PYTHONPATH": str(ROOT)}
-    assert ran("bash", "-ec", rest, cwd=tmp_path, env=known).returncode == 0
+    environment = {"GITHUB_REF_NAME": "v1.2.3", "PATH": path, "PYTHONPATH": str(ROOT)}
+    assert ran("bash", "-ec", rest, cwd=tmp_path, env=environment).returncode == 0
     kit = tmp_path / "directml-kit-1.2.3.zip"
     assert kit.stat().st_size < 2 << 20
     with ZipFile(kit) as files:
@@ -111,8 +119,8 @@ def test_only_a_tag_releases_and_only_after_tests_and_builds() -> None:
     release = WORKFLOWS["release.yml"]
     assert release[True] == {"push": {"tags": ["v*"]}}
     order = "tag tests wheels build pypi github".split()
-    needed = [(name, job.get("needs")) for name, job in release["jobs"].items()]
-    assert needed == list(zip(order, [None, *order], strict=False))
+    needs = [(name, job.get("needs")) for name, job in release["jobs"].items()]
+    assert needs == list(zip(order, [None, *order], strict=False))
     assert release["jobs"]["tests"]["uses"] == "./.github/workflows/tests.yml"
     # In one group they would wait for each other. In a call, `github.workflow` is the caller's.
     assert "workflow_call" in WORKFLOWS["tests.yml"][True]
@@ -122,16 +130,18 @@ def test_only_a_tag_releases_and_only_after_tests_and_builds() -> None:
     assert "secrets." not in TEXTS["release.yml"]
     writing = {name for name, job in JOBS if "write" in job.get("permissions", {}).values()}
     assert writing == {"release.yml", "docs.yml"}
-    assert all(each["permissions"] in ({}, {"contents": "read"}) for each in WORKFLOWS.values())
+    assert all(
+        workflow["permissions"] in ({}, {"contents": "read"}) for workflow in WORKFLOWS.values()
+    )
 
 
 @posix
 def test_a_tag_of_a_commit_that_is_not_on_main_is_refused(tmp_path: Path) -> None:
     def refused(commit: str) -> bool:
-        known = {"GITHUB_SHA": commit, "GITHUB_REF_NAME": "v1.2.3"}
-        done = ran("bash", "-ec", step, cwd=tmp_path, env=known)
-        assert done.returncode == ("is not on main" in done.stdout)
-        return done.returncode == 1
+        environment = {"GITHUB_SHA": commit, "GITHUB_REF_NAME": "v1.2.3"}
+        process = ran("bash", "-ec", step, cwd=tmp_path, env=environment)
+        assert process.returncode == ("is not on main" in process.stdout)
+        return process.returncode == 1
 
     step = script("release.yml", "tag", "The tagged commit is on main")
     git(tmp_path, "init", "-q")
@@ -164,8 +174,8 @@ def test_an_undated_version_is_not_released(tmp_path: Path) -> None:
     (tmp_path / "dist" / "dmlsplit-0.1.0.tar.gz").touch()
     for head, status in (("0.1.0] - 2026-11-24", 0), ("0.1.0]", 1), ("0x1.0] - 2026-11-24", 1)):
         (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## [{head}\n", "utf-8")
-        done = ran("bash", "-ec", step, cwd=tmp_path, env={"GITHUB_REF_NAME": "v0.1.0"})
-        assert done.returncode == status, head
+        process = ran("bash", "-ec", step, cwd=tmp_path, env={"GITHUB_REF_NAME": "v0.1.0"})
+        assert process.returncode == status, head
 
 
 @posix
@@ -178,9 +188,9 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog(tmp_path: Path)
     (tmp_path / "CHANGELOG.md").write_text(text[:newest] + versions + text[newest:], "utf-8")
 
     def notes(version: str) -> str:
-        known = {"GITHUB_REF_NAME": f"v{version}", "GITHUB_REPOSITORY": "owner/name"}
-        done = ran("bash", "-ec", step, cwd=tmp_path, env=known)
-        assert done.returncode == 0
+        environment = {"GITHUB_REF_NAME": f"v{version}", "GITHUB_REPOSITORY": "owner/name"}
+        process = ran("bash", "-ec", step, cwd=tmp_path, env=environment)
+        assert process.returncode == 0
         return (tmp_path / "notes.md").read_text("utf-8")
 
     page = "https://github.com/owner/name/blob/v1.20.0/docs/ci.md"

@@ -78,17 +78,17 @@ class Case:
     def failures(self, argument: str) -> Iterator[str]:
         words = [argument, argument.replace("_", " "), *self.called.split("|")]
         for value in self.wrong[argument]:
-            shown = f"{argument}={value!r:.60}"
+            call_text = f"{argument}={value!r:.60}"
             try:
                 self.call(**{**self.right, argument: value})
             except dml.DmlError as error:
                 if not any(word and re.search(rf"\b{word}\b", str(error)) for word in words):
-                    yield f"{shown}: the error names no argument: {error}"
+                    yield f"{call_text}: the error names no argument: {error}"
                 pickle.loads(pickle.dumps(error))
             except Exception as error:
-                yield f"{shown}: {error!r}"
+                yield f"{call_text}: {error!r}"
             else:
-                yield f"{shown} is accepted"
+                yield f"{call_text} is accepted"
 
 
 def binding(**arguments: Any) -> Any:
@@ -238,9 +238,17 @@ def public() -> Iterator[str]:
                 continue
             yield f"{place}.{name}"
             if inspect.isclass(value):
-                own = {one for one in vars(value) if not one.startswith("_") or one == "__call__"}
-                methods = (one for one in own if callable(getattr(value, one)))
-                yield from (f"{place}.{name}.{one}" for one in methods)
+                own_names = {
+                    member_name
+                    for member_name in vars(value)
+                    if not member_name.startswith("_") or member_name == "__call__"
+                }
+                methods = (
+                    member_name
+                    for member_name in own_names
+                    if callable(getattr(value, member_name))
+                )
+                yield from (f"{place}.{name}.{member_name}" for member_name in methods)
 
 
 def test_wrong_values_cover_every_public_callable() -> None:

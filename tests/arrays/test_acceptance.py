@@ -22,22 +22,24 @@ from dmlsplit.execution.in_memory import requirements
 
 def test_only_outputs_that_are_not_packed_bring_strides_of_their_own() -> None:
     source, first, second = np.zeros(6), np.zeros(2), np.zeros(4)
-    required = requirements((6,), ("<f8", 8, "cpu"), 0, (2, 4))
-    accepted = accept_outputs([first, second], view(source, "array"), required)
+    requirement_list = requirements((6,), ("<f8", 8, "cpu"), 0, (2, 4))
+    accepted = accept_outputs([first, second], view(source, "array"), requirement_list)
     assert accepted == ([first.ctypes.data, second.ctypes.data], None)
-    assert matches(view(first, "out"), required[0])
+    assert matches(view(first, "out"), requirement_list[0])
     strided = np.zeros(8)[::2]
-    accepted = accept_outputs([first, strided], view(source, "array"), required)
+    accepted = accept_outputs([first, strided], view(source, "array"), requirement_list)
     assert accepted == ([first.ctypes.data, strided.ctypes.data], ((8,), (16,)))
-    for other in (np.zeros(3), np.zeros(4, "f4"), np.frombuffer(bytes(32)), source[:4]):
+    for wrong_output in (np.zeros(3), np.zeros(4, "f4"), np.frombuffer(bytes(32)), source[:4]):
         with pytest.raises(InvalidArgumentError):
-            accept_outputs([first, other], view(source, "array"), required)
+            accept_outputs([first, wrong_output], view(source, "array"), requirement_list)
 
 
 def test_every_field_that_differs_from_the_requirement_is_named() -> None:
-    array, strided = (view(each, "out") for each in (np.zeros(2), np.frombuffer(bytes(32))[::2]))
-    required = Requirement(*array[2:])
-    assert list(mismatches(strided, required)) == [
+    array, strided = (
+        view(memory, "out") for memory in (np.zeros(2), np.frombuffer(bytes(32))[::2])
+    )
+    requirement = Requirement(*array[2:])
+    assert list(mismatches(strided, requirement)) == [
         Mismatch("read_only", True, False),
         Mismatch("strides", (16,), (8,)),
     ]
@@ -45,12 +47,12 @@ def test_every_field_that_differs_from_the_requirement_is_named() -> None:
 
 def test_disjoint_outputs_are_checked_in_linear_time() -> None:
     def seconds(count: int) -> float:
-        views = [view(one, "out") for one in np.zeros((count, 8))]
-        required = [Requirement(*one[2:]) for one in views]
+        views = [view(row, "out") for row in np.zeros((count, 8))]
+        requirement_list = [Requirement(*array_view[2:]) for array_view in views]
         gc.disable()  # it would walk through all that the other tests keep
         begin = time.thread_time()
         try:
-            check_outputs(views, views[0]._replace(address=0), required)
+            check_outputs(views, views[0]._replace(address=0), requirement_list)
         finally:
             gc.enable()
         return time.thread_time() - begin
@@ -65,5 +67,5 @@ def test_outputs_whose_overlap_takes_too_long_to_decide_count_as_overlapping() -
         np.lib.stride_tricks.as_strided(np.zeros(1, "i1"), (1049,) * 3, strides)
         for strides in ((36674, 61119, 85569), (12223, 12224, 1))
     ]
-    one, two = (view(cube, "out")._replace(address=1 << 40) for cube in cubes)
-    assert share_memory(one, two._replace(address=two.address + 64_023_025))
+    first_view, second_view = (view(cube, "out")._replace(address=1 << 40) for cube in cubes)
+    assert share_memory(first_view, second_view._replace(address=second_view.address + 64_023_025))

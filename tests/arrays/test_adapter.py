@@ -36,8 +36,8 @@ def test_each_library_has_an_adapter(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_viewing_a_view_returns_the_view_itself() -> None:
-    seen = view(np.zeros(4), "array")
-    assert view(seen, "array") is seen
+    array_view = view(np.zeros(4), "array")
+    assert view(array_view, "array") is array_view
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])

@@ -15,12 +15,12 @@ from tests.support.gpu_arrays import operator
 
 def test_an_object_with_only_numpys_interface_is_viewed() -> None:
     array = np.arange(6.0).reshape(2, 3)[:, ::2]
-    seen = view(SimpleNamespace(__array_interface__=array.__array_interface__), "array")
-    assert seen[1:] == view(array, "array")[1:]
+    array_view = view(SimpleNamespace(__array_interface__=array.__array_interface__), "array")
+    assert array_view[1:] == view(array, "array")[1:]
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("not_an_array", "message"),
     [
         (
             type("Tracer", (), {"__module__": "jax._src.interpreters"})(),
@@ -31,9 +31,11 @@ def test_an_object_with_only_numpys_interface_is_viewed() -> None:
         (b"abcd", r"Fix: numpy\.frombuffer\(\.\.\., 'u1'\)"),
     ],
 )
-def test_the_error_for_an_object_that_is_no_array_names_the_fix(given: Any, message: str) -> None:
+def test_the_error_for_an_object_that_is_no_array_names_the_fix(
+    not_an_array: Any, message: str
+) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
-        view(given, "array")
+        view(not_an_array, "array")
 
 
 @pytest.mark.parametrize("kind", [3, 4, 10])
@@ -42,9 +44,9 @@ def test_dlpack_devices_other_than_cpu_and_cuda_are_refused(kind: int) -> None:
         def __dlpack_device__(self) -> tuple[int, int]:
             return kind, 0
 
-    with pytest.raises(dml.InvalidArgumentError) as caught:
+    with pytest.raises(dml.InvalidArgumentError) as error:
         view(Elsewhere(), "array")
-    assert str(caught.value) == (
+    assert str(error.value) == (
         f"array is a {type_name(Elsewhere())} on DLPack device type {kind}; "
         "it must be on the CPU or a CUDA device"
     )
@@ -77,10 +79,14 @@ def test_pieces_are_converted_by_the_librarys_from_dlpack(
     monkeypatch.setitem(sys.modules, "other", module)
     op = operator((5,), (2, 3), 0, "cpu", "INT64")
     for kind in (Array, Standard):
-        given = kind(np.arange(5))
-        assert [type(piece) for piece in dml.split(given, 1)] == [kind]
-        for found in (dml.split(given, (2, 3)), op(given), op(dml.BufferBinding(given))):
-            assert [(type(piece), piece.array.tolist()) for piece in found] == [
+        dlpack_array = kind(np.arange(5))
+        assert [type(piece) for piece in dml.split(dlpack_array, 1)] == [kind]
+        for pieces in (
+            dml.split(dlpack_array, (2, 3)),
+            op(dlpack_array),
+            op(dml.BufferBinding(dlpack_array)),
+        ):
+            assert [(type(piece), piece.array.tolist()) for piece in pieces] == [
                 (kind, [0, 1]),
                 (kind, [2, 3, 4]),
             ]
@@ -88,9 +94,9 @@ def test_pieces_are_converted_by_the_librarys_from_dlpack(
     assert [type(piece) for piece in dml.split(Array(np.arange(5)), (2, 3))] == [np.ndarray] * 2
 
 
-@pytest.mark.parametrize("asked", ["device", "CPU"])
+@pytest.mark.parametrize("device_source", ["device", "CPU"])
 def test_an_array_that_its_library_does_not_share_is_refused(
-    monkeypatch: pytest.MonkeyPatch, asked: str
+    monkeypatch: pytest.MonkeyPatch, device_source: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("not today")
@@ -101,11 +107,11 @@ def test_an_array_that_its_library_does_not_share_is_refused(
         def __dlpack_device__(self) -> tuple[int, int]:
             return 1, 0
 
-    if asked == "device":
+    if device_source == "device":
         monkeypatch.setattr(Kept, "__dlpack_device__", refuse)
-    with pytest.raises(dml.InvalidArgumentError) as caught:
+    with pytest.raises(dml.InvalidArgumentError) as error:
         dml.split(Kept(), 1)
-    assert str(caught.value) == (
+    assert str(error.value) == (
         f"array, a {type_name(Kept())}, cannot be shared without a copy: not today. "
         "Fix: view its bytes as an integer type of the same size"
     )
@@ -121,9 +127,9 @@ def test_64_bit_arrays_are_refused_if_jax_would_truncate_them() -> None:
             [1 << 40, (1 << 40) + 1],
             array[2:].tolist(),
         ]
-    with jax.enable_x64(False), pytest.raises(dml.InvalidArgumentError) as caught:
+    with jax.enable_x64(False), pytest.raises(dml.InvalidArgumentError) as error:
         op(array)
-    assert str(caught.value) == (
+    assert str(error.value) == (
         "array has data type int64, but jaxlib would make pieces of int32. "
         "Fix: with JAX, jax.config.update('jax_enable_x64', True)"
     )
@@ -132,15 +138,15 @@ def test_64_bit_arrays_are_refused_if_jax_would_truncate_them() -> None:
 def test_the_error_for_a_lazy_array_advises_a_call_that_loads_only_the_pieces() -> None:
     da = pytest.importorskip("dask.array", reason="Dask is not installed")
     zarr = pytest.importorskip("zarr", reason="zarr is not installed")
-    stored = zarr.array(np.arange(12.0).reshape(3, 4), chunks=(2, 2))
+    zarr_array = zarr.array(np.arange(12.0).reshape(3, 4), chunks=(2, 2))
     fix = (
         r"array is a zarr\.Array;.*Fix: dmlsplit\.split\(dask\.array\.from_zarr\(\.\.\.\), \.\.\.\)"
     )
     with pytest.raises(dml.InvalidArgumentError, match=fix):
-        dml.split(stored, 2, 1)
-    lazy = dml.split(da.from_zarr(stored), 2, 1)
+        dml.split(zarr_array, 2, 1)
+    lazy = dml.split(da.from_zarr(zarr_array), 2, 1)
     assert isinstance(lazy[1], da.Array)
-    np.testing.assert_array_equal(lazy[1], stored[:, 2:])
+    np.testing.assert_array_equal(lazy[1], zarr_array[:, 2:])
 
 
 @pytest.mark.parametrize("kind", ["DataArray", "Variable"])

@@ -23,18 +23,19 @@ from tests.support.gpu_arrays import operator
     ids=["packed", "strided", "read-only", "empty", "no C type"],
 )
 def test_a_view_agrees_with_the_array_interface(array: np.ndarray) -> None:
-    seen = view(array, "array")
-    assert seen.owner is array
-    assert (seen.address, seen.read_only) == array.__array_interface__["data"]
-    assert (seen.shape, seen.strides) == (array.shape, array.strides)
-    assert (seen.type, seen.item_bytes, seen.device) == (array.dtype.str, array.itemsize, "cpu")
+    array_view = view(array, "array")
+    assert array_view.owner is array
+    assert (array_view.address, array_view.read_only) == array.__array_interface__["data"]
+    assert (array_view.shape, array_view.strides) == (array.shape, array.strides)
+    assert (array_view.type, array_view.item_bytes) == (array.dtype.str, array.itemsize)
+    assert array_view.device == "cpu"
 
 
 def test_new_arrays_keep_an_extension_type() -> None:
     kind = pytest.importorskip("ml_dtypes", reason="NumPy's bfloat16").bfloat16
     array = np.arange(4).astype(kind)
-    (made,), _ = adapter_of(array).empty(view(array, "array"), NewArrays(((2, 3),)))
-    assert (made.dtype, made.shape) == (array.dtype, (2, 3))
+    (new_array,), _ = adapter_of(array).empty(view(array, "array"), NewArrays(((2, 3),)))
+    assert (new_array.dtype, new_array.shape) == (array.dtype, (2, 3))
 
 
 class Metres(np.ndarray):
@@ -57,16 +58,18 @@ def test_pieces_of_a_subclass_are_those_of_numpy(rows: int, tmp_path: Any) -> No
         np.ones(shape, np.float32).view(np.matrix),
         np.memmap(tmp_path / "x", np.float32, "w+", shape=shape),
     ):
-        wanted = np.split(array, [2], 1)
+        expected_pieces = np.split(array, [2], 1)
         for pieces in (dml.split(array, (2, 4), 1), op(array)):
             assert [type(piece) for piece in pieces] == [type(array)] * 2
-            assert [piece.tobytes() for piece in pieces] == [piece.tobytes() for piece in wanted]
+            assert [piece.tobytes() for piece in pieces] == [
+                piece.tobytes() for piece in expected_pieces
+            ]
             assert not any(np.shares_memory(piece, array) for piece in pieces)
             if array is metres:
                 assert {piece.unit for piece in pieces} == {"km"}
     table = np.rec.fromarrays([[1, 2], [3.0, 4.0]], names="a, b")
-    (one, _) = dml.split(table, 2)
-    assert (type(one), one.b.tolist()) == (np.recarray, [3.0])
+    (first_piece, _) = dml.split(table, 2)
+    assert (type(first_piece), first_piece.b.tolist()) == (np.recarray, [3.0])
 
 
 def test_pieces_of_a_matrix_as_raw_memory_are_plain_arrays() -> None:

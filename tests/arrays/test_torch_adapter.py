@@ -27,7 +27,7 @@ def test_an_output_of_another_torch_type_of_the_same_size_is_refused(torch: Any)
 def test_operators_and_out_refuse_tensors_that_require_grad(torch: Any) -> None:
     tracked, plain = torch.ones(6, requires_grad=True), torch.zeros(6)
     op = operator((6,), (6,), 0, "cpu")
-    refused = [
+    calls = [
         lambda: dml.split(plain, 1, out=[tracked]),
         lambda: op(tracked),
         lambda: op.dispatch(tracked, [plain]),
@@ -35,7 +35,7 @@ def test_operators_and_out_refuse_tensors_that_require_grad(torch: Any) -> None:
         lambda: op.bind(tracked, [plain]),
         lambda: op.bind(plain, [tracked]),
     ]
-    for call in refused:
+    for call in calls:
         with pytest.raises(dml.InvalidArgumentError, match=r"requires grad.*Fix: detach\(\)"):
             call()
     with pytest.raises(dml.InvalidArgumentError, match=r"out is given, but array requires grad"):
@@ -47,17 +47,17 @@ def test_operators_and_out_refuse_tensors_that_require_grad(torch: Any) -> None:
 @pytest.mark.parametrize("mode", ["no_grad", "inference_mode"])
 def test_parameters_are_read_and_written_while_gradients_are_off(torch: Any, mode: str) -> None:
     """Torch's own functions do so too: that is how weights are loaded and models served."""
-    one, two = (torch.nn.Parameter(torch.full((6,), value)) for value in (1.0, 2.0))
+    source, target = (torch.nn.Parameter(torch.full((6,), value)) for value in (1.0, 2.0))
     op = operator((6,), (6,), 0, "cpu")
     with getattr(torch, mode)():
-        (found,) = dml.split(one, 1)
-        assert found.tolist() == op(one)[0].tolist() == one.tolist()
-        assert found.is_inference() is (mode == "inference_mode")
-        dml.split(one, 1, out=[two])
-        assert two.tolist() == one.tolist()
-        op.bind(torch.zeros(6), [two]).dispatch()
-    assert two.tolist() == [0.0] * 6
-    assert two.requires_grad
+        (piece,) = dml.split(source, 1)
+        assert piece.tolist() == op(source)[0].tolist() == source.tolist()
+        assert piece.is_inference() is (mode == "inference_mode")
+        dml.split(source, 1, out=[target])
+        assert target.tolist() == source.tolist()
+        op.bind(torch.zeros(6), [target]).dispatch()
+    assert target.tolist() == [0.0] * 6
+    assert target.requires_grad
 
 
 def test_a_write_increments_the_version_of_a_tensor(torch: Any) -> None:
@@ -105,11 +105,11 @@ def test_any_strides_are_read_and_pieces_are_packed(torch: Any, layout: str) -> 
         "0-d pieces": torch.rand(0, 6, 3),
     }[layout]
     axis = -1 if layout in ("transposed", "step") else 1
-    for found, wanted in zip(
+    for piece, expected in zip(
         dml.split(source, (1, 5), axis), source.split((1, 5), axis), strict=True
     ):
-        assert torch.equal(found, wanted)
-        assert found.is_contiguous()
+        assert torch.equal(piece, expected)
+        assert piece.is_contiguous()
     outs = [torch.empty_strided(p.shape, p.stride()) for p in source.split((1, 5), axis)]
     if layout != "expanded":
         dml.split(source, (1, 5), axis, out=outs)
@@ -120,10 +120,10 @@ def test_any_strides_are_read_and_pieces_are_packed(torch: Any, layout: str) -> 
 def test_lazy_tensors_are_resolved_before_they_are_split(torch: Any, lazy: str) -> None:
     whole = torch.arange(8.0)
     source = whole.view(torch.complex64).conj() if lazy == "conj" else torch._neg_view(whole)[:4]
-    for found, wanted in zip(dml.split(source, 2), source.split(2), strict=True):
-        assert not found.is_conj()
-        assert not found.is_neg()
-        assert torch.equal(found, wanted)
+    for piece, expected in zip(dml.split(source, 2), source.split(2), strict=True):
+        assert not piece.is_conj()
+        assert not piece.is_neg()
+        assert torch.equal(piece, expected)
     op = operator((4,), (4,), 0, "cpu")
     for call in (lambda: dml.split(source.resolve_conj(), 1, out=[source]), lambda: op(source)):
         with pytest.raises(dml.InvalidArgumentError, match=r"lazily conjugated.*resolve_conj"):
@@ -146,11 +146,11 @@ for kind in torch.quint4x2, torch.quint2x4:
 
 def test_types_of_several_elements_per_byte_are_refused(torch: Any) -> None:
     """In another process, because torch allocates too few bytes and writing them all crashes."""
-    done = ran(sys.executable, "-c", OVERRUN)
+    process = ran(sys.executable, "-c", OVERRUN)
     for kind, bits in (("quint4x2", 4), ("quint2x4", 2)):
-        wanted = f"an element of torch.{kind} has {bits} bits; it must have whole bytes."
-        assert done.stdout.count(wanted) == 2, done.stdout + done.stderr
-    assert done.returncode == 0
+        message = f"an element of torch.{kind} has {bits} bits; it must have whole bytes."
+        assert process.stdout.count(message) == 2, process.stdout + process.stderr
+    assert process.returncode == 0
 
 
 TRACKED = "such a tensor can only be the input of dmlsplit.split. Fix: "
@@ -220,9 +220,9 @@ def test_the_error_for_a_refused_tensor_names_its_kind_and_the_fix(torch: Any) -
 
 
 def refuse(tensor: Any, message: str, begin: str = "data ") -> None:
-    with pytest.raises(dml.InvalidArgumentError) as caught:
+    with pytest.raises(dml.InvalidArgumentError) as error:
         TORCH.view(tensor, "data")
-    assert str(caught.value) == begin + message
+    assert str(error.value) == begin + message
 
 
 def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
@@ -230,11 +230,11 @@ def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
     out = dml.TensorDesc("FLOAT16", (4, 6), strides=(1, 4))
     op = dml.Device("cpu").compile(dml.SplitOperatorDesc(x, [out], 1))
     source = torch.arange(24).reshape(4, 6).half()
-    for given in (source, dml.BufferBinding(source.reshape(-1).view(torch.uint8))):
+    for op_input in (source, dml.BufferBinding(source.reshape(-1).view(torch.uint8))):
         with torch.device("meta"):  # where torch allocates unless it is told otherwise
-            (found,) = op(given)
-        assert found.stride() == (1, 4)
-        assert torch.equal(found, source)
+            (piece,) = op(op_input)
+        assert piece.stride() == (1, 4)
+        assert torch.equal(piece, source)
     with pytest.raises(dml.OutOfMemoryError, match=r"an output of 4503599627370496 bytes"):
         TORCH.empty(TORCH.view(source, "data"), NewArrays(((1 << 51,),)))
 
@@ -242,16 +242,16 @@ def test_an_operator_makes_tensors_of_any_layout(torch: Any) -> None:
 @pytest.mark.parametrize("count", [3, 64])
 def test_few_and_many_outputs_are_checked_alike(torch: Any, count: int) -> None:
     source = torch.arange(4.0 * count).reshape(2, -1)
-    sizes, wanted = (2,) * count, torch.split(source, 2, 1)
+    sizes, expected_pieces = (2,) * count, torch.split(source, 2, 1)
 
     def outputs() -> list[Any]:
         return [torch.zeros(2, 2) for _ in range(count)]
 
-    written = outputs()
-    versions = [out._version for out in written]
-    assert dml.split(source, sizes, 1, out=written) == written
-    assert all(map(torch.equal, written, wanted))
-    assert [out._version for out in written] > versions
+    out_tensors = outputs()
+    versions = [out._version for out in out_tensors]
+    assert dml.split(source, sizes, 1, out=out_tensors) == out_tensors
+    assert all(map(torch.equal, out_tensors, expected_pieces))
+    assert [out._version for out in out_tensors] > versions
     shared = torch.zeros(2, 2)
     for wrong, message in (
         (torch.zeros(2, 3), r"out\[1\]: shape is \(2, 3\)"),
@@ -266,7 +266,7 @@ def test_few_and_many_outputs_are_checked_alike(torch: Any, count: int) -> None:
         outs = [*outputs()[:1], wrong, shared, *outputs()[3:]]
         if message is None:
             dml.split(source, sizes, 1, out=outs)
-            assert all(map(torch.equal, map(torch.as_tensor, outs), wanted))
+            assert all(map(torch.equal, map(torch.as_tensor, outs), expected_pieces))
             continue
         with pytest.raises(dml.InvalidArgumentError, match=message):
             dml.split(source, sizes, 1, out=outs)
@@ -282,7 +282,7 @@ def test_a_tensor_larger_than_its_storage_is_refused(
 ) -> None:
     """A storage can be shrunk below its tensor; torch reads and writes past its end then."""
     whole = [torch.zeros(offset + size, dtype=torch.uint8) for _ in range(2)]
-    cut = [one[offset:] for one in whole]
+    cut = [tensor[offset:] for tensor in whole]
     op = operator((size,), (size,), 0, "cpu", "UINT8")
     dml.split(cut[0], 1, out=cut[1:])
     whole[number].untyped_storage().resize_(offset + size - 1)

@@ -69,39 +69,39 @@ def test_torchs_current_stream_is_read_at_every_dispatch() -> None:
 def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
     made_up_torch: SimpleNamespace,
 ) -> None:
-    used: list[object] = []
+    events: list[object] = []
 
     @contextmanager
     def on(stream: object) -> Iterator[None]:
-        used.append(stream)
+        events.append(stream)
         yield
-        used.append(None)
+        events.append(None)
 
     def empty(shape: tuple[int, ...], **_: object) -> SimpleNamespace:
-        used.append(shape)
+        events.append(shape)
         storage = SimpleNamespace(nbytes=lambda: 8)
         return SimpleNamespace(data_ptr=lambda: 8, untyped_storage=lambda: storage)
 
     made_up_torch.cuda.stream, made_up_torch.empty = on, empty
     owner, pair = CudaTensor(), NewArrays(((2,),))
     like = ArrayView(owner, 0, (), (), "<f4", 4, "cuda:1", False)
-    for stream, there in ((77, like), (None, like), (77, like._replace(device="cpu"))):
-        assert TORCH.empty(there, pair, stream)[1] == [8]
-    assert used == [(77, 1), (2,), None, (2,), (2,)]
-    copied: list[object] = []
-    prepared = PreparedSplit(Recording(copied), pair)
+    for stream, like_view in ((77, like), (None, like), (77, like._replace(device="cpu"))):
+        assert TORCH.empty(like_view, pair, stream)[1] == [8]
+    assert events == [(77, 1), (2,), None, (2,), (2,)]
+    copies: list[object] = []
+    prepared = PreparedSplit(Recording(copies), pair)
     prepared.split(like, owner, 77)
     prepared.split(like, owner)
-    assert used[5:] == [(77, 1), (2,), None, (2,)]
-    assert copied == [(0, [8], 77), (0, [8], 5)]
+    assert events[5:] == [(77, 1), (2,), None, (2,)]
+    assert copies == [(0, [8], 77), (0, [8], 5)]
     assert owner.recorded == [(77, 1)]
 
 
 class Recording:
     """A program that only notes what it should copy."""
 
-    def __init__(self, copied: list[object]) -> None:
-        self.copied = copied
+    def __init__(self, copies: list[object]) -> None:
+        self.copied = copies
 
     def copy(self, src: int, dsts: Any, stream: Any = None) -> None:
         self.copied.append((src, dsts, stream))
@@ -117,16 +117,16 @@ def test_each_copy_is_on_the_given_stream_or_on_torchs_current_stream(
 
     writes: list[object] = []
     monkeypatch.setattr(torch_private, "increment_version", writes.append)
-    copied: list[object] = []
-    prepared = PreparedSplit(Recording(copied), NewArrays(((2,),)))
+    copies: list[object] = []
+    prepared = PreparedSplit(Recording(copies), NewArrays(((2,),)))
     source = ArrayView(CudaTensor(), 8, (2,), (4,), "<f4", 4, "cuda:1", False)
     out = source._replace(owner=CudaTensor(), address=16)
     prepared.split_into(source, [out.owner], [16])
-    named = SimpleNamespace(__cuda_stream__=lambda: (0, 77), device_id=1)
-    prepared.split_into(source, [out.owner], [16], named)
+    protocol_stream = SimpleNamespace(__cuda_stream__=lambda: (0, 77), device_id=1)
+    prepared.split_into(source, [out.owner], [16], protocol_stream)
     dispatch = prepared.bind(source, [out.owner], [16])
     dispatch()
     dispatch(78)
-    assert copied == [(8, [16], stream) for stream in (5, named, 6, 78)]
+    assert copies == [(8, [16], stream) for stream in (5, protocol_stream, 6, 78)]
     assert writes == [[out.owner]] * 4
     assert source.owner.recorded == out.owner.recorded == [(77, 1)]

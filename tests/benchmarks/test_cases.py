@@ -17,44 +17,46 @@ def test_every_case_is_a_split_with_a_unique_name(group: list[Case]) -> None:
     assert len({case.name for case in group}) == len(group)
     for case in group:
         assert sum(case.sizes) == case.shape[case.axis], case.name
-        moved = sum(np.prod(shape) for shape in case.output_shapes) * np.dtype(case.dtype).itemsize
-        assert moved == case.total_bytes, case.name
+        output_bytes = (
+            sum(np.prod(shape) for shape in case.output_shapes) * np.dtype(case.dtype).itemsize
+        )
+        assert output_bytes == case.total_bytes, case.name
 
 
 def test_strided_workloads_count_the_bytes_that_must_be_read() -> None:
-    found = {case.name.split()[0]: case for case in WORKLOADS}
-    for number, case in found.items():
+    cases_by_number = {case.name.split()[0]: case for case in WORKLOADS}
+    for number, case in cases_by_number.items():
         if case.strides is None:
             assert case.span_bytes == case.read_bytes == case.moved_bytes == case.total_bytes
         else:
             assert number in ("26", "31", "32", "34", "50", "51", "52")
-    assert found["26"].read_bytes == found["26"].total_bytes
+    assert cases_by_number["26"].read_bytes == cases_by_number["26"].total_bytes
     for number in ("31", "32"):
-        assert found[number].total_bytes == 128 << 20
-        assert found[number].read_bytes == pytest.approx(256 << 20, abs=4)
-        assert found[number].moved_bytes == pytest.approx(192 << 20, abs=4)
+        assert cases_by_number[number].total_bytes == 128 << 20
+        assert cases_by_number[number].read_bytes == pytest.approx(256 << 20, abs=4)
+        assert cases_by_number[number].moved_bytes == pytest.approx(192 << 20, abs=4)
     far = Case("far", cases.CASES, (8, 100), "u1", 1, (50, 50), strides=(1 << 20, 100))
     assert (far.span_bytes, far.read_bytes) == (7 * (1 << 20) + 9901, 800)
 
 
-@pytest.mark.parametrize("at", [0, 1, 2])
-def test_the_outputs_of_joined_cases_are_views_of_one_tensor(at: int) -> None:
-    case = Case("joined", cases.CASES, (4, 3, 6, 2), "u2", 2, (1, 2, 3), joined_at=at)
-    joined = np.zeros(case.shape, case.dtype)
-    parts = case.parts(joined)
+@pytest.mark.parametrize("joined_axis", [0, 1, 2])
+def test_the_outputs_of_joined_cases_are_views_of_one_tensor(joined_axis: int) -> None:
+    case = Case("joined", cases.CASES, (4, 3, 6, 2), "u2", 2, (1, 2, 3), joined_at=joined_axis)
+    tensor = np.zeros(case.shape, case.dtype)
+    parts = case.parts(tensor)
     for number, part in enumerate(parts):
         part[...] = number
     assert [part.strides for part in parts] == case.output_strides
-    assert [part.ctypes.data - joined.ctypes.data for part in parts] == case.output_starts
-    rows = joined.reshape(-1, 12 * [12, 3, 1][at])
+    assert [part.ctypes.data - tensor.ctypes.data for part in parts] == case.output_starts
+    rows = tensor.reshape(-1, 12 * [12, 3, 1][joined_axis])
     assert (np.diff(rows.astype(int)) >= 0).all()
-    assert np.bincount(joined.ravel()).tolist() == [24, 48, 72]
-    assert case.alignments == (16, {0: 16, 1: 4, 2: 4}[at])
+    assert np.bincount(tensor.ravel()).tolist() == [24, 48, 72]
+    assert case.alignments == (16, {0: 16, 1: 4, 2: 4}[joined_axis])
 
 
 def test_alignments_follow_from_misaligned_addresses() -> None:
-    found = {case.name[:2]: case.alignments for case in WORKLOADS}
-    misaligned = {number: found[number] for number in ("35", "39", "40", "41")}
+    alignments = {case.name[:2]: case.alignments for case in WORKLOADS}
+    misaligned = {number: alignments[number] for number in ("35", "39", "40", "41")}
     assert misaligned == {"35": (2, 2), "39": (1, 16), "40": (16, 4), "41": (8, 16)}
     assert Case("even", cases.CASES, (4,), "u1", 0, (4,), misaligned=(0, 12)).alignments == (16, 4)
 

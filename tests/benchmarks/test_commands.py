@@ -22,11 +22,11 @@ from tests.support.fixtures import Capsys, Patch
 
 
 def test_a_run_records_its_command_libraries_and_machine() -> None:
-    found = environment(["cpu", "--quick"], with_gpu=False)
-    assert found["command"] == ["python", "-m", "benchmarks", "cpu", "--quick"]
-    assert found["libraries"]["numpy"] == np.__version__
-    assert found["machine"]["processors"] >= 1
-    json.dumps([found, gpu_state()])
+    record = environment(["cpu", "--quick"], with_gpu=False)
+    assert record["command"] == ["python", "-m", "benchmarks", "cpu", "--quick"]
+    assert record["libraries"]["numpy"] == np.__version__
+    assert record["machine"]["processors"] >= 1
+    json.dumps([record, gpu_state()])
 
 
 def test_a_complete_cpu_run_is_not_overwritten_and_is_read_by_bars_and_compare(
@@ -116,8 +116,10 @@ def test_a_call_is_compared_with_what_a_person_would_write_instead(
 def test_every_pair_makes_the_same_pieces() -> None:
     for name, make in host_instead.CASES.items():
         if "NumPy" in name and "into" in name:
-            ours, instead = make().ours(), make().instead()
-            assert [piece.tolist() for piece in ours] == [piece.tolist() for piece in instead]
+            our_pieces, other_pieces = make().ours(), make().instead()
+            assert [piece.tolist() for piece in our_pieces] == [
+                piece.tolist() for piece in other_pieces
+            ]
 
 
 @pytest.mark.skipif(host.has_gpu(), reason="this machine has a GPU")
@@ -137,8 +139,8 @@ def test_a_gpu_run_has_a_row_for_every_peer(tmp_path: Path, capsys: Capsys) -> N
     assert "no case's name contains 'no such case'" in capsys.readouterr().err
     assert not path.exists()
     assert command.main(["gpu", "--quick", "--only", "2 QKV, decode", "-o", str(path)]) == 0
-    found = load(path)
-    assert found["after"] is not None
-    assert {row["peer"] for row in found["rows"]} == set(FAST)
-    (ours,) = (row for row in found["rows"] if row["peer"] == "dmlsplit")
-    assert (ours["status"], ours["mode"]) == ("ok", "graph")
+    run_record = load(path)
+    assert run_record["after"] is not None
+    assert {row["peer"] for row in run_record["rows"]} == set(FAST)
+    (our_row,) = (row for row in run_record["rows"] if row["peer"] == "dmlsplit")
+    assert (our_row["status"], our_row["mode"]) == ("ok", "graph")

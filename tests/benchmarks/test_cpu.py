@@ -29,9 +29,9 @@ def broken(problem: Problem) -> Prepared:
 PEERS = {"dmlsplit": peers_cpu.dmlsplit_bound, "absent": absent, "broken": broken}
 
 
-def run(path: Path, peers: dict[str, Any], chosen: list[Case], rounds: int = 2) -> Results:
+def run(path: Path, peers: dict[str, Any], case_list: list[Case], rounds: int = 2) -> Results:
     results = Results(path, "cpu", MACHINE)
-    cpu.run(chosen, peers, [1], rounds, results, Table(len(chosen), "dmlsplit"))
+    cpu.run(case_list, peers, [1], rounds, results, Table(len(case_list), "dmlsplit"))
     return results
 
 
@@ -45,11 +45,11 @@ def test_a_peer_that_fails_is_a_row_with_its_message(tmp_path: Path) -> None:
 
 
 def test_a_case_is_measured_in_three_allocations(tmp_path: Path) -> None:
-    seen: list[np.ndarray] = []
+    input_arrays: list[np.ndarray] = []
 
     def at_first(problem: Problem) -> Prepared:
-        seen.append(problem.array)
-        if len(seen) == 3:
+        input_arrays.append(problem.array)
+        if len(input_arrays) == 3:
             raise MemoryError("no more")
         return peers_cpu.numpy_copyto(problem)
 
@@ -58,7 +58,7 @@ def test_a_case_is_measured_in_three_allocations(tmp_path: Path) -> None:
     assert rows["dmlsplit"]["seconds"]["count"] == 7
     assert rows["at first"]["status"] == "failed"
     assert rows["at first"]["message"] == "no more"
-    assert len({array.ctypes.data for array in seen}) == 3
+    assert len({array.ctypes.data for array in input_arrays}) == 3
 
 
 def test_concurrent_callers_split_in_separate_threads(tmp_path: Path) -> None:
@@ -79,8 +79,8 @@ def test_concurrent_callers_split_in_separate_threads(tmp_path: Path) -> None:
 
         return Prepared(call, bound.outputs)
 
-    two = Case("2 at once", cases.CALLERS, (4, 4), "f4", 1, (1, 3), 2)
-    (row,) = run(tmp_path / "a.json", {"dmlsplit": counted}, [two]).rows
+    case_of_two = Case("2 at once", cases.CALLERS, (4, 4), "f4", 1, (1, 3), 2)
+    (row,) = run(tmp_path / "a.json", {"dmlsplit": counted}, [case_of_two]).rows
     assert row["status"] == "ok"
     assert set(working) == {"0", "1"}
     assert len(set(working.values())) == 1

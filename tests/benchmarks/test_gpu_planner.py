@@ -16,7 +16,6 @@ from tests.sass import listing
 from tests.support import kernel_cases, nvrtc
 from tests.support.large_splits import of_workload
 
-KINDS = ("LDG", "STG")
 each = pytest.mark.parametrize("threshold", THRESHOLDS, ids=lambda threshold: threshold.name)
 needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
@@ -35,13 +34,13 @@ def test_every_estimate_has_cells() -> None:
 @each
 def test_each_form_of_a_cell_is_another_plan(threshold: Threshold) -> None:
     ats = []
-    for at, case in threshold.cells():
+    for cell_place, case in threshold.cells():
         sources = set()
         for form in threshold.forms:
             with threshold.choosing(form):
                 sources.add(tuple(launch.code.source for launch in launches(case)))
         assert len(sources) == 2, case.name
-        ats.append(at)
+        ats.append(cell_place)
     # There are cells on both sides of today's estimate, or up to it.
     assert min(ats) < getattr(estimates, threshold.name) <= 2 * max(ats)
 
@@ -88,6 +87,9 @@ def test_policies_are_timed_below_and_above_the_size_of_the_cache() -> None:
     assert rows[-1].endswith("failed: full")
 
 
+KINDS = ("LDG", "STG")
+
+
 @needs_nvrtc
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 def test_each_policy_is_in_the_machine_code(policy: l2_policies.Policy, builds: Path) -> None:
@@ -97,5 +99,8 @@ def test_each_policy_is_in_the_machine_code(policy: l2_policies.Policy, builds: 
     cubin = nvrtc.compile_cubin(policy.source, "sm_80", builds)
     (text,) = nvrtc.disassemble([listing.code(cubin)], "sm_80", builds)
     code = listing.parse(text).instructions
-    loads, stores = ({"desc" in str(one) for one in code if one.opcode == name} for name in KINDS)
+    loads, stores = (
+        {"desc" in str(instruction) for instruction in code if instruction.opcode == name}
+        for name in KINDS
+    )
     assert (loads, stores) == ({policy.loads_first}, {policy.stores_first})

@@ -48,9 +48,9 @@ def check(case: Case, peer: GpuPeer) -> None:
     problem = GpuProblem(case, buffers)
     prepared = peer(problem)
     prepared.call(1)
-    found = prepared.outputs(1)
-    assert len(found) == len(case.sizes)
-    assert all(map(np.array_equal, found, problem.views(1)))
+    outputs = prepared.outputs(1)
+    assert len(outputs) == len(case.sizes)
+    assert all(map(np.array_equal, outputs, problem.views(1)))
     assert all((out == np.array(0xA5, case.dtype)).all() for out in buffers[0].outputs)
 
 

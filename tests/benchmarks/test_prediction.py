@@ -18,8 +18,8 @@ def steady(gpu: Gpu, issue: float, work: float = 1, **busy: float) -> float:
 
 def test_a_copy_takes_the_clocks_that_its_bandwidth_gives() -> None:
     """512 bytes are read and written, at 3.0, 4.3 and 6.9 TB/s in total, on 132 or 148 SMs."""
-    found = [round(gpu.copy_clocks, 1) for gpu in GPUS]
-    assert found == [76.6, 53.4, 40.6, 364.1, 448.7, 226.1]
+    copy_clocks = [round(gpu.copy_clocks, 1) for gpu in GPUS]
+    assert copy_clocks == [76.6, 53.4, 40.6, 364.1, 448.7, 226.1]
 
 
 def test_what_hides_behind_memory_costs_little() -> None:
@@ -70,8 +70,8 @@ def test_too_few_bytes_in_flight_lower_the_prediction() -> None:
 def test_a_block_that_reads_more_than_it_writes_has_more_in_flight() -> None:
     """Every fourth element: 4 KiB of outputs, for which a block requests 16."""
     blocks = Blocks(1 << 16, 8, 16 * KIB, 256 * MIB)
-    found = prediction.fraction(H200, [(COPY, blocks)], 2.5 * 256 * MIB, work=2.5)
-    assert found > 0.98
+    speed = prediction.fraction(H200, [(COPY, blocks)], 2.5 * 256 * MIB, work=2.5)
+    assert speed > 0.98
     assert launched(H200, 256 * MIB, count=1 << 16) == pytest.approx(2 / 3, abs=0.01)
 
 
@@ -111,7 +111,7 @@ def test_a_unit_waits_for_the_sm_with_the_most_blocks() -> None:
 
 def test_two_launches_are_predicted_to_be_slower_than_one() -> None:
     half = Blocks(512, 8, 16 * KIB, 8 * MIB)
-    both = prediction.fraction(H200, [(COPY, half)] * 2, 16 * MIB)
-    assert both < prediction.fraction(
+    speed_of_two = prediction.fraction(H200, [(COPY, half)] * 2, 16 * MIB)
+    assert speed_of_two < prediction.fraction(
         H200, [(COPY, replace(half, count=1024, total_bytes=16 * MIB))], 16 * MIB
     )

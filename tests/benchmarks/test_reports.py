@@ -51,8 +51,8 @@ GONE = {**timed("x", "p", 1e-3), **failed(RuntimeError("no"))}
 def test_a_slower_machine_and_new_or_missing_rows_are_not_a_slower_program(
     a: list[Any], b: list[Any], verdicts: dict[str, str]
 ) -> None:
-    found = compare(a_run(*a), a_run(*b))
-    assert {change.key[2]: change.verdict for change in found} == verdicts
+    changes = compare(a_run(*a), a_run(*b))
+    assert {change.key[2]: change.verdict for change in changes} == verdicts
 
 
 def test_every_kind_of_figure_is_drawn(tmp_path: Path) -> None:
@@ -61,10 +61,10 @@ def test_every_kind_of_figure_is_drawn(tmp_path: Path) -> None:
 
     rows = []
     for kind in (cases.CASES, *SWEEPS):
-        for at in (1, 64, 4096):
+        for size in (1, 64, 4096):
             for peer, seconds in (("dmlsplit", 1e-3), ("plain copy", 0.9e-3), ("torch", 2e-3)):
-                row = timed(f"{kind} {at}", peer, seconds)
-                rows.append({**row, "kind": kind, "at": at, "threads": 1})
+                row = timed(f"{kind} {size}", peer, seconds)
+                rows.append({**row, "kind": kind, "at": size, "threads": 1})
     data = {"kind": "cpu", "environment": MACHINE, "rows": rows}
     files = plot(data, tmp_path, "run")
     names = {"run-cases", "run-row-width", "run-size", "run-channels", "run-outputs"}
@@ -77,15 +77,17 @@ def test_every_kind_of_figure_is_drawn(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("commit", "shown"),
+    ("commit", "caption_commit"),
     [("0123456789abcdef", "0123456789,"), ("0123456789abcdef+", "0123456789+,")],
 )
-def test_a_picture_says_whether_the_measured_tree_had_changes(commit: str, shown: str) -> None:
+def test_a_picture_says_whether_the_measured_tree_had_changes(
+    commit: str, caption_commit: str
+) -> None:
     pytest.importorskip("matplotlib")
     from benchmarks.plot import _caption
 
     run = {"kind": "cpu", "environment": {**MACHINE, "commit": commit}}
-    assert f"commit {shown} 2026" in _caption(run)
+    assert f"commit {caption_commit} 2026" in _caption(run)
 
 
 def test_the_readme_agrees_with_the_results_and_the_cases() -> None:
@@ -104,8 +106,8 @@ def test_the_readme_agrees_with_the_results_and_the_cases() -> None:
 def test_a_bar_limits_the_time_relative_to_the_fastest_peer_or_the_next_smaller_size() -> None:
     def rows(case: str, kind: str, size: int, **times: float) -> list[dict[str, Any]]:
         head = {"kind": kind, "bytes": size, "threads": 1}
-        named = ((peer.replace("_", " "), seconds) for peer, seconds in times.items())
-        return [{**timed(case, peer, seconds), **head} for peer, seconds in named]
+        peer_seconds = ((peer.replace("_", " "), seconds) for peer, seconds in times.items())
+        return [{**timed(case, peer, seconds), **head} for peer, seconds in peer_seconds]
 
     run = a_run(
         *rows("a", cases.CASES, 1, dmlsplit=2e-3, torch=1.8e-3, openvino=9e-3),
@@ -119,8 +121,10 @@ def test_a_bar_limits_the_time_relative_to_the_fastest_peer_or_the_next_smaller_
         *rows("s2", cases.STEP, 1, dmlsplit=1.4e-3),
         *rows("s3", cases.STEP, 1, dmlsplit=2.2e-3),
     )
-    found = [(one.case, one.other, round(one.ratio, 2), one.bar, one.is_met) for one in bars(run)]
-    assert found == [
+    bar_results = [
+        (bar.case, bar.other, round(bar.ratio, 2), bar.bar, bar.is_met) for bar in bars(run)
+    ]
+    assert bar_results == [
         ("a", "torch", 0.9, 1.0, False),
         ("large", "torch", 1.25, 1.3, False),
         ("new", "torch", 1.25, 1.0, True),

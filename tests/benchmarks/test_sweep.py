@@ -51,10 +51,10 @@ def test_every_case_of_a_sweep_has_a_unique_name() -> None:
 
 
 def check(row: Predicted, least: tuple[float, float], h200: Predicted) -> None:
-    for size, fraction, there in zip(SIZES, row.fractions, h200.fractions, strict=True):
+    for size, fraction, h200_fraction in zip(SIZES, row.fractions, h200.fractions, strict=True):
         assert least[size >= LARGE] <= fraction <= 1, (row.family, row.placement, row.gpu, size)
         if row.gpu not in LEAST:
-            assert fraction >= MIN_OF_H200 * there
+            assert fraction >= MIN_OF_H200 * h200_fraction
 
 
 def predictions(families: list[sweep.Family], builds: Path) -> list[tuple[Predicted, Predicted]]:
@@ -84,11 +84,12 @@ def test_the_sweep_command_writes_a_file_that_the_plot_command_draws(
 ) -> None:
     path = tmp_path / "sweep.json"
     assert model.main(["--sweep", "--only", "2 halves", "--json", str(path)]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert [text.split()[4:6] for text in printed[:2]] == [["aligned", "H100"], ["aligned", "H200"]]
-    found = json.loads(path.read_text())
-    assert found["environment"]["command"][2:4] == ["tests.counts.model", "--sweep"]
-    assert len(found["rows"]) == len(printed) == 2 * len(GPUS)
+    output_lines = capsys.readouterr().out.splitlines()
+    columns = [text.split()[4:6] for text in output_lines[:2]]
+    assert columns == [["aligned", "H100"], ["aligned", "H200"]]
+    report = json.loads(path.read_text())
+    assert report["environment"]["command"][2:4] == ["tests.counts.model", "--sweep"]
+    assert len(report["rows"]) == len(output_lines) == 2 * len(GPUS)
     assert command.main(["plot", str(path)]) == 0
     names = {"sweep-sweep.svg", "sweep-sweep.png"}
     assert {line.rpartition("/")[2] for line in capsys.readouterr().out.split()} == names

@@ -15,13 +15,13 @@ from benchmarks.timing import calls_per_sample, interleaved, rest, summary
 
 @given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=50))
 def test_a_summary_agrees_with_numpy(samples: list[float]) -> None:
-    found = summary(samples)
-    assert found.count == len(samples)
-    assert found.median == pytest.approx(np.median(samples))
-    assert found.least == min(samples)
-    assert found.p20 == pytest.approx(np.quantile(samples, 0.2))
-    assert found.p80 == pytest.approx(np.quantile(samples, 0.8))
-    assert found.spread >= 0
+    sample_summary = summary(samples)
+    assert sample_summary.count == len(samples)
+    assert sample_summary.median == pytest.approx(np.median(samples))
+    assert sample_summary.least == min(samples)
+    assert sample_summary.p20 == pytest.approx(np.quantile(samples, 0.2))
+    assert sample_summary.p80 == pytest.approx(np.quantile(samples, 0.8))
+    assert sample_summary.spread >= 0
     with pytest.raises(ValueError, match="no samples"):
         summary([])
 
@@ -39,25 +39,25 @@ def test_each_round_times_every_call_once_in_an_order_of_its_own(
 
     slow = {name: partial(call, name) for name in "abc"}
     samples = interleaved(slow, 9)
-    assert {name: len(taken) for name, taken in samples.items()} == {"a": 9, "b": 9, "c": 9}
+    assert {name: len(times) for name, times in samples.items()} == {"a": 9, "b": 9, "c": 9}
     # After the three calibrations, each sample is an untimed call and a timed one, and each round
     # has its own order.
     calls = "".join(log[-54:])
     rounds = {calls[start : start + 6] for start in range(0, 54, 6)}
     assert {"".join(sorted(order)) for order in rounds} == {"aabbcc"}
     assert len(rounds) > 2
-    assert all(0 < sample < 1 for taken in samples.values() for sample in taken)
+    assert all(0 < sample < 1 for times in samples.values() for sample in times)
 
 
 def test_warm_up_calls_for_its_time_and_at_least_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[float] = []
+    start_times: list[float] = []
     start = time.perf_counter()
-    timing.warm_up(lambda: begun.append(time.perf_counter()))
+    timing.warm_up(lambda: start_times.append(time.perf_counter()))
     assert time.perf_counter() - start >= timing.WARM_SECONDS
-    assert len(begun) > 1
+    assert len(start_times) > 1
     monkeypatch.setattr(timing, "WARM_SECONDS", 0)
-    timing.warm_up(begun.clear)
-    assert not begun
+    timing.warm_up(start_times.clear)
+    assert not start_times
 
 
 def test_rest_waits_until_other_threads_are_idle() -> None:

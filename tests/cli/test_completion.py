@@ -20,15 +20,15 @@ TYPED = {
 def test_bash_completes_commands_options_and_choices(tmp_path: Path) -> None:
     if shutil.which("bash") is None:
         pytest.skip("bash is not installed")
-    made = ran(sys.executable, "-m", "shtab", "--shell", "bash", "dmlsplit.cli.build_parser")
-    assert made.returncode == 0, made.stderr
-    (tmp_path / "script").write_text(made.stdout)
-    for typed, offered in TYPED.items():
+    script = ran(sys.executable, "-m", "shtab", "--shell", "bash", "dmlsplit.cli.build_parser")
+    assert script.returncode == 0, script.stderr
+    (tmp_path / "script").write_text(script.stdout)
+    for typed, completions in TYPED.items():
         line = f"""
 . ./script
 COMP_WORDS=(dmlsplit {typed}) COMP_CWORD={len(typed.split())}
 _shtab_dmlsplit
 printf '%s\\n' "${{COMPREPLY[@]}}"
 """
-        done = ran("bash", "-c", line, cwd=tmp_path)
-        assert done.stdout.split() == offered, (typed, done.stderr)
+        process = ran("bash", "-c", line, cwd=tmp_path)
+        assert process.stdout.split() == completions, (typed, process.stderr)

@@ -30,8 +30,8 @@ OUTPUT = "dmlsplit: error: standard output"
 
 
 def ended(line: str, streams: str) -> tuple[int, str, str]:
-    done = shell(f"dmlsplit {line} {streams}")
-    return done.returncode, done.stdout, done.stderr
+    process = shell(f"dmlsplit {line} {streams}")
+    return process.returncode, process.stdout, process.stderr
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def test_a_full_disk_is_reported_in_one_line(line: str, files: Path) -> None:
 
 
 def test_a_report_in_a_file_needs_no_standard_output(files: Path) -> None:
-    done = shell("dmlsplit validate m.onnx -o report >&-")
-    assert (done.returncode, done.stderr) == (0, "")
+    process = shell("dmlsplit validate m.onnx -o report >&-")
+    assert (process.returncode, process.stderr) == (0, "")
     assert "1 split in 1 file" in Path("report").read_text()
 
 
@@ -91,12 +91,12 @@ STOPS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 
 
 @pytest.mark.parametrize("number", STOPS)
-@pytest.mark.parametrize("at", [1, 2, 3, 5, 8, 13, 40, 80, 120, 160])
+@pytest.mark.parametrize("import_number", [1, 2, 3, 5, 8, 13, 40, 80, 120, 160])
 def test_an_interrupt_in_any_import_is_reported_in_one_line(
-    at: int, number: signal.Signals, files: Path
+    import_number: int, number: signal.Signals, files: Path
 ) -> None:
     line = ["run", "a.npy", "--axis", "0", "--count", "2"]
-    child = started(str(int(number)), str(at), *line, folder=files, program=INTERRUPTED)
+    child = started(str(int(number)), str(import_number), *line, folder=files, program=INTERRUPTED)
     out, err = child.communicate()
     assert (child.returncode, err) == (128 + number, b"dmlsplit: interrupted\n"), (out, err)
 
@@ -105,9 +105,9 @@ def test_nothing_but_forks_is_imported_before_the_interrupt_handler_is_set() -> 
     """No module of Python that is not loaded at the start comes before it either."""
     program = "import sys; before = set(sys.modules); import dmlsplit.__main__; "
     program += "print(*set(sys.modules) - before)"
-    found = ran(sys.executable, "-S", "-c", program, check=True).stdout.split()
+    module_names = ran(sys.executable, "-S", "-c", program, check=True).stdout.split()
     # `forks` makes the lock of all later imports; it imports nothing that is not loaded.
-    python = set(found) - {"dmlsplit", "dmlsplit.__main__", "dmlsplit.forks"}
+    python = set(module_names) - {"dmlsplit", "dmlsplit.__main__", "dmlsplit.forks"}
     assert python <= {"os", "posixpath", "genericpath", "stat", "_stat", "_signal", "abc", "_abc",
                       "_collections_abc", "os.path", "ntpath", "nt", "atexit"}  # fmt: skip
 

@@ -29,11 +29,11 @@ def here(here: Path, monkeypatch: Patch) -> None:
 
 @pytest.mark.parametrize("line", GOLDEN)
 def test_each_command_prints_its_transcript(line: str) -> None:
-    found, expected = commands.transcript(line, main), GOLDEN[line].rstrip("\n")
+    output, expected = commands.transcript(line, main), GOLDEN[line].rstrip("\n")
     if "usage: " in expected:  # argparse breaks lines differently from version to version.
-        assert re.sub(r"\n[>!]", "", found).split() == re.sub(r"\n[>!]", "", expected).split()
+        assert re.sub(r"\n[>!]", "", output).split() == re.sub(r"\n[>!]", "", expected).split()
     else:
-        assert found == expected
+        assert output == expected
 
 
 def test_every_help_and_every_report_format_has_a_transcript() -> None:

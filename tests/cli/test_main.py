@@ -14,12 +14,6 @@ from tests.support import networks
 from tests.support.command import FLAGS, ROOT, ours, parsers, ran, save, sparse_model, started
 from tests.support.models import every_verdict
 
-# The command line, but its bars appear at once, because no scan takes as long on every machine.
-WITHOUT_DELAY = """
-from dmlsplit.cli import main, terminal
-terminal.BAR_SECONDS = 0.001
-main()
-"""
 PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
 
 
@@ -47,25 +41,25 @@ def on_a_terminal(
 ) -> str:
     """What a command, or a `program` with its arguments, shows on a terminal."""
     pty, termios = map(pytest.importorskip, ("pty", "termios"))  # Windows has neither
-    ours, theirs = pty.openpty()
-    termios.tcsetwinsize(theirs, (24, columns))
+    our_end, terminal_end = pty.openpty()
+    termios.tcsetwinsize(terminal_end, (24, columns))
     inherited = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "TERM")}
     child = started(
         *arguments,
         folder=folder,
         program=program,
-        stdout=theirs,
-        stderr=theirs,
+        stdout=terminal_end,
+        stderr=terminal_end,
         env={**inherited, "TERM": "xterm", "PYTHONPATH": str(ROOT), **environment},
     )
-    os.close(theirs)
-    shown = b""
+    os.close(terminal_end)
+    output = b""
     with suppress(OSError):  # at the end, on Linux
-        while block := os.read(ours, 65536):
-            shown += block
+        while block := os.read(our_end, 65536):
+            output += block
     child.wait()
-    os.close(ours)
-    return shown.decode()
+    os.close(our_end)
+    return output.decode()
 
 
 def test_output_is_coloured_only_on_a_terminal_without_no_color_or_term_dumb(here: Path) -> None:
@@ -80,8 +74,8 @@ def test_output_is_coloured_only_on_a_terminal_without_no_color_or_term_dumb(her
 def test_text_is_as_wide_as_the_terminal(here: Path) -> None:
     def widest(*line: str, columns: int) -> int:
         plain = {"NO_COLOR": "1", "COLUMNS": ""}
-        shown = on_a_terminal(*line, folder=here, columns=columns, **plain)
-        return max(map(len, (shown or Path("report").read_text()).splitlines()))
+        output = on_a_terminal(*line, folder=here, columns=columns, **plain)
+        return max(map(len, (output or Path("report").read_text()).splitlines()))
 
     line = ["validate", *"--data-type FLOAT32 --axis 0 --sizes 60 --split".split(), "2" + ",1" * 58]
     line.append("--verbose")
@@ -98,19 +92,27 @@ def test_text_is_as_wide_as_the_terminal(here: Path) -> None:
 def test_a_name_is_cut_to_the_width_of_the_terminal_and_is_whole_in_a_pipe(here: Path) -> None:
     save("m.onnx", networks.layers(24))
     line = ["validate", "m.onnx", "--windows", "19041"]
-    shown = on_a_terminal(*line, folder=here, columns=60, NO_COLOR="1", COLUMNS="")
-    (cut,) = (each for each in shown.splitlines() if each.startswith("  -->"))
+    output = on_a_terminal(*line, folder=here, columns=60, NO_COLOR="1", COLUMNS="")
+    (cut,) = (line_shown for line_shown in output.splitlines() if line_shown.startswith("  -->"))
     assert cut == "  --> m.onnx main_graph/e.../attention/qkv/Split (+23 alike)"
     out, _ = started(*line, folder=here).communicate()
     whole = "  --> m.onnx main_graph/encoder/layer.0/attention/qkv/Split (+23 alike)"
     assert whole in out.decode().splitlines()
 
 
+# The command line, but its bars appear at once, because no scan takes as long on every machine.
+WITHOUT_DELAY = """
+from dmlsplit.cli import main, terminal
+terminal.BAR_SECONDS = 0.001
+main()
+"""
+
+
 def test_scans_show_their_progress_on_a_terminal_only(here: Path) -> None:
     save("model.onnx", every_verdict())
     line, at_once = ["validate", ".", "-o", "report"], {"TQDM_MININTERVAL": "0"}
-    shown = on_a_terminal(*line, folder=here, program=WITHOUT_DELAY, **at_once)
-    assert re.search(r"scan: +\d+%", shown)
+    output = on_a_terminal(*line, folder=here, program=WITHOUT_DELAY, **at_once)
+    assert re.search(r"scan: +\d+%", output)
     with started(*line, folder=here, program=WITHOUT_DELAY, env=ours() | at_once) as child:
         assert child.stderr
         assert child.stderr.read() == b""
@@ -126,8 +128,8 @@ with terminal.progress_bar("scan"):
 
 
 def test_one_long_file_shows_a_bar_that_is_cleared_at_the_end(here: Path) -> None:
-    shown = on_a_terminal(folder=here, program=LONG)
-    bars = shown.split("\r")
+    output = on_a_terminal(folder=here, program=LONG)
+    bars = output.split("\r")
     assert sum(bar.startswith("scan: ") for bar in bars) > 1
     assert bars[-1].strip() == ""
 
@@ -161,10 +163,10 @@ print(status, read, int(peak) * 1024, file=sys.stderr)
 
 def measured(*arguments: str, folder: Path) -> tuple[int, int, str]:
     """The bytes that a command which accepts reads, its peak resident bytes, and its output."""
-    done = ran(sys.executable, "-c", MEASURE, *arguments, cwd=folder, check=True)
-    status, read, peak = done.stderr.split()
+    process = ran(sys.executable, "-c", MEASURE, *arguments, cwd=folder, check=True)
+    status, read, peak = process.stderr.split()
     assert status == "0"
-    return int(read), int(peak), done.stdout
+    return int(read), int(peak), process.stdout
 
 
 def test_a_gigabyte_of_weights_is_not_read_and_costs_little_memory(here: Path) -> None:

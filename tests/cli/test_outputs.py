@@ -62,16 +62,20 @@ CASES = {
 
 def test_every_option_that_names_an_output_file_has_a_case() -> None:
     """Add a new word for values to one of the sets; if it names a file, also to the cases above."""
-    taking = [
+    value_options = [
         (action.metavar or action.dest, parser.prog.removeprefix("dmlsplit "), action)
         for parser in parsers(build_parser())
         for action in parser._actions
         if action.nargs != 0 and not action.choices
     ]
-    assert {word for word, *_ in taking} == WRITES | NEITHER
-    writing = {(name, action.option_strings[-1]) for word, name, action in taking if word in WRITES}
-    others = {("run", "--output"), ("selftest", "--output")}  # own tests; it reads no file
-    assert {(line.split()[0], line.split()[-1]) for line, _ in CASES.values()} == writing - others
+    assert {word for word, *_ in value_options} == WRITES | NEITHER
+    writing = {
+        (name, action.option_strings[-1]) for word, name, action in value_options if word in WRITES
+    }
+    own_tests = {("run", "--output"), ("selftest", "--output")}  # own tests; it reads no file
+    assert {
+        (line.split()[0], line.split()[-1]) for line, _ in CASES.values()
+    } == writing - own_tests
 
 
 @pytest.fixture
@@ -83,13 +87,15 @@ def files(here: Path) -> Path:
     array = np.linspace(1, 2, 5000, dtype="f4")
     for name, data in (("w", array.tobytes()), ("t", b"A" * 20000), ("c", b"A" * 20000)):
         content = single(TensorProto.FLOAT, (6, 4), (2, 4), 0)
-        stored = TensorProto(name="w", dims=[5000], data_type=TensorProto.FLOAT)
-        stored.data_location = TensorProto.EXTERNAL
-        stored.external_data.add(key="location", value=f"{name}.data")
+        external_tensor = TensorProto(name="w", dims=[5000], data_type=TensorProto.FLOAT)
+        external_tensor.data_location = TensorProto.EXTERNAL
+        external_tensor.external_data.add(key="location", value=f"{name}.data")
         if name == "c":
-            content.graph.node.append(helper.make_node("Constant", [], ["c"], value=stored))
+            content.graph.node.append(
+                helper.make_node("Constant", [], ["c"], value=external_tensor)
+            )
         else:
-            content.graph.initializer.append(stored)
+            content.graph.initializer.append(external_tensor)
         save(f"{name}.onnx", content)
         Path(f"{name}.data").write_bytes(data)
     Path("it.bin").write_bytes(b"A" * 20000)
@@ -147,8 +153,8 @@ NAMES: dict[str, Callable[[Path], str]] = {
 
 def tree() -> dict[str, tuple[int, bytes]]:
     """The inode and the bytes of every file of the current folder."""
-    found = (Path(root, name) for root, _, names in os.walk(".") for name in names)
-    return {str(path): (path.stat().st_ino, path.read_bytes()) for path in found}
+    file_paths = (Path(root, name) for root, _, names in os.walk(".") for name in names)
+    return {str(path): (path.stat().st_ino, path.read_bytes()) for path in file_paths}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -170,8 +176,8 @@ def test_a_piece_never_overwrites_the_input(
     Path("out").mkdir()
     link(Path("out/a_0.npy"), Path("a.npy").absolute())
     before = tree()
-    said = refused(capsys, f"run a.npy --axis 0 --count 2 -o out {flags}")
-    assert "a_0.npy is the input a.npy; name another output" in said
+    message = refused(capsys, f"run a.npy --axis 0 --count 2 -o out {flags}")
+    assert "a_0.npy is the input a.npy; name another output" in message
     assert tree() == before
 
 
@@ -179,8 +185,8 @@ def test_a_report_never_replaces_a_file_that_is_not_text(files: Path, capsys: Ca
     """It does not replace a model that is not judged either, such as one that will be written."""
     shutil.copy("m.onnx", "other.onnx")
     before = tree()
-    said = refused(capsys, "validate m.onnx -o other.onnx")
-    assert "other.onnx holds binary data; text must not replace it. Fix: name another" in said
+    message = refused(capsys, "validate m.onnx -o other.onnx")
+    assert "other.onnx holds binary data; text must not replace it. Fix: name another" in message
     assert tree() == before
     Path("report").write_text("an old report, with ümlauts and \x1b[31mcolours")
     assert main(["validate", "m.onnx", "-o", "report"]) == 0
@@ -192,14 +198,14 @@ def test_a_report_never_replaces_a_file_that_is_not_text(files: Path, capsys: Ca
 
 def test_a_hyphen_is_standard_output_except_for_write_fixed(files: Path, capsys: Capsys) -> None:
     assert main(["validate", "m.onnx"]) == 0
-    shown = capsys.readouterr().out
+    report = capsys.readouterr().out
     assert main(["validate", "m.onnx", "-o", "-"]) == 0
-    assert capsys.readouterr().out == shown
+    assert capsys.readouterr().out == report
     assert main(["explain", "m.onnx", "--svg", "-"]) == 0
     assert capsys.readouterr().out.startswith("<svg ")
     for name in ("-", "f.xml"):
-        said = refused(capsys, f"{VALIDATE} m.onnx --write-fixed {name}")
-        assert f"--write-fixed is '{name}'; it must be a file whose name ends in .onnx" in said
+        message = refused(capsys, f"{VALIDATE} m.onnx --write-fixed {name}")
+        assert f"--write-fixed is '{name}'; it must be a file whose name ends in .onnx" in message
     assert not Path("-").exists()
 
 
@@ -217,8 +223,8 @@ def test_a_device_is_written_to_and_a_full_device_is_named(
     command: str, option: str, files: Path, capsys: Capsys
 ) -> None:
     assert main([command, "m.onnx", option, "/dev/null"]) == 0
-    said = refused(capsys, f"{command} m.onnx {option} /dev/full")
-    assert said == "dmlsplit: error: /dev/full: No space left on device\n"
+    message = refused(capsys, f"{command} m.onnx {option} /dev/full")
+    assert message == "dmlsplit: error: /dev/full: No space left on device\n"
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
@@ -245,8 +251,8 @@ def test_an_output_that_is_a_circular_or_broken_link_is_refused_in_one_line(
     Path("link.onnx").symlink_to("no/such/f.onnx")
     for option in ("-o", "--write-fixed"):
         assert "circle.onnx: " in refused(capsys, f"{VALIDATE} m.onnx {option} circle.onnx")
-        said = refused(capsys, f"{VALIDATE} m.onnx {option} link.onnx")
-        assert re.search(r"error: link.onnx: is a link to /.*/no/such/f.onnx, in a folder", said)
+        message = refused(capsys, f"{VALIDATE} m.onnx {option} link.onnx")
+        assert re.search(r"error: link.onnx: is a link to /.*/no/such/f.onnx, in a folder", message)
     assert Path("circle.onnx").is_symlink()
     assert Path("link.onnx").is_symlink()
 
@@ -270,8 +276,8 @@ def test_a_full_disk_is_reported_with_the_name_of_the_written_model(
 
     save("r.onnx", single(TensorProto.INT8, (6, 4), (2, 4), 0))
     monkeypatch.setattr(Path, "write_bytes", full)
-    said = refused(capsys, f"{VALIDATE} r.onnx --write-fixed f.onnx")
-    assert said == "dmlsplit: error: f.onnx: No space left on device\n"
+    message = refused(capsys, f"{VALIDATE} r.onnx --write-fixed f.onnx")
+    assert message == "dmlsplit: error: f.onnx: No space left on device\n"
 
 
 @pytest.mark.parametrize(
@@ -284,8 +290,8 @@ def test_a_deleted_current_folder_is_named_in_the_error(
     Path("gone").mkdir()
     os.chdir("gone")
     (files / "gone").rmdir()
-    said = refused(capsys, line.format(files))
-    assert said == "dmlsplit: error: the current folder: No such file or directory\n"
+    message = refused(capsys, line.format(files))
+    assert message == "dmlsplit: error: the current folder: No such file or directory\n"
 
 
 def test_a_picture_on_the_model_is_refused_before_the_scan(

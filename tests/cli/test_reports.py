@@ -16,10 +16,6 @@ from tests.support.models import parsed, single
 
 OLD = "--windows 19041"
 REFUSED = single(TensorProto.INT64, (6,), (2, 4), 0)
-ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
-DYNAMIC = parsed(
-    "(float[1,1,n,2] x) => (float[] a) { [cut] a, b = Split <axis = 2, num_outputs = 2> (x) }"
-)
 
 
 def prints(file: str) -> list[str]:
@@ -35,9 +31,9 @@ def test_reports_beside_the_text_come_from_one_scan(
     scanned: list[str] = []
     honest = discovery.scan_any
 
-    def counting(file: str, *others: object) -> object:
+    def counting(file: str, *arguments: object) -> object:
         scanned.append(file)
-        return honest(file, *others)  # type: ignore[arg-type]
+        return honest(file, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(discovery, "scan_any", counting)
     line = f"validate m.onnx {OLD} --sarif r.sarif --junit r.xml --github - --format text"
@@ -57,9 +53,9 @@ def test_a_baseline_is_written_once_and_then_only_new_findings_fail(
     save("m.onnx", REFUSED)
     line = f"validate . {OLD} --baseline known.json --sarif r.sarif --junit r.xml".split()
     assert main(line) == 1
-    known = Path("known.json").read_bytes()
+    baseline = Path("known.json").read_bytes()
     assert "known.json has 1 known finding from now on" in capsys.readouterr().err
-    (entry, *_) = json.loads(known)["findings"]
+    (entry, *_) = json.loads(baseline)["findings"]
     assert entry["file"] == "m.onnx"
     assert entry["fingerprint"] in prints("r.sarif")
     assert main(line) == 0
@@ -68,10 +64,15 @@ def test_a_baseline_is_written_once_and_then_only_new_findings_fail(
     assert case.find("failure") is None  # a CI server that reads it passes as well
     shutil.copy("m.onnx", "a.onnx")  # a file before it
     assert main(line) == 1
-    said = capsys.readouterr().err
-    assert "note: 1 new finding; known.json has the known ones" in said
-    assert "new: a.onnx:net/cut: " in said
-    assert Path("known.json").read_bytes() == known
+    message = capsys.readouterr().err
+    assert "note: 1 new finding; known.json has the known ones" in message
+    assert "new: a.onnx:net/cut: " in message
+    assert Path("known.json").read_bytes() == baseline
+
+
+DYNAMIC = parsed(
+    "(float[1,1,n,2] x) => (float[] a) { [cut] a, b = Split <axis = 2, num_outputs = 2> (x) }"
+)
 
 
 @pytest.mark.parametrize("also", ["--fail-on unknown", "--fail-on defect"])
@@ -92,14 +93,17 @@ def test_a_node_that_breaks_another_rule_has_a_new_finding(here: Path) -> None:
     assert main(line) == 1
 
 
+ACCEPTED = single(TensorProto.FLOAT, (1, 1, 6, 2), (2, 4), 2)
+
+
 @pytest.mark.parametrize("text", ["", "[", "[]", "{}", '{"schema": 2, "findings": []}', "[" * 9999])
 def test_a_file_that_is_not_a_baseline_is_refused_and_kept(
     text: str, here: Path, capsys: Capsys
 ) -> None:
     save("m.onnx", ACCEPTED)
     Path("known.json").write_text(text)
-    said = refused(capsys, "validate m.onnx --baseline known.json")
-    assert said.startswith("dmlsplit: error: known.json: is not ")
+    message = refused(capsys, "validate m.onnx --baseline known.json")
+    assert message.startswith("dmlsplit: error: known.json: is not ")
     assert Path("known.json").read_text() == text
 
 
@@ -112,7 +116,7 @@ def test_an_incomplete_scan_writes_no_baseline(here: Path, capsys: Capsys) -> No
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("m.onnx --write-fixed m.onnx", "m.onnx is the input; name another output"),
         ("m.onnx --write-fixed old.onnx", "old.onnx exists; it is not replaced"),
@@ -125,9 +129,9 @@ def test_an_incomplete_scan_writes_no_baseline(here: Path, capsys: Capsys) -> No
     ],
 )
 def test_what_is_wrong_before_the_scan_is_said_before_it(
-    line: str, said: str, here: Path, capsys: Capsys, monkeypatch: Patch
+    line: str, message: str, here: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     for name in "m.onnx", "old.onnx":
         save(name, REFUSED)
     monkeypatch.setattr(discovery, "scan_paths", None)
-    assert said in refused(capsys, f"validate {OLD} {line}")
+    assert message in refused(capsys, f"validate {OLD} {line}")

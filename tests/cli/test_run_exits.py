@@ -87,11 +87,11 @@ def test_control_characters_do_not_reach_the_terminal(npy: Path, capsys: Capsys)
     name = "\x1b[31mred\n.npy"
     np.save(name, np.zeros((4, 2), [("\x1b[2J", "f4")]))
     assert main(["run", name, *HALVES]) == 0
-    shown = capsys.readouterr().out
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", shown)
-    assert shown.count("\n") == 3
-    said = refused(capsys, f"run {shlex.quote(name)} --axis 0 --count 2")
-    assert r"\x1b[31mred _0.npy exists" in said
+    output = capsys.readouterr().out
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", output)
+    assert output.count("\n") == 3
+    message = refused(capsys, f"run {shlex.quote(name)} --axis 0 --count 2")
+    assert r"\x1b[31mred _0.npy exists" in message
 
 
 # The device.
@@ -105,6 +105,6 @@ def test_device_auto_is_the_cpu_without_a_gpu_and_says_why(
     backend = find_backend("cpu")
     monkeypatch.setattr("dmlsplit.execution.device.default_backend", lambda: (backend, reason))
     assert main(["run", "a.npy", *HALVES, "--device", device]) == 0
-    shown = capsys.readouterr()
-    assert "2 pieces along axis 0, on cpu" in shown.out
-    assert shown.err == f"dmlsplit: note: dmlsplit uses the CPU, because {reason}\n" * notes
+    output = capsys.readouterr()
+    assert "2 pieces along axis 0, on cpu" in output.out
+    assert output.err == f"dmlsplit: note: dmlsplit uses the CPU, because {reason}\n" * notes

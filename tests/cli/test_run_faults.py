@@ -24,8 +24,6 @@ from tests.support.dxdispatch import dispatch, model, split_desc, tensor, values
 ERRORS = ["ENOSPC", "EIO", "EACCES", "EINTR"]
 SIGNALS = ["SIGKILL", "SIGTERM", "SIGINT"]
 FAULTS = [*ERRORS, *SIGNALS]
-# The folder is opened to remove what it holds.
-CLEAN_UP = re.compile(r"(unlink|unlinkat|rmdir) |open .*/\.dmlsplit-\w{16}$")
 
 INPUT = np.arange(24, dtype="f4").reshape(6, 4)
 NPY = ["run", "q.npy", "--axis", "1", "--split", "1,3", "-o", "out"]
@@ -82,8 +80,8 @@ CASES = {
 def runs(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[harness.Runs]:
     if not shutil.which("g++"):
         pytest.skip("g++ is not installed")
-    with harness.running(builds, tmp_path_factory.mktemp("scratch")) as found:
-        yield found
+    with harness.running(builds, tmp_path_factory.mktemp("scratch")) as fault_runs:
+        yield fault_runs
 
 
 Found = bytes | None
@@ -111,7 +109,11 @@ def expected(runs: harness.Runs, case: Case, folder: Path) -> Expected:
     whole = runs.run(case.line, folder)
     assert (whole.status, whole.err) == (0, "")
     new = found(folder, case)
-    assert not [one for one, other in zip(old, new, strict=True) if one == other]
+    assert not [
+        old_content
+        for old_content, new_content in zip(old, new, strict=True)
+        if old_content == new_content
+    ]
     return Expected(the_input(folder), old, new, whole.calls)
 
 
@@ -119,32 +121,36 @@ def the_input(folder: Path) -> dict[str, bytes]:
     return {name: data for name, data in contents(folder).items() if not name.startswith("out/")}
 
 
+# The folder is opened to remove what it holds.
+CLEAN_UP = re.compile(r"(unlink|unlinkat|rmdir) |open .*/\.dmlsplit-\w{16}$")
+
+
 def check(
-    runs: harness.Runs, case: Case, folder: Path, right: Expected, at: int, fault: str
+    runs: harness.Runs, case: Case, folder: Path, right: Expected, call_number: int, fault: str
 ) -> None:
     """Run once with a fault and once without."""
     case.prepare(folder)
     if fault in ERRORS:
-        outcome = runs.run(case.line, folder, at, error=getattr(errno, fault))
+        outcome = runs.run(case.line, folder, call_number, error=getattr(errno, fault))
     else:
-        outcome = runs.run(case.line, folder, at, signal=getattr(signal, fault))
-    place = f"{fault} at call {at}, {outcome.failed}: {outcome.status} {outcome.err}"
-    left = found(folder, case)
-    pairs = zip(left, right.old, right.new, strict=True)
+        outcome = runs.run(case.line, folder, call_number, signal=getattr(signal, fault))
+    place = f"{fault} at call {call_number}, {outcome.failed}: {outcome.status} {outcome.err}"
+    files_left = found(folder, case)
+    pairs = zip(files_left, right.old, right.new, strict=True)
     assert all(target in (old, new) for target, old, new in pairs), place
     assert the_input(folder) == right.input, place
     if outcome.failed and fault in ERRORS:
         assert outcome.status in (0, 2), place
         if outcome.status:
-            named = re.fullmatch(r"dmlsplit: error: .*(out|q\.|json).*\n", outcome.err)
-            assert named, place
+            named_file = re.fullmatch(r"dmlsplit: error: .*(out|q\.|json).*\n", outcome.err)
+            assert named_file, place
             assert ".dmlsplit-" not in outcome.err, place
     elif outcome.failed:
         number = getattr(signal, fault)
         assert outcome.status in ((-number,) if fault == "SIGKILL" else (0, 128 + number)), place
         assert outcome.err.count("\n") <= 1, place
     if outcome.status == 0:
-        assert left == right.new, place
+        assert files_left == right.new, place
     hidden = list(folder.rglob(".*"))
     # A kill, or a clean-up that fails, leaves one file or folder.
     assert len([path for path in hidden if path.parent.name == "out"]) == len(hidden) <= 1, place
@@ -152,7 +158,7 @@ def check(
     for path in hidden:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     again = runs.run(case.line, folder)
-    if any(left) and case.line[-1] != "--overwrite":
+    if any(files_left) and case.line[-1] != "--overwrite":
         assert again.status == 2, place
         assert "exists; it is not replaced. Fix: add --overwrite" in again.err, place
         again = runs.run([*case.line, "--overwrite"], folder)
@@ -164,10 +170,10 @@ def check(
 def sample(name: str, count: int, runs: harness.Runs, folder: Path) -> None:
     """Faults in turn, at `count` calls that are spread over the run."""
     right = expected(runs, CASES[name], folder)
-    count, chosen = min(count, right.calls), random.Random(name)
+    count, draw = min(count, right.calls), random.Random(name)
     for number in range(count):
-        at = 1 + (number * right.calls + chosen.randrange(right.calls)) // count
-        check(runs, CASES[name], folder, right, at, FAULTS[number % len(FAULTS)])
+        call_number = 1 + (number * right.calls + draw.randrange(right.calls)) // count
+        check(runs, CASES[name], folder, right, call_number, FAULTS[number % len(FAULTS)])
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if " over " not in name])
@@ -193,5 +199,5 @@ def test_files_are_old_or_new_after_every_fault(
     name: str, fault: str, runs: harness.Runs, tmp_path: Path
 ) -> None:
     right = expected(runs, CASES[name], tmp_path / "here")
-    for at in range(1, right.calls + 1):
-        check(runs, CASES[name], tmp_path / "here", right, at, fault)
+    for call_number in range(1, right.calls + 1):
+        check(runs, CASES[name], tmp_path / "here", right, call_number, fault)

@@ -30,8 +30,8 @@ def test_no_command_takes_an_abbreviated_option(name: str, capsys: Capsys) -> No
         if short in options or name == "dmlsplit":
             continue
         command = name.removeprefix("dmlsplit ")
-        given = {"run": "IN.npy"}.get(command, "")
-        text = said(capsys, f"{command} {given} {short}")
+        positional = {"run": "IN.npy"}.get(command, "")
+        text = said(capsys, f"{command} {positional} {short}")
         assert text == f"{name} does not accept {short}. Did you mean {option}?"
 
 
@@ -42,13 +42,19 @@ def test_an_option_is_repeatable_or_given_once(name: str, capsys: Capsys) -> Non
         option = next(reversed(action.option_strings), "")
         if option in ("", "--help", "--version") or option in ("--dim", "--fail-on", "--allow"):
             continue
-        one, two = "", ""
+        first_value, second_value = "", ""
         if action.nargs != 0:
-            one, two = list(map(str, action.choices or (1, 2)))[:2]
+            first_value, second_value = list(map(str, action.choices or (1, 2)))[:2]
         positional = {"run": "IN.npy"}.get(command, "")
-        text = said(capsys, f"{command} {positional} {option} {one} {option} {two}")
-        both = f": {float(one) if action.dest == 'seconds' else one} and " if one else ""
-        assert text.startswith(f"{option} is given twice{both}"), text
+        text = said(
+            capsys, f"{command} {positional} {option} {first_value} {option} {second_value}"
+        )
+        both_values = (
+            f": {float(first_value) if action.dest == 'seconds' else first_value} and "
+            if first_value
+            else ""
+        )
+        assert text.startswith(f"{option} is given twice{both_values}"), text
         assert text.endswith("Fix: give it once")
 
 

@@ -34,10 +34,10 @@ def test_dim_sets_a_dynamic_size_and_an_unknown_name_is_reported(
     for paths, status in (["m.onnx", "static.onnx"], 0), (["."], 0), (["static.onnx"], 2):
         capsys.readouterr()
         assert main(["validate", *paths, "--dim", "batch=3", "--dim", "cut=3"]) == status
-        said = capsys.readouterr().err
+        message = capsys.readouterr().err
         note = "note: --dim cut: no input of these models has a dynamic dimension of that name"
         fix = "Fix: give batch; declare sizes of other values in the model's value_info"
-        assert (said == f"dmlsplit: {note}. {fix}\n") == (status == 0), said
+        assert (message == f"dmlsplit: {note}. {fix}\n") == (status == 0), message
     # What is refused for every size may have an equivalent for some.
     assert main(["validate", "m.onnx", "--feature-level", "1_0", "--allow", "equivalent"]) == 0
 

@@ -19,11 +19,13 @@ def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
         save("m.onnx", bare_split(shape))
         assert main("validate m.onnx --ort --write-fixed fixed.onnx --overwrite".split()) == 0
         # ONNX Runtime does not load the model itself.
-        said = " ".join(capsys.readouterr().out.split())
-        assert said.startswith("fixed.onnx: 1 split replaced; its outputs equal the original's bit")
+        message = " ".join(capsys.readouterr().out.split())
+        assert message.startswith(
+            "fixed.onnx: 1 split replaced; its outputs equal the original's bit"
+        )
         (node,) = onnx.load("fixed.onnx").graph.node
-        found = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-        assert (node.name, found) == ("cut", {"axis": 1, "num_outputs": 2})
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+        assert (node.name, attributes) == ("cut", {"axis": 1, "num_outputs": 2})
 
 
 WRITE = "validate m.onnx --windows 19041 --write-fixed fixed.onnx --overwrite".split()
@@ -33,10 +35,10 @@ WRITE = "validate m.onnx --windows 19041 --write-fixed fixed.onnx --overwrite".s
 def test_every_format_reports_the_written_model(form: str, here: Path, capsys: Capsys) -> None:
     save("m.onnx", nested())
     assert main([*WRITE, "--format", form]) == 0
-    written, told = capsys.readouterr()
+    report, messages = capsys.readouterr()
     assert main(["validate", "fixed.onnx", "--windows", "19041", "--format", form]) == 0
-    assert written.endswith(capsys.readouterr().out)
-    changes = written if form == "text" else told
+    assert report.endswith(capsys.readouterr().out)
+    changes = report if form == "text" else messages
     assert "fixed.onnx: 2 splits replaced; their outputs equal" in changes
     assert "net/choose.then_branch/left: now Unsqueeze, Cast, Split" in changes
 
@@ -60,8 +62,8 @@ def test_write_fixed_makes_given_sizes_static(here: Path) -> None:
     save("m.onnx", single(TensorProto.FLOAT, ("n", 6), (2, 4), 1))
     line = ["validate", "m.onnx", "--windows", "19041", "--dim", "n=3"]
     assert main([*line, "--write-fixed", "fixed.onnx"]) == 0
-    (declared,) = onnx.load("fixed.onnx").graph.input
-    assert [dim.dim_value for dim in declared.type.tensor_type.shape.dim] == [3, 6]
+    (declaration,) = onnx.load("fixed.onnx").graph.input
+    assert [dim.dim_value for dim in declaration.type.tensor_type.shape.dim] == [3, 6]
 
 
 @pytest.mark.parametrize("kind", ["float", "int8"])
@@ -133,7 +135,7 @@ def test_of_two_nodes_with_the_same_name_only_the_refused_one_is_replaced(
     save("m.onnx", content)
     line = ["m.onnx", "--feature-level", "1_0"]
     _, verdicts = judged(capsys, *line)
-    assert {name.removeprefix("m.onnx:net/"): said for name, said in verdicts.items()} == {
+    assert {name.removeprefix("m.onnx:net/"): verdict for name, verdict in verdicts.items()} == {
         "choose.then_branch/left": "refused, an equivalent exists",
         "choose.else_branch/right": "refused, an equivalent exists",
         "choose[1].then_branch/left": "runs on DirectML",

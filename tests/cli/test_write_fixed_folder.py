@@ -95,10 +95,10 @@ def test_an_error_of_one_model_does_not_stop_the_others(
 ) -> None:
     honest = rewrite.write_fixed
 
-    def failing(source: Path, *others: object) -> object:
+    def failing(source: Path, *arguments: object) -> object:
         if source.name == "a.onnx":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "fixed/a.onnx")
-        return honest(source, *others)  # type: ignore[arg-type]
+        return honest(source, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rewrite, "write_fixed", failing)
     assert main(WRITE.split()) == 2
@@ -115,8 +115,8 @@ def test_weights_in_another_file_stay_beside_their_model(models: Path, capsys: C
     onnx.save(content, "models/heavy.onnx", **options)
     assert main(WRITE.split()) == 1
     (line,) = (line for line in told(capsys) if "heavy" in line)
-    said, _, command = line.partition(". Fix: rewrite the model: dmlsplit ")
-    assert "not fixable: its weights are in other files, which must be in the folder" in said
+    reason, _, command = line.partition(". Fix: rewrite the model: dmlsplit ")
+    assert "not fixable: its weights are in other files, which must be in the folder" in reason
     assert written() == ["fixed/a.onnx", "fixed/deep/b.onnx"]
     assert main(shlex.split(command)) == 0
     assert Path("models/heavy.fixed.onnx").exists()
@@ -138,7 +138,7 @@ def test_only_onnx_models_are_rewritten(models: Path, capsys: Capsys) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "message"),
     [
         ("models one --write-fixed fixed", "models/a.onnx and one/a.onnx would both be written as"),
         ("models --write-fixed old", "old/a.onnx: exists and is not replaced. Fix: add --overwr"),
@@ -149,7 +149,7 @@ def test_only_onnx_models_are_rewritten(models: Path, capsys: Capsys) -> None:
     ],
 )
 def test_what_is_wrong_is_said_before_the_scan_and_nothing_is_written(
-    line: str, said: str, models: Path, capsys: Capsys, monkeypatch: Patch
+    line: str, message: str, models: Path, capsys: Capsys, monkeypatch: Patch
 ) -> None:
     for name in ("one/a.onnx", "old/a.onnx"):
         save(name, FIXABLE)
@@ -157,7 +157,7 @@ def test_what_is_wrong_is_said_before_the_scan_and_nothing_is_written(
     Path("file.xml").write_text("<net/>")
     before = written(".")
     monkeypatch.setattr(discovery, "scan_paths", None)
-    assert said in refused(capsys, f"validate {line} {OLD}")
+    assert message in refused(capsys, f"validate {line} {OLD}")
     assert written(".") == before
 
 
@@ -178,8 +178,8 @@ def test_a_descriptor_given_by_options_has_no_model_to_write(here: Path, capsys:
 def test_a_size_becomes_static_in_the_models_that_have_its_dimension(models: Path) -> None:
     save("models/batch.onnx", single(TensorProto.INT8, ("batch", 3, 4, 4), (1, 2), 1))
     assert main([*WRITE.split(), "--dim", "batch=2"]) == 1
-    (given,) = onnx.load("fixed/batch.onnx").graph.input
-    assert given.type.tensor_type.shape.dim[0].dim_value == 2
+    (graph_input,) = onnx.load("fixed/batch.onnx").graph.input
+    assert graph_input.type.tensor_type.shape.dim[0].dim_value == 2
     assert Path("fixed/a.onnx").exists()
 
 
@@ -188,7 +188,7 @@ def test_every_format_reports_the_models_after_the_changes(
     form: str, models: Path, capsys: Capsys
 ) -> None:
     assert main([*WRITE.split(), "--format", form]) == 1
-    shown, told_apart = capsys.readouterr()
-    assert "models/a.onnx" not in shown
-    assert "models/wide.onnx" in shown
+    report, told_apart = capsys.readouterr()
+    assert "models/a.onnx" not in report
+    assert "models/wide.onnx" in report
     assert "models/a.onnx: fixed/a.onnx: 1 split replaced" in told_apart

@@ -69,9 +69,9 @@ def write_kit(folder: Path) -> None:
     """Write the kit to a new folder; it does not say which cases DirectML should accept."""
     folder.mkdir()
     cases = list(map(_record, all_cases()))
-    listed = {"schema": SCHEMA, "levels": list(map(int, FeatureLevel)), "cases": cases}
+    case_file = {"schema": SCHEMA, "levels": list(map(int, FeatureLevel)), "cases": cases}
     probe = Path(__file__).with_name("probe.py").read_text("utf-8")
-    for name, text in (("cases.json", json.dumps(listed, indent=1)), ("probe.py", probe)):
+    for name, text in (("cases.json", json.dumps(case_file, indent=1)), ("probe.py", probe)):
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -57,11 +57,13 @@ class Comparison(NamedTuple):
         if self.missing:
             lines.append(f"{counted(len(self.missing), 'case')} of today's kit not observed")
         for kind, about in KINDS.items():
-            found = [difference for difference in self.differences if difference.kind == kind]
+            differences = [difference for difference in self.differences if difference.kind == kind]
             apart = " (does not count)" if kind in APART else ""
-            if found:
-                lines.append(f"{kind}: {counted(len(found), 'difference')}{apart}: {about}")
-            lines += [f"  {d.case}: expected {d.expected}; observed {d.observed}" for d in found]
+            if differences:
+                lines.append(f"{kind}: {counted(len(differences), 'difference')}{apart}: {about}")
+            lines += [
+                f"  {d.case}: expected {d.expected}; observed {d.observed}" for d in differences
+            ]
         return "\n".join(map(printable, lines))
 
 
@@ -77,14 +79,14 @@ def compare(path: Path) -> Comparison:
         library, cases = root.get("directml"), root.get("cases").items()
         level = _level(root.get("level"))
         lacking = {name for name, has in root.get("data_types").members() if has.value is False}
-        found = tuple(d for case in cases for d in _differences(case, level, lacking))
-        asked = {case.get("id").text() for case in cases}
+        differences = tuple(d for case in cases for d in _differences(case, level, lacking))
+        case_ids = {case.get("id").text() for case in cases}
         is_stand_in = library.get("stand_in").value is not False
         name = "A STAND-IN, not DirectML," if is_stand_in else "DirectML"
         place = ", ".join(root.get(field).text() for field in ("adapter", "system", "date"))
         subject = f"{name} {library.get('version').text()} of level {level} on {place}"
-    missing = tuple(case.id for case in all_cases() if case.id not in asked)
-    return Comparison(subject, is_stand_in, found, missing)
+    missing = tuple(case.id for case in all_cases() if case.id not in case_ids)
+    return Comparison(subject, is_stand_in, differences, missing)
 
 
 def _level(field: Field) -> FeatureLevel:
@@ -98,18 +100,20 @@ def _differences(case: Field, level: FeatureLevel, lacking: set[str]) -> Iterato
     rules = report_at(desc, level).rule_ids
     expected = ("refused", "create", InvalidArgumentError.hresult) if rules else ("accepted",)
     observed, before = _answer(case), case.find("after_others")
-    shown = f"{_text(expected)} ({', '.join(rules)})" if rules else _text(expected)
+    expected_text = f"{_text(expected)} ({', '.join(rules)})" if rules else _text(expected)
     if before or observed[0] in _ENDS:
         after = f"; {_choice(before, *_ENDS)} after other cases" if before else ""
-        yield Difference("crash", name, shown, _text(observed) + after)
+        yield Difference("crash", name, expected_text, _text(observed) + after)
     elif observed != expected:
         parts = zip(("verdict", "stage", "hresult"), expected, observed, strict=False)
-        kind = next(part for part, right, seen in parts if right != seen)
+        kind = next(
+            part for part, expected_part, observed_part in parts if expected_part != observed_part
+        )
         if rules and all(RULES[rule].basis == "policy" for rule in rules):
             kind = "policy"
         elif not rules and desc.input_tensor.data_type.name in lacking:
             kind = "device"
-        yield Difference(kind, name, shown, _text(observed))
+        yield Difference(kind, name, expected_text, _text(observed))
 
 
 def _answer(case: Field) -> tuple[str | int, ...]:

@@ -46,8 +46,8 @@ def observe(kit: Path, library: Path, tmp_path: Path) -> Observe:
         output = tmp_path / "observed.json"
         output.unlink(missing_ok=True)
         environment = {"STAND_IN_SWITCHES": ",".join(switches), "STAND_IN_LEVEL": f"{level:x}"}
-        done = probed(kit, library, output, *arguments, **environment, **more)
-        assert (done.returncode, done.stderr) == (0, "")
+        process = probed(kit, library, output, *arguments, **environment, **more)
+        assert (process.returncode, process.stderr) == (0, "")
         return output
 
     return probe
@@ -64,8 +64,8 @@ def probed(
 
 
 def observed(output: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(output.read_text("utf-8"))
-    return found
+    observation: dict[str, Any] = json.loads(output.read_text("utf-8"))
+    return observation
 
 
 def edited(output: Path, **fields: Any) -> Path:

@@ -76,8 +76,8 @@ def call(owner: Any, name: str, *arguments: Any) -> int:
 
 def new(owner: Any, name: str, *arguments: Any) -> tuple[int, ctypes.c_void_p]:
     """Call what stores a new object at its last argument; return the HRESULT and the object."""
-    this = ctypes.c_void_p()
-    return call(owner, name, *arguments, ctypes.byref(this)), this
+    interface = ctypes.c_void_p()
+    return call(owner, name, *arguments, ctypes.byref(interface)), interface
 
 
 def operator_desc(fields: dict[str, Any]) -> bytes:
@@ -100,24 +100,26 @@ def _tensor_desc(fields: dict[str, Any]) -> bytes:
 def device_on(directml: str, adapter: str) -> tuple[ctypes.c_void_p, str]:
     """A DirectML device on an adapter, and the name of the adapter."""
 
-    def made(owner: Any, name: str, *arguments: Any) -> ctypes.c_void_p:
-        hresult, this = new(owner, name, *arguments)
-        if hresult & FAILED or not this:
+    def interface_of(owner: Any, name: str, *arguments: Any) -> ctypes.c_void_p:
+        hresult, interface = new(owner, name, *arguments)
+        if hresult & FAILED or not interface:
             raise RuntimeError(f"{name} returned 0x{hresult:08X}")
-        return this
+        return interface
 
     names = ("dxgi.dll", "d3d12.dll", directml) if ON_WINDOWS else [directml] * 3
     dxgi, d3d12, dml = map(ctypes.CDLL, names)  # a stand-in is all three
-    factory = made(dxgi, "CreateDXGIFactory2", 0, IDXGI_FACTORY4)
+    factory = interface_of(dxgi, "CreateDXGIFactory2", 0, IDXGI_FACTORY4)
     if adapter == "warp":
-        chosen = made(factory, "EnumWarpAdapter", IDXGI_ADAPTER1)
+        dxgi_adapter = interface_of(factory, "EnumWarpAdapter", IDXGI_ADAPTER1)
     else:
-        chosen = made(factory, "EnumAdapters1", int(adapter))
+        dxgi_adapter = interface_of(factory, "EnumAdapters1", int(adapter))
     desc = ctypes.create_string_buffer(312)  # DXGI_ADAPTER_DESC1, which begins with the name
-    call(chosen, "GetDesc1", desc)
+    call(dxgi_adapter, "GetDesc1", desc)
     name = desc.raw[:256].decode("utf-16-le", "replace").partition("\0")[0]
-    d3d = made(d3d12, "D3D12CreateDevice", chosen, D3D_FEATURE_LEVEL_11_0, ID3D12_DEVICE)
-    return made(dml, "DMLCreateDevice1", d3d, 0, DML_FEATURE_LEVEL_1_0, IDML_DEVICE), name
+    d3d = interface_of(
+        d3d12, "D3D12CreateDevice", dxgi_adapter, D3D_FEATURE_LEVEL_11_0, ID3D12_DEVICE
+    )
+    return interface_of(dml, "DMLCreateDevice1", d3d, 0, DML_FEATURE_LEVEL_1_0, IDML_DEVICE), name
 
 
 def device_record(device: ctypes.c_void_p, adapter: str, levels: list[int]) -> dict[str, Any]:
@@ -125,12 +127,14 @@ def device_record(device: ctypes.c_void_p, adapter: str, levels: list[int]) -> d
 
     def supported(feature: int, layout: str, *fields: int) -> int:
         query, answer = struct.pack(layout, *fields), ctypes.c_uint32()
-        asked = feature, len(query), query, ctypes.sizeof(answer), ctypes.byref(answer)
-        return 0 if call(device, "CheckFeatureSupport", *asked) else answer.value
+        query_arguments = feature, len(query), query, ctypes.sizeof(answer), ctypes.byref(answer)
+        return 0 if call(device, "CheckFeatureSupport", *query_arguments) else answer.value
 
     # The oldest libraries do not know the query of the level.
     level = supported(1, "IP", len(levels), stored(f"{len(levels)}I", *levels))
-    types = {name: bool(supported(0, "I", at)) for at, name in enumerate(DATA_TYPES) if at}
+    types = {
+        name: bool(supported(0, "I", number)) for number, name in enumerate(DATA_TYPES) if number
+    }
     return {"adapter": adapter, "level": level or DML_FEATURE_LEVEL_1_0, "data_types": types}
 
 
@@ -168,26 +172,26 @@ def ask(settings: dict[str, Any], cases: list[Any], timeout: float) -> tuple[Any
     """
     device, answers, before = {}, [], {}
     while len(answers) < len(cases):
-        device, *found = _from_child([settings, *cases[len(answers) :]], timeout)
-        if not found:
+        device, *new_answers = _from_child([settings, *cases[len(answers) :]], timeout)
+        if not new_answers:
             raise RuntimeError("{directml} on adapter {adapter}: {outcome}".format(**device))
-        found[0].update(before)
-        is_asked_again = len(found) > 1 and found[-1]["outcome"] not in ANSWERS
-        before = {"after_others": found.pop()["outcome"]} if is_asked_again else {}
-        answers += found
+        new_answers[0].update(before)
+        is_asked_again = len(new_answers) > 1 and new_answers[-1]["outcome"] not in ANSWERS
+        before = {"after_others": new_answers.pop()["outcome"]} if is_asked_again else {}
+        answers += new_answers
     return device, answers
 
 
 def _from_child(questions: list[dict[str, Any]], timeout: float) -> Iterator[Any]:
     """The questions with the answers of a child; the last answer may be how the child ended."""
-    here, there = SPAWN.Pipe()
-    process = SPAWN.Process(target=child, args=(there,), daemon=True)
+    parent_end, child_end = SPAWN.Pipe()
+    process = SPAWN.Process(target=child, args=(child_end,), daemon=True)
     process.start()
-    there.close()  # so that `here` ends with the child
+    child_end.close()  # so that `parent_end` ends with the child
     for question in questions:
         try:
-            here.send(question)
-            answer = here.recv() if here.poll(timeout) else {"outcome": "hung"}
+            parent_end.send(question)
+            answer = parent_end.recv() if parent_end.poll(timeout) else {"outcome": "hung"}
         except (EOFError, OSError):
             answer = {"outcome": "crashed"}
         yield {**question, **answer}
@@ -221,9 +225,9 @@ def observe(directml: Path, adapter: str, timeout: float) -> dict[str, Any]:
 def library_record(data: bytes) -> dict[str, Any]:
     """The record of a library: its SHA-256 and file version."""
     # VS_FIXEDFILEINFO: its signature and the version of its layout come before the file version.
-    found = data.partition(b"\xbd\x04\xef\xfe\0\0\1\0")[2][:8]
-    second, first, fourth, third = struct.unpack("<4H", found or bytes(8))
-    version = f"{first}.{second}.{third}.{fourth}" if found else "of unknown version"
+    version_words = data.partition(b"\xbd\x04\xef\xfe\0\0\1\0")[2][:8]
+    second, first, fourth, third = struct.unpack("<4H", version_words or bytes(8))
+    version = f"{first}.{second}.{third}.{fourth}" if version_words else "of unknown version"
     sha256 = hashlib.sha256(data).hexdigest()
     return {"version": version, "sha256": sha256, "stand_in": STAND_IN in data}
 
@@ -235,15 +239,17 @@ def main() -> None:
     parser.add_argument("--adapter", default="warp", help="warp (default), or a number from 0")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds for an answer")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="OBSERVED.json")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        if given.output.exists():
-            raise ValueError(f"{given.output} exists; it is not replaced. Fix: name a new file")
-        found = observe(given.directml, given.adapter, given.timeout)
-        given.output.write_text(json.dumps(found, indent=1) + "\n")
+        if options.output.exists():
+            raise ValueError(f"{options.output} exists; it is not replaced. Fix: name a new file")
+        observation = observe(options.directml, options.adapter, options.timeout)
+        options.output.write_text(json.dumps(observation, indent=1) + "\n")
     except (OSError, RuntimeError, ValueError, KeyError, TypeError) as error:
         parser.exit(2, f"error: {error}\n")
-    sys.stdout.write(f"{given.output}: level 0x{found['level']:X}, {len(found['cases'])} cases\n")
+    sys.stdout.write(
+        f"{options.output}: level 0x{observation['level']:X}, {len(observation['cases'])} cases\n"
+    )
 
 
 if __name__ == "__main__":

@@ -39,18 +39,18 @@ def test_a_value_at_its_limit_is_accepted_at_every_level(case: Case) -> None:
 
 def test_the_kit_has_each_case_once_with_every_field(kit: Path) -> None:
     assert {path.name for path in kit.iterdir()} == {"cases.json", "probe.py"}
-    listed = observed(kit / "cases.json")
-    assert listed["levels"] == list(map(int, FeatureLevel))
-    assert [case["id"] for case in listed["cases"]] == [case.id for case in all_cases()]
+    case_file = observed(kit / "cases.json")
+    assert case_file["levels"] == list(map(int, FeatureLevel))
+    assert [case["id"] for case in case_file["cases"]] == [case.id for case in all_cases()]
     assert len({case.id for case in all_cases()}) == len(all_cases()) > 160
-    for case, record in zip(all_cases(), listed["cases"], strict=True):
+    for case, record in zip(all_cases(), case_file["cases"], strict=True):
         assert read_descriptor(record["desc"]) == case.desc
         assert record["desc"] == descriptor(case.desc)
 
 
 def test_huge_tensors_are_created_but_not_compiled(kit: Path) -> None:
-    listed = observed(kit / "cases.json")["cases"]
-    assert {case["id"] for case in listed if case["last_stage"] == "create"} == {
+    kit_cases = observed(kit / "cases.json")["cases"]
+    assert {case["id"] for case in kit_cases if case["last_stage"] == "create"} == {
         "rule-TENSOR-ELEMENT-COUNT",
         "rule-TENSOR-SIZE-WRAP",
         "limit-total-huge",
@@ -72,8 +72,8 @@ def test_the_page_explains_every_kind_of_case_and_of_difference() -> None:
     rows = {row[0]: row for row in table("## What each outcome means")}
     assert set(rows) == {"difference", *KINDS}
     assert {kind for kind in KINDS if "does not count" in rows[kind][2]} == set(APART)
-    shown = {row[0].strip("`").partition("-")[0] for row in table("## The cases")[1:]}
-    assert shown == {case.id.partition("-")[0] for case in all_cases()}
+    page_kinds = {row[0].strip("`").partition("-")[0] for row in table("## The cases")[1:]}
+    assert page_kinds == {case.id.partition("-")[0] for case in all_cases()}
 
 
 def test_the_questions_of_the_page_name_cases_that_exist() -> None:

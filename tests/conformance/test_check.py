@@ -63,20 +63,22 @@ def test_only_the_planted_differences_are_found(
     observe: Observe, switches: str, level: int, kind: str, cases: list[str]
 ) -> None:
     comparison = compare(observe(switches, level=level))
-    found = {(difference.kind, difference.case) for difference in comparison.differences}
-    assert found == {(kind, case) for case in cases}
+    planted_differences = {
+        (difference.kind, difference.case) for difference in comparison.differences
+    }
+    assert planted_differences == {(kind, case) for case in cases}
     assert comparison.agrees == (kind in ("policy", "device"))
 
 
 @pytest.mark.parametrize(
-    ("switch", "ended"), [("crash-later", "crashed"), ("remove-count", "removed")]
+    ("switch", "ending"), [("crash-later", "crashed"), ("remove-count", "removed")]
 )
 def test_a_crash_or_a_removal_that_earlier_cases_caused_counts_as_a_crash(
-    observe: Observe, switch: str, ended: str
+    observe: Observe, switch: str, ending: str
 ) -> None:
     (difference,) = compare(observe(switch)).differences
     assert difference.kind == "crash"
-    assert f"; {ended} after other cases" in difference.observed
+    assert f"; {ending} after other cases" in difference.observed
 
 
 def test_a_newer_library_is_compared_with_the_newest_known_level_and_cases(

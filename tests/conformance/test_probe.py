@@ -33,8 +33,8 @@ def test_every_field_of_every_case_reaches_the_library(
 ) -> None:
     observe(STAND_IN_LOG=str(tmp_path / "log"))
     arrived = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    wanted = [case["desc"] for case in observed(kit / "cases.json")["cases"]]
-    assert len(wanted) > 160
+    expected_descriptors = [case["desc"] for case in observed(kit / "cases.json")["cases"]]
+    assert len(expected_descriptors) > 160
     assert arrived == [
         [
             62,
@@ -43,7 +43,7 @@ def test_every_field_of_every_case_reaches_the_library(
             [fields_of(tensor) for tensor in desc["OutputTensors"]],
             desc["Axis"],
         ]
-        for desc in wanted
+        for desc in expected_descriptors
     ]
 
 
@@ -51,13 +51,13 @@ def test_every_field_of_every_case_reaches_the_library(
 def test_an_observation_records_library_and_adapter(
     observe: Observe, library: Path, arguments: list[str]
 ) -> None:
-    seen = observed(observe(level=0x5000, arguments=arguments))
+    observation = observed(observe(level=0x5000, arguments=arguments))
     digest = sha256(library.read_bytes()).hexdigest()
-    assert seen["directml"] == {"version": "1.2.3.4", "sha256": digest, "stand_in": True}
-    assert (seen["adapter"], seen["level"]) == ("Stand-in Render Driver", 0x5000)
-    assert all(seen["data_types"].values())
-    assert len(seen["data_types"]) == 13
-    assert str(library.parent) not in json.dumps(seen)
+    assert observation["directml"] == {"version": "1.2.3.4", "sha256": digest, "stand_in": True}
+    assert (observation["adapter"], observation["level"]) == ("Stand-in Render Driver", 0x5000)
+    assert all(observation["data_types"].values())
+    assert len(observation["data_types"]) == 13
+    assert str(library.parent) not in json.dumps(observation)
 
 
 def by_id(path: Path) -> dict[str, dict[str, Any]]:
@@ -78,8 +78,8 @@ def test_a_library_that_always_crashes_does_not_end_the_probe(
     few = tmp_path / "few"
     shutil.copytree(kit, few)
     edited(few / "cases.json", cases=observed(kit / "cases.json")["cases"][:5])
-    done = probed(few, library, tmp_path / "o.json", STAND_IN_SWITCHES="crash-all")
-    assert (done.returncode, done.stderr) == (0, "")
+    process = probed(few, library, tmp_path / "o.json", STAND_IN_SWITCHES="crash-all")
+    assert (process.returncode, process.stderr) == (0, "")
     cases = by_id(tmp_path / "o.json")
     assert [case["outcome"] for case in cases.values()] == ["crashed"] * 5
 
@@ -104,7 +104,7 @@ ON_WINDOWS_ONLY = "DirectML's licence allows its use on Windows only"
 
 
 @pytest.mark.parametrize(
-    ("switches", "arguments", "said"),
+    ("switches", "arguments", "message"),
     [
         ("no-device", [], "DMLCreateDevice1 returned 0x887A0004"),
         ("", ["--adapter", "7"], "on adapter 7: EnumAdapters1 returned 0x887A0002"),
@@ -117,26 +117,26 @@ ON_WINDOWS_ONLY = "DirectML's licence allows its use on Windows only"
     ],
 )
 def test_a_probe_that_cannot_run_prints_one_line_and_writes_no_file(
-    kit: Path, library: Path, tmp_path: Path, switches: str, arguments: list[Any], said: str
+    kit: Path, library: Path, tmp_path: Path, switches: str, arguments: list[Any], message: str
 ) -> None:
     output, content = tmp_path / "o.json", (arguments or [""])[-1]
     if isinstance(content, bytes):
         arguments = ["--directml", str(tmp_path / "DirectML.dll")]
         (tmp_path / "DirectML.dll").write_bytes(content)
-    done = probed(kit, library, output, *arguments, STAND_IN_SWITCHES=switches)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+    process = probed(kit, library, output, *arguments, STAND_IN_SWITCHES=switches)
+    assert process.returncode == 2
+    assert process.stderr.startswith("error: ")
+    assert message in process.stderr
+    assert process.stderr.count("\n") == 1
     assert not output.exists()
 
 
 def test_an_old_observation_is_not_overwritten(observe: Observe, kit: Path, library: Path) -> None:
     path = observe()
     before = path.read_bytes()
-    done = probed(kit, library, path)
-    assert done.stderr == f"error: {path} exists; it is not replaced. Fix: name a new file\n"
-    assert (done.returncode, path.read_bytes()) == (2, before)
+    process = probed(kit, library, path)
+    assert process.stderr == f"error: {path} exists; it is not replaced. Fix: name a new file\n"
+    assert (process.returncode, path.read_bytes()) == (2, before)
 
 
 def test_the_program_of_the_kit_needs_python_3_8_and_nothing_else(kit: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_program_of_the_kit_needs_python_3_8_and_nothing_else(kit: Path) -> 
     modules = {alias.name for node in imports for alias in node.names}
     modules |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in modules} <= sys.stdlib_module_names
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-I", str(program), "--help"], capture_output=True, text=True, check=True
     )
-    assert "NOT RUN ON WINDOWS YET" in done.stdout.upper()
+    assert "NOT RUN ON WINDOWS YET" in process.stdout.upper()

@@ -125,8 +125,8 @@ class LaunchFigures:
     def blocks_on(self, gpu: prediction.Gpu) -> prediction.Blocks:
         """The blocks of the launch on a GPU, with the registers that sm_90 needs."""
         resident = resident_blocks(gpu.limits, self.threads, self.registers, self.shared_bytes)
-        own = self.in_flight // self.resident
-        return prediction.Blocks(self.grid, resident, own, self.total_bytes)
+        own_bytes = self.in_flight // self.resident
+        return prediction.Blocks(self.grid, resident, own_bytes, self.total_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +180,13 @@ def rows(workloads: Sequence[Case], folder: Path) -> Iterator[Figures]:
     sources = [launch.code.source for launches in plans for launch in launches]
     programs = harness.build(sources, folder, harness.COUNTING)
 
-    def figures(of: int) -> Figures:
-        workload = workloads[of]
+    def figures(index: int) -> Figures:
+        workload = workloads[index]
         launches = tuple(
-            launch_figures(workload, geometries[of], launch, programs[launch.code.source])
-            for launch in plans[of]
+            launch_figures(workload, geometries[index], launch, programs[launch.code.source])
+            for launch in plans[index]
         )
-        total = geometries[of].total_bytes
+        total = geometries[index].total_bytes
         fractions = predicted(launches, workload.moved_bytes, total)
         number, _, name = workload.name.partition(" ")
         return Figures(int(number), name, total, workload.moved_bytes, launches, fractions)
@@ -207,29 +207,29 @@ def launch_figures(
         harness.Buffer(written_span(geometry.pieces[output]), misalignment=phase)
         for output, phase in zip(launch.outputs, phases, strict=True)
     ]
-    chosen = sampled(launch.grid)
+    blocks = sampled(launch.grid)
     counts = program.run(
-        launch.grid, launch.threads, buffers, chosen, True, launch.argument_bytes
+        launch.grid, launch.threads, buffers, blocks, True, launch.argument_bytes
     ).counts
     code = sass.compiled(launch.code.source, program.path.parent)
-    used = code.resources
-    shared = max(0, used.shared_bytes - RESERVED)
-    resident = resident_blocks(H200.limits, launch.threads, used.registers, shared)
+    resources = code.resources
+    shared = max(0, resources.shared_bytes - RESERVED)
+    resident = resident_blocks(H200.limits, launch.threads, resources.registers, shared)
     in_flight = min(launch.bytes_in_flight, code.listing.bytes_in_flight())
-    copied = counts.store_bytes
-    read = copied * case.read_bytes / case.total_bytes
+    copied_bytes = counts.store_bytes
+    read_bytes = copied_bytes * case.read_bytes / case.total_bytes
     return LaunchFigures(
         kernel=launch.code.kernel,
         total_bytes=launch.total_bytes,
-        read_ratio=counts.load_block_sectors * SECTOR / read,
-        write_ratio=counts.store_block_sectors * SECTOR / copied,
-        read_line_ratio=counts.load_block_lines * LINE / read,
-        write_line_ratio=counts.store_block_lines * LINE / copied,
-        vector_share=counts.store_bytes_16 / copied,
-        instructions=(counts.load_instructions + counts.store_instructions) * 16 / copied,
-        wavefronts=counts.shared_wavefronts * LINE / copied,
+        read_ratio=counts.load_block_sectors * SECTOR / read_bytes,
+        write_ratio=counts.store_block_sectors * SECTOR / copied_bytes,
+        read_line_ratio=counts.load_block_lines * LINE / read_bytes,
+        write_line_ratio=counts.store_block_lines * LINE / copied_bytes,
+        vector_share=counts.store_bytes_16 / copied_bytes,
+        instructions=(counts.load_instructions + counts.store_instructions) * 16 / copied_bytes,
+        wavefronts=counts.shared_wavefronts * LINE / copied_bytes,
         warp_outputs=counts.store_request_targets / counts.store_requests,
-        registers=used.registers,
+        registers=resources.registers,
         shared_bytes=shared,
         grid=launch.grid,
         threads=launch.threads,
@@ -299,17 +299,17 @@ def line(figures: Figures, before: Iterable[float] = ()) -> str:
     """
     kernels = sorted({launch.kernel for launch in figures.launches})
     names = f"{'+'.join(kernels)} x{len(figures.launches)}"
-    mean, executed = figures.mean, figures.executed
+    mean, executed_of = figures.mean, figures.executed
     return (
         f"{figures.number:>2} {figures.name:<24}{figures.total_bytes / 1e6:>6.0f} {names:<16}"
         f"{mean('read_ratio'):>6.3f}{mean('write_ratio'):>8.3f}{mean('write_line_ratio'):>6.2f}"
         f"{mean('vector_share'):>7.1%}{mean('instructions'):>6.2f}{mean('wavefronts'):>6.2f}"
         f"{mean('warp_outputs'):>5.2f}{figures.largest.registers:>5}"
         f"{figures.largest.in_flight / 1024:>5.0f}"
-        f"{executed('issue'):>7.1f}{executed('alu'):>6.1f}{executed('imad'):>6.1f}"
-        f"{executed('global_wavefronts'):>6.1f}{executed('shared_wavefronts'):>7.1f}"
-        f"{executed('constant_wavefronts'):>6.1f}{executed('served'):>7.2f}"
-        f"{executed('stored_rows'):>6.1f}{executed('row_turns'):>6.1f}"
+        f"{executed_of('issue'):>7.1f}{executed_of('alu'):>6.1f}{executed_of('imad'):>6.1f}"
+        f"{executed_of('global_wavefronts'):>6.1f}{executed_of('shared_wavefronts'):>7.1f}"
+        f"{executed_of('constant_wavefronts'):>6.1f}{executed_of('served'):>7.2f}"
+        f"{executed_of('stored_rows'):>6.1f}{executed_of('row_turns'):>6.1f}"
     ) + "".join(f"{fraction:>6.2f}" for fraction in (*figures.predicted.values(), *before))
 
 
@@ -332,19 +332,19 @@ def main(argv: Sequence[str]) -> int:
         parser.error(lacking)
     with tempfile.TemporaryDirectory() as folder:
         builds = Path(folder)
-        made = (
+        report = (
             _sweep(options.only, builds)
             if options.sweep
             else _workloads(options.only, builds, earlier(options.before) if options.before else {})
         )
-    if not made:
+    if not report:
         parser.error(f"no case's name contains {options.only!r}")
     if options.json:
         head = {
             "environment": environment(list(argv), with_gpu=False, module="tests.counts.model"),
             "arch": sass.ARCH,
         }
-        options.json.write_text(json_text({**head, **made}))
+        options.json.write_text(json_text({**head, **report}))
     return 0
 
 
@@ -352,20 +352,22 @@ def _workloads(
     only: str, folder: Path, before: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Any]:
     """Print the table of workloads; return their figures."""
-    chosen = [workload for workload in WORKLOADS if only in workload.name]
+    workloads = [workload for workload in WORKLOADS if only in workload.name]
     figures = []
     print(HEADER + "".join(f"{gpu.name:>6}" for gpu in prediction.GPUS) * bool(before))
-    for one in tqdm(rows(chosen, folder), total=len(chosen), leave=False, disable=None):
-        tqdm.write(line(one, before.get(one.name, {}).values()))
-        figures.append(asdict(one))
+    for row_figures in tqdm(
+        rows(workloads, folder), total=len(workloads), leave=False, disable=None
+    ):
+        tqdm.write(line(row_figures, before.get(row_figures.name, {}).values()))
+        figures.append(asdict(row_figures))
     return {"workloads": figures} if figures else {}
 
 
 def _sweep(only: str, folder: Path) -> dict[str, Any]:
     """Print the worst cells of the sweep; return all of them."""
-    chosen = [family for family in sweep.FAMILIES if only in family.name]
+    families = [family for family in sweep.FAMILIES if only in family.name]
     cells = []
-    for row in predict(folder, chosen):
+    for row in predict(folder, families):
         tqdm.write(sweep.line(row))
         cells.append(asdict(row))
     head = {"format": FORMAT, "kind": SWEEP, "resumed": [], "after": None, "sizes": sweep.SIZES}

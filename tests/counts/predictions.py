@@ -39,13 +39,13 @@ def _counter(folder: Path) -> _Counter:
 
     Launches of the same program with blocks of about the same size execute about the same.
     """
-    known: dict[tuple[str, int, int], _Counts] = {}
+    counts_by_key: dict[tuple[str, int, int], _Counts] = {}
 
     def count(case: Case, launch: KernelLaunch) -> _Counts:
         key = launch.code.source, launch.threads, (launch.total_bytes // launch.grid).bit_length()
-        if key not in known:
-            known[key] = _counted(case, launch, folder)
-        return known[key]
+        if key not in counts_by_key:
+            counts_by_key[key] = _counted(case, launch, folder)
+        return counts_by_key[key]
 
     return count
 
@@ -73,12 +73,12 @@ def executed(counts: sass.Counts) -> prediction.Executed:
 
 def _cell(case: Case, gpu: prediction.Gpu, count: _Counter) -> tuple[float, str]:
     """The fraction of a copy's speed, and what costs most."""
-    work, taken = case.moved_bytes / case.total_bytes, []
+    work, launch_clocks = case.moved_bytes / case.total_bytes, []
     for launch in plan(case.geometry, *case.alignments, gpu.limits):
-        one, registers, shared_bytes, in_flight = count(case, launch)
+        blocks_of_launch, registers, shared_bytes, in_flight = count(case, launch)
         resident = resident_blocks(gpu.limits, launch.threads, registers, shared_bytes)
         blocks = prediction.Blocks(launch.grid, resident, in_flight, launch.total_bytes)
-        taken.append(prediction.launch_clocks(gpu, one, blocks, work))
+        launch_clocks.append(prediction.launch_clocks(gpu, blocks_of_launch, blocks, work))
     copy = prediction.copy_clocks(gpu, case.moved_bytes)
-    longest = max(taken, key=lambda clocks: clocks.total)
-    return min(1.0, copy / sum(clocks.total for clocks in taken)), longest.cause
+    longest = max(launch_clocks, key=lambda clocks: clocks.total)
+    return min(1.0, copy / sum(clocks.total for clocks in launch_clocks)), longest.cause

@@ -48,8 +48,8 @@ def assert_equivalent(desc: SplitOperatorDesc, legal: SplitOperatorDesc, level: 
     for (_, before), (_, after) in zip(named_tensors(desc), named_tensors(legal), strict=True):
         assert after.total_tensor_size_in_bytes == before.total_tensor_size_in_bytes
         assert after.flags == before.flags
-        promised = (each.guaranteed_base_offset_alignment > 0 for each in (before, after))
-        assert len(set(promised)) == 1
+        is_aligned = (tensor.guaranteed_base_offset_alignment > 0 for tensor in (before, after))
+        assert len(set(is_aligned)) == 1
     expected = all_bytes(expected_buffers(desc, memory_of(desc)))
     assert all_bytes(expected_buffers(legal, memory_of(legal))) == expected
     assert dispatched(legal, level) == expected
@@ -163,7 +163,7 @@ def copied(index: int, runs: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("desc", "level", "why"),
+    ("desc", "level", "reason"),
     [
         (bytes_split(1, 3, shape=(3,)), "1_0", copied(0, "1 byte")),
         (bytes_split(5), "2_0", copied(0, "5 bytes")),
@@ -184,12 +184,12 @@ def copied(index: int, runs: str) -> str:
     ],
 )  # fmt: skip
 def test_an_error_says_why_no_equivalent_exists(
-    desc: SplitOperatorDesc, level: str, why: str
+    desc: SplitOperatorDesc, level: str, reason: str
 ) -> None:
     with pytest.raises(NoEquivalentError) as error:
         dml.legalize(desc, level)
-    assert error.value.reason == why
-    assert str(error.value) == f"{desc}: no equivalent at feature level {level}: {why}"
+    assert error.value.reason == reason
+    assert str(error.value) == f"{desc}: no equivalent at feature level {level}: {reason}"
     assert error.value.report == dml.validate(desc, level)
 
 
@@ -206,8 +206,8 @@ def test_a_split_that_every_level_refuses_names_the_rule(desc: SplitOperatorDesc
     with pytest.raises(InvalidArgumentError) as error:
         dml.legalize(desc, "1_0")
     report = dml.validate(desc, "1_0")
-    found = next(v for v in report.violations if "descriptor" not in v.rule.fixable_by)
-    assert str(error.value) == f"{desc}: invalid at every feature level: {found}"
+    violation = next(v for v in report.violations if "descriptor" not in v.rule.fixable_by)
+    assert str(error.value) == f"{desc}: invalid at every feature level: {violation}"
     assert not isinstance(error.value, NoEquivalentError)
     assert error.value.report == report
 
@@ -228,8 +228,8 @@ def test_types_of_equal_size_are_tried_first_then_wider_then_narrower(
     kind: str, level: str, types: str
 ) -> None:
     row = support_table()[FeatureLevel.parse(level)]
-    found = legalization._candidates(dml.TensorDataType.parse(kind), row)
-    assert [kind.name for kind in found] == types.split()
+    candidates = legalization._candidates(dml.TensorDataType.parse(kind), row)
+    assert [kind.name for kind in candidates] == types.split()
 
 
 @pytest.mark.parametrize("kind", ["UINT4", "INT4"])

@@ -72,7 +72,7 @@ RANGE = "; it must be [least, most], from 1 to 8"
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "place", "said"),
+    ("old", "new", "place", "problem"),
     [
         ("DML_FEATURE_LEVEL_2_1", "2_1", "levels[2].name",
          "is 21; it must be DML_FEATURE_LEVEL_2_1, as levels are listed in rising order"),
@@ -96,12 +96,12 @@ RANGE = "; it must be [least, most], from 1 to 8"
     ],
 )  # fmt: skip
 def test_an_invalid_table_is_refused_with_the_path_of_the_value(
-    old: str, new: str, place: str, said: str
+    old: str, new: str, place: str, problem: str
 ) -> None:
     assert old in TEXT
     with pytest.raises(TableError) as error:
         parse_table(TEXT.replace(old, new, 1))
-    assert str(error.value) == f"feature_levels.yaml: {place} {said}"
+    assert str(error.value) == f"feature_levels.yaml: {place} {problem}"
 
 
 @pytest.mark.parametrize(

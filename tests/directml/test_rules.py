@@ -27,7 +27,7 @@ GOOD = "A: {sentence: A., hint: b, basis: policy, source: dmlsplit; c, fixable_b
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("hint: b", "hint: b, hints: c", "A: .*unexpected keyword argument 'hints'"),
         ("hint: b, ", "", "A: .*missing 1 required .*'hint'"),
@@ -35,13 +35,13 @@ GOOD = "A: {sentence: A., hint: b, basis: policy, source: dmlsplit; c, fixable_b
     ],
 )
 def test_a_record_names_its_rule_and_an_unknown_or_missing_field(
-    old: str, new: str, said: str, tmp_path: Path
+    old: str, new: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(GOOD)
     assert read_rules(path)["A"].fixable_by == ("level",)
     path.write_text(GOOD.replace(old, new))
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         read_rules(path)
 
 
@@ -81,9 +81,10 @@ def test_every_rule_cites_microsoft_or_is_a_listed_policy_of_dmlsplit() -> None:
 def test_binding_rules_of_directml_have_device_removed_and_all_others_e_invalidarg() -> None:
     """Rules about arrays, which DirectML does not have, are checked by dmlsplit alone."""
     bindings = "COUNT OFFSET-ALIGNMENT GUARANTEED-ALIGNMENT RANGE SIZE OUTPUT-OVERLAP IN-PLACE"
-    removed = {f"DML-BIND-{name}" for name in bindings.split()}
-    assert {name for name, rule in RULES.items() if rule.hresult == 0x887A0005} == removed
-    assert {rule.hresult for name, rule in RULES.items() if name not in removed} == {0x80070057}
+    removal_rules = {f"DML-BIND-{name}" for name in bindings.split()}
+    assert {name for name, rule in RULES.items() if rule.hresult == 0x887A0005} == removal_rules
+    other_hresults = {rule.hresult for name, rule in RULES.items() if name not in removal_rules}
+    assert other_hresults == {0x80070057}
 
 
 def test_a_violation_names_its_field_the_value_the_allowed_value_and_the_fix() -> None:
@@ -110,9 +111,9 @@ def test_a_report_without_violations_is_ok() -> None:
 
 
 def test_a_report_counts_broken_rules_and_places() -> None:
-    one = ValidationReport("SPLIT", "3_0", BROKEN[:1])
-    assert not one.ok
-    assert str(one) == f"SPLIT at feature level 3_0: 1 rule broken\n  {BROKEN[0]}"
+    report = ValidationReport("SPLIT", "3_0", BROKEN[:1])
+    assert not report.ok
+    assert str(report) == f"SPLIT at feature level 3_0: 1 rule broken\n  {BROKEN[0]}"
     assert str(ValidationReport("SPLIT", "", BROKEN[:2])).startswith(
         "SPLIT: 1 rule broken in 2 places\n  DML-"
     )

@@ -38,8 +38,8 @@ def test_an_unknown_data_type_is_refused_with_the_allowed_ones(text: object) -> 
 
 def test_data_types_have_the_names_of_numpy() -> None:
     for kind in dml.TensorDataType:
-        known = kind.name.lower() if kind.name not in ("UNKNOWN", "UINT4", "INT4") else None
-        assert (np.dtype(kind.numpy_name).name if kind.numpy_name else None) == known
+        expected_name = kind.name.lower() if kind.name not in ("UNKNOWN", "UINT4", "INT4") else None
+        assert (np.dtype(kind.numpy_name).name if kind.numpy_name else None) == expected_name
     assert NUMPY_TYPES[dml.TensorDataType.UINT16] == "u2"
     assert len(NUMPY_TYPES) == 11
 
@@ -109,8 +109,8 @@ def test_flags_are_read_from_names() -> None:
 
 
 def test_unknown_flags_are_refused_as_numbers_and_as_members() -> None:
-    made = dml.TensorFlags(4)
-    for value in (made, 4):
+    unknown_flag = dml.TensorFlags(4)
+    for value in (unknown_flag, 4):
         with pytest.raises(
             dml.InvalidArgumentError, match=r" 4.*; they must be NONE or OWNED_BY_DML$"
         ):
@@ -118,11 +118,11 @@ def test_unknown_flags_are_refused_as_numbers_and_as_members() -> None:
 
 
 def test_equal_descriptors_have_one_hash_and_cannot_be_changed() -> None:
-    one = dml.TensorDesc("FLOAT32", [1, np.int64(2)])
-    assert one == dml.TensorDesc("float32", (1, 2))
-    assert hash(one) == hash(dml.TensorDesc("float32", (1, 2)))
+    desc = dml.TensorDesc("FLOAT32", [1, np.int64(2)])
+    assert desc == dml.TensorDesc("float32", (1, 2))
+    assert hash(desc) == hash(dml.TensorDesc("float32", (1, 2)))
     with pytest.raises(AttributeError):
-        one.sizes = (3,)  # type: ignore[misc]
+        desc.sizes = (3,)  # type: ignore[misc]
 
 
 def test_a_descriptor_prints_in_one_line() -> None:

@@ -131,15 +131,15 @@ ONE = dml.TensorDesc("FLOAT32", (4,))
 def test_a_value_past_its_limit_breaks_exactly_the_listed_rules(
     desc: dml.SplitOperatorDesc, rules: list[str]
 ) -> None:
-    found = [v.rule.id.removeprefix("DML-") for v in dml.validate(desc).violations]
-    assert found == rules
+    rule_ids = [v.rule.id.removeprefix("DML-") for v in dml.validate(desc).violations]
+    assert rule_ids == rules
 
 
 def test_a_violation_names_the_range_of_dimension_counts_of_its_level() -> None:
     kinds = frozenset([dml.TensorDataType.FLOAT32])
     row = LevelSupport(dml.FeatureLevel.LEVEL_5_0, "1.8.0", True, None, 2, 3, kinds, "")
-    found = [(v.place, v.allowed) for v in violations(one_output(sizes=(4,)), row)]
-    assert found[0] == ("InputTensor.DimensionCount", "from 2 to 3 at feature level 5_0")
+    ranges = [(v.place, v.allowed) for v in violations(one_output(sizes=(4,)), row)]
+    assert ranges[0] == ("InputTensor.DimensionCount", "from 2 to 3 at feature level 5_0")
 
 
 def test_descriptor_rules_have_samples_and_binding_rules_have_an_example() -> None:

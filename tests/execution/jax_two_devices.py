@@ -23,10 +23,10 @@ def split(array: Any) -> list[Any]:
     return dml.split(array, SIZES, 1)
 
 
-def assert_pieces(found: Any, array: Any, spec: Any) -> None:
-    for one, two in zip(found, np.split(np.asarray(array), [1], 1), strict=True):
-        np.testing.assert_array_equal(np.asarray(one), two)
-        assert one.sharding.is_equivalent_to(NamedSharding(one.sharding.mesh, spec), one.ndim)
+def assert_pieces(pieces: Any, array: Any, spec: Any) -> None:
+    for piece, expected in zip(pieces, np.split(np.asarray(array), [1], 1), strict=True):
+        np.testing.assert_array_equal(np.asarray(piece), expected)
+        assert piece.sharding.is_equivalent_to(NamedSharding(piece.sharding.mesh, spec), piece.ndim)
 
 
 def squares(pieces: Any) -> Any:
@@ -34,8 +34,10 @@ def squares(pieces: Any) -> Any:
 
 
 def assert_gradient(function: Any, array: Any, first: int = 1) -> None:
-    found = np.asarray(jax.jit(jax.grad(function))(array))
-    np.testing.assert_array_equal(found, 2 * np.asarray(array) * (np.arange(8) >= first)[:, None])
+    gradient = np.asarray(jax.jit(jax.grad(function))(array))
+    np.testing.assert_array_equal(
+        gradient, 2 * np.asarray(array) * (np.arange(8) >= first)[:, None]
+    )
 
 
 def partitioned(array: Any) -> None:
@@ -60,21 +62,24 @@ def even(array: Any) -> None:
     for function in (lambda x: dml.split(x, (2, 6), 1), jax.jit(lambda x: dml.split(x, (2, 6), 1))):
         pieces, expected = function(array), jnp.split(array, [2], 1)
         assert list(map(jax.typeof, pieces)) == list(map(jax.typeof, expected))
-        for piece, other in zip(pieces, expected, strict=True):
-            np.testing.assert_array_equal(np.asarray(piece), np.asarray(other))
-            shapes = [[shard.data.shape for shard in x.addressable_shards] for x in (piece, other)]
+        for piece, expected_piece in zip(pieces, expected, strict=True):
+            np.testing.assert_array_equal(np.asarray(piece), np.asarray(expected_piece))
+            shapes = [
+                [shard.data.shape for shard in x.addressable_shards]
+                for x in (piece, expected_piece)
+            ]
             assert shapes[0] == shapes[1]
     assert_gradient(lambda x: (dml.split(x, (2, 6), 1)[1] ** 2).sum(), array, first=2)
 
 
 def local(mesh: Any, array: Any, is_checked: bool) -> None:
     """Inside shard_map, each device splits its own part, a large one in a callback."""
-    mapped = jax.shard_map(
+    mapped_split = jax.shard_map(
         split, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=is_checked
     )
-    assert_pieces(jax.jit(mapped)(array), array, P("d"))
-    assert_gradient(lambda array: squares(mapped(array)), array)
-    text = jax.jit(mapped).lower(array).compile().as_text()
+    assert_pieces(jax.jit(mapped_split)(array), array, P("d"))
+    assert_gradient(lambda array: squares(mapped_split(array)), array)
+    text = jax.jit(mapped_split).lower(array).compile().as_text()
     assert "all-gather" not in text
     assert f"f32[2,8,{array.shape[2]}]" in text
     assert ("xla_buffer_python_cpu_callback" in text) == (array.nbytes > 1 << 20)
@@ -91,9 +96,9 @@ def local(mesh: Any, array: Any, is_checked: bool) -> None:
 def partly(array: Any) -> None:
     """Inside shard_map over one axis of a mesh, XLA partitions along the other."""
     mesh = jax.make_mesh((1, 2), ("one", "d"), axis_types=(AxisType.Auto,) * 2)
-    mapped = jax.shard_map(split, mesh=mesh, in_specs=P(), out_specs=P(), axis_names={"one"})
+    mapped_split = jax.shard_map(split, mesh=mesh, in_specs=P(), out_specs=P(), axis_names={"one"})
     array = jax.device_put(array, NamedSharding(mesh, P("d")))
-    assert_pieces(jax.jit(mapped)(array), array, P("d"))
+    assert_pieces(jax.jit(mapped_split)(array), array, P("d"))
 
 
 assert len(jax.devices()) == 2

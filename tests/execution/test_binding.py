@@ -45,14 +45,14 @@ def broken(table: BindingTable, source: Any, given_outputs: Any) -> list[str]:
 
 
 def test_arrays_are_bound_as_whole_buffers() -> None:
-    source, (one, two, three) = ramp(1, 1, 6, 2), outputs()
+    source, outs = ramp(1, 1, 6, 2), tuple(outputs())
     assert (TABLE.desc, TABLE.device) == (DESC, "cpu")
-    bound_input, owners, addresses = TABLE.bind(source, (one, two, three))
+    bound_input, owners, addresses = TABLE.bind(source, outs)
     assert bound_input.owner is source
     assert bound_input.address == address(source)
     assert bound_input.span == (address(source), address(source) + 48)
-    assert all(owner is array for owner, array in zip(owners, (one, two, three), strict=True))
-    assert addresses == [address(one), address(two), address(three)]
+    assert all(owner is array for owner, array in zip(owners, outs, strict=True))
+    assert addresses == [address(out) for out in outs]
 
 
 def test_bind_input_checks_the_input_as_bind_does() -> None:
@@ -162,19 +162,19 @@ INPUTS: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_an_input_that_breaks_a_rule_is_refused(name: str) -> None:
-    source, wanted = INPUTS[name]
-    assert broken(TABLE, source, outputs()) == wanted
+    source, expected_violations = INPUTS[name]
+    assert broken(TABLE, source, outputs()) == expected_violations
     # The rules are the same for new outputs, but an object that is not an array needs no report.
     with pytest.raises(dml.InvalidArgumentError) as error:
         TABLE.bind_input(source)
-    if NOT_AN_ARRAY in wanted[0]:
+    if NOT_AN_ARRAY in expected_violations[0]:
         assert str(error.value) == NOT_AN_ARRAY
         with pytest.raises(dml.InvalidArgumentError) as error:
             TABLE.bind(source, outputs())
         assert f"DML-BIND-KIND: {NOT_AN_ARRAY}" in str(error.value)
     else:
         assert error.value.report is not None
-        assert len(error.value.report.violations) == len(wanted)
+        assert len(error.value.report.violations) == len(expected_violations)
 
 
 @pytest.mark.parametrize("size", [48, 256])
@@ -190,8 +190,8 @@ def test_a_wrong_number_of_outputs_is_refused(count: int) -> None:
 
 
 def test_a_read_only_output_is_refused() -> None:
-    wanted = "BIND-READ-ONLY OutputTensors[0]: read-only | writable"
-    assert broken(TABLE, A, [FROZEN, *outputs()[1:]]) == [wanted]
+    expected_violation = "BIND-READ-ONLY OutputTensors[0]: read-only | writable"
+    assert broken(TABLE, A, [FROZEN, *outputs()[1:]]) == [expected_violation]
     # An input may be read-only, and an output may be a writable buffer.
     frozen = A.copy()
     frozen.flags.writeable = False
@@ -201,15 +201,15 @@ def test_a_read_only_output_is_refused() -> None:
 
 def test_arrays_on_another_device_are_refused() -> None:
     table = BindingTable(DESC, "cuda:1")
-    wanted = [
+    expected_violations = [
         f"BIND-KIND {name}: an array on cpu | on cuda:1"
         for name in ("InputTensor", *(f"OutputTensors[{index}]" for index in range(3)))
     ]
-    assert broken(table, A, outputs()) == wanted
+    assert broken(table, A, outputs()) == expected_violations
     assert broken(table, A, [FROZEN, *outputs()[1:]]) == [
-        *wanted[:2],
+        *expected_violations[:2],
         "BIND-READ-ONLY OutputTensors[0]: read-only | writable",
-        *wanted[2:],
+        *expected_violations[2:],
     ]
 
 
@@ -220,8 +220,8 @@ def copying(x: dml.TensorDesc) -> BindingTable:
 def test_the_offset_must_have_the_guaranteed_alignment() -> None:
     table = copying(dml.TensorDesc("FLOAT32", (4,), guaranteed_base_offset_alignment=64))
     output = [np.zeros(4, np.float32)]
-    wanted = "BIND-GUARANTEED-ALIGNMENT InputTensor.Offset: 32 | a multiple of 64"
-    assert broken(table, BufferBinding(BUFFER, 32), output) == [wanted]
+    expected_violation = "BIND-GUARANTEED-ALIGNMENT InputTensor.Offset: 32 | a multiple of 64"
+    assert broken(table, BufferBinding(BUFFER, 32), output) == [expected_violation]
     table.bind(BufferBinding(BUFFER, 64), output)
     table.bind(BufferBinding(BUFFER, 0), output)
 
@@ -229,8 +229,8 @@ def test_the_offset_must_have_the_guaranteed_alignment() -> None:
 def test_single_bytes_are_bound_whatever_their_byte_order() -> None:
     table = copying(dml.TensorDesc("UINT8", (4,)))
     table.bind(np.zeros(4, np.uint8), [np.zeros(4, np.uint8)])
-    found = broken(table, np.zeros(4, np.int8), [np.zeros(4, np.uint8)])
-    assert found == ["ARRAY-DATA-TYPE InputTensor.DataType: int8 | uint8 (UINT8)"]
+    violations = broken(table, np.zeros(4, np.int8), [np.zeros(4, np.uint8)])
+    assert violations == ["ARRAY-DATA-TYPE InputTensor.DataType: int8 | uint8 (UINT8)"]
 
 
 def test_the_size_of_a_broadcast_input_follows_from_its_strides() -> None:
@@ -248,31 +248,41 @@ PAIR = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("UINT8", (48,)), axis=0, 
 PAIR_TABLE = BindingTable(PAIR, "cpu")
 
 
-def ranges(source: int, one: int, two: int) -> tuple[BufferBinding, list[BufferBinding]]:
+def ranges(
+    source: int, first_start: int, second_start: int
+) -> tuple[BufferBinding, list[BufferBinding]]:
     store = np.zeros(512, np.uint8)
-    first, *others = (BufferBinding(store, 16 * start) for start in (source, one, two))
-    return first, others
+    starts = (source, first_start, second_start)
+    bound_input, *bindings = (BufferBinding(store, 16 * start) for start in starts)
+    return bound_input, bindings
 
 
 @given(st.integers(0, 8), st.integers(0, 8), st.integers(0, 8))
 @example(0, 3, 4)  # neighbours
 @example(3, 2, 0)
 def test_an_output_that_shares_memory_with_another_output_or_the_input_is_reported(
-    source: int, one: int, two: int
+    source: int, first_start: int, second_start: int
 ) -> None:
-    memory = [set(range(source, source + 3)), {one}, {two, two + 1}]
-    wanted = set()
+    memory = [set(range(source, source + 3)), {first_start}, {second_start, second_start + 1}]
+    expected_violations = set()
     if memory[1] & memory[2]:
-        earlier, later = (0, 1) if (one, 16, 0) < (two, 32, 1) else (1, 0)
-        other = f"OutputTensors[{earlier}]"
-        wanted.add(f"BIND-OUTPUT-OVERLAP OutputTensors[{later}]: {other} | memory of its own")
+        earlier, later = (0, 1) if (first_start, 16, 0) < (second_start, 32, 1) else (1, 0)
+        earlier_output = f"OutputTensors[{earlier}]"
+        expected_violations.add(
+            f"BIND-OUTPUT-OVERLAP OutputTensors[{later}]: {earlier_output} | memory of its own"
+        )
     for index in (0, 1):
         if memory[0] & memory[index + 1]:
-            wanted.add(f"BIND-IN-PLACE OutputTensors[{index}]: the input | memory of its own")
-    if wanted:
-        assert set(broken(PAIR_TABLE, *ranges(source, one, two))) == wanted
+            expected_violations.add(
+                f"BIND-IN-PLACE OutputTensors[{index}]: the input | memory of its own"
+            )
+    if expected_violations:
+        assert (
+            set(broken(PAIR_TABLE, *ranges(source, first_start, second_start)))
+            == expected_violations
+        )
     else:
-        PAIR_TABLE.bind(*ranges(source, one, two))
+        PAIR_TABLE.bind(*ranges(source, first_start, second_start))
 
 
 @pytest.mark.parametrize(
@@ -287,8 +297,8 @@ def test_each_output_that_begins_inside_another_output_is_reported(
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=sizes)
     store = np.zeros(512, np.uint8)
     bindings = [BufferBinding(store, offset) for offset in offsets]
-    found = broken(BindingTable(desc, "cpu"), np.zeros(sum(sizes), np.uint8), bindings)
-    assert found == [
+    violations = broken(BindingTable(desc, "cpu"), np.zeros(sum(sizes), np.uint8), bindings)
+    assert violations == [
         f"BIND-OUTPUT-OVERLAP OutputTensors[{index}]: OutputTensors[0] | memory of its own"
         for index in (1, 2)
     ]
@@ -296,8 +306,8 @@ def test_each_output_that_begins_inside_another_output_is_reported(
 
 def test_an_output_with_wrong_strides_in_the_memory_of_the_input_breaks_both_rules() -> None:
     store = np.zeros((1, 1, 6, 2), np.float32)
-    found = broken(TABLE, store, [store[:, :, 5:3:-1], *outputs()[1:]])
-    assert found == [
+    violations = broken(TABLE, store, [store[:, :, 5:3:-1], *outputs()[1:]])
+    assert violations == [
         "ARRAY-STRIDES OutputTensors[0].Strides: [48, 48, -8, 4] bytes | [16, 16, 8, 4] bytes",
         "BIND-IN-PLACE OutputTensors[0]: the input | memory of its own",
     ]

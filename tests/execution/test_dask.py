@@ -54,10 +54,10 @@ def test_random_chunkings_equal_numpy(case: Any) -> None:
     pieces = dml.split(lazy, sizes, axis)
     expected = np.split(values, np.cumsum(sizes)[:-1], axis)
     together = dask.compute(*pieces, scheduler="sync")
-    for piece, right, done in zip(pieces, expected, together, strict=True):
-        assert_eq(piece, right, scheduler="sync")
+    for piece, expected_piece, computed_piece in zip(pieces, expected, together, strict=True):
+        assert_eq(piece, expected_piece, scheduler="sync")
         assert type(piece._meta) is type(lazy._meta)
-        np.testing.assert_array_equal(done, right)
+        np.testing.assert_array_equal(computed_piece, expected_piece)
 
 
 @pytest.mark.parametrize("chunk", range(1, 5))
@@ -68,12 +68,12 @@ def test_a_culled_graph_has_the_tasks_of_its_blocks_and_no_others(chunk: int) ->
         for piece in dml.split(lazy, (low, high - low, 8 - high)):
             below, keys = piece.dask.get_all_dependencies(), piece.__dask_keys__()
             for first, last in combinations(range(len(keys) + 1), 2):
-                needed: set[Any] = set()
-                left = asked = set(keys[first:last])
-                while left:
-                    needed |= left
-                    left = set().union(*(below[key] for key in left)) - needed
-                assert piece.dask.cull(asked).to_dict().keys() == needed
+                needed_keys: set[Any] = set()
+                new_keys = output_keys = set(keys[first:last])
+                while new_keys:
+                    needed_keys |= new_keys
+                    new_keys = set().union(*(below[key] for key in new_keys)) - needed_keys
+                assert piece.dask.cull(output_keys).to_dict().keys() == needed_keys
 
 
 @given(case=chunked_splits())
@@ -176,8 +176,8 @@ try:
 except dmlsplit.UnsupportedError as error:
     print(error)
 """
-    done = ran(sys.executable, "-c", program)
-    assert 'Fix: dask.config.set({"array.query-planning": False})' in done.stdout, done.stderr
+    process = ran(sys.executable, "-c", program)
+    assert 'Fix: dask.config.set({"array.query-planning": False})' in process.stdout, process.stderr
 
 
 @pytest.mark.gpu
@@ -187,7 +187,7 @@ def test_pieces_of_blocks_on_a_gpu_stay_on_the_gpu() -> None:
     values = RNG.integers(0, 1 << 30, (64, 85), dtype="i4")
     lazy = da.from_array(values, chunks=(16, 40)).map_blocks(cupy.asarray)
     pieces = dml.split(lazy, (4, 1, 80), axis=1)
-    done = dask.compute(*pieces, scheduler="sync")
-    for piece, right in zip(done, np.split(values, (4, 5), axis=1), strict=True):
+    computed_pieces = dask.compute(*pieces, scheduler="sync")
+    for piece, right in zip(computed_pieces, np.split(values, (4, 5), axis=1), strict=True):
         assert isinstance(piece, cupy.ndarray)
         np.testing.assert_array_equal(cupy.asnumpy(piece), right)

@@ -33,8 +33,10 @@ def client() -> Iterator[Any]:
 def threads() -> Iterator[Any]:
     from distributed import Client
 
-    with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as one:
-        yield one
+    with Client(
+        processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None
+    ) as thread_client:
+        yield thread_client
 
 
 @pytest.mark.parametrize(
@@ -44,20 +46,20 @@ def test_a_piece_can_be_computed_again_while_all_are_persisted(
     where: str, splits: int, request: pytest.FixtureRequest
 ) -> None:
     request.getfixturevalue(where)
-    chosen = random.Random(splits)
+    draw = random.Random(splits)
     for number in range(splits):
         # In the first split, some column of blocks is not needed for the first piece.
         shape, chunks, sizes = (40, 60), (10, 7), (11, 22, 27)
         if number:
-            shape = (chosen.randint(1, 40), chosen.randint(3, 60))
-            chunks = (max(1, shape[0] // chosen.randint(1, 6)), chosen.randint(1, shape[1]))
-            borders = sorted(chosen.choices(range(shape[1] + 1), k=2))
+            shape = (draw.randint(1, 40), draw.randint(3, 60))
+            chunks = (max(1, shape[0] // draw.randint(1, 6)), draw.randint(1, shape[1]))
+            borders = sorted(draw.choices(range(shape[1] + 1), k=2))
             sizes = (borders[0], borders[1] - borders[0], shape[1] - borders[1])
         values = RNG.random(shape)
         pieces = dml.split(da.from_array(values, chunks), sizes, 1)
-        kept = dask.persist(*pieces)
-        dask.compute(*kept)
-        index = chosen.randrange(3) if number else 0
+        persisted_pieces = dask.persist(*pieces)
+        dask.compute(*persisted_pieces)
+        index = draw.randrange(3) if number else 0
         right = np.split(values, np.cumsum(sizes)[:-1], 1)[index]
         np.testing.assert_array_equal(pieces[index].compute(), right)
 
@@ -71,9 +73,11 @@ def test_two_worker_processes_share_the_blocks(client: Any) -> None:
 
     values = RNG.integers(0, 100, (32, 4, 30))
     lazy = da.from_array(values, chunks=(2, 4, 30)).map_blocks(stamped, dtype=values.dtype)
-    pids, left, right = client.gather(client.compute(dml.split(lazy, (1, 11, 18), axis=2)))
-    np.testing.assert_array_equal(left, values[:, :, 1:12])
-    np.testing.assert_array_equal(right, values[:, :, 12:])
+    pids, first_piece, last_piece = client.gather(
+        client.compute(dml.split(lazy, (1, 11, 18), axis=2))
+    )
+    np.testing.assert_array_equal(first_piece, values[:, :, 1:12])
+    np.testing.assert_array_equal(last_piece, values[:, :, 12:])
     assert set(pids.ravel().tolist()) == set(client.run(os.getpid).values())
 
 
@@ -115,12 +119,12 @@ def test_a_worker_needs_the_memory_of_a_few_blocks_for_a_zarr_array(
     source, out = tmp_path / "in.zarr", tmp_path / "out"
     scale.make_source(source, 400_000_000, None)
     out.mkdir()
-    loaded = client.run(scale.loaded_bytes)
+    loaded_bytes = client.run(scale.loaded_bytes)
     client.run(scale.bind_to_core, min(os.sched_getaffinity(0)))  # zarr has a thread per core
     scale.split_store(source, out)
     scale.check(source, out)
     for worker, peak in client.run(scale.peak_bytes).items():
-        assert peak - loaded[worker] < 150e6
+        assert peak - loaded_bytes[worker] < 150e6
 
 
 def test_pieces_whose_chunks_are_cut_are_stored_after_a_rechunk(
@@ -131,5 +135,5 @@ def test_pieces_whose_chunks_are_cut_are_stored_after_a_rechunk(
     _, piece = dml.split(array, (7, 5), axis=1)
     assert piece.chunks == ((2, 2), (1, 4))
     da.to_zarr(piece.rechunk(array.chunksize), str(tmp_path / "OUT.zarr"))
-    stored = zarr.open_array(tmp_path / "OUT.zarr", mode="r")
-    np.testing.assert_array_equal(stored[:], np.arange(48).reshape(4, 12)[:, 7:])
+    zarr_array = zarr.open_array(tmp_path / "OUT.zarr", mode="r")
+    np.testing.assert_array_equal(zarr_array[:], np.arange(48).reshape(4, 12)[:, 7:])

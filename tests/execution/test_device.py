@@ -34,11 +34,11 @@ def test_a_dispatch_writes_the_bytes_of_the_pieces_and_no_others(
     desc: dml.SplitOperatorDesc,
 ) -> None:
     memory = Memory.of(desc)
-    wanted = expected_buffers(desc, memory)
+    expected_bytes = expected_buffers(desc, memory)
     before = memory.source.copy()
     CPU.compile(desc).dispatch(memory.input_binding, memory.output_bindings)
-    for found, expected in zip(memory.targets, wanted, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for target, expected in zip(memory.targets, expected_bytes, strict=True):
+        np.testing.assert_array_equal(target, expected)
     np.testing.assert_array_equal(memory.source, before)
 
 
@@ -71,10 +71,10 @@ def test_a_dispatch_keeps_its_buffers_alive() -> None:
     x = dml.SplitOperatorDesc(X, [X], 0)
     dispatch = CPU.compile(x).bind(array, [out]).dispatch
     del array, out
-    assert all(found() is not None for found in watched)
+    assert all(reference() is not None for reference in watched)
     dispatch()
     del dispatch
-    assert [found() for found in watched] == [None, None]
+    assert [reference() for reference in watched] == [None, None]
 
 
 def test_one_buffer_may_hold_every_output() -> None:
@@ -83,8 +83,8 @@ def test_one_buffer_may_hold_every_output() -> None:
     CPU.compile(DESC).dispatch(
         dml.BufferBinding(ramp(12)), [*bindings, dml.BufferBinding(store, 32)]
     )
-    wanted = [1, 2, 3, 4, 5, 6, -1, -1, 7, 8, 9, 10, 11, 12, *[-1] * 10]
-    assert store.tolist() == wanted
+    expected_values = [1, 2, 3, 4, 5, 6, -1, -1, 7, 8, 9, 10, 11, 12, *[-1] * 10]
+    assert store.tolist() == expected_values
     pieces = CPU.compile(DESC)(dml.BufferBinding(ramp(12).view("u1")))
     assert [piece.dtype for piece in pieces] == [np.float32] * 3
 
@@ -104,8 +104,8 @@ def test_the_error_of_compile_has_the_report_of_validate_at_the_level_of_the_dev
 
 def test_check_feature_levels_returns_the_highest_supported_one() -> None:
     device = dml.Device("cpu", feature_level="3_0")
-    for asked, found in ((["1_0", "5_0", "2_1"], "2_1"), (["2_0", "3_0"], "3_0")):
-        assert str(device.check_feature_levels(asked)) == found
+    for levels, highest in ((["1_0", "5_0", "2_1"], "2_1"), (["2_0", "3_0"], "3_0")):
+        assert str(device.check_feature_levels(levels)) == highest
     with pytest.raises(dml.UnsupportedError, match=r"4_0, 5_0.*up to 3_0") as error:
         device.check_feature_levels(["4_0", "5_0"])
     assert error.value.hresult == 0x887A0004

@@ -49,8 +49,8 @@ def test_out_may_have_any_strides(cut: tuple[np.ndarray, int, list[int]]) -> Non
     array, axis, sizes = cut
     store = np.zeros((*array.shape[::-1], 3), array.dtype)
     out = np.split(store[..., 1].transpose()[::-1], np.cumsum(sizes)[:-1], axis)
-    returned = dml.split(array, sizes, axis, out=out)
-    assert all(one is two for one, two in zip(returned, out, strict=True))
+    pieces = dml.split(array, sizes, axis, out=out)
+    assert all(piece is output for piece, output in zip(pieces, out, strict=True))
     assert_same(out, np.split(array, np.cumsum(sizes)[:-1], axis))
     assert not any(store[..., [0, 2]].tobytes())
 
@@ -58,29 +58,29 @@ def test_out_may_have_any_strides(cut: tuple[np.ndarray, int, list[int]]) -> Non
 @pytest.mark.parametrize("dim", [0, 1, -1, np.int64(1)])
 def test_the_axis_may_be_called_dim(dim: Any) -> None:
     array = np.arange(24).reshape(4, 6)
-    wanted = dml.split(array, 2, dim)
-    outs = [np.zeros_like(piece) for piece in wanted]
-    for found in (dml.split(array, 2, dim=dim), dml.split(array, 2, dim=dim, out=outs)):
-        for one, two in zip(found, wanted, strict=True):
-            np.testing.assert_array_equal(one, two)
+    expected_pieces = dml.split(array, 2, dim)
+    outs = [np.zeros_like(piece) for piece in expected_pieces]
+    for pieces in (dml.split(array, 2, dim=dim), dml.split(array, 2, dim=dim, out=outs)):
+        for piece, expected in zip(pieces, expected_pieces, strict=True):
+            np.testing.assert_array_equal(piece, expected)
 
 
 def test_dim_names_the_axis_of_dask_and_jax_arrays() -> None:
     array = np.arange(24.0, dtype="f4").reshape(4, 6)
-    wanted = [piece.tolist() for piece in dml.split(array, 2, 1)]
+    expected_values = [piece.tolist() for piece in dml.split(array, 2, 1)]
     da = pytest.importorskip("dask.array", reason="dask is not installed")
     pieces = dml.split(da.from_array(array, 2), 2, dim=1)
-    assert [piece.compute().tolist() for piece in pieces] == wanted
+    assert [piece.compute().tolist() for piece in pieces] == expected_values
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     for transform in (lambda function: function, jax.jit):
         halves = transform(lambda x: dml.split(x, 2, dim=1))
-        assert [piece.tolist() for piece in halves(jax.numpy.asarray(array))] == wanted
+        assert [piece.tolist() for piece in halves(jax.numpy.asarray(array))] == expected_values
 
 
 @pytest.mark.parametrize(("axis", "dim"), [(0, 0), (0, 1), (1, 0), (1, 1), (None, 0)])
 def test_only_one_of_axis_and_dim_may_be_given(axis: Any, dim: int) -> None:
-    said = rf"^axis is {axis} and dim is {dim}, two names for one argument; give only one$"
-    with pytest.raises(dml.InvalidArgumentError, match=said):
+    message = rf"^axis is {axis} and dim is {dim}, two names for one argument; give only one$"
+    with pytest.raises(dml.InvalidArgumentError, match=message):
         dml.split(np.zeros((2, 2)), 2, axis, dim=dim)  # type: ignore[call-overload]
     with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 2; it must be from -2 to 1"):
         dml.split(np.zeros((2, 2)), 2, dim=2)
@@ -127,14 +127,14 @@ def test_an_invalid_argument_is_refused_before_a_byte_is_written(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "given_type"),
+    ("input_type", "output_type"),
     [("i4, f4", "f4, i4"), ("i4, f4", "V8"), ("V8", "i4, f4"), ([("a", "u1")], [("b", "u1")])],
 )
-def test_an_output_of_another_structured_type_is_refused(wanted: Any, given_type: Any) -> None:
-    wanted, given_type = np.dtype(wanted), np.dtype(given_type)
-    dml.split(np.zeros(2, wanted), 1, out=[np.ones(2, wanted)])
+def test_an_output_of_another_structured_type_is_refused(input_type: Any, output_type: Any) -> None:
+    input_type, output_type = np.dtype(input_type), np.dtype(output_type)
+    dml.split(np.zeros(2, input_type), 1, out=[np.ones(2, input_type)])
     with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\]: data type is"):
-        dml.split(np.zeros(2, wanted), 1, out=[np.zeros(2, given_type)])
+        dml.split(np.zeros(2, input_type), 1, out=[np.zeros(2, output_type)])
 
 
 def test_an_output_of_another_extension_type_is_refused() -> None:
@@ -148,16 +148,16 @@ def test_an_output_of_another_extension_type_is_refused() -> None:
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=6))
 def test_overlaps_reports_each_span_that_overlaps_another(starts: Any) -> None:
     spans = [(start, start + size) for start, size in starts]
-    found = list(overlapping_pairs(spans))
+    pairs = list(overlapping_pairs(spans))
     meet = {
         index
         for pair in combinations(range(len(spans)), 2)
         for index in pair
         if max(spans[i][0] for i in pair) < min(spans[i][1] for i in pair)
     }
-    assert meet <= {index for pair in found for index in pair}
-    assert len(found) <= len(spans)
-    for index, owner in found:
+    assert meet <= {index for pair in pairs for index in pair}
+    assert len(pairs) <= len(spans)
+    for index, owner in pairs:
         assert spans[owner][0] <= spans[index][0] < spans[owner][1]
 
 
@@ -173,8 +173,8 @@ def test_outputs_that_share_memory_are_refused_beside_outputs_that_do_not(
     parts: tuple[slice, ...], pair: str
 ) -> None:
     store = np.zeros(40)
-    said = re.escape("out[{}] and {}[{}] share memory".format(*pair.split()))
-    with pytest.raises(dml.InvalidArgumentError, match=f"^{said}"):
+    message = re.escape("out[{}] and {}[{}] share memory".format(*pair.split()))
+    with pytest.raises(dml.InvalidArgumentError, match=f"^{message}"):
         dml.split(np.zeros(20), 4, out=[store[part] for part in parts])
 
 
@@ -199,16 +199,18 @@ def test_columns_of_views_that_share_a_byte_overlap(data: st.DataObject) -> None
         rows = slice(data.draw(st.integers(0, 3)), None, data.draw(st.sampled_from([-1, 1, 2])))
         part = base[rows, data.draw(st.integers(0, 2)) :, first : last + 1]
         views.append(part.transpose(data.draw(st.permutations(range(3)))))
-    found = column_ranges([view(each, "view") for each in views])
-    if found and np.shares_memory(*views):
-        (one, other), (third, fourth) = found
-        assert max(one, third) < min(other, fourth)
+    ranges = column_ranges([view(columns, "view") for columns in views])
+    if ranges and np.shares_memory(*views):
+        (first_start, first_end), (second_start, second_end) = ranges
+        assert max(first_start, second_start) < min(first_end, second_end)
 
 
 @pytest.mark.parametrize("start", [0, 1])
 def test_column_ranges_begin_at_the_lowest_address_of_all_views(start: int) -> None:
     base = np.zeros((3, 13), np.uint8)[:, start:]
-    assert column_ranges([view(base[:, at], "view") for at in (slice(0, 5), slice(5, 12))]) == [
+    assert column_ranges(
+        [view(base[:, columns], "view") for columns in (slice(0, 5), slice(5, 12))]
+    ) == [
         (0, 5),
         (5, 12),
     ]
@@ -216,9 +218,9 @@ def test_column_ranges_begin_at_the_lowest_address_of_all_views(start: int) -> N
 
 def test_backward_views_are_recognised_as_columns_only_if_there_are_several_rows() -> None:
     base = np.zeros((2, 12), np.uint8)
-    for rows, wanted in ((2, [(0, 3), (4, 7)]), (1, [(0, 1), (0, 1)])):
+    for rows, expected_ranges in ((2, [(0, 3), (4, 7)]), (1, [(0, 1), (0, 1)])):
         parts = base[:rows, :3], base[:rows, 6:3:-1]
-        assert column_ranges([view(part, "view") for part in parts]) == wanted
+        assert column_ranges([view(part, "view") for part in parts]) == expected_ranges
 
 
 def test_thousands_of_columns_may_be_outputs_unless_one_is_repeated() -> None:

@@ -67,8 +67,8 @@ Call = tuple[int, int, int, bool]
 
 def outcome(call: Call) -> Any:
     """Everything that a call returns or raises."""
-    which, sizes, axis, into = call
-    source = ARRAYS[which]
+    array_index, sizes, axis, into = call
+    source = ARRAYS[array_index]
     try:
         pieces = dml.split(source, SIZES[sizes](), AXES[axis])
         if into:
@@ -81,9 +81,9 @@ def outcome(call: Call) -> Any:
         return type(error), str(error)
     assert not any(np.shares_memory(piece, source) for piece in pieces)
     return [
-        (type(one), one.dtype, one.dtype.metadata, one.shape, one.strides, one.tobytes(),
-         one.flags.writeable)
-        for one in pieces
+        (type(piece), piece.dtype, piece.dtype.metadata, piece.shape, piece.strides,
+         piece.tobytes(), piece.flags.writeable)
+        for piece in pieces
     ]  # fmt: skip
 
 
@@ -106,20 +106,20 @@ CALLS = st.tuples(
 
 @given(st.lists(CALLS, min_size=2, max_size=12))
 def test_cached_splits_never_change_the_outcome_of_a_call(calls: list[Call]) -> None:
-    wanted = [without_plans(call) for call in calls]
+    expected_outcomes = [without_plans(call) for call in calls]
     forget_programs()
-    assert [outcome(call) for call in calls] == wanted
-    assert [outcome(call) for call in calls] == wanted
+    assert [outcome(call) for call in calls] == expected_outcomes
+    assert [outcome(call) for call in calls] == expected_outcomes
 
 
 def test_the_order_of_calls_does_not_change_results() -> None:
     """All pairs are tried, so that nothing depends on chance: the same call for both arrays."""
-    calls = [(which, 6, 1, False) for which in range(len(ARRAYS))]
-    wanted = [without_plans(call) for call in calls]
+    calls = [(array_index, 6, 1, False) for array_index in range(len(ARRAYS))]
+    expected_outcomes = [without_plans(call) for call in calls]
     forget_programs()
     for _ in range(2):
-        assert [outcome(call) for call in calls] == wanted
-        assert [outcome(call) for call in reversed(calls)] == wanted[::-1]
+        assert [outcome(call) for call in calls] == expected_outcomes
+        assert [outcome(call) for call in reversed(calls)] == expected_outcomes[::-1]
 
 
 def test_a_split_is_prepared_once_however_its_sizes_its_axis_and_its_type_are_written(
@@ -141,8 +141,8 @@ def test_a_split_is_prepared_once_however_its_sizes_its_axis_and_its_type_are_wr
     [(True, 0), (1.0, 0), ((4.0, 2.0), 0), ((4, True, 1), 0), (1, False), (1, 0.0), ("1", 0)],
 )
 def test_true_and_floats_do_not_hit_the_cache_of_integers(sizes: Any, axis: Any) -> None:
-    for known in (1, (4, 2), (4, 1, 1)):
-        dml.split(array("f4", (6, 2)), known, 0)
+    for cached_sizes in (1, (4, 2), (4, 1, 1)):
+        dml.split(array("f4", (6, 2)), cached_sizes, 0)
     with pytest.raises(dml.InvalidArgumentError):
         dml.split(array("f4", (6, 2)), sizes, axis)
 

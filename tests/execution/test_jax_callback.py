@@ -21,5 +21,5 @@ def test_the_callback_copies_every_byte_on_a_gpu(shape: tuple[int, ...]) -> None
     cupy.cuda.get_current_stream().synchronize()
     jax._copy(array.ndim - 1, (7, 0, 23), SimpleNamespace(stream=stream.ptr), pieces, array)
     stream.synchronize()
-    for piece, wanted in zip(pieces, np.split(host, [7, 7], -1), strict=True):
-        np.testing.assert_array_equal(piece.get(), wanted)
+    for piece, expected in zip(pieces, np.split(host, [7, 7], -1), strict=True):
+        np.testing.assert_array_equal(piece.get(), expected)

@@ -13,10 +13,10 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture
 def jax() -> Any:
-    found = pytest.importorskip("jax", reason="JAX is not installed")
-    if found.default_backend() != "gpu":
-        pytest.skip(f"JAX runs on {found.default_backend()}, not on the GPU")
-    return found
+    jax_module = pytest.importorskip("jax", reason="JAX is not installed")
+    if jax_module.default_backend() != "gpu":
+        pytest.skip(f"JAX runs on {jax_module.default_backend()}, not on the GPU")
+    return jax_module
 
 
 @pytest.mark.parametrize("kind", ["int8", "float16", "float32", "bfloat16", "float8_e4m3fn"])
@@ -28,10 +28,10 @@ def test_pieces_are_those_of_numpy_in_eager_and_compiled_calls(
     jax: Any, kind: str, shape: Any, axis: int, sizes: Any
 ) -> None:
     array = random(shape, kind)
-    wanted = np.split(np.asarray(array), list(np.cumsum(sizes)[:-1]), axis)
+    expected_pieces = np.split(np.asarray(array), list(np.cumsum(sizes)[:-1]), axis)
     for transform in (jax.jit, lambda function: function):
-        found = transform(lambda array: dml.split(array, sizes, axis))(array)
-        for piece, view in zip(found, wanted, strict=True):
+        pieces = transform(lambda array: dml.split(array, sizes, axis))(array)
+        for piece, view in zip(pieces, expected_pieces, strict=True):
             assert (piece.dtype, piece.devices()) == (array.dtype, array.devices())
             assert np.asarray(piece).tobytes() == view.tobytes()
 
@@ -41,8 +41,8 @@ def test_work_before_and_after_the_split_is_in_order(jax: Any) -> None:
 
     @jax.jit
     def step(array: Any) -> Any:
-        one, two = dml.split(array + 1, (3000, 1096), 1)
-        return jax.numpy.concatenate([two, one], 1)
+        left, right = dml.split(array + 1, (3000, 1096), 1)
+        return jax.numpy.concatenate([right, left], 1)
 
     array = jax.numpy.zeros((2048, 4096))
     for _ in range(50):
@@ -52,5 +52,5 @@ def test_work_before_and_after_the_split_is_in_order(jax: Any) -> None:
 
 def test_a_compiled_split_allocates_only_the_pieces(jax: Any) -> None:
     array = jax.numpy.zeros((1024, 1024))
-    compiled = jax.jit(lambda array: dml.split(array, 4, 1)).lower(array).compile()
-    assert compiled.memory_analysis().temp_size_in_bytes < array.nbytes
+    compiled_split = jax.jit(lambda array: dml.split(array, 4, 1)).lower(array).compile()
+    assert compiled_split.memory_analysis().temp_size_in_bytes < array.nbytes

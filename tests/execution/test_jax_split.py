@@ -28,11 +28,11 @@ def _lowering(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def assert_equal(found: list[Any], wanted: list[Any]) -> None:
-    for one, two in zip(found, wanted, strict=True):
-        assert isinstance(one, jax.Array)
-        assert (one.shape, one.dtype) == (two.shape, two.dtype)
-        assert np.asarray(one).tobytes() == np.asarray(two).tobytes()
+def assert_equal(pieces: list[Any], expected_pieces: list[Any]) -> None:
+    for piece, expected in zip(pieces, expected_pieces, strict=True):
+        assert isinstance(piece, jax.Array)
+        assert (piece.shape, piece.dtype) == (expected.shape, expected.dtype)
+        assert np.asarray(piece).tobytes() == np.asarray(expected).tobytes()
 
 
 @st.composite
@@ -52,24 +52,24 @@ def cuts(draw: st.DrawFn) -> tuple[Any, int, tuple[int, ...] | int]:
 @settings(max_examples=25)
 def test_pieces_are_those_of_jax(cut: tuple[Any, int, Any]) -> None:
     array, axis, sizes = cut
-    theirs = jnp.split if isinstance(sizes, int) else own
+    jax_split = jnp.split if isinstance(sizes, int) else own
 
     @jax.jit
-    def both(array: Any) -> tuple[list[Any], list[Any]]:
-        return dml.split(array, sizes, axis), theirs(array, sizes, axis)
+    def both_splits(array: Any) -> tuple[list[Any], list[Any]]:
+        return dml.split(array, sizes, axis), jax_split(array, sizes, axis)
 
-    found, wanted = both(array)
-    assert_equal(found, wanted)
-    assert_equal(dml.split(array, sizes, axis), wanted)
+    pieces, expected_pieces = both_splits(array)
+    assert_equal(pieces, expected_pieces)
+    assert_equal(dml.split(array, sizes, axis), expected_pieces)
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_every_type_of_whole_bytes_is_split(kind: str) -> None:
     array = random((5, 70), kind)
     assert str(array.dtype) == kind
-    wanted = jnp.split(array, [3], 1)
-    assert_equal(jax.jit(lambda array: dml.split(array, (3, 67), 1))(array), wanted)
-    assert_equal(dml.split(array, (3, 67), 1), wanted)
+    expected_pieces = jnp.split(array, [3], 1)
+    assert_equal(jax.jit(lambda array: dml.split(array, (3, 67), 1))(array), expected_pieces)
+    assert_equal(dml.split(array, (3, 67), 1), expected_pieces)
 
 
 @pytest.mark.parametrize("kind", ["int64", "uint64", "float64", "complex128"])
@@ -92,15 +92,17 @@ def test_large_arrays_and_many_pieces_are_split_like_numpy(
     shape: Any, axis: int, sizes: Any
 ) -> None:
     array = random(shape, "bfloat16")
-    found = jax.jit(lambda array: dml.split(array, sizes, axis))(array)
+    pieces = jax.jit(lambda array: dml.split(array, sizes, axis))(array)
     ends = list(np.cumsum(sizes)[:-1])
-    assert_equal(found, np.split(np.asarray(array), ends, axis))
+    assert_equal(pieces, np.split(np.asarray(array), ends, axis))
 
 
 def assert_equal_inside(function: Any, *arrays: Any) -> None:
     """Compare the results of a function with `dml.split` and with JAX's own split."""
-    found, wanted = (jax.tree.leaves(function(split)(*arrays)) for split in (dml.split, own))
-    assert_equal(found, wanted)
+    results, expected_results = (
+        jax.tree.leaves(function(split)(*arrays)) for split in (dml.split, own)
+    )
+    assert_equal(results, expected_results)
 
 
 def test_a_split_inside_a_computation_agrees_with_jax() -> None:
@@ -109,8 +111,8 @@ def test_a_split_inside_a_computation_agrees_with_jax() -> None:
     def chain(split: Any) -> Any:
         @jax.jit
         def inner(array: Any) -> Any:
-            one, two = split(array * 2, (3, 5), 1)
-            return one @ two[:3], split(two + 1, (1, 2), 0)
+            left, right = split(array * 2, (3, 5), 1)
+            return left @ right[:3], split(right + 1, (1, 2), 0)
 
         return jax.jit(lambda array: (inner(array), split(jnp.sin(array), (2, 0, 6), -1)))
 
@@ -120,15 +122,15 @@ def test_a_split_inside_a_computation_agrees_with_jax() -> None:
 def test_a_split_inside_control_flow_agrees_with_jax() -> None:
     def flow(split: Any) -> Any:
         def step(carry: Any, row: Any) -> Any:
-            one, two = split(row, (4, 4))
-            return carry + one, two
+            left, right = split(row, (4, 4))
+            return carry + left, right
 
         def run(array: Any) -> Any:
-            last, rest = jax.lax.scan(step, jnp.zeros(4), array)
+            total, halves = jax.lax.scan(step, jnp.zeros(4), array)
             branch = jax.lax.cond(
-                last.sum() > 0, lambda x: split(x, (1, 2), 0)[0], lambda x: x[1:2], rest
+                total.sum() > 0, lambda x: split(x, (1, 2), 0)[0], lambda x: x[1:2], halves
             )
-            return last, rest, branch, jax.lax.map(lambda row: split(row, (1, 7))[1], array)
+            return total, halves, branch, jax.lax.map(lambda row: split(row, (1, 7))[1], array)
 
         return jax.jit(run)
 
@@ -136,9 +138,9 @@ def test_a_split_inside_control_flow_agrees_with_jax() -> None:
 
 
 def test_a_constant_array_is_split_while_jax_traces() -> None:
-    known = jnp.arange(6.0)
-    found = jax.jit(lambda x: [x + piece for piece in dml.split(known, (2, 4))])(1.0)
-    assert [piece.tolist() for piece in found] == [[1, 2], [3, 4, 5, 6]]
+    constant = jnp.arange(6.0)
+    pieces = jax.jit(lambda x: [x + piece for piece in dml.split(constant, (2, 4))])(1.0)
+    assert [piece.tolist() for piece in pieces] == [[1, 2], [3, 4, 5, 6]]
 
 
 def test_sizes_may_be_a_concrete_jax_array() -> None:
@@ -147,23 +149,23 @@ def test_sizes_may_be_a_concrete_jax_array() -> None:
 
 def test_eval_shape_computes_no_piece() -> None:
     huge = jax.ShapeDtypeStruct((1 << 40, 4), "i1")
-    found = jax.eval_shape(lambda x: dml.split(x, (1, 3), 1), huge)
-    assert [piece.shape for piece in found] == [(1 << 40, 1), (1 << 40, 3)]
-    assert {str(piece.dtype) for piece in found} == {"int8"}
+    shapes = jax.eval_shape(lambda x: dml.split(x, (1, 3), 1), huge)
+    assert [piece.shape for piece in shapes] == [(1 << 40, 1), (1 << 40, 3)]
+    assert {str(piece.dtype) for piece in shapes} == {"int8"}
 
 
 def test_the_piece_of_a_donated_array_has_its_bytes() -> None:
     """A single piece has the array's size, so XLA could give it the array's memory."""
     array = random((512, 300))
-    wanted = np.asarray(array).tobytes()
-    (whole,) = jax.jit(lambda array: dml.split(array, 1), donate_argnums=0)(array)
-    assert np.asarray(whole).tobytes() == wanted
+    expected_bytes = np.asarray(array).tobytes()
+    (piece,) = jax.jit(lambda array: dml.split(array, 1), donate_argnums=0)(array)
+    assert np.asarray(piece).tobytes() == expected_bytes
 
 
 def test_a_piece_is_a_copy() -> None:
     array = random((4, 4))
-    (whole,) = jax.jit(lambda array: dml.split(array, 1))(array)
-    assert whole.unsafe_buffer_pointer() != array.unsafe_buffer_pointer()
+    (piece,) = jax.jit(lambda array: dml.split(array, 1))(array)
+    assert piece.unsafe_buffer_pointer() != array.unsafe_buffer_pointer()
 
 
 X = jnp.zeros((3, 4))
@@ -239,8 +241,8 @@ def test_an_exported_split_needs_no_dmlsplit(rows: str) -> None:
 
 def test_xla_splits_few_bytes_into_few_pieces() -> None:
     def is_callback(array: Any, count: int, platform: str = "cpu") -> bool:
-        traced = jax.jit(lambda array: dml.split(array, count)).trace(array)
-        return "_callback" in traced.lower(lowering_platforms=(platform,)).as_text()
+        trace = jax.jit(lambda array: dml.split(array, count)).trace(array)
+        return "_callback" in trace.lower(lowering_platforms=(platform,)).as_text()
 
     large, small = jnp.zeros(1 << 20, "u1"), not ours.MAX_BYTES
     assert [is_callback(large, 2, on) for on in ("cpu", "cuda", "rocm", "tpu")] == [1, 1, 0, 0]

@@ -32,7 +32,7 @@ def loss(split: Function, sizes: tuple[int, ...], axis: int) -> Function:
 
     def function(array: Any) -> Any:
         pieces = split(array, sizes, axis)
-        return sum(((at + 1) * piece**3).sum() for at, piece in enumerate(pieces))
+        return sum(((index + 1) * piece**3).sum() for index, piece in enumerate(pieces))
 
     return function
 
@@ -45,8 +45,8 @@ def test_forward_and_reverse_derivatives_agree_with_finite_differences(kind: str
         array = jnp.asarray(np.random.default_rng(0).normal(size=(3, 7)), kind)
 
         def function(array: Any) -> Any:
-            one, two, three = dml.split(array, (2, 0, 5), 1)
-            return one**2, two, jnp.sin(three)
+            left, middle, right = dml.split(array, (2, 0, 5), 1)
+            return left**2, middle, jnp.sin(right)
 
         check_grads(function, (array,), order=2, modes=("fwd", "rev"), rtol=1e-4)
         check_grads(jax.jit(function), (array,), order=2, modes=("fwd", "rev"), rtol=1e-4)
@@ -67,15 +67,15 @@ def test_a_piece_that_is_not_used_has_no_gradient(kind: str) -> None:
         jax.jit(jax.grad(lambda x, split=split: split(x, (1, 3))[1].astype("f4").sum()))(array)
         for split in (dml.split, own)
     ]
-    assert {str(one.dtype) for one in gradients} == {kind}
-    assert len({np.asarray(one).tobytes() for one in gradients}) == 1
+    assert {str(gradient.dtype) for gradient in gradients} == {kind}
+    assert len({np.asarray(gradient).tobytes() for gradient in gradients}) == 1
 
 
 def test_integers_have_no_tangents() -> None:
     zero = np.zeros(4, jax.dtypes.float0)
     pieces, tangents = jax.jvp(lambda x: dml.split(x, (1, 3)), (jnp.arange(4),), (zero,))
     assert [piece.tolist() for piece in pieces] == [[0], [1, 2, 3]]
-    assert {one.dtype for one in tangents} == {jax.dtypes.float0}
+    assert {tangent.dtype for tangent in tangents} == {jax.dtypes.float0}
 
 
 @pytest.mark.parametrize(
@@ -93,11 +93,13 @@ def test_integers_have_no_tangents() -> None:
 )
 def test_nested_transforms_agree_with_jax(transform: Function) -> None:
     array = jnp.asarray(np.random.default_rng(0).normal(size=(2, 3, 8)).astype("f4"))
-    found, wanted = (
+    results, expected_results = (
         jax.jit(transform(loss(split, (1, 2, 5), -1)))(array) for split in (dml.split, own)
     )
-    for one, two in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
-        np.testing.assert_array_equal(one, two)
+    for result, expected in zip(
+        jax.tree.leaves(results), jax.tree.leaves(expected_results), strict=True
+    ):
+        np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -106,18 +108,22 @@ def test_nested_transforms_agree_with_jax(transform: Function) -> None:
 def test_vmap_makes_one_split_of_a_whole_batch(axis: int, batch: int, out: int) -> None:
     array = jnp.arange(6 * 6 * 6.0).reshape(6, 6, 6)
 
-    def mapped(split: Function) -> Function:
+    def mapped_split(split: Function) -> Function:
         return jax.vmap(lambda x: split(x, (1, 5), axis), in_axes=batch, out_axes=out)
 
-    for found, wanted in zip(mapped(dml.split)(array), mapped(own)(array), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-    assert str(jax.make_jaxpr(mapped(dml.split))(array)).count("dml_split[") == 1
+    for piece, expected in zip(
+        mapped_split(dml.split)(array), mapped_split(own)(array), strict=True
+    ):
+        np.testing.assert_array_equal(piece, expected)
+    assert str(jax.make_jaxpr(mapped_split(dml.split))(array)).count("dml_split[") == 1
 
 
 def test_an_array_that_is_not_batched_is_split_under_vmap() -> None:
-    known = jnp.arange(4.0)
-    found = jax.vmap(lambda x, y: x * dml.split(y, (1, 3))[1], (0, None))(jnp.arange(2.0), known)
-    assert found.tolist() == [[0, 0, 0], [1, 2, 3]]
+    constant = jnp.arange(4.0)
+    products = jax.vmap(lambda x, y: x * dml.split(y, (1, 3))[1], (0, None))(
+        jnp.arange(2.0), constant
+    )
+    assert products.tolist() == [[0, 0, 0], [1, 2, 3]]
 
 
 def swapped(split: Function) -> Function:
@@ -146,9 +152,12 @@ def squared(split: Function) -> Function:
     ids="solver custom_jvp linear_transpose jet spmd_vmap pmap disable_jit jaxpr".split(),
 )
 def test_transforms_that_need_the_rules_of_a_primitive_agree_with_jax(function: Function) -> None:
-    found, wanted = (jax.tree.leaves(function(one, jnp.arange(6.0))) for one in (dml.split, own))
-    for one, two in zip(found, wanted, strict=True):
-        np.testing.assert_array_equal(one, two)
+    results, expected_results = (
+        jax.tree.leaves(function(split_function, jnp.arange(6.0)))
+        for split_function in (dml.split, own)
+    )
+    for result, expected in zip(results, expected_results, strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_sharded_arrays_are_split_on_two_devices() -> None:
@@ -156,6 +165,6 @@ def test_sharded_arrays_are_split_on_two_devices() -> None:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2"
     cases = Path(__file__).with_name("jax_two_devices.py")
     environment = {"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
-    done = ran(sys.executable, "-W", "error", str(cases), env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "done\n"
+    process = ran(sys.executable, "-W", "error", str(cases), env=environment)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "done\n"

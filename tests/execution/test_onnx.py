@@ -46,17 +46,17 @@ def splits(draw: st.DrawFn, most_rank: int = 5) -> Case:
 def test_split_moves_every_bit(dtype: str, case: Case, opset: int, seed: int) -> None:
     shape, axis, sizes = case
     x = random_bits(shape, dtype, seed)
-    found = split(x, sizes, axis=axis, opset=opset)
-    assert_same(found, reference(x, sizes, axis))
-    assert not any(np.shares_memory(piece, x) for piece in found)
+    pieces = split(x, sizes, axis=axis, opset=opset)
+    assert_same(pieces, reference(x, sizes, axis))
+    assert not any(np.shares_memory(piece, x) for piece in pieces)
 
 
 @pytest.mark.parametrize("dtype", [object, "U5"])
 def test_strings_are_split_on_the_host(dtype: Any) -> None:
     x = np.array([["a", "bb"], ["", "ääää"], ["c", "d"]], dtype)
-    found = split(x, [0, 1, 2])
-    assert [piece.tolist() for piece in found] == [[], [["a", "bb"]], [["", "ääää"], ["c", "d"]]]
-    assert not any(np.shares_memory(piece, x) for piece in found)
+    pieces = split(x, [0, 1, 2])
+    assert [piece.tolist() for piece in pieces] == [[], [["a", "bb"]], [["", "ääää"], ["c", "d"]]]
+    assert not any(np.shares_memory(piece, x) for piece in pieces)
     sequence = split_to_sequence(x[:, 0], keepdims=0)
     assert [piece.item() for piece in sequence] == ["a", "", "c"]
     assert [piece.shape for piece in sequence] == [()] * 3
@@ -68,8 +68,8 @@ def test_an_empty_list_of_sizes_is_not_taken_for_missing_sizes() -> None:
     with pytest.raises(dml.InvalidArgumentError, match="which adds up to 0; it must add up to 6"):
         split_to_sequence(np.zeros(6), [])
     session = runtime_session("SplitToSequence", 11, "float32", 0, 1, 1)
-    (found,) = session.run(None, {"x": np.zeros(6, "f"), "sizes": np.array([], "q")})
-    assert len(found) == 6
+    (sequence,) = session.run(None, {"x": np.zeros(6, "f"), "sizes": np.array([], "q")})
+    assert len(sequence) == 6
 
 
 def test_bfloat16_arrays_keep_their_type() -> None:
@@ -147,7 +147,9 @@ def runtime_session(
     elif not keepdims:  # Here no sizes are given either.
         attributes["num_outputs"] = outputs
     results = " ".join(f"y{i}" for i in range(outputs))
-    cut = node(operator, " ".join(each.name for each in inputs), results, **attributes)
+    cut = node(
+        operator, " ".join(declaration.name for declaration in inputs), results, **attributes
+    )
     return session(model([cut], inputs, opsets={"": opset}, outputs=results))
 
 
@@ -173,10 +175,10 @@ def test_split_agrees_with_onnx_runtime_on_pieces_and_refusals(
     x, sizes = random_bits(shape, dtype), [*sizes[:-1], sizes[-1] + change]
     session = runtime_session("Split", opset, dtype, axis, len(sizes), 1)
     feeds = {"x": x, "sizes": np.array(sizes, np.int64)}
-    found = outcome(lambda: split(x, sizes, axis=axis, opset=opset))
-    wanted = outcome(lambda: session.run(None, feeds))
-    assert (found is None) == (wanted is None)
-    assert_same(found or [], wanted or [])
+    pieces = outcome(lambda: split(x, sizes, axis=axis, opset=opset))
+    expected_pieces = outcome(lambda: session.run(None, feeds))
+    assert (pieces is None) == (expected_pieces is None)
+    assert_same(pieces or [], expected_pieces or [])
 
 
 @settings(max_examples=60)
@@ -191,12 +193,12 @@ def test_split_to_sequence_gives_the_pieces_of_onnx_runtime(
 ) -> None:
     shape, axis, sizes = case
     x = random_bits(shape, dtype)
-    given = {"chunk": np.array(chunk), "sizes": np.array(sizes), "ones": None}[kind]
+    lengths = {"chunk": np.array(chunk), "sizes": np.array(sizes), "ones": None}[kind]
     keepdims = int(kind != "ones")
     session = runtime_session("SplitToSequence", 11, dtype, axis, 1, keepdims)
-    feeds = {"x": x} if given is None else {"x": x, "sizes": given}
-    (wanted,) = session.run(None, feeds)
-    assert_same(split_to_sequence(x, given, axis=axis, keepdims=keepdims), wanted)
+    feeds = {"x": x} if lengths is None else {"x": x, "sizes": lengths}
+    (expected_pieces,) = session.run(None, feeds)
+    assert_same(split_to_sequence(x, lengths, axis=axis, keepdims=keepdims), expected_pieces)
 
 
 @pytest.mark.parametrize("count", range(1, 10))
@@ -204,26 +206,26 @@ def test_num_outputs_is_accepted_exactly_if_onnx_runtime_accepts_it(count: int) 
     session = runtime_session("Split", 18, "float32", 0, count, 0)
     for size in range(10):
         x = np.arange(size, dtype=np.float32)
-        found = outcome(lambda x=x: split(x, num_outputs=count))
-        wanted = outcome(lambda x=x: session.run(None, {"x": x}))
-        assert (found is None) == (wanted is None), size
-        if found is not None:
-            assert_same(found, wanted)
+        pieces = outcome(lambda x=x: split(x, num_outputs=count))
+        expected_pieces = outcome(lambda x=x: session.run(None, {"x": x}))
+        assert (pieces is None) == (expected_pieces is None), size
+        if pieces is not None:
+            assert_same(pieces, expected_pieces)
 
 
 def test_pieces_are_of_the_class_of_the_array(tmp_path: Any) -> None:
     x = np.memmap(tmp_path / "x", np.float32, "w+", shape=(6,))
     x[:] = range(6)
-    found = split(x, [2, 4])
-    assert [type(piece) for piece in found] == [np.memmap] * 2
-    assert_same([np.asarray(piece) for piece in found], reference(np.asarray(x), [2, 4], 0))
+    pieces = split(x, [2, 4])
+    assert [type(piece) for piece in pieces] == [np.memmap] * 2
+    assert_same([np.asarray(piece) for piece in pieces], reference(np.asarray(x), [2, 4], 0))
 
 
 def test_arrays_of_any_library_are_split() -> None:
     jax = pytest.importorskip("jax", reason="an array that is known by DLPack only")
-    found = split(jax.numpy.arange(6, dtype="float32"), [2, 4])
-    assert all(isinstance(piece, jax.Array) for piece in found)
-    assert [piece.tolist() for piece in found] == [[0, 1], [2, 3, 4, 5]]
+    pieces = split(jax.numpy.arange(6, dtype="float32"), [2, 4])
+    assert all(isinstance(piece, jax.Array) for piece in pieces)
+    assert [piece.tolist() for piece in pieces] == [[0, 1], [2, 3, 4, 5]]
 
 
 TORCH_TYPES = [*DTYPES, "bfloat16"]
@@ -235,14 +237,14 @@ def test_tensors_of_torch_give_tensors_of_torch(case: Case, dtype: str) -> None:
     shape, axis, sizes = case
     raw = random_bits(shape, "uint16" if dtype == "bfloat16" else dtype)
     x = torch.from_numpy(raw).view(getattr(torch, dtype))
-    found = split(x, sizes, axis=axis)
-    wanted = torch.split(x, sizes, axis)
-    for one, other in zip(found, wanted, strict=True):
-        assert one.dtype == other.dtype
-        assert one.shape == other.shape
-        assert one.is_contiguous()
-        one, other = (t.contiguous().reshape(-1).view(torch.uint8) for t in (one, other))
-        assert torch.equal(one, other)
+    pieces = split(x, sizes, axis=axis)
+    expected_pieces = torch.split(x, sizes, axis)
+    for piece, expected in zip(pieces, expected_pieces, strict=True):
+        assert piece.dtype == expected.dtype
+        assert piece.shape == expected.shape
+        assert piece.is_contiguous()
+        piece, expected = (t.contiguous().reshape(-1).view(torch.uint8) for t in (piece, expected))
+        assert torch.equal(piece, expected)
 
 
 def test_tensors_of_torch_that_require_grad_are_refused() -> None:

@@ -45,14 +45,16 @@ def node_cases(builds: Path) -> list[TestCase]:
             path.write_bytes(pickle.dumps(collect_testcases(None)))
 
     name = kept.key("onnx cases", onnx.__version__, np.__version__)
-    found: list[TestCase] = pickle.loads(kept.made(builds / name, make).read_bytes())
-    return found
+    test_cases: list[TestCase] = pickle.loads(kept.made(builds / name, make).read_bytes())
+    return test_cases
 
 
 def model_of(case: TestCase) -> tuple[onnx.ModelProto, list[tuple[list[Any], list[Any]]]]:
     """The model of a case, and its inputs and expected outputs."""
     if case.model is not None:
-        return case.model, [(list(given), list(wanted)) for given, wanted in case.data_sets or ()]
+        return case.model, [
+            (list(input_set), list(output_set)) for input_set, output_set in case.data_sets or ()
+        ]
     folder = Path(case.model_dir or "")
     model = onnx.load(folder / "model.onnx")
     sets = []
@@ -64,10 +66,10 @@ def model_of(case: TestCase) -> tuple[onnx.ModelProto, list[tuple[list[Any], lis
     return model, sets
 
 
-def _load(path: Path, declared: onnx.ValueInfoProto) -> Any:
+def _load(path: Path, declaration: onnx.ValueInfoProto) -> Any:
     if not path.exists():
         return None
-    if declared.type.HasField("sequence_type"):
+    if declaration.type.HasField("sequence_type"):
         return numpy_helper.to_list(onnx.SequenceProto.FromString(path.read_bytes()))
     return numpy_helper.to_array(onnx.TensorProto.FromString(path.read_bytes()))
 
@@ -101,16 +103,22 @@ def test_every_official_model_is_scanned_and_its_shapes_are_those_of_onnx(
         content, sets = model_of(case)
         probed = onnx.ModelProto.FromString(content.SerializeToString())
         pairs = zip(content.graph.output, sets[0][1] if sets else (), strict=False)
-        wanted = {out.name: x.shape for out, x in pairs if getattr(x, "shape", ())}
+        expected_shapes = {out.name: x.shape for out, x in pairs if getattr(x, "shape", ())}
         del probed.graph.output[:]  # they declare the shapes
-        probed.graph.node.extend(node("Split", n, f"{n}_", name=f"probe {n}") for n in wanted)
+        probed.graph.node.extend(
+            node("Split", n, f"{n}_", name=f"probe {n}") for n in expected_shapes
+        )
         path.unlink(missing_ok=True)  # ext4 takes 3 ms to empty a file
         path.write_bytes(probed.SerializeToString())
         sites = scan(path)
-        found = {s.node.removeprefix("probe "): s.shape for s in sites if "probe" in s.node}
-        known = {n for n, shape in found.items() if shape is not None and None not in shape}
-        assert {n: found[n] for n in known} == {n: wanted[n] for n in known}, name
-        shapes.update(n in known for n in wanted)
+        site_shapes = {s.node.removeprefix("probe "): s.shape for s in sites if "probe" in s.node}
+        static_names = {
+            n for n, shape in site_shapes.items() if shape is not None and None not in shape
+        }
+        assert {n: site_shapes[n] for n in static_names} == {
+            n: expected_shapes[n] for n in static_names
+        }, name
+        shapes.update(n in static_names for n in expected_shapes)
         probed.graph.output.extend(content.graph.output)
         path.write_bytes(probed.SerializeToString())
         assert {site.model_fault for site in scan(path)} <= {None}, name
@@ -142,20 +150,28 @@ def test_official_vectors_are_reproduced_bit_by_bit(
 ) -> None:
     calls = []
     honest = execution.split_view
-    monkeypatch.setattr(execution, "split_view", lambda *given: calls.append(1) or honest(*given))
+    monkeypatch.setattr(
+        execution, "split_view", lambda *arguments: calls.append(1) or honest(*arguments)
+    )
     for name, (content, sets) in official.items():
         calls.clear()
-        loaded = DmlSplitBackend.prepare(content, device)
+        prepared_model = DmlSplitBackend.prepare(content, device)
         for inputs, expected in sets:
-            found = loaded.run([value for value in inputs if value is not None])
-            for one, other in zip(found, expected, strict=True):
-                assert isinstance(one, list) == isinstance(other, list), name
-                pieces, wanted = (one, other) if isinstance(other, list) else ([one], [other])
+            outputs = prepared_model.run([value for value in inputs if value is not None])
+            for output, expected_output in zip(outputs, expected, strict=True):
+                assert isinstance(output, list) == isinstance(expected_output, list), name
+                pieces, expected_pieces = (
+                    (output, expected_output)
+                    if isinstance(expected_output, list)
+                    else ([output], [expected_output])
+                )
                 if "expanded" in name or "GLU" in name:  # These also compute.
-                    np.testing.assert_allclose(pieces, wanted, rtol=1e-5, atol=1e-6, strict=True)
+                    np.testing.assert_allclose(
+                        pieces, expected_pieces, rtol=1e-5, atol=1e-6, strict=True
+                    )
                 else:
-                    assert_same(pieces, wanted)
-        assert len(calls) == loaded.split_count > 0, name
+                    assert_same(pieces, expected_pieces)
+        assert len(calls) == prepared_model.split_count > 0, name
 
 
 def test_a_split_in_the_body_of_a_loop_runs_once_per_iteration() -> None:
@@ -164,13 +180,13 @@ def test_a_split_in_the_body_of_a_loop_runs_once_per_iteration() -> None:
         node("Split", "v", "l r", num_outputs=2),
         node("Concat", "r l", "turned", axis=0),
     ]
-    given = [onnx.ValueInfoProto(name=n) for n in ("i", "on", "v")]
-    body = model(nodes, given, outputs="still turned").graph
+    body_inputs = [onnx.ValueInfoProto(name=n) for n in ("i", "on", "v")]
+    body = model(nodes, body_inputs, outputs="still turned").graph
     inputs = [value("n", [], INT64), value("go", [], TensorProto.BOOL), value("x", [4])]
     loop = node("Loop", "n go x", "y", body=body)
-    loaded = DmlSplitBackend.prepare(model([loop], inputs, outputs="y"))
-    (y,) = loaded.run([np.array(3), np.array(True), np.arange(4, dtype=np.float32)])
-    assert loaded.split_count == 3
+    prepared_model = DmlSplitBackend.prepare(model([loop], inputs, outputs="y"))
+    (y,) = prepared_model.run([np.array(3), np.array(True), np.arange(4, dtype=np.float32)])
+    assert prepared_model.split_count == 3
     assert y.tolist() == [2, 3, 0, 1]
 
 
@@ -178,16 +194,16 @@ def test_splits_in_functions_run_with_the_functions_opset_and_attributes() -> No
     call = node("Halve", "x", "a b", domain="own", at=1)
     # Split-18 refuses a node with neither sizes nor num_outputs; the function is opset 13.
     content = model([call], [value("x", [2, 4])], functions=(halve(),), outputs="a b")
-    loaded = DmlSplitBackend.prepare(content)
-    a, b = loaded.run({"x": np.arange(8, dtype=np.float32).reshape(2, 4)})
-    assert loaded.split_count == 1
+    prepared_model = DmlSplitBackend.prepare(content)
+    a, b = prepared_model.run({"x": np.arange(8, dtype=np.float32).reshape(2, 4)})
+    assert prepared_model.split_count == 1
     assert (a.tolist(), b.tolist()) == ([[0, 1], [4, 5]], [[2, 3], [6, 7]])
 
 
 def test_run_node_takes_a_node_and_its_opset() -> None:
     cut = helper.make_node("Split", ["x", ""], ["a", "", "c"], num_outputs=3)
-    found = DmlSplitBackend.run_node(cut, [np.arange(6, dtype=np.int8)], opset_version=18)
-    assert [piece.tolist() for piece in found] == [[0, 1], [4, 5]]
+    pieces = DmlSplitBackend.run_node(cut, [np.arange(6, dtype=np.int8)], opset_version=18)
+    assert [piece.tolist() for piece in pieces] == [[0, 1], [4, 5]]
 
 
 @pytest.mark.parametrize(("size", "pieces"), [(0, [0, 0, 0]), (4, [2, 2, 0])])
@@ -197,8 +213,8 @@ def test_run_model_takes_num_outputs_that_leave_nothing_for_the_last_piece(
     content = model(
         [node("Split", "x", "a b c", num_outputs=3)], [value("x", [size, 2])], outputs="a b c"
     )
-    found = DmlSplitBackend.run_model(content, [np.zeros((size, 2), np.float32)])
-    assert [piece.shape for piece in found] == [(length, 2) for length in pieces]
+    outputs = DmlSplitBackend.run_model(content, [np.zeros((size, 2), np.float32)])
+    assert [piece.shape for piece in outputs] == [(length, 2) for length in pieces]
 
 
 @pytest.mark.parametrize("inputs", [[""], []])
@@ -220,8 +236,8 @@ def test_a_backend_supports_the_devices_that_exist() -> None:
     content = model([node("Identity", "x", "y")], [value("x", [2])], outputs="y")
     with pytest.raises(InvalidArgumentError, match="device is 'tpu'"):
         DmlSplitBackend.prepare(content, "TPU")
-    loaded = DmlSplitBackend.prepare(content)
+    prepared_model = DmlSplitBackend.prepare(content)
     with pytest.raises(InvalidArgumentError, match="2 inputs are given; the model has 1: x"):
-        loaded.run([np.zeros(2), np.zeros(2)])
+        prepared_model.run([np.zeros(2), np.zeros(2)])
     with pytest.raises(InvalidArgumentError, match="inputs of the model are missing: x"):
-        loaded.run([])
+        prepared_model.run([])

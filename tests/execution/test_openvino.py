@@ -114,12 +114,12 @@ def outcome(run: Any) -> list[np.ndarray] | None:
         return None
 
 
-def assert_agree(ours: Any, theirs: Any) -> None:
+def assert_agree(our_call: Any, openvino_call: Any) -> None:
     """Assert that both refuse, or that their pieces are the same."""
-    got, expected = outcome(ours), outcome(theirs)
-    assert (got is None) == (expected is None)
-    if got is not None and expected is not None:
-        assert_same(got, expected)
+    pieces, expected_pieces = outcome(our_call), outcome(openvino_call)
+    assert (pieces is None) == (expected_pieces is None)
+    if pieces is not None and expected_pieces is not None:
+        assert_same(pieces, expected_pieces)
 
 
 @settings(max_examples=60, deadline=None)
@@ -136,15 +136,15 @@ def test_variadic_split_agrees_with_openvino(
     cuts = sorted(data.draw(st.tuples(st.integers(0, whole), st.integers(0, whole))))
     lengths = [cuts[0], cuts[1] - cuts[0], whole - cuts[1]]
     change = data.draw(st.sampled_from(["none", "rest", "wrong"]))
-    at = data.draw(st.integers(0, 2))
+    index = data.draw(st.integers(0, 2))
     if change == "rest":
-        lengths[at] = -1
+        lengths[index] = -1
     elif change == "wrong":
-        lengths[at] += data.draw(st.sampled_from([-3, -2, -1, 1]))
+        lengths[index] += data.draw(st.sampled_from([-3, -2, -1, 1]))
     model = openvino_model(kind, 3, variadic=True)
     array = np.random.default_rng(0).integers(0, 2 if kind == "?" else 100, shape).astype(kind)
-    given = [array, np.int64(axis), np.array(lengths, np.int64)]
-    assert_agree(lambda: variadic_split(array, axis, lengths), lambda: [*model(given).values()])
+    inputs = [array, np.int64(axis), np.array(lengths, np.int64)]
+    assert_agree(lambda: variadic_split(array, axis, lengths), lambda: [*model(inputs).values()])
 
 
 @settings(max_examples=25, deadline=None)
@@ -152,8 +152,8 @@ def test_variadic_split_agrees_with_openvino(
 def test_split_agrees_with_openvino(shape: tuple[int, int, int], axis: int) -> None:
     array = np.random.default_rng(0).random(shape, np.float32)
     model = openvino_model("f4", 3, variadic=False)
-    theirs = [array, np.int64(axis)]
-    assert_agree(lambda: split(array, axis, 3), lambda: [*model(theirs).values()])
+    inputs = [array, np.int64(axis)]
+    assert_agree(lambda: split(array, axis, 3), lambda: [*model(inputs).values()])
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "float8_e4m3fn", "bool", "complex128"])
@@ -161,12 +161,12 @@ def test_tensors_of_torch_come_back_as_tensors_of_torch(kind: str) -> None:
     torch = pytest.importorskip("torch")
     tensor = torch.arange(12).reshape(2, 6).to(getattr(torch, kind))
     for array in (tensor, tensor.T.contiguous().T):
-        none, two, rest = variadic_split(array, 1, [0, 2, -1])
-        assert (none.shape, none.dtype) == ((2, 0), tensor.dtype)
-        for found, wanted in ((two, tensor[:, :2]), (rest, tensor[:, 2:])):
-            assert (type(found), found.dtype) == (torch.Tensor, tensor.dtype)
-            assert found.contiguous().view(torch.uint8).tolist() == (
-                wanted.contiguous().view(torch.uint8).tolist()
+        empty, pair, rest = variadic_split(array, 1, [0, 2, -1])
+        assert (empty.shape, empty.dtype) == ((2, 0), tensor.dtype)
+        for piece, expected in ((pair, tensor[:, :2]), (rest, tensor[:, 2:])):
+            assert (type(piece), piece.dtype) == (torch.Tensor, tensor.dtype)
+            assert piece.contiguous().view(torch.uint8).tolist() == (
+                expected.contiguous().view(torch.uint8).tolist()
             )
 
 

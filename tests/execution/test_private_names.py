@@ -17,13 +17,13 @@ HOMES = {"torch": PACKAGE / "arrays/torch_private.py", "jax": PACKAGE / "executi
 
 def uses(node: ast.AST) -> Iterator[str]:
     """Every dotted name under a node that begins with a name or a call of one, and every import."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.ImportFrom) and each.module:
-            yield from (f"{each.module}.{alias.name}" for alias in each.names)
-        elif isinstance(each, ast.Import):
-            yield from (alias.name for alias in each.names)
-        elif isinstance(each, ast.Attribute):
-            yield ast.unparse(each).replace("_torch()", "torch")
+    for part in ast.walk(node):
+        if isinstance(part, ast.ImportFrom) and part.module:
+            yield from (f"{part.module}.{alias.name}" for alias in part.names)
+        elif isinstance(part, ast.Import):
+            yield from (alias.name for alias in part.names)
+        elif isinstance(part, ast.Attribute):
+            yield ast.unparse(part).replace("_torch()", "torch")
 
 
 @cache
@@ -39,13 +39,13 @@ def is_kept(name: str) -> bool:
 
 @pytest.mark.parametrize("library", HOMES)
 def test_private_names_are_used_in_one_file(library: str) -> None:
-    found = {
+    users = {
         path
         for path in PACKAGE.rglob("*.py")
         for name in used_in(path)
         if name.partition(".")[0] == library and "__" not in name and not is_kept(name)
     }
-    assert found == {HOMES[library]}
+    assert users == {HOMES[library]}
 
 
 def test_the_private_names_of_torch_exist() -> None:
@@ -73,7 +73,9 @@ def test_an_error_names_a_missing_private_name_and_the_version_of_torch(
 
     with monkeypatch.context() as patch:
         patch.delattr(torch, "_check_with")
-        said = rf"PyTorch {torch.__version__} lacks .*_check_with.*pip install 'dmlsplit\[torch\]'"
-        with pytest.raises(UnsupportedError, match=said.replace("+", r"\+")):
+        message = (
+            rf"PyTorch {torch.__version__} lacks .*_check_with.*pip install 'dmlsplit\[torch\]'"
+        )
+        with pytest.raises(UnsupportedError, match=message.replace("+", r"\+")):
             importlib.reload(torch_private)
     importlib.reload(torch_private)

@@ -70,12 +70,12 @@ def test_new_outputs_are_filled_by_slices_in_any_form_of_list() -> None:
         for out in (outputs(), tuple(outputs())):
             filled = slices.split_by_slices(array, [2, 4], 1, out)
             assert isinstance(filled, list)
-            assert all(map(lambda one, other: one is other, filled, out))
+            assert all(map(lambda piece, output: piece is output, filled, out))
             assert_same(filled, np.split(array, [2], 1))
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "output_changes",
     [
         {"first": np.zeros((2, 3))},
         {"first": np.zeros((2, 2), "i8")},
@@ -90,9 +90,9 @@ def test_new_outputs_are_filled_by_slices_in_any_form_of_list() -> None:
     ],
     ids="shape type byte-order columns view read-only subclass masked list nothing".split(),
 )
-def test_other_outputs_are_left_to_the_engine_untouched(changed: dict[str, Any]) -> None:
+def test_other_outputs_are_left_to_the_engine_untouched(output_changes: dict[str, Any]) -> None:
     second = np.zeros((2, 4))
-    assert slices.split_by_slices(A, (2, 4), 1, outputs(**changed, second=second)) is None
+    assert slices.split_by_slices(A, (2, 4), 1, outputs(**output_changes, second=second)) is None
     assert not second.any()
 
 
@@ -133,8 +133,8 @@ def engine_calls(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The splits that reach a compiled operator's own program."""
     calls: list[object] = []
     for method in ("split", "split_into"):
-        own = getattr(in_memory.PreparedSplit, method)
-        record = lambda *args, own=own: (calls.append(args), own(*args))[1]  # noqa: E731
+        split = getattr(in_memory.PreparedSplit, method)
+        record = lambda *args, split=split: (calls.append(args), split(*args))[1]  # noqa: E731
         monkeypatch.setattr(in_memory.PreparedSplit, method, record)
     return calls
 
@@ -147,9 +147,9 @@ def test_an_operator_splits_small_arrays_by_slices_where_its_tensors_are_packed(
     operator().dispatch(A, outs)
     assert_same(outs, np.split(A, [2], 1))
     assert not engine_calls
-    padded = np.zeros((2, 8))[:, :6]
-    padded[:] = A
-    assert_same(operator(strides=(8, 1))(padded), np.split(A, [2], 1))
+    padded_rows = np.zeros((2, 8))[:, :6]
+    padded_rows[:] = A
+    assert_same(operator(strides=(8, 1))(padded_rows), np.split(A, [2], 1))
     assert len(engine_calls) == 1
 
 

@@ -15,8 +15,8 @@ LOCAL = {"GLOO_SOCKET_IFNAME": "lo"}
 
 def test_each_device_splits_its_own_part() -> None:
     """The test runs in a process of its own, because a process has only one process group."""
-    done = ran(sys.executable, str(Path(__file__).with_name("torch_distributed.py")), env=LOCAL)
-    assert done.stdout == "done\n", done.stderr
+    process = ran(sys.executable, str(Path(__file__).with_name("torch_distributed.py")), env=LOCAL)
+    assert process.stdout == "done\n", process.stderr
 
 
 # Two training steps of a model with sharded parameters, and of a copy that is not sharded.
@@ -62,5 +62,5 @@ def test_fsdp2_trains_with_the_split_of_dmlsplit(tmp_path: Path) -> None:
         started(str(rank), str(tmp_path), program=TRAINING, env=environment) for rank in range(2)
     ]
     for process in processes:
-        found, error = process.communicate(timeout=200)
-        assert found == b"[True, True, True, True] [(2, 22), (2, 35)]\n", error
+        output, error = process.communicate(timeout=200)
+        assert output == b"[True, True, True, True] [(2, 22), (2, 35)]\n", error

@@ -37,10 +37,12 @@ def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
 @pytest.fixture
 def views(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The arrays of which a split took a view."""
-    seen: list[object] = []
+    viewed_arrays: list[object] = []
     view = own.view
-    monkeypatch.setattr(own, "view", lambda array, name: (seen.append(array), view(array, name))[1])
-    return seen
+    monkeypatch.setattr(
+        own, "view", lambda array, name: (viewed_arrays.append(array), view(array, name))[1]
+    )
+    return viewed_arrays
 
 
 X = torch.arange(24.0).reshape(4, 6)
@@ -62,7 +64,7 @@ def test_packed_outputs_with_memory_of_their_own_are_filled_without_views(
     versions = [out._version for out in outs]
     for sizes in ((2, 4), [2, 4]):
         pieces = dml.split(source, sizes, 1, out=outs)
-        assert all(map(lambda one, other: one is other, pieces, outs))
+        assert all(map(lambda piece, output: piece is output, pieces, outs))
         assert torch.equal(torch.cat(pieces, 1), source)
     assert [out._version for out in outs] == [version + 2 for version in versions]
     assert not views

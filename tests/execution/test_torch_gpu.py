@@ -34,10 +34,10 @@ def test_pieces_and_gradients_are_those_of_torch(torch: Any, kind: str, layout: 
     def gradient(split: Any) -> Any:
         leaf = x.detach().requires_grad_()
         pieces = split(leaf, [7, 83], 1)
-        for piece, wanted in zip(pieces, x.split([7, 83], 1), strict=True):
-            assert torch.equal(piece, wanted)
-        (found,) = torch.autograd.grad(pieces, leaf, weights)
-        return found
+        for piece, expected in zip(pieces, x.split([7, 83], 1), strict=True):
+            assert torch.equal(piece, expected)
+        (gradient_found,) = torch.autograd.grad(pieces, leaf, weights)
+        return gradient_found
 
     assert torch.equal(gradient(dml.split), gradient(torch.split))
 
@@ -47,8 +47,8 @@ def test_gradients_of_a_split_on_another_stream_are_exact(torch: Any) -> None:
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        one, two = dml.split(x, 2, 1)
-        loss = (one.square() + 3 * two).sum()
+        left, right = dml.split(x, 2, 1)
+        loss = (left.square() + 3 * right).sum()
     torch.cuda.current_stream().wait_stream(stream)
     loss.backward()
     assert torch.equal(
@@ -92,10 +92,10 @@ def test_a_freed_input_is_not_reused_while_another_stream_reads_its_memory(
     else:
         (out,) = op(source, stream=stream)
     del source
-    other = torch.full((count,), 2.0, device="cuda")
+    second_tensor = torch.full((count,), 2.0, device="cuda")
     torch.cuda.synchronize()
     assert float(out.min()) == float(out.max()) == 6
-    assert float(other.min()) == float(other.max()) == 2
+    assert float(second_tensor.min()) == float(second_tensor.max()) == 2
 
 
 def test_fsdp2s_copy_out_can_use_the_split(torch: Any) -> None:

@@ -41,8 +41,8 @@ def cubes(split: Callable[[Any], Any]) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("split", SPLITS)
 def test_gradients_are_those_of_finite_differences(split: str, kind: str) -> None:
     x = tensor(kind, requires_grad=True)
-    every = {"check_forward_ad": True, "check_batched_forward_grad": True}
-    assert torch.autograd.gradcheck(SPLITS[split], x, check_batched_grad=True, **every)
+    forward_checks = {"check_forward_ad": True, "check_batched_forward_grad": True}
+    assert torch.autograd.gradcheck(SPLITS[split], x, check_batched_grad=True, **forward_checks)
     assert torch.autograd.gradgradcheck(SPLITS[split], x, check_fwd_over_rev=True)
 
 
@@ -51,8 +51,8 @@ def dual(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def tangents(x: Any) -> Any:
         with forward.dual_level():
-            found = f(forward.make_dual(x, torch.ones_like(x)))
-            return [forward.unpack_dual(one).tangent for one in found]
+            dual_pieces = f(forward.make_dual(x, torch.ones_like(x)))
+            return [forward.unpack_dual(dual_piece).tangent for dual_piece in dual_pieces]
 
     return tangents
 
@@ -77,10 +77,10 @@ TRANSFORMS: dict[str, Callable[[Callable[[Any], Any]], Callable[[Any], Any]]] = 
 }
 
 
-def equal(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    return len(one) == len(other) and all(map(equal, one, other))
+def equal(result: Any, expected: Any) -> bool:
+    if isinstance(result, torch.Tensor):
+        return torch.equal(result, expected)
+    return len(result) == len(expected) and all(map(equal, result, expected))
 
 
 @pytest.mark.parametrize("split", SPLITS)
@@ -93,12 +93,12 @@ def test_a_transform_is_that_of_torchs_split(name: str, split: str) -> None:
 
 def both(graph: Any, inputs: Any) -> Callable[..., Any]:
     """A backend that runs a graph unchanged, and after AOTAutograd has rewritten it."""
-    rewritten = torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+    compiled_graph = torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
 
     def run(*arguments: Any) -> Any:
-        found = rewritten(*arguments)
-        assert equal(found, graph(*arguments))
-        return found
+        results = compiled_graph(*arguments)
+        assert equal(results, graph(*arguments))
+        return results
 
     return run
 
@@ -130,9 +130,9 @@ def test_inductor_keeps_the_tangents_of_a_split(inductor: str) -> None:
 @pytest.mark.parametrize("axis", [0, -2])
 def test_vmap_splits_every_example_and_keeps_the_batch_dimension(axis: int) -> None:
     batch = torch.rand(6, 2, 5)
-    found = torch.func.vmap(lambda x: dml.split(x, (2, 4), axis), in_dims=2)(batch)
-    for piece, wanted in zip(found, batch.movedim(2, 0).split((2, 4), 1), strict=True):
-        assert torch.equal(piece, wanted)
+    pieces = torch.func.vmap(lambda x: dml.split(x, (2, 4), axis), in_dims=2)(batch)
+    for piece, expected in zip(pieces, batch.movedim(2, 0).split((2, 4), 1), strict=True):
+        assert torch.equal(piece, expected)
 
 
 def test_tensors_without_a_tangent_take_the_fast_path() -> None:
@@ -151,9 +151,9 @@ def test_an_empty_list_of_sizes_gives_no_pieces() -> None:
 
 def test_an_error_is_the_same_as_without_gradients() -> None:
     x = torch.ones(6, requires_grad=True)
-    with pytest.raises(dml.InvalidArgumentError, match=r"sizes \[1, 2\] add up to 3") as raised:
+    with pytest.raises(dml.InvalidArgumentError, match=r"sizes \[1, 2\] add up to 3") as error:
         dml.split(x, (1, 2))
-    assert raised.value.__context__ is None
+    assert error.value.__context__ is None
 
 
 def test_tensors_made_in_inference_mode_may_be_outputs() -> None:

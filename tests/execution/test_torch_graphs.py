@@ -67,12 +67,12 @@ def graphs(function: Callable[[Any], Any], backend: str, rows: Iterable[int]) ->
 
     torch.compiler.reset()
     counter = CompileCounterWithBackend(backend)
-    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend=counter)
+    compiled_function = torch.compile(function, fullgraph=True, dynamic=True, backend=counter)
     for count in rows:
         x = torch.rand(count, WIDTHS[function])
-        for found, wanted in zip(compiled(x), function(x), strict=True):
-            assert torch.equal(found, wanted)
-            assert found.stride() == wanted.stride()
+        for piece, expected in zip(compiled_function(x), function(x), strict=True):
+            assert torch.equal(piece, expected)
+            assert piece.stride() == expected.stride()
     return int(counter.frame_count)
 
 
@@ -88,9 +88,9 @@ def code_of(function: Callable[[Any], Any], x: Any) -> str:
     from torch._inductor.utils import run_and_get_code
 
     torch.compiler.reset()
-    compiled = torch.compile(function, fullgraph=True, dynamic=True)
+    compiled_function = torch.compile(function, fullgraph=True, dynamic=True)
     with config.patch(fx_graph_cache=False):
-        pieces, code = run_and_get_code(compiled, x)
+        pieces, code = run_and_get_code(compiled_function, x)
     assert all(map(torch.equal, pieces, function(x)))
     return "".join(code)
 
@@ -143,13 +143,13 @@ def test_the_first_compiled_split_of_a_process_is_fused_too(
     moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
-    done = ran(sys.executable, "-W", "ignore", "-c", FIRST, moment)
-    assert done.stdout == "True False\n", done.stderr
+    process = ran(sys.executable, "-W", "ignore", "-c", FIRST, moment)
+    assert process.stdout == "True False\n", process.stderr
 
 
 @pytest.mark.parametrize("function", [columns, equal, computed])
 def test_compiled_gradients_are_those_of_torch(function: Callable[[Any], Any]) -> None:
-    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
+    compiled_function = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
     for count in ROWS:
         x = torch.rand(count, WIDTHS[function], requires_grad=True)
 
@@ -157,24 +157,24 @@ def test_compiled_gradients_are_those_of_torch(function: Callable[[Any], Any]) -
             first, *_, last = split(x)
             return torch.autograd.grad((first**2).sum() + last.sum(), x)[0]
 
-        assert torch.equal(gradient(compiled), gradient(function))
+        assert torch.equal(gradient(compiled_function), gradient(function))
 
 
 def test_a_compiled_split_accepts_parameters_and_strides() -> None:
     layer = torch.nn.Linear(4, 6)
 
     def forward(x: Any) -> Any:
-        one, two = dml.split(layer.weight, 2)
-        return x @ one.t(), *dml.split(x.t(), 2), two
+        left_weight, right_weight = dml.split(layer.weight, 2)
+        return x @ left_weight.t(), *dml.split(x.t(), 2), right_weight
 
-    compiled = torch.compile(forward, fullgraph=True, backend="aot_eager")
+    compiled_forward = torch.compile(forward, fullgraph=True, backend="aot_eager")
     with torch.no_grad():
         y = torch.rand(4, 12).t()[::2]
-        for found, wanted in zip(compiled(y), forward(y), strict=True):
-            assert torch.equal(found, wanted)
+        for output, expected in zip(compiled_forward(y), forward(y), strict=True):
+            assert torch.equal(output, expected)
     x = torch.rand(6, 4)
-    for found, wanted in zip(compiled(x), forward(x), strict=True):
-        assert torch.equal(found, wanted)
+    for output, expected in zip(compiled_forward(x), forward(x), strict=True):
+        assert torch.equal(output, expected)
 
 
 @pytest.mark.parametrize(
@@ -187,21 +187,23 @@ def test_a_compiled_split_accepts_parameters_and_strides() -> None:
 def test_compiling_a_call_with_invalid_sizes_or_axis_is_an_error_that_names_the_value(
     sizes: Any, axis: int, message: str
 ) -> None:
-    compiled = torch.compile(lambda x: dml.split(x, sizes, axis), fullgraph=True, backend="eager")
+    compiled_split = torch.compile(
+        lambda x: dml.split(x, sizes, axis), fullgraph=True, backend="eager"
+    )
     with pytest.raises(RuntimeError, match=message):
-        compiled(torch.rand(6))
+        compiled_split(torch.rand(6))
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_dim_and_axis_mean_the_same_in_compiled_code(backend: str) -> None:
-    def both(x: Any) -> Any:
+    def split_by_dim_and_axis(x: Any) -> Any:
         outs = [torch.empty(2, 1), torch.empty(2, 3)]
         return *dml.split(x, 2, dim=-1), *dml.split(x, (1, 3), dim=1, out=outs), *dml.split(x, 2)
 
     x = torch.rand(2, 4)
-    found = torch.compile(both, fullgraph=True, backend=backend)(x)
-    wanted = (*x.split(2, 1), *x.split([1, 3], 1), *x.split(1))
-    assert all(map(torch.equal, found, wanted))
+    pieces = torch.compile(split_by_dim_and_axis, fullgraph=True, backend=backend)(x)
+    expected_pieces = (*x.split(2, 1), *x.split([1, 3], 1), *x.split(1))
+    assert all(map(torch.equal, pieces, expected_pieces))
     with pytest.raises(dml.InvalidArgumentError, match=r"^axis is 0 and dim is 1, two names"):
         torch.compile(lambda x: dml.split(x, 2, 0, dim=1), backend=backend)(x)
 
@@ -218,8 +220,8 @@ print([piece.tolist() for piece in f(torch.arange(4))])
 
 def test_the_first_call_in_a_process_may_be_compiled() -> None:
     """This holds even if dmlsplit was imported before torch and could not prepare anything."""
-    done = ran(sys.executable, "-c", EARLY)
-    assert done.stdout == "[[0, 1], [2, 3]]\n", done.stderr
+    process = ran(sys.executable, "-c", EARLY)
+    assert process.stdout == "[[0, 1], [2, 3]]\n", process.stderr
 
 
 class Columns(torch.nn.Module):  # type: ignore[misc, name-defined]
@@ -232,10 +234,10 @@ def test_an_exported_program_takes_inputs_of_other_sizes(strict: bool) -> None:
     rows = torch.export.Dim("rows", min=4)
     x = torch.rand(6, 2)
     program = torch.export.export(Columns(), (x,), dynamic_shapes=({0: rows},), strict=strict)
-    called = {node.target for node in program.graph.nodes}
-    assert torch.ops.dmlsplit.split.default in called
-    other = torch.rand(9, 2)
-    assert all(map(torch.equal, program.module()(other), other.split([2, 7])))
+    call_targets = {node.target for node in program.graph.nodes}
+    assert torch.ops.dmlsplit.split.default in call_targets
+    larger_input = torch.rand(9, 2)
+    assert all(map(torch.equal, program.module()(larger_input), larger_input.split([2, 7])))
 
 
 @pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
@@ -244,27 +246,27 @@ def test_a_traced_graph_holds_the_split(mode: str) -> None:
     from torch.fx.experimental.proxy_tensor import make_fx
 
     graph = make_fx(lambda x: dml.split(x, 2, 1), tracing_mode=mode)(torch.rand(3, 6))
-    other = torch.rand(3, 6)
-    assert all(map(torch.equal, graph(other), other.split(3, 1)))
+    second_input = torch.rand(3, 6)
+    assert all(map(torch.equal, graph(second_input), second_input.split(3, 1)))
 
 
 def test_a_mode_that_sees_every_operator_sees_the_split() -> None:
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    seen = []
+    operators = []
 
     class Seen(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
-            seen.append(func)
+            operators.append(func)
             return func(*args, **(kwargs or {}))
 
     x = torch.arange(6.0)
     with Seen():
-        found = dml.split(x, 2)
-    assert seen == [torch.ops.dmlsplit.split.default]
-    assert torch.equal(torch.cat(found), x)
+        pieces = dml.split(x, 2)
+    assert operators == [torch.ops.dmlsplit.split.default]
+    assert torch.equal(torch.cat(pieces), x)
 
 
 def test_only_large_tensors_that_require_grad_use_the_operators(
@@ -301,9 +303,9 @@ def test_a_compiled_transform_refuses_out_and_does_not_write_to_it(transform: st
 def test_a_compiled_split_refuses_out_if_the_input_requires_grad() -> None:
     x = torch.rand(6, requires_grad=True)
     outs = [torch.zeros(3), torch.zeros(3)]
-    compiled = torch.compile(lambda x: dml.split(x, 2, out=outs), backend="eager")
+    compiled_split = torch.compile(lambda x: dml.split(x, 2, out=outs), backend="eager")
     with pytest.raises(dml.InvalidArgumentError, match="out is given, but array requires grad"):
-        compiled(x)
+        compiled_split(x)
     with torch.no_grad():
-        compiled(x)
+        compiled_split(x)
     assert torch.equal(torch.cat(outs), x.detach())

@@ -167,8 +167,8 @@ def tracked(call: Call, array: Any, out: Any) -> Any:
 
 
 def batched(call: Call, array: Any, out: Any) -> Any:
-    both = torch.stack([torch.zeros_like(array), array])
-    return [piece[1] for piece in torch.func.vmap(lambda x: plain(call, x, out))(both)]
+    batch = torch.stack([torch.zeros_like(array), array])
+    return [piece[1] for piece in torch.func.vmap(lambda x: plain(call, x, out))(batch)]
 
 
 WAYS = {
@@ -209,8 +209,8 @@ CASES = [
 
 
 def described(piece: Any, has_values: bool) -> tuple[Any, ...]:
-    found = piece.detach().contiguous().view(torch.uint8).tolist() if has_values else None
-    return tuple(piece.shape), piece.dtype, piece.stride(), piece.device, piece.is_conj(), found
+    data = piece.detach().contiguous().view(torch.uint8).tolist() if has_values else None
+    return tuple(piece.shape), piece.dtype, piece.stride(), piece.device, piece.is_conj(), data
 
 
 def values(out: Any) -> str:
@@ -238,9 +238,9 @@ def test_an_eager_call_accepts_valid_arguments_and_refuses_invalid_ones(row: str
 @pytest.mark.parametrize(("way", "row"), CASES)
 def test_a_call_has_one_outcome_in_every_mode_of_torch(way: str, row: str) -> None:
     call, has_values = ROWS[row], way != "fake" and row != "meta"
-    wanted = outcome(call, plain, has_values)
+    expected_outcome = outcome(call, plain, has_values)
     if call.out is not None and way in ("autograd", "vmap"):
-        wanted = "refused"  # Outputs that are written have no gradient and no batch.
-    assert outcome(call, WAYS[way], has_values) == wanted
+        expected_outcome = "refused"  # Outputs that are written have no gradient and no batch.
+    assert outcome(call, WAYS[way], has_values) == expected_outcome
     if way in COMPILED:
         assert bool(torch._dynamo.utils.counters["stats"]) == (row not in NO_GRAPH)

@@ -22,7 +22,7 @@ class Model(torch.nn.Module):  # type: ignore[misc, name-defined]
         self.split = split
 
     def forward(self, x: Any) -> list[Any]:
-        return [piece + at for at, piece in enumerate(self.split(x))]
+        return [piece + number for number, piece in enumerate(self.split(x))]
 
 
 @pytest.mark.parametrize("opset", [18, 23])
@@ -50,8 +50,8 @@ def test_dml_split_is_exported_as_one_onnx_split(
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString())
     x = torch.rand(9 if is_dynamic else 4, 6)
     pieces = session.run(None, {session.get_inputs()[0].name: x.numpy()})
-    for piece, one in zip(pieces, Model(split)(x), strict=True):
-        assert torch.equal(torch.from_numpy(piece), one)
+    for piece, expected in zip(pieces, Model(split)(x), strict=True):
+        assert torch.equal(torch.from_numpy(piece), expected)
 
 
 def into(x: Any) -> list[Any]:
@@ -87,5 +87,5 @@ def test_a_split_in_a_decomposed_exported_program_becomes_one_onnx_split() -> No
     program = torch.export.export(Model(lambda x: dml.split(x, 3, dim=1)), (torch.rand(4, 6),))
     table = torch.export.default_decompositions()
     table[torch.ops.dmlsplit.split.default] = torch.ops.aten.split_with_sizes_copy.default
-    written = torch.onnx.export(program.run_decompositions(table), dynamo=True, verbose=False)
-    assert [node.op_type for node in written.model.graph].count("Split") == 1
+    exported = torch.onnx.export(program.run_decompositions(table), dynamo=True, verbose=False)
+    assert [node.op_type for node in exported.model.graph].count("Split") == 1

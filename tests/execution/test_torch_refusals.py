@@ -105,14 +105,15 @@ def operator(x: torch.Tensor) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    "recorded",
+    "recorder",
     [
         torch.jit.script,
         torch.fx.symbolic_trace,
         lambda f: torch.jit.trace(lambda x: tuple(f(x)), torch.zeros(6)),
     ],
 )
-def test_scripts_and_traces_of_torch_record_the_operator(recorded: Callable[..., Any]) -> None:
+def test_scripts_and_traces_of_torch_record_the_operator(recorder: Callable[..., Any]) -> None:
     import dmlsplit.execution.torch  # noqa: F401  registers it
 
-    assert [one.tolist() for one in recorded(operator)(torch.arange(6))] == [[0, 1], [2, 3, 4, 5]]
+    pieces = recorder(operator)(torch.arange(6))
+    assert [piece.tolist() for piece in pieces] == [[0, 1], [2, 3, 4, 5]]

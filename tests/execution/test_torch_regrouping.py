@@ -29,8 +29,8 @@ def test_out_may_be_views_that_regroup_a_projection(
     projected, regrouped = torch.rand(rows, heads, width), torch.empty(rows, heads * width)
     call = torch.compile(regroup, fullgraph=True, backend="eager") if is_compiled else regroup
     call(projected, regrouped)
-    wanted = torch.cat([piece.flatten(1) for piece in projected.split(sizes, 2)], 1)
-    assert torch.equal(regrouped, wanted)
+    expected = torch.cat([piece.flatten(1) for piece in projected.split(sizes, 2)], 1)
+    assert torch.equal(regrouped, expected)
     with pytest.raises(dml.InvalidArgumentError, match="share memory"):
         regroup(projected, projected.view(rows, heads * width))
 

@@ -46,15 +46,15 @@ def split(x: Any) -> list[Any]:
 
 def assert_as_torch(x: Any, function: Any = split) -> None:
     """Assert that pieces equal those of `torch.split`, are packed, and have their real strides."""
-    wanted = torch.split(x, SIZES, 1)
-    for found, piece in zip(function(x), wanted, strict=True):
-        assert described(found) == described(piece)
-        assert found.is_contiguous()
-        assert found.to_local().is_contiguous()
+    expected_pieces = torch.split(x, SIZES, 1)
+    for own_piece, expected in zip(function(x), expected_pieces, strict=True):
+        assert described(own_piece) == described(expected)
+        assert own_piece.is_contiguous()
+        assert own_piece.to_local().is_contiguous()
 
 
-def refused(function: Any, said: str) -> None:
-    with pytest.raises(dml.InvalidArgumentError, match=re.escape(said)):
+def refused(function: Any, message: str) -> None:
+    with pytest.raises(dml.InvalidArgumentError, match=re.escape(message)):
         function()
 
 

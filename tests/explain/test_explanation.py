@@ -19,7 +19,7 @@ def explained(data_type: str, shape: tuple[int, ...], sizes: tuple[int, ...]) ->
 
 
 @pytest.mark.parametrize(
-    ("shape", "said"),
+    ("shape", "time_text"),
     [
         ((4, 6), "time: less than 1 us at 4800 GB/s (H200), plus the launch"),
         ((4800, 1000), "time: at least 8 us at 4800 GB/s (H200), plus the launch"),
@@ -29,12 +29,12 @@ def explained(data_type: str, shape: tuple[int, ...], sizes: tuple[int, ...]) ->
     ],
 )
 def test_a_time_has_a_sensible_unit_and_is_marked_as_computed(
-    shape: tuple[int, int], said: str
+    shape: tuple[int, int], time_text: str
 ) -> None:
     x = dml.TensorDesc("FLOAT32", shape)
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(shape[1] - 1, 1))
     text = " ".join(explanations_text([("here", desc)] * 2, find_gpu("H200")).split())
-    assert text.count(said) == 2
+    assert text.count(time_text) == 2
     assert text.endswith("Times are computed, not measured: no GPU has run dmlsplit yet.")
     assert text.count("no GPU has run dmlsplit yet") == 1
 

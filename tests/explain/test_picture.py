@@ -69,15 +69,15 @@ def test_the_bytes_that_are_left_out_are_named_exactly(
     shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], input_drawn: int
 ) -> None:
     root = drawn(described("UINT8", shape, axis, sizes))
-    total, said = prod(shape), texts(root)
+    total, labels = prod(shape), texts(root)
     is_whole = input_drawn == total
     drawn_said = "" if is_whole else f", {input_drawn} drawn"
-    assert f"{total} elements, {total} bytes{drawn_said};" in said[1]
-    assert any(line.startswith("the picture shows at most") for line in said) != is_whole
-    left = len(sizes) - MAX_OUTPUTS
-    assert (f"... and {left} more outputs" in said) == (left > 0)
+    assert f"{total} elements, {total} bytes{drawn_said};" in labels[1]
+    assert any(line.startswith("the picture shows at most") for line in labels) != is_whole
+    omitted_count = len(sizes) - MAX_OUTPUTS
+    assert (f"... and {omitted_count} more outputs" in labels) == (omitted_count > 0)
     rows = prod(shape[:axis])
-    for size, label in zip(sizes, said[3 : 3 + 2 * MAX_OUTPUTS : 2], strict=False):
+    for size, label in zip(sizes, labels[3 : 3 + 2 * MAX_OUTPUTS : 2], strict=False):
         inner = size * prod(shape[axis + 1 :])
         assert label.endswith(f", {12 * inner} drawn") == (rows > 12)
         assert ("drawn" in label) == (rows > 12)

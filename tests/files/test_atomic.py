@@ -53,12 +53,12 @@ def test_a_device_or_pipe_is_never_replaced(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     with pytest.raises(OSError, match="is not a regular file"), atomic_write(pipe):
         pass
-    reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
-    received: list[str] = []
+    reader = threading.Thread(target=lambda: pipe_texts.append(pipe.read_text()))
+    pipe_texts: list[str] = []
     reader.start()
     write_text(pipe, "text")
     reader.join()
-    assert received == ["text"]
+    assert pipe_texts == ["text"]
     assert pipe.is_fifo()
 
 
@@ -74,10 +74,10 @@ with atomic_write(Path("out.npy")) as draft:
 """
     assert ran(sys.executable, "-c", program, cwd=tmp_path).returncode == -9
     assert (tmp_path / "out.npy").read_bytes() == b"old"
-    left, _ = sorted(tmp_path.iterdir())
-    assert left.name.startswith(".dmlsplit-")
+    first_draft, _ = sorted(tmp_path.iterdir())
+    assert first_draft.name.startswith(".dmlsplit-")
     with atomic_write(tmp_path / "out.npy") as draft:
-        assert draft != left
+        assert draft != first_draft
         draft.write_bytes(b"new")
     assert (tmp_path / "out.npy").read_bytes() == b"new"
 

@@ -68,17 +68,17 @@ def test_names_outside_latin_1_need_version_3(order: Any) -> None:
     header = read_npy_header(file)
     offset = len(file.getvalue()) - array.nbytes
     assert header == NpyHeader((3, 4), order == "F", array.dtype, offset)
-    own = npy_header((3, 4), order == "F", array.dtype)
-    assert len(own) % 64 == 0
-    again = np.load(io.BytesIO(own + array.tobytes(order)))
+    header_bytes = npy_header((3, 4), order == "F", array.dtype)
+    assert len(header_bytes) % 64 == 0
+    again = np.load(io.BytesIO(header_bytes + array.tobytes(order)))
     assert (again.dtype, again.shape, again.flags.fnc) == (array.dtype, (3, 4), order == "F")
 
 
 def test_numpy_reads_a_header_of_thousands_of_fields() -> None:
     kind = np.dtype([(f"field {index}", "u1") for index in range(5000)])
     file = io.BytesIO(npy_header((2,), False, kind) + bytes(10_000))
-    found = np.load(file, max_header_size=1 << 20)
-    assert (found.shape, found.dtype) == ((2,), kind)
+    array = np.load(file, max_header_size=1 << 20)
+    assert (array.shape, array.dtype) == ((2,), kind)
 
 
 def test_headers_of_python_2_are_read_without_a_warning() -> None:

@@ -7,9 +7,9 @@ from dmlsplit.directml.rules import RULES
 def messages() -> str:
     """A line for each sample: its rule and name, then place, value and allowed values."""
     lines = [
-        f"{rule.id} {each.name}".rstrip()
-        + f": {dml.validate(each.desc, each.level).violations[0].message}\n"
+        f"{rule.id} {example.name}".rstrip()
+        + f": {dml.validate(example.desc, example.level).violations[0].message}\n"
         for rule in RULES.values()
-        for each in rule.broken
+        for example in rule.broken
     ]
     return "".join(lines)

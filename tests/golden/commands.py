@@ -83,7 +83,9 @@ def write_inputs(folder: Path) -> None:
         "frozen.onnx": single(TensorProto.FLOAT, ("batch", 4), (1, 1), 0),
         "six_into_four.onnx": m.parsed(_SIX),
         "models/a.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0),
-        **{f"many/{at}.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0) for at in range(9)},
+        **{
+            f"many/{number}.onnx": single(TensorProto.FLOAT, (6,), (2, 4), 0) for number in range(9)
+        },
         "models/deep/b.ONNX": single(TensorProto.INT8, (6, 4), (1, 3), 1),
     }
     texts = {
@@ -125,23 +127,23 @@ def transcript(line: str, main: Callable[[list[str]], int]) -> str:
             status = main(shlex.split(command))
         except SystemExit as exit_:
             status = int(exit_.code or 0)
-    shown = out.getvalue() + (Path(shown_file).read_text("utf-8") if shown_file else "")
+    output = out.getvalue() + (Path(shown_file).read_text("utf-8") if shown_file else "")
     lines = [f"$ dmlsplit {line}".rstrip()]
-    lines += [f"> {each}".rstrip() for each in stable(shown).splitlines()]
-    lines += [f"! {each}".rstrip() for each in stable(err.getvalue()).splitlines()]
+    lines += [f"> {output_line}".rstrip() for output_line in stable(output).splitlines()]
+    lines += [f"! {output_line}".rstrip() for output_line in stable(err.getvalue()).splitlines()]
     return "\n".join([*lines, f"= {status}"])
 
 
 def write(folder: Path, main: Callable[[list[str]], int]) -> None:
     """Write the golden files; `folder` is empty, and each command runs in a folder of its own."""
     for path in FOLDER.glob("*.txt"):
-        found = []
+        page_parts = []
         for number, line in enumerate(transcripts(path)):
-            own = folder / f"{path.stem}-{number}"
-            write_inputs(own)
-            with contextlib.chdir(own):
-                found.append(transcript(line, main))
-        path.write_text("\n\n".join(found) + "\n", encoding="utf-8")
+            own_folder = folder / f"{path.stem}-{number}"
+            write_inputs(own_folder)
+            with contextlib.chdir(own_folder):
+                page_parts.append(transcript(line, main))
+        path.write_text("\n\n".join(page_parts) + "\n", encoding="utf-8")
 
 
 def transcripts(path: Path) -> dict[str, str]:

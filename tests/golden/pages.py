@@ -57,13 +57,13 @@ def blocks(text: str) -> list[str]:
 
 def with_output(block: str, main: Run) -> str:
     """A block, with what its last command prints now; only if it shows output at all."""
-    head, mark, shown = block.rpartition("$ dmlsplit ")
+    head, mark, command_text = block.rpartition("$ dmlsplit ")
     for line in re.findall(r"^\$ dmlsplit (.*)$", block, re.MULTILINE):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        stdout = io.StringIO()
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(io.StringIO()):
             assert main(shlex.split(line)) in (0, 1), line
-    command, end, output = shown.partition("\n")
-    return head + mark + command + end + (printed.getvalue() if output else "")
+    command, end, output = command_text.partition("\n")
+    return head + mark + command + end + (stdout.getvalue() if output else "")
 
 
 def write(folder: Path, main: Run) -> None:

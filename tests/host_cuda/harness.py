@@ -164,7 +164,7 @@ class Program:
             job, result = (Path(folder, name) for name in ("job", "result"))
             with job.open("wb") as file:
                 file.writelines(_job(grid, block, buffers, blocks, counting, arguments))
-            done = subprocess.run(
+            process = subprocess.run(
                 [self.path, str(self.index), job, result],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -172,9 +172,9 @@ class Program:
                 check=False,
                 env=os.environ | {"ASAN_OPTIONS": SANITIZER},
             )
-            if done.returncode:
-                said = done.stdout.decode(errors="replace")[:4000]
-                raise KernelFaultError(said or f"exit status {done.returncode}")
+            if process.returncode:
+                message = process.stdout.decode(errors="replace")[:4000]
+                raise KernelFaultError(message or f"exit status {process.returncode}")
             return _outcome(result.read_bytes(), buffers)
 
 
@@ -198,13 +198,15 @@ def build(
         return {source: Program(path, i) for i, source in enumerate(batch)}
 
     with ThreadPoolExecutor(COMPILERS) as pool:
-        return dict(chain.from_iterable(made.items() for made in pool.map(program, batches)))
+        return dict(
+            chain.from_iterable(programs.items() for programs in pool.map(program, batches))
+        )
 
 
 def _checked(text: str) -> str:
     """The text with numbers that refuse to wrap instead of unsigned ones."""
-    for pattern, checked in _UNSIGNED:
-        text = pattern.sub(checked, text)
+    for pattern, replacement in _UNSIGNED:
+        text = pattern.sub(replacement, text)
     return f'#include "checked.hpp"\n{text}'
 
 
@@ -230,9 +232,9 @@ def _compiled(folder: Path, suffix: str, flags: Sequence[str], text: str, more: 
 
     def compile_to(partial: Path) -> None:
         line = [*command, "-o", str(partial)]
-        done = subprocess.run(line, input=text, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"g++ rejects a generated source:\n{done.stderr[:6000]}")
+        process = subprocess.run(line, input=text, capture_output=True, text=True, check=False)
+        if process.returncode:
+            raise RuntimeError(f"g++ rejects a generated source:\n{process.stderr[:6000]}")
 
     name = builds.key(compiler_version(), headers, text, *command) + suffix
     return builds.made(folder / name, compile_to)
@@ -253,8 +255,8 @@ def _job(
     counting: bool,
     arguments: bytes,
 ) -> Iterable[bytes]:
-    chosen = list(range(grid) if blocks is None else blocks)
-    yield _ints(grid, block, counting, len(chosen), *chosen, len(buffers))
+    block_numbers = list(range(grid) if blocks is None else blocks)
+    yield _ints(grid, block, counting, len(block_numbers), *block_numbers, len(buffers))
     for buffer in buffers:
         yield _ints(buffer.size, buffer.origin, buffer.misalignment, len(buffer.patches))
         for offset, data in buffer.patches:

@@ -14,17 +14,17 @@ from tests.support.fixtures import Capsys, Patch
 @pytest.fixture
 def reported(monkeypatch: Patch, capsys: Capsys) -> Reported:
     """Runs the command; the verdicts that it reports."""
-    found: list[Assessment] = []
+    assessments: list[Assessment] = []
     honest = check.assess
 
     def recorded(*arguments: Any) -> Assessment:
-        found.append(honest(*arguments))
-        return found[-1]
+        assessments.append(honest(*arguments))
+        return assessments[-1]
 
     def run(*line: str) -> tuple[Verdict, ...]:
         monkeypatch.setattr(check, "assess", recorded)
         assert main(["validate", *line]) in (0, 1), capsys.readouterr().err
         capsys.readouterr()
-        return found[-1].verdicts
+        return assessments[-1].verdicts
 
     return run

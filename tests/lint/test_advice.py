@@ -34,6 +34,61 @@ from tests.support.networks import super_resolution
 from tests.support.openvino_files import edge, layer, port, variadic
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+
+
+class Case(NamedTuple):
+    """A model whose report has a piece of advice, and what following it takes."""
+
+    advice: str
+    content: onnx.ModelProto | str  # or an OpenVINO IR
+    target: Sequence[str] = ()
+    shape: tuple[int, ...] = ()  # of the value whose rank the report does not know
+    cured: onnx.ModelProto | str = ""  # what an author makes of the model
+
+
+# Sizes that an option gives.
+
+DYNAMIC_AXIS = bare_split((2, "n"), num_outputs=2)
+NEGATIVE_AXIS = "(float[2,n] x) => (float[] a) { a, b, c = Split <axis = -1, num_outputs = 3> (x) }"
+LEVEL_6_4 = ("--feature-level", "6_4")
+
+
+def beside_a_value() -> onnx.ModelProto:
+    """A dimension called ``a.0`` beside a value ``a``, whose axis 0 has another size."""
+    content = bare_split((2, "a.0"), num_outputs=2)
+    del content.graph.output[0]
+    content.graph.node[0].output[:] = ["p", "q"]
+    content.graph.output[0].name = "p"
+    content.graph.input.append(helper.make_tensor_value_info("a", FLOAT, (3,)))
+    return content
+
+
+AXES = {
+    "a dynamic axis": Case("AXIS", DYNAMIC_AXIS),
+    "a name with a space": Case("AXIS", bare_split((2, "n; of h"), num_outputs=2)),
+    "a name with a quote": Case("AXIS", bare_split((2, "o'brien"), num_outputs=2)),
+    "a name that shells change": Case("AXIS", bare_split(('$"a`', '$"a`'), num_outputs=2)),
+    "a name like that of an axis": Case("AXIS", beside_a_value()),
+    "two dynamic sizes": Case("AXIS", bare_split(("batch", "n"), num_outputs=2)),
+    "a dynamic axis without a name": Case("AXIS", bare_split((2, None), num_outputs=2)),
+    "a negative axis": Case("AXIS", parsed(NEGATIVE_AXIS)),
+    "a sequence": Case("AXIS", sequence(FLOAT, ("n", "m")), LEVEL_6_4),
+    "an empty axis": Case("SIZES", single(FLOAT, ("n", 0, 6), (0, 0), 1)),
+}
+
+# Shapes that an author declares.
+
+SPLIT_OF_NON_ZERO = """(float[2,6] x) => (int64[] a) {
+    y = NonZero (x)
+    a, b = Split <axis = 1, num_outputs = 2> (y)
+}"""
+SPLIT_IN_BRANCH = """(float[2,6] x, bool c) => (int64[] p) {
+    y = NonZero (x)
+    p = If (c) <then_branch = yes () => (int64[] a) {
+        a, b = Split <axis = 1, num_outputs = 2> (y)
+    }, else_branch = no () => (int64[] q) { q = Identity (y) }>
+}"""
+SPLIT_OF_OUTPUT = SPLIT_OF_NON_ZERO.replace("a) {", "a, int64[2,k] y) {")
 # A split of a value without a shape in the body of a Loop.
 IN_LOOP = """(bool on0, float[1,6] x) => (float[] all) {
     last, all = Loop <body = body (int64 i, bool on, float[] state)
@@ -42,21 +97,6 @@ IN_LOOP = """(bool on0, float[1,6] x) => (float[] all) {
         [cut] cut_0, cut_1 = Split <axis = 1> (state, sizes)
     }> ("", on0, x)
 }"""
-NOT_CALLED = """(float[2,6] x) => (float[] other_0) {
-    y = Relu (x)
-    sizes = Constant <value = int64[2] {2, 4}> ()
-    [other] other_0, other_1 = Split <axis = 1> (y, sizes)
-}"""
-OF_CALLER = "<where> (a) => (b, c) { [cut] b, c = Split <axis: int = @where, num_outputs = 2> (a) }"
-CALLED = """(float[2,6] x) => (int64[] p) {
-    z = NonZero (x)
-    y = Transpose (z)
-    [call] p, q = local.Cut (y)
-}"""
-OF_ITS_OWN = "(a) => (b, c) { [cut] b, c = Split <axis = 0, num_outputs = 2> (a) }"
-
-
-CALLS_OWN = parsed(CALLED, FUNCTION + OF_ITS_OWN)
 # A Reshape by a computed shape before the split, as PyTorch exports pixel shuffles.
 SUPER_RESOLUTION = """(float[1, 4, h, w] x) => (float[] a) {
     two = Constant <value = int64 {2}> ()
@@ -75,68 +115,16 @@ SUPER_RESOLUTION = """(float[1, 4, h, w] x) => (float[] a) {
     "/head/Reshape" = Reshape (x, wanted)
     a, b = Split <axis = 1, num_outputs = 2> ("/head/Reshape")
 }"""
-# Half of the axis and the rest, as PyTorch exports `x.split([n // 2, n - n // 2], 1)`.
-COMPUTED_LENGTHS = """(float[2,n] x) => (float[] a) {
-    two = Constant <value = int64[1] {2}> ()
-    size = Shape <start = 1> (x)
-    half = Div (size, two)
-    rest = Sub (size, half)
-    lengths = Concat <axis = 0> (half, rest)
-    [cut] a, b = Split <axis = 1> (x, lengths)
-}"""
-OWN = ("--feature-level", "6_4")
-DYNAMIC = bare_split((2, "n"), num_outputs=2)
-KNOWN = single(FLOAT, (2, 6), (2, 4), 1)
-OF_INPUT = "(float[2,6] x, int64[2] s) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }"
-BACKWARDS = "(float[2,n] x) => (float[] a) { a, b, c = Split <axis = -1, num_outputs = 3> (x) }"
-CYCLIC = "(float[6] x) => (float[] b) { a, b = Split <num_outputs = 2> (y) y = Add (a, x) }"
-SORTED = "(float[6] x) => (float[] b) { y = Add (x, x) a, b = Split <num_outputs = 2> (y) }"
-COMPUTED = layer(2, "ShapeOf", outputs=port(0, (2,), "I64"))
-CIRCLE = [edge((0, 0), (3, 0)), edge((3, 3), (3, 1)), edge((3, 4), (3, 2))]
-AXIS_EDGES = [edge((0, 0), (3, 0)), edge((1, 1), (3, 1)), edge((2, 0), (3, 2))]
-
-
-def beside_a_value() -> onnx.ModelProto:
-    """A dimension called ``a.0`` beside a value ``a``, whose axis 0 has another size."""
-    content = bare_split((2, "a.0"), num_outputs=2)
-    del content.graph.output[0]
-    content.graph.node[0].output[:] = ["p", "q"]
-    content.graph.output[0].name = "p"
-    content.graph.input.append(helper.make_tensor_value_info("a", FLOAT, (3,)))
-    return content
-
-
-class Case(NamedTuple):
-    """A model whose report has a piece of advice, and what following it takes."""
-
-    advice: str
-    content: onnx.ModelProto | str  # or an OpenVINO IR
-    target: Sequence[str] = ()
-    shape: tuple[int, ...] = ()  # of the value whose rank the report does not know
-    cured: onnx.ModelProto | str = ""  # what an author makes of the model
-
-
-MIDDLE = """(float[2,6] x) => (int64[] a) {
-    y = NonZero (x)
-    a, b = Split <axis = 1, num_outputs = 2> (y)
-}"""
-OUTSIDE = """(float[2,6] x, bool c) => (int64[] p) {
-    y = NonZero (x)
-    p = If (c) <then_branch = yes () => (int64[] a) {
-        a, b = Split <axis = 1, num_outputs = 2> (y)
-    }, else_branch = no () => (int64[] q) { q = Identity (y) }>
-}"""
-DECLARED_OUTPUT = MIDDLE.replace("a) {", "a, int64[2,k] y) {")
-LOST = "{ w = own.Mystery (x) [cut] t, b = Split <axis = 1, num_outputs = 2> (w) "
+SPLIT_OF_UNKNOWN = "{ w = own.Mystery (x) [cut] t, b = Split <axis = 1, num_outputs = 2> (w) "
 IN_A_LOOP = f"""(float[2,6] x, bool on) => (float[] all) {{
     n = Constant <value = int64 {{2}}> ()
     [loop] all = Loop <body = body (int64 i, bool on0) => (bool on1, float[] t)
-        {LOST} on1 = Identity (on0) }}> (n, on)
+        {SPLIT_OF_UNKNOWN} on1 = Identity (on0) }}> (n, on)
 }}"""
 IN_A_BRANCH = f"""(float[2,6] x, bool c) => (float[] p) {{
     z = Relu (x)
     p = If (c) <then_branch = yes () => (float[] q) {{ q = Relu (z) }}, else_branch = no ()
-        => (float[] t) {{ t = If (c) <then_branch = inner () => (float[] t) {LOST} }},
+        => (float[] t) {{ t = If (c) <then_branch = inner () => (float[] t) {SPLIT_OF_UNKNOWN} }},
                                       else_branch = other () => (float[] q) {{ q = Relu (z) }}> }}>
 }}"""
 BESIDE_OTHERS = """(float[2,6] x) => (float[] a) {
@@ -145,11 +133,6 @@ BESIDE_OTHERS = """(float[2,6] x) => (float[] a) {
     a, b = Split <axis = 1, num_outputs = 2> (y)
     c, d = Split <axis = 1, num_outputs = 2> (z)
     e, f = Split <axis = 0, num_outputs = 2> (z)
-}"""
-AFTER_NON_ZERO = """(float[2,6] x) => (int64[] cut_0) {
-    y = NonZero (x)
-    sizes = Constant <value = int64[2] {2, 4}> ()
-    [cut] cut_0, cut_1 = Split <axis = 1> (y, sizes)
 }"""
 FOURIER = """(float[2,6,1] x) => (float[] a) {
     y = DFT <axis = 1> (x)
@@ -164,22 +147,10 @@ def unknown_operators(graph: str) -> onnx.ModelProto:
     return content
 
 
-AXIS_PORTS = {"inputs": port(0, (), "U8"), "outputs": port(1, (), "I64")}
-
-CASES = {
-    "a dynamic axis": Case("AXIS", DYNAMIC),
-    "a name with a space": Case("AXIS", bare_split((2, "n; of h"), num_outputs=2)),
-    "a name with a quote": Case("AXIS", bare_split((2, "o'brien"), num_outputs=2)),
-    "a name that shells change": Case("AXIS", bare_split(('$"a`', '$"a`'), num_outputs=2)),
-    "a name like that of an axis": Case("AXIS", beside_a_value()),
-    "two dynamic sizes": Case("AXIS", bare_split(("batch", "n"), num_outputs=2)),
-    "a dynamic axis without a name": Case("AXIS", bare_split((2, None), num_outputs=2)),
-    "a negative axis": Case("AXIS", parsed(BACKWARDS)),
-    "a value in the middle": Case("DECLARE", parsed(MIDDLE)),
-    "a value outside of the body": Case("DECLARE", parsed(OUTSIDE)),
-    "a value that is an output": Case("DECLARE", parsed(DECLARED_OUTPUT)),
-    "a sequence": Case("AXIS", sequence(FLOAT, ("n", "m")), OWN),
-    "an empty axis": Case("SIZES", single(FLOAT, ("n", 0, 6), (0, 0), 1)),
+SHAPES = {
+    "a value in the middle": Case("DECLARE", parsed(SPLIT_OF_NON_ZERO)),
+    "a value outside of the body": Case("DECLARE", parsed(SPLIT_IN_BRANCH)),
+    "a value that is an output": Case("DECLARE", parsed(SPLIT_OF_OUTPUT)),
     "a dynamic rank": Case("DECLARE", single(FLOAT, None, (2, 4), 1), shape=(2, 6)),
     "a body": Case("DECLARE", parsed(IN_LOOP), shape=(1, 6)),
     "a decoded image": Case("DECLARE", super_resolution(), shape=(1, 1, 3)),
@@ -191,15 +162,54 @@ CASES = {
     ),
     "values beside others": Case("DECLARE", unknown_operators(BESIDE_OTHERS), shape=(2, 6)),
     "an operator that ONNX infers": Case("INFER", parsed(FOURIER)),
-    "an attribute of a caller": Case("CALLER", parsed(NOT_CALLED, FUNCTION + OF_CALLER)),
-    "a value in a function": Case("CALLER", CALLS_OWN),
+}
+
+# Splits in functions.
+
+NO_CALL = """(float[2,6] x) => (float[] other_0) {
+    y = Relu (x)
+    sizes = Constant <value = int64[2] {2, 4}> ()
+    [other] other_0, other_1 = Split <axis = 1> (y, sizes)
+}"""
+AXIS_OF_CALLER = (
+    "<where> (a) => (b, c) { [cut] b, c = Split <axis: int = @where, num_outputs = 2> (a) }"
+)
+CALL_OF_NON_ZERO = """(float[2,6] x) => (int64[] p) {
+    z = NonZero (x)
+    y = Transpose (z)
+    [call] p, q = local.Cut (y)
+}"""
+AXIS_OF_FUNCTION = "(a) => (b, c) { [cut] b, c = Split <axis = 0, num_outputs = 2> (a) }"
+
+FUNCTIONS = {
+    "an attribute of a caller": Case("CALLER", parsed(NO_CALL, FUNCTION + AXIS_OF_CALLER)),
+    "a value in a function": Case("CALLER", parsed(CALL_OF_NON_ZERO, FUNCTION + AXIS_OF_FUNCTION)),
+}
+
+# Numbers and lengths of pieces.
+
+STATIC_SPLIT = single(FLOAT, (2, 6), (2, 4), 1)
+LENGTHS_OF_INPUT = (
+    "(float[2,6] x, int64[2] s) => (float[] a) { [cut] a, b = Split <axis = 1> (x, s) }"
+)
+# Half of the axis and the rest, as PyTorch exports `x.split([n // 2, n - n // 2], 1)`.
+COMPUTED_LENGTHS = """(float[2,n] x) => (float[] a) {
+    two = Constant <value = int64[1] {2}> ()
+    size = Shape <start = 1> (x)
+    half = Div (size, two)
+    rest = Sub (size, half)
+    lengths = Concat <axis = 0> (half, rest)
+    [cut] a, b = Split <axis = 1> (x, lengths)
+}"""
+
+LENGTHS = {
     "no number of outputs": Case(
         "COUNT_FIRST",
         bare_split((2, "n")),
         ("--ort",),
         cured=bare_split((2, "n"), num_outputs=2),
     ),
-    "lengths that are an input": Case("LENGTHS", parsed(OF_INPUT), cured=KNOWN),
+    "lengths that are an input": Case("LENGTHS", parsed(LENGTHS_OF_INPUT), cured=STATIC_SPLIT),
     "computed lengths": Case("LENGTHS_OR_SIZES", parsed(COMPUTED_LENGTHS)),
     "lengths computed from a value in the middle": Case(
         "LENGTHS",
@@ -209,24 +219,40 @@ CASES = {
             .replace("(x, lengths)", "(y, lengths)")
             .replace("float[] a", "int64[] a")
         ),
-        cured=KNOWN,
+        cured=STATIC_SPLIT,
     ),
     "lengths outside": Case("WEIGHTS", external()),
     "too many pieces": Case(
-        "PIECES", sequence(FLOAT, (2, 2**18)), OWN, cured=sequence(FLOAT, (2, 6))
+        "PIECES", sequence(FLOAT, (2, 2**18)), LEVEL_6_4, cured=sequence(FLOAT, (2, 6))
     ),
-    "a cycle": Case("ORDER", parsed(CYCLIC), cured=parsed(SORTED)),
+    "undecided lengths": Case(
+        "UNDECIDED", parsed(LENGTHS_OF_INPUT), OLD, cured=single(FLOAT, (1, 1, 2, 6), (2, 4), 3)
+    ),
+}
+
+# Orders of nodes, and levels that refuse a split.
+
+CYCLE = "(float[6] x) => (float[] b) { a, b = Split <num_outputs = 2> (y) y = Add (a, x) }"
+SORTED_NODES = "(float[6] x) => (float[] b) { y = Add (x, x) a, b = Split <num_outputs = 2> (y) }"
+
+NODES_AND_LEVELS = {
+    "a cycle": Case("ORDER", parsed(CYCLE), cured=parsed(SORTED_NODES)),
     "a refused type": Case("NODES", single(TensorProto.INT8, (6,), (2, 4), 0), OLD),
     "the same in DirectML": Case("DISPATCH", single(INT64, (6,), (2, 4), 0), OLD),
     "a type for newer levels": Case("SHIP", single(TensorProto.DOUBLE, (6,), (2, 4), 0), OLD),
     "undecided sizes": Case("UNDECIDED", single(INT64, ("batch", 6), (2, 4), 1), OLD),
     "an undecided rank": Case("UNDECIDED", single(INT64, None, (2, 4), 1), OLD, shape=(2, 6)),
-    "undecided lengths": Case(
-        "UNDECIDED", parsed(OF_INPUT), OLD, cured=single(FLOAT, (1, 1, 2, 6), (2, 4), 3)
-    ),
+}
+
+COMPUTED_LAYER = layer(2, "ShapeOf", outputs=port(0, (2,), "I64"))
+CIRCLE = [edge((0, 0), (3, 0)), edge((3, 3), (3, 1)), edge((3, 4), (3, 2))]
+AXIS_EDGES = [edge((0, 0), (3, 0)), edge((1, 1), (3, 1)), edge((2, 0), (3, 2))]
+AXIS_PORTS = {"inputs": port(0, (), "U8"), "outputs": port(1, (), "I64")}
+
+OPENVINO = {
     "OpenVINO: sizes": Case("RESHAPE", variadic(dims=(-1, 2)), cured=variadic()),
     "OpenVINO: lengths": Case(
-        "LENGTHS", variadic(lengths=COMPUTED, outputs=((-1, 2), (4, 2))), cured=variadic()
+        "LENGTHS", variadic(lengths=COMPUTED_LAYER, outputs=((-1, 2), (4, 2))), cured=variadic()
     ),
     "OpenVINO: a computed axis": Case(
         "AXIS_CONSTANT",
@@ -238,6 +264,8 @@ CASES = {
     "OpenVINO: a cycle": Case("ORDER", variadic(edges=CIRCLE), cured=variadic()),
     "OpenVINO: operation set": Case("OPSET1", variadic(split_version="new"), cured=variadic()),
 }
+
+CASES = AXES | SHAPES | FUNCTIONS | LENGTHS | NODES_AND_LEVELS | OPENVINO
 # Followed in tests of their own.
 ELSEWHERE = {"BIN_FILE", "EXPORT_AGAIN", "FREE", "IN_FUNCTION", "NO_NODES"}
 
@@ -251,20 +279,22 @@ def test_advice_that_is_followed_changes_the_verdict(
     case: Case, here: Path, reported: Reported
 ) -> None:
     name = saved(case.content)
-    before = next(v for v in reported(name, *case.target) if case.advice in advised(v))
-    text = advised(before)[case.advice]
-    if before.outcome is Outcome.UNKNOWN:
-        text = before.fix
+    verdict_before = next(v for v in reported(name, *case.target) if case.advice in advised(v))
+    text = advised(verdict_before)[case.advice]
+    if verdict_before.outcome is Outcome.UNKNOWN:
+        text = verdict_before.fix
     text = text.replace("T.TYPE", "T.FLOAT").replace("SHAPE", str(case.shape))
     name = saved(case.cured) if case.cured else name
     name, line = followed(text, name, case.target)
-    after = reported(*name, *line)
+    verdicts_after = reported(*name, *line)
     # Inlined, a function that is called has a split with an option of its own.
-    if said := [each.fix for each in after if each.outcome is Outcome.UNKNOWN]:
+    if unknown_fixes := [
+        verdict.fix for verdict in verdicts_after if verdict.outcome is Outcome.UNKNOWN
+    ]:
         assert "inline" in text
-        name, line = followed(said[0], name[0], line)
-        after = reported(*name, *line)
-    assert before.outcome not in {each.outcome for each in after}
+        name, line = followed(unknown_fixes[0], name[0], line)
+        verdicts_after = reported(*name, *line)
+    assert verdict_before.outcome not in {verdict.outcome for verdict in verdicts_after}
 
 
 def test_the_advised_options_of_all_splits_can_be_combined(here: Path, reported: Reported) -> None:
@@ -282,15 +312,15 @@ def test_the_advised_options_of_all_splits_can_be_combined(here: Path, reported:
     }""")
     for content in shared, unnamed:
         name = saved(content)
-        fixes = " ".join(each.fix for each in reported(name))
+        fixes = " ".join(verdict.fix for verdict in reported(name))
         options = set(OPTION.findall(fixes))
-        after = reported(name, *shlex.split(" ".join(options)))
-        assert {each.outcome for each in after} <= {Outcome.RUNS, Outcome.FOLDED}
+        verdicts_after = reported(name, *shlex.split(" ".join(options)))
+        assert {verdict.outcome for verdict in verdicts_after} <= {Outcome.RUNS, Outcome.FOLDED}
 
 
 def test_an_option_that_disagrees_with_the_model_is_refused(here: Path, capsys: Capsys) -> None:
     options = ("--dim", "x.1=7", "--dim", "x.0=2")
-    assert main(["validate", saved(KNOWN), *options]) == 2
+    assert main(["validate", saved(STATIC_SPLIT), *options]) == 2
     assert "x.1 is 7; the model fixes it to 6" in capsys.readouterr().err
 
 
@@ -302,8 +332,8 @@ def test_weights_linked_from_outside_the_folder_get_the_advice_to_move_them(
     link = Path("folder", "model.bin")
     Path("model.xml").rename("folder/model.xml")
     link.symlink_to("../model.bin")
-    (before,) = reported("folder/model.xml")
-    assert list(advised(before)) == ["BIN_FILE"]
+    (verdict_before,) = reported("folder/model.xml")
+    assert list(advised(verdict_before)) == ["BIN_FILE"]
     link.unlink()
     Path("model.bin").rename(link)
     assert reported("folder/model.xml")[0].outcome is Outcome.RUNS
@@ -325,6 +355,6 @@ def test_the_advice_to_declare_a_type_guesses_none(here: Path, reported: Reporte
     (verdict,) = reported(saved(custom()))
     assert "(replace TYPE and SHAPE): python" in verdict.fix
     assert "'y', T.TYPE, SHAPE)" in verdict.fix
-    (verdict,) = reported(saved(parsed(MIDDLE)))
+    (verdict,) = reported(saved(parsed(SPLIT_OF_NON_ZERO)))
     assert "for example: python" in verdict.fix
     assert "'y', T.INT64, [2, 2])" in verdict.fix

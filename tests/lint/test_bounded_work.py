@@ -56,9 +56,11 @@ def empty_pieces(count: int) -> bytes:
 def conflicts(count: int) -> bytes:
     """One name for many values, each with a wrong declaration."""
     nodes = [node("Relu", "x", "y") for _ in range(count)]
-    declared = [value("y", [5, 6], INT64) for _ in range(count)]
+    declarations = [value("y", [5, 6], INT64) for _ in range(count)]
     cut = node("Split", "y", "a b")
-    content = model([*nodes, cut], [value("x", [4, 4])], declared=tuple(declared), opsets={"": 13})
+    content = model(
+        [*nodes, cut], [value("x", [4, 4])], declared=tuple(declarations), opsets={"": 13}
+    )
     return bytes(content.SerializeToString())
 
 
@@ -111,9 +113,9 @@ def test_twice_the_file_takes_twice_the_work(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "MIN_COMPUTED", 1000)
-    ending, made, count = HOSTILE[name]
-    work(made(1), ending, "json", tmp_path)  # what is imported and cached
-    small, large = (work(made(n), ending, "json", tmp_path) for n in (count, 2 * count))
+    ending, file_of, count = HOSTILE[name]
+    work(file_of(1), ending, "json", tmp_path)  # what is imported and cached
+    small, large = (work(file_of(n), ending, "json", tmp_path) for n in (count, 2 * count))
     # A limit may stop the smaller file already; below that, 10 % for sums that are not exact.
     for before, after in zip(small, large, strict=True):
         assert after <= 2.2 * before + 4096
@@ -139,8 +141,8 @@ def test_json_counts_the_outputs_and_the_reasons_that_it_leaves_out(tmp_path: Pa
     path.write_bytes(outputs(300))
     ort = resolve_target(ort="")
     (split,) = json.loads(render(assess(scan_file(str(path)), ort), "json"))["splits"]
-    (found,) = split["descriptors"]
-    assert (len(found["output_tensors"]), found["omitted_outputs"]) == (256, 44)
+    (record,) = split["descriptors"]
+    assert (len(record["output_tensors"]), record["omitted_outputs"]) == (256, 44)
     assert split["omitted_diagnostics"] == 0
     path.write_bytes(empty_pieces(300))
     (split,) = json.loads(render(assess(scan_file(str(path)), ort), "json"))["splits"]

@@ -27,9 +27,9 @@ def split(kind: str, shape: tuple[int, ...], pieces: tuple[int, ...]) -> Known:
 
 
 def site(name: str, state: Known | Unknown, file: str = "m.onnx", **more: object) -> SplitSite:
-    known: dict[str, object] = {"element_type": "FLOAT", "shape": (2, 6), "axis": 1, "opset": 18}
+    fields: dict[str, object] = {"element_type": "FLOAT", "shape": (2, 6), "axis": 1, "opset": 18}
     plain = SplitSite(file, "main_graph", name, 0, "Split-18", state, format="onnx")
-    return replace(plain, **(known | more))  # type: ignore[arg-type]
+    return replace(plain, **(fields | more))  # type: ignore[arg-type]
 
 
 def found(assessment: Assessment) -> list[Cause]:
@@ -44,7 +44,7 @@ def test_equal_failures_are_one_cause_with_all_places() -> None:
     assert cause.severity == "error"
     assert [reason.rule for reason in cause.said.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
     assert [place.name for place in cause.places] == [
-        f"m.onnx main_graph/layer.{at}/Split" for at in range(24)
+        f"m.onnx main_graph/layer.{number}/Split" for number in range(24)
     ]
 
 
@@ -89,8 +89,8 @@ def test_an_error_is_what_makes_the_command_fail(
 
 def test_a_command_for_one_node_does_not_make_another_cause() -> None:
     sites = [
-        site(name, split("FLOAT32", (2, 6), (3, 3)), frozen=("batch", 6), index=at)
-        for at, name in enumerate("ab")
+        site(name, split("FLOAT32", (2, 6), (3, 3)), frozen=("batch", 6), index=number)
+        for number, name in enumerate("ab")
     ]
     (cause,) = found(assess(sites, ORT))
     assert cause.fixes_differ
@@ -104,8 +104,8 @@ def test_a_command_for_one_node_does_not_make_another_cause() -> None:
 def test_24_equal_failures_take_at_most_12_lines(kind: str) -> None:
     name = {"FLOAT32": "FLOAT"}.get(kind, kind)
     sites = [
-        site(f"/layer.{at}/Split", split(kind, (2, 6), (2, 4)), element_type=name)
-        for at in range(24)
+        site(f"/layer.{number}/Split", split(kind, (2, 6), (2, 4)), element_type=name)
+        for number in range(24)
     ]
     lines = text_report(assess(sites, OLD)).splitlines()
     assert len(lines) <= 12
@@ -132,8 +132,8 @@ def test_the_verbose_text_has_every_place_with_its_descriptor_and_the_rule() -> 
     text = text_report(assess(LAYERS, OLD), detail="verbose")
     assert text.count("error[") == 1
     assert "  rule: The feature level must have the number of dimensions" in text
-    for at in range(24):
-        assert f"  --> m.onnx main_graph/layer.{at}/Split\n    Split-18: refused" in text
+    for number in range(24):
+        assert f"  --> m.onnx main_graph/layer.{number}/Split\n    Split-18: refused" in text
     assert text.count("    SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]\n") == 24
     assert text.count("if your own code calls DirectML, dispatch SPLIT axis 3") == 24
 
@@ -149,8 +149,8 @@ def test_a_long_name_is_cut_in_the_middle_on_a_terminal_and_never_in_a_pipe() ->
     long = site("/encoder/" + "block/" * 30 + "Split", split("FLOAT32", (2, 6), (2, 4)))
     assessment = assess([long, *LAYERS], OLD)
     with wrapped_at(60):
-        (cut,) = (each for each in lines(assessment, is_cut=True) if "-->" in each)
-        (whole,) = (each for each in lines(assessment, is_cut=False) if "-->" in each)
+        (cut,) = (line for line in lines(assessment, is_cut=True) if "-->" in line)
+        (whole,) = (line for line in lines(assessment, is_cut=False) if "-->" in line)
     assert len(cut) == 60
     assert cut.startswith("  --> m.onnx main_graph/e...")
     assert cut.endswith("...ck/block/block/Split (+24 alike)")
@@ -170,8 +170,8 @@ def test_a_cut_keeps_the_beginning_and_the_end(text: str, room: int, cut: str) -
 
 
 def test_github_shows_each_cause_once_per_file() -> None:
-    there = [site("cut", split("FLOAT32", (2, 6), (2, 4)), "other.onnx")]
-    first, second = github_report(assess([*LAYERS, *there], OLD)).splitlines()
+    other_sites = [site("cut", split("FLOAT32", (2, 6), (2, 4)), "other.onnx")]
+    first, second = github_report(assess([*LAYERS, *other_sites], OLD)).splitlines()
     assert ",file=m.onnx,line=1::m.onnx:main_graph/layer.0/Split: Split-18" in first
     assert "%0Aalike: main_graph/layer.1/Split, main_graph/layer.2/Split, " in first
     assert first.endswith("main_graph/layer.8/Split, ... and 15 more")

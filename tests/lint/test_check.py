@@ -62,8 +62,8 @@ def test_verdicts_agree_with_validate_and_legalize(
 # --- nodes that DirectML does not get ---------------------------------------------------------
 
 
-def site(state: State, **known: Any) -> SplitSite:
-    return SplitSite("f", "net", "n", 0, "Split-13", state, format="onnx", **known)
+def site(state: State, **fields: Any) -> SplitSite:
+    return SplitSite("f", "net", "n", 0, "Split-13", state, format="onnx", **fields)
 
 
 INT64 = Known(dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4)))
@@ -72,7 +72,7 @@ OLD = resolve_target(windows="19041")
 
 
 @pytest.mark.parametrize(
-    ("found", "outcome"),
+    ("split_site", "outcome"),
     [
         (site(INT64), Outcome.EQUIVALENT),
         (site(INT64, is_folded=True), Outcome.FOLDED),
@@ -88,9 +88,9 @@ OLD = resolve_target(windows="19041")
     ],
 )
 def test_folded_nodes_and_those_that_never_run_are_not_refused_in_a_model_that_loads(
-    found: SplitSite, outcome: Outcome
+    split_site: SplitSite, outcome: Outcome
 ) -> None:
-    assessment = assess([found], OLD)
+    assessment = assess([split_site], OLD)
     (verdict,) = assessment.verdicts
     assert verdict.outcome is outcome
     assert assessment.counts[outcome] == 1
@@ -98,7 +98,7 @@ def test_folded_nodes_and_those_that_never_run_are_not_refused_in_a_model_that_l
     if outcome in (Outcome.FOLDED, Outcome.NEVER_RUNS):
         assert (verdict.diagnostics, verdict.fixes) == ((), ())
         assert verdict.notes
-    if found.model_fault:
+    if split_site.model_fault:
         assert [error.rule.id for error in verdict.errors] == ["SPLIT-MODEL-INVALID"]
 
 

@@ -30,7 +30,7 @@ FLOAT = TensorProto.FLOAT
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "reason"),
     [
         (single(TensorProto.DOUBLE, (6,), (2, 4), 0), "Cast would lose bits of FLOAT64"),
         (attribute_split(6, 0, (6,)), "the opset is 6; rewriting needs 7 or later"),
@@ -38,14 +38,14 @@ FLOAT = TensorProto.FLOAT
     ],
 )
 def test_a_note_says_why_no_nodes_can_replace_a_refused_split(
-    content: onnx.ModelProto, why: str, here: Path, reported: Reported, capsys: Capsys
+    content: onnx.ModelProto, reason: str, here: Path, reported: Reported, capsys: Capsys
 ) -> None:
     name = saved(content)
     (verdict,) = reported(name, *OLD)
-    assert f"--write-fixed cannot replace it: {why}" in verdict.notes[0]
+    assert f"--write-fixed cannot replace it: {reason}" in verdict.notes[0]
     assert "NODES" not in advised(verdict)
     main(["validate", name, *OLD, "--write-fixed", "fixed.onnx"])
-    assert f"not replaced: {why}" in " ".join(capsys.readouterr().out.split())
+    assert f"not replaced: {reason}" in " ".join(capsys.readouterr().out.split())
     assert not Path("fixed.onnx").exists()
 
 
@@ -123,12 +123,12 @@ def test_allow_equivalent_accepts_no_split_without_an_equivalent(
 def test_an_advised_command_has_no_file_name_that_a_shell_could_change(
     here: Path, capsys: Capsys
 ) -> None:
-    for name, written in ("a 'b'.onnx", "MODEL"), ("a bü.onnx", "a bü.onnx"):
+    for name, shell_name in ("a 'b'.onnx", "MODEL"), ("a bü.onnx", "a bü.onnx"):
         onnx.save(custom(), name)
         (split,) = validated(capsys, name)
         (command,) = COMMAND.findall(split["fix"])
-        assert f"onnx.load('{written}', load_external_data=False); " in command
-        assert f"onnx.save(m, '{written.removesuffix('.onnx')}.declared.onnx')" in command
+        assert f"onnx.load('{shell_name}', load_external_data=False); " in command
+        assert f"onnx.save(m, '{shell_name.removesuffix('.onnx')}.declared.onnx')" in command
         assert main(["validate", name]) == 0
         assert f" {command}\n" in capsys.readouterr().out  # in one line, to be pasted
 
@@ -145,7 +145,7 @@ def test_the_advised_file_lies_beside_the_model_whose_weights_it_shares(
     (verdict,) = reported("m/model.onnx", *OLD)
     names, target = followed(advised(verdict)["NODES"], "m/model.onnx", OLD)
     assert names == ["m/model.fixed.onnx"]
-    assert {each.outcome for each in reported(*names, *target)} == {Outcome.RUNS}
+    assert {part.outcome for part in reported(*names, *target)} == {Outcome.RUNS}
 
 
 def test_a_model_that_protobuf_cannot_read_is_not_advised_to_be_rewritten(
@@ -166,4 +166,4 @@ def test_a_model_that_protobuf_cannot_read_is_not_advised_to_be_rewritten(
 
 def test_every_format_gives_the_same_fix_of_an_unknown_split(here: Path, capsys: Capsys) -> None:
     (split,) = validated(capsys, saved(external()))
-    assert [each["hint"] for each in split["diagnostics"]] == [split["fix"]]
+    assert [diagnostic["hint"] for diagnostic in split["diagnostics"]] == [split["fix"]]

@@ -20,21 +20,21 @@ FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 
 
 def assessed(
-    content: onnx.ModelProto, folder: Path, dim: dict[str, int] | None = None, **asked: str
+    content: onnx.ModelProto, folder: Path, dim: dict[str, int] | None = None, **target_options: str
 ) -> Assessment:
     path = folder / "model.onnx"
     onnx.save(content, path)
     scan = scan_paths([str(path)], dimensions=FixedSizes(dim or {}))
-    return assess(scan.sites, resolve_target(**asked), scan.unreadable)
+    return assess(scan.sites, resolve_target(**target_options), scan.unreadable)
 
 
-def verdict_of(content: onnx.ModelProto, folder: Path, **asked: str) -> Verdict:
-    (verdict,) = assessed(content, folder, **asked).verdicts
+def verdict_of(content: onnx.ModelProto, folder: Path, **target_options: str) -> Verdict:
+    (verdict,) = assessed(content, folder, **target_options).verdicts
     return verdict
 
 
 def rules(verdict: Verdict) -> set[str]:
-    return {each.rule.id for each in verdict.diagnostics if each.severity == "error"}
+    return {violation.rule.id for violation in verdict.diagnostics if violation.severity == "error"}
 
 
 REFUSED = [
@@ -59,16 +59,16 @@ IN_A_RUNTIME = [
 ]
 
 
-@pytest.mark.parametrize(("content", "asked", "broken"), REFUSED)
+@pytest.mark.parametrize(("content", "target_options", "broken"), REFUSED)
 def test_a_split_that_breaks_a_rule_for_every_size_is_refused(
-    content: onnx.ModelProto, asked: dict[str, str], broken: set[str], tmp_path: Path
+    content: onnx.ModelProto, target_options: dict[str, str], broken: set[str], tmp_path: Path
 ) -> None:
-    verdict = verdict_of(content, tmp_path, **asked)
+    verdict = verdict_of(content, tmp_path, **target_options)
     assert verdict.outcome is Outcome.REFUSED_FOR_EVERY_SIZE
     assert not verdict.descriptor
     assert verdict.undecided == (broken != {"SPLIT-NODE-TEXT"})
     assert rules(verdict) == broken
-    assert not assessed(content, tmp_path, **asked).accepted
+    assert not assessed(content, tmp_path, **target_options).accepted
 
 
 @pytest.mark.parametrize(("content", "outcome", "broken"), IN_A_RUNTIME)
@@ -80,7 +80,7 @@ def test_what_a_runtime_does_for_every_size_is_said_although_the_sizes_are_dynam
 
 
 @pytest.mark.parametrize(
-    ("content", "asked"),
+    ("content", "target_options"),
     [
         (bare_split((6, "n"), num_outputs=2), {}),
         (single(FLOAT, None, (2, 4), 1), {"feature_level": "1_0"}),
@@ -89,16 +89,16 @@ def test_what_a_runtime_does_for_every_size_is_said_although_the_sizes_are_dynam
     ],
 )
 def test_a_verdict_that_depends_on_the_size_is_unknown(
-    content: onnx.ModelProto, asked: dict[str, str], tmp_path: Path
+    content: onnx.ModelProto, target_options: dict[str, str], tmp_path: Path
 ) -> None:
-    verdict = verdict_of(content, tmp_path, **asked)
+    verdict = verdict_of(content, tmp_path, **target_options)
     assert (verdict.outcome, verdict.minimum, rules(verdict)) == (Outcome.UNKNOWN, None, set())
 
 
 def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) -> None:
     content = single(INT64, ("batch", 6), (2, 4), 1)
-    found = assessed(content, tmp_path, feature_level="1_0")
-    (verdict,) = found.verdicts
+    assessment = assessed(content, tmp_path, feature_level="1_0")
+    (verdict,) = assessment.verdicts
     assert verdict.notes == (
         "an equivalent descriptor may exist for fixed sizes; to check, give the dynamic sizes, for "
         "example --dim batch=1",
@@ -107,7 +107,9 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
     assert str(verdict.minimum.level) == "4_1"
 
     def fails(*failing: Outcome) -> bool:
-        return Assessment(found.target, found.verdicts, (), frozenset(failing)).fails(verdict)
+        return Assessment(assessment.target, assessment.verdicts, (), frozenset(failing)).fails(
+            verdict
+        )
 
     assert fails(*FAILING)
     assert not fails(Outcome.REFUSED, Outcome.REFUSED_FOR_EVERY_SIZE)
@@ -142,7 +144,7 @@ def test_a_missing_count_is_refused_if_the_axis_is_known(
 
 
 @pytest.mark.parametrize(
-    ("content", "asked", "names", "most"),
+    ("content", "target_options", "names", "most"),
     [
         (single(FLOAT, ("batch", 64), (32, 32), 1), {}, ("batch",), (2**32 - 1) // 64),
         (single(FLOAT, ("batch", 6), (2, 4), 1), {"ort": ""}, ("batch",), (2**32 - 1) // 6),
@@ -154,25 +156,31 @@ def test_a_missing_count_is_refused_if_the_axis_is_known(
     ],
 )
 def test_a_split_that_every_size_keeps_legal_is_ok_for_every_size(
-    content: onnx.ModelProto, asked: dict[str, str], names: Any, most: int | None, tmp_path: Path
+    content: onnx.ModelProto,
+    target_options: dict[str, str],
+    names: Any,
+    most: int | None,
+    tmp_path: Path,
 ) -> None:
-    verdict = verdict_of(content, tmp_path, **asked)
+    verdict = verdict_of(content, tmp_path, **target_options)
     assert verdict.outcome is Outcome.RUNS_FOR_EVERY_SIZE
     assert verdict.sizes
     assert (verdict.sizes.names, verdict.hresult) == (names, None)
     assert verdict.sizes.maximum_product == (most or (2**32 - 1) // 6)
     assert str(verdict.sizes).startswith(f"{' * '.join(names)} from 1 to ")
-    assert bool(verdict.minimum) == ("ort" not in asked)
-    found = assessed(content, tmp_path, **asked)
+    assert bool(verdict.minimum) == ("ort" not in target_options)
+    assessment = assessed(content, tmp_path, **target_options)
     failing = FAILING | {Outcome.UNKNOWN}
-    assert Assessment(found.target, found.verdicts, (), failing).accepted
+    assert Assessment(assessment.target, assessment.verdicts, (), failing).accepted
     # The range ends exactly there.
     first, *rest = dict.fromkeys(names)
     for size in (verdict.sizes.maximum_product, verdict.sizes.maximum_product + 1):
         if len(set(names)) == len(names):
             sizes = {first: size, **dict.fromkeys(rest, 1)}
-            (known,) = assessed(content, tmp_path, sizes, **asked).verdicts
-            assert (known.outcome is Outcome.RUNS) == (size == verdict.sizes.maximum_product)
+            (known_verdict,) = assessed(content, tmp_path, sizes, **target_options).verdicts
+            assert (known_verdict.outcome is Outcome.RUNS) == (
+                size == verdict.sizes.maximum_product
+            )
 
 
 def test_more_than_8_dimensions_are_merged_and_8_are_checked_as_they_are(tmp_path: Path) -> None:

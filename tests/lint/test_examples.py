@@ -43,12 +43,12 @@ class Found(NamedTuple):
 
 def run_program(text: str) -> Found:
     """Run a program. It prints a report, or binds arrays and raises an error with a report."""
-    printed: list[dml.ValidationReport] = []
+    reports: list[dml.ValidationReport] = []
     try:
-        exec(text, {"print": printed.append})
+        exec(text, {"print": reports.append})
     except dml.InvalidArgumentError as error:
         return Found(messages(error.report.violations if error.report else ()))
-    return Found([each for report in printed for each in messages(report.violations)])
+    return Found([message for report in reports for message in messages(report.violations)])
 
 
 def messages(violations: Iterable[Violation]) -> list[tuple[str, str]]:
@@ -69,10 +69,22 @@ def command(here: Path, capsys: Capsys) -> Command:
         status = main([*arguments, "--format", "json"])
         report = json.loads(capsys.readouterr().out)
         target, splits = report["target"]["diagnostics"], report["splits"]
-        said = target + [each for split in splits for each in split["diagnostics"]]
-        defects = [each["hint"] for each in said if each["severity"] == "defect"]
-        advice = [each["hint"] for each in target] + [split["fix"] for split in splits] + defects
-        return Found([(each["rule"], each["message"]) for each in said], status, "; ".join(advice))
+        diagnostics = target + [
+            diagnostic for split in splits for diagnostic in split["diagnostics"]
+        ]
+        defects = [
+            diagnostic["hint"] for diagnostic in diagnostics if diagnostic["severity"] == "defect"
+        ]
+        advice = (
+            [diagnostic["hint"] for diagnostic in target]
+            + [split["fix"] for split in splits]
+            + defects
+        )
+        return Found(
+            [(diagnostic["rule"], diagnostic["message"]) for diagnostic in diagnostics],
+            status,
+            "; ".join(advice),
+        )
 
     return run
 
@@ -80,9 +92,9 @@ def command(here: Path, capsys: Capsys) -> Command:
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_broken_program_breaks_its_rule_alone_and_the_kept_one_breaks_none(name: str) -> None:
     example = example_of(RULES[name])  # not EXAMPLES, which a mutant is too late to change
-    found = run_program(example.broken)
-    assert found.rules == {name}
-    assert found.said[0][1] == example.message
+    outcome = run_program(example.broken)
+    assert outcome.rules == {name}
+    assert outcome.said[0][1] == example.message
     assert run_program(example.kept).said == []
 
 
@@ -90,18 +102,18 @@ def test_the_broken_program_breaks_its_rule_alone_and_the_kept_one_breaks_none(n
 def test_the_broken_model_breaks_its_rule_alone_and_the_kept_one_breaks_none(
     name: str, command: Command
 ) -> None:
-    found = command(EXAMPLES[name].broken)
-    assert found.rules == {name}
-    assert found.said[0] == (name, EXAMPLES[name].message)
+    outcome = command(EXAMPLES[name].broken)
+    assert outcome.rules == {name}
+    assert outcome.said[0] == (name, EXAMPLES[name].message)
     fails = RULES[name].severity == "error" and RULES[name].effect != "cpu"
-    assert found.status == (1 if fails else 0)
+    assert outcome.status == (1 if fails else 0)
     # The other model follows the hint, which is advice unless the rule is only a remark, or a level
     # accepts the split: the advice then names the level.
     is_advised = RULES[name].severity in ("error", "defect")
     if name.startswith("DML-LEVEL-"):
-        assert "ship DirectML" in found.advice
+        assert "ship DirectML" in outcome.advice
     else:
-        assert (name in WITH_OWN_FIX or RULES[name].hint in found.advice) == is_advised
+        assert (name in WITH_OWN_FIX or RULES[name].hint in outcome.advice) == is_advised
     assert command(EXAMPLES[name].kept) == Found([], 0)
     onnx.checker.check_model(parser.parse_model(EXAMPLES[name].kept))
 

@@ -37,6 +37,6 @@ def test_a_page_names_the_rules_that_end_in_the_hresult_and_what_to_run(number: 
 
 def test_the_command_prints_the_page_of_each_hresult(capsys: Capsys) -> None:
     assert main(["explain", "0x80070057", "887A0005"]) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("80070057 (E_INVALIDARG)\n\n")
-    assert "\n887A0005 (DXGI_ERROR_DEVICE_REMOVED)\n\n" in printed
+    output = capsys.readouterr().out
+    assert output.startswith("80070057 (E_INVALIDARG)\n\n")
+    assert "\n887A0005 (DXGI_ERROR_DEVICE_REMOVED)\n\n" in output

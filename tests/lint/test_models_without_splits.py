@@ -22,24 +22,24 @@ from tests.support.command import save
 from tests.support.fixtures import Capsys
 from tests.support.models import parsed, parsed_at, single, without_split
 
-LOADS, UNKNOWN = Outcome.NOT_LOADED, Outcome.UNKNOWN
+NOT_LOADED, UNKNOWN = Outcome.NOT_LOADED, Outcome.UNKNOWN
 
 
-def assessed(content: onnx.ModelProto, folder: Path, **asked: str) -> Assessment:
+def assessed(content: onnx.ModelProto, folder: Path, **target_options: str) -> Assessment:
     onnx.save(content, folder / "model.onnx")
     scan = scan_paths([str(folder / "model.onnx")])
-    return assess((), resolve_target(**asked), without_splits=scan.without_splits)
+    return assess((), resolve_target(**target_options), without_splits=scan.without_splits)
 
 
 @pytest.mark.parametrize(
-    ("opset", "ir", "asked", "outcome", "rules"),
+    ("opset", "ir", "target_options", "outcome", "rules"),
     [
         (19, 9, {"ort": "1.15"}, None, []),
-        (20, 9, {"ort": "1.15"}, LOADS, ["ORT-OPSET"]),
-        (19, 10, {"ort": "1.15"}, LOADS, ["ORT-IR-VERSION"]),
-        (26, 13, {"ort": "1.15"}, LOADS, ["ORT-OPSET", "ORT-IR-VERSION"]),
+        (20, 9, {"ort": "1.15"}, NOT_LOADED, ["ORT-OPSET"]),
+        (19, 10, {"ort": "1.15"}, NOT_LOADED, ["ORT-IR-VERSION"]),
+        (26, 13, {"ort": "1.15"}, NOT_LOADED, ["ORT-OPSET", "ORT-IR-VERSION"]),
         (26, 13, {"winml": "2.5"}, None, []),
-        (13, 7, {"winml": "19041"}, LOADS, ["ORT-OPSET", "ORT-NOT-KNOWN"]),
+        (13, 7, {"winml": "19041"}, NOT_LOADED, ["ORT-OPSET", "ORT-NOT-KNOWN"]),
         (12, 7, {"winml": "22621"}, None, []),
         (13, 7, {"winml": "22621"}, UNKNOWN, ["ORT-NOT-KNOWN"]),
         # A program of one's own does not load models.
@@ -49,15 +49,15 @@ def assessed(content: onnx.ModelProto, folder: Path, **asked: str) -> Assessment
 def test_a_model_without_a_split_loads_or_not(
     opset: int,
     ir: int,
-    asked: dict[str, str],
+    target_options: dict[str, str],
     outcome: Outcome | None,
     rules: list[str],
     tmp_path: Path,
 ) -> None:
-    found = assessed(without_split(opset, ir), tmp_path, **asked)
-    assert [model.outcome for model in found.models] == ([outcome] if outcome else [])
-    assert [v.rule.id for model in found.models for v in model.diagnostics] == rules
-    assert found.accepted is (outcome is not LOADS)
+    report = assessed(without_split(opset, ir), tmp_path, **target_options)
+    assert [model.outcome for model in report.models] == ([outcome] if outcome else [])
+    assert [v.rule.id for model in report.models for v in model.diagnostics] == rules
+    assert report.accepted is (outcome is not NOT_LOADED)
 
 
 def test_the_fix_is_a_release_that_loads_it_or_the_conversion(tmp_path: Path) -> None:
@@ -94,16 +94,16 @@ def test_every_format_carries_the_verdict_and_the_fix(form: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_name_of_a_file_cannot_change_a_report(name: str) -> None:
-    found = of(name, "b.onnx")
-    jsonschema.Draft7Validator(STANDARD).validate(json.loads(sarif_report(found)))
-    assert len(list(ET.fromstring(render(found, "junit")).iter("failure"))) == 2
-    assert render(found, "github").count("\n") == 1
+    report = of(name, "b.onnx")
+    jsonschema.Draft7Validator(STANDARD).validate(json.loads(sarif_report(report)))
+    assert len(list(ET.fromstring(render(report, "junit")).iter("failure"))) == 2
+    assert render(report, "github").count("\n") == 1
 
 
 def test_json_lists_the_models() -> None:
     (model,) = json.loads(render(of("a.onnx"), "json"))["models"]
     assert (model["file"], model["verdict"]) == ("a.onnx", "the model does not load")
-    assert [each["effect"] for each in model["diagnostics"]] == ["load", "load"]
+    assert [diagnostic["effect"] for diagnostic in model["diagnostics"]] == ["load", "load"]
 
 
 def test_a_folder_is_summed_up_with_it(here: Path, capsys: Capsys) -> None:

@@ -32,8 +32,8 @@ def test_empty_outputs_break_a_rule_only_beside_outputs_with_elements() -> None:
         desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[6])
         state = Known(desc if any(pieces) else None, pieces)
         site = SplitSite("f", "net", "n", 0, "Split-13", state, format="onnx")
-        found = onnxruntime.provider_violations(site, resolve_target(ort=""))
-        return [f"{violation.rule.id} {violation.field}" for violation in found]
+        violations = onnxruntime.provider_violations(site, resolve_target(ort=""))
+        return [f"{violation.rule.id} {violation.field}" for violation in violations]
 
     assert broken(2, 0, 0) == ["ORT-EMPTY-PIECE Sizes"] * 2
     assert broken(0, 0) == []
@@ -44,7 +44,7 @@ def test_empty_outputs_break_a_rule_only_beside_outputs_with_elements() -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "asked", "found"),
+    ("joined_names", "target_options", "message"),
     [
         ("a", {"ort": "1.12"}, "output 1 is unused"),
         ("b", {"ort": "1.16", "directml": "1.8.0"}, "output 0 is unused"),
@@ -55,20 +55,24 @@ def test_empty_outputs_break_a_rule_only_beside_outputs_with_elements() -> None:
     ],
 )
 def test_an_unused_output_is_a_defect_before_directml_1_9_1(
-    used: str, asked: dict[str, str], found: str, tmp_path: Path
+    joined_names: str, target_options: dict[str, str], message: str, tmp_path: Path
 ) -> None:
-    branch = f"() => (float[] y) {{ y = Concat <axis = 0> ({', '.join(used)}) }}"
+    branch = f"() => (float[] y) {{ y = Concat <axis = 0> ({', '.join(joined_names)}) }}"
     header = '<ir_version: 8, opset_import: ["" : 17]>'
     text = f"""{header} net (bool flag, float[6] x) => (float[] z) {{
         a, b = Split (x)
         z = If (flag) <else_branch = no {branch}, then_branch = yes {branch}>
     }}"""
     onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
-    (verdict,) = assess(scan_file(str(tmp_path / "m.onnx")), resolve_target(**asked)).verdicts
-    defects = [each for each in verdict.diagnostics if each.severity == "defect"]
-    assert [each.rule.id for each in defects] == ["SPLIT-DEFECT-UNCONNECTED"] * bool(found)
-    assert all(each.message.startswith(found) for each in defects)
-    assert all("ship DirectML 1.9.1 or later" in each.hint for each in defects)
+    (verdict,) = assess(
+        scan_file(str(tmp_path / "m.onnx")), resolve_target(**target_options)
+    ).verdicts
+    defects = [diagnostic for diagnostic in verdict.diagnostics if diagnostic.severity == "defect"]
+    assert [diagnostic.rule.id for diagnostic in defects] == ["SPLIT-DEFECT-UNCONNECTED"] * bool(
+        message
+    )
+    assert all(diagnostic.message.startswith(message) for diagnostic in defects)
+    assert all("ship DirectML 1.9.1 or later" in diagnostic.hint for diagnostic in defects)
     assert verdict.outcome is Outcome.RUNS
 
 

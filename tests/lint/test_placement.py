@@ -13,7 +13,7 @@ from dmlsplit.lint.verdict import Outcome, Verdict
 from dmlsplit.models.discovery import scan_file
 from tests.support.models import constant, model, single
 
-LOADS, CPU, RUNS = Outcome.NOT_LOADED, Outcome.ON_CPU, Outcome.RUNS
+NOT_LOADED, CPU, RUNS = Outcome.NOT_LOADED, Outcome.ON_CPU, Outcome.RUNS
 FAILS, REFUSED, UNKNOWN = Outcome.FAILS, Outcome.REFUSED, Outcome.UNKNOWN
 
 
@@ -32,18 +32,18 @@ def sequence(kind: str, split: str = "2", keepdims: int = 1, shape: str = "8") -
     return onnx.parser.parse_model(f"{header} net {ends} {{ {size} {cut} }}")
 
 
-def of_shape(to: str = "") -> onnx.ModelProto:
+def of_shape(type_number: str = "") -> onnx.ModelProto:
     header = '<ir_version: 8, opset_import: ["" : 15]>'
-    cast = f"t = Cast <to = {to}> (s)" if to else "t = Identity (s)"
-    kind = "float16" if to else "int64"
+    cast = f"t = Cast <to = {type_number}> (s)" if type_number else "t = Identity (s)"
+    kind = "float16" if type_number else "int64"
     body = f"{{ s = Shape (x) {cast} a, b = Split <axis = 0> (t) }}"
     return onnx.parser.parse_model(f"{header} net (float[n,m] x) => ({kind}[] a) {body}")
 
 
-def verdict_of(content: onnx.ModelProto, folder: Path, **asked: str) -> Verdict:
+def verdict_of(content: onnx.ModelProto, folder: Path, **target_options: str) -> Verdict:
     path = folder / "model.onnx"
     onnx.save(content, path)
-    (verdict,) = assess(scan_file(str(path)), resolve_target(**asked)).verdicts
+    (verdict,) = assess(scan_file(str(path)), resolve_target(**target_options)).verdicts
     return verdict
 
 
@@ -51,25 +51,25 @@ FIVE, SIX, NINE = ("1,8" + ",1" * more for more in (3, 4, 7))
 CASES: list[tuple[onnx.ModelProto, dict[str, str], Outcome, str]] = [
     # What loads.
     (halves(25, 13), {"ort": "1.24"}, RUNS, ""),
-    (halves(26, 13), {"ort": "1.24"}, LOADS, "ORT-OPSET"),
+    (halves(26, 13), {"ort": "1.24"}, NOT_LOADED, "ORT-OPSET"),
     (halves(26, 13), {"winml": "2.5"}, RUNS, ""),
-    (halves(24, 11), {"ort": "1.23"}, LOADS, "ORT-OPSET"),
-    (halves(18, 10), {"ort": "1.17"}, LOADS, "ORT-IR-VERSION"),
+    (halves(24, 11), {"ort": "1.23"}, NOT_LOADED, "ORT-OPSET"),
+    (halves(18, 10), {"ort": "1.17"}, NOT_LOADED, "ORT-IR-VERSION"),
     (halves(18, 10), {"ort": "1.18"}, RUNS, ""),
     (halves(9, 4), {"winml": "19041"}, RUNS, ""),
-    (halves(13, 7), {"winml": "19041"}, LOADS, "ORT-OPSET"),
+    (halves(13, 7), {"winml": "19041"}, NOT_LOADED, "ORT-OPSET"),
     (halves(12, 7), {"winml": "22000"}, RUNS, ""),
-    (halves(13, 7), {"winml": "22000"}, LOADS, "ORT-OPSET"),
+    (halves(13, 7), {"winml": "22000"}, NOT_LOADED, "ORT-OPSET"),
     # What is not known: newer than what loads for certain.
     (halves(9, 5), {"winml": "19041"}, UNKNOWN, "ORT-NOT-KNOWN"),
     (halves(13, 7), {"winml": "22621"}, UNKNOWN, "ORT-NOT-KNOWN"),
     (halves(12, 7), {"winml": "22621"}, RUNS, ""),
-    (halves(12, 10), {"winml": "26100"}, LOADS, "ORT-IR-VERSION"),
+    (halves(12, 10), {"winml": "26100"}, NOT_LOADED, "ORT-IR-VERSION"),
     (halves(11, 6, "int64"), {"winml": "22000"}, UNKNOWN, "ORT-NOT-KNOWN"),
     (sequence("float"), {"winml": "22000"}, UNKNOWN, "ORT-NOT-KNOWN"),
     # The level that the provider asks for.
     (halves(15, 8), {"ort": "1.13", "directml": "1.4.0"}, RUNS, ""),
-    (halves(15, 8), {"ort": "1.14", "directml": "1.6.0"}, LOADS, "ORT-FEATURE-LEVEL"),
+    (halves(15, 8), {"ort": "1.14", "directml": "1.6.0"}, NOT_LOADED, "ORT-FEATURE-LEVEL"),
     (halves(15, 8), {"ort": "1.14", "directml": "1.8.0"}, RUNS, ""),
     # Kernels.
     (halves(13, 7), {"ort": "1.10"}, CPU, "ORT-OPERATOR"),
@@ -86,18 +86,18 @@ CASES: list[tuple[onnx.ModelProto, dict[str, str], Outcome, str]] = [
     (halves(11, 6, "int64"), {"ort": "1.10", "directml": "1.6.0"}, UNKNOWN, "DML-LEVEL-DATA-TYPE"),
     (halves(13, 7, "bfloat16"), {"ort": ""}, CPU, "ORT-DATA-TYPE"),
     (halves(13, 7, "string"), {"ort": ""}, CPU, "SPLIT-NODE-TEXT"),
-    (halves(11, 6, shape=SIX), {"ort": "1.4"}, LOADS, "ORT-DIMENSION-COUNT"),
+    (halves(11, 6, shape=SIX), {"ort": "1.4"}, NOT_LOADED, "ORT-DIMENSION-COUNT"),
     (halves(11, 6, shape=SIX), {"ort": "1.6"}, RUNS, ""),
-    (halves(13, 7, shape=NINE), {"ort": ""}, LOADS, "ORT-DIMENSION-COUNT"),
+    (halves(13, 7, shape=NINE), {"ort": ""}, NOT_LOADED, "ORT-DIMENSION-COUNT"),
     (halves(13, 7, "string", NINE), {"ort": ""}, CPU, "SPLIT-NODE-TEXT"),
     # Sequences.
     (sequence("float"), {"ort": "1.14"}, FAILS, "ORT-SEQUENCE"),
     (sequence("float"), {"ort": "1.15"}, CPU, "ORT-SEQUENCE"),
-    (sequence("float16"), {"ort": "1.16"}, LOADS, "ORT-SEQUENCE-TYPE"),
+    (sequence("float16"), {"ort": "1.16"}, NOT_LOADED, "ORT-SEQUENCE-TYPE"),
     (sequence("float16"), {"ort": "1.17"}, CPU, "ORT-SEQUENCE"),
-    (sequence("bool"), {"ort": "1.22"}, LOADS, "ORT-SEQUENCE-TYPE"),
+    (sequence("bool"), {"ort": "1.22"}, NOT_LOADED, "ORT-SEQUENCE-TYPE"),
     (sequence("bool"), {"ort": "1.23"}, CPU, "ORT-SEQUENCE"),
-    (sequence("uint8"), {"ort": ""}, LOADS, "ORT-SEQUENCE-TYPE"),
+    (sequence("uint8"), {"ort": ""}, NOT_LOADED, "ORT-SEQUENCE-TYPE"),
     (sequence("float", keepdims=0), {"ort": ""}, FAILS, "ORT-KEEPDIMS"),
     (sequence("float", "1", keepdims=0), {"ort": ""}, CPU, "ORT-SEQUENCE"),
     # Shapes.
@@ -107,15 +107,19 @@ CASES: list[tuple[onnx.ModelProto, dict[str, str], Outcome, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("content", "asked", "outcome", "rule"), CASES)
+@pytest.mark.parametrize(("content", "target_options", "outcome", "rule"), CASES)
 def test_a_release_decides_where_a_split_runs(
-    content: onnx.ModelProto, asked: dict[str, str], outcome: Outcome, rule: str, tmp_path: Path
+    content: onnx.ModelProto,
+    target_options: dict[str, str],
+    outcome: Outcome,
+    rule: str,
+    tmp_path: Path,
 ) -> None:
-    verdict = verdict_of(content, tmp_path, **asked)
+    verdict = verdict_of(content, tmp_path, **target_options)
     effects = {v.rule.id for v in verdict.diagnostics if v.effect}
     assert verdict.outcome is outcome
     assert effects >= {rule} if rule else not effects
-    assert verdict.target == resolve_target(**asked)
+    assert verdict.target == resolve_target(**target_options)
 
 
 def test_an_empty_piece_is_refused_by_a_runtime_and_not_on_the_cpu(tmp_path: Path) -> None:
@@ -156,7 +160,7 @@ def test_a_model_that_contradicts_itself_does_not_load(tmp_path: Path) -> None:
         [constant("s", [2, 4])], {"x": (TensorProto.FLOAT, (6,))}, {"y": TensorProto.FLOAT16}
     )
     content.graph.node.append(onnx.helper.make_node("Split", ["x", "s"], ["y", "z"], axis=0))
-    assert verdict_of(content, tmp_path, ort="").outcome is LOADS
+    assert verdict_of(content, tmp_path, ort="").outcome is NOT_LOADED
 
 
 GLU: Any = "s = Sigmoid (b) y = Mul (a, s)"

@@ -30,30 +30,6 @@ from tests.support.advice import external
 from tests.support.models import bare_split, single
 
 RELEASES = [r for r in runtime_table().onnxruntime if r.version >= (1, 16)]
-EDGES = {(1, 16), runtime_table().newest.version}
-# Run by the Python of an environment: for each model, the sizes of the pieces, or what fails.
-PROGRAM = """
-import json, sys, numpy, onnxruntime
-onnxruntime.set_default_logger_severity(4)
-def result(path):
-    try:
-        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    except Exception:
-        return "load"
-    value = session.get_inputs()[0]
-    kind = value.type[7:-1]
-    if kind == "bfloat16":
-        return "loads"
-    names = {"float": "float32", "double": "float64", "string": "object"}
-    x = numpy.zeros(value.shape, names.get(kind, kind))
-    try:
-        pieces = session.run(None, {value.name: x})
-    except Exception:
-        return "run"
-    pieces = pieces[0] if isinstance(pieces[0], list) else pieces
-    return [list(piece.shape) for piece in pieces]
-print(json.dumps({path: result(path) for path in sys.argv[1:]}))
-"""
 
 
 def models(release: Release) -> dict[str, onnx.ModelProto]:
@@ -99,10 +75,12 @@ def bare(size: int, count: int) -> onnx.ModelProto:
 
 def expected(site: SplitSite, target: Target) -> object:
     """What dmlsplit says that the CPU package does: it fails, or makes these pieces."""
-    said = outcome_of_effects([*load_violations(site, target)])
-    said = said or outcome_of_effects([*cpu_violations(site, target), *cpu_faults(site, target)])
-    if said in (Outcome.NOT_LOADED, Outcome.FAILS):
-        return "load" if said is Outcome.NOT_LOADED else "run"
+    outcome = outcome_of_effects([*load_violations(site, target)])
+    outcome = outcome or outcome_of_effects(
+        [*cpu_violations(site, target), *cpu_faults(site, target)]
+    )
+    if outcome in (Outcome.NOT_LOADED, Outcome.FAILS):
+        return "load" if outcome is Outcome.NOT_LOADED else "run"
     if site.element_type == "BFLOAT16":
         return "loads"
     assert isinstance(site.state, Known)
@@ -132,13 +110,16 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Release], Path
             venv.create(place, with_pip=True, clear=True)
             packages = [f"onnxruntime=={version}.*", "numpy<2"]
             pip = [program, "-m", "pip", "install", "--quiet", *packages]
-            done = subprocess.run(pip, capture_output=True, text=True, check=False)
-            if done.returncode:
-                pytest.skip(f"pip cannot install onnxruntime {version}: {done.stderr[-300:]}")
+            process = subprocess.run(pip, capture_output=True, text=True, check=False)
+            if process.returncode:
+                pytest.skip(f"pip cannot install onnxruntime {version}: {process.stderr[-300:]}")
             (place / "installed").touch()
         return program
 
     return install
+
+
+EDGES = {(1, 16), runtime_table().newest.version}
 
 
 def _marked(release: Release) -> Any:
@@ -147,21 +128,46 @@ def _marked(release: Release) -> Any:
     return pytest.param(release, id=str(release), marks=mark)
 
 
+# Run by the Python of an environment: for each model, the sizes of the pieces, or what fails.
+PROGRAM = """
+import json, sys, numpy, onnxruntime
+onnxruntime.set_default_logger_severity(4)
+def result(path):
+    try:
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    except Exception:
+        return "load"
+    value = session.get_inputs()[0]
+    kind = value.type[7:-1]
+    if kind == "bfloat16":
+        return "loads"
+    names = {"float": "float32", "double": "float64", "string": "object"}
+    x = numpy.zeros(value.shape, names.get(kind, kind))
+    try:
+        pieces = session.run(None, {value.name: x})
+    except Exception:
+        return "run"
+    pieces = pieces[0] if isinstance(pieces[0], list) else pieces
+    return [list(piece.shape) for piece in pieces]
+print(json.dumps({path: result(path) for path in sys.argv[1:]}))
+"""
+
+
 @pytest.mark.parametrize("release", [_marked(release) for release in RELEASES])
 def test_a_release_loads_and_splits_what_the_table_says(
     release: Release, python: Callable[[Release], Path], tmp_path: Path
 ) -> None:
     program, target = python(release), target_of(release)
-    said: dict[str, object] = {}
+    expected_results: dict[str, object] = {}
     for name, content in models(release).items():
         path = tmp_path / f"{name}.onnx"
         options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
         onnx.save(content, path, **(options if content.graph.initializer else {}))
         (site,) = scan(path)
-        said[str(path)] = expected(site, target)
-    line = [program, "-c", PROGRAM, *said]
-    done = subprocess.run(line, capture_output=True, text=True, check=True, timeout=300)
-    assert json.loads(done.stdout.splitlines()[-1]) == said
+        expected_results[str(path)] = expected(site, target)
+    line = [program, "-c", PROGRAM, *expected_results]
+    process = subprocess.run(line, capture_output=True, text=True, check=True, timeout=300)
+    assert json.loads(process.stdout.splitlines()[-1]) == expected_results
 
 
 def test_every_edge_of_the_table_has_models_with_and_without_a_failure(tmp_path: Path) -> None:

@@ -28,25 +28,25 @@ from tests.support.fixtures import Patch
 
 def test_an_accepted_split_is_shown_only_if_there_is_a_remark() -> None:
     plain = SplitSite("m.onnx", "net", "n", 0, "Split-13", Known(described("FLOAT32")))
-    found = assess([plain, replace(plain, warnings=("beware",))], resolve_target())
+    findings = assess([plain, replace(plain, warnings=("beware",))], resolve_target())
     rule = "SPLIT-NODE-SURPRISE"
-    assert re.fullmatch(f"::warning title=dmlsplit%3A {rule},.*: beware", github_report(found))
-    (said,) = ET.fromstring(junit_report(found)).iter("system-out")
-    assert "beware" in (said.text or "")
+    assert re.fullmatch(f"::warning title=dmlsplit%3A {rule},.*: beware", github_report(findings))
+    (message,) = ET.fromstring(junit_report(findings)).iter("system-out")
+    assert "beware" in (message.text or "")
 
 
 @pytest.mark.parametrize("form", ["text", "github", "sarif", "junit"])
 def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> None:
-    known = Known(described("FLOAT32"))
+    state = Known(described("FLOAT32"))
     sites = [
-        SplitSite(file, "net", f"n{i}", i, "Split-13", known, recombined_by=(f"Mul[{i}]",))
+        SplitSite(file, "net", f"n{i}", i, "Split-13", state, recombined_by=(f"Mul[{i}]",))
         for file in ("a.onnx", "b.onnx")
         for i in range(10)
     ]
     for defects_fail in (False, True):
-        found = assess(sites, resolve_target(), defects_fail=defects_fail)
-        assert found.accepted is not defects_fail
-        text = render(found, form)
+        findings = assess(sites, resolve_target(), defects_fail=defects_fail)
+        assert findings.accepted is not defects_fail
+        text = render(findings, form)
         text = " ".join(text.split()) if form == "text" else text
         if form == "text":  # one cause, whatever the file
             assert "a.onnx net/n0 (+19 alike in 2 files) its pieces are combined by Mul[0]" in text
@@ -64,9 +64,9 @@ def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> 
 
 
 def test_percent_signs_are_escaped_for_github() -> None:
-    found = assess([], resolve_target(), [("50%/m.onnx", "is 50%")])
-    wanted = "::error title=dmlsplit%3A unreadable,file=50%25/m.onnx,line=1::is 50%25"
-    assert github_report(found) == wanted
+    findings = assess([], resolve_target(), [("50%/m.onnx", "is 50%")])
+    expected_line = "::error title=dmlsplit%3A unreadable,file=50%25/m.onnx,line=1::is 50%25"
+    assert github_report(findings) == expected_line
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -98,16 +98,16 @@ def test_text_is_coloured_only_when_asked() -> None:
 def many(count: int, *more: SplitSite) -> Assessment:
     """Two files with the same number of accepted splits, some of which need a higher level."""
     sites = [
-        SplitSite(file, "net", f"cut{at}", at, "Split-13", Known(described(kind)))
+        SplitSite(file, "net", f"cut{index}", index, "Split-13", Known(described(kind)))
         for file, last in (("a.onnx", "FLOAT32"), ("b.onnx", "INT64"))
-        for at, kind in enumerate(["FLOAT32"] * (count - 1) + [last])
+        for index, kind in enumerate(["FLOAT32"] * (count - 1) + [last])
     ]
     return assess([*sites, *more], resolve_target())
 
 
 def described(kind: str, last: int = 4) -> dml.SplitOperatorDesc:
-    given, *pieces = (dml.TensorDesc(kind, (1, 1, 1, size)) for size in (6, 2, last))
-    return dml.SplitOperatorDesc(given, pieces, 3)
+    input_tensor, *pieces = (dml.TensorDesc(kind, (1, 1, 1, size)) for size in (6, 2, last))
+    return dml.SplitOperatorDesc(input_tensor, pieces, 3)
 
 
 BAD = SplitSite("a.onnx", "net", "bad", 99, "Split-13", Known(described("FLOAT32", last=5)))
@@ -129,7 +129,9 @@ def test_accepted_splits_are_counted_and_only_the_verbose_text_shows_them() -> N
     assert len(text.splitlines()) < 12
     verbose = text_report(many(24, BAD), detail="verbose")
     assert verbose.count("first accepted at") == 48
-    assert all(f"  --> b.onnx net/cut{at}\n    Split-13: runs on" in verbose for at in range(24))
+    assert all(
+        f"  --> b.onnx net/cut{index}\n    Split-13: runs on" in verbose for index in range(24)
+    )
 
 
 @pytest.mark.parametrize("columns", [40, 79, 80, 81, 200])
@@ -150,11 +152,11 @@ def test_text_has_the_requested_width(columns: int) -> None:
 def test_json_follows_its_schema() -> None:
     schema = files("dmlsplit.lint.report").joinpath("report.schema.json").read_text("utf-8")
     validator = jsonschema.Draft202012Validator(json.loads(schema))
-    for each in (assessment(), harmful("x"), assess([], resolve_target())):
-        validator.validate(json.loads(json_report(each)))
+    for findings in (assessment(), harmful("x"), assess([], resolve_target())):
+        validator.validate(json.loads(json_report(findings)))
     report = json.loads(json_report(assessment()))
-    named = {each["rule"] for split in report["splits"] for each in split["diagnostics"]}
-    assert named == set(report["rules"])
+    rule_ids = {item["rule"] for split in report["splits"] for item in split["diagnostics"]}
+    assert rule_ids == set(report["rules"])
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**report, "schema": 1})
 
@@ -164,10 +166,10 @@ def test_json_follows_its_schema() -> None:
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_an_unusable_target_is_reported_even_without_splits(form: str) -> None:
-    found = assess([], resolve_target(ort="1.14", directml="1.1.0"))
-    assert not found.accepted
+    findings = assess([], resolve_target(ort="1.14", directml="1.1.0"))
+    assert not findings.accepted
     assert assess([], resolve_target(ort="1.14", directml="1.8.0")).accepted
-    text = render(found, form)
+    text = render(findings, form)
     assert "1.8.0" in text
     pattern = {
         "github": r"::error title=dmlsplit%3A target::.*ORT-FEATURE-LEVEL.*at least 5_0.*",
@@ -176,7 +178,7 @@ def test_an_unusable_target_is_reported_even_without_splits(form: str) -> None:
     }.get(form, "ORT-FEATURE-LEVEL")
     assert re.search(pattern, text)
     if form == "text":
-        assert "ORT-FEATURE-LEVEL" in text_report(found, detail="quiet")
+        assert "ORT-FEATURE-LEVEL" in text_report(findings, detail="quiet")
 
 
 # Names of files from Windows.
@@ -184,10 +186,12 @@ def test_an_unusable_target_is_reported_even_without_splits(form: str) -> None:
 
 def located(file: str) -> tuple[str, str]:
     """The URI of SARIF, and the file of an annotation."""
-    found = assess([SplitSite(file, "net", "n", 0, "Split-13", Invalid("wrong"))], resolve_target())
-    result = json.loads(sarif_report(found))["runs"][0]["results"][0]
+    findings = assess(
+        [SplitSite(file, "net", "n", 0, "Split-13", Invalid("wrong"))], resolve_target()
+    )
+    result = json.loads(sarif_report(findings))["runs"][0]["results"][0]
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-    (name,) = re.findall(r",file=(.*?),line=1::", github_report(found))
+    (name,) = re.findall(r",file=(.*?),line=1::", github_report(findings))
     return uri, name
 
 

@@ -70,8 +70,8 @@ AT_RUN_TIME = {
 
 @pytest.mark.parametrize("name", AT_RUN_TIME)
 def test_a_page_describes_the_effect_of_its_rule_at_run_time(name: str) -> None:
-    why = rule_page(RULES[name]).split("\n\n")[2]
-    assert AT_RUN_TIME[name] in why
+    explanation = rule_page(RULES[name]).split("\n\n")[2]
+    assert AT_RUN_TIME[name] in explanation
 
 
 @each(name=RULES)
@@ -101,8 +101,8 @@ def test_a_source_is_named_by_its_publisher(name: str, source: str) -> None:
 
 
 def test_a_rule_about_levels_names_the_command_that_lists_them() -> None:
-    named = {name for name in RULES if "`dmlsplit levels`" in rule_page(RULES[name])}
-    assert named == {
+    rule_names = {name for name in RULES if "`dmlsplit levels`" in rule_page(RULES[name])}
+    assert rule_names == {
         "DML-LEVEL-DATA-TYPE",
         "DML-LEVEL-DIMENSION-COUNT",
         "ORT-FEATURE-LEVEL",

@@ -20,22 +20,24 @@ def _in(here: Path) -> None:
     """Commands name their files as the report does."""
 
 
-def followed(content: onnx.ModelProto, folder: Path, **asked: str) -> Outcome:
+def followed(content: onnx.ModelProto, folder: Path, **target_options: str) -> Outcome:
     """The outcome once every command of the fix has been run, each on what the last one wrote."""
-    verdict = verdict_of(content, Path(os.curdir), **asked)
+    verdict = verdict_of(content, Path(os.curdir), **target_options)
     text = verdict.fix or " ".join(v.message for v in verdict.diagnostics)
     commands = COMMAND.findall(text)
     assert commands, text
-    written = "model.onnx"
+    model_file = "model.onnx"
     for command in commands:
         before = set(Path().glob("*.onnx"))
-        carry_out(command.replace("'model.onnx'", f"'{written}'"))
-        (written,) = map(str, set(Path().glob("*.onnx")) - before)
-    return verdict_of(onnx.load(written, load_external_data=False), folder, **asked).outcome
+        carry_out(command.replace("'model.onnx'", f"'{model_file}'"))
+        (model_file,) = map(str, set(Path().glob("*.onnx")) - before)
+    return verdict_of(
+        onnx.load(model_file, load_external_data=False), folder, **target_options
+    ).outcome
 
 
 @pytest.mark.parametrize(
-    ("content", "asked"),
+    ("content", "target_options"),
     [
         (halves(26, 13), {"ort": "1.24"}),
         (halves(18, 10), {"ort": "1.17"}),
@@ -48,18 +50,18 @@ def followed(content: onnx.ModelProto, folder: Path, **asked: str) -> Outcome:
     ],
 )
 def test_a_converted_model_runs_on_directml(
-    content: onnx.ModelProto, asked: dict[str, str], tmp_path: Path
+    content: onnx.ModelProto, target_options: dict[str, str], tmp_path: Path
 ) -> None:
     if content.graph.initializer:
         options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
         onnx.save(content, "model.onnx", **options)
         content = onnx.load("model.onnx", load_external_data=False)
-    assert verdict_of(content, tmp_path, **asked).outcome is not RUNS
-    assert followed(content, tmp_path, **asked) is RUNS
+    assert verdict_of(content, tmp_path, **target_options).outcome is not RUNS
+    assert followed(content, tmp_path, **target_options) is RUNS
 
 
 @pytest.mark.parametrize(
-    ("content", "asked", "opset"),
+    ("content", "target_options", "opset"),
     [
         (halves(1, 3), {"ort": ""}, 13),
         (halves(18, 8), {"ort": "1.15"}, 17),
@@ -67,11 +69,11 @@ def test_a_converted_model_runs_on_directml(
     ],
 )
 def test_where_onnx_cannot_convert_a_split_the_fix_is_to_export_the_model_again(
-    content: onnx.ModelProto, asked: dict[str, str], opset: int, tmp_path: Path
+    content: onnx.ModelProto, target_options: dict[str, str], opset: int, tmp_path: Path
 ) -> None:
     with pytest.raises(RuntimeError, match="No Adapter From Version"):
         onnx.version_converter.convert_version(content, opset)
-    verdict = verdict_of(content, tmp_path, **asked)
+    verdict = verdict_of(content, tmp_path, **target_options)
     assert f"export the model again at opset {opset}" in verdict.fix
 
 

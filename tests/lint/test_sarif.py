@@ -29,19 +29,19 @@ STANDARD = json.loads(RAW)
 
 def every_rule() -> Assessment:
     """An assessment that names every rule."""
-    said = tuple(Violation(rule, text="a message") for rule in RULES.values())
-    return replace(assessment(), diagnostics=said)
+    diagnostics = tuple(Violation(rule, text="a message") for rule in RULES.values())
+    return replace(assessment(), diagnostics=diagnostics)
 
 
-def log_of(found: Assessment) -> dict[str, Any]:
+def log_of(findings: Assessment) -> dict[str, Any]:
     """The log, as JSON."""
-    log: dict[str, Any] = json.loads(sarif_report(found))
+    log: dict[str, Any] = json.loads(sarif_report(findings))
     return log
 
 
-def prints(found: Assessment) -> list[dict[str, str]]:
+def prints(findings: Assessment) -> list[dict[str, str]]:
     """The fingerprints of each result."""
-    return [result["partialFingerprints"] for result in log_of(found)["runs"][0]["results"]]
+    return [result["partialFingerprints"] for result in log_of(findings)["runs"][0]["results"]]
 
 
 def place_of(result: dict[str, Any]) -> str:
@@ -79,17 +79,17 @@ def test_a_log_follows_the_standard_and_has_the_fields_that_github_needs(name: s
     for result in run["results"]:
         assert result["message"]["text"]
         assert {"ruleId", "ruleIndex", "level", "partialFingerprints"} <= result.keys()
-        (place,) = (each["physicalLocation"] for each in result["locations"])
+        (place,) = (item["physicalLocation"] for item in result["locations"])
         assert re.fullmatch(r"[\w./~%:-]*", place["artifactLocation"]["uri"])
         assert place["region"] == {"startLine": 1}
     # A result names its rule and is told apart within its file.
     rules = run["tool"]["driver"]["rules"]
-    assert all(rules[found["ruleIndex"]]["id"] == found["ruleId"] for found in run["results"])
+    assert all(rules[item["ruleIndex"]]["id"] == item["ruleId"] for item in run["results"])
     assert len({rule["id"] for rule in rules}) == len(rules)
-    found = [
-        (place_of(each), each["partialFingerprints"]["dmlsplitNode/v1"]) for each in run["results"]
+    fingerprints = [
+        (place_of(item), item["partialFingerprints"]["dmlsplitNode/v1"]) for item in run["results"]
     ]
-    assert len(set(found)) == len(found)
+    assert len(set(fingerprints)) == len(fingerprints)
 
 
 def test_each_finding_has_its_own_fingerprint() -> None:
@@ -99,18 +99,21 @@ def test_each_finding_has_its_own_fingerprint() -> None:
         SplitSite("f", "net", name, 0, "Split-13", recombined_by=("Mul of net",)) for name in "ab"
     ]
     for sites, count in ((nodes, 2), (glus, 1)):
-        found = assess(sites, resolve_target())
-        assert len({each["primaryLocationLineHash"] for each in prints(found)}) == count
-        assert all(len(set(each.values())) == 1 for each in prints(found))
-    (result,) = log_of(found)["runs"][0]["results"]
-    names = [each["name"] for each in result["locations"][0]["logicalLocations"]]
+        findings = assess(sites, resolve_target())
+        assert (
+            len({fingerprints["primaryLocationLineHash"] for fingerprints in prints(findings)})
+            == count
+        )
+        assert all(len(set(fingerprints.values())) == 1 for fingerprints in prints(findings))
+    (result,) = log_of(findings)["runs"][0]["results"]
+    names = [location["name"] for location in result["locations"][0]["logicalLocations"]]
     assert (result["level"], names) == ("warning", ["net/a", "net/b"])
 
 
 def test_fingerprints_stay_when_other_nodes_change() -> None:
     fewer = prints(replace(assessment(), verdicts=assessment().verdicts[2:]))
     assert fewer
-    assert all(each in prints(assessment()) for each in fewer)
+    assert all(fingerprint in prints(assessment()) for fingerprint in fewer)
 
 
 def test_the_fingerprints_of_a_file_stay_when_a_file_before_it_is_added() -> None:
@@ -123,10 +126,10 @@ def test_the_fingerprints_of_a_file_stay_when_a_file_before_it_is_added() -> Non
 HOSTILE = "[click](https://example.com) {0} }{ a\\](b) FLOAT[1,2]"
 
 
-@pytest.mark.parametrize("found", [harmful(HOSTILE), harmful("{0}"), harmful("[a](b)")])
-def test_names_are_text_and_neither_links_nor_placeholders(found: Assessment) -> None:
+@pytest.mark.parametrize("findings", [harmful(HOSTILE), harmful("{0}"), harmful("[a](b)")])
+def test_names_are_text_and_neither_links_nor_placeholders(findings: Assessment) -> None:
     """Read as sections 3.11.5 and 3.11.6 of the standard say."""
-    (run,) = log_of(found)["runs"]
+    (run,) = log_of(findings)["runs"]
     (invocation,) = run["invocations"]
     entries = [*run["results"], *invocation["toolExecutionNotifications"]]
     for entry in entries:
@@ -156,8 +159,8 @@ def test_results_that_github_does_not_accept_are_cut_and_counted() -> None:
 def test_every_rule_carries_its_page() -> None:
     driver = log_of(every_rule())["runs"][0]["tool"]["driver"]
     assert len(json.dumps(driver)) < 200_000  # GitHub accepts 10 MB after gzip
-    shown = {rule["id"]: rule["help"] for rule in driver["rules"]}
-    assert shown == {
+    help_texts = {rule["id"]: rule["help"] for rule in driver["rules"]}
+    assert help_texts == {
         name: {"text": f"{rule.sentence} Fix: {rule.hint}", "markdown": rule_page(rule)}
         for name, rule in RULES.items()
     }

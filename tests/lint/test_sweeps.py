@@ -29,11 +29,11 @@ def test_static_shapes_of_random_graphs_are_those_of_onnx_runtime(
 ) -> None:
     """The right shapes are those of ONNX Runtime, which ran each step."""
     for first in range(0, models * chains, chains):
-        content, built = static_chains(first, chains)
+        content, expected_shapes = static_chains(first, chains)
         path = tmp_path / "m.onnx"
         path.write_bytes(content.SerializeToString())
         sites = [site for site in scan(path) if site.node.endswith("cut")]
-        assert {site.node: site.shape for site in sites} == built
+        assert {site.node: site.shape for site in sites} == expected_shapes
         assert {type(site.state) for site in sites} == {Known}
 
 
@@ -71,25 +71,27 @@ def test_no_size_contradicts_a_verdict_on_a_dynamic_graph(tmp_path: Path, graphs
     beyond = 0
     for seed in range(graphs):
         content, target = dynamic_chain(seed), TARGETS[seed % len(TARGETS)]
-        said, names = verdict_on(content, tmp_path, target), dynamic_names(content)
-        outcomes[said.outcome] += 1
+        verdict, names = verdict_on(content, tmp_path, target), dynamic_names(content)
+        outcomes[verdict.outcome] += 1
         random = Random(seed)
-        drawn = [tuple(random.choice(SIZES) for _ in names) for _ in range(20)]
-        for chosen in dict.fromkeys(drawn):  # half of them repeat others
-            sizes = dict(zip(names, chosen, strict=True))
-            found = verdict_on(dynamic_chain(seed, sizes), tmp_path, target)
-            assert verdict_on(content, tmp_path, target, sizes).outcome is found.outcome
-            name, size = said.site.frozen or ("", 0)
+        size_lists = [tuple(random.choice(SIZES) for _ in names) for _ in range(20)]
+        for dim_values in dict.fromkeys(size_lists):  # half of them repeat others
+            sizes = dict(zip(names, dim_values, strict=True))
+            static_verdict = verdict_on(dynamic_chain(seed, sizes), tmp_path, target)
+            assert verdict_on(content, tmp_path, target, sizes).outcome is static_verdict.outcome
+            name, size = verdict.site.frozen or ("", 0)
             if name and sizes[name] != size:  # the verdict is about one size
-                assert found.outcome in FAILING
-            elif said.sizes is not None:
-                holds = elements(found) <= elements(said) * said.sizes.maximum_product
+                assert static_verdict.outcome in FAILING
+            elif verdict.sizes is not None:
+                holds = (
+                    elements(static_verdict) <= elements(verdict) * verdict.sizes.maximum_product
+                )
                 beyond += not holds
-                assert (found.outcome is Outcome.RUNS) == holds
-            elif said.outcome is Outcome.REFUSED_FOR_EVERY_SIZE:
-                assert found.outcome in (Outcome.REFUSED, Outcome.EQUIVALENT)
-            elif said.outcome is not Outcome.UNKNOWN:
-                assert found.outcome is said.outcome
+                assert (static_verdict.outcome is Outcome.RUNS) == holds
+            elif verdict.outcome is Outcome.REFUSED_FOR_EVERY_SIZE:
+                assert static_verdict.outcome in (Outcome.REFUSED, Outcome.EQUIVALENT)
+            elif verdict.outcome is not Outcome.UNKNOWN:
+                assert static_verdict.outcome is verdict.outcome
     assert (
         min(outcomes[Outcome.RUNS_FOR_EVERY_SIZE], outcomes[Outcome.REFUSED_FOR_EVERY_SIZE], beyond)
         > 0.1 * graphs

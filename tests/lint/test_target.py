@@ -41,9 +41,9 @@ from tests.support.fixtures import Patch
     ],
 )
 def test_options_name_a_target(options: dict[str, str], level: str, text: str) -> None:
-    found = resolve_target(**options)
-    assert str(found.level) == level
-    assert str(found) == text
+    chosen_target = resolve_target(**options)
+    assert str(chosen_target.level) == level
+    assert str(chosen_target) == text
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_windows_ml_of_a_build_between_two_rows_is_that_of_the_first() -> None:
     ],
 )
 def test_a_requirement_names_the_first_documented_releases(level: str, releases: str) -> None:
-    found = level_releases(dml.FeatureLevel.parse(level))
-    assert str(found) == f"level {level} ({releases})"
+    first_releases = level_releases(dml.FeatureLevel.parse(level))
+    assert str(first_releases) == f"level {level} ({releases})"
 
 
 @pytest.mark.parametrize(
-    ("asked", "name"),
+    ("target_options", "name"),
     [
         ({"directml": "1.16.0"}, "DirectML 1.16.0, checked as 1.15, the newest known ("),
         ({"directml": "1.15.4"}, "DirectML 1.15.4 ("),
@@ -133,8 +133,8 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
     ],
 )
 def test_a_target_newer_than_all_known_ones_names_the_one_that_is_checked(
-    asked: dict[str, str], name: str
+    target_options: dict[str, str], name: str
 ) -> None:
-    found = str(resolve_target(**asked))
-    assert found.startswith(name)
-    assert ("checked as" in found) == ("checked as" in name)
+    target_text = str(resolve_target(**target_options))
+    assert target_text.startswith(name)
+    assert ("checked as" in target_text) == ("checked as" in name)

@@ -23,12 +23,12 @@ def test_the_models_of_this_project_are_accepted() -> None:
 def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
     for name in ("a.onnx", "b.onnx"):
         onnx.save(single(TensorProto.FLOAT, (6,), (2, 4), 0), tmp_path / name)
-    seen: list[tuple[int, int]] = []
+    progress: list[tuple[int, int]] = []
     paths = [str(tmp_path), str(tmp_path / "*.onnx"), str(tmp_path / "b.onnx")]
-    found = scan_paths(paths, lambda done, total: seen.append((done, total)))
-    assert [Path(f.file).name for f in found.sites] == ["a.onnx", "b.onnx"]
-    assert len(seen) == 2
-    assert seen[-1][0] == seen[-1][1] > 0
+    file_scan = scan_paths(paths, lambda done, total: progress.append((done, total)))
+    assert [Path(f.file).name for f in file_scan.sites] == ["a.onnx", "b.onnx"]
+    assert len(progress) == 2
+    assert progress[-1][0] == progress[-1][1] > 0
     # Of several models, not each needs to have a dimension.
     assert scan_paths(paths, dimensions=FixedSizes({"n": 2})).unused == (
         ("n", "give no size; declare sizes of other values in the model's value_info"),
@@ -108,18 +108,18 @@ def test_named_paths_are_never_skipped(path: str, clone: Path) -> None:
 
 
 def test_one_note_gives_the_number_of_skipped_files(clone: Path, capsys: Capsys) -> None:
-    why = "(hidden or in a virtual environment)"
-    note = f"dmlsplit: note: skipped 7 model files {why}; --hidden includes them\n"
+    reason = "(hidden or in a virtual environment)"
+    note = f"dmlsplit: note: skipped 7 model files {reason}; --hidden includes them\n"
     Path(".git/ir.xml").rename("ir")
-    for line, said in (
+    for line, message in (
         (". sub", note),
         ("--hidden .", ""),
         (". .m.onnx .venv .git env sub/env sub/..data", ""),
     ):
         assert main(["validate", *line.split()]) == 0
-        assert capsys.readouterr().err == said
+        assert capsys.readouterr().err == message
     for name in ("m.onnx", "sub/m.onnx"):
         Path(name).unlink()
     assert main(["validate", "."]) == 2
-    said = f"no .onnx or .xml model found; skipped 7 {why}. Fix: --hidden\n"
-    assert capsys.readouterr().err == f"dmlsplit: error: .: {said}"
+    message = f"no .onnx or .xml model found; skipped 7 {reason}. Fix: --hidden\n"
+    assert capsys.readouterr().err == f"dmlsplit: error: .: {message}"

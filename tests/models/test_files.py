@@ -122,8 +122,8 @@ def mutated(draw: st.DrawFn, valid: bytes, tokens: list[bytes]) -> bytes:
     content = valid
     new = st.binary(max_size=6) | st.sampled_from(tokens)
     for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(valid) - 1))
-        content = content[:at] + draw(new) + content[at + draw(st.integers(0, 12)) :]
+        position = draw(st.integers(0, len(valid) - 1))
+        content = content[:position] + draw(new) + content[position + draw(st.integers(0, 12)) :]
     return content
 
 

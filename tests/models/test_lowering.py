@@ -24,23 +24,23 @@ def lowering(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...]) -> Lower
 @given(
     shape=st.lists(st.integers(0, 3), min_size=1, max_size=4),
     sizes=st.lists(st.integers(0, 3), min_size=1, max_size=4),
-    at=st.integers(0, 3),
+    position=st.integers(0, 3),
 )
 def test_a_lowering_dispatches_every_output_that_is_not_empty(
-    shape: list[int], sizes: list[int], at: int
+    shape: list[int], sizes: list[int], position: int
 ) -> None:
-    axis = at % len(shape)
+    axis = position % len(shape)
     shape[axis] = sum(sizes)
-    found = lowering(tuple(shape), axis, tuple(sizes))
+    site_lowering = lowering(tuple(shape), axis, tuple(sizes))
     shapes = [(*shape[:axis], size, *shape[axis + 1 :]) for size in sizes]
     filled = [piece for piece in shapes if 0 not in piece]
-    if found.descriptor is None:
+    if site_lowering.descriptor is None:
         assert not filled
     else:
-        assert found.descriptor.input_tensor == TensorDesc("INT8", shape)
-        assert [tensor.sizes for tensor in found.descriptor.output_tensors] == filled
-        assert found.descriptor.axis == axis
-        assert validate(found.descriptor).ok
+        assert site_lowering.descriptor.input_tensor == TensorDesc("INT8", shape)
+        assert [tensor.sizes for tensor in site_lowering.descriptor.output_tensors] == filled
+        assert site_lowering.descriptor.axis == axis
+        assert validate(site_lowering.descriptor).ok
 
 
 ONNX_TYPES = {"FLOAT": "f4", "BOOL": "?", "COMPLEX64": "c8", "COMPLEX128": "c16"}
@@ -58,28 +58,28 @@ def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
     axis, shape = len(before), (*before, sum(sizes), 2)
     x = random_bits(shape, ONNX_TYPES[kind])
     bounds = list(pairwise(np.cumsum([0, *sizes]).tolist()))
-    wanted = [np.take(x, range(low, high), axis).tobytes() for low, high in bounds]
+    expected_bytes = [np.take(x, range(low, high), axis).tobytes() for low, high in bounds]
     descriptors = [lowered("Split", 18, shape, kind, axis=axis, split=sizes).descriptor]
     if len(shape) < 8 and x.itemsize > 4:
-        own = TensorDataType.UINT64, x.itemsize // 8
-        descriptors.append(openvino.lower_variadic_split(shape, axis, sizes, *own).descriptor)
+        lane_type = TensorDataType.UINT64, x.itemsize // 8
+        descriptors.append(openvino.lower_variadic_split(shape, axis, sizes, *lane_type).descriptor)
     for desc in descriptors:
         assert desc is not None
         carrier = x.reshape(-1).view(desc.input_tensor.data_type.numpy_name)
         pieces = Device("cpu").compile(desc)(carrier.reshape(desc.input_tensor.sizes))
-        assert [piece.tobytes() for piece in pieces] == wanted
+        assert [piece.tobytes() for piece in pieces] == expected_bytes
 
 
 def test_a_site_has_the_result_of_its_lowering() -> None:
     blank = SplitSite("file", "graph", "node", 3, "Cut-1", element_type="INT8")
-    found = lowering((4, 2), 0, (1, 3))
-    assert lowered_site(blank, found, ["careful"]) == SplitSite(
+    new_lowering = lowering((4, 2), 0, (1, 3))
+    assert lowered_site(blank, new_lowering, ["careful"]) == SplitSite(
         "file",
         "graph",
         "node",
         3,
         "Cut-1",
-        Known(found.descriptor, (1, 3)),
+        Known(new_lowering.descriptor, (1, 3)),
         warnings=("careful",),
         element_type="INT8",
         shape=(4, 2),
@@ -87,10 +87,10 @@ def test_a_site_has_the_result_of_its_lowering() -> None:
     )
     assert lowered_site(blank, lowering((0,), 0, (0,)), []).state == Known(None, (0,))
     gap, missing = UnknownSplitError("batch is dynamic", Cause.TYPE), [("batch", 1)]
-    dynamic = lowered_site(blank, found, [], gap, missing)
+    dynamic = lowered_site(blank, new_lowering, [], gap, missing)
     assert dynamic.state.missing == (("batch", 1),)
     assert (dynamic.state.reason, dynamic.state.cause) == ("batch is dynamic", Cause.TYPE)
     assert (dynamic.state.smallest_descriptor, dynamic.state.only_count_varies) == (
-        found.descriptor,
+        new_lowering.descriptor,
         True,
     )

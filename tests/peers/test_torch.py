@@ -19,9 +19,6 @@ OPERATORS = (
     "chunk dsplit hsplit split split:list_args split_with_sizes split_with_sizes_copy tensor_split "
     "unsafe_chunk unsafe_split vsplit"
 ).split()
-QUICK = ("float32", "complex64", "bool", "float8_e5m2")
-FEW = ("float32", "complex64")
-FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 # Refused, because quantized pieces would lose their scale.
 ALL = sorted(
     {str(kind).removeprefix("torch.") for kind in vars(torch).values() if type(kind) is torch.dtype}
@@ -38,32 +35,36 @@ def ops() -> Iterator[dict[str, Any]]:
     from torch.testing._internal.common_methods_invocations import op_db
     from torch.testing._internal.opinfo import core
 
-    named = {":".join(filter(None, (op.name, op.variant_test_name))): op for op in op_db}
-    found = {name for name in named if "split" in name or "chunk" in name.partition(":")[0]}
-    assert found == {*OPERATORS, "_chunk_cat"}  # The last joins its pieces.
+    operators_by_name = {
+        ":".join(filter(None, (op.name, op.variant_test_name))): op for op in op_db
+    }
+    split_names = {
+        name for name in operators_by_name if "split" in name or "chunk" in name.partition(":")[0]
+    }
+    assert split_names == {*OPERATORS, "_chunk_cat"}  # The last joins its pieces.
     with pytest.MonkeyPatch.context() as patch:
         # It finds no unittest here, after it has read the sources of the whole stack.
         for module in (common_utils, core):
             patch.setattr(module, "extract_test_fn", lambda: None)
-        yield named
+        yield operators_by_name
 
 
 def samples(operator: Any, kind: str) -> Iterator[Sample]:
     """Tensors with and without gaps in memory, the pieces that torch makes of each, the axis."""
     dtype = getattr(torch, kind)
-    known = dtype if dtype in operator.supported_dtypes("cpu") else torch.uint8
-    for sample in operator.sample_inputs("cpu", known):
+    sample_type = dtype if dtype in operator.supported_dtypes("cpu") else torch.uint8
+    for sample in operator.sample_inputs("cpu", sample_type):
         axis = axis_of(operator, sample)
-        x = sample.input if known is dtype else bytes_as(dtype, sample.input.shape)
+        x = sample.input if sample_type is dtype else bytes_as(dtype, sample.input.shape)
         gaps = torch.stack([x.view(torch.uint8)] * 2, 1).view(dtype)[:, 0] if x.dim() > 1 else x
         for array in (x, gaps, x.transpose(0, -1) if axis not in (0, -1, x.dim() - 1) else x):
             yield array, lambda y, s=sample: tuple(operator.op(y, *s.args, **s.kwargs)), axis
 
 
 def axis_of(operator: Any, sample: Any) -> int:
-    fixed = {"dsplit": 2, "vsplit": 0, "hsplit": min(1, sample.input.dim() - 1)}
-    if operator.name in fixed:
-        return fixed[operator.name]
+    fixed_axes = {"dsplit": 2, "vsplit": 0, "hsplit": min(1, sample.input.dim() - 1)}
+    if operator.name in fixed_axes:
+        return fixed_axes[operator.name]
     return int(sample.args[1] if len(sample.args) > 1 else sample.kwargs.get("dim", 0))
 
 
@@ -84,13 +85,13 @@ def compared(operator: Any, kind: str) -> int:
     count = 0
     for array, peer, axis in samples(operator, kind):
         try:
-            wanted = peer(array)
+            expected_pieces = peer(array)
         except NotImplementedError:  # Torch itself does not copy this type.
             continue
-        found = dml.split(array, [piece.shape[axis] for piece in wanted], axis)
-        for one, other in zip(found, wanted, strict=True):
-            assert (one.dtype, one.is_contiguous()) == (other.dtype, True)
-            assert torch.equal(raw(one), raw(other))
+        pieces = dml.split(array, [piece.shape[axis] for piece in expected_pieces], axis)
+        for our_piece, expected in zip(pieces, expected_pieces, strict=True):
+            assert (our_piece.dtype, our_piece.is_contiguous()) == (expected.dtype, True)
+            assert torch.equal(raw(our_piece), raw(expected))
         count += 1
     return count
 
@@ -100,13 +101,18 @@ def gradients(operator: Any, kind: str) -> int:
     count = 0
     for array, peer, axis in samples(operator, kind):
         leaf = array.detach().requires_grad_()
-        theirs = peer(leaf)
-        ours = dml.split(leaf, [piece.shape[axis] for piece in theirs], axis)
-        weights = [torch.randn_like(piece) for piece in theirs]
-        found, wanted = (torch.autograd.grad(pieces, leaf, weights) for pieces in (ours, theirs))
-        assert torch.equal(raw(found[0]), raw(wanted[0]))
+        peer_pieces = peer(leaf)
+        our_pieces = dml.split(leaf, [piece.shape[axis] for piece in peer_pieces], axis)
+        weights = [torch.randn_like(piece) for piece in peer_pieces]
+        gradient, expected_gradient = (
+            torch.autograd.grad(pieces, leaf, weights) for pieces in (our_pieces, peer_pieces)
+        )
+        assert torch.equal(raw(gradient[0]), raw(expected_gradient[0]))
         count += 1
     return count
+
+
+QUICK = ("float32", "complex64", "bool", "float8_e5m2")
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -115,6 +121,12 @@ def test_pieces_are_those_of_torchs_own_samples(ops: Any, name: str, pytestconfi
     counts = {kind: compared(ops[name], kind) for kind in kinds}
     print(f"{name}: {sum(counts.values())} samples of {len(kinds)} types")  # noqa: T201
     assert all(counts[kind] for kind in QUICK)
+
+
+FEW = ("float32", "complex64")
+
+
+FLOATS = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -216,48 +216,50 @@ def borders(launch: KernelLaunch) -> list[int]:
     """All blocks of a launch; if there are many, those at ends of outputs and rows, and others."""
     if launch.grid <= MAX_BLOCKS:
         return list(range(launch.grid))
-    known = arguments(launch)
+    parameters = arguments(launch)
     draw = Random(launch.grid)
-    starts = _starts(launch, known)
-    chosen = draw.sample(starts, min(len(starts), MAX_BLOCKS // 8))
-    chosen += [draw.randrange(launch.grid) for _ in range(MAX_BLOCKS // 8)]
+    starts = _starts(launch, parameters)
+    blocks = draw.sample(starts, min(len(starts), MAX_BLOCKS // 8))
+    blocks += [draw.randrange(launch.grid) for _ in range(MAX_BLOCKS // 8)]
     if launch.code.kernel == "rows":
-        chosen += _row_starts(launch, known)
-    near = {block + step for block in (0, launch.grid, *chosen) for step in (-1, 0)}
+        blocks += _row_starts(launch, parameters)
+    near = {block + step for block in (0, launch.grid, *blocks) for step in (-1, 0)}
     return sorted(block for block in near if 0 <= block < launch.grid)
 
 
-def _starts(launch: KernelLaunch, known: dict[str, Any]) -> list[int]:
+def _starts(launch: KernelLaunch, parameters: dict[str, Any]) -> list[int]:
     """The first block of each output."""
-    if "output_tiles" in known:
-        return list(range(0, known["chunk_tiles"], known["output_tiles"]))
-    return list(known.get("tile_starts", known.get("starts", ())))[: len(launch.outputs)]
+    if "output_tiles" in parameters:
+        return list(range(0, parameters["chunk_tiles"], parameters["output_tiles"]))
+    return list(parameters.get("tile_starts", parameters.get("starts", ())))[: len(launch.outputs)]
 
 
-def _row_starts(launch: KernelLaunch, known: dict[str, Any]) -> Iterator[int]:
+def _row_starts(launch: KernelLaunch, parameters: dict[str, Any]) -> Iterator[int]:
     """The blocks of `rows` in which a row of the widest output begins."""
-    widths = known.get("widths", (known.get("width"),))
-    width, tile_bytes = max(widths), known["tile_bytes"]
-    start = _starts(launch, known)[widths.index(width)]
-    for chunk in {0, known["last_chunk"]}:
-        for row in range(min(known["chunk_rows"], MAX_ROWS)):
-            yield chunk * known["chunk_tiles"] + start + row * width // tile_bytes
+    widths = parameters.get("widths", (parameters.get("width"),))
+    width, tile_bytes = max(widths), parameters["tile_bytes"]
+    start = _starts(launch, parameters)[widths.index(width)]
+    for chunk in {0, parameters["last_chunk"]}:
+        for row in range(min(parameters["chunk_rows"], MAX_ROWS)):
+            yield chunk * parameters["chunk_tiles"] + start + row * width // tile_bytes
 
 
 def check_plan(case: Case) -> None:
     """Assert that launches fit the device, and that together they copy every byte once."""
-    copied: Counter[int] = Counter()
+    copied_bytes: Counter[int] = Counter()
     for launch in case.launches:
         check_fits(launch, case.limits)
         assert launch.code.source
         pieces = {output: case.geometry.pieces[output] for output in launch.outputs}
         assert launch.total_bytes == sum(piece.total_bytes for piece in pieces.values())
-        copied.update(launch_bytes.bytes_of(launch, pieces))
+        copied_bytes.update(launch_bytes.bytes_of(launch, pieces))
     pieces = enumerate(case.geometry.pieces)
-    assert copied == {output: piece.total_bytes for output, piece in pieces if piece.run_bytes}
+    assert copied_bytes == {
+        output: piece.total_bytes for output, piece in pieces if piece.run_bytes
+    }
 
 
 def fits_host(case: Case) -> bool:
     """Whether a case is small enough for the processor, and for the machine's memory."""
-    held = sum(layout.size for layout in case.targets)
-    return held <= MAX_HELD and (isinstance(case, Rows) or case.source.size <= MAX_HELD)
+    target_bytes = sum(layout.size for layout in case.targets)
+    return target_bytes <= MAX_HELD and (isinstance(case, Rows) or case.source.size <= MAX_HELD)

@@ -74,28 +74,30 @@ FINE: Classes = COARSE | {
 
 def form_of(launch: KernelLaunch, classes: Classes = COARSE) -> Form:
     """The form of a launch."""
-    known: dict[str, Any] = {one.name: one.value for one in launch.code.own_constants}
-    known |= {f"type of {member.name}": member.type for member in launch.code.members}
-    constants = ((name, classes[name](known[name])) for name in known if name in classes)
+    values: dict[str, Any] = {
+        constant.name: constant.value for constant in launch.code.own_constants
+    }
+    values |= {f"type of {member.name}": member.type for member in launch.code.members}
+    constants = ((name, classes[name](values[name])) for name in values if name in classes)
     return Form(launch.code.kernel, tuple(constants))
 
 
 def alignments_of(launch: KernelLaunch) -> tuple[int, int]:
     """What divides the addresses of the input and of each output, as the constants promise."""
-    known = {one.name: one.value for one in launch.code.own_constants}
+    values = {constant.name: constant.value for constant in launch.code.own_constants}
     match launch.code.kernel:
         case "rows":
-            return (VECTOR, VECTOR) if known["kAligned"] else (1, 1)
+            return (VECTOR, VECTOR) if values["kAligned"] else (1, 1)
         case "tile":
-            return known["kPartBytes"], known["kPartBytes"]
+            return values["kPartBytes"], values["kPartBytes"]
         case "transpose":
-            output = VECTOR if known["kOutputAligned"] else known["kUnit"]
-            return max(known["kUnit"], known["kInputAlign"]), output
-    if known["kStagedAlign"]:
-        return 1, known["kStagedAlign"]
+            output = VECTOR if values["kOutputAligned"] else values["kUnit"]
+            return max(values["kUnit"], values["kInputAlign"]), output
+    if values["kStagedAlign"]:
+        return 1, values["kStagedAlign"]
     # Several channels and rows without leads begin at multiples of an item.
-    is_item = known["kChannels"] > 1 or not known["kLeads"]
-    return known["kUnit"], known["kItemBytes"] if is_item else known["kUnit"]
+    is_item = values["kChannels"] > 1 or not values["kLeads"]
+    return values["kUnit"], values["kItemBytes"] if is_item else values["kUnit"]
 
 
 def allowed(launch: KernelLaunch) -> set[str]:
@@ -212,11 +214,11 @@ class Run(NamedTuple):
         The first output has no other alignment; others may be more aligned.
         """
         sources, first = map(residues, self.alignments)
-        others = range(0, VECTOR, self.alignments[1])
+        other_phases = range(0, VECTOR, self.alignments[1])
         count = len(self.case.sizes) - 1
-        turns = max(len(sources), len(first), ceil_div(len(others), count) if count else 0)
+        turns = max(len(sources), len(first), ceil_div(len(other_phases), count) if count else 0)
         for turn in range(turns):
-            phases = (others[(turn * count + n) % len(others)] for n in range(count))
+            phases = (other_phases[(turn * count + n) % len(other_phases)] for n in range(count))
             addresses = sources[turn % len(sources)], first[turn % len(first)], *phases
             case = replace(self.case, misaligned=addresses)
             case.__dict__["launches"] = self.case.launches
@@ -226,8 +228,8 @@ class Run(NamedTuple):
     def reached(self) -> set[str]:
         """What it reaches at all of them."""
         step = self.alignments[1]
-        others = range(0, VECTOR, step) if len(self.case.sizes) > 1 else ()
-        return {*self.sides, *_PLACES[self.alignments], *(f"output {n}" for n in others)}
+        other_phases = range(0, VECTOR, step) if len(self.case.sizes) > 1 else ()
+        return {*self.sides, *_PLACES[self.alignments], *(f"output {n}" for n in other_phases)}
 
     def reached_at(self, case: Case, launch: KernelLaunch) -> set[str]:
         """What a launch reaches at the addresses of `case`."""
@@ -252,15 +254,15 @@ _PLACES = {
 
 def sides(case: Case) -> frozenset[str]:
     """The sides of thresholds on which a split is, and whether its outputs are whole vectors."""
-    written = [piece for piece in case.geometry.pieces if piece.run_bytes]
+    written_pieces = [piece for piece in case.geometry.pieces if piece.run_bytes]
     sizes = {
-        "rows": {loop.size for piece in written for loop in piece.loops},
-        "width": {piece.run_bytes for piece in written},
-        "outputs": {len(written)},
+        "rows": {loop.size for piece in written_pieces for loop in piece.loops},
+        "width": {piece.run_bytes for piece in written_pieces},
+        "outputs": {len(written_pieces)},
     }
     limits = {name: around(*numbers) for name, numbers in THRESHOLDS.items()}
     near = {f"{name} {size}" for name in sizes for size in sizes[name].intersection(limits[name])}
-    return frozenset({*near, f"whole {written[0].total_bytes % VECTOR == 0}"})
+    return frozenset({*near, f"whole {written_pieces[0].total_bytes % VECTOR == 0}"})
 
 
 def sweep(
@@ -270,19 +272,19 @@ def sweep(
     most_bytes: int = MAX_BYTES,
 ) -> Iterator[Run]:
     """Every split of the scope, planned for all alignments, the smallest ones first."""
-    drawn = (case for cases in scope for case in cases(is_fine))
-    cases = sorted(drawn, key=lambda case: case.geometry.total_bytes)
+    scope_cases = (case for cases in scope for case in cases(is_fine))
+    cases = sorted(scope_cases, key=lambda case: case.geometry.total_bytes)
     with numbers(*are):
         for case in cases:
             if not 0 < case.geometry.total_bytes <= most_bytes:
                 continue
-            known = sides(case)
+            case_sides = sides(case)
             for pair in product(ALIGNMENTS, repeat=2):
-                planned = replace(case)
+                planned_case = replace(case)
                 launches = planner.plan(case.geometry, *pair, H200.limits)
-                planned.__dict__.update(geometry=case.geometry, launches=launches)
+                planned_case.__dict__.update(geometry=case.geometry, launches=launches)
                 is_pair = frozenset({f"aligned {pair}"} if is_fine else ())
-                yield Run(planned, pair, known | is_pair)
+                yield Run(planned_case, pair, case_sides | is_pair)
 
 
 Reached = dict[Form, set[str]]
@@ -291,39 +293,42 @@ Reached = dict[Form, set[str]]
 def chosen(runs: Iterable[Run], classes: Classes = COARSE) -> tuple[Reached, list[Case], Reached]:
     """What each form must reach, splits of as few specializations as do so, and what they reach."""
     specializations: dict[Form, dict[str, dict[tuple[Any, Any], Run]]] = {}
-    required: Reached = {}
+    required_sides: Reached = {}
     for run in runs:
         for launch in run.case.launches:
             form = form_of(launch, classes)
             alike = specializations.setdefault(form, {}).setdefault(launch.code.source, {})
             if alike.setdefault((run.alignments, run.sides), run) is run:
-                required.setdefault(form, set()).update(run.sides, allowed(launch))
-    covered: Reached = {form: set() for form in required}
+                required_sides.setdefault(form, set()).update(run.sides, allowed(launch))
+    covered_sides: Reached = {form: set() for form in required_sides}
     cases = []
     for form, sources in specializations.items():
         for alike in sorted(sources.values(), key=len, reverse=True):
             for run in alike.values():
-                if run.reached & required[form] <= covered[form]:
+                if run.reached & required_sides[form] <= covered_sides[form]:
                     continue
                 for case in run.at_addresses():
                     reached = [
                         (form_of(launch, classes), run.reached_at(case, launch))
                         for launch in case.launches
                     ]
-                    if any(own == form and not new <= covered[form] for own, new in reached):
+                    if any(
+                        launch_form == form and not new <= covered_sides[form]
+                        for launch_form, new in reached
+                    ):
                         cases.append(case)
-                        for own, new in reached:
-                            covered[own] |= new
-    return required, cases, covered
+                        for launch_form, new in reached:
+                            covered_sides[launch_form] |= new
+    return required_sides, cases, covered_sides
 
 
 def distinct(cases: Mapping[str, Case]) -> list[str]:
     """The names of cases that have a form which none before them has."""
-    known: set[Form] = set()
+    known_forms: set[Form] = set()
     names = []
     for name, case in cases.items():
-        own = {form_of(launch) for launch in case.launches}
-        if not own <= known:
+        case_forms = {form_of(launch) for launch in case.launches}
+        if not case_forms <= known_forms:
             names.append(name)
-        known |= own
+        known_forms |= case_forms
     return names

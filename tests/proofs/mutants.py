@@ -30,12 +30,12 @@ class Mutant(NamedTuple):
 def mutants(path: Path = LIST) -> list[Mutant]:
     """The mutants of a list, in order."""
     blocks = path.read_text("utf-8").split("\n\n")[1:]
-    found = []
+    mutant_list = []
     for head, *lines in map(str.splitlines, blocks):
         file, test = head.split("  ")
         changes = zip(lines[::2], lines[1::2], strict=True)
-        found += [Mutant(file, test, old[2:], new[2:]) for old, new in changes]
-    return found
+        mutant_list += [Mutant(file, test, old[2:], new[2:]) for old, new in changes]
+    return mutant_list
 
 
 def is_noticed(mutant: Mutant, folder: Path) -> bool:
@@ -48,23 +48,23 @@ def is_noticed(mutant: Mutant, folder: Path) -> bool:
     path.write_text(path.read_text("utf-8").replace(mutant.old, mutant.new), "utf-8")
     line = ["-m", "pytest", "-x", "-n", "0", "-p", "no:cacheprovider", "--tb=no"]
     line += [f"--builds={folder / 'builds'}", mutant.test]
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, *line], cwd=copy, capture_output=True, text=True, check=False
     )
     shutil.rmtree(copy)
-    if done.returncode in NOT_RUN:
-        raise RuntimeError(f"{mutant.test} did not run:\n{done.stdout[-4000:]}{done.stderr}")
-    return done.returncode != 0
+    if process.returncode in NOT_RUN:
+        raise RuntimeError(f"{mutant.test} did not run:\n{process.stdout[-4000:]}{process.stderr}")
+    return process.returncode != 0
 
 
 def main() -> int:
     """Run the mutants of these numbers, or all; the exit status is the number of survivors."""
-    every = mutants()
+    mutant_list = mutants()
     survivors = 0
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "builds").mkdir()
-        for number in map(int, sys.argv[1:] or range(len(every))):
-            mutant = every[number]
+        for number in map(int, sys.argv[1:] or range(len(mutant_list))):
+            mutant = mutant_list[number]
             noticed = is_noticed(mutant, Path(folder))
             survivors += not noticed
             word = "noticed by" if noticed else "SURVIVED"

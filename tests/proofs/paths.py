@@ -55,11 +55,21 @@ TABLE = {
 
 def splits() -> list[Case]:
     """All of them: each is run on the processor."""
-    derived = [one for one in cases(H200.limits) if one.sm_count or " loops" in one.name]
+    derived = [
+        split_case
+        for split_case in cases(H200.limits)
+        if split_case.sm_count or " loops" in split_case.name
+    ]
     return [*map(of_self_test, derived), *TABLE.values()]
 
 
 def ways(launches: Iterable[KernelLaunch]) -> set[Way]:
     """What the arguments of launches choose, and every two choices of a path."""
-    made = list(launches)
-    return {*((one.code.kernel, argument_choices(one)) for one in made), *pairs_of(made)}
+    launch_list = list(launches)
+    return {
+        *(
+            (kernel_launch.code.kernel, argument_choices(kernel_launch))
+            for kernel_launch in launch_list
+        ),
+        *pairs_of(launch_list),
+    }

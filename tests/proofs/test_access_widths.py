@@ -35,7 +35,7 @@ def widths(text: str) -> tuple[Counter[int], Counter[int]]:
     """How many loads and stores of global memory a listing has, by their bytes."""
     instructions = listing.parse(text).instructions
     loads, stores = (
-        Counter(one.size for one in instructions if one.opcode == opcode)
+        Counter(instruction.size for instruction in instructions if instruction.opcode == opcode)
         for opcode in ("LDG", "STG")
     )
     return loads, stores
@@ -76,17 +76,22 @@ def check_all(launches: Sequence[KernelLaunch], arch: str, builds: Path) -> None
 def check(launch: KernelLaunch, arch: str, text: str) -> None:
     loads, stores = widths(text)
     least, narrow_loads, narrow_stores = planned(launch)
-    what = launch.code.kernel, arch, known(launch), loads, stores
-    assert loads[VECTOR] >= least, what
-    assert loads.keys() <= {VECTOR, *narrow_loads}, what
-    assert stores.keys() <= {VECTOR, *narrow_stores}, what
+    launch_facts = launch.code.kernel, arch, known(launch), loads, stores
+    assert loads[VECTOR] >= least, launch_facts
+    assert loads.keys() <= {VECTOR, *narrow_loads}, launch_facts
+    assert stores.keys() <= {VECTOR, *narrow_stores}, launch_facts
     is_narrow = known(launch).get("kItemBytes", VECTOR) < VECTOR
-    assert stores[VECTOR] or is_narrow, what
+    assert stores[VECTOR] or is_narrow, launch_facts
 
 
 @pytest.mark.parametrize("arch", MARKED)
 def test_large_splits_load_and_store_vectors(arch: str, builds: Path) -> None:
-    windows = (one for case in LARGE.values() for one in case.launches if known(one).get("kWindow"))
+    windows = (
+        kernel_launch
+        for case in LARGE.values()
+        for kernel_launch in case.launches
+        if known(kernel_launch).get("kWindow")
+    )
     launches = [*LAUNCHES.values(), *distinct(windows)]
     assert {launch.code.kernel for launch in launches} == {"rows", "tile", "transpose", "strided"}
     check_all(launches, arch, builds)

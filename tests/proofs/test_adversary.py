@@ -41,8 +41,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         always, step, times = NUMBERS[metafunc.function.__name__]
         most = metafunc.config.getoption("--adversary") * times
         more = (range(first, min(first + step, most)) for first in range(0, most, step))
-        sweep = [pytest.param(one, marks=pytest.mark.slow, id=f"from {one[0]}") for one in more]
-        parts = [pytest.param(one, id=str(one[0])) for one in always]
+        sweep = [
+            pytest.param(number_range, marks=pytest.mark.slow, id=f"from {number_range[0]}")
+            for number_range in more
+        ]
+        parts = [pytest.param(number_range, id=str(number_range[0])) for number_range in always]
         metafunc.parametrize("numbers", parts + sweep)
 
 
@@ -65,7 +68,9 @@ def test_a_plan_with_one_block_too_many_is_rejected(kernel: str, name: str) -> N
     case = replace(SMALL[name])
     assert case.kernels == {kernel}
     adversary.check_plan(case)
-    case.__dict__["launches"] = [one._replace(grid=one.grid + 1) for one in case.launches]
+    case.__dict__["launches"] = [
+        kernel_launch._replace(grid=kernel_launch.grid + 1) for kernel_launch in case.launches
+    ]
     with pytest.raises(AssertionError):
         adversary.check_plan(case)
 
@@ -88,8 +93,8 @@ def test_machine_code_stores_every_byte_once(numbers: Sequence[int], builds: Pat
 def test_kernels_on_the_cpu_copy_every_byte_once(
     numbers: Sequence[int], builds: Path, toolchain: harness.Toolchain
 ) -> None:
-    drawn = map(adversary.case, numbers)
-    fitting = [case for case in drawn if adversary.fits_host(case)]
+    random_cases = map(adversary.case, numbers)
+    fitting = [case for case in random_cases if adversary.fits_host(case)]
     kernel_cases.check_all(fitting, builds, toolchain)
 
 

@@ -21,10 +21,10 @@ def last_blocks(launch: planner.KernelLaunch) -> Sequence[int]:
     """
     if launch.code.kernel != "rows":
         return range(launch.grid - 2, launch.grid)
-    known = arguments(launch)
-    first = known["last_chunk"] * known["chunk_tiles"]
-    starts, widths = known["tile_starts"], known["widths"]
-    ends = [(known["last_rows"] * width - 1) // known["tile_bytes"] for width in widths]
+    parameters = arguments(launch)
+    first = parameters["last_chunk"] * parameters["chunk_tiles"]
+    starts, widths = parameters["tile_starts"], parameters["widths"]
+    ends = [(parameters["last_rows"] * width - 1) // parameters["tile_bytes"] for width in widths]
     return [first + starts[output] + ends[output] for output in range(len(launch.outputs))]
 
 

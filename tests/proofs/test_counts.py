@@ -23,32 +23,13 @@ CYCLES = 15
 MAX_WAVEFRONTS = CYCLES // 2
 # `strided` puts elements in order in shared memory too, if they are not vectors of aligned outputs.
 STAGED = {40, 45, 46}
-# The bars for the machine code: instructions that a warp may issue per 512 bytes, by workload.
-# Blocks of 8, 13 and 14, which are small, have one round, so that all bytes are in flight at once.
-MAX_ISSUED = {
-    1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 18, 7: 14, 8: 21, 9: 36, 10: 10,
-    11: 10, 12: 14, 13: 25, 14: 25, 15: 34, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
-    21: 31, 22: 42, 23: 43, 24: 23, 25: 18, 26: 30, 27: 10, 28: 13, 29: 20, 30: 11,
-    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 48, 38: 61, 39: 34, 40: 42,
-    41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 55, 47: 43, 48: 36, 49: 32, 50: 31,
-    51: 33, 52: 61,
-}  # fmt: skip
 # Where blocks read more sectors than they must: rows of a few hundred bytes share them with others.
 MAX_READ = {37: 1.13, 38: 1.4}
-# Bytes that threads load for each one that they store, where it is not nearly one: windows hold
-# what is between the elements, and at odd addresses a fourth vector where three are full. `rows`
-# reads two vectors for one, unless they are aligned alike, and slabs of `tile` some rows twice.
-MAX_LOADED = {
-    9: 2.1, 22: 2.1, 23: 2.1, 31: 2, 32: 2, 34: 4 / 3, 35: 2.1, 37: 2.1, 38: 2.4,
-    39: 4 / 3, 41: 1.25, 42: 1.25, 47: 1.45, 50: 2, 52: 4,
-}  # fmt: skip
 # Bytes that the L1 cache serves to loads, for each one that `rows` copies at any alignment: more if
 # many vectors hold the end of a row.
 MAX_SERVED, SERVED = 2.2, {37: 2.4, 38: 3.2}
 # The least predicted fraction on an H100 and an H200: while memory is busy, and of whole launches.
 MIN_STEADY, MIN_PREDICTED = 0.91, 0.91
-# The least predicted fraction of what the same workload reaches on an H200.
-MIN_OF_H200 = {"RTX 4090": 0.8, "L4": 0.8, "T4": 0.8, "B200": 0.91}
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +41,8 @@ def compilers() -> None:
 
 @pytest.fixture(scope="module")
 def figures(builds: Path, compilers: None) -> dict[int, model.Figures]:
-    found = model.rows(WORKLOADS, builds)
-    return {row.number: row for row in found}
+    model_rows = model.rows(WORKLOADS, builds)
+    return {row.number: row for row in model_rows}
 
 
 @pytest.fixture
@@ -126,6 +107,18 @@ def test_the_narrowest_rows_stay_within_the_limits_of_memory_accesses(
         assert row.mean("wavefronts") <= CYCLES, row.name
 
 
+# The bars for the machine code: instructions that a warp may issue per 512 bytes, by workload.
+# Blocks of 8, 13 and 14, which are small, have one round, so that all bytes are in flight at once.
+MAX_ISSUED = {
+    1: 14, 2: 25, 3: 14, 4: 14, 5: 14, 6: 18, 7: 14, 8: 21, 9: 36, 10: 10,
+    11: 10, 12: 14, 13: 25, 14: 25, 15: 34, 16: 17, 17: 19, 18: 21, 19: 18, 20: 17,
+    21: 31, 22: 42, 23: 43, 24: 23, 25: 18, 26: 30, 27: 10, 28: 13, 29: 20, 30: 11,
+    31: 29, 32: 29, 33: 42, 34: 39, 35: 42, 36: 14, 37: 48, 38: 61, 39: 34, 40: 42,
+    41: 21, 42: 36, 43: 20, 44: 11, 45: 13, 46: 55, 47: 43, 48: 36, 49: 32, 50: 31,
+    51: 33, 52: 61,
+}  # fmt: skip
+
+
 @each
 def test_issued_instructions_stay_within_the_limit_of_the_workload(row: model.Figures) -> None:
     """Every stored byte has been compared. Counting only loads and stores would not show loops."""
@@ -134,10 +127,14 @@ def test_issued_instructions_stay_within_the_limit_of_the_workload(row: model.Fi
 
 @each
 def test_the_predicted_speed_of_each_workload_reaches_its_minimum(row: model.Figures) -> None:
-    found = row.predicted
-    assert min(found["H100"], found["H200"]) >= MIN_PREDICTED
+    speeds = row.predicted
+    assert min(speeds["H100"], speeds["H200"]) >= MIN_PREDICTED
     for gpu in prediction.GPUS[:2]:
         assert row.steady(gpu) >= MIN_STEADY
+
+
+# The least predicted fraction of what the same workload reaches on an H200.
+MIN_OF_H200 = {"RTX 4090": 0.8, "L4": 0.8, "T4": 0.8, "B200": 0.91}
 
 
 @each
@@ -152,10 +149,19 @@ def test_blocks_write_to_the_expected_number_of_dram_rows(
     figures: dict[int, model.Figures],
 ) -> None:
     """Blocks of workload 1 write 16 KiB to one output, those of 26 lines of 256 bytes."""
-    found = {number: row.executed("stored_rows") for number, row in figures.items()}
-    assert found[1] == pytest.approx(1, rel=0.01)
-    assert found[26] == pytest.approx(8, rel=0.01)
-    assert all(found[number] <= row.executed("row_turns") for number, row in figures.items())
+    stored_rows = {number: row.executed("stored_rows") for number, row in figures.items()}
+    assert stored_rows[1] == pytest.approx(1, rel=0.01)
+    assert stored_rows[26] == pytest.approx(8, rel=0.01)
+    assert all(stored_rows[number] <= row.executed("row_turns") for number, row in figures.items())
+
+
+# Bytes that threads load for each one that they store, where it is not nearly one: windows hold
+# what is between the elements, and at odd addresses a fourth vector where three are full. `rows`
+# reads two vectors for one, unless they are aligned alike, and slabs of `tile` some rows twice.
+MAX_LOADED = {
+    9: 2.1, 22: 2.1, 23: 2.1, 31: 2, 32: 2, 34: 4 / 3, 35: 2.1, 37: 2.1, 38: 2.4,
+    39: 4 / 3, 41: 1.25, 42: 1.25, 47: 1.45, 50: 2, 52: 4,
+}  # fmt: skip
 
 
 @each
@@ -182,9 +188,9 @@ def test_the_model_command_writes_the_figures_and_their_environment(
     assert model.main(["--json", str(path)]) == 0
     assert model.line(figures[2]) in capsys.readouterr().out
     assert sum(launch.total_bytes for launch in figures[2].launches) == figures[2].total_bytes
-    found = json.loads(path.read_text())
-    assert found["workloads"] == [json.loads(json.dumps(asdict(figures[2])))]
-    assert found["environment"]["command"][2:] == ["tests.counts.model", "--json", str(path)]
+    report = json.loads(path.read_text())
+    assert report["workloads"] == [json.loads(json.dumps(asdict(figures[2])))]
+    assert report["environment"]["command"][2:] == ["tests.counts.model", "--json", str(path)]
     # What the formula says of earlier figures stands beside today's.
     assert model.earlier(path) == {figures[2].name: figures[2].predicted}
     assert model.main(["--before", str(path)]) == 0

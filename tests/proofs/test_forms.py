@@ -26,8 +26,8 @@ def scope() -> tuple[Reached, list[Case], Reached]:
     return forms.chosen(forms.sweep(is_fine=False))
 
 
-def check_covered(required: Reached, covered: Reached) -> None:
-    missing = {str(form): needs - covered[form] for form, needs in required.items()}
+def check_covered(required_sides: Reached, covered_sides: Reached) -> None:
+    missing = {str(form): needs - covered_sides[form] for form, needs in required_sides.items()}
     assert not any(missing.values()), {form: needs for form, needs in missing.items() if needs}
 
 
@@ -36,9 +36,9 @@ def check_covered(required: Reached, covered: Reached) -> None:
 def test_every_form_runs_at_every_address(
     kernel: str, scope: tuple[Reached, list[Case], Reached], builds: Path
 ) -> None:
-    required, cases, covered = scope
-    assert {form.kernel for form in required} == set(KERNELS)
-    check_covered(required, covered)
+    required_sides, cases, covered_sides = scope
+    assert {form.kernel for form in required_sides} == set(KERNELS)
+    check_covered(required_sides, covered_sides)
     few = [case for case in cases if case.launches[0].code.kernel == kernel]
     kernel_cases.check_all(few, builds, harness.PLAIN)
 
@@ -55,18 +55,20 @@ def test_every_path_that_arguments_choose_runs(kernel: str, builds: Path) -> Non
 def test_no_split_takes_a_path_that_no_small_split_takes() -> None:
     """Nothing that arguments choose, and no two choices, whatever the limits of the device."""
     small = [*paths.splits(), *SMALL.values()]  # all of which run, here and in test_kernels.py
-    taken = paths.ways(one for case in small for one in case.launches)
-    others = [*LARGE.values(), *map(adversary.case, range(180))]
-    assert taken >= paths.ways(one for case in others for one in case.launches)
+    small_paths = paths.ways(kernel_launch for case in small for kernel_launch in case.launches)
+    other_cases = [*LARGE.values(), *map(adversary.case, range(180))]
+    assert small_paths >= paths.ways(
+        kernel_launch for case in other_cases for kernel_launch in case.launches
+    )
 
 
 def test_every_launch_of_chosen_and_random_splits_has_a_listed_form(
     scope: tuple[Reached, list[Case], Reached],
 ) -> None:
     """Neither one chosen by hand nor a random one."""
-    others = [*SMALL.values(), *LARGE.values()]
-    others += map(adversary.case, range(60))
-    launches = [launch for case in others for launch in case.launches]
+    other_cases = [*SMALL.values(), *LARGE.values()]
+    other_cases += map(adversary.case, range(60))
+    launches = [launch for case in other_cases for launch in case.launches]
     assert len(launches) > 300
     assert {forms.form_of(launch) for launch in launches} <= scope[0].keys()
 
@@ -93,11 +95,15 @@ def test_forms_with_64_bit_numbers_run_at_every_address(
     scope: tuple[Reached, list[Case], Reached], builds: Path
 ) -> None:
     """Forms whose code is another one than with small numbers."""
-    known = {launch.code.source for case in scope[1] for launch in case.launches}
+    scope_sources = {launch.code.source for case in scope[1] for launch in case.launches}
     loops = forms.nested, forms.uneven  # whose strides and numbers of items may need 64 bits
-    required, cases, covered = forms.chosen(forms.sweep(False, loops, forms.LARGE[-1]))
-    check_covered(required, covered)
-    few = [case for case in cases if known.isdisjoint(one.code.source for one in case.launches)]
+    required_sides, cases, covered_sides = forms.chosen(forms.sweep(False, loops, forms.LARGE[-1]))
+    check_covered(required_sides, covered_sides)
+    few = [
+        case
+        for case in cases
+        if scope_sources.isdisjoint(kernel_launch.code.source for kernel_launch in case.launches)
+    ]
     assert len(few) > 100
     kernel_cases.check_all(few, builds, harness.PLAIN)
 
@@ -114,6 +120,6 @@ def test_every_form_of_the_finer_classes_runs_at_every_pair_of_alignments(
     runs = list(forms.sweep(True, [cases], are))
     coarse = {forms.form_of(launch) for run in runs for launch in run.case.launches}
     assert coarse <= scope[0].keys()
-    required, few, covered = forms.chosen(runs, forms.FINE)
-    check_covered(required, covered)
+    required_sides, few, covered_sides = forms.chosen(runs, forms.FINE)
+    check_covered(required_sides, covered_sides)
     kernel_cases.check_all(few, builds, harness.SANITIZED)

@@ -253,9 +253,9 @@ def test_wavefronts_count_the_conflicts_of_shared_memory(builds: Path, data: np.
     apart = KERNEL.replace("tile[kThreads]", "tile[8 * kThreads]").replace("tile[(", "tile[8 * ((")
     apart = apart.replace("% kThreads]", "% kThreads)]")
     apart = apart.replace("tile[threadIdx.x]", "tile[8 * threadIdx.x]")
-    built = harness.build([KERNEL, apart], builds, harness.COUNTING)
+    programs_by_source = harness.build([KERNEL, apart], builds, harness.COUNTING)
     for source, turns in [(KERNEL, 4), (apart, 32)]:
-        outcome = built[source].run(3, THREADS, memory(data), counting=True)
+        outcome = programs_by_source[source].run(3, THREADS, memory(data), counting=True)
         assert np.array_equal(outcome.windows[1][0], data)
         assert outcome.counts.shared_requests == 2 * 3 * THREADS // 32
         assert outcome.counts.shared_wavefronts == turns * outcome.counts.shared_requests

@@ -30,7 +30,9 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 def run(*cases: Case, builds: Path) -> None:
     """Run some blocks of each launch, including the first and the last."""
     launches = [(case, launch) for case in cases for launch in case.launches]
-    programs = harness.build([one.code.source for _, one in launches], builds, harness.CHECKED)
+    programs = harness.build(
+        [kernel_launch.code.source for _, kernel_launch in launches], builds, harness.CHECKED
+    )
     for case, launch in launches:
         programs[launch.code.source].run(
             launch.grid,
@@ -119,15 +121,15 @@ DRAWN = st.tuples(st.integers(0, 10**9), st.sampled_from([large_packed, large_st
 
 @pytest.mark.slow
 @settings(COMPILING, max_examples=2)
-@given(drawn=st.lists(DRAWN, min_size=25, max_size=25))
+@given(families=st.lists(DRAWN, min_size=25, max_size=25))
 def test_no_number_of_a_random_large_launch_wraps(
-    drawn: list[tuple[int, Callable[[Random], Case]]], builds: Path
+    families: list[tuple[int, Callable[[Random], Case]]], builds: Path
 ) -> None:
     """Cases that are compiled together, because many have the same source."""
-    run(*(family(Random(number)) for number, family in drawn), builds=builds)
+    run(*(family(Random(number)) for number, family in families), builds=builds)
 
 
 @pytest.mark.slow
 def test_no_number_of_a_small_launch_wraps(builds: Path) -> None:
-    chosen = [SMALL[name] for name in forms.distinct(SMALL)]
-    kernel_cases.check_all(chosen, builds, harness.CHECKED)
+    cases = [SMALL[name] for name in forms.distinct(SMALL)]
+    kernel_cases.check_all(cases, builds, harness.CHECKED)

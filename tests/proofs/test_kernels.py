@@ -20,9 +20,9 @@ pytestmark = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.miss
 @pytest.fixture(scope="module")
 def ran(request: pytest.FixtureRequest, builds: Path) -> dict[str, object]:
     """The results of the chosen cases, which are compiled together."""
-    chosen = kernel_cases.chosen(request, test_a_case_gives_the_bytes_of_numpy)
-    outcomes = kernel_cases.run([SMALL[name] for name in chosen], builds)
-    return dict(zip(chosen, outcomes, strict=True))
+    case_names = kernel_cases.chosen(request, test_a_case_gives_the_bytes_of_numpy)
+    outcomes = kernel_cases.run([SMALL[name] for name in case_names], builds)
+    return dict(zip(case_names, outcomes, strict=True))
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -33,7 +33,10 @@ def test_a_case_gives_the_bytes_of_numpy(name: str, ran: dict[str, object]) -> N
 def test_no_case_depends_on_the_order_of_threads(builds: Path) -> None:
     """Here every access to shared memory is checked; all other tests check stores to outputs."""
     shared = {
-        one.code.kernel for case in SMALL.values() for one in case.launches if one.shared_bytes
+        kernel_launch.code.kernel
+        for case in SMALL.values()
+        for kernel_launch in case.launches
+        if kernel_launch.shared_bytes
     }
     assert shared == {"strided", "tile", "transpose"}
     kernel_cases.check_all(list(SMALL.values()), builds, harness.COUNTING)
@@ -63,11 +66,11 @@ def test_scaled_workloads_give_the_bytes_of_numpy(
     builds: Path, toolchain: harness.Toolchain
 ) -> None:
     small = [scaled(workload, 1 << 16) for workload in WORKLOADS]
-    chosen = [workload for workload in small if workload.total_bytes <= 1 << 20]
-    assert len(chosen) >= 22
+    workloads = [workload for workload in small if workload.total_bytes <= 1 << 20]
+    assert len(workloads) >= 22
     cases = [
         of_workload(workload, where)
-        for workload in chosen
+        for workload in workloads
         for width in [workload.element_bytes]
         for where in {(0, 0), workload.misaligned, (width, 3 * width)}
     ]

@@ -58,8 +58,8 @@ def single_rows(draw: st.DrawFn) -> Case:
 
 def small_chunks(chunk_bytes: int, blocks: tuple[int, int]) -> object:
     """Plan small chunks and blocks of a given size, so that a small split has several."""
-    each = chunk_bytes // H200.limits.sm_count
-    return patch.multiple(rows_planner, SM_CHUNK_BYTES=each, BLOCKS=(blocks,))
+    bytes_per_sm = chunk_bytes // H200.limits.sm_count
+    return patch.multiple(rows_planner, SM_CHUNK_BYTES=bytes_per_sm, BLOCKS=(blocks,))
 
 
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])

@@ -60,10 +60,10 @@ def code_of(launch: KernelLaunch, builds: Path) -> sass.Code:
 
 @pytest.fixture(scope="module", autouse=True)
 def _disassembled(request: pytest.FixtureRequest, builds: Path) -> None:
-    chosen = kernel_cases.chosen(
+    case_names = kernel_cases.chosen(
         request, test_code_has_no_spill_or_call_and_the_planned_bytes_in_flight
     )
-    sass.disassemble((LAUNCHES[name].code.source for name in chosen), builds)
+    sass.disassemble((LAUNCHES[name].code.source for name in case_names), builds)
 
 
 def names(code: sass.Code) -> set[str]:
@@ -80,10 +80,10 @@ def check_spills(launches: Iterable[KernelLaunch], builds: Path, arches: Iterabl
 
     def check(job: tuple[KernelLaunch, str]) -> None:
         launch, arch = job
-        used = nvrtc.resources(nvrtc.compile_cubin(launch.code.source, arch, builds), builds)
-        assert (used.stack_bytes, used.local_bytes) == (0, 0), (arch, launch)
+        resources = nvrtc.resources(nvrtc.compile_cubin(launch.code.source, arch, builds), builds)
+        assert (resources.stack_bytes, resources.local_bytes) == (0, 0), (arch, launch)
         if arch == sass.ARCH:
-            check_resources(launch, used)
+            check_resources(launch, resources)
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
         list(pool.map(check, product(launches, arches)))
@@ -94,17 +94,17 @@ def test_every_kernel_compiles_without_spills(arch: str, builds: Path) -> None:
     check_spills(LAUNCHES.values(), builds, [arch])
 
 
-def check_resources(launch: KernelLaunch, used: nvrtc.Resources) -> None:
+def check_resources(launch: KernelLaunch, resources: nvrtc.Resources) -> None:
     """Compare the resources of a launch with its plan."""
-    assert used.stack_bytes == 0
+    assert resources.stack_bytes == 0
     reserved = RESERVED if launch.shared_bytes else 0
-    assert used.shared_bytes == launch.shared_bytes + reserved
-    assert resident(launch, used) >= launch.code.resident
+    assert resources.shared_bytes == launch.shared_bytes + reserved
+    assert resident(launch, resources) >= launch.code.resident
 
 
-def resident(launch: KernelLaunch, used: nvrtc.Resources) -> int:
+def resident(launch: KernelLaunch, resources: nvrtc.Resources) -> int:
     """The blocks that an SM of an H200 holds."""
-    size = launch.threads, used.registers, launch.shared_bytes
+    size = launch.threads, resources.registers, launch.shared_bytes
     return resident_blocks(H200.limits, *size)
 
 
@@ -133,9 +133,9 @@ def test_code_has_no_spill_or_call_and_the_planned_bytes_in_flight(name: str, bu
     in_flight = code.listing.bytes_in_flight()
     enough = in_flight * launch.threads * resident(launch, code.resources)
     assert in_flight >= launch.bytes_in_flight or enough >= model.IN_FLIGHT_BYTES
-    stored, loaded = vector_bytes(launch)
-    assert stored < VECTOR or any(re.match(r"STG\.E\.\S*128", opcode) for opcode in opcodes)
-    assert loaded < VECTOR or any(re.match(r"LDG\.E\.\S*128", opcode) for opcode in opcodes)
+    stored_bytes, loaded_bytes = vector_bytes(launch)
+    assert stored_bytes < VECTOR or any(re.match(r"STG\.E\.\S*128", opcode) for opcode in opcodes)
+    assert loaded_bytes < VECTOR or any(re.match(r"LDG\.E\.\S*128", opcode) for opcode in opcodes)
 
 
 def vector_bytes(launch: KernelLaunch) -> tuple[int, int]:
@@ -156,7 +156,9 @@ def test_spills_and_calls_in_machine_code_are_detected(builds: Path) -> None:
     }
     """
     code = sass.compiled(bad, builds)
-    assert {"LDL", "STL", "CALL"} <= {found.opcode for found in code.listing.instructions}
+    assert {"LDL", "STL", "CALL"} <= {
+        instruction.opcode for instruction in code.listing.instructions
+    }
     assert code.resources.stack_bytes >= 512
 
 
@@ -166,7 +168,7 @@ def test_a_rejected_source_shows_the_log_of_the_compiler(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("code", "wanted"),
+    ("code", "byte_count"),
     [
         (["LDG.E.128 R4, [R2]", "LDG.E.128 R8, [R2+16]", "STG.E.128 [R20], R4"], 32),
         (["LDG.E R4, [R2]", "STG.E [R20], R4", "LDG.E R4, [R2]", "STG.E [R20], R4"], 4),
@@ -176,5 +178,7 @@ def test_a_rejected_source_shows_the_log_of_the_compiler(tmp_path: Path) -> None
         (["LDG.E.64 R4, [R2]", "BRA 0x90", "LDG.E.128 R8, [R2]", "STS [R9], R4"], 16),
     ],
 )
-def test_bytes_in_flight_are_the_most_loaded_before_a_wait(code: list[str], wanted: int) -> None:
-    assert listing.parse(listing.printed(*code)).bytes_in_flight() == wanted
+def test_bytes_in_flight_are_the_most_loaded_before_a_wait(
+    code: list[str], byte_count: int
+) -> None:
+    assert listing.parse(listing.printed(*code)).bytes_in_flight() == byte_count

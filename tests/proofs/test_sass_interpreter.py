@@ -51,8 +51,8 @@ def test_diverged_threads_reconverge(builds: Path) -> None:
             x, count = 3 * x + 1 if x & 1 else x // 2, count + 1
         return count
 
-    wanted = np.array([steps(x) for x in range(1, 65)])
-    assert np.array_equal(out, wanted)
+    step_counts = np.array([steps(x) for x in range(1, 65)])
+    assert np.array_equal(out, step_counts)
 
 
 def test_threads_may_exit_before_other_threads_reach_a_barrier(builds: Path) -> None:
@@ -65,8 +65,8 @@ def test_threads_may_exit_before_other_threads_reach_a_barrier(builds: Path) -> 
     out[i] = kept[(threadIdx.x + 32) % 64];"""
     out = np.zeros(64, np.uint32)
     run(body, [DRAWN, out], builds)
-    own = DRAWN + (DRAWN >> 1 & 1)
-    assert np.array_equal(out, np.where(LANES < 24, np.roll(own, 32), 0))
+    thread_values = DRAWN + (DRAWN >> 1 & 1)
+    assert np.array_equal(out, np.where(LANES < 24, np.roll(thread_values, 32), 0))
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_tables_of_constants_are_read_by_an_index(builds: Path) -> None:
     }}"""
     out = np.zeros((3, 64), np.int64)
     machine = kernels.run(source, [DRAWN, out], builds)
-    at = DRAWN % 40
-    assert np.array_equal(out[0].view(np.uint64), np.array(wide, np.uint64)[at])
-    assert np.array_equal(out[1], [wide[n] % 65521 for n in at])
-    assert np.array_equal(out[2], [wide[n] % 256 - 128 for n in at])
-    distinct = sum(len(set(part)) for part in at.reshape(2, 32).tolist())
+    table_index = DRAWN % 40
+    assert np.array_equal(out[0].view(np.uint64), np.array(wide, np.uint64)[table_index])
+    assert np.array_equal(out[1], [wide[n] % 65521 for n in table_index])
+    assert np.array_equal(out[2], [wide[n] % 256 - 128 for n in table_index])
+    distinct = sum(len(set(part)) for part in table_index.reshape(2, 32).tolist())
     assert machine.threads.counts["constant_wavefronts"] == 3 * distinct
 
 
@@ -192,7 +192,7 @@ def test_votes_of_a_warp_are_those_of_the_threads_that_take_part() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "message"),
     [
         ("FROB R0, R1", "the opcode FROB"),
         ("IADD3.FROB R0, R1, R2, RZ", r"the modifier \.FROB"),
@@ -209,8 +209,8 @@ def test_votes_of_a_warp_are_those_of_the_threads_that_take_part() -> None:
         ("@P9 MOV R0, R1", "the predicate P9"),
     ],
 )
-def test_unknown_machine_code_is_rejected_and_named(text: str, named: str) -> None:
-    with pytest.raises(UnknownCodeError, match=f"{named}.* is not known"):
+def test_unknown_machine_code_is_rejected_and_named(text: str, message: str) -> None:
+    with pytest.raises(UnknownCodeError, match=f"{message}.* is not known"):
         run_code(text)
 
 

@@ -38,9 +38,9 @@ PARTS = [
 ]
 
 
-def disassemble(chosen: Iterable[Case], builds: Path) -> None:
-    launches = (one for case in chosen for one in case.launches)
-    launch.disassemble((one.code.source for one in launches), builds)
+def disassemble(splits: Iterable[Case], builds: Path) -> None:
+    launches = (kernel_launch for case in splits for kernel_launch in case.launches)
+    launch.disassemble((kernel_launch.code.source for kernel_launch in launches), builds)
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +126,14 @@ def test_a_kernel_with_a_wrong_load_or_store_is_rejected(first: str, builds: Pat
 def test_a_byte_that_no_thread_stores_is_rejected(builds: Path) -> None:
     source = COPY.replace("FIRST", "if (row != 7) first[0] = source[0];")
     code = launch.compiled(source, builds)
-    one = Launch((0, 1), grid=1, threads=64)
+    kernel_launch = Launch((0, 1), grid=1, threads=64)
     with pytest.raises(SassError, match="stored 1528 of 1536 bytes"):
-        launch.run(ROWS.geometry, one, code, [0])
+        launch.run(ROWS.geometry, kernel_launch, code, [0])
 
 
 def test_a_store_between_the_elements_of_an_output_is_rejected(builds: Path) -> None:
-    padded = Case((64, 24), (8, 16), output_strides=((9, 1), (16, 1)))
-    memory = SplitMemory(padded.geometry, (0, 1))
+    padded_case = Case((64, 24), (8, 16), output_strides=((9, 1), (16, 1)))
+    memory = SplitMemory(padded_case.geometry, (0, 1))
     body = COPY.replace("FIRST", "first[0] = source[0];")
     kernels.run_in(body, memory, memory.addresses, builds)
     with pytest.raises(SassError, match="byte 8 of output 0 is not in the output, or between"):
@@ -173,8 +173,8 @@ LANES = np.arange(32, dtype=np.uint64)[None]
 def test_bank_conflicts_are_counted(addresses: np.ndarray, size: int, expected: int) -> None:
     everyone = np.ones((1, 32), bool)
     assert wavefronts(addresses, everyone, size) == expected
-    both = np.concatenate([addresses, addresses + np.uint64(1 << 16)])
-    assert wavefronts(both, np.concatenate([everyone, everyone]), size) == 2 * expected
+    address_pair = np.concatenate([addresses, addresses + np.uint64(1 << 16)])
+    assert wavefronts(address_pair, np.concatenate([everyone, everyone]), size) == 2 * expected
     assert wavefronts(addresses, ~everyone, size) == 0
 
 
@@ -194,8 +194,8 @@ def test_the_instructions_and_wavefronts_of_a_copy_are_counted_exactly(builds: P
     }"""
     case = Case((5 * 128 * 16,), (5 * 128 * 16,))
     code = launch.compiled(source, builds)
-    one = Launch((0,), grid=5, threads=128)
-    counts = launch.run(case.geometry, one, code, list(range(5)))
+    kernel_launch = Launch((0,), grid=5, threads=128)
+    counts = launch.run(case.geometry, kernel_launch, code, list(range(5)))
     length = next(i.index for i in code.listing.instructions if i.opcode == "EXIT") + 1
     assert counts.issue == length
     assert (counts.loads, counts.stores, counts.load_bytes) == (1, 1, 1)
@@ -207,6 +207,6 @@ def test_the_instructions_and_wavefronts_of_a_copy_are_counted_exactly(builds: P
 
 def test_sampled_blocks_include_the_first_and_the_last() -> None:
     assert launch.sampled(5) == [0, 1, 2, 3, 4]
-    chosen = launch.sampled(10**6)
-    assert (chosen[0], chosen[-1]) == (0, 10**6 - 1)
-    assert chosen == sorted(set(chosen)) == launch.sampled(10**6)
+    blocks = launch.sampled(10**6)
+    assert (blocks[0], blocks[-1]) == (0, 10**6 - 1)
+    assert blocks == sorted(set(blocks)) == launch.sampled(10**6)

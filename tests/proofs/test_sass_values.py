@@ -10,7 +10,6 @@ from tests.sass import kernels
 from tests.support import nvrtc
 
 THREADS = 256
-EDGES = [0, 1, 2, 31, 32, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1]
 Numbers = np.ndarray
 
 
@@ -110,6 +109,9 @@ EXPRESSIONS = (
 )
 
 
+EDGES = [0, 1, 2, 31, 32, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**63, 2**64 - 1]
+
+
 @pytest.fixture(scope="module")
 def inputs() -> tuple[Numbers, Numbers]:
     """Pairs of edge values, then random numbers of any length."""
@@ -132,7 +134,7 @@ def values(inputs: tuple[Numbers, Numbers], builds: Path) -> Numbers:
 def test_the_interpreter_computes_the_values_that_cuda_defines(
     text: str, values: Numbers, inputs: tuple[Numbers, Numbers]
 ) -> None:
-    found = values[list(VALUES).index(text)]
+    computed_values = values[list(VALUES).index(text)]
     pairs = [(int(a), int(b)) for a, b in zip(*inputs, strict=True)]
-    wanted = np.array([u64(int(VALUES[text](a, b))) for a, b in pairs], np.uint64)
-    assert np.array_equal(found, wanted)
+    expected_values = np.array([u64(int(VALUES[text](a, b))) for a, b in pairs], np.uint64)
+    assert np.array_equal(computed_values, expected_values)

@@ -46,8 +46,10 @@ def specializations(split: Split) -> tuple[set[str], set[str]]:
     strides = packed_byte_strides(shape, WIDTH)
     geometry = split_geometry(shape, axis, sizes, WIDTH, strides, [None] * len(sizes))
     launches = plan(geometry, 16, 16, H200.limits)
-    first = [one for launch in launches for one in (launch, *launch.siblings())]
-    return {one.code.source for one in launches}, {one.code.source for one in first}
+    first = [kernel_launch for launch in launches for kernel_launch in (launch, *launch.siblings())]
+    return {kernel_launch.code.source for kernel_launch in launches}, {
+        kernel_launch.code.source for kernel_launch in first
+    }
 
 
 # How many specializations a first call may compile.
@@ -59,8 +61,8 @@ MOST = {prefill: 4, experts: 2, boxes: 4, anchors: 2}
 def test_calls_with_new_shapes_need_no_new_specialization_after_the_first_call(
     replay: object, seed: int
 ) -> None:
-    first, *others = replay(np.random.default_rng(seed))
-    _, compiled = specializations(first)
-    assert 1 <= len(compiled) <= MOST[replay]
-    for split in others:
-        assert specializations(split)[0] <= compiled, split
+    first_split, *later_splits = replay(np.random.default_rng(seed))
+    _, first_sources = specializations(first_split)
+    assert 1 <= len(first_sources) <= MOST[replay]
+    for split in later_splits:
+        assert specializations(split)[0] <= first_sources, split

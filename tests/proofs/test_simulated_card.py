@@ -34,19 +34,6 @@ _TORCH = r"PyTorch (is not installed|sees no CUDA device)"
 _JAX = r"JAX (is not installed|runs on cpu, not on the GPU)"
 _CUPY = r"it needs a kernel of CuPy's own"
 
-# Tests marked gpu, and files of them, that only a real card can run.
-NOT_RUN = {
-    "execution.test_torch_gpu": _TORCH,
-    "execution.test_jax_gpu": _JAX,
-    "test_gpu.test_over_2_to_the_31_elements_are_split": r"needs 14 GB of device memory, 2\.1 GB",
-    "test_gpu.test_torch_tensors_come_back_as_torch_tensors": _TORCH,
-    "test_gpu.test_torchs_current_stream_is_used": _TORCH,
-    "test_gpu.test_an_operator_allocates_torch_outputs_for_the_given_stream": _TORCH,
-    "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
-    "execution.test_dask.test_pieces_of_blocks_on_a_gpu_stay_on_the_gpu": _CUPY,
-    "execution.test_onnx_backend.test_official_vectors_are_reproduced_bit_by_bit": _CUPY,
-}
-
 
 @dataclass(frozen=True)
 class Result:
@@ -76,8 +63,8 @@ class Card:
         report = self.folder / f"{name}.xml"
         line = ["-m", "pytest", "-p", "tests.simulated_card.plugin", "--tb=short"]
         line += ["-p", "no:cacheprovider", f"--builds={self.builds}", f"--junitxml={report}"]
-        done = self.run(*line, *self.options, *arguments, **environment)
-        assert done.returncode in (0, 1), done.stdout[-4000:] + done.stderr[-4000:]
+        process = self.run(*line, *self.options, *arguments, **environment)
+        assert process.returncode in (0, 1), process.stdout[-4000:] + process.stderr[-4000:]
         return [_result(case) for case in ET.parse(report).iter("testcase")]
 
 
@@ -109,11 +96,11 @@ def runs(card: Card) -> Runs:
     The real NVRTC compiles only the sources of the cases, because it takes as long again.
     """
     pool = ThreadPoolExecutor(2)
-    started: dict[str, Future[list[Result]]] = {
+    futures: dict[str, Future[list[Result]]] = {
         "gpu": pool.submit(card.tests, "gpu", *ON_GPU, CARD_NVRTC=""),
         "cases": pool.submit(card.tests, "cases", *map(str, CASES)),
     }
-    return lambda name: started[name].result()
+    return lambda name: futures[name].result()
 
 
 def _functions(path: Path) -> list[str]:
@@ -126,30 +113,44 @@ def _functions(path: Path) -> list[str]:
     "name", [name for path in CASES for name in _functions(path)], ids=lambda name: name[15:]
 )
 def test_a_case_passes_on_the_simulated_card(name: str, runs: Runs) -> None:
-    results = [one for one in runs("cases") if one.name.partition("[")[0] == name]
+    results = [result for result in runs("cases") if result.name.partition("[")[0] == name]
     assert results
-    for one in results:
-        assert not one.failed, f"{one.name}\n{one.failed}"
-        assert one.skipped is None, one.name
+    for result in results:
+        assert not result.failed, f"{result.name}\n{result.failed}"
+        assert result.skipped is None, result.name
 
 
-def _names(one: Result) -> tuple[str, str]:
+def _names(result: Result) -> tuple[str, str]:
     """The name of a test without its parameters, and that of its file."""
-    name = one.name.partition("[")[0]
+    name = result.name.partition("[")[0]
     return name, name.rpartition(".")[0]
 
 
+# Tests marked gpu, and files of them, that only a real card can run.
+NOT_RUN = {
+    "execution.test_torch_gpu": _TORCH,
+    "execution.test_jax_gpu": _JAX,
+    "test_gpu.test_over_2_to_the_31_elements_are_split": r"needs 14 GB of device memory, 2\.1 GB",
+    "test_gpu.test_torch_tensors_come_back_as_torch_tensors": _TORCH,
+    "test_gpu.test_torchs_current_stream_is_used": _TORCH,
+    "test_gpu.test_an_operator_allocates_torch_outputs_for_the_given_stream": _TORCH,
+    "test_gpu.test_an_operator_takes_torch_tensors": _TORCH,
+    "execution.test_dask.test_pieces_of_blocks_on_a_gpu_stay_on_the_gpu": _CUPY,
+    "execution.test_onnx_backend.test_official_vectors_are_reproduced_bit_by_bit": _CUPY,
+}
+
+
 def _check_gpu_tests(results: list[Result]) -> None:
-    for one in results:
-        assert not one.failed, f"{one.name}\n{one.failed}"
-    skipped = [one for one in results if one.skipped is not None]
-    for one in skipped:
-        reasons = [NOT_RUN[name] for name in _names(one) if name in NOT_RUN]
-        assert any(re.search(why, one.skipped or "") for why in reasons), (
-            f"{one.name}: {one.skipped}"
+    for result in results:
+        assert not result.failed, f"{result.name}\n{result.failed}"
+    skipped = [result for result in results if result.skipped is not None]
+    for result in skipped:
+        reasons = [NOT_RUN[name] for name in _names(result) if name in NOT_RUN]
+        assert any(re.search(reason, result.skipped or "") for reason in reasons), (
+            f"{result.name}: {result.skipped}"
         )
     # Each listed test exists; a machine with more software may run it.
-    assert set(NOT_RUN) <= {name for one in results for name in _names(one)}
+    assert set(NOT_RUN) <= {name for result in results for name in _names(result)}
     assert len(results) - len(skipped) > 70
 
 
@@ -168,9 +169,9 @@ def test_the_host_benchmark_measures_every_call_and_judges_every_bar(card: Card)
     """The figures are not checked."""
     path = card.folder / "dispatch.json"
     line = ["-m", host_time.MODULE, "--rounds", "1", "-o", str(path)]
-    done = card.run(*line, CARD_NVRTC="", **{host_time.INSIDE: "1"})
-    assert done.returncode in (0, 1), done.stderr[-4000:]
-    assert done.stdout.count("\nbar: ") == len(host_time.BARS)
+    process = card.run(*line, CARD_NVRTC="", **{host_time.INSIDE: "1"})
+    assert process.returncode in (0, 1), process.stderr[-4000:]
+    assert process.stdout.count("\nbar: ") == len(host_time.BARS)
     rows = json.loads(path.read_text())["rows"]
     for case in host_time.CASES:
         least = {row["peer"]: row["seconds"]["least"] for row in rows if row["case"] == case}
@@ -184,8 +185,8 @@ def test_the_self_test_passes_no_wrong_kernel(card: Card) -> None:
     path = str(TESTS / "simulated_card" / "cases_wrong_kernels.py")
     results = card.tests("wrong", path, CARD_NVRTC="", CARD_WRONG="wrong_kernels.txt")
     assert len(results) >= 30
-    for one in results:
-        assert not one.failed, f"{one.name}\n{one.failed}"
+    for result in results:
+        assert not result.failed, f"{result.name}\n{result.failed}"
 
 
 # The command line, and how many rows it measures: two peers of 44 workloads; 14 cases of one peer
@@ -208,27 +209,27 @@ RUNNING = {"dmlsplit", "dmlsplit (cuda)", "memcpy", "CuPy per output (cuda)"}
 def test_the_benchmark_program_runs_to_its_end(command: str, card: Card) -> None:
     """The figures are not checked, because they are those of this machine's processor."""
     path = card.folder / f"{command}.json"
-    arguments, measured = REHEARSALS[command]
+    arguments, row_count = REHEARSALS[command]
     line = ["-m", "tests.simulated_card.rehearsal", *arguments, "-o", str(path)]
-    done = card.run(*line, CARD_NVRTC="")
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    found = json.loads(path.read_text())
-    assert found["after"] is not None
-    rows = [row for row in found["rows"] if row["peer"] in RUNNING]
+    process = card.run(*line, CARD_NVRTC="")
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
+    run_record = json.loads(path.read_text())
+    assert run_record["after"] is not None
+    rows = [row for row in run_record["rows"] if row["peer"] in RUNNING]
     wrong = [row for row in rows if row["status"] != "ok"]
     assert all("Out of memory" in row["message"] for row in wrong), wrong
-    assert len(rows) - len(wrong) == measured
-    assert all(row["message"] for row in found["rows"] if row["status"] == "failed")
+    assert len(rows) - len(wrong) == row_count
+    assert all(row["message"] for row in run_record["rows"] if row["status"] == "failed")
 
 
 @pytest.mark.exhaustive
 def test_both_forms_of_every_threshold_run_on_the_card(card: Card) -> None:
     """Every cell is exact in both forms. The card does not have the L2 policies, which are PTX."""
-    done = card.run("-m", "tests.simulated_card.rehearsal", "gpu", "--planner", CARD_NVRTC="")
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    lines = done.stdout.splitlines()
+    process = card.run("-m", "tests.simulated_card.rehearsal", "gpu", "--planner", CARD_NVRTC="")
+    assert process.returncode == 0, process.stdout[-4000:] + process.stderr[-4000:]
+    lines = process.stdout.splitlines()
     cells = [line for line in lines if " x L2 " not in line]
-    assert len(cells) == sum(len(list(one.cells())) for one in gpu_planner.THRESHOLDS)
+    assert len(cells) == sum(len(list(threshold.cells())) for threshold in gpu_planner.THRESHOLDS)
     assert not [line for line in cells if "failed" in line]
     policies = [line for line in lines if " x L2 " in line]
     assert len(policies) == len(l2_policies.SHARES) * len(l2_policies.POLICIES)

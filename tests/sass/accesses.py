@@ -37,12 +37,12 @@ class Shared:
     def _placed(self, access: Access) -> tuple[Array, Array]:
         """The memory as words of this size, and the index of each thread's first word."""
         t, size = self.threads, access.size
-        at = np.where(access.mask, access.addresses.astype(np.int64), 0)
+        address = np.where(access.mask, access.addresses.astype(np.int64), 0)
         access.refuse_if(
-            at + size > t.shared_bytes, f"outside the {t.shared_bytes} bytes of shared memory"
+            address + size > t.shared_bytes, f"outside the {t.shared_bytes} bytes of shared memory"
         )
         kind = {1: np.uint8, 2: np.uint16}.get(size, np.uint32)
-        return t.shared.view(kind), (t.of_block * t.shared_bytes + at) // min(size, 4)
+        return t.shared.view(kind), (t.of_block * t.shared_bytes + address) // min(size, 4)
 
 
 def _space(o: Operands, place: str) -> tuple[str, Memory, Reader]:
@@ -87,11 +87,11 @@ def store(i: Instruction, t: Threads) -> Run:
 
 
 def _global(o: Operands, text: str) -> Reader:
-    found = _GLOBAL.fullmatch(text)
-    if not found:
+    match = _GLOBAL.fullmatch(text)
+    if not match:
         raise o.instruction.unknown(f"the address {text}")
-    base = o.wide(found[1])
-    offset = U64(int(found[2] or "0", 16) % (1 << 64))
+    base = o.wide(match[1])
+    offset = U64(int(match[2] or "0", 16) % (1 << 64))
     return lambda: base() + offset
 
 

@@ -88,8 +88,8 @@ def _least_or_most(i: Instruction, o: Operands, d: str, values: list[Reader], p:
 
     def run(mask: Array) -> None:
         read = [value().view(kind) for value in values]
-        found = np.where(is_least(), reduce(np.minimum, read), reduce(np.maximum, read))
-        write(np.maximum(found, 0) if "RELU" in modifiers else found, mask)
+        extremes = np.where(is_least(), reduce(np.minimum, read), reduce(np.maximum, read))
+        write(np.maximum(extremes, 0) if "RELU" in modifiers else extremes, mask)
 
     return run
 

@@ -18,9 +18,9 @@ def lop3(i: Instruction, t: Threads) -> Run:
         raise i.unknown("LOP3 without a table")
     o = Operands(i, t)
     with_predicate = i.operands[0].lstrip("U").startswith("P")
-    p, d, a, b, c, table, unused = i.take(7) if with_predicate else ("PT", *i.take(6))
-    if unused not in ("!PT", "!UPT"):
-        raise i.unknown(f"the predicate {unused}")
+    p, d, a, b, c, table, last_predicate = i.take(7) if with_predicate else ("PT", *i.take(6))
+    if last_predicate not in ("!PT", "!UPT"):
+        raise i.unknown(f"the predicate {last_predicate}")
     function = _table(int(table, 0))
     write, write_predicate = o.write(d), o.write_predicate(p)
     values = [o.value(text) for text in (a, b, c)]
@@ -71,7 +71,8 @@ def plop3(i: Instruction, t: Threads) -> Run:
     p, q, a, b, c, first, second = i.take(7)
     values = [o.predicate(text) for text in (a, b, c)]
     outputs = [
-        (o.write_predicate(to), _table(int(table, 0))) for to, table in ((p, first), (q, second))
+        (o.write_predicate(target), _table(int(table, 0)))
+        for target, table in ((p, first), (q, second))
     ]
 
     def run(mask: Array) -> None:
@@ -98,14 +99,18 @@ def shf(i: Instruction, t: Threads) -> Run:
 
     def run(mask: Array) -> None:
         pair = low_of().astype(U64) | (high_of().astype(U64) << BITS_32)
-        by = count_of()
-        by = by.astype(U64) % U64(width) if "W" in modifiers else _clamped(by, width)
+        shift_count = count_of()
+        shift_count = (
+            shift_count.astype(U64) % U64(width)
+            if "W" in modifiers
+            else _clamped(shift_count, width)
+        )
         if "L" in modifiers:
-            pair = pair << by
+            pair = pair << shift_count
         elif is_signed:
-            pair = (pair.view(np.int64) >> by.view(np.int64)).view(U64)
+            pair = (pair.view(np.int64) >> shift_count.view(np.int64)).view(U64)
         else:
-            pair = pair >> by
+            pair = pair >> shift_count
         write(pair >> BITS_32 if "HI" in modifiers else pair, mask)
 
     return run
@@ -118,11 +123,11 @@ def prmt(i: Instruction, t: Threads) -> Run:
     """
     i.allow()
 
-    def permuted(a: Array, chosen: Array, b: Array) -> Array:
+    def permuted(a: Array, selector: Array, b: Array) -> Array:
         pair = a.astype(U64) | (b.astype(U64) << BITS_32)
         result = np.zeros((1, 1), U32)
         for place in range(0, 16, 4):
-            nibble = chosen >> U32(place)
+            nibble = selector >> U32(place)
             byte = (pair >> ((nibble & U32(7)) << U32(3)).astype(U64)).astype(np.uint8)
             sign = np.where(byte > 127, np.uint8(255), np.uint8(0))
             byte = np.where(nibble & U32(8), sign, byte)

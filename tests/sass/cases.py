@@ -19,5 +19,5 @@ def run(
     for launch in case.launches:
         code = sass.compiled(launch.code.source, builds)
         phases = [case.output_phases[output] for output in launch.outputs]
-        chosen, input_phase = blocks(launch), case.misaligned[0]
-        sass.run(case.geometry, launch, code, chosen, input_phase, phases, counting=False)
+        block_numbers, input_phase = blocks(launch), case.misaligned[0]
+        sass.run(case.geometry, launch, code, block_numbers, input_phase, phases, counting=False)

@@ -58,39 +58,39 @@ def bsync(i: Instruction, t: Threads, listing: Listing) -> Run:
     number = _barrier(i, name)
 
     def run(mask: Array) -> None:
-        taking = mask & (t.parties[number] != 0)
-        if _others_are_out(t, number, taking):
-            t.parties[number][taking] = 0
+        arrived_threads = mask & (t.parties[number] != 0)
+        if _others_are_out(t, number, arrived_threads):
+            t.parties[number][arrived_threads] = 0
             return
-        t.waits[taking] = Waits.BRANCH
-        t.barrier[taking] = number
+        t.waits[arrived_threads] = Waits.BRANCH
+        t.barrier[arrived_threads] = number
         release_branches(t)
 
     return run
 
 
-def _others_are_out(t: Threads, number: int, taking: Array) -> bool:
+def _others_are_out(t: Threads, number: int, arrived_threads: Array) -> bool:
     """Whether all threads of these warps that take part in a barrier have reached it."""
-    others = t.alive & (t.parties[number] != 0) & ~taking
-    return not others[taking.any(axis=1)].any()
+    other_threads = t.alive & (t.parties[number] != 0) & ~arrived_threads
+    return not other_threads[arrived_threads.any(axis=1)].any()
 
 
 def _barrier(i: Instruction, name: str) -> int:
-    found = re.fullmatch(r"B(\d+)", name)
-    if not found:
+    match = re.fullmatch(r"B(\d+)", name)
+    if not match:
         raise i.unknown(f"the barrier {name}")
-    return int(found[1])
+    return int(match[1])
 
 
 def release_branches(t: Threads) -> None:
     """Continue threads at a BSYNC for which no other thread is missing any more."""
     waiting = t.waits == Waits.BRANCH
     for number in np.unique(t.barrier[waiting]):
-        held = waiting & (t.barrier == number)
-        for party in np.unique(t.parties[number][held]):
+        held_threads = waiting & (t.barrier == number)
+        for party in np.unique(t.parties[number][held_threads]):
             members = t.alive & (t.parties[number] == party)
-            is_whole = ~(members & ~held).any(axis=1, keepdims=True)
-            free = held & members & is_whole
+            is_whole = ~(members & ~held_threads).any(axis=1, keepdims=True)
+            free = held_threads & members & is_whole
             t.waits[free] = Waits.NOTHING
             t.parties[number][free] = 0
 

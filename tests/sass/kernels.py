@@ -29,28 +29,28 @@ class Arrays:
 
     def load(self, access: Access) -> list[Array]:
         """The words that threads get."""
-        found = np.zeros((*access.mask.shape, max(4, access.size)), np.uint8)
-        for memory, mask, at in self._places(access):
-            found[mask, : access.size] = memory[at[:, None] + np.arange(access.size)]
-        words = found.view(np.uint32)
+        loaded_bytes = np.zeros((*access.mask.shape, max(4, access.size)), np.uint8)
+        for memory, mask, offsets in self._places(access):
+            loaded_bytes[mask, : access.size] = memory[offsets[:, None] + np.arange(access.size)]
+        words = loaded_bytes.view(np.uint32)
         return [words[..., n] for n in range(words.shape[-1])]
 
     def store(self, access: Access, words: list[Array]) -> None:
         """Write the words of the threads that store."""
         data = np.stack(words, axis=-1).astype(np.uint32).view(np.uint8)
-        for memory, mask, at in self._places(access):
-            memory[at[:, None] + np.arange(access.size)] = data[mask, : access.size]
+        for memory, mask, offsets in self._places(access):
+            memory[offsets[:, None] + np.arange(access.size)] = data[mask, : access.size]
 
     def _places(self, access: Access) -> Iterator[tuple[Array, Array, Array]]:
         """Each array that is accessed, the threads that access it, and where."""
-        left = access.mask
+        unplaced = access.mask
         for start, memory in zip(self.addresses, self.bytes, strict=True):
-            at = access.addresses.astype(np.int64) - start
-            mask = access.mask & (at >= 0) & (at + access.size <= len(memory))
-            left = left & ~mask
+            offsets = access.addresses.astype(np.int64) - start
+            mask = access.mask & (offsets >= 0) & (offsets + access.size <= len(memory))
+            unplaced = unplaced & ~mask
             if mask.any():
-                yield memory, mask, at[mask]
-        access.refuse_if(left, "outside all arrays")
+                yield memory, mask, offsets[mask]
+        access.refuse_if(unplaced, "outside all arrays")
 
 
 def run(

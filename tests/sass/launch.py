@@ -141,18 +141,18 @@ def run(
     at_once = max(1, WARPS_AT_ONCE * 32 // launch.threads)
     for start in range(0, len(blocks), at_once):
         part = blocks[start : start + at_once]
-        counted = [counting and block not in edges for block in part]
+        is_counted = [counting and block not in edges for block in part]
         shared_bytes = code.resources.shared_bytes
-        threads = Threads(part, launch.threads, banks, shared_bytes, memory, counted)
+        threads = Threads(part, launch.threads, banks, shared_bytes, memory, is_counted)
         machine = Machine(code.listing, threads)
         before = len(memory.stored)
         machine.run()
         totals += memory.count_rows(before)
         totals += threads.counts
         issued += machine.issued
-    stored = memory.check()
-    if len(blocks) == launch.grid and stored != memory.total_bytes:
-        raise SassError(f"stored {stored} of {memory.total_bytes} bytes")
+    stored_bytes = memory.check()
+    if len(blocks) == launch.grid and stored_bytes != memory.total_bytes:
+        raise SassError(f"stored {stored_bytes} of {memory.total_bytes} bytes")
     return _counts(code.listing, issued, totals)
 
 

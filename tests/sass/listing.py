@@ -43,10 +43,10 @@ class Instruction:
         """The bytes of a load or store."""
         return next((SIZES[part] for part in self.modifiers if part in SIZES), 4)
 
-    def unknown(self, what: str) -> UnknownCodeError:
+    def unknown(self, unknown_part: str) -> UnknownCodeError:
         """The error that refuses this instruction."""
         return UnknownCodeError(
-            f"{self}: {what} is not known. Add it to tests/sass, with a test that runs it."
+            f"{self}: {unknown_part} is not known. Add it to tests/sass, with a test that runs it."
         )
 
     def allow(self, *modifiers: str) -> frozenset[str]:
@@ -123,9 +123,9 @@ def printed(*lines: str) -> str:
 def parse(text: str) -> Listing:
     """The instructions of one kernel, from any address."""
     instructions: list[Instruction] = []
-    found = _LINE.findall(text)
-    start = int(found[0][0], 16)
-    for index, (address, predicate, name, operands) in enumerate(found):
+    instruction_lines = _LINE.findall(text)
+    start = int(instruction_lines[0][0], 16)
+    for index, (address, predicate, name, operands) in enumerate(instruction_lines):
         if int(address, 16) != start + index * BYTES:
             raise UnknownCodeError(f"{address}: the instruction before it cannot be read")
         opcode, *modifiers = name.split(".")
@@ -143,14 +143,14 @@ def _split(operands: str) -> tuple[str, ...]:
 
 def code(cubin: bytes) -> bytes:
     """The instructions of a cubin with one kernel."""
-    (found,) = (data for name, data in _sections(cubin) if name.startswith(".text."))
-    return found
+    (text_section,) = (data for name, data in _sections(cubin) if name.startswith(".text."))
+    return text_section
 
 
 def constant_banks(cubin: bytes) -> dict[int, bytes]:
     """The constant banks of a cubin with one kernel, by number."""
-    named = ((_CONSTANT.match(name), data) for name, data in _sections(cubin))
-    return {int(bank[1]): data for bank, data in named if bank}
+    bank_sections = ((_CONSTANT.match(name), data) for name, data in _sections(cubin))
+    return {int(bank[1]): data for bank, data in bank_sections if bank}
 
 
 def _sections(cubin: bytes) -> Iterator[tuple[str, bytes]]:
@@ -159,6 +159,6 @@ def _sections(cubin: bytes) -> Iterator[tuple[str, bytes]]:
     entry, count, names_at = struct.unpack_from("<HHH", cubin, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", cubin, table + i * entry) for i in range(count)]
     names = sections[names_at][4]
-    for name, _, _, _, at, size in sections:
+    for name, _, _, _, offset, size in sections:
         start = names + name
-        yield cubin[start : cubin.index(b"\0", start)].decode(), cubin[at : at + size]
+        yield cubin[start : cubin.index(b"\0", start)].decode(), cubin[offset : offset + size]

@@ -57,31 +57,31 @@ class Machine:
             The code did something that is forbidden.
         """
         t = self.threads
-        taken = 0
+        step_count = 0
         while t.alive.any():
             ready = t.alive & (t.waits == 0)
             if ready.any():
-                taken += self._run_together(ready)
+                step_count += self._run_together(ready)
             elif not control.release_blocks(t):
                 raise SassError("threads wait for each other forever")
-            if taken > MAX_STEPS:
+            if step_count > MAX_STEPS:
                 raise SassError(f"not at an end after {MAX_STEPS} steps")
 
     def _run_together(self, ready: Array) -> int:
         """Run the threads that are furthest behind until they diverge or meet others."""
         t = self.threads
-        at = int(np.where(ready, t.pc, FAR).min())
-        running = ready & (t.pc == at)
+        index = int(np.where(ready, t.pc, FAR).min())
+        running = ready & (t.pc == index)
         others_at = int(np.where(ready & ~running, t.pc, FAR).min())
         warps = running.any(axis=1, keepdims=True)
-        counted = int((warps & t.counted).sum())
-        start = at
+        warp_count = int((warps & t.counted).sum())
+        start = index
         while True:
-            step = self._step(at)
-            self.issued[at] += counted
-            at += 1
+            step = self._step(index)
+            self.issued[index] += warp_count
+            index += 1
             if step.control:
-                np.copyto(t.pc, at, where=running)
+                np.copyto(t.pc, index, where=running)
                 step.control(running & step.holds() if step.holds else running)
                 break
             mask = warps if step.is_uniform else running
@@ -90,18 +90,18 @@ class Machine:
             assert step.run
             if not step.holds or mask.any():
                 step.run(mask)
-            if at == others_at:
-                np.copyto(t.pc, at, where=running)
+            if index == others_at:
+                np.copyto(t.pc, index, where=running)
                 break
-        return at - start
+        return index - start
 
-    def _step(self, at: int) -> Step:
+    def _step(self, index: int) -> Step:
         """Decode an instruction when it is first reached."""
-        if at >= len(self.steps):
+        if index >= len(self.steps):
             raise SassError("a thread ran past the end of the code")
-        step = self.steps[at]
+        step = self.steps[index]
         if step is None:
-            step = self.steps[at] = self._decoded(self.listing.instructions[at])
+            step = self.steps[index] = self._decoded(self.listing.instructions[index])
         return step
 
     def _decoded(self, i: Instruction) -> Step:

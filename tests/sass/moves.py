@@ -41,13 +41,13 @@ def special(i: Instruction, t: Threads) -> Run:
 
 
 def _special(i: Instruction, t: Threads, name: str) -> Array:
-    known = {"SR_TID.X": t.tid, "SR_CTAID.X": t.ctaid, "SR_LANEID": t.lane}
+    registers = {"SR_TID.X": t.tid, "SR_CTAID.X": t.ctaid, "SR_LANEID": t.lane}
     # One-dimensional launches without clusters.
     zeros = ("SRZ", "SR_TID.Y", "SR_TID.Z", "SR_CTAID.Y", "SR_CTAID.Z", "SR_CgaCtaId")
-    known |= dict.fromkeys(zeros, np.zeros((1, 1), np.uint32))
-    if name not in known:
+    registers |= dict.fromkeys(zeros, np.zeros((1, 1), np.uint32))
+    if name not in registers:
         raise i.unknown(f"the special register {name}")
-    return known[name]
+    return registers[name]
 
 
 def ldc(i: Instruction, t: Threads) -> Run:
@@ -55,24 +55,26 @@ def ldc(i: Instruction, t: Threads) -> Run:
     modifiers = i.allow("U8", "U16", "S8", "S16", "64", "128")
     o = Operands(i, t)
     d, source = i.take(2)
-    found = _INDEXED.fullmatch(source)
-    if not found:
+    match = _INDEXED.fullmatch(source)
+    if not match:
         raise i.unknown(f"the operand {source}")
-    bank = o.bank(int(found[1], 16))
+    bank = o.bank(int(match[1], 16))
     kind = _kind(modifiers)
-    at_of = o.sum_of(found[2])
+    at_of = o.sum_of(match[2])
     writers = [o.write(following(d, n)) for n in range(max(1, kind.itemsize // 4))]
-    is_indexed = "R" in found[2] and i.opcode == "LDC"
+    is_indexed = "R" in match[2] and i.opcode == "LDC"
 
     def run(mask: Array) -> None:
-        at = np.broadcast_to(at_of(), mask.shape).view(np.int32)
-        at = np.where(at < 0, at + CONSTANT_BYTES, at)
+        offset = np.broadcast_to(at_of(), mask.shape).view(np.int32)
+        offset = np.where(offset < 0, offset + CONSTANT_BYTES, offset)
         last = len(bank) - kind.itemsize
-        if (((at < 0) | (at > last)) & mask).any() or ((at % kind.itemsize != 0) & mask).any():
-            raise SassError(f"{i}: outside constant bank {found[1]}, or not aligned")
+        if (((offset < 0) | (offset > last)) & mask).any() or (
+            (offset % kind.itemsize != 0) & mask
+        ).any():
+            raise SassError(f"{i}: outside constant bank {match[1]}, or not aligned")
         if is_indexed and t.counted.any():
-            t.counts["constant_wavefronts"] += _distinct(at, mask & t.counted)
-        first = np.clip(at, 0, last) // kind.itemsize * max(1, kind.itemsize // 4)
+            t.counts["constant_wavefronts"] += _distinct(offset, mask & t.counted)
+        first = np.clip(offset, 0, last) // kind.itemsize * max(1, kind.itemsize // 4)
         words = bank[: len(bank) // 16 * 16].view(kind if kind.itemsize < 4 else np.uint32)
         for order, write in enumerate(writers):
             write(words[first + order], mask)

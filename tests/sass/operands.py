@@ -31,8 +31,8 @@ def immediate(text: str) -> int | None:
 @cache
 def register(text: str) -> tuple[bool, int] | None:
     """Whether a register is uniform, and its number; None if `text` is not a register."""
-    found = re.fullmatch(r"(U?)R(\d+)", text)
-    return (bool(found[1]), int(found[2])) if found else None
+    match = re.fullmatch(r"(U?)R(\d+)", text)
+    return (bool(match[1]), int(match[2])) if match else None
 
 
 def is_negated(text: str) -> bool:
@@ -94,8 +94,8 @@ class Operands:
         """A writer of the low 32 bits of its values."""
         if text in ("RZ", "URZ"):
             return lambda values, mask: None
-        to = self._register(text)
-        return lambda values, mask: np.copyto(to, values, where=mask, casting="unsafe")
+        target = self._register(text)
+        return lambda values, mask: np.copyto(target, values, where=mask, casting="unsafe")
 
     def write_wide(self, text: str) -> Writer:
         """A writer of 64 bits to a pair of registers."""
@@ -111,8 +111,8 @@ class Operands:
         """A writer of a predicate."""
         if text in ("PT", "UPT"):
             return lambda values, mask: None
-        to = self._predicate_view(text)
-        return lambda values, mask: np.copyto(to, values, where=mask)
+        target = self._predicate_view(text)
+        return lambda values, mask: np.copyto(target, values, where=mask)
 
     def _view(self, text: str) -> Array:
         """The array of an operand without a sign."""
@@ -121,8 +121,10 @@ class Operands:
             return np.full((1, 1), number or 0, np.uint32)
         constant = _CONSTANT.fullmatch(text)
         if constant:
-            at = int(constant[2], 16) % CONSTANT_BYTES
-            return self.bank(int(constant[1], 16))[at : at + 4].view(np.uint32).reshape(1, 1)
+            offset = int(constant[2], 16) % CONSTANT_BYTES
+            return (
+                self.bank(int(constant[1], 16))[offset : offset + 4].view(np.uint32).reshape(1, 1)
+            )
         return self._register(text)
 
     def bank(self, number: int) -> Array:
@@ -132,31 +134,33 @@ class Operands:
         return self.threads.banks[number]
 
     def _register(self, text: str) -> Array:
-        found = register(text)
-        if not found:
+        register_number = register(text)
+        if not register_number:
             raise self.instruction.unknown(f"the operand {text}")
         threads = self.threads
-        return (threads.uniform_registers if found[0] else threads.registers)[found[1]]
+        return (threads.uniform_registers if register_number[0] else threads.registers)[
+            register_number[1]
+        ]
 
     def _predicate_view(self, text: str) -> Array:
         if text in ("PT", "UPT"):
             return np.ones((1, 1), bool)
-        found = re.fullmatch(r"(U?)P([0-6])", text)
-        if not found:
+        match = re.fullmatch(r"(U?)P([0-6])", text)
+        if not match:
             raise self.instruction.unknown(f"the predicate {text}")
         threads = self.threads
-        return (threads.uniform_predicates if found[1] else threads.predicates)[int(found[2])]
+        return (threads.uniform_predicates if match[1] else threads.predicates)[int(match[2])]
 
 
 @cache
-def following(text: str, by: int = 1) -> str:
-    """The operand that is `by` times 32 bits after another; RZ is followed by RZ."""
+def following(text: str, step: int = 1) -> str:
+    """The operand that is `step` times 32 bits after another; RZ is followed by RZ."""
     if text in ("RZ", "URZ"):
         return text
     constant = _CONSTANT.fullmatch(text)
     if constant:
-        return f"c[0x{constant[1]}][{int(constant[2], 16) + 4 * by:#x}]"
+        return f"c[0x{constant[1]}][{int(constant[2], 16) + 4 * step:#x}]"
     register = re.fullmatch(r"(U?R)(\d+)", text)
     if not register:
         raise UnknownCodeError(f"{text}: no operand of 64 bits is known that begins so")
-    return f"{register[1]}{int(register[2]) + by}"
+    return f"{register[1]}{int(register[2]) + step}"

@@ -47,8 +47,8 @@ def isetp(i: Instruction, t: Threads) -> Run:
         return decided | ((x == y) & low_of())
 
     def run(mask: Array) -> None:
-        found, other = holds(), accumulated_of()
-        result, opposite = combine(found, other), combine(~found, other)
+        condition, combined_with = holds(), accumulated_of()
+        result, opposite = combine(condition, combined_with), combine(~condition, combined_with)
         write_p(result, mask)
         write_q(opposite, mask)
 
@@ -60,8 +60,8 @@ def sel(i: Instruction, t: Threads) -> Run:
     i.allow()
     o = Operands(i, t)
     d, a, b, p = i.take(4)
-    write, a_of, b_of, chosen = o.write(d), o.value(a), o.value(b), o.predicate(p)
-    return lambda mask: write(np.where(chosen(), a_of(), b_of()), mask)
+    write, a_of, b_of, predicate_of = o.write(d), o.value(a), o.value(b), o.predicate(p)
+    return lambda mask: write(np.where(predicate_of(), a_of(), b_of()), mask)
 
 
 def p2r(i: Instruction, t: Threads) -> Run:
@@ -71,12 +71,12 @@ def p2r(i: Instruction, t: Threads) -> Run:
     d, source, a, bits = i.take(4)
     if source != "PR":
         raise i.unknown(f"the operand {source}")
-    write, a_of, chosen = o.write(d), o.value(a), int(bits, 0)
+    write, a_of, mask_bits = o.write(d), o.value(a), int(bits, 0)
 
     def run(mask: Array) -> None:
-        value = a_of() & np.uint32(~chosen & 0xFFFFFFFF)
+        value = a_of() & np.uint32(~mask_bits & 0xFFFFFFFF)
         for number in range(PREDICATES):
-            if chosen >> number & 1:
+            if mask_bits >> number & 1:
                 value = value | (t.predicates[number].astype(np.uint32) << np.uint32(number))
         write(value, mask)
 
@@ -90,12 +90,12 @@ def r2p(i: Instruction, t: Threads) -> Run:
     target, a, bits = i.take(3)
     if target != "PR":
         raise i.unknown(f"the operand {target}")
-    a_of, chosen = o.value(a), int(bits, 0)
+    a_of, mask_bits = o.value(a), int(bits, 0)
 
     def run(mask: Array) -> None:
         value = a_of()
         for number in range(PREDICATES):
-            if chosen >> number & 1:
+            if mask_bits >> number & 1:
                 bit = (value >> np.uint32(number)) & np.uint32(1)
                 np.copyto(t.predicates[number], bit != 0, where=mask)
 
@@ -111,7 +111,11 @@ def vote(i: Instruction, t: Threads) -> Run:
 
     def run(mask: Array) -> None:
         holds = np.broadcast_to(source_of(), mask.shape)
-        some, other = (part.any(axis=1, keepdims=True) for part in (holds & mask, ~holds & mask))
-        write(some if mode == "ANY" else ~other, mask.any(axis=1, keepdims=True))
+        holds_somewhere, fails_somewhere = (
+            part.any(axis=1, keepdims=True) for part in (holds & mask, ~holds & mask)
+        )
+        write(
+            holds_somewhere if mode == "ANY" else ~fails_somewhere, mask.any(axis=1, keepdims=True)
+        )
 
     return run

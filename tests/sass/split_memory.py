@@ -33,9 +33,9 @@ def input_runs(addresses: Array, size: int) -> Array:
     """The `size` input bytes that begin at each address: an array of shape (addresses, size)."""
     phase = addresses & np.uint64(3)
     steps = np.arange(0, size + 3, 4, dtype=np.uint64)
-    found = input_words((addresses - phase)[:, None] + steps).view(np.uint8)
-    windows = np.lib.stride_tricks.sliding_window_view(found, size, axis=1)
-    return windows[np.arange(len(found)), phase.astype(np.intp)]
+    word_bytes = input_words((addresses - phase)[:, None] + steps).view(np.uint8)
+    windows = np.lib.stride_tricks.sliding_window_view(word_bytes, size, axis=1)
+    return windows[np.arange(len(word_bytes)), phase.astype(np.intp)]
 
 
 class Places:
@@ -79,9 +79,9 @@ class Places:
             is_inside &= index < _of(count, output)
             rest = rest - index * step
             origin = origin + index * _of(src, output)
-        left = _of(self.run, output) - rest
-        is_inside &= left > 0
-        return np.where(is_inside, origin + rest, -1 << 62), np.where(is_inside, left, 0)
+        bytes_left = _of(self.run, output) - rest
+        is_inside &= bytes_left > 0
+        return np.where(is_inside, origin + rest, -1 << 62), np.where(is_inside, bytes_left, 0)
 
 
 def _of(values: Array, output: Array) -> Array:
@@ -164,10 +164,10 @@ class SplitMemory:
         block switches to at least as many rows as it stores to.
         """
         places = [np.empty(0, np.int64)]  # the block and the row in one number, which sorts faster
-        for stored in self.stored[start:]:
-            t = stored.access.threads
-            block = np.where(t.counted, t.of_block, -1)[stored.lanes // LANES, 0]
-            places.append((block << BLOCK_BITS) + stored.addresses // ROW_BYTES)
+        for store in self.stored[start:]:
+            t = store.access.threads
+            block = np.where(t.counted, t.of_block, -1)[store.lanes // LANES, 0]
+            places.append((block << BLOCK_BITS) + store.addresses // ROW_BYTES)
         place = np.concatenate(places)
         place = place[place >= 0]
         place = place[np.argsort(place >> BLOCK_BITS, kind="stable")]
@@ -182,40 +182,42 @@ class SplitMemory:
         SassError
             A byte is wrong, outside the outputs, or stored twice.
         """
-        for size in {stored.access.size for stored in self.stored}:
-            self._check_bytes([stored for stored in self.stored if stored.access.size == size])
+        for size in {store.access.size for store in self.stored}:
+            self._check_bytes([store for store in self.stored if store.access.size == size])
         total = self._check_once()
         self.stored.clear()
         return total
 
-    def _check_bytes(self, stored: list[Stored]) -> None:
-        addresses = np.concatenate([part.addresses for part in stored])
-        data = np.concatenate([part.data for part in stored])
+    def _check_bytes(self, stores: list[Stored]) -> None:
+        addresses = np.concatenate([part.addresses for part in stores])
+        data = np.concatenate([part.data for part in stores])
         output = np.maximum(np.searchsorted(self.outputs, addresses, "right") - 1, 0)
         starts = self.outputs - self.places.first
         offset = addresses - starts[output]
-        origin, left = self.places.of(output, offset)
+        origin, bytes_left = self.places.of(output, offset)
         wrong = np.empty(data.shape, bool)
-        whole = left >= data.shape[1]  # the bytes of the store follow each other in the input
+        whole = bytes_left >= data.shape[1]  # the bytes of the store follow each other in the input
         runs = input_runs((self.input + origin[whole]).astype(np.uint64), data.shape[1])
         wrong[whole] = data[whole] != runs
         wrong[~whole] = self._wrong(output[~whole], offset[~whole], data[~whole])
         if wrong.any():
             row, byte = (int(part[0]) for part in np.nonzero(wrong))
-            at, number = offset[row] + byte, output[row]
-            found, _ = self.places.of(number, at)
-            what = f"is {data[row, byte]:#x}, not byte {found} of the input"
-            if found == -1 << 62:
-                what = "is not in the output, or between its elements"
-            place = f"byte {at - self.places.first[number]} of output {number}"
-            raise SassError(f"{_thread(stored, row)}: {place} {what}")
+            position, number = offset[row] + byte, output[row]
+            input_byte, _ = self.places.of(number, position)
+            problem = f"is {data[row, byte]:#x}, not byte {input_byte} of the input"
+            if input_byte == -1 << 62:
+                problem = "is not in the output, or between its elements"
+            place = f"byte {position - self.places.first[number]} of output {number}"
+            raise SassError(f"{_thread(stores, row)}: {place} {problem}")
 
     def _wrong(self, output: Array, offset: Array, data: Array) -> Array:
         """Whether each byte of stores is wrong, looked up one by one."""
-        each = offset[:, None] + np.arange(data.shape[1])
-        origin, left = self.places.of(np.broadcast_to(output[:, None], each.shape), each)
-        addresses = (self.input + np.where(left, origin, 0)).astype(np.uint64)
-        return (left == 0) | (data != input_runs(addresses.ravel(), 1).reshape(data.shape))
+        byte_offsets = offset[:, None] + np.arange(data.shape[1])
+        origin, bytes_left = self.places.of(
+            np.broadcast_to(output[:, None], byte_offsets.shape), byte_offsets
+        )
+        addresses = (self.input + np.where(bytes_left, origin, 0)).astype(np.uint64)
+        return (bytes_left == 0) | (data != input_runs(addresses.ravel(), 1).reshape(data.shape))
 
     def _check_once(self) -> int:
         if not self.stored:
@@ -233,9 +235,9 @@ class SplitMemory:
         return int((ends - starts).sum())
 
 
-def _thread(stored: list[Stored], row: int) -> str:
+def _thread(stores: list[Stored], row: int) -> str:
     """The instruction and the thread of a row of all stores, for messages."""
-    for part in stored:
+    for part in stores:
         if row < len(part.lanes):
             access = part.access
             return f"{access.instruction}: {access.threads.name(int(part.lanes[row]))}"

@@ -56,13 +56,13 @@ class Access:
         self.size = size
         self.refuse_if(self.addresses % size != 0, f"an address is not a multiple of {size}")
 
-    def refuse_if(self, wrong: Array, what: str) -> None:
+    def refuse_if(self, wrong: Array, problem: str) -> None:
         """Raise if something is wrong with the access of a thread in the mask."""
         if (wrong & self.mask).any():
-            at = int(np.flatnonzero(wrong & self.mask)[0])
-            address = int(self.addresses.flat[at])
-            thread = self.threads.name(at)
-            raise SassError(f"{self.instruction}: {thread}: {what} (address {address:#x})")
+            thread_index = int(np.flatnonzero(wrong & self.mask)[0])
+            address = int(self.addresses.flat[thread_index])
+            thread = self.threads.name(thread_index)
+            raise SassError(f"{self.instruction}: {thread}: {problem} (address {address:#x})")
 
 
 class Threads:
@@ -102,8 +102,8 @@ class Threads:
         self.tid = first + self.lane
         self.ctaid = np.repeat(np.array(blocks, np.uint32), per_block)[:, None]
         self.of_block = np.repeat(np.arange(len(blocks)), per_block)[:, None]
-        wanted = np.ones(len(blocks), bool) if counted is None else np.array(counted)
-        self.counted = wanted[self.of_block]
+        counted_blocks = np.ones(len(blocks), bool) if counted is None else np.array(counted)
+        self.counted = counted_blocks[self.of_block]
 
         self.registers = np.zeros((REGISTERS, *self.shape), np.uint32)
         self.predicates = np.zeros((PREDICATES, *self.shape), bool)
@@ -122,10 +122,10 @@ class Threads:
         self.barrier = np.zeros(self.shape, np.int8)  # at which a thread waits
         self.counts: Counter[str] = Counter()
 
-    def name(self, at: int) -> str:
+    def name(self, thread_index: int) -> str:
         """The name of a thread, by its index in a flattened array of threads."""
-        warp = at // LANES
-        return f"block {int(self.ctaid[warp, 0])}, thread {int(self.tid.flat[at])}"
+        warp = thread_index // LANES
+        return f"block {int(self.ctaid[warp, 0])}, thread {int(self.tid.flat[thread_index])}"
 
 
 def _padded(bank: bytes) -> Array:

@@ -24,17 +24,17 @@ def wavefronts(addresses: Array, mask: Array, size: int) -> int:
     first = np.where(mask[active], first, -BANKS).reshape(
         -1, lanes
     )  # inactive lanes: below all others
-    wanted = (first[:, :, None] + np.arange(words)).reshape(len(first), -1)
-    wanted.sort(axis=1)
-    is_new = np.diff(wanted, axis=1, prepend=-1) != 0
-    row, at = np.nonzero(is_new & (wanted >= 0))
-    bank = wanted[row, at] % BANKS
-    passes = np.bincount(row * BANKS + bank, minlength=len(wanted) * BANKS)
+    word_numbers = (first[:, :, None] + np.arange(words)).reshape(len(first), -1)
+    word_numbers.sort(axis=1)
+    is_new = np.diff(word_numbers, axis=1, prepend=-1) != 0
+    row, column = np.nonzero(is_new & (word_numbers >= 0))
+    bank = word_numbers[row, column] % BANKS
+    passes = np.bincount(row * BANKS + bank, minlength=len(word_numbers) * BANKS)
     return int(passes.reshape(-1, BANKS).max(axis=1).sum())
 
 
 def sectors(addresses: Array, mask: Array) -> int:
     """The sectors of 32 bytes that accesses of all warps touch; each is inside one."""
-    touched = np.where(mask, (addresses // SECTOR).astype(np.int64), -1)
-    touched.sort(axis=1)
-    return int(((np.diff(touched, axis=1, prepend=-1) != 0) & (touched >= 0)).sum())
+    sector_numbers = np.where(mask, (addresses // SECTOR).astype(np.int64), -1)
+    sector_numbers.sort(axis=1)
+    return int(((np.diff(sector_numbers, axis=1, prepend=-1) != 0) & (sector_numbers >= 0)).sum())

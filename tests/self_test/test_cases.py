@@ -56,13 +56,17 @@ def pairs_taken(name: str) -> set[Pair]:
 
 def choices(pairs: Iterable[Pair]) -> set[tuple[str, Choice]]:
     """What is chosen in any pair."""
-    return {(kernel, one) for kernel, *pair in pairs for one in pair}
+    return {(kernel, kernel_launch) for kernel, *pair in pairs for kernel_launch in pair}
 
 
 def sizes(launch: KernelLaunch) -> set[tuple[Any, ...]]:
     """The sizes of a kernel's elements and directions of its steps."""
     form = forms.form_of(launch)
-    return {(form.kernel, *one) for one in form.constants if one[0] in SIZES}
+    return {
+        (form.kernel, *kernel_launch)
+        for kernel_launch in form.constants
+        if kernel_launch[0] in SIZES
+    }
 
 
 def users_launches(limits: DeviceLimits) -> Iterator[KernelLaunch]:
@@ -83,16 +87,16 @@ def users_launches(limits: DeviceLimits) -> Iterator[KernelLaunch]:
 def test_the_splits_take_the_paths_that_users_splits_take_on_a_gpu(name: str) -> None:
     """Every choice of a path, and nearly all pairs of choices."""
     limits = find_gpu(name).limits
-    needed = pairs_of(users_launches(limits))
-    assert len(needed) > 200
-    assert choices(needed) <= choices(pairs_taken(name))
-    missing = needed - pairs_taken(name)
-    assert len(missing) <= len(needed) // 50, missing
+    needed_pairs = pairs_of(users_launches(limits))
+    assert len(needed_pairs) > 200
+    assert choices(needed_pairs) <= choices(pairs_taken(name))
+    missing = needed_pairs - pairs_taken(name)
+    assert len(missing) <= len(needed_pairs) // 50, missing
 
 
 @each(name=GPU_NAMES)
 def test_the_splits_take_every_path_that_arguments_choose(name: str) -> None:
-    required = {
+    required_choices = {
         *(("tile", ("rounds", rounds)) for rounds in (1, 2, 4)),
         *(("rows", ("rounds", rounds)) for rounds in (1, 2, 4)),
         *(("rows", (name, 1)) for name in ("many chunks", "shorter last chunk", "many tiles")),
@@ -102,7 +106,7 @@ def test_the_splits_take_every_path_that_arguments_choose(name: str) -> None:
         *(("transpose", ("loops", depth)) for depth in range(7)),
         *(("strided", ("loops", depth)) for depth in range(1, 9)),
     }
-    assert required <= choices(pairs_taken(name))
+    assert required_choices <= choices(pairs_taken(name))
 
 
 def test_each_kernel_copies_every_number_of_rows_modulo_64() -> None:
@@ -115,8 +119,16 @@ def test_each_kernel_copies_every_number_of_rows_modulo_64() -> None:
 
 
 def test_each_kernel_calculates_places_beyond_4_gib() -> None:
-    far = {one.code.kernel for _, case in beyond.FAR for one in planned(case, H200.limits)}
-    large = {one.code.kernel for case in beyond.large_cases() for one in planned(case, H200.limits)}
+    far = {
+        kernel_launch.code.kernel
+        for _, case in beyond.FAR
+        for kernel_launch in planned(case, H200.limits)
+    }
+    large = {
+        kernel_launch.code.kernel
+        for case in beyond.large_cases()
+        for kernel_launch in planned(case, H200.limits)
+    }
     assert far == large == {"rows", "tile", "transpose", "strided"}
     assert all(case.source.size > 1 << 32 for _, case in beyond.FAR)
     for case in beyond.large_cases():
@@ -132,12 +144,21 @@ def test_neighbouring_outputs_have_different_phases_unless_they_are_aligned() ->
 
 
 def test_the_layouts_have_every_size_and_every_mode() -> None:
-    needed = {
-        mode for run in forms.sweep(False) for one in run.case.launches for mode in sizes(one)
+    needed_pairs = {
+        mode
+        for run in forms.sweep(False)
+        for kernel_launch in run.case.launches
+        for mode in sizes(kernel_launch)
     }
     table = [(case, planned(case, H200.limits)) for case in cases_of("H200")]
-    assert {size for _, launches in table for one in launches for size in sizes(one)} >= needed
-    pairs = {(one.code.kernel, case.mode) for case, launches in table for one in launches}
+    assert {
+        size for _, launches in table for kernel_launch in launches for size in sizes(kernel_launch)
+    } >= needed_pairs
+    pairs = {
+        (kernel_launch.code.kernel, case.mode)
+        for case, launches in table
+        for kernel_launch in launches
+    }
     assert len(pairs) == 4 * len(Mode)
 
 

@@ -20,8 +20,8 @@ from tests.support.command import ROOT
 
 
 def lines(name: str) -> str:
-    found = [check for check in environment.checks(HostMemory()) if check.name == name]
-    return " ".join(check_text(check) for check in found)
+    matching_checks = [check for check in environment.checks(HostMemory()) if check.name == name]
+    return " ".join(check_text(check) for check in matching_checks)
 
 
 @pytest.mark.parametrize(
@@ -80,9 +80,9 @@ def test_the_report_has_no_path(text: str, monkeypatch: pytest.MonkeyPatch) -> N
     test = dml.selftest()
     assert test.status == 2
     record = json.loads(test.to_json())
-    for shown in (record["error"], record["checks"][0]["text"]):
-        assert "PATH" in shown
-        assert not any(word in shown for word in ("ali", "cupy/", "Ubuntu", "Users"))
+    for report_text in (record["error"], record["checks"][0]["text"]):
+        assert "PATH" in report_text
+        assert not any(word in report_text for word in ("ali", "cupy/", "Ubuntu", "Users"))
 
 
 def test_the_json_report_has_the_text_of_every_check_and_names_no_user_or_machine(

@@ -32,10 +32,10 @@ def test_the_notebook_installs_the_extra_that_fits_driver_and_gpu(
 
     monkeypatch.setattr(subprocess, "run", run)
     exec(compile("".join(CELL["source"]), "cell", "exec"), {})
-    *_, removed, installed, tested = lines
-    assert removed.startswith("-m pip uninstall")
-    assert f"dmlsplit[{extra}] @ git+https://" in installed
-    assert tested == "-m dmlsplit selftest -o selftest.json"
+    *_, removal_line, install_line, test_line = lines
+    assert removal_line.startswith("-m pip uninstall")
+    assert f"dmlsplit[{extra}] @ git+https://" in install_line
+    assert test_line == "-m dmlsplit selftest -o selftest.json"
 
 
 def test_the_bug_form_asks_for_the_report_of_the_self_test() -> None:

@@ -71,16 +71,16 @@ def build(folder: Path) -> Libraries:
         (partial / "redirects.inc").write_text(_redirects(runtime))
         _compile(partial, ["-I", str(headers), "-I", str(partial), "-I", str(HERE)])
 
-    made = builds.made(folder / f"card-{_key(runtime)}", compile_to)
+    build_folder = builds.made(folder / f"card-{_key(runtime)}", compile_to)
     return Libraries(
-        made,
+        build_folder,
         {
-            "LD_LIBRARY_PATH": str(made),
+            "LD_LIBRARY_PATH": str(build_folder),
             # The folder's key covers the headers that the card adds to a kernel; CuPy's does not.
-            "CUPY_CACHE_DIR": str(made / "kernels"),
+            "CUPY_CACHE_DIR": str(build_folder / "kernels"),
             "CARD_NVRTC": str(nvrtc.find("lib/libnvrtc.so.*") or ""),
             "CARD_COMPILER": shlex.join(("g++", *KERNEL_FLAGS, f"-I{WORDS}", f"-I{HERE}")),
-            "CARD_MODULE": str(made / "kernel_module.o"),
+            "CARD_MODULE": str(build_folder / "kernel_module.o"),
         },
     )
 
@@ -95,7 +95,7 @@ def _compile(folder: Path, includes: list[str]) -> None:
         list(pool.map(compiled, names))
     objects = {name: str(folder / f"{name}.o") for name in names}
     apart = ("nvrtc", "nvml", "kernel_module")
-    driver = [made for name, made in objects.items() if name not in apart]
+    driver = [object_file for name, object_file in objects.items() if name not in apart]
     _link(folder / DRIVER, *driver)
     _link(folder / MANAGEMENT, objects["nvml"], str(folder / DRIVER))
     _link(folder / COMPILER, objects["nvrtc"], str(folder / DRIVER))
@@ -106,9 +106,9 @@ def _link(library: Path, *parts: str) -> None:
 
 
 def _run(*arguments: str) -> None:
-    done = subprocess.run(["g++", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"g++ rejects the simulated card:\n{done.stderr[:6000]}")
+    process = subprocess.run(["g++", *arguments], capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise RuntimeError(f"g++ rejects the simulated card:\n{process.stderr[:6000]}")
 
 
 def _redirects(runtime: Path) -> str:
@@ -128,12 +128,18 @@ def _functions(runtime: Path) -> dict[str, int]:
     listing = subprocess.run(
         ["nm", "--numeric-sort", str(runtime)], capture_output=True, text=True, check=True
     ).stdout
-    found = [line.split() for line in listing.splitlines()]
-    code = [(int(line[0], 16), line[2]) for line in found if len(line) == 3 and line[1] in "tTwW"]
-    places = {name: at for at, name in code if name.startswith("cuda") and name[4:5].isupper()}
-    starts = sorted({at for at, _ in code})
+    fields = [line.split() for line in listing.splitlines()]
+    code = [(int(line[0], 16), line[2]) for line in fields if len(line) == 3 and line[1] in "tTwW"]
+    places = {
+        name: address for address, name in code if name.startswith("cuda") and name[4:5].isupper()
+    }
+    starts = sorted({address for address, _ in code})
     after = dict(pairwise(starts))
-    short = [name for name, at in places.items() if after.get(at, at + 99) - at < JUMP_BYTES]
+    short = [
+        name
+        for name, address in places.items()
+        if after.get(address, address + 99) - address < JUMP_BYTES
+    ]
     if short or "cudaMalloc" not in places:
         raise RuntimeError(f"{runtime} has no room for jumps, or no CUDA runtime: {short}")
     return places
@@ -141,8 +147,8 @@ def _functions(runtime: Path) -> dict[str, int]:
 
 def _key(runtime: Path) -> str:
     files = sorted([*HERE.glob("*.[ch]pp"), *WORDS.glob("*.hpp"), HERE / "build.py"])
-    found = runtime.stat()
-    wheel = f"{runtime} {found.st_size} {found.st_mtime_ns}"
+    file_status = runtime.stat()
+    wheel = f"{runtime} {file_status.st_size} {file_status.st_mtime_ns}"
     return builds.key(harness.compiler_version(), wheel, *(path.read_bytes() for path in files))
 
 
@@ -154,5 +160,5 @@ def _runtime_module() -> Path | None:
 
 
 def _headers() -> Path | None:
-    found = nvrtc.find("include/cuda_runtime_api.h")
-    return found.parent if found else None
+    header = nvrtc.find("include/cuda_runtime_api.h")
+    return header.parent if header else None

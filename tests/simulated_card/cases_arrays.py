@@ -18,10 +18,10 @@ from tests.support.gpu_arrays import Interface, noise, operator
 SIZES = (1, 2, 5)
 
 
-def check(found: list[Any], array: np.ndarray) -> None:
-    for piece, wanted in zip(found, np.split(array, [1, 3], 1), strict=True):
+def check(pieces: list[Any], array: np.ndarray) -> None:
+    for piece, expected in zip(pieces, np.split(array, [1, 3], 1), strict=True):
         assert isinstance(piece, cupy.ndarray)
-        assert piece.get().tobytes() == np.ascontiguousarray(wanted).tobytes()
+        assert piece.get().tobytes() == np.ascontiguousarray(expected).tobytes()
 
 
 class DlPack:
@@ -51,9 +51,9 @@ def test_an_array_interface_on_the_second_device_is_split_on_that_device() -> No
     array = noise((40, 8), "f4")
     with cupy.cuda.Device(1):
         source = cupy.asarray(array)
-    found = dml.split(Interface(source), SIZES, 1)
-    assert {piece.device.id for piece in found} == {1}
-    check(found, array)
+    pieces = dml.split(Interface(source), SIZES, 1)
+    assert {piece.device.id for piece in pieces} == {1}
+    check(pieces, array)
 
 
 @pytest.mark.parametrize("empty", [(0, 8), (40, 0)])
@@ -63,8 +63,8 @@ def test_an_empty_array_interface_has_no_address(empty: tuple[int, int]) -> None
     source.__cuda_array_interface__ = described
     for device in range(2):  # that is current
         with cupy.cuda.Device(device):
-            found = dml.split(source, (empty[1],), 1)
-        assert [(piece.shape, piece.device.id) for piece in found] == [(empty, device)]
+            pieces = dml.split(source, (empty[1],), 1)
+        assert [(piece.shape, piece.device.id) for piece in pieces] == [(empty, device)]
 
 
 def test_an_interface_to_host_memory_is_refused() -> None:
@@ -92,23 +92,23 @@ LIBRARIES = {
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("how", ["split", "call", "dispatch"])
-def test_a_split_waits_for_pending_work_of_another_library(library: str, how: str) -> None:
+@pytest.mark.parametrize("call_form", ["split", "call", "dispatch"])
+def test_a_split_waits_for_pending_work_of_another_library(library: str, call_form: str) -> None:
     """An operator runs on `stream`, so that stream must wait."""
     source, producer, array, _fresh = written_late()
     op = operator((40, 8), SIZES)
     foreign = LIBRARIES[library](source, producer)
     side = cupy.cuda.Stream(non_blocking=True)
-    if how == "split":
-        found = dml.split(foreign, SIZES, 1)
-    elif how == "call":
-        found = op(foreign, stream=side)
+    if call_form == "split":
+        pieces = dml.split(foreign, SIZES, 1)
+    elif call_form == "call":
+        pieces = op(foreign, stream=side)
     else:
-        found = [cupy.zeros((40, size), "f4") for size in SIZES]
+        pieces = [cupy.zeros((40, size), "f4") for size in SIZES]
         cupy.cuda.Stream.null.synchronize()
-        op.dispatch(foreign, found, stream=side)
+        op.dispatch(foreign, pieces, stream=side)
     side.synchronize()
-    check(found, array)
+    check(pieces, array)
 
 
 class Consumer(DlPack):
@@ -180,9 +180,9 @@ def test_stream_ordered_outputs_belong_to_the_given_stream(stream_ordered: None)
     source = cupy.asarray(array)
     cupy.cuda.Device().synchronize()
     side = cupy.cuda.Stream(non_blocking=True)
-    found = operator((40, 8), SIZES)(source, stream=side)
+    pieces = operator((40, 8), SIZES)(source, stream=side)
     with side:
-        check(found, array)
+        check(pieces, array)
     # Dropped while work on them is queued: they are freed when `side` is done with them.
     operator((40, 8), SIZES)(source, stream=side)
     cupy.cuda.Stream.null.synchronize()
@@ -192,30 +192,32 @@ def test_stream_ordered_outputs_belong_to_the_given_stream(stream_ordered: None)
 def test_viewing_a_cupy_array_calls_nothing_of_cuda() -> None:
     with cupy.cuda.Device(1):
         array = cupy.zeros((3, 4), "i2")[:, ::2]
-    with card.calls() as recorded:
-        seen = view(array, "array")
-    assert not {*recorded} - {"cudaGetDevice"}
-    assert (seen.owner is array, seen.address) == (True, array.data.ptr)
-    assert (seen.shape, seen.strides, seen.type, seen.item_bytes) == ((3, 2), (8, 4), "<i2", 2)
-    assert (seen.device, seen.read_only) == ("cuda:1", False)
+    with card.calls() as cuda_calls:
+        array_view = view(array, "array")
+    assert not {*cuda_calls} - {"cudaGetDevice"}
+    assert (array_view.owner is array, array_view.address) == (True, array.data.ptr)
+    assert (array_view.shape, array_view.strides) == ((3, 2), (8, 4))
+    assert (array_view.type, array_view.item_bytes) == ("<i2", 2)
+    assert (array_view.device, array_view.read_only) == ("cuda:1", False)
 
 
 def test_new_arrays_are_on_the_device_of_like_and_may_be_strided() -> None:
     with cupy.cuda.Device(1):
         like = view(cupy.zeros(3, "f4"), "array")
-    (packed,), (address,) = CUPY.empty(like, NewArrays(((2, 3),)))
+    (packed_array,), (address,) = CUPY.empty(like, NewArrays(((2, 3),)))
     (store,), _ = CUPY.empty(like, NewArrays(((6,),), np.dtype("i2")))
     strided = CUPY.strided(store, (2, 3), (2, 4))
-    assert (packed.data.ptr, packed.shape, packed.strides) == (address, (2, 3), (12, 4))
+    assert packed_array.data.ptr == address
+    assert (packed_array.shape, packed_array.strides) == ((2, 3), (12, 4))
     assert (strided.shape, strided.strides, strided.dtype) == ((2, 3), (2, 4), np.int16)
-    assert packed.device.id == strided.device.id == 1
+    assert packed_array.device.id == strided.device.id == 1
 
 
 def test_an_array_is_copied_to_a_device_and_back() -> None:
     host = np.arange(6)
-    there = to_device(host, "cuda:1")
-    assert view(there, "array").device == "cuda:1"
-    assert to_host(there).tolist() == host.tolist()
+    device_array = to_device(host, "cuda:1")
+    assert view(device_array, "array").device == "cuda:1"
+    assert to_host(device_array).tolist() == host.tolist()
     assert to_device(host, "cpu") is to_host(host) is host
 
 
@@ -233,9 +235,9 @@ def test_arrays_of_jax_or_without_an_interface_go_through_dlpack(is_jax: bool) -
     if is_jax:
         interface = array.__cuda_array_interface__
         parts = {"__module__": "jaxlib", "__cuda_array_interface__": interface}
-    seen = view(type("Array", (DlPack,), parts)(array), "array")
-    assert isinstance(seen.owner, cupy.ndarray)
-    assert (seen.address, seen.read_only) == (array.data.ptr, is_jax)
+    array_view = view(type("Array", (DlPack,), parts)(array), "array")
+    assert isinstance(array_view.owner, cupy.ndarray)
+    assert (array_view.address, array_view.read_only) == (array.data.ptr, is_jax)
 
 
 def test_a_masked_or_read_only_array_is_refused() -> None:
@@ -280,17 +282,17 @@ def test_an_array_of_a_lost_device_is_reported_with_cudas_error() -> None:
 @pytest.mark.parametrize("is_binding", [False, True])
 def test_an_operator_waits_once_for_the_stream_of_its_input(is_binding: bool) -> None:
     op, array = operator((4,), (1, 3), 0), cupy.zeros(4, "f4")
-    made_on, given = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    made_on, call_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     source = Interface(array, stream=made_on.ptr)
-    with card.calls() as recorded:
-        op(dml.BufferBinding(source) if is_binding else source, stream=given)
-    assert recorded.count("cudaStreamWaitEvent") == recorded.count("cuLaunchKernel") == 1
-    assert recorded.index("cudaStreamWaitEvent") < recorded.index("cuLaunchKernel")
+    with card.calls() as cuda_calls:
+        op(dml.BufferBinding(source) if is_binding else source, stream=call_stream)
+    assert cuda_calls.count("cudaStreamWaitEvent") == cuda_calls.count("cuLaunchKernel") == 1
+    assert cuda_calls.index("cudaStreamWaitEvent") < cuda_calls.index("cuLaunchKernel")
 
 
 def test_new_arrays_keep_a_structured_type() -> None:
     kind = np.dtype([("a", "u1"), ("b", "<f4")])
-    seen = view(cupy.ndarray(3, kind), "array")
-    assert seen.type == str(kind)
-    made, _ = CUPY.empty(seen, NewArrays(((3,), (2,))))
-    assert {array.dtype for array in made} == {kind}
+    array_view = view(cupy.ndarray(3, kind), "array")
+    assert array_view.type == str(kind)
+    new_arrays, _ = CUPY.empty(array_view, NewArrays(((3,), (2,))))
+    assert {array.dtype for array in new_arrays} == {kind}

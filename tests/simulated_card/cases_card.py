@@ -54,16 +54,16 @@ def test_a_kernel_runs_only_when_its_result_is_read() -> None:
 
 def test_cupy_reads_the_device_properties_of_the_simulated_card() -> None:
     """CuPy was built with its own headers; the first, middle and last fields must agree."""
-    found = cupy.cuda.runtime.getDeviceProperties(1)
-    assert found["name"] == b"Simulated H200"
-    assert found["totalGlobalMem"] == cupy.cuda.runtime.memGetInfo()[1]
-    assert found["maxGridSize"] == (2147483647, 65535, 65535)
-    assert found["multiProcessorCount"] == 132
-    assert found["pciBusID"] == 2
-    assert found["l2CacheSize"] == 50 << 20
-    assert found["sharedMemPerMultiprocessor"] == 228 << 10
-    assert found["maxBlocksPerMultiProcessor"] == 32
-    assert found["reservedSharedMemPerBlock"] == 1 << 10
+    properties = cupy.cuda.runtime.getDeviceProperties(1)
+    assert properties["name"] == b"Simulated H200"
+    assert properties["totalGlobalMem"] == cupy.cuda.runtime.memGetInfo()[1]
+    assert properties["maxGridSize"] == (2147483647, 65535, 65535)
+    assert properties["multiProcessorCount"] == 132
+    assert properties["pciBusID"] == 2
+    assert properties["l2CacheSize"] == 50 << 20
+    assert properties["sharedMemPerMultiprocessor"] == 228 << 10
+    assert properties["maxBlocksPerMultiProcessor"] == 32
+    assert properties["reservedSharedMemPerBlock"] == 1 << 10
 
 
 def test_fresh_memory_is_poisoned() -> None:
@@ -79,23 +79,23 @@ def test_streams_without_an_event_between_them_run_in_either_order(
 ) -> None:
     """The second stream should wait for the first, but without an event either order is legal."""
     source, target = ones()
-    one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-    source.data.memset_async(7, SIZE, one)
-    launch(source.data.ptr, target.data.ptr, stream=two)
+    first_stream, second_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    source.data.memset_async(7, SIZE, first_stream)
+    launch(source.data.ptr, target.data.ptr, stream=second_stream)
     card.run_others_first(first == "others")
-    two.synchronize()
-    one.synchronize()
-    found = {7: "wrong", 1: "right"}[int(target.get()[0])]
-    assert found == message
+    second_stream.synchronize()
+    first_stream.synchronize()
+    order = {7: "wrong", 1: "right"}[int(target.get()[0])]
+    assert order == message
 
 
 def test_events_and_the_legacy_stream_define_the_order_of_work() -> None:
     source, target = ones()
-    one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-    source.data.memset_async(7, SIZE, one)
-    two.wait_event(one.record())
-    launch(source.data.ptr, target.data.ptr, stream=two)
-    two.synchronize()
+    first_stream, second_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    source.data.memset_async(7, SIZE, first_stream)
+    second_stream.wait_event(first_stream.record())
+    launch(source.data.ptr, target.data.ptr, stream=second_stream)
+    second_stream.synchronize()
     assert set(target.get().tolist()) == {7}
     blocking = cupy.cuda.Stream()
     source.data.memset_async(8, SIZE, blocking)
@@ -139,10 +139,10 @@ def launch_module(text: str, source: Any, target: Any) -> int:
 def test_a_module_loaded_after_an_unloaded_one_runs_its_own_code() -> None:
     source, target = ones()
     shift = COPY.replace("uint4*>(pointers.outputs[0]", "uint4*>(pointers.outputs[0] + 1024")
-    for text, changed in ((COPY, slice(0, 1024)), (shift, slice(1024, 2048))):
+    for text, shifted_part in ((COPY, slice(0, 1024)), (shift, slice(1024, 2048))):
         target.set(np.full(SIZE, 2, "u1"))
         module = launch_module(text, source, target)
-        assert set(target.get()[changed].tolist()) == {1}
+        assert set(target.get()[shifted_part].tolist()) == {1}
         api.moduleUnload(module)
 
 
@@ -175,8 +175,8 @@ def test_the_host_cannot_dereference_a_device_pointer() -> None:
         "from tests.simulated_card import card; card.load(); import cupy, ctypes;"
         "ctypes.string_at(cupy.zeros(16, 'u1').data.ptr, 16)"
     )
-    done = ran(sys.executable, "-c", text)
-    assert done.returncode == -11, done.stderr
+    process = ran(sys.executable, "-c", text)
+    assert process.returncode == -11, process.stderr
 
 
 def test_memory_of_another_device_is_not_accessible() -> None:
@@ -223,21 +223,21 @@ def test_a_forbidden_call_invalidates_a_capture(call: str) -> None:
         stream.end_capture()
 
 
-@pytest.mark.parametrize("joined", [True, False])
-def test_a_capture_includes_a_second_stream_that_must_be_joined(joined: bool) -> None:
+@pytest.mark.parametrize("is_joined", [True, False])
+def test_a_capture_includes_a_second_stream_that_must_be_joined(is_joined: bool) -> None:
     source, target = ones()
-    one, two = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
-    one.begin_capture()
-    source.data.memset_async(7, SIZE, one)
-    two.wait_event(one.record())
-    launch(source.data.ptr, target.data.ptr, stream=two)
-    if not joined:
+    first_stream, second_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    first_stream.begin_capture()
+    source.data.memset_async(7, SIZE, first_stream)
+    second_stream.wait_event(first_stream.record())
+    launch(source.data.ptr, target.data.ptr, stream=second_stream)
+    if not is_joined:
         with pytest.raises(RuntimeFailure, match="StreamCaptureUnjoined"):
-            one.end_capture()
+            first_stream.end_capture()
         return
-    one.wait_event(two.record())
-    graph = one.end_capture()
+    first_stream.wait_event(second_stream.record())
+    graph = first_stream.end_capture()
     assert set(target.get().tolist()) == {2}
-    graph.launch(one)
-    one.synchronize()
+    graph.launch(first_stream)
+    first_stream.synchronize()
     assert set(target.get().tolist()) == {7}

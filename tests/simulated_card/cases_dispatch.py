@@ -25,9 +25,9 @@ LAUNCH, SET = "cuLaunchKernel", "cudaSetDevice"
 
 def calls_of(work: Callable[[], object]) -> list[str]:
     """The CUDA calls of `work`, without cudaGetDevice, which only reads a number of the thread."""
-    with card.calls() as recorded:
+    with card.calls() as cuda_calls:
         work()
-    return [name for name in recorded if name != "cudaGetDevice"]
+    return [name for name in cuda_calls if name != "cudaGetDevice"]
 
 
 def many_outputs(count: int) -> tuple[Any, list[Any]]:
@@ -52,11 +52,11 @@ def test_the_number_of_launches_is_as_planned() -> None:
     source, outs = many_outputs(9000)
     split = bound_rows(source, outs)
     geometry = split_geometry(source.shape, 0, [1] * 9000, 4, source.strides, [None] * 9000)
-    planned = len(plan(geometry, 16, 16, H200.limits))
-    assert planned > 2
-    assert calls_of(split.dispatch) == [LAUNCH] * planned
-    found = np.concatenate([out.get() for out in outs])
-    assert found.tobytes() == source.get().tobytes()
+    launch_count = len(plan(geometry, 16, 16, H200.limits))
+    assert launch_count > 2
+    assert calls_of(split.dispatch) == [LAUNCH] * launch_count
+    output_values = np.concatenate([out.get() for out in outs])
+    assert output_values.tobytes() == source.get().tobytes()
 
 
 @pytest.mark.parametrize(
@@ -64,24 +64,24 @@ def test_the_number_of_launches_is_as_planned() -> None:
 )
 def test_a_launch_is_queued_on_the_given_stream(number: int | None) -> None:
     """The default streams have their documented numbers."""
-    own, other = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    own_stream, other_stream = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
     stream = {0: cupy.cuda.Stream.null, 1: cupy.cuda.Stream.null, 2: cupy.cuda.Stream.ptds}
-    waited, given = stream.get(number, own), own if number is None else number
+    waited, call_stream = stream.get(number, own_stream), own_stream if number is None else number
     source, outs = problem()
     split = bound(source, outs)
     cupy.cuda.Device().synchronize()
-    with other:  # CuPy's current stream, which the given one replaces
-        names = calls_of(lambda: split.dispatch(given))
+    with other_stream:  # CuPy's current stream, which the given one replaces
+        names = calls_of(lambda: split.dispatch(call_stream))
     assert names.count(LAUNCH) == 1
     assert set(names) <= {SET, LAUNCH}
-    other.synchronize()
+    other_stream.synchronize()
     assert card.pending() == 1
     waited.synchronize()
     assert card.pending() == 0
     assert same(source, outs)
-    (found,) = operator(source.shape, source.shape[:1], 0)(source, stream=given)
+    (piece,) = operator(source.shape, source.shape[:1], 0)(source, stream=call_stream)
     waited.synchronize()
-    assert found.get().tobytes() == source.get().tobytes()
+    assert piece.get().tobytes() == source.get().tobytes()
 
 
 def test_a_bound_operator_keeps_its_buffers_alive() -> None:
@@ -123,9 +123,9 @@ def test_a_thread_without_a_context_may_launch() -> None:
     split = bound(source, outs)
     split.dispatch()
     with ThreadPoolExecutor(1) as pool:
-        seen = pool.submit(calls_of, split.dispatch).result()
-    assert seen.count(LAUNCH) == 1
-    assert not {"cudaMalloc", "cudaStreamSynchronize", "cudaMemcpyAsync"} & set(seen)
+        cuda_calls = pool.submit(calls_of, split.dispatch).result()
+    assert cuda_calls.count(LAUNCH) == 1
+    assert not {"cudaMalloc", "cudaStreamSynchronize", "cudaMemcpyAsync"} & set(cuda_calls)
     assert same(source, outs)
 
 
@@ -140,8 +140,8 @@ def test_another_device_is_current_only_during_the_launch() -> None:
     assert cupy.cuda.runtime.getDevice() == 0
     with cupy.cuda.Device(1):
         cupy.cuda.Device(1).synchronize()
-        found = np.concatenate([out.get() for out in outs])
-        assert found.tobytes() == source.get().tobytes()
+        output_values = np.concatenate([out.get() for out in outs])
+        assert output_values.tobytes() == source.get().tobytes()
 
 
 def test_a_launch_on_another_device_is_on_the_current_stream_of_that_device() -> None:
@@ -149,11 +149,11 @@ def test_a_launch_on_another_device_is_on_the_current_stream_of_that_device() ->
         source, outs = many_outputs(3)
         split = bound_rows(source, outs, "cuda:1")
         cupy.cuda.Device().synchronize()
-        own = cupy.cuda.Stream(non_blocking=True).use()
+        own_stream = cupy.cuda.Stream(non_blocking=True).use()
     try:
         split.dispatch()
         assert card.pending() == 1
-        own.synchronize()
+        own_stream.synchronize()
         assert card.pending() == 0
     finally:
         with cupy.cuda.Device(1):
@@ -189,13 +189,13 @@ def test_a_binding_that_breaks_a_rule_is_refused_without_a_launch() -> None:
         "DML-BIND-COUNT": outs[1:],
         "DML-BIND-KIND": [np.zeros((512, 100), "f4"), outs[1]],
     }
-    with card.calls() as recorded:
+    with card.calls() as cuda_calls:
         for rule, targets in wrong.items():
-            with pytest.raises(dml.InvalidArgumentError) as caught:
+            with pytest.raises(dml.InvalidArgumentError) as error:
                 op.bind(source, targets)
-            assert caught.value.report is not None
-            assert rule in caught.value.report.rule_ids
-    assert LAUNCH not in recorded
+            assert error.value.report is not None
+            assert rule in error.value.report.rule_ids
+    assert LAUNCH not in cuda_calls
 
 
 def test_an_array_goes_only_to_an_operator_on_its_own_device() -> None:
@@ -210,30 +210,30 @@ def test_an_array_goes_only_to_an_operator_on_its_own_device() -> None:
 
 def test_a_split_without_bytes_launches_nothing() -> None:
     empty = cupy.zeros((0, 4), "f4")
-    with card.calls() as recorded:
+    with card.calls() as cuda_calls:
         pieces = dml.split(empty, (0, 0))
         jax._copy(1, (1, 3), SimpleNamespace(stream=0), [empty[:, :1], empty[:, 1:]], empty)
     assert [piece.shape for piece in pieces] == [(0, 4)] * 2
-    assert LAUNCH not in recorded
+    assert LAUNCH not in cuda_calls
 
 
 def test_a_given_stream_is_recorded_for_the_arrays_that_it_uses(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    used: list[tuple[Any, Any]] = []
+    uses: list[tuple[Any, Any]] = []
     monkeypatch.setattr(
-        type(CUPY), "record_stream", lambda _, array, stream: used.append((array, stream))
+        type(CUPY), "record_stream", lambda _, array, stream: uses.append((array, stream))
     )
     source, outs = problem()
     op = operator(source.shape, (100, 200))
     op(source)
     op.dispatch(source, outs)
-    assert not used
+    assert not uses
     op(source, stream=0)
-    assert [array is source for array, _ in used] == [True]  # outputs are made for that stream
-    used.clear()
+    assert [array is source for array, _ in uses] == [True]  # outputs are made for that stream
+    uses.clear()
     op.dispatch(source, outs, stream=0)
-    assert [(id(array), stream) for array, stream in used] == [
+    assert [(id(array), stream) for array, stream in uses] == [
         (id(array), 0) for array in (source, *outs)
     ]
 
@@ -246,20 +246,22 @@ def test_arrays_are_viewed_on_the_stream_of_the_call(
     entered: list[object] = []
     enter = driver.Driver.on_stream
 
-    def on_stream(self: driver.Driver, *given: Any) -> Any:
-        entered.append(given)
-        return enter(self, *given)
+    def on_stream(self: driver.Driver, *arguments: Any) -> Any:
+        entered.append(arguments)
+        return enter(self, *arguments)
 
     monkeypatch.setattr(driver.Driver, "on_stream", on_stream)
     source, outs = problem()
-    own = cupy.cuda.Stream(non_blocking=True)
+    own_stream = cupy.cuda.Stream(non_blocking=True)
     cupy.cuda.Device().synchronize()
-    stream: Any = own if is_cupys else SimpleNamespace(__cuda_stream__=own.__cuda_stream__)
+    stream: Any = (
+        own_stream if is_cupys else SimpleNamespace(__cuda_stream__=own_stream.__cuda_stream__)
+    )
     op = operator(source.shape, (100, 200))
     op(source, stream=stream)
     op.dispatch(source, outs, stream)
-    assert entered == [(0, own.ptr, own if is_cupys else None)] * 2
-    own.synchronize()
+    assert entered == [(0, own_stream.ptr, own_stream if is_cupys else None)] * 2
+    own_stream.synchronize()
     assert same(source, outs)
 
 

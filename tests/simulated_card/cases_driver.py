@@ -17,23 +17,23 @@ from tests.simulated_card import card
 def test_parameters_are_as_large_as_driver_compiler_and_gpu_allow(
     version: int, nvrtc: tuple[int, int], major: int, limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = cupy.cuda.runtime.getDeviceProperties(0) | {"major": major}
+    properties = cupy.cuda.runtime.getDeviceProperties(0) | {"major": major}
     monkeypatch.setattr(cupy.cuda.runtime, "driverGetVersion", lambda: version)
     monkeypatch.setattr(cupy.cuda.nvrtc, "getVersion", lambda: nvrtc)
-    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceProperties", lambda device: known)
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceProperties", lambda device: properties)
     assert Driver(cupy, 1).limits(0).parameter_bytes == limit
 
 
 def test_device_limits_are_read_once() -> None:
-    found = Driver(cupy, 1)
-    with card.calls() as recorded:
-        first = found.limits(0)
+    new_driver = Driver(cupy, 1)
+    with card.calls() as cuda_calls:
+        first = new_driver.limits(0)
     assert (first.sm_count, first.registers_per_sm, first.blocks_per_sm) == (132, 65536, 32)
     assert (first.shared_per_sm, first.in_flight_bytes) == (228 << 10, 48 << 10)
-    assert recorded.count("cudaGetDeviceProperties") == 1
-    with card.calls() as recorded:
-        assert found.limits(0) is first
-    assert recorded == []
+    assert cuda_calls.count("cudaGetDeviceProperties") == 1
+    with card.calls() as cuda_calls:
+        assert new_driver.limits(0) is first
+    assert cuda_calls == []
 
 
 def test_a_message_omits_free_memory_that_cannot_be_queried(
@@ -42,8 +42,8 @@ def test_a_message_omits_free_memory_that_cannot_be_queried(
     def fail() -> None:
         raise cupy.cuda.runtime.CUDARuntimeError(999)
 
-    found, full = driver.load(), MemoryError()
+    loaded_driver, full = driver.load(), MemoryError()
     free, total = cupy.cuda.runtime.memGetInfo()
-    assert f"{free} of {total} bytes are free" in str(found.dml_error(full, 0, "a copy"))
+    assert f"{free} of {total} bytes are free" in str(loaded_driver.dml_error(full, 0, "a copy"))
     monkeypatch.setattr(cupy.cuda.runtime, "memGetInfo", fail)
-    assert str(found.dml_error(full, 0, "a copy")) == "a copy on cuda:0: out of memory"
+    assert str(loaded_driver.dml_error(full, 0, "a copy")) == "a copy on cuda:0: out of memory"

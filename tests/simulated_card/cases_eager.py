@@ -27,14 +27,18 @@ Call = tuple[str, int, int, int, int, bool, bool]
 @st.composite
 def calls(draw: st.DrawFn) -> Call:
     kind = draw(st.sampled_from(KINDS))
-    start = draw(st.sampled_from([at for at in STARTS if at % np.dtype(kind).itemsize == 0]))
-    which, axis = draw(st.integers(0, 2)), draw(st.sampled_from([1, -1]))
+    start = draw(
+        st.sampled_from(
+            [start_byte for start_byte in STARTS if start_byte % np.dtype(kind).itemsize == 0]
+        )
+    )
+    sizes_index, axis = draw(st.integers(0, 2)), draw(st.sampled_from([1, -1]))
     number, is_transposed, on_side = (draw(st.integers(0, 1)) for _ in range(3))
-    return kind, start, which, axis, number, bool(is_transposed), bool(on_side)
+    return kind, start, sizes_index, axis, number, bool(is_transposed), bool(on_side)
 
 
 def run(call: Call) -> None:
-    kind, start, which, axis, number, is_transposed, on_side = call
+    kind, start, sizes_index, axis, number, is_transposed, on_side = call
     shape = (COLUMNS, ROWS) if is_transposed else (ROWS, COLUMNS)
     end = start + ROWS * COLUMNS * np.dtype(kind).itemsize
     with cupy.cuda.Device(number):
@@ -47,12 +51,12 @@ def run(call: Call) -> None:
         cupy.cuda.Device().synchronize()
     # The array's device need not be the current one, but the current stream must be on that device.
     with cupy.cuda.Device(number if on_side else 0), stream:
-        found = dml.split(source, SIZES[which], axis)
+        pieces = dml.split(source, SIZES[sizes_index], axis)
     stream.synchronize()
     cupy.cuda.Device(number).synchronize()
-    wanted = np.split(host, np.cumsum(SIZES[which])[:-1], 1)
-    assert [piece.device.id for piece in found] == [number] * len(wanted)
-    for piece, expected in zip(found, wanted, strict=True):
+    expected_pieces = np.split(host, np.cumsum(SIZES[sizes_index])[:-1], 1)
+    assert [piece.device.id for piece in pieces] == [number] * len(expected_pieces)
+    for piece, expected in zip(pieces, expected_pieces, strict=True):
         assert (piece.dtype, piece.shape) == (expected.dtype, expected.shape)
         assert piece.data.ptr % 512 == 0
         assert piece.get().tobytes() == np.ascontiguousarray(expected).tobytes()
@@ -60,8 +64,8 @@ def run(call: Call) -> None:
 
 @settings(max_examples=20, derandomize=True)
 @given(st.lists(calls(), min_size=1, max_size=10))
-def test_random_sequences_of_calls_give_the_pieces_of_numpy(found: list[Call]) -> None:
-    for call in found:
+def test_random_sequences_of_calls_give_the_pieces_of_numpy(call_sequence: list[Call]) -> None:
+    for call in call_sequence:
         run(call)
 
 
@@ -75,9 +79,9 @@ def test_rows_of_four_elements_at_any_address_are_halved() -> None:
 def test_a_repeated_call_is_an_allocation_and_a_launch() -> None:
     source = cupy.asarray(noise((16, 12), "f4"))
     dml.split(source, 3, 1)
-    with card.calls() as recorded:
+    with card.calls() as cuda_calls:
         dml.split(source, 3, 1)
-    assert [name for name in recorded if name != "cudaGetDevice"] == ["cuLaunchKernel"]
+    assert [name for name in cuda_calls if name != "cudaGetDevice"] == ["cuLaunchKernel"]
 
 
 def test_another_device_is_current_only_during_the_call() -> None:
@@ -86,12 +90,12 @@ def test_another_device_is_current_only_during_the_call() -> None:
         cupy.cuda.Device().synchronize()
     # The current stream is another one on each device.
     with cupy.cuda.Stream(non_blocking=True):
-        found = dml.split(source, 3, 1)
-        with card.calls() as recorded:
+        pieces = dml.split(source, 3, 1)
+        with card.calls() as cuda_calls:
             many = dml.split(large, 64)  # each has memory of its own
-    assert recorded.count("cudaSetDevice") <= 6  # not for each output
+    assert cuda_calls.count("cudaSetDevice") <= 6  # not for each output
     assert cupy.cuda.runtime.getDevice() == many[63].device.id - 1 == 0
-    assert same(source, found)
+    assert same(source, pieces)
 
 
 def test_threads_share_a_prepared_split() -> None:
@@ -101,9 +105,9 @@ def test_threads_share_a_prepared_split() -> None:
         with cupy.cuda.Device(number % 2), cupy.cuda.Stream(non_blocking=True) as stream:
             source = cupy.asarray(noise((16, 12), "f4", seed=number))
             for _ in range(30):
-                found = dml.split(source, 3, 1)
+                pieces = dml.split(source, 3, 1)
                 stream.synchronize()
-                assert same(source, found)
+                assert same(source, pieces)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(work, range(8)))

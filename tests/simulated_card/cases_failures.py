@@ -163,8 +163,8 @@ def test_a_cache_folder_that_cannot_be_written_is_an_error_that_names_its_variab
         "except dml.UnsupportedError as error: print(error)"
     )
     folder = {"CUPY_CACHE_DIR": str(tmp_path / "kernels")}
-    done = ran(sys.executable, "-W", "ignore", "-c", text, env=folder)
-    assert "CuPy cannot write kernel tile to its cache: [Errno 2]" in done.stdout, done.stderr
-    assert "Fix: set CUPY_CACHE_DIR to a folder that can be written" in done.stdout
+    process = ran(sys.executable, "-W", "ignore", "-c", text, env=folder)
+    assert "CuPy cannot write kernel tile to its cache: [Errno 2]" in process.stdout, process.stderr
+    assert "Fix: set CUPY_CACHE_DIR to a folder that can be written" in process.stdout
     memory = {**folder, "CUPY_CACHE_IN_MEMORY": "1"}
     assert ran(sys.executable, "-W", "ignore", "-c", text, env=memory, check=True).stdout == ""

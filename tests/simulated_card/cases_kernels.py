@@ -33,9 +33,9 @@ def test_a_new_shape_loads_and_compiles_nothing() -> None:
     dml.split(cupy.asarray(noise((64, 2000))), (700, 1300), 1)
     for rows in (65, 3, 1, 1000):
         source = cupy.asarray(noise((rows, 2000 + rows)))
-        with card.calls() as recorded:
+        with card.calls() as cuda_calls:
             pieces = dml.split(source, (701, 1299 + rows), 1)
-        assert not {COMPILE, LOAD} & set(recorded)
+        assert not {COMPILE, LOAD} & set(cuda_calls)
         assert same(source, pieces)
 
 
@@ -46,12 +46,12 @@ def test_a_first_call_loads_two_kernels_on_each_device(start: int) -> None:
         with cupy.cuda.Device(number):
             memory = cupy.asarray(noise((4 * 2304 + start,), "f2"))
             source = memory[start:].reshape(4, 2304)
-        with card.calls() as recorded:
+        with card.calls() as cuda_calls:
             dml.split(source, (1024, 768, 512), 1)
-        assert recorded.count(LOAD) == 2
-        with card.calls() as recorded:
+        assert cuda_calls.count(LOAD) == 2
+        with card.calls() as cuda_calls:
             dml.split(source[:1], (1024, 768, 512), 1)
-        assert recorded.count(LOAD) == 0
+        assert cuda_calls.count(LOAD) == 0
 
 
 def test_threads_that_need_a_new_kernel_load_it_once() -> None:
@@ -65,10 +65,10 @@ def test_threads_that_need_a_new_kernel_load_it_once() -> None:
         cupy.cuda.get_current_stream().synchronize()
         return same(source, pieces)
 
-    with card.calls() as recorded, ThreadPoolExecutor(4) as pool:
+    with card.calls() as cuda_calls, ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(4)))
-    assert recorded.count(LOAD) == 2
-    assert recorded.count(UNLOAD) == 0
+    assert cuda_calls.count(LOAD) == 2
+    assert cuda_calls.count(UNLOAD) == 0
 
 
 def test_a_graph_outlives_the_call_that_it_captured() -> None:
@@ -82,10 +82,10 @@ def test_a_graph_outlives_the_call_that_it_captured() -> None:
         dml.split(source, SIZES, 1, out=outs)
         graph = stream.end_capture()
     forget_programs()
-    with card.calls() as recorded:
+    with card.calls() as cuda_calls:
         cupy.clear_memo()
         dml.split(*problem()[:1], SIZES, 1)
-    assert not {LOAD, UNLOAD} & set(recorded)
+    assert not {LOAD, UNLOAD} & set(cuda_calls)
     source.set(noise((64, 2000), "u4", seed=1).view("f4"))
     cupy.cuda.Device().synchronize()
     graph.launch(stream)
@@ -93,8 +93,8 @@ def test_a_graph_outlives_the_call_that_it_captured() -> None:
     assert same(source, outs)
 
 
-@pytest.mark.parametrize("how", ["bound", "op.dispatch"])
-def test_a_split_may_be_captured_before_its_first_launch(how: str) -> None:
+@pytest.mark.parametrize("form", ["bound", "op.dispatch"])
+def test_a_split_may_be_captured_before_its_first_launch(form: str) -> None:
     """The card loads code lazily, which a capture forbids, so compiling must already load it."""
     source, outs = problem()
     operator = bound(source, outs)
@@ -104,7 +104,7 @@ def test_a_split_may_be_captured_before_its_first_launch(how: str) -> None:
     cupy.cuda.Device().synchronize()
     with stream:
         stream.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
-        if how == "bound":
+        if form == "bound":
             operator.dispatch()
         else:
             op.dispatch(source, outs)
@@ -133,16 +133,16 @@ def test_a_split_beside_a_capture_of_another_thread_leaves_the_capture_valid() -
 
 
 def test_cupy_compiles_with_the_options_of_the_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiler, used = cupy.cuda.compiler.nvrtc, list[str]()
-    compiled = compiler.compileProgram
+    compiler, compile_options = cupy.cuda.compiler.nvrtc, list[str]()
+    compile_unchanged = compiler.compileProgram
 
     def compile_program(program: int, options: tuple[str, ...]) -> None:
-        used[:] = options
-        compiled(program, options)
+        compile_options[:] = options
+        compile_unchanged(program, options)
 
     monkeypatch.setattr(compiler, "compileProgram", compile_program)
     monkeypatch.setenv("CUPY_CACHE_IN_MEMORY", "1")
     dml.split(problem()[0], SIZES, 1)
-    assert {option for option in used if not option.startswith("-I")} == {
+    assert {option for option in compile_options if not option.startswith("-I")} == {
         "-arch=sm_90", *nvrtc.OPTIONS
     }  # fmt: skip

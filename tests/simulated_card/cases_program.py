@@ -26,15 +26,15 @@ def test_the_devices_command_lists_every_device(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
 def test_run_splits_a_file_on_the_card(device: str, tmp_path: Path) -> None:
     picture = np.load(PICTURE)
-    with card.calls() as recorded:
+    with card.calls() as cuda_calls:
         assert (
             run("run", PICTURE, "--axis", 2, "--count", 3, "--device", device, "-o", tmp_path) == 0
         )
     # One element before files are written, so that nothing is imported later; then the block.
-    assert recorded.count("cuLaunchKernel") == 2
+    assert cuda_calls.count("cuLaunchKernel") == 2
     for colour in range(3):
-        found = np.load(tmp_path / f"picture_{colour}.npy")
-        np.testing.assert_array_equal(found, picture[:, :, colour : colour + 1])
+        piece = np.load(tmp_path / f"picture_{colour}.npy")
+        np.testing.assert_array_equal(piece, picture[:, :, colour : colour + 1])
 
 
 def test_a_file_that_does_not_fit_is_refused_in_one_line(

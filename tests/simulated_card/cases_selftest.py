@@ -34,8 +34,6 @@ FEW = [replace(case, mode=mode) for case, mode in zip(LAYOUTS, cycle(reversed(Mo
 # One split of each kernel runs in two other kinds of memory; those whose speeds are measured are
 # compared, too.
 MORE = 8 + len(speed.WORKLOADS)
-COUNT = len(FEW) + MORE
-GOLDEN = Path(__file__).parents[1] / "golden" / "selftest.txt"
 PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
 CHECK = re.compile(r"^(?:ok|warn|fail) +(.+?)  ", re.MULTILINE)
 
@@ -54,16 +52,16 @@ def test_a_complete_self_test_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert test.status == 0, str(test)
     assert test.programs is not None
     assert set(test.programs.kernels) == {"rows", "tile", "strided", "transpose"}
-    assert [caught for _, caught in test.faulty_kernels] == [True] * 4
-    shown = set(CHECK.findall(PAGE.read_text()))
-    assert shown <= set(CHECK.findall(str(test)))
+    assert [is_caught for _, is_caught in test.faulty_kernels] == [True] * 4
+    page_checks = set(CHECK.findall(PAGE.read_text()))
+    assert page_checks <= set(CHECK.findall(str(test)))
     assert test.speeds[0].name == "copy"
     count = len(list(cases(driver.load().limits(0)))) + MORE
     assert f"exact on Simulated H200 (sm_90): {count} of {count} splits" in str(test)
     assert "there is no room for 14 splits, of 4.3 to " in " ".join(str(test).split())
     version = cupy.cuda.runtime.runtimeGetVersion()
     assert f"CuPy for CUDA {version // 1000}.{version % 1000 // 10}, NVRTC" in str(test)
-    names = [one.case.name.rpartition(", ")[2] for one in test.results[-MORE:][:8]]
+    names = [result.case.name.rpartition(", ")[2] for result in test.results[-MORE:][:8]]
     assert names == ["cudaMallocAsync"] * 4 + ["managed memory"] * 4
 
 
@@ -103,7 +101,7 @@ def test_a_wrong_byte_in_or_before_an_output_fails_the_self_test(
     monkeypatch.setattr(CudaProgram, "bind", flipped(fault))
     test = dml.selftest("cuda:0", seconds=0)
     assert test.status == 1
-    differences = [one.difference for one in test.results if one.difference]
+    differences = [result.difference for result in test.results if result.difference]
     assert len(differences) > len(FEW) * 3 // 4
     assert differences[0].tensor == "output 0"
     assert byte in (None, differences[0].byte)
@@ -115,15 +113,18 @@ def test_work_on_another_device_fails_the_self_test(monkeypatch: pytest.MonkeyPa
 
     def elsewhere(program: CudaProgram, src: int, dsts: Sequence[int]) -> Any:
         with cupy.cuda.Device(1):
-            other = cupy.cuda.alloc(256)
-        return lambda stream=None: other.memset(0, 256)
+            other_memory = cupy.cuda.alloc(256)
+        return lambda stream=None: other_memory.memset(0, 256)
 
     monkeypatch.setattr(CudaProgram, "bind", elsewhere)
     monkeypatch.setattr(memory.GpuMemory, "capture", lambda self, copy: copy)
     test = dml.selftest("cuda:0", seconds=0)
     assert test.status == 1
-    first = next(one.difference for one in test.results if one.difference)
+    first = next(result.difference for result in test.results if result.difference)
     assert (first.tensor, first.byte, first.actual) == ("output 0", 0, 0xA5)
+
+
+COUNT = len(FEW) + MORE
 
 
 def test_little_free_memory_skips_the_checks_of_speeds_but_no_split() -> None:
@@ -166,7 +167,7 @@ def attributes_load_nothing(patch: pytest.MonkeyPatch) -> None:
 def graphs_repeat_what_was_captured(patch: pytest.MonkeyPatch) -> None:
     """A replay copies the input as it was when it was captured."""
     captured = memory.GpuMemory.capture
-    patch.setattr(memory.GpuMemory, "capture", lambda *given: cache(captured(*given)))
+    patch.setattr(memory.GpuMemory, "capture", lambda *arguments: cache(captured(*arguments)))
 
 
 def memory_is_aligned_less(patch: pytest.MonkeyPatch) -> None:
@@ -187,10 +188,10 @@ def nvml(**figures: Any) -> Callable[[pytest.MonkeyPatch], None]:
     """NVML's figures of the device; none if it does not list it."""
 
     def replace_device(patch: pytest.MonkeyPatch) -> None:
-        listed = device_at(0)
-        assert listed
-        other = replace(listed, **figures) if figures else None
-        patch.setattr(environment, "device_at", lambda _: other)
+        device = device_at(0)
+        assert device
+        changed_device = replace(device, **figures) if figures else None
+        patch.setattr(environment, "device_at", lambda _: changed_device)
 
     return replace_device
 
@@ -345,12 +346,15 @@ def transcript(row: str, folder: Path) -> str:
         metadata.parent.mkdir()
         metadata.write_text("Metadata-Version: 2.1\nName: cupy-cuda12x\nVersion: 14.2.0\n")
         environment = {"PYTHONPATH": os.pathsep.join((str(folder), *sys.path))}
-    done = ran(sys.executable, "-W", "ignore", "-c", code + RUN, env=environment)
-    assert done.returncode == 2, done.stdout + done.stderr
-    assert not done.stderr, done.stderr
-    stable = re.sub(r"(cupy-\w+ )\d\S*", r"\1VERSION", done.stdout)
+    process = ran(sys.executable, "-W", "ignore", "-c", code + RUN, env=environment)
+    assert process.returncode == 2, process.stdout + process.stderr
+    assert not process.stderr, process.stderr
+    stable = re.sub(r"(cupy-\w+ )\d\S*", r"\1VERSION", process.stdout)
     stable = re.sub(r"(NVRTC 12)[.]\d+", r"\1.x", stable)
     return f"# {row}\n{stable}"
+
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "selftest.txt"
 
 
 @pytest.mark.parametrize("row", ROWS)
@@ -366,12 +370,12 @@ def test_a_card_too_new_for_cupy_runs_ptx_if_the_user_asks_for_it_and_is_exact()
         "stages.cases = lambda _: cases.LAYOUTS[::4]; print(dml.selftest(seconds=0))"
     )
     environment = {"CARD_CAPABILITY": "130", "CUPY_COMPILE_WITH_PTX": "1", "CARD_NVRTC": ""}
-    done = ran(sys.executable, "-W", "ignore", "-c", LOADED + code, env=environment)
-    assert "compiling for compute_121\n" in done.stdout
-    last = done.stdout.splitlines()[-1]
+    process = ran(sys.executable, "-W", "ignore", "-c", LOADED + code, env=environment)
+    assert "compiling for compute_121\n" in process.stdout
+    last = process.stdout.splitlines()[-1]
     count = len(LAYOUTS[::4]) + MORE
     all_splits = f"{count} of {count} splits"
-    assert last == f"exact on Simulated H200 (compute_121): {all_splits}", done.stderr
+    assert last == f"exact on Simulated H200 (compute_121): {all_splits}", process.stderr
 
 
 LISTED = """
@@ -395,10 +399,13 @@ def test_devices_have_the_ordinals_of_cuda(environment: dict[str, str], indices:
     """CUDA's name, NVML's index and usability of each device, and what `explain` plans for."""
     line = (sys.executable, "-W", "ignore", "-c", LOADED + LISTED)
     text, _, first = ran(*line, env=environment).stdout.rstrip().rpartition("\n")
-    devices = [(one["device"], one["index"], one["usable"]) for one in json.loads(text)["devices"]]
-    named = [(f"cuda:{number}", index, True) for number, index in enumerate(indices)]
+    devices = [
+        (device["device"], device["index"], device["usable"])
+        for device in json.loads(text)["devices"]
+    ]
+    expected_devices = [(f"cuda:{number}", index, True) for number, index in enumerate(indices)]
     hidden = [(None, index, False) for index in (0, 1) if index not in indices]
-    assert devices == named + hidden
+    assert devices == expected_devices + hidden
     assert int(first) == indices[0]
 
 
@@ -409,18 +416,18 @@ def test_after_warm_no_call_compiles(alignment: int | None) -> None:
     device = dml.Device("cuda")
     device.warm([desc], alignment)
     memory, step = cupy.empty(3 * (70 * 900 + 64), "u1"), alignment or 1
-    with card.calls() as recorded:
+    with card.calls() as cuda_calls:
         op = device.compile(desc)
         for start, first in product((0, 8, 4, 2, 1), repeat=2):
             if start % step or first % step:
                 continue
-            at = accumulate((start, 70 * 900 + 64 - start + first, 70 * 448))
+            starts = accumulate((start, 70 * 900 + 64 - start + first, 70 * 448))
             source, *outs = (
                 memory[begin : begin + 70 * size].reshape(1, 1, 70, size)
-                for begin, size in zip(at, (900, 448, 452), strict=True)
+                for begin, size in zip(starts, (900, 448, 452), strict=True)
             )
             op.bind(source, outs).dispatch()
             dml.split(source, (448, 452), 3, out=outs)
             dml.split(source, (448, 452), 3)
-    assert recorded.count("cuLaunchKernel") >= 27
-    assert recorded.count("nvrtcCompileProgram") == 0
+    assert cuda_calls.count("cuLaunchKernel") >= 27
+    assert cuda_calls.count("nvrtcCompileProgram") == 0

@@ -42,17 +42,17 @@ def _reduced(monkeypatch: pytest.MonkeyPatch) -> None:
 def uses(kernel: str, case: Case) -> bool:
     """Whether a split runs a kernel; all splits run what is common."""
     launches = planned(case, driver.load().limits(0))
-    return kernel == "common" or kernel in {one.code.kernel for one in launches}
+    return kernel == "common" or kernel in {kernel_launch.code.kernel for kernel_launch in launches}
 
 
 def results(mutant: Mutant, patch: pytest.MonkeyPatch) -> Iterator[CaseResult]:
     """The splits of the self-test that run the changed file, in the part that should notice."""
     kernel, backend, memory = Path(mutant.file).stem, find_backend("cuda:0"), GpuMemory(0)
     if mutant.test == "splits":
-        chosen = [case for case in cases(driver.load().limits(0)) if uses(kernel, case)]
+        chosen_cases = [case for case in cases(driver.load().limits(0)) if uses(kernel, case)]
         # Those that take few programs and are many come last.
-        chosen.sort(key=lambda case: (case.sm_count is None, " loops" not in case.name))
-        items = stages._compare_all(chosen, backend, memory, None)
+        chosen_cases.sort(key=lambda case: (case.sm_count is None, " loops" not in case.name))
+        items = stages._compare_all(chosen_cases, backend, memory, None)
     else:
         large = [case for case in beyond.large_cases() if uses(kernel, case)]
         patch.setattr(beyond, "FAR", [pair for pair in beyond.FAR if uses(kernel, pair[1])])
@@ -72,9 +72,9 @@ def test_the_self_test_notices(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) 
     name = Path(mutant.file).name
     text = kernel_source(name)
     assert text.count(mutant.old) == 1
-    changed = text.replace(mutant.old, mutant.new)
+    mutant_text = text.replace(mutant.old, mutant.new)
     monkeypatch.setattr(
-        launch, "_text", lambda file: changed if file == name else kernel_source(file)
+        launch, "_text", lambda file: mutant_text if file == name else kernel_source(file)
     )
     launch._code.cache_clear()
     try:

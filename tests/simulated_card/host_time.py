@@ -83,11 +83,11 @@ def main(argv: Sequence[str]) -> int:
         return again(argv)
     if reason is not None:
         print(f"no CUDA calls are timed: {reason}")
-    chosen = [name for name in CASES if options.only in name]
+    case_names = [name for name in CASES if options.only in name]
     path = options.output or RESULTS / f"host-{datetime.now(UTC):%Y%m%d-%H%M%S}.json"
     results = Results(path, "host", environment(list(argv), with_gpu=False, module=MODULE))
-    table = Table(len(chosen), "dmlsplit")
-    run(chosen, options.rounds, results, table)
+    table = Table(len(case_names), "dmlsplit")
+    run(case_names, options.rounds, results, table)
     table.close()
     results.finish(state_after(with_gpu=False))
     print(f"\n{results.path}")
@@ -102,9 +102,9 @@ def again(argv: Sequence[str]) -> int:
         return subprocess.run(command, env=variables, check=False).returncode
 
 
-def run(chosen: Iterable[str], rounds: int, results: Results, table: Table) -> None:
+def run(case_names: Iterable[str], rounds: int, results: Results, table: Table) -> None:
     """Time cases: on the simulated card inside of its environment, else without CUDA."""
-    for case in chosen:
+    for case in case_names:
         outputs = CASES[case]
         array = np.zeros((ROWS, WIDTH * outputs), "f4")
         # More would be copied by other threads.
@@ -231,21 +231,21 @@ def _fresh_calls(cupy: Any, outputs: int) -> dict[str, Callable[[], Any]]:
     random = np.random.default_rng(0)
     tokens = cupy.empty((TOKENS, TOKEN), "f2")
     shares = random.dirichlet([1.5] * outputs, FRESH)
-    drawn = [tuple(map(int, random.multinomial(TOKENS, share))) for share in shares]
-    sizes, planned = cycle(drawn), cycle(drawn)
-    loaded = driver.load()
+    size_lists = [tuple(map(int, random.multinomial(TOKENS, share))) for share in shares]
+    sizes, plan_sizes = cycle(size_lists), cycle(size_lists)
+    loaded_driver = driver.load()
 
     def own() -> None:
-        loaded.empty = lambda device, shapes, dtype: [tokens] * outputs  # type: ignore[method-assign]
+        loaded_driver.empty = lambda device, shapes, dtype: [tokens] * outputs  # type: ignore[method-assign]
         try:
             dml.split(tokens, next(sizes))
         finally:
-            del loaded.empty
+            del loaded_driver.empty
 
     layout, addresses = ("cuda:0", tokens.shape, tokens.strides, 2), [tokens.data.ptr] * outputs
 
     def plan() -> None:
-        axis, own_sizes = piece_sizes(tokens.shape, next(planned), 0)
+        axis, own_sizes = piece_sizes(tokens.shape, next(plan_sizes), 0)
         program: Any = in_memory._prepared(layout, axis, own_sizes, None).program
         for picked, launcher in program.add_variant(VECTOR, VECTOR):
             launcher.bind((tokens.data.ptr, *picked(addresses)))

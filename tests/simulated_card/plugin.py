@@ -50,10 +50,10 @@ def pytest_runtest_call() -> Iterator[None]:
 def _a_whole_card() -> Iterator[None]:
     """Give each test a working card. If a requested failure never happens, the test is wrong."""
     yield
-    left = card.failures_left()
+    failures_left = card.failures_left()
     card.forget_failures()
     for device in range(2):
         card.break_device(device, 0)
         card.set_memory_limit(device, MEMORY)
     card.run_others_first(OTHERS_FIRST)
-    assert not left, f"{left} failures did not happen"
+    assert not failures_left, f"{failures_left} failures did not happen"

@@ -40,9 +40,9 @@ def on_host(array: Any) -> np.ndarray:
     return np.ndarray(array.shape, array.dtype, whole, array.data.ptr - memory.ptr, array.strides)
 
 
-def count_different(found: list[Any], wanted: list[Any]) -> int:
-    pairs = zip(found, wanted, strict=True)
-    return sum(not np.array_equal(on_host(one), on_host(other)) for one, other in pairs)
+def count_different(pieces: list[Any], expected_pieces: list[Any]) -> int:
+    pairs = zip(pieces, expected_pieces, strict=True)
+    return sum(not np.array_equal(on_host(piece), on_host(expected)) for piece, expected in pairs)
 
 
 def no_library() -> NoReturn:
@@ -52,7 +52,7 @@ def no_library() -> NoReturn:
 def prepare() -> None:
     """Make the program's data small, and make it on the host."""
     gpu.random_words, gpu.count_different = random_words, count_different
-    gpu.WORKLOADS = tuple(workloads.scaled(one, MAX_BYTES) for one in workloads.WORKLOADS)
+    gpu.WORKLOADS = tuple(workloads.scaled(workload, MAX_BYTES) for workload in workloads.WORKLOADS)
     gpu.MAX_SETS = gpu_samples.MAX_CALLS = gpu_samples.HOST_CALLS = 2
     gpu_planner.TOTAL_BYTES = 2 * MAX_BYTES
     gpu.WARM_UP_BYTES = 1 << 16

@@ -31,15 +31,15 @@ def test_pieces_are_those_of_numpy_whatever_the_block(
     sizes = {6: (1, 5), 4: (3, 0, 1), 8: (2, 2, 4)}[array.shape[axis]]
     steps: list[tuple[int, int]] = []
     out = tmp_path / "out"
-    done = split_file(
+    result = split_file(
         tmp_path / "a.npy", sizes, axis, out, progress=lambda *step: steps.append(step)
     )
-    found = [np.load(path, allow_pickle=False) for path in done.paths]
-    assert_same(found, np.split(array, np.cumsum(sizes)[:-1], axis))
-    assert [path.name for path in done.paths] == [f"a_{i}.npy" for i in range(len(sizes))]
+    pieces = [np.load(path, allow_pickle=False) for path in result.paths]
+    assert_same(pieces, np.split(array, np.cumsum(sizes)[:-1], axis))
+    assert [path.name for path in result.paths] == [f"a_{i}.npy" for i in range(len(sizes))]
     assert steps[-1] == (array.nbytes, array.nbytes)
-    assert max(np.diff([0, *(done for done, _ in steps)])) <= max(block, array.itemsize)
-    assert sorted(p.name for p in out.iterdir()) == [p.name for p in done.paths]
+    assert max(np.diff([0, *(result for result, _ in steps)])) <= max(block, array.itemsize)
+    assert sorted(p.name for p in out.iterdir()) == [p.name for p in result.paths]
 
 
 class Disk(NamedTuple):
@@ -59,8 +59,8 @@ def test_a_file_that_changes_during_a_run_gives_no_pieces(
     path = tmp_path / "a.npy"
     np.save(path, VALUES)
 
-    def change_once(done: int, total: int) -> None:
-        if done < total // 2:
+    def change_once(bytes_done: int, total: int) -> None:
+        if bytes_done < total // 2:
             if change == "replaced":
                 status = path.stat()
                 np.save(tmp_path / "b.npy", VALUES + 1)
@@ -97,16 +97,16 @@ def test_reading_and_writing_continue_after_a_partial_read_or_write(
 ) -> None:
     monkeypatch.setattr(npy, "FileIO", Slow)
     np.save(tmp_path / "a.npy", VALUES[:3])
-    done = split_file(tmp_path / "a.npy", (10, 23), 1, tmp_path)
-    assert_same(list(map(np.load, done.paths)), np.split(VALUES[:3], [10], 1))
+    result = split_file(tmp_path / "a.npy", (10, 23), 1, tmp_path)
+    assert_same(list(map(np.load, result.paths)), np.split(VALUES[:3], [10], 1))
 
 
 def test_field_names_outside_latin_1_are_kept(tmp_path: Path) -> None:
     array = np.ones((4, 2), [("имя", "f4")])
     with pytest.warns(UserWarning, match="format 3.0"):
         np.save(tmp_path / "a.npy", array)
-    done = split_file(tmp_path / "a.npy", (1, 3), 0, tmp_path)
-    assert_same(list(map(np.load, done.paths)), np.split(array, [1]))
+    result = split_file(tmp_path / "a.npy", (1, 3), 0, tmp_path)
+    assert_same(list(map(np.load, result.paths)), np.split(array, [1]))
 
 
 def test_pieces_must_fit_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,9 +156,9 @@ def test_a_stop_between_two_renames_says_how_many_pieces_are_in_place(
     monkeypatch.setattr(Path, "replace", fail_at_the_last)
     with pytest.raises(type(failure)) as error:
         split_file(tmp_path / "a.npy", 3, 0, tmp_path / "out")
-    said = " ".join([str(error.value), *getattr(error.value, "__notes__", ())])
-    assert "2 of 3 pieces are in place. Fix: run the same command again with --overwrite" in said
-    assert isinstance(failure, KeyboardInterrupt) or "out/a_2.npy" in said
+    message = " ".join([str(error.value), *getattr(error.value, "__notes__", ())])
+    assert "2 of 3 pieces are in place. Fix: run the same command again with --overwrite" in message
+    assert isinstance(failure, KeyboardInterrupt) or "out/a_2.npy" in message
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a_0.npy", "a_1.npy"]
 
 
@@ -201,8 +201,8 @@ def test_the_device_is_used_before_anything_is_written(tmp_path: Path) -> None:
 
 def test_an_array_without_elements_is_split(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.empty((3, 0, 4), "i2"))
-    done = split_file(tmp_path / "a.npy", (1, 2), 0, tmp_path)
-    assert [np.load(path).shape for path in done.paths] == [(1, 0, 4), (2, 0, 4)]
+    result = split_file(tmp_path / "a.npy", (1, 2), 0, tmp_path)
+    assert [np.load(path).shape for path in result.paths] == [(1, 0, 4), (2, 0, 4)]
 
 
 def test_more_pieces_than_the_soft_limit_of_open_files_are_written(
@@ -214,10 +214,10 @@ def test_more_pieces_than_the_soft_limit_of_open_files_are_written(
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (200, limits[1]))
     try:
-        done = split_file(tmp_path / "a.npy", 400, 0, tmp_path / "out")
+        result = split_file(tmp_path / "a.npy", 400, 0, tmp_path / "out")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert [int(np.load(path)[0]) for path in done.paths] == list(range(400))
+    assert [int(np.load(path)[0]) for path in result.paths] == list(range(400))
 
 
 def test_a_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ def test_more_pieces_than_open_files_can_be_allowed_are_refused(tmp_path: Path) 
         "sys.exit(main(sys.argv[1:]))"
     )
     line = f"run {tmp_path / 'a.npy'} --axis 0 --count 100 -o {tmp_path / 'out'}".split()
-    done = ran(sys.executable, "-c", code, *line)
-    assert re.search(r"error: .*out/a_\d+\.npy: Too many open files$", done.stderr.strip())
+    process = ran(sys.executable, "-c", code, *line)
+    assert re.search(r"error: .*out/a_\d+\.npy: Too many open files$", process.stderr.strip())
     assert list((tmp_path / "out").iterdir()) == []
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == limits
 

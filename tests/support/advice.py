@@ -79,14 +79,16 @@ def followed(text: str, name: str, target: Sequence[str]) -> tuple[list[str], Se
     for command in COMMAND.findall(text):
         name = re.findall(r"'([\w./]+\.onnx)'", command)[-1]
         carry_out(command)
-    if fixed := re.search(r"--write-fixed (\S+\.onnx)", text):
-        assert main(["validate", name, *target, *shlex.split(fixed[0])]) == 0
-        name = fixed[1]
+    if write_fixed_match := re.search(r"--write-fixed (\S+\.onnx)", text):
+        assert main(["validate", name, *target, *shlex.split(write_fixed_match[0])]) == 0
+        name = write_fixed_match[1]
     if version := re.search(r"ship DirectML ([0-9.]+)", text):
         target = ["--directml", version[1]]
     if split := EQUIVALENT.search(text):
         axis, kind, sizes, outputs = split.groups()
-        pieces = [each.split(",")[int(axis)] for each in re.findall(r"\[(.*?)\]", outputs)]
+        pieces = [
+            shape_text.split(",")[int(axis)] for shape_text in re.findall(r"\[(.*?)\]", outputs)
+        ]
         flags = f"--axis {axis} --data-type {kind} --sizes {sizes} --split {','.join(pieces)}"
         return flags.split(), target
     return [name], [*target, *options]

@@ -16,11 +16,11 @@ def random_bits(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> np.ndarray
     return raw.view(kind).reshape(shape)
 
 
-def assert_same(found: Sequence[Any], wanted: Sequence[np.ndarray]) -> None:
+def assert_same(pieces: Sequence[Any], expected_pieces: Sequence[np.ndarray]) -> None:
     """Assert that arrays are NumPy's, with the data types, shapes and bits of other arrays."""
-    assert len(found) == len(wanted)
-    for one, other in zip(found, wanted, strict=True):
-        assert type(one) is np.ndarray
-        assert one.dtype == other.dtype
-        assert one.shape == other.shape
-        assert one.tobytes() == other.tobytes()
+    assert len(pieces) == len(expected_pieces)
+    for piece, expected in zip(pieces, expected_pieces, strict=True):
+        assert type(piece) is np.ndarray
+        assert piece.dtype == expected.dtype
+        assert piece.shape == expected.shape
+        assert piece.tobytes() == expected.tobytes()

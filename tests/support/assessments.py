@@ -23,7 +23,7 @@ def assessment() -> Assessment:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.onnx")
         onnx.save(every_verdict(), path)
-        sites = [replace(found, file="models/net.onnx") for found in scan_file(str(path))]
+        sites = [replace(site, file="models/net.onnx") for site in scan_file(str(path))]
     target = resolve_target(windows="19041")
     return assess(sites, target, [("models/bad.onnx", "not an ONNX model to read")])
 

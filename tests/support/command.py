@@ -75,9 +75,9 @@ NO_SETTINGS = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
 def git(folder: Path, *words: str) -> str:
     """The output of git in a folder."""
     author = ("-c", "user.name=x", "-c", "user.email=x@example.org")
-    done = ran("git", *author, *words, cwd=folder, env=NO_SETTINGS)
-    assert done.returncode == 0, done.stderr
-    return str(done.stdout.strip())
+    process = ran("git", *author, *words, cwd=folder, env=NO_SETTINGS)
+    assert process.returncode == 0, process.stderr
+    return str(process.stdout.strip())
 
 
 def shell(line: str) -> "subprocess.CompletedProcess[str]":
@@ -99,10 +99,10 @@ def refused(capsys: pytest.CaptureFixture[str], line: str, lines: int | None = 1
     """The error message of a command that fails, which has `lines` lines."""
     capsys.readouterr()
     assert main(shlex.split(line)) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("dmlsplit: error: ")
-    assert lines is None or said.count("\n") == lines
-    return said
+    message = capsys.readouterr().err
+    assert message.startswith("dmlsplit: error: ")
+    assert lines is None or message.count("\n") == lines
+    return message
 
 
 def save(name: str, content: onnx.ModelProto) -> None:

@@ -106,8 +106,8 @@ def expected_buffers(desc: dml.SplitOperatorDesc, memory: Memory) -> list[np.nda
         whole[desc.axis] = slice(start, start + tensor.sizes[desc.axis])
         buffer = target.copy()
         for byte in range(width):
-            to = memory.offset + element_offsets(tensor) + byte
-            buffer[to] = memory.source[memory.offset + source[tuple(whole)] + byte]
+            target_bytes = memory.offset + element_offsets(tensor) + byte
+            buffer[target_bytes] = memory.source[memory.offset + source[tuple(whole)] + byte]
         buffers.append(buffer)
     return buffers
 
@@ -116,9 +116,11 @@ def carry_out(piece: StridedCopy, source: np.ndarray, first: int, target: np.nda
     """Carry out one loop nest by its definition, a run of bytes at a time."""
     steps = np.array([loop[1:] for loop in piece.loops], int).reshape(-1, 2)
     for index in itertools.product(*(range(loop.size) for loop in piece.loops)):
-        at, to = map(int, np.array(index, int) @ steps)
-        at += first + piece.input_offset
-        target[to : to + piece.run_bytes] = source[at : at + piece.run_bytes]
+        source_start, target_start = map(int, np.array(index, int) @ steps)
+        source_start += first + piece.input_offset
+        target[target_start : target_start + piece.run_bytes] = source[
+            source_start : source_start + piece.run_bytes
+        ]
 
 
 def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:

@@ -35,7 +35,7 @@ def ramp(count: int, start: float, delta: float) -> dict[str, Any]:
 
 
 def model(**changes: Any) -> dict[str, Any]:
-    built = {
+    content = {
         "resources": {
             "A": values(F32, [1, 2, 3, 4, 5, 6]),
             **{name: zeros(size) for name, size in zip("BCD", (2, 1, 3), strict=True)},
@@ -45,10 +45,10 @@ def model(**changes: Any) -> dict[str, Any]:
     }
     for key, value in changes.items():
         if isinstance(value, dict):
-            built[key] = {**built[key], **value}  # type: ignore[dict-item]
+            content[key] = {**content[key], **value}  # type: ignore[dict-item]
         else:
-            built[key] = value
-    return built
+            content[key] = value
+    return content
 
 
 def dispatch(name: str = "cut", **bindings: Any) -> dict[str, Any]:

@@ -27,12 +27,14 @@ def each(**values: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..
                     failures[str(case)] = error
                     error.add_note(f"case: {case}")
             if failures:
-                said = f"{len(failures)} of {len(cases)} cases failed: " + ", ".join(failures)
-                raise ExceptionGroup(said, list(failures.values())[:SHOWN])
+                message = f"{len(failures)} of {len(cases)} cases failed: " + ", ".join(failures)
+                raise ExceptionGroup(message, list(failures.values())[:SHOWN])
 
         signature = inspect.signature(test)
-        others = [each for name, each in signature.parameters.items() if name not in values]
-        run_all.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        fixture_parameters = [
+            parameter for name, parameter in signature.parameters.items() if name not in values
+        ]
+        run_all.__signature__ = signature.replace(parameters=fixture_parameters)  # type: ignore[attr-defined]
         return run_all
 
     return decorated

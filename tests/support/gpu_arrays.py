@@ -56,8 +56,8 @@ def problem(columns: int = 100) -> tuple[Any, list[Any]]:
 
 
 def same(source: Any, outs: list[Any]) -> bool:
-    joined = np.concatenate([out.get() for out in outs], 1)
-    return bool(joined.tobytes() == source.get().tobytes())
+    output_values = np.concatenate([out.get() for out in outs], 1)
+    return bool(output_values.tobytes() == source.get().tobytes())
 
 
 @contextmanager

@@ -117,8 +117,8 @@ class Case:
 
     @cached_property
     def launches(self) -> tuple[planner.KernelLaunch, ...]:
-        written = zip(self.geometry.pieces, self.output_phases, strict=True)
-        outputs = gcd(VECTOR, *(phase for piece, phase in written if piece.run_bytes))
+        phased_pieces = zip(self.geometry.pieces, self.output_phases, strict=True)
+        outputs = gcd(VECTOR, *(phase for piece, phase in phased_pieces if piece.run_bytes))
         source = gcd(VECTOR, self.misaligned[0])
         return planner.plan(self.geometry, source, outputs, self.limits)
 
@@ -194,7 +194,7 @@ def run(
         data = case.random_source()
         source = data
         targets = [np.full(layout.size, POISON, np.uint8) for layout in case.targets]
-        stored = 0
+        stored_bytes = 0
         for launch, text in zip(case.launches, texts, strict=True):
             buffers = case.buffers(data, launch.outputs)
             try:
@@ -212,25 +212,28 @@ def run(
             source = np.concatenate(sources)
             for output, (window,) in zip(launch.outputs, windows, strict=True):
                 targets[output] = window
-            stored += outcome.counts.store_bytes
-        return Ran(data, source, targets, stored)
+            stored_bytes += outcome.counts.store_bytes
+        return Ran(data, source, targets, stored_bytes)
 
     with ThreadPoolExecutor(harness.COMPILERS) as pool:
         return list(pool.map(one, cases, sources))
 
 
-def check(case: Case, ran: Ran | harness.KernelFaultError) -> None:
+def check(case: Case, result: Ran | harness.KernelFaultError) -> None:
     """Assert that a case wrote NumPy's bytes, each one once, and nothing else."""
-    if isinstance(ran, harness.KernelFaultError):
-        raise ran
-    assert np.array_equal(ran.source, ran.data), "the input changed"
-    for i, (found, wanted) in enumerate(zip(ran.targets, case.expected(ran.data), strict=True)):
-        wrong = np.flatnonzero(found != wanted)
+    if isinstance(result, harness.KernelFaultError):
+        raise result
+    assert np.array_equal(result.source, result.data), "the input changed"
+    for i, (output, expected) in enumerate(
+        zip(result.targets, case.expected(result.data), strict=True)
+    ):
+        wrong = np.flatnonzero(output != expected)
         assert wrong.size == 0, (
-            f"output {i} of {case} by {case.kernels}: {wrong.size} of {wanted.size} bytes differ, "
-            f"the first at {wrong[0]}: {found[wrong[0]]:#x}, expected {wanted[wrong[0]]:#x}"
+            f"output {i} of {case} by {case.kernels}: "
+            f"{wrong.size} of {expected.size} bytes differ, "
+            f"the first at {wrong[0]}: {output[wrong[0]]:#x}, expected {expected[wrong[0]]:#x}"
         )
-    assert ran.stored_bytes == case.geometry.total_bytes, "bytes are written more than once"
+    assert result.stored_bytes == case.geometry.total_bytes, "bytes are written more than once"
 
 
 def chosen(request: pytest.FixtureRequest, test: Callable[..., None]) -> list[str]:
@@ -245,9 +248,13 @@ def check_all(cases: Sequence[Case], builds: Path, toolchain: harness.Toolchain)
     Hazards are those of shared memory, so cases without it do not run again to look for them.
     """
     if toolchain is harness.COUNTING:
-        cases = [case for case in cases if any(one.shared_bytes for one in case.launches)]
-    for case, ran in zip(cases, run(cases, builds, toolchain), strict=True):
-        check(case, ran)
+        cases = [
+            case
+            for case in cases
+            if any(kernel_launch.shared_bytes for kernel_launch in case.launches)
+        ]
+    for case, result in zip(cases, run(cases, builds, toolchain), strict=True):
+        check(case, result)
 
 
 def tagged(tag: str, cases: Mapping[str, Case]) -> dict[str, Case]:

@@ -48,12 +48,13 @@ _SUPER_RESOLUTION = """(uint8[n] image) => (float[] a, int64[] h) {
 def layers(count: int) -> onnx.ModelProto:
     """So many equal splits of queries, keys and values, with the names that PyTorch gives."""
     splits = "\n".join(
-        f"q{at}, k{at}, v{at} = Split <axis = 2, num_outputs = 3> (x)" for at in range(count)
+        f"q{number}, k{number}, v{number} = Split <axis = 2, num_outputs = 3> (x)"
+        for number in range(count)
     )
     content = parsed(f"(float[1,77,2304] x) => (float[1,77,768] q0) {{ {splits} }}")
     content.graph.name = "main_graph"
-    for at, node in enumerate(content.graph.node):
-        node.name = f"/encoder/layer.{at}/attention/qkv/Split"
+    for number, node in enumerate(content.graph.node):
+        node.name = f"/encoder/layer.{number}/attention/qkv/Split"
     return content
 
 

@@ -64,7 +64,9 @@ def compile_cubin(source: str, arch: str, folder: Path) -> bytes:
     """
     options = (f"-arch={arch}", *OPTIONS)
     name = builds.key(_fingerprint(_nvrtc()), source, *options) + ".cubin"
-    path = builds.made(folder / name, lambda at: at.write_bytes(_compiled(source, options)))
+    path = builds.made(
+        folder / name, lambda path_made: path_made.write_bytes(_compiled(source, options))
+    )
     return path.read_bytes()
 
 
@@ -101,15 +103,17 @@ def disassemble(codes: Iterable[bytes], arch: str, folder: Path) -> list[str]:
 
     New ones are printed together: nvdisasm starts in the time in which it prints dozens of kernels.
     """
-    wanted = list(codes)
-    new = [code for code in dict.fromkeys(wanted) if code not in _listings]
+    cubins = list(codes)
+    new = [code for code in dict.fromkeys(cubins) if code not in _listings]
     if new:
-        said = _said("nvdisasm", b"".join(new), folder, "--binary", arch.replace("sm_", "SM"))
-        lines = (line for line in said.splitlines() if "/*" in line)
+        listing_text = _said(
+            "nvdisasm", b"".join(new), folder, "--binary", arch.replace("sm_", "SM")
+        )
+        lines = (line for line in listing_text.splitlines() if "/*" in line)
         _listings.update(
             (code, "\n".join(islice(lines, len(code) // INSTRUCTION_BYTES))) for code in new
         )
-    return [_listings[code] for code in wanted]
+    return [_listings[code] for code in cubins]
 
 
 @cache
@@ -117,8 +121,8 @@ def find(pattern: str) -> Path | None:
     """A file in the folders of NVIDIA's wheels: nvidia/cu13, nvidia/cuda_nvrtc, ..."""
     spec = importlib.util.find_spec("nvidia")
     folders = spec.submodule_search_locations if spec else None
-    found = [file for folder in folders or [] for file in Path(folder).glob(f"*/{pattern}")]
-    return next((file for file in found if "alt" not in file.name), None)
+    files = [file for folder in folders or [] for file in Path(folder).glob(f"*/{pattern}")]
+    return next((file for file in files if "alt" not in file.name), None)
 
 
 def _nvrtc() -> Path:
@@ -156,11 +160,13 @@ def _said(tool: str, cubin: bytes, folder: Path, *options: str) -> str:
     path = find(f"bin/{tool}")
     assert path, missing()
     name = builds.key(_fingerprint(path), *options, cubin) + ".txt"
-    return builds.made(folder / name, lambda at: _run(path, options, cubin, at)).read_text()
+    return builds.made(
+        folder / name, lambda path_made: _run(path, options, cubin, path_made)
+    ).read_text()
 
 
-def _run(tool: Path, options: tuple[str, ...], cubin: bytes, to: Path) -> None:
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file, to.open("wb") as out:
+def _run(tool: Path, options: tuple[str, ...], cubin: bytes, target: Path) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file, target.open("wb") as out:
         file.write(cubin)
         file.flush()
         subprocess.run(

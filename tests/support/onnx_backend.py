@@ -72,14 +72,14 @@ class DmlSplitModel(BackendRep):
         self.device = device
         self.split_count = 0
         self._defaults = {tensor.name for tensor in model.graph.initializer}
-        own = [_operator(self, name) for name in OPERATORS]
+        own_operators = [_operator(self, name) for name in OPERATORS]
 
         class Evaluator(ReferenceEvaluator):
             """A reference evaluator that splits with dmlsplit, also in bodies and functions."""
 
             def __init__(self, proto: Any, **options: Any) -> None:
                 # The first class of a name wins, so ours come before the caller's.
-                options["new_ops"] = [*own, *(options.get("new_ops") or ())]
+                options["new_ops"] = [*own_operators, *(options.get("new_ops") or ())]
                 super().__init__(proto, **options)
 
         try:

@@ -36,8 +36,8 @@ def model(
     ir_version: int = 10,
     outputs: str = "",
 ) -> Any:
-    made = [onnx.ValueInfoProto(name=name) for name in outputs.split()]
-    graph = helper.make_graph(nodes, "main", inputs, made, list(initializers))
+    graph_outputs = [onnx.ValueInfoProto(name=name) for name in outputs.split()]
+    graph = helper.make_graph(nodes, "main", inputs, graph_outputs, list(initializers))
     graph.value_info.extend(declared)
     imports = [helper.make_opsetid(d, v) for d, v in (opsets or {"": 18, "own": 1}).items()]
     return helper.make_model(

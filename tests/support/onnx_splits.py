@@ -9,15 +9,15 @@ from dmlsplit.frontends.onnx import ElementType, Lowering, lower, operator_versi
 
 
 def lowered(
-    operator: str, opset: int, shape: tuple[int, ...], data_type: str = "FLOAT", **given: Any
+    operator: str, opset: int, shape: tuple[int, ...], data_type: str = "FLOAT", **attributes: Any
 ) -> Lowering:
-    arguments = read_arguments(operator_version(operator, opset), **given)
+    arguments = read_arguments(operator_version(operator, opset), **attributes)
     return lower(arguments, ElementType[data_type], shape)
 
 
-def refused(operator: str, opset: int, shape: tuple[int, ...], **given: Any) -> str:
+def refused(operator: str, opset: int, shape: tuple[int, ...], **attributes: Any) -> str:
     with pytest.raises(dml.InvalidArgumentError) as error:
-        lowered(operator, opset, shape, **given)
+        lowered(operator, opset, shape, **attributes)
     text = str(error.value)
     assert text.startswith(f"{operator_version(operator, opset)}: ")
     assert "\n" not in text

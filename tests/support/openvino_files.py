@@ -73,12 +73,12 @@ def variadic(
     split_version: str = "opset1",
 ) -> str:
     """One VariadicSplit of FP32[6,2]; the axis is at byte 0 of the weights, the lengths at 8."""
-    made = "".join(port(3 + i, shape, precision) for i, shape in enumerate(outputs))
+    output_ports = "".join(port(3 + i, shape, precision) for i, shape in enumerate(outputs))
     split = layer(
         3,
         "VariadicSplit",
         inputs=port(0, dims, precision) + port(1, None, "I64") + port(2, (2,), "I64"),
-        outputs=made,
+        outputs=output_ports,
         version=split_version,
         name="cut",
     )

@@ -22,8 +22,8 @@ def planned(
     launches = plan(geometry, input_alignment, output_alignment, limits)
     for launch in launches:
         check_fits(launch, limits)
-    written = [number for number, piece in enumerate(geometry.pieces) if piece.run_bytes]
-    assert sorted(chain.from_iterable(launch.outputs for launch in launches)) == written
+    nonempty_outputs = [number for number, piece in enumerate(geometry.pieces) if piece.run_bytes]
+    assert sorted(chain.from_iterable(launch.outputs for launch in launches)) == nonempty_outputs
     assert sum(launch.total_bytes for launch in launches) == geometry.total_bytes
     return launches
 
@@ -57,4 +57,4 @@ def sources(
 
 def known(launch: KernelLaunch) -> dict[str, Any]:
     """A launch's constants and arguments by name."""
-    return {one.name: one.value for one in launch.code.constants} | arguments(launch)
+    return {constant.name: constant.value for constant in launch.code.constants} | arguments(launch)

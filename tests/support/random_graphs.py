@@ -40,10 +40,10 @@ def steps(shape: Shape, draw: Random) -> list[str]:
     total, axis, last = prod(shape), draw.randrange(len(shape)), shape[-1]
     n, channels = shape[axis], (*shape, 1)[1]
     few, mask = draw.randint(1, 6), [*draw.choices((0, 1), k=n - 1), 1]
-    ones = [at for at, size in enumerate(shape) if size == 1]
-    wide = [4 if at in ones[:1] else size for at, size in enumerate(shape)]
-    pads = [2 * (at == axis) for at in range(2 * len(shape))]
-    repeats = [1 + 2 * (at == axis) for at in range(len(shape))]
+    ones = [index for index, size in enumerate(shape) if size == 1]
+    wide = [4 if index in ones[:1] else size for index, size in enumerate(shape)]
+    pads = [2 * (index == axis) for index in range(2 * len(shape))]
+    repeats = [1 + 2 * (index == axis) for index in range(len(shape))]
     pool = [min(2, size) for size in shape[2:]] or [2]
     # One size of x, of shape [1].
     size = f"s = Shape (x)\n n = Gather <axis = 0> (s, {{{axis}}})\n"
@@ -113,31 +113,33 @@ def chain(
 ) -> Chain:
     """A chain of at most `most` steps."""
     start = shape = tuple(draw.randint(1, 6) for _ in range(draw.randint(1, 4)))
-    nodes, at = [], f"{prefix}x"
+    nodes, value_name = [], f"{prefix}x"
     for number in range(draw.randint(0, most)):
-        taken = step(draw.choice(choices(shape, draw)), shape)
-        if taken:
-            made, shape = taken
-            names = {"x": at, "": ""}
-            for node in made:
+        result = step(draw.choice(choices(shape, draw)), shape)
+        if result:
+            step_nodes, shape = result
+            names = {"x": value_name, "": ""}
+            for node in step_nodes:
                 for field in (node.input, node.output):
                     new = [names.setdefault(old, f"{prefix}{number}{old}") for old in field]
                     field[:] = new
-            nodes += made
-            at = names["y"]
+            nodes += step_nodes
+            value_name = names["y"]
     axis = draw.randrange(len(shape))
     ends = sorted(draw.sample(range(1, shape[axis]), min(shape[axis], draw.randint(1, 4)) - 1))
     sizes = np.diff([0, *ends, shape[axis]]).tolist()
-    return Chain(prefix, [*nodes, *split_nodes(f"{prefix}cut", at, sizes, axis)], start, shape)
+    return Chain(
+        prefix, [*nodes, *split_nodes(f"{prefix}cut", value_name, sizes, axis)], start, shape
+    )
 
 
 def step(text: str, shape: Shape) -> tuple[list[onnx.NodeProto], Shape] | None:
     """The nodes of a step from this shape, and the shape that it leads to, if it can be taken."""
     constants: list[str] = []
 
-    def constant(found: re.Match[str]) -> str:
-        kind = "float" if "f" in found[1] else "int64"
-        name, numbers = f"c{len(constants)}", found[1].replace("f", "")
+    def constant(match: re.Match[str]) -> str:
+        kind = "float" if "f" in match[1] else "int64"
+        name, numbers = f"c{len(constants)}", match[1].replace("f", "")
         size = numbers.count(",") + 1
         constants.append(f"{name} = Constant <value = {kind}[{size}] {{{numbers}}}> ()")
         return name
@@ -145,19 +147,23 @@ def step(text: str, shape: Shape) -> tuple[list[onnx.NodeProto], Shape] | None:
     body = re.sub(r"\{(.*?)\}", constant, text)
     content = parsed(f"(float{list(shape)} x) => (y) {{ {' '.join((*constants, body))} }}")
     try:
-        (made,) = session(content).run(None, {"x": np.zeros(shape, np.float32)})
+        (output,) = session(content).run(None, {"x": np.zeros(shape, np.float32)})
     except REFUSED:
         return None
-    fits = 0 < made.size <= MAX_ELEMENTS and 0 < made.ndim <= MAX_RANK
-    return (list(content.graph.node), made.shape) if fits else None
+    fits = 0 < output.size <= MAX_ELEMENTS and 0 < output.ndim <= MAX_RANK
+    return (list(content.graph.node), output.shape) if fits else None
 
 
 def static_chains(first: int, count: int) -> tuple[onnx.ModelProto, dict[str, Shape]]:
     """A model of `count` chains of up to 12 steps, and the shape of each split's input, by name."""
     chains = [chain(Random(seed), f"c{seed}_", 12, steps) for seed in range(first, first + count)]
-    inputs = [value(f"{one.prefix}x", list(one.start)) for one in chains]
-    nodes = [node for one in chains for node in one.nodes]
-    return _model(nodes, inputs), {f"{one.prefix}cut": one.shape for one in chains}
+    inputs = [
+        value(f"{chain_of_seed.prefix}x", list(chain_of_seed.start)) for chain_of_seed in chains
+    ]
+    nodes = [node for chain_of_seed in chains for node in chain_of_seed.nodes]
+    return _model(nodes, inputs), {
+        f"{chain_of_seed.prefix}cut": chain_of_seed.shape for chain_of_seed in chains
+    }
 
 
 @cache
@@ -167,14 +173,14 @@ def _of_any_size(seed: int) -> Chain:
 
 def dynamic_chain(seed: int, sizes: dict[str, int] | None = None) -> onnx.ModelProto:
     """A model of one chain whose input has dynamic sizes, or the given ones instead."""
-    draw, made = Random(seed), _of_any_size(seed)
-    names = [f"d{axis}" if draw.random() < 0.5 else "" for axis in range(len(made.start))]
+    draw, random_chain = Random(seed), _of_any_size(seed)
+    names = [f"d{axis}" if draw.random() < 0.5 else "" for axis in range(len(random_chain.start))]
     kind = draw.choice([TensorProto.FLOAT, TensorProto.INT64, TensorProto.UINT8])
     shape = [
         (sizes or {}).get(name, name) if name else size
-        for name, size in zip(names, made.start, strict=True)
+        for name, size in zip(names, random_chain.start, strict=True)
     ]
-    return _model(made.nodes, [value("c_x", shape, kind)])
+    return _model(random_chain.nodes, [value("c_x", shape, kind)])
 
 
 def dynamic_names(content: onnx.ModelProto) -> list[str]:

@@ -12,21 +12,24 @@ from dmlsplit.lint.verdict import Assessment
 from dmlsplit.models.discovery import scan_file
 
 
-def assessed(path: Path, **asked: str) -> Assessment:
-    return assess(scan_file(str(path)), resolve_target(**asked))
+def assessed(path: Path, **target_options: str) -> Assessment:
+    return assess(scan_file(str(path)), resolve_target(**target_options))
 
 
 def fixed(
-    content: onnx.ModelProto, folder: Path, sizes: dict[str, int] | None = None, **asked: str
+    content: onnx.ModelProto,
+    folder: Path,
+    sizes: dict[str, int] | None = None,
+    **target_options: str,
 ) -> tuple[Rewriting, Path]:
     source, output = folder / "in.onnx", folder / "out.onnx"
     onnx.save(content, source)
     dimensions = FixedSizes(sizes or {})
-    before = assess(scan_file(str(source), dimensions=dimensions), resolve_target(**asked))
-    done = write_fixed(source, output, before, sizes)
+    before = assess(scan_file(str(source), dimensions=dimensions), resolve_target(**target_options))
+    rewriting = write_fixed(source, output, before, sizes)
     if output.exists() and is_valid(content):
         assert is_valid(onnx.load(output))
-    return done, output
+    return rewriting, output
 
 
 def is_valid(content: onnx.ModelProto) -> bool:

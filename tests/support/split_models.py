@@ -53,7 +53,7 @@ class _Builder:
         self.nodes.append(helper.make_node(operator, inputs.split(), outputs.split(), **attributes))
         return outputs
 
-    def constant(self, name: str, numbers: Any, *others: Any) -> str:
+    def constant(self, name: str, numbers: Any, *other_values: Any) -> str:
         """Integers as an initializer, or as the default of an input, or the output of a node."""
         array = np.array(numbers, np.int64)
         form = self.draw.choice(["node", "initializer", "default"])
@@ -64,12 +64,12 @@ class _Builder:
             return name
         self.constants[name] = array
         if form == "default":
-            self.defaults[name] = [np.array(other, np.int64) for other in others]
+            self.defaults[name] = [np.array(other_value, np.int64) for other_value in other_values]
         return name
 
-    def computed(self, name: str, numbers: Any, *others: Any) -> str:
+    def computed(self, name: str, numbers: Any, *other_values: Any) -> str:
         """Integers as above, or what a node computes from them."""
-        source = self.constant(name, numbers, *others)
+        source = self.constant(name, numbers, *other_values)
         operator = self.draw.choice(["", "", "Identity", "Abs"])
         return self.add(operator, source, f"{name}_computed") if operator else source
 
@@ -85,7 +85,7 @@ def split_model(seed: int) -> Model:
         if draw.random() < 0.5:
             shape[index] = draw.choice([*NAMES, None])
     shape[axis] = draw.choice([sum(pieces)] * 3 + NAMES)
-    given = _given(draw, shape, axis, sum(pieces))
+    dim_sizes = _given(draw, shape, axis, sum(pieces))
     place = _place(draw, build.opset, rank)
     inside, cut_axis = ("row", axis - 1) if place == "Scan" and axis else ("x", axis)
     if place == "Scan" and not axis:
@@ -96,7 +96,7 @@ def split_model(seed: int) -> Model:
     results = _cut(build, source, cut_axis, pieces, is_body=place != "main")
     content = _placed(build, results, place, shape, TensorProto.DataType.Value(kind))
     return Model(
-        content, shape, TensorProto.DataType.Value(kind), given, build.defaults,
+        content, shape, TensorProto.DataType.Value(kind), dim_sizes, build.defaults,
         frozenset(build.traits),
     )  # fmt: skip
 
@@ -108,13 +108,13 @@ def _pieces(draw: Random) -> list[int]:
 
 def _given(draw: Random, shape: list[Dim], axis: int, total: int) -> dict[str, int]:
     """Sizes that the user gives; some that others follow from may be missing."""
-    given: dict[str, int] = {}
+    dim_sizes: dict[str, int] = {}
     for index in sorted(range(len(shape)), key=lambda i: i != axis):
         size, number = shape[index], total if index == axis else draw.choice([1, 2, 4, 8])
         if isinstance(size, int) or (index != axis and draw.random() < 0.7):
             continue
-        given.setdefault(_dimension(size, index), number)
-    return given
+        dim_sizes.setdefault(_dimension(size, index), number)
+    return dim_sizes
 
 
 def _dimension(name: Dim, axis: int) -> str:
@@ -143,12 +143,14 @@ def _prepared(
     if step == "Identity":
         return build.add("Identity", source, "same")
     if step == "Reshape" and opset >= 5 and place != "Scan":
-        fixed = [size if isinstance(size, int) else 0 for size in shape]
-        others = [i for i, size in enumerate(fixed) if size > 1 and i != axis]
-        if others and 0 not in fixed:
-            other = list(fixed)
-            other[others[0]], other[(others[0] + 1) % len(fixed)] = 1, -1
-            return build.add("Reshape", f"{source} {build.computed('to', fixed, other)}", "shaped")
+        static_shape = [size if isinstance(size, int) else 0 for size in shape]
+        other_axes = [i for i, size in enumerate(static_shape) if size > 1 and i != axis]
+        if other_axes and 0 not in static_shape:
+            other_shape = list(static_shape)
+            other_shape[other_axes[0]], other_shape[(other_axes[0] + 1) % len(static_shape)] = 1, -1
+            return build.add(
+                "Reshape", f"{source} {build.computed('to', static_shape, other_shape)}", "shaped"
+            )
     if step == "NonZero" and opset >= 9:
         build.traits.add("unknown size")
         build.add("Cast", source, "truths", to=TensorProto.BOOL)
@@ -168,8 +170,8 @@ def _cut(build: _Builder, source: str, axis: int, pieces: list[int], *, is_body:
     form = draw.choice(forms or ["bare"])
     names = " ".join(outputs)
     if form == "bare":
-        counted = {"num_outputs": len(outputs)} if opset >= 18 else {}
-        build.add("Split", source, names, name="cut", axis=axis, **counted)
+        count_attribute = {"num_outputs": len(outputs)} if opset >= 18 else {}
+        build.add("Split", source, names, name="cut", axis=axis, **count_attribute)
     elif opset < 13:
         build.add("Split", source, names, name="cut", axis=axis, split=pieces)
     else:
@@ -198,12 +200,12 @@ def _sequence(
     build.nodes.append(
         helper.make_node("Constant", [], ["first"], value=numpy_helper.from_array(np.array(0)))
     )
-    taken = build.add("SequenceAt", "pieces first", "piece")
+    piece_at = build.add("SequenceAt", "pieces first", "piece")
     if draw.random() < 0.5:  # whoever takes pieces only needs no sequence
         last = build.constant("last", -1, 0)
-        return [taken, build.add("SequenceAt", f"pieces {last}", "last_piece")]
+        return [piece_at, build.add("SequenceAt", f"pieces {last}", "last_piece")]
     build.add("SequenceLength", "pieces", "count")
-    return [taken, "count"]
+    return [piece_at, "count"]
 
 
 def _placed(
@@ -235,8 +237,8 @@ def _placed(
     graph = helper.make_graph(nodes, "net", inputs, _untyped(outer), constants)
     for name in build.defaults:
         array = build.constants[name]
-        own = helper.np_dtype_to_tensor_dtype(array.dtype)
-        graph.input.append(helper.make_tensor_value_info(name, own, array.shape))
+        tensor_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+        graph.input.append(helper.make_tensor_value_info(name, tensor_type, array.shape))
     versions = [helper.make_opsetid("", build.opset), helper.make_opsetid("own", 1)]
     content = helper.make_model(
         graph, opset_imports=versions[: 2 if functions else 1], functions=functions
@@ -253,11 +255,11 @@ def _untyped(names: list[str], suffix: str = "") -> list[ValueInfoProto]:
 
 def _renamed(nodes: list[NodeProto], suffix: str) -> list[NodeProto]:
     """Copies of nodes for a body, whose names must be of its own."""
-    made = {name for node in nodes for name in node.output}
+    output_names = {name for node in nodes for name in node.output}
     copies = [NodeProto.FromString(node.SerializeToString()) for node in nodes]
     for node in copies:
         for field in (node.input, node.output):
-            field[:] = [name + suffix if name in made else name for name in field]
+            field[:] = [name + suffix if name in output_names else name for name in field]
     return copies
 
 
@@ -299,11 +301,11 @@ def runs(model: Model) -> Iterator[Run]:
         feeds = {"x": _data(shape, model.kind, number)}
         if any(entry.name == "flag" for entry in model.content.graph.input):
             feeds["flag"] = np.array(number % 2 == 0)
-        drawn = tuple(sizes[name] for name in free)
-        yield Run(feeds, drawn, False)
+        dim_values = tuple(sizes[name] for name in free)
+        yield Run(feeds, dim_values, False)
         for name, values in model.defaults.items():
             for value in values:
-                yield Run({**feeds, name: value}, drawn, True)
+                yield Run({**feeds, name: value}, dim_values, True)
 
 
 def _data(shape: list[int], kind: int, seed: int) -> np.ndarray:

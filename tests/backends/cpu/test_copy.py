@@ -30,12 +30,13 @@ def write_splits(path: Path, library: native.Library, count: int) -> None:
     parts = [struct.pack("q", len(splits))]
     for seed, split in enumerate(splits):
         kind = min(seed // 3 % 3, library.kind)
-        made = plan.plan_of(split.geometry, kind, seed % 3 == 0)
-        written = [store[:-MARGIN] for store in split.done_by(assignments.program_of)]
+        copy_plan = plan.plan_of(split.geometry, kind, seed % 3 == 0)
+        targets = [store[:-MARGIN] for store in split.done_by(assignments.program_of)]
         sizes = [word for pair in zip(split.skews, split.sizes, strict=True) for word in pair]
-        head = len(made.words), made.tasks, split.source.size, split.first, len(written), *sizes
-        parts += [struct.pack(f"{len(head)}q", *head), made.words.tobytes()]
-        parts += [split.source.tobytes(), *written]
+        counts = len(copy_plan.words), copy_plan.tasks, split.source.size
+        head = *counts, split.first, len(targets), *sizes
+        parts += [struct.pack(f"{len(head)}q", *head), copy_plan.words.tobytes()]
+        parts += [split.source.tobytes(), *targets]
     path.write_bytes(b"".join(parts))
 
 
@@ -48,10 +49,10 @@ def driver(builds: Path, kind: str) -> Path:
     options = [*WARNINGS, *KINDS[kind]]
 
     def make(path: Path) -> None:
-        done = ran("gcc", *options, source, "-o", str(path), str(DRIVER))
-        if "cannot find" in done.stderr:  # the sanitizer's library
+        process = ran("gcc", *options, source, "-o", str(path), str(DRIVER))
+        if "cannot find" in process.stderr:  # the sanitizer's library
             pytest.skip(f"gcc has no {kind} sanitizer")
-        assert done.returncode == 0, done.stderr
+        assert process.returncode == 0, process.stderr
 
     return kept.made(builds / f"{kept.key(*texts, source, *options)}-driver", make)
 
@@ -73,9 +74,9 @@ def test_copies_stay_in_their_memory_and_never_race(
     numbers = map(str, (callers, rounds, forks))
     program = str(driver(builds, kind))
     # ThreadSanitizer needs memory where the system would place random addresses.
-    fixed = ["setarch", "-R"] if kind == "thread" and shutil.which("setarch") else []
-    done = ran(*fixed, program, str(tmp_path / "splits"), *numbers)
-    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+    address_options = ["setarch", "-R"] if kind == "thread" and shutil.which("setarch") else []
+    process = ran(*address_options, program, str(tmp_path / "splits"), *numbers)
+    assert (process.stdout, process.stderr, process.returncode) == ("done\n", "", 0)
 
 
 # As on a busy machine, where a thread that yields gets its processor back after milliseconds.
@@ -95,8 +96,8 @@ def test_the_c_engine_rarely_yields_its_processor_if_a_yield_takes_long(
     source, path = tmp_path / "slow.c", tmp_path / "slow.so"
     source.write_text(SLOW_YIELD)
     options = [*"-D_DEFAULT_SOURCE -O2 -shared -fPIC -pthread".split(), f'-DCOPY="{native.SOURCE}"']
-    done = ran("gcc", *options, "-o", str(path), str(source))
-    assert done.returncode == 0, done.stderr
+    process = ran("gcc", *options, "-o", str(path), str(source))
+    assert process.returncode == 0, process.stderr
     monkeypatch.setenv(threads.VARIABLE, "2")
     array = np.ones((1 << 10, 1 << 12), np.uint8)
     outs = np.zeros((2, 1 << 10, 1 << 11), np.uint8)
@@ -114,13 +115,13 @@ def test_the_c_engine_rarely_yields_its_processor_if_a_yield_takes_long(
 def test_copy_c_compiles_without_a_warning(compiler: str, builds: Path) -> None:
     if not shutil.which(compiler):
         pytest.skip(f"{compiler} is not installed")
-    done = ran(compiler, *WARNINGS, "-fsyntax-only", str(native.SOURCE))
-    assert (done.returncode, done.stderr) == (0, "")
+    process = ran(compiler, *WARNINGS, "-fsyntax-only", str(native.SOURCE))
+    assert (process.returncode, process.stderr) == (0, "")
 
 
 def test_cppcheck_finds_no_fault_in_copy_c() -> None:
     if not shutil.which("cppcheck"):
         pytest.skip("cppcheck is not installed")
     enabled = "--enable=warning,performance,portability"
-    done = ran("cppcheck", "-q", "--std=c11", "--error-exitcode=1", enabled, str(native.SOURCE))
-    assert (done.returncode, done.stderr) == (0, "")
+    process = ran("cppcheck", "-q", "--std=c11", "--error-exitcode=1", enabled, str(native.SOURCE))
+    assert (process.returncode, process.stderr) == (0, "")

@@ -21,7 +21,6 @@ from tests.support.cpu_splits import random_split
 from tests.support.descriptors import packed
 
 Compile = Callable[[SplitGeometry], Program]
-posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
 @pytest.fixture(params=["NumPy", pytest.param("C", marks=pytest.mark.compiler)])
@@ -71,8 +70,8 @@ def copies_rows(
     """Copy random rows to odd addresses, and look at each byte and those beside it."""
     geometry = packed((rows, sum(form)), 1, form, width)
     if has_kernel:
-        made = plan.plan_of(geometry, library.kind, False)
-        assert made.words[9] >= 0  # the kernel of its only group
+        copy_plan = plan.plan_of(geometry, library.kind, False)
+        assert copy_plan.words[9] >= 0  # the kernel of its only group
     source = np.random.default_rng(rows).integers(0, 256, (rows, sum(form), width), np.uint8)
     outputs = [np.full(rows * width * size + 9, 7, np.uint8) for size in form]
     addresses = [out.ctypes.data + 1 for out in outputs]
@@ -268,14 +267,17 @@ print("done")
 """
 
 
+posix = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
 @posix
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("program", [FORKS, LIMITS, WAKES], ids=["forks", "limits", "wakes"])
 def test_helper_threads_restart_in_a_forked_child_and_no_more_are_started_or_woken_than_needed(
     program: str, library: native.Library
 ) -> None:
-    done = ran(sys.executable, "-W", "ignore", "-c", START + program, library.path)
-    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
+    process = ran(sys.executable, "-W", "ignore", "-c", START + program, library.path)
+    assert (process.stdout, process.stderr, process.returncode) == ("done\n", "", 0)
 
 
 @pytest.mark.parametrize("value", ["2", "no"])

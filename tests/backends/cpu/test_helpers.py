@@ -15,7 +15,6 @@ from tests.support.command import ran
 from tests.support.descriptors import packed
 
 ROWS, WIDTHS = 512, (1 << 12, 1 << 12)
-TASKS = Path("/proc/self/task")
 
 # copy.c where every step that other threads may see takes long: a helper stays awake for half a
 # second, looks for work every 50 us, and sees each store of an owner before the next one; all
@@ -54,8 +53,8 @@ def slow_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = path.with_suffix(".c")
     source.write_text(SLOW)
     options = [*"-O0 -shared -fPIC -pthread".split(), f'-DCOPY="{native.SOURCE}"']
-    done = ran("gcc", *options, "-o", str(path), str(source))
-    assert done.returncode == 0, done.stderr
+    process = ran("gcc", *options, "-o", str(path), str(source))
+    assert process.returncode == 0, process.stderr
     return path
 
 
@@ -82,8 +81,8 @@ def test_helpers_see_a_split_only_once_all_of_it_is_published(
 ) -> None:
     monkeypatch.setenv(threads.VARIABLE, "2")
     arrays = [rows(value) for value in (1, 2, 3)]
-    written = [split(slow, array) for array in arrays]  # a helper may still see the one before
-    assert [np.unique(outs).tolist() for outs in written] == [[1], [2], [3]]
+    output_lists = [split(slow, array) for array in arrays]  # a helper may still see the one before
+    assert [np.unique(outs).tolist() for outs in output_lists] == [[1], [2], [3]]
     assert ctypes.c_int.in_dll(ctypes.CDLL(slow.path), "helpers").value == 1
 
 
@@ -103,14 +102,17 @@ def test_no_more_helpers_take_tasks_than_the_number_of_threads_allows(
     assert took[2] <= 2
 
 
+TASKS = Path("/proc/self/task")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_helpers_block_all_signals_and_callers_keep_theirs(
     library: native.Library, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(threads.VARIABLE, "4")
     fresh = native.load(Path(shutil.copy(library.path, tmp_path / "fresh.so")))
-    own, before = signal.pthread_sigmask(signal.SIG_BLOCK, []), set(TASKS.iterdir())
-    assert signal.SIGINT not in own  # nor after the tests before
+    signal_mask, before = signal.pthread_sigmask(signal.SIG_BLOCK, []), set(TASKS.iterdir())
+    assert signal.SIGINT not in signal_mask  # nor after the tests before
     assert split(fresh, rows(1)).all()
     helpers = set(TASKS.iterdir()) - before
     assert len(helpers) == 3
@@ -118,4 +120,4 @@ def test_helpers_block_all_signals_and_callers_keep_theirs(
     for helper in helpers:
         mask = int(helper.joinpath("status").read_text().split("SigBlk:")[1].split()[0], 16)
         assert all(mask >> number - 1 & 1 for number in possible)
-    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == own
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == signal_mask

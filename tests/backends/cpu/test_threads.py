@@ -18,10 +18,10 @@ def test_an_invalid_thread_count_is_refused(value: str, monkeypatch: pytest.Monk
     monkeypatch.setenv(threads.VARIABLE, value)
     with pytest.raises(InvalidArgumentError, match="whole number from 1 to 1024"):
         threads.thread_count()
-    untouched = np.zeros((1 << 22, 2), np.uint8)
+    zeros = np.zeros((1 << 22, 2), np.uint8)
     with pytest.raises(InvalidArgumentError, match=threads.VARIABLE):
-        dml.split(untouched + 1, 2, 1, out=[untouched[:, :1], untouched[:, 1:]])
-    assert not untouched.any()
+        dml.split(zeros + 1, 2, 1, out=[zeros[:, :1], zeros[:, 1:]])
+    assert not zeros.any()
 
 
 def test_the_thread_count_is_the_variable_or_the_processors_allowed(

@@ -32,9 +32,9 @@ def test_without_cupy_the_extras_are_named(afresh: None, monkeypatch: pytest.Mon
         return original(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(dml.UnsupportedError, match=r"'dmlsplit\[cuda13\]'.*cuda12") as caught:
+    with pytest.raises(dml.UnsupportedError, match=r"'dmlsplit\[cuda13\]'.*cuda12") as error:
         dml.Device("cuda")
-    assert caught.value.hresult == 0x887A0004
+    assert error.value.hresult == 0x887A0004
     device = dml.Device()
     assert device.name == "cpu"
     assert device.reason is not None
@@ -49,8 +49,8 @@ def test_if_cupy_cannot_write_its_cache_the_cpu_works_and_the_error_names_the_ca
         "import dmlsplit as dml\nassert dml.Device().name == 'cpu'\n"
         "try: dml.Device('cuda')\nexcept dml.UnsupportedError as error: print(error)"
     )
-    done = ran(sys.executable, "-c", text, env={"CUPY_CACHE_DIR": "/dev/null/kernels"})
-    assert "CUPY_CACHE_DIR" in done.stdout, done.stderr
+    process = ran(sys.executable, "-c", text, env={"CUPY_CACHE_DIR": "/dev/null/kernels"})
+    assert "CUPY_CACHE_DIR" in process.stdout, process.stderr
 
 
 @pytest.mark.parametrize("count", [0, None])

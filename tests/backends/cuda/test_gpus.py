@@ -25,11 +25,11 @@ from tests.support.plans import planned
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("query", "gpu_name"),
     [("H200", "H200"), ("NVIDIA H200", "H200"), ("l4", "L4"), ("a100", "A100-SXM4-80GB")],
 )
-def test_gpus_are_found_by_name(asked: str, found: str) -> None:
-    assert find_gpu(asked).name == found
+def test_gpus_are_found_by_name(query: str, gpu_name: str) -> None:
+    assert find_gpu(query).name == gpu_name
 
 
 @pytest.mark.parametrize("name", ["", "NVIDIA", "Voodoo 2"])
@@ -67,7 +67,7 @@ def device(name: str, capability: str | None, cores: int | None) -> CudaDevice:
 
 
 @pytest.mark.parametrize(
-    ("name", "capability", "sm_count", "known"),
+    ("name", "capability", "sm_count", "gpu_name"),
     [
         ("NVIDIA H100 80GB HBM3", "9.0", 132, "H100 SXM"),
         ("NVIDIA A100 80GB PCIe", "8.0", 108, "A100-PCIE-80GB"),
@@ -78,18 +78,18 @@ def device(name: str, capability: str | None, cores: int | None) -> CudaDevice:
     ],
 )
 def test_a_device_is_known_by_the_name_that_nvml_gives_it(
-    name: str, capability: str, sm_count: int, known: str
+    name: str, capability: str, sm_count: int, gpu_name: str
 ) -> None:
     cores = sm_count * MULTIPROCESSORS[capability].cores
-    found = gpu_of_device(device(name, capability, cores))
-    assert found == replace(find_gpu(known), name=name)
+    gpu = gpu_of_device(device(name, capability, cores))
+    assert gpu == replace(find_gpu(gpu_name), name=name)
 
 
 def test_an_unknown_device_is_planned_from_its_own_properties() -> None:
-    found = gpu_of_device(device("NVIDIA GeForce RTX 5090 Laptop GPU", "12.0", 82 * 128))
-    assert found.limits == find_gpu("RTX 5090").limits._replace(sm_count=82)
-    assert found.bandwidth is None
-    assert found.assumed == (
+    gpu = gpu_of_device(device("NVIDIA GeForce RTX 5090 Laptop GPU", "12.0", 82 * 128))
+    assert gpu.limits == find_gpu("RTX 5090").limits._replace(sm_count=82)
+    assert gpu.bandwidth is None
+    assert gpu.assumed == (
         "96 MiB of L2 cache, the least of the known GPUs of compute capability 12.0",
     )
 

@@ -112,8 +112,10 @@ def test_a_gpu_runs_machine_code_of_its_own_major_capability(
     nvrtc: str, capability: int, error: str | None
 ) -> None:
     architectures, newest = NVRTC[nvrtc]
-    said = installation.gpu_error("cuda:0", Target(capability, newest, False), architectures, ONE)
-    assert said is None if error is None else re.search(error, said or "")
+    message = installation.gpu_error(
+        "cuda:0", Target(capability, newest, False), architectures, ONE
+    )
+    assert message is None if error is None else re.search(error, message or "")
 
 
 def test_a_gpu_that_cupy_does_not_know_runs_ptx() -> None:
@@ -124,5 +126,7 @@ def test_a_gpu_that_cupy_does_not_know_runs_ptx() -> None:
 
 
 def test_with_the_packages_of_cuda_12_the_fix_for_a_new_gpu_is_those_of_cuda_13() -> None:
-    said = installation.gpu_error("cuda:0", Target(103, 120, False), NVRTC["12.8"][0], OLD)
-    assert (said or "").endswith("pip uninstall -y cupy-cuda12x && pip install 'dmlsplit[cuda13]'")
+    message = installation.gpu_error("cuda:0", Target(103, 120, False), NVRTC["12.8"][0], OLD)
+    assert (message or "").endswith(
+        "pip uninstall -y cupy-cuda12x && pip install 'dmlsplit[cuda13]'"
+    )

@@ -23,16 +23,17 @@ def test_sizes_of_tables_are_powers_of_two_or_four(count: int, entries: int) -> 
 @given(st.sampled_from([32, 64]), st.data())
 def test_a_divisor_divides_as_kernels_do(bits: int, data: st.DataObject) -> None:
     below = 2 ** (bits - 1)
-    by = data.draw(st.integers(1, below))
-    found = divisor(by, bits)
-    assert max(found) < 2**bits
-    edges = st.sampled_from([0, 1, by - 1, by, below - 1])
+    denominator = data.draw(st.integers(1, below))
+    magic = divisor(denominator, bits)
+    assert max(magic) < 2**bits
+    edges = st.sampled_from([0, 1, denominator - 1, denominator, below - 1])
     number = data.draw(st.integers(0, below - 1) | edges)
-    multiple = number // by * by
+    multiple = number // denominator * denominator
     for value in (number, multiple - 1, multiple, multiple + 1, below - 1):
         if 0 <= value < below:
-            shifted = (2 * value % 2**bits) * found.magic >> bits  # as `quotient` of common.cuh
-            assert shifted >> found.shift == value // by
+            # as `quotient` of common.cuh
+            shifted = (2 * value % 2**bits) * magic.magic >> bits
+            assert shifted >> magic.shift == value // denominator
 
 
 @given(st.lists(st.integers(1, 2**31) | st.sampled_from([1, 2, 2**31])), st.integers(0, 40))

@@ -67,8 +67,8 @@ def test_ordinals_are_mapped_by_the_pci_address(
     fake_nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(libcuda, "bus_ids", lambda: [(0, 9, 0), (0, 1, 0)])
-    assert [one and one.index for one in by_ordinal()] == [None, 0]
-    names = [(one.name, one.reason is None) for one in listed_devices(cuda_devices())]
+    assert [device and device.index for device in by_ordinal()] == [None, 0]
+    names = [(device.name, device.reason is None) for device in listed_devices(cuda_devices())]
     assert names == [("cuda:1", False), ("nvml:1", False)]
     assert libcuda.parsed_bus_id("00000000:A1:00.0") == libcuda.parsed_bus_id("0000:a1:00.0")
 
@@ -89,9 +89,9 @@ def test_if_nvml_lists_no_device_the_device_that_splits_is_named(
 
 
 def test_the_json_of_devices_has_the_assumptions_of_explain(fake_nvml: FakeNvml) -> None:
-    known, unknown = json.loads(device_json(listed()))["devices"]
-    assert known["assumed"] == []
-    assert "1024 threads and 16 blocks" in unknown["assumed"][0]
+    known_device, unknown_device = json.loads(device_json(listed()))["devices"]
+    assert known_device["assumed"] == []
+    assert "1024 threads and 16 blocks" in unknown_device["assumed"][0]
 
 
 def test_the_real_nvml_library_can_be_queried() -> None:

@@ -58,17 +58,17 @@ def test_the_kernel_follows_from_geometry_and_alignment(
 
 def test_the_arguments_of_a_wide_aligned_launch_describe_its_chunks_and_tiles() -> None:
     (launch,) = planned(QKV)
-    found = known(launch)
-    assert (found["kAligned"], found["kOneRow"], found["kEqual"]) == (1, 0, 0)
+    parameters = known(launch)
+    assert (parameters["kAligned"], parameters["kOneRow"], parameters["kEqual"]) == (1, 0, 0)
     assert launch.is_streaming
-    assert (found["kOutputs"], found["pitch"]) == (4, 20480)
-    assert found["offsets"] == (0, 16384, 18432, 0)
-    assert found["widths"] == (16384, 2048, 2048, 0)
-    rows, chunks = found["chunk_rows"], found["last_chunk"]
-    assert rows * chunks + found["last_rows"] == 8192
-    tiles = [-(-rows * width // found["tile_bytes"]) for width in (16384, 2048, 2048)]
-    assert found["tile_starts"] == (0, tiles[0], tiles[0] + tiles[1], 2**32 - 1)
-    assert found["chunk_tiles"] == sum(tiles)
+    assert (parameters["kOutputs"], parameters["pitch"]) == (4, 20480)
+    assert parameters["offsets"] == (0, 16384, 18432, 0)
+    assert parameters["widths"] == (16384, 2048, 2048, 0)
+    rows, chunks = parameters["chunk_rows"], parameters["last_chunk"]
+    assert rows * chunks + parameters["last_rows"] == 8192
+    tiles = [-(-rows * width // parameters["tile_bytes"]) for width in (16384, 2048, 2048)]
+    assert parameters["tile_starts"] == (0, tiles[0], tiles[0] + tiles[1], 2**32 - 1)
+    assert parameters["chunk_tiles"] == sum(tiles)
     assert launch.grid == (chunks + 1) * sum(tiles)
     assert launch.outputs == (0, 1, 2)
     assert launch.reason == "wide outputs, aligned to 16 bytes"
@@ -79,7 +79,10 @@ def test_small_outputs_stay_in_the_cache_and_share_the_specialization_of_large_o
     (large,) = planned(packed((64 << 10, 10240), 1, (8192, 1024, 1024), 2))
     assert (small.is_streaming, large.is_streaming) == (False, True)
     assert small.code.source == large.code.source
-    policies = [int.from_bytes(at.argument_bytes[:8], "little") for at in (small, large)]
+    policies = [
+        int.from_bytes(kernel_launch.argument_bytes[:8], "little")
+        for kernel_launch in (small, large)
+    ]
     assert policies == [NORMAL, STREAMING]
 
 
@@ -107,7 +110,7 @@ def test_4094_outputs_need_at_most_8_launches(rows: int, width: int, misaligned:
     assert len(launches) <= (4 if "rows" in {launch.code.kernel for launch in launches} else 8)
 
 
-def test_more_than_four_gigabytes_get_wide_indices() -> None:
+def test_outputs_beyond_four_gigabytes_have_64_bit_offsets_and_widths() -> None:
     (launch,) = planned(packed((3 << 33,), 0, (1 << 33, 2 << 33), 8))
     types = {member.name: member.type for member in launch.code.members}
     assert types["offsets"] == types["widths"] == "unsigned long long"

@@ -55,22 +55,22 @@ def attributes(path: Path) -> Iterator[tuple[str, str]]:
                 pass
             case _:
                 continue
-        named = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
-        if (module := named.removeprefix("_")) in OWNERS:
+        owner_name = owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")
+        if (module := owner_name.removeprefix("_")) in OWNERS:
             yield module, name
 
 
 def test_undocumented_names_of_cupy_are_used_for_errors_and_diagnosis_only() -> None:
-    used = {pair for path in ENGINE for pair in attributes(path)}
+    name_pairs = {pair for path in ENGINE for pair in attributes(path)}
     documented = {(owner, name) for owner, names in DOCUMENTED.items() for name in names}
-    assert documented <= used
-    assert {name for _, name in used - documented} == DIAGNOSIS
+    assert documented <= name_pairs
+    assert {name for _, name in name_pairs - documented} == DIAGNOSIS
 
 
 def test_no_source_launches_or_loads_a_kernel_but_through_cupy() -> None:
-    own = re.compile(r"cupy_backends|cuda\.function|[lL]aunchKernel|[cC]uModule")
+    launch_pattern = re.compile(r"cupy_backends|cuda\.function|[lL]aunchKernel|[cC]uModule")
     for path in PACKAGE.rglob("*.py"):
-        assert not own.search(path.read_text()), path
+        assert not launch_pattern.search(path.read_text()), path
     for path in ENGINE:
         text = path.read_text()
         assert ("CDLL" in text) == (path.name == "libcuda.py")

@@ -42,8 +42,8 @@ def test_float_sequences_add_up_in_their_own_precision(contents: Contents) -> No
     for _ in range(1000):
         expected.append(value)
         value = np.float32(value + np.float32(0.1))
-    found = contents(values(F32, ramp(1000, 0, 0.1)))
-    assert found.tobytes() == np.array(expected).tobytes()
+    resource_values = contents(values(F32, ramp(1000, 0, 0.1)))
+    assert resource_values.tobytes() == np.array(expected).tobytes()
 
 
 def test_float16_values_are_rounded_toward_zero_as_in_dxdispatch(contents: Contents) -> None:
@@ -63,9 +63,11 @@ def test_npy_sources_have_the_type_of_their_file_except_that_bools_become_bytes(
 ) -> None:
     data = np.array([[0, 1, 1, 0], [1, 0, 1, 1]], kind)
     np.save(tmp_path / "in.npy", data)
-    found = contents({"initialValues": {"sourcePath": "in.npy"}})
-    assert found.tolist() == data.ravel().astype("i8").tolist()
-    assert found.dtype == (np.dtype("u1") if kind == "?" else data.dtype.newbyteorder("<"))
+    resource_values = contents({"initialValues": {"sourcePath": "in.npy"}})
+    assert resource_values.tolist() == data.ravel().astype("i8").tolist()
+    assert resource_values.dtype == (
+        np.dtype("u1") if kind == "?" else data.dtype.newbyteorder("<")
+    )
 
 
 def test_paths_of_raw_sources_may_have_either_slash(ran: Run, tmp_path: Path) -> None:
@@ -105,9 +107,9 @@ def test_unusable_sources_are_refused(
     if content is not None:
         (tmp_path / name).write_bytes(content)
     kind = {"initialValuesDataType": F32} if name == "f4.npy" else {}
-    said = refused(model(resources={"X": {"initialValues": {"sourcePath": name}, **kind}}))
-    assert message in said
-    assert "\n" not in said
+    error_text = refused(model(resources={"X": {"initialValues": {"sourcePath": name}, **kind}}))
+    assert message in error_text
+    assert "\n" not in error_text
 
 
 OUTSIDE = ["", ".", "a\0b", "/etc/passwd", "../in.dat", "a/../../in.dat", "..\\in.dat"]

@@ -104,8 +104,8 @@ def test_an_invalid_model_is_refused_with_the_place_of_the_mistake(
     refused: Callable[[Any], str], tmp_path: Path, place: str, changes: Any, message: str
 ) -> None:
     (tmp_path / "folder").mkdir()
-    said = refused(model(**changes))
-    assert message in said
-    assert place in said
-    assert "\n" not in said or "DML-BIND-COUNT" in said
+    error_text = refused(model(**changes))
+    assert message in error_text
+    assert place in error_text
+    assert "\n" not in error_text or "DML-BIND-COUNT" in error_text
     assert not list(tmp_path.glob(".*"))

@@ -69,8 +69,8 @@ def test_operators_other_than_split_may_be_defined_but_not_dispatched(
 ) -> None:
     join = {"join": {"type": "DML_OPERATOR_JOIN", "desc": {}}}
     assert len(ran(model(dispatchables=join))) == 3
-    said = refused(model(dispatchables=join, commands=[dispatch("join")]))
-    assert "dispatches 'join', a 'DML_OPERATOR_JOIN'; only DML_OPERATOR_SPLIT is" in said
+    message = refused(model(dispatchables=join, commands=[dispatch("join")]))
+    assert "dispatches 'join', a 'DML_OPERATOR_JOIN'; only DML_OPERATOR_SPLIT is" in message
 
 
 def test_an_input_owned_by_dml_keeps_its_values_at_initialization(ran: Run, refused: Any) -> None:
@@ -81,10 +81,12 @@ def test_an_input_owned_by_dml_keeps_its_values_at_initialization(ran: Run, refu
     outputs = {"OutputTensors": ["B", "C", "D"]}
     overwrite = dispatch("copy", InputTensor="Z", OutputTensors=["A"])
     commands = [overwrite, dispatch(**outputs), prints("B")]
-    built = model(dispatchables=splits, commands=commands, resources={"Z": zeros(6)})
-    assert ran(built) == ["Resource 'B': 1, 2"]
-    both = model(dispatchables={"cut": owned}, commands=[dispatch(InputTensor="A", **outputs)])
-    assert "binds 'InputTensor'; it must bind OutputTensors" in refused(both)
+    program = model(dispatchables=splits, commands=commands, resources={"Z": zeros(6)})
+    assert ran(program) == ["Resource 'B': 1, 2"]
+    bound_twice = model(
+        dispatchables={"cut": owned}, commands=[dispatch(InputTensor="A", **outputs)]
+    )
+    assert "binds 'InputTensor'; it must bind OutputTensors" in refused(bound_twice)
     unbound = model(dispatchables={"cut": {"type": "SPLIT", "desc": desc}})
     assert "dispatchables.cut.bindings lacks 'InputTensor'" in refused(unbound)
 
@@ -130,8 +132,8 @@ def test_files_are_written_beside_the_model(ran: Run, tmp_path: Path) -> None:
 
 
 def test_print_commands_of_more_than_64_mib_are_refused(refused: Callable[[Any], str]) -> None:
-    said = refused(model(resources={"X": zeros(2**23)}, commands=[prints("X")] * 3))
-    assert "commands print more than 64 MiB. Fix: use writeFile" in said
+    message = refused(model(resources={"X": zeros(2**23)}, commands=[prints("X")] * 3))
+    assert "commands print more than 64 MiB. Fix: use writeFile" in message
 
 
 def test_nothing_is_written_when_a_later_command_is_refused(
@@ -163,8 +165,8 @@ def test_files_are_replaced_only_when_asked(file: Path, capsys: Capsys) -> None:
     target = file.with_name("d.npy")
     target.write_text("precious")
     assert main(["run", str(file)]) == 2
-    said = f"commands[1]: {target} exists; it is not replaced. Fix: add --overwrite\n"
-    assert capsys.readouterr().err.endswith(said)
+    message = f"commands[1]: {target} exists; it is not replaced. Fix: add --overwrite\n"
+    assert capsys.readouterr().err.endswith(message)
     assert target.read_text() == "precious"
     assert main(["run", str(file), "--overwrite"]) == 0
     assert np.load(target).tolist() == [4, 5, 6]

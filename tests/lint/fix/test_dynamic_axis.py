@@ -67,11 +67,11 @@ def test_a_divided_axis_stays_dynamic(
     tmp_path: Path,
 ) -> None:
     content = dividing(shape, axis, count, opset, kind)
-    done, output = fixed(content, tmp_path, **LEVEL_2)
-    assert [split.site.node for split in done.replaced] == ["cut"]
+    rewriting, output = fixed(content, tmp_path, **LEVEL_2)
+    assert [split.site.node for split in rewriting.replaced] == ["cut"]
     assert operators(output) == expected.split()
-    written = onnx.load(output)
-    assert written.graph.input == content.graph.input
+    output_model = onnx.load(output)
+    assert output_model.graph.input == content.graph.input
     # It may still be refused for its size, which only a run knows.
     (verdict,) = assessed(output, **LEVEL_2).verdicts
     assert verdict.outcome is Outcome.UNKNOWN
@@ -79,9 +79,9 @@ def test_a_divided_axis_stays_dynamic(
     sizes = [count, 2 * count, 3 * count, *([2 * count - 1] if opset >= 18 else [])]
     for size in sizes:
         real = tuple(n if isinstance(n, int) else size for n in shape)
-        pairs = zip(outputs(content, real), outputs(written, real), strict=True)
-        for one, other in pairs:
-            np.testing.assert_array_equal(one, other, strict=True)
+        pairs = zip(outputs(content, real), outputs(output_model, real), strict=True)
+        for original_output, new_output in pairs:
+            np.testing.assert_array_equal(original_output, new_output, strict=True)
 
 
 def test_the_report_offers_it(tmp_path: Path) -> None:
@@ -107,8 +107,10 @@ def test_a_split_in_a_scan_is_padded_too(tmp_path: Path) -> None:
             [cut] a, b = Split <axis = 0, num_outputs = 2> (row)
         }> (x)
     }""")
-    done, output = fixed(content, tmp_path, **LEVEL_2)
-    assert done.replaced
+    rewriting, output = fixed(content, tmp_path, **LEVEL_2)
+    assert rewriting.replaced
     for size in (2, 3, 8):
-        (one,), (other,) = (outputs(each, (2, size)) for each in (content, onnx.load(output)))
-        np.testing.assert_array_equal(one, other, strict=True)
+        (original_output,), (new_output,) = (
+            outputs(content_run, (2, size)) for content_run in (content, onnx.load(output))
+        )
+        np.testing.assert_array_equal(original_output, new_output, strict=True)

@@ -51,11 +51,11 @@ def loaded(content: onnx.ModelProto) -> Any:
 
 def outcome(seed: int, folder: Path) -> Outcome:
     """Rewrite the model of a seed, and compare its runs with those of the original."""
-    model, asked = split_model(seed), Random(seed).choice(TARGETS)
+    model, target_options = split_model(seed), Random(seed).choice(TARGETS)
     before = loaded(model.content)
     counts = Counter({"models": 1, "that run": int(before is not None)})
     try:
-        done, output = fixed(model.content, folder, model.given, **asked)
+        rewriting, output = fixed(model.content, folder, model.given, **target_options)
     except dml.InvalidArgumentError as error:
         # The user's sizes may contradict the model.
         return Outcome(counts, [f"{seed} {error}"] if "bug of dmlsplit" in str(error) else [])
@@ -64,16 +64,16 @@ def outcome(seed: int, folder: Path) -> Outcome:
     after = loaded(onnx.load(output))
     counts["rewritten"] += 1
     different = []
-    for name in differences(model, before, after, done, counts):
-        different.append(f"{seed} {name} {sorted(model.traits)} {asked}")
+    for name in differences(model, before, after, rewriting, counts):
+        different.append(f"{seed} {name} {sorted(model.traits)} {target_options}")
     return Outcome(counts, different)
 
 
 def differences(
-    model: Model, before: Any, after: Any, done: Rewriting, counts: Counter[str]
+    model: Model, before: Any, after: Any, rewriting: Rewriting, counts: Counter[str]
 ) -> Iterator[str]:
     # At 5ce5712f, a replacement counts as right for every size.
-    least = max((getattr(split, "smallest_size", 0) or 0) for split in done.replaced)
+    least = max((getattr(split, "smallest_size", 0) or 0) for split in rewriting.replaced)
     for run in runs(model):
         expected = outputs(before, run)
         if expected is None or (least and 0 in run.sizes):

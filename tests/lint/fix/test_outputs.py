@@ -54,7 +54,7 @@ def test_an_output_is_never_an_input_whatever_its_name_is(link: object, here: Pa
 
 
 def test_outputs_that_exist_need_overwrite_and_are_named(here: Path) -> None:
-    outputs = {f"models/{at}.onnx": FIXED / f"{at}.onnx" for at in range(9)}
+    outputs = {f"models/{number}.onnx": FIXED / f"{number}.onnx" for number in range(9)}
     check_outputs(outputs, outputs, overwrite=False)
     files(*map(str, outputs.values()))
     check_outputs(outputs, outputs, overwrite=True)

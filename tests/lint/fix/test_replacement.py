@@ -20,8 +20,8 @@ DESC = SplitOperatorDesc.from_sizes(TensorDesc("FLOAT32", (4, 4)), axis=0, sizes
 
 def site(kind: str | None = "FLOAT", shape: tuple[Size, ...] = (4, 4)) -> SplitSite:
     state = Known(DESC, (2, 2))
-    known: Any = {"element_type": kind, "shape": shape, "axis": 0, "opset": 18}
-    return SplitSite("m.onnx", "net", "cut", 0, "Split-18", state, **known)
+    fields: Any = {"element_type": kind, "shape": shape, "axis": 0, "opset": 18}
+    return SplitSite("m.onnx", "net", "cut", 0, "Split-18", state, **fields)
 
 
 def split(axis: int = 0, outputs: str = "a b") -> NodeProto:
@@ -71,8 +71,10 @@ def test_random_integers_span_the_range_of_their_type(kind: str) -> None:
 
 
 def test_inputs_are_the_same_in_each_run() -> None:
-    first, again, other = (random_input(TensorProto.FLOAT, (3, 4), n) for n in (0, 0, 1))
-    assert first.tobytes() == again.tobytes() != other.tobytes()
+    first_input, same_input, other_input = (
+        random_input(TensorProto.FLOAT, (3, 4), n) for n in (0, 0, 1)
+    )
+    assert first_input.tobytes() == same_input.tobytes() != other_input.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -95,19 +97,19 @@ def test_shapes_that_would_take_too_much_memory_are_left_out_if_two_sizes_remain
     kind: str, shape: tuple[Size, ...], sizes: list[tuple[int, ...]]
 ) -> None:
     dynamic = [axis for axis, size in enumerate(shape) if isinstance(size, str)]
-    found = [
-        tuple(taken[axis] for axis in dynamic)
-        for taken in compared_shapes(site(kind, shape))
-        if 0 not in taken
+    sizes_compared = [
+        tuple(compared_shape[axis] for axis in dynamic)
+        for compared_shape in compared_shapes(site(kind, shape))
+        if 0 not in compared_shape
     ]
-    assert list(dict.fromkeys(found)) == list(dict.fromkeys(sizes))
+    assert list(dict.fromkeys(sizes_compared)) == list(dict.fromkeys(sizes))
 
 
 def test_the_inputs_that_were_compared_are_counted() -> None:
     assert compared(Replacement(site(), split(1), [split(1)])).input_count == 3
-    done = compared(Replacement(site(shape=("n", 4)), split(1), [split(1)]))
-    assert (done.input_count, done.smallest_size) == (6, 0)
-    assert done.runtime.startswith("ONNX Runtime 1.")
+    comparison = compared(Replacement(site(shape=("n", 4)), split(1), [split(1)]))
+    assert (comparison.input_count, comparison.smallest_size) == (6, 0)
+    assert comparison.runtime.startswith("ONNX Runtime 1.")
 
 
 # Without num_outputs, ONNX Runtime ends its process if an output has no name.
@@ -115,11 +117,11 @@ UNNAMED = helper.make_node("Split", ["x", "sizes"], ["a", ""], name="cut")
 
 
 def test_a_split_that_onnx_runtime_does_not_run_is_compared_in_onnx_s_reference() -> None:
-    done = compared(Replacement(site("BFLOAT16"), split(), [split()]))
-    assert done.runtime.startswith("ONNX's reference evaluator 1.")
-    named = split(outputs="a b")
-    done = compared(Replacement(site(), UNNAMED, [named]))
-    assert done.runtime.startswith("ONNX's reference evaluator 1.")
+    comparison = compared(Replacement(site("BFLOAT16"), split(), [split()]))
+    assert comparison.runtime.startswith("ONNX's reference evaluator 1.")
+    named_split = split(outputs="a b")
+    comparison = compared(Replacement(site(), UNNAMED, [named_split]))
+    assert comparison.runtime.startswith("ONNX's reference evaluator 1.")
 
 
 def test_a_replacement_that_onnx_runtime_does_not_run_is_not_one() -> None:
@@ -129,8 +131,8 @@ def test_a_replacement_that_onnx_runtime_does_not_run_is_not_one() -> None:
 
 def test_what_differs_in_onnx_runtime_is_compared_there_only() -> None:
     node = helper.make_node("SplitToSequence", ["x", "n"], ["s"], keepdims=0)
-    known: Any = {"element_type": "BFLOAT16", "shape": (2, 4), "axis": 0, "opset": 24}
+    fields: Any = {"element_type": "BFLOAT16", "shape": (2, 4), "axis": 0, "opset": 24}
     state, more = Known(DESC, (1, 1)), {"sized_by": "chunk", "keeps_axis": None}
-    cut = SplitSite("m.onnx", "net", "cut", 0, "SplitToSequence-24", state, **known, **more)
+    cut = SplitSite("m.onnx", "net", "cut", 0, "SplitToSequence-24", state, **fields, **more)
     with pytest.raises(dml.UnsupportedError, match="cannot be compared with its replacement"):
         compared(Replacement(cut, node, [node]))

@@ -88,9 +88,9 @@ def test_the_process_ends_with_the_one_that_started_it() -> None:
         os.kill(os.getpid(), 9)
     """
     line = [sys.executable, "-c", textwrap.dedent(program)]
-    done = subprocess.run(line, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    assert not Path("/proc", done.stdout.strip()).exists() or _ends(int(done.stdout))
+    process = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert process.stdout, process.stderr
+    assert not Path("/proc", process.stdout.strip()).exists() or _ends(int(process.stdout))
 
 
 def _ends(pid: int) -> bool:

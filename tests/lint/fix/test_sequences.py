@@ -32,14 +32,20 @@ def taking(
     constants = {f"at{i}": position for i, position in enumerate(positions)}
     inputs = ["x"] if split is None else ["x", "split"]
     nodes = [helper.make_node("SplitToSequence", inputs, ["s"], "cut", axis=axis, **attributes)]
-    nodes += [helper.make_node("SequenceAt", ["s", at], [f"y{at}"]) for at in constants]
-    given = constants if split is None else {**constants, "split": split}
+    nodes += [
+        helper.make_node("SequenceAt", ["s", position_name], [f"y{position_name}"])
+        for position_name in constants
+    ]
+    initializers = constants if split is None else {**constants, "split": split}
     graph = helper.make_graph(
         nodes,
         "net",
         [helper.make_tensor_value_info("x", FLOAT, shape)],
-        [helper.make_tensor_value_info(f"y{at}", FLOAT, None) for at in constants],
-        [numpy_helper.from_array(np.array(value), name) for name, value in given.items()],
+        [
+            helper.make_tensor_value_info(f"y{position_name}", FLOAT, None)
+            for position_name in constants
+        ],
+        [numpy_helper.from_array(np.array(value), name) for name, value in initializers.items()],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
@@ -48,9 +54,11 @@ def assert_same(
     content: onnx.ModelProto, output: Path, shape: tuple[int, ...], **more: Any
 ) -> None:
     feeds = {"x": np.random.default_rng(0).random(shape, np.float32), **more}
-    before, after = (session(each).run(None, feeds) for each in (content, onnx.load(output)))
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, other, strict=True)
+    original_outputs, new_outputs = (
+        session(content_run).run(None, feeds) for content_run in (content, onnx.load(output))
+    )
+    for original_output, new_output in zip(original_outputs, new_outputs, strict=True):
+        np.testing.assert_array_equal(original_output, new_output, strict=True)
 
 
 SPLIT, SQUEEZED = ["Split"], ["Split", "Squeeze", "Squeeze"]
@@ -79,8 +87,8 @@ def test_pieces_at_constant_positions_are_those_of_a_split(
     positions: list[int], more: dict[str, Any], expected: list[str], opset: int, tmp_path: Path
 ) -> None:
     content = taking(positions, **more, opset=opset)
-    done, output = fixed(content, tmp_path, **ORT)
-    assert done.replaced
+    rewriting, output = fixed(content, tmp_path, **ORT)
+    assert rewriting.replaced
     assert operators(output) == expected
     assert {v.outcome for v in assessed(output, **ORT).verdicts} == {Outcome.RUNS_FOR_EVERY_SIZE}
     for size in (0, 1, 3):
@@ -106,8 +114,8 @@ def body(name: str, position: str, source: str = "s") -> str:
 
 
 def with_uses(uses: str, outputs: str = "") -> onnx.ModelProto:
-    one = "one = Constant <value = int64 {1}> ()"
-    return parsed(f"{HEADER.replace('OUTPUTS', outputs)} {SEQUENCE} {one} {uses} }}")
+    one_constant = "one = Constant <value = int64 {1}> ()"
+    return parsed(f"{HEADER.replace('OUTPUTS', outputs)} {SEQUENCE} {one_constant} {uses} }}")
 
 
 @pytest.mark.parametrize(
@@ -126,8 +134,8 @@ def with_uses(uses: str, outputs: str = "") -> onnx.ModelProto:
 )  # fmt: skip
 def test_any_other_use_of_the_sequence_keeps_it(uses: str, outputs: str, tmp_path: Path) -> None:
     content = with_uses(uses, outputs)
-    done, output = fixed(content, tmp_path, **ORT)
-    assert done.replaced
+    rewriting, output = fixed(content, tmp_path, **ORT)
+    assert rewriting.replaced
     assert operators(output)[:2] == ["Split", "SequenceConstruct"]
     feeds = {"flag": np.array(True), "at": np.array(2)}
     assert_same(content, output, (3, 6), **feeds)
@@ -161,8 +169,8 @@ def test_bodies_may_take_pieces_too(flag: bool, tmp_path: Path) -> None:
                 attribute.g.node[0].output[0] = attribute.g.output[0].name = "own"
     _, output = fixed(content, tmp_path, **ORT)
     assert operators(output) == ["Split", "If"]
-    at = np.array(0)
-    assert_same(content, output, (3, 6), flag=np.array(flag), at=at)
+    position = np.array(0)
+    assert_same(content, output, (3, 6), flag=np.array(flag), at=position)
 
 
 def test_a_split_in_a_body_is_replaced_there(tmp_path: Path) -> None:
@@ -213,10 +221,10 @@ def test_any_pieces_that_are_taken_have_the_same_bits(
     positions = data.draw(st.lists(position, min_size=1, max_size=4))
     content = taking(positions, tuple(shape), axis, split, keepdims, opset)
     with tempfile.TemporaryDirectory() as folder:
-        done, output = fixed(content, Path(folder), **ORT)
-        if not done.replaced:  # ONNX Runtime fails at this node
+        rewriting, output = fixed(content, Path(folder), **ORT)
+        if not rewriting.replaced:  # ONNX Runtime fails at this node
             assert keepdims == 0
-            assert "ORT-KEEPDIMS" in done.not_replaced[0][1]
+            assert "ORT-KEEPDIMS" in rewriting.not_replaced[0][1]
             return
         assert not {op for op in operators(output) if "Sequence" in op}
         for size in (1, 2, 5):

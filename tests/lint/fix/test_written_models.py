@@ -16,8 +16,8 @@ def test_the_new_split_keeps_the_documentation_of_the_old_one(tmp_path: Path) ->
     (old,) = (node for node in content.graph.node if node.op_type == "Split")
     old.doc_string = "keep me"
     old.metadata_props.add(key="pkg.torch.onnx.name", value="cut")
-    for asked in LEVEL_2, LEVEL_1:
-        _, output = fixed(content, tmp_path, **asked)
+    for target_options in LEVEL_2, LEVEL_1:
+        _, output = fixed(content, tmp_path, **target_options)
         new = next(n for n in onnx.load(output).graph.node if n.name == "cut")
         assert (new.op_type, new.doc_string) == ("Split", "keep me")
         assert list(new.metadata_props) == list(old.metadata_props)
@@ -48,11 +48,11 @@ def test_sizes_that_nothing_uses_any_more_are_removed(
     text = SIZES.replace("NODE", node).replace("OUTPUT", output)
     content = parsed(text)
     assert [tensor.name for tensor in content.graph.initializer] == ["s"]
-    done, written = fixed(content, tmp_path, **LEVEL_2)
-    assert done.replaced
-    found = onnx.load(written)
-    onnx.checker.check_model(found, full_check=True)
-    assert [tensor.name for tensor in found.graph.initializer] == ["s"] * (not is_removed)
+    rewriting, output_path = fixed(content, tmp_path, **LEVEL_2)
+    assert rewriting.replaced
+    output_model = onnx.load(output_path)
+    onnx.checker.check_model(output_model, full_check=True)
+    assert [tensor.name for tensor in output_model.graph.initializer] == ["s"] * (not is_removed)
 
 
 def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) -> None:
@@ -60,30 +60,37 @@ def test_names_of_new_values_differ_from_all_names_of_the_model(tmp_path: Path) 
     content.graph.node.append(helper.make_node("Neg", ["x"], ["dmlsplit_1_rows"]))
     content.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(1), "dmlsplit__2_axes"))
     _, output = fixed(content, tmp_path, feature_level="1_0")
-    written = onnx.load(output).graph
-    made = {name for node in written.node for name in node.output if name.startswith("dmlsplit_")}
-    made.remove("dmlsplit_1_rows")
-    assert "dmlsplit___1_padded" in made
-    assert all(name.startswith("dmlsplit___") for name in made)
+    output_graph = onnx.load(output).graph
+    new_names = {
+        name for node in output_graph.node for name in node.output if name.startswith("dmlsplit_")
+    }
+    new_names.remove("dmlsplit_1_rows")
+    assert "dmlsplit___1_padded" in new_names
+    assert all(name.startswith("dmlsplit___") for name in new_names)
     words = "axes narrow padded part sizes wide"
-    assert {name.rpartition("_")[2] for name in made} == set(words.split())
+    assert {name.rpartition("_")[2] for name in new_names} == set(words.split())
 
 
 @pytest.mark.parametrize("ir_version", [3, 4, 10])
-@pytest.mark.parametrize("computed", ["t = Identity (s)", "t = Abs (s)", "u = Neg (s) t = Neg (u)"])
+@pytest.mark.parametrize(
+    "computation", ["t = Identity (s)", "t = Abs (s)", "u = Neg (s) t = Neg (u)"]
+)
 def test_sizes_that_a_caller_may_override_are_not_written_into_the_model(
-    ir_version: int, computed: str, tmp_path: Path
+    ir_version: int, computation: str, tmp_path: Path
 ) -> None:
     content = parsed(f"""(int8[6] x, int64[2] s) => (int8[] a, int8[] b) <int64[2] s = {{2, 4}}> {{
-        {computed} [cut] a, b = Split <axis = 0> (x, t)
+        {computation} [cut] a, b = Split <axis = 0> (x, t)
     }}""")
     content.ir_version = ir_version
-    done, written = fixed(content, tmp_path, **LEVEL_2)
+    rewriting, output = fixed(content, tmp_path, **LEVEL_2)
     if ir_version < 4:  # ONNX Runtime takes no other sizes then
-        assert done.replaced
+        assert rewriting.replaced
         return
-    assert "which a caller may override. Fix: keep the initializer only" in done.not_replaced[0][1]
-    assert not written.exists()
+    assert (
+        "which a caller may override. Fix: keep the initializer only"
+        in rewriting.not_replaced[0][1]
+    )
+    assert not output.exists()
 
 
 def test_a_dimension_that_has_the_name_of_another_input_axis_stays_dynamic(tmp_path: Path) -> None:
@@ -93,9 +100,9 @@ def test_a_dimension_that_has_the_name_of_another_input_axis_stays_dynamic(tmp_p
     }""")
     dims = content.graph.input[0].type.tensor_type.shape.dim
     dims[0].dim_param, dims[1].dim_param = "x.1", ""
-    done, written = fixed(content, tmp_path, {"x.1": 6}, **LEVEL_2)
-    assert done.replaced
-    first, second, _ = onnx.load(written).graph.input[0].type.tensor_type.shape.dim
+    rewriting, output = fixed(content, tmp_path, {"x.1": 6}, **LEVEL_2)
+    assert rewriting.replaced
+    first, second, _ = onnx.load(output).graph.input[0].type.tensor_type.shape.dim
     assert (first.dim_param, second.dim_value) == ("x.1", 6)
 
 
@@ -109,8 +116,8 @@ def test_the_output_of_a_scan_keeps_its_rank(tmp_path: Path) -> None:
     content.graph.node[0].attribute[1].g.output[0].type.tensor_type.ClearField("shape")
     for opset in content.opset_import:
         opset.version = 13
-    done, written = fixed(content, tmp_path, **LEVEL_2)
-    assert done.replaced
+    rewriting, output = fixed(content, tmp_path, **LEVEL_2)
+    assert rewriting.replaced
     x = np.ones((2, 3, 2, 4, 2, 5), np.int8)
-    (y,) = session(onnx.load(written)).run(None, {"x": x})
+    (y,) = session(onnx.load(output)).run(None, {"x": x})
     np.testing.assert_array_equal(y, x, strict=True)

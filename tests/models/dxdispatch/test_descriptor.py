@@ -23,7 +23,7 @@ def test_every_spelling_of_a_descriptor_reads_the_same() -> None:
         "Strides": [],
         **dict.fromkeys(("TotalTensorSizeInBytes", "GuaranteedBaseOffsetAlignment"), 0),
     }
-    whole = [{"Type": "BUFFER", "Desc": each | defaults} for each in plain["OutputTensors"]]
+    whole = [{"Type": "BUFFER", "Desc": fields | defaults} for fields in plain["OutputTensors"]]
     source = {"Type": "DML_TENSOR_TYPE_BUFFER", "Desc": plain["InputTensor"]}
     wrapped = {**plain, "InputTensor": source, "OutputTensors": whole}
     without_count = {key: value for key, value in plain.items() if key != "OutputCount"}
@@ -44,9 +44,9 @@ def test_every_tensor_field_is_read_and_the_kit_writes_it_back() -> None:
     entry = tensor([2, 3], "INT64", Strides=[4, 1], Flags=flags, **promises)
     desc = read_descriptor(split_desc(InputTensor=entry, Axis=1))
     assert desc.axis == 1
-    written = descriptor(desc)
-    assert read_descriptor(written) == desc
-    counts = written["InputTensor"]["DimensionCount"], written["OutputCount"]
+    record = descriptor(desc)
+    assert read_descriptor(record) == desc
+    counts = record["InputTensor"]["DimensionCount"], record["OutputCount"]
     assert counts == (2, len(desc.output_tensors))
     promises = {"total_tensor_size_in_bytes": 80, "guaranteed_base_offset_alignment": 32}
     expected = dml.TensorDesc("INT64", (2, 3), strides=(4, 1), flags="OWNED_BY_DML", **promises)
@@ -151,9 +151,9 @@ def test_the_largest_numbers_are_read() -> None:
     def read(**fields: Any) -> dml.TensorDesc:
         return read_descriptor(split_desc(InputTensor=tensor([6], **fields))).input_tensor
 
-    found = read(TotalTensorSizeInBytes=2**64 - 1, GuaranteedBaseOffsetAlignment=2**32 - 1)
-    assert found.total_tensor_size_in_bytes == 2**64 - 1
-    assert found.guaranteed_base_offset_alignment == 2**32 - 1
+    largest = read(TotalTensorSizeInBytes=2**64 - 1, GuaranteedBaseOffsetAlignment=2**32 - 1)
+    assert largest.total_tensor_size_in_bytes == 2**64 - 1
+    assert largest.guaranteed_base_offset_alignment == 2**32 - 1
     assert read() == read(Flags=[]) == dml.TensorDesc("FLOAT32", (6,))
     assert read(Flags="DML_TENSOR_FLAG_OWNED_BY_DML").flags == dml.TensorFlags.OWNED_BY_DML
 

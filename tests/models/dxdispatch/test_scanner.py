@@ -13,7 +13,7 @@ from tests.support.dxdispatch import model, split_desc, tensor
 
 def test_scan_finds_every_split_and_its_problems(tmp_path: Path) -> None:
     path = tmp_path / "model.json"
-    others = {
+    dispatchables = {
         "join": {"type": "DML_OPERATOR_JOIN"},
         "bad": {"type": "SPLIT", "desc": split_desc(OutputCount=2)},
         "silent": {
@@ -21,7 +21,7 @@ def test_scan_finds_every_split_and_its_problems(tmp_path: Path) -> None:
             "desc": {"InputTensor": tensor([2]), "OutputTensors": [tensor([2])], "Axis": 0},
         },
     }
-    path.write_text(json.dumps(model(dispatchables=others)))
+    path.write_text(json.dumps(model(dispatchables=dispatchables)))
     cut, bad, silent = scan(path)
     assert (cut.file, cut.graph, cut.node, cut.index) == (str(path), "dispatchables", "cut", 0)
     assert cut.operator == "DML_OPERATOR_SPLIT"
@@ -35,8 +35,8 @@ def test_scan_reads_a_file_that_is_only_a_descriptor(tmp_path: Path) -> None:
     path = tmp_path / "descriptor.json"
     for content in (split_desc(), {"type": "DML_OPERATOR_SPLIT", "desc": split_desc()}):
         path.write_text(json.dumps(content))
-        (found,) = scan(path)
-        assert found.state == Known(read_descriptor(split_desc()))
+        (site,) = scan(path)
+        assert site.state == Known(read_descriptor(split_desc()))
     path.write_text('{"type": "JOIN", "desc": {}}')
     assert "is 'JOIN'" in scan(path)[0].state.problem
     path.write_text('{"some": "thing"}')

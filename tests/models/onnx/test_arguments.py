@@ -97,12 +97,12 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
 }
 
 
-@pytest.mark.parametrize(("operator", "given", "message"), rows(REFUSED))
+@pytest.mark.parametrize(("operator", "arguments", "message"), rows(REFUSED))
 def test_a_refused_argument_is_named_with_the_broken_requirement(
-    operator: OperatorVersion, given: dict[str, Any], message: str
+    operator: OperatorVersion, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(dml.InvalidArgumentError) as error:
-        read_arguments(operator, **given)
+        read_arguments(operator, **arguments)
     assert str(error.value) == f"{operator}: {message}"
 
 
@@ -162,7 +162,7 @@ def test_every_assumption_is_reported() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "attributes", "opset", "by"),
+    ("inputs", "attributes", "opset", "source_name"),
     [
         ([np.array([2, 4])], {}, 13, "split"),
         ([None], {"num_outputs": 2}, 18, "num_outputs"),
@@ -170,10 +170,10 @@ def test_every_assumption_is_reported() -> None:
     ],
 )
 def test_split_num_outputs_or_the_outputs_give_the_number_of_pieces(
-    inputs: list[Any], attributes: dict[str, Any], opset: int, by: str
+    inputs: list[Any], attributes: dict[str, Any], opset: int, source_name: str
 ) -> None:
     operator = operator_version("Split", opset)
-    assert node_arguments(operator, attributes, inputs, 2).sized_by == by
+    assert node_arguments(operator, attributes, inputs, 2).sized_by == source_name
 
 
 def test_a_chunk_size_gives_the_number_of_pieces_and_may_keep_the_axis_or_not() -> None:

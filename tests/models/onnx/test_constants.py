@@ -43,8 +43,8 @@ def test_lengths_are_read_from_initializers_and_constants(
     scanned: Scanned, source: str, initializers: tuple[Any, ...], nodes: list[Any]
 ) -> None:
     nodes = [*nodes, node("Split", "x s", "a b")]
-    (found,) = scanned(model(nodes, [value("x", [6])], initializers=initializers))
-    assert found.state.descriptor.split_sizes == (2, 4)
+    (site,) = scanned(model(nodes, [value("x", [6])], initializers=initializers))
+    assert site.state.descriptor.split_sizes == (2, 4)
 
 
 def test_float_lengths_of_split_1_are_read(scanned: Scanned) -> None:
@@ -53,10 +53,10 @@ def test_float_lengths_of_split_1_are_read(scanned: Scanned) -> None:
         data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
         raw = numpy_helper.from_array(array, "s")
         plain = helper.make_tensor("s", data_type, [2], array.tolist())
-        cut, given = node("Split", "x s", "a b", axis=0), value("x", [6], data_type)
+        cut, graph_input = node("Split", "x s", "a b", axis=0), value("x", [6], data_type)
         for tensor in (raw, plain):
-            (found,) = scanned(model([cut], [given], initializers=(tensor,), opsets={"": 1}))
-            assert found.state.descriptor.split_sizes == (2, 4)
+            (site,) = scanned(model([cut], [graph_input], initializers=(tensor,), opsets={"": 1}))
+            assert site.state.descriptor.split_sizes == (2, 4)
 
 
 @pytest.mark.parametrize("location", ["weights.bin", "/etc/passwd", "../w", "C:\\w", "..\\w"])
@@ -73,9 +73,9 @@ def test_external_lengths_are_never_opened(
         os, "open", lambda path, *a, **k: (opened.append(path), original(path, *a))[1]
     )
     content = model([node("Split", "x s", "a b")], [value("x", [6])], initializers=(tensor,))
-    (found,) = scanned(content)
+    (site,) = scanned(content)
     assert [Path(path).name for path in opened if "pytest" in str(path)] == ["model.onnx"]
-    assert found.state.reason == "split is in external data, which is not opened"
+    assert site.state.reason == "split is in external data, which is not opened"
 
 
 def test_a_list_of_absurdly_many_sizes_is_not_read(scanned: Scanned) -> None:
@@ -85,8 +85,8 @@ def test_a_list_of_absurdly_many_sizes_is_not_read(scanned: Scanned) -> None:
             cut.attribute.add().ParseFromString(field(1, b"split") + field(8, content))
         else:
             cut.attribute.append(helper.make_attribute("split", content))
-        (found,) = scanned(model([cut], [value("x", [6])], opsets={"": 11}))
-        assert "has more than 65,536 integers, the most that are read" in found.state.reason
+        (site,) = scanned(model([cut], [value("x", [6])], opsets={"": 11}))
+        assert "has more than 65,536 integers, the most that are read" in site.state.reason
 
 
 # ---- constants that exporters compute from sizes, and the shapes that they become ---------------
@@ -97,8 +97,10 @@ Shape = tuple[int | str, ...] | None
 def written(x: str, constants: str, nodes: str, functions: str = "") -> onnx.ModelProto:
     """A model that splits y, which it computes from x."""
     cut = "k, l = Split <axis = 1, num_outputs = 2> (y)"
-    held = f"<{constants}>" if constants else ""
-    return parsed(f"(float[{x}] x, int64[1] given) => () {held} {{ {nodes} {cut} }}", functions)
+    constant_part = f"<{constants}>" if constants else ""
+    return parsed(
+        f"(float[{x}] x, int64[1] given) => () {constant_part} {{ {nodes} {cut} }}", functions
+    )
 
 
 def reshaped(x: str, constants: str, nodes: str) -> onnx.ModelProto:
@@ -183,21 +185,21 @@ def test_zeros_of_reshape_and_unordered_axes_of_unsqueeze_are_read_as_onnx_says(
 def test_a_large_constant_has_a_shape_but_takes_no_memory(scanned: Scanned, limit: int) -> None:
     constants = f"int64 zero = {{0}}, int64 one = {{1}}, int64 minus = {{{-limit}}}"
     nodes = "end = Abs (minus) at = Range (zero, end, one) y = Gather <axis = 1> (x, at)"
-    (found,) = scanned(written("2, 9", constants, nodes))
-    assert (type(found.state), found.shape) == (Known, (2, limit))
+    (site,) = scanned(written("2, 9", constants, nodes))
+    assert (type(site.state), site.shape) == (Known, (2, limit))
 
 
 def test_an_empty_constant_with_a_large_size_takes_no_memory(scanned: Scanned) -> None:
     nothing = numpy_helper.from_array(np.empty((0, 1), np.int64), "nothing")
     nodes = [node("Tile", "nothing times", "x"), node("Split", "x", "a b", axis=1, num_outputs=2)]
-    (found,) = scanned(model(nodes, [], initializers=(nothing, sizes("times", 1, 2**50))))
-    assert found.shape == (0, 2**50)
+    (site,) = scanned(model(nodes, [], initializers=(nothing, sizes("times", 1, 2**50))))
+    assert site.shape == (0, 2**50)
 
 
 def test_a_model_that_computes_too_many_elements_has_unknown_sizes(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nodes = " ".join(f"v{at + 1} = Add (v{at}, v0)" for at in range(9))
+    nodes = " ".join(f"v{index + 1} = Add (v{index}, v0)" for index in range(9))
     content = written("3", "int64[2] v0 = {1, 2}", f"{nodes} y = ConstantOfShape (v9)")
     assert [site.shape for site in scanned(content)] == [(10, 20)]
     monkeypatch.setattr(reader, "MAX_COMPUTED", 20)
@@ -212,9 +214,10 @@ def test_computed_lengths_are_read(scanned: Scanned) -> None:
         whole = Shape <start = 1> (z)
         r = Split <axis = 1> (z, whole)
     }"""
-    known, dynamic = scanned(parsed(graph))
-    assert (type(known.state), known.state.pieces, known.index) == (Known, (2, 4), 2)
-    assert dynamic.state.cause is Cause.LENGTHS
+    static_site, dynamic_site = scanned(parsed(graph))
+    assert isinstance(static_site.state, Known)
+    assert (static_site.state.pieces, static_site.index) == ((2, 4), 2)
+    assert dynamic_site.state.cause is Cause.LENGTHS
 
 
 @pytest.mark.parametrize(("kind", "number"), [(7, 2**64), (6, 2**31), (3, 1)])
@@ -228,8 +231,8 @@ def test_a_number_that_its_type_may_not_hold_is_not_computed(
 
 def test_sizes_that_the_user_gives_are_used(scanned: Scanned) -> None:
     for name in ("n", "x.0"):
-        (found,) = scanned(resized(["n", 4, 8, 8]), dimensions=FixedSizes({name: 3}))
-        assert found.shape == (3, 4, 16, 16)
+        (site,) = scanned(resized(["n", 4, 8, 8]), dimensions=FixedSizes({name: 3}))
+        assert site.shape == (3, 4, 16, 16)
 
 
 def test_a_function_of_the_model_passes_its_attributes_on(scanned: Scanned) -> None:
@@ -240,17 +243,17 @@ def test_a_function_of_the_model_passes_its_attributes_on(scanned: Scanned) -> N
         [cut] p = Split <num_outputs = 1> (y)
     }"""
     call = "z = local.F <sizes = [2, 3, 4], order = [2, 0, 1]> (x)"
-    (found,) = scanned(parsed(f"(float[24] x) => () {{ {call} }}", function))
-    assert found.shape == (4, 2, 3)
-    (found,) = scanned(parsed("(float[24] x) => () { y = Relu (x) }", function))
+    (site,) = scanned(parsed(f"(float[24] x) => () {{ {call} }}", function))
+    assert site.shape == (4, 2, 3)
+    (site,) = scanned(parsed("(float[24] x) => () { y = Relu (x) }", function))
     assert (
-        found.state.reason
+        site.state.reason
         == "the shape of its input is unknown after Constant #0 of function local.F"
     )
 
 
 @pytest.mark.parametrize(
-    ("other", "shape"),
+    ("else_node", "shape"),
     [
         ("Neg (x)", (2, 6)),
         ("Concat <axis = 0> (x)", (2, 6)),
@@ -259,11 +262,11 @@ def test_a_function_of_the_model_passes_its_attributes_on(scanned: Scanned) -> N
     ],
 )
 def test_the_shape_of_an_if_has_the_sizes_on_which_both_branches_agree(
-    scanned: Scanned, other: str, shape: Any
+    scanned: Scanned, else_node: str, shape: Any
 ) -> None:
     branches = [
         f"{name}_branch = {name} () => (float[] {name}_0) {{ {name}_0 = {node} }}"
-        for name, node in (("then", "Relu (x)"), ("else", other))
+        for name, node in (("then", "Relu (x)"), ("else", else_node))
     ]
     nodes = f"c = Cast <to = 9> (given) y = If <{', '.join(branches)}> (c)"
     assert [site.shape for site in scanned(written("2, 6", "", nodes))] == [shape]

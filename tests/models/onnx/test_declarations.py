@@ -58,11 +58,11 @@ def is_loaded(content: onnx.ModelProto) -> bool:
 
 def check(content: onnx.ModelProto, fault: str | None, tmp_path: Path) -> None:
     onnx.save(content, tmp_path / "model.onnx")
-    found = {site.model_fault for site in scan(tmp_path / "model.onnx")}
-    assert len(found) == 1
-    assert is_loaded(content) == (found == {None})
-    assert fault is None or fault in str(found)
-    assert (fault is None) == (found == {None})
+    faults = {site.model_fault for site in scan(tmp_path / "model.onnx")}
+    assert len(faults) == 1
+    assert is_loaded(content) == (faults == {None})
+    assert fault is None or fault in str(faults)
+    assert (fault is None) == (faults == {None})
 
 
 @pytest.mark.parametrize(("graph", "fault"), MODELS)
@@ -131,14 +131,17 @@ CUT_IN_TWO = node("Split", "y s", "a b", name="cut", axis=1)
 def test_a_declared_shape_that_a_node_contradicts_gives_a_warning_that_names_both(
     scanned: Scanned, shape: list[int]
 ) -> None:
-    shown = f"[{','.join(map(str, shape))}]"
+    shape_text = f"[{','.join(map(str, shape))}]"
     relu = node("Relu", "x", "y")
-    (said,) = remarks(scanned, [relu, CUT_IN_TWO], value("a", shape))
-    assert f"declares a as {shown}, but Split 'cut' of main makes [4,2]; ONNX Runtime warns" in said
-    (said,) = remarks(scanned, [relu, CUT_IN_TWO], value("y", shape), value("a", [4, 2]))
-    assert f"declares y as {shown}, but Relu #0 of main makes [4,6]" in said
-    both = remarks(scanned, [relu, CUT_IN_TWO], value("y", shape), value("a", shape))
-    assert len(both) == 2
+    (warning,) = remarks(scanned, [relu, CUT_IN_TWO], value("a", shape))
+    assert (
+        f"declares a as {shape_text}, but Split 'cut' of main makes [4,2]; ONNX Runtime warns"
+        in warning
+    )
+    (warning,) = remarks(scanned, [relu, CUT_IN_TWO], value("y", shape), value("a", [4, 2]))
+    assert f"declares y as {shape_text}, but Relu #0 of main makes [4,6]" in warning
+    warnings = remarks(scanned, [relu, CUT_IN_TWO], value("y", shape), value("a", shape))
+    assert len(warnings) == 2
 
 
 def test_right_and_dynamic_declarations_give_no_warning(scanned: Scanned) -> None:
@@ -158,21 +161,21 @@ RANK_KEPT = [
 ]
 
 
-@pytest.mark.parametrize("made", RANK_KEPT, ids=lambda made: made.op_type)
+@pytest.mark.parametrize("node_kept", RANK_KEPT, ids=lambda node_kept: node_kept.op_type)
 @pytest.mark.parametrize("shape", [[], [4, 6]])
 def test_a_declared_rank_is_not_believed_where_the_node_keeps_another(
-    scanned: Scanned, made: Any, shape: list[int]
+    scanned: Scanned, node_kept: Any, shape: list[int]
 ) -> None:
-    names = [name for name in made.input if name not in ("x", "w", "nothing", "unknown")]
+    names = [name for name in node_kept.input if name not in ("x", "w", "nothing", "unknown")]
     vectors = [value(name, None, 7) for name in names]
     inputs = [value("x", [1, 2, 4, 6]), value("w", [2, 2, 3, 3]), *vectors]
     cut = node("Split", "y", "a b", name="cut", axis=1, num_outputs=2)
-    (site,) = scanned(model([made, cut], inputs, declared=(value("y", shape),)))
+    (site,) = scanned(model([node_kept, cut], inputs, declared=(value("y", shape),)))
     assert site.shape is not None
     assert len(site.shape) == 4
-    assert f"declares y as [{','.join(map(str, shape))}], but {made.op_type} #0" in str(
+    assert f"declares y as [{','.join(map(str, shape))}], but {node_kept.op_type} #0" in str(
         site.warnings
     )
-    (site,) = scanned(model([made, cut], inputs, declared=(value("y", [1, 2, 8, 9]),)))
+    (site,) = scanned(model([node_kept, cut], inputs, declared=(value("y", [1, 2, 8, 9]),)))
     assert site.shape == (1, 2, 8, 9)
     assert not site.warnings

@@ -16,24 +16,24 @@ from tests.support.onnx_graphs import Scanned, model, node, value
 CUT = node("Split", "y", "a b", axis=1, num_outputs=2)
 
 
-def shape(scanned: Scanned, content: Any, given: dict[str, int]) -> tuple[Size, ...]:
+def shape(scanned: Scanned, content: Any, dim_sizes: dict[str, int]) -> tuple[Size, ...]:
     """Shape of the input of the only split."""
-    dimensions = FixedSizes(given)
-    (found,) = scanned(content, dimensions=dimensions)
+    dimensions = FixedSizes(dim_sizes)
+    (site,) = scanned(content, dimensions=dimensions)
     dimensions.check_all_used()
-    return found.shape
+    return site.shape
 
 
-def through(inner: str, *declared: Any, inputs: Any = ("batch", 6)) -> Any:
+def through(inner: str, *declarations: Any, inputs: Any = ("batch", 6)) -> Any:
     nodes = [node(inner, "x", "y", domain="" if inner == "Relu" else "own"), CUT]
-    return model(nodes, [value("x", list(inputs))], declared=declared)
+    return model(nodes, [value("x", list(inputs))], declared=declarations)
 
 
 DECLARED = value("y", ["batch", 6])
 
 
 @pytest.mark.parametrize(
-    ("content", "given", "found"),
+    ("content", "dim_sizes", "expected_shape"),
     [
         (through("Relu"), {"batch": 3}, (3, 6)),
         (through("Relu"), {"x.0": 3}, (3, 6)),
@@ -46,13 +46,13 @@ DECLARED = value("y", ["batch", 6])
     ],
 )
 def test_a_size_is_given_by_name_or_by_input_and_axis(
-    scanned: Scanned, content: Any, given: dict[str, int], found: Any
+    scanned: Scanned, content: Any, dim_sizes: dict[str, int], expected_shape: Any
 ) -> None:
-    assert shape(scanned, content, given) == found
+    assert shape(scanned, content, dim_sizes) == expected_shape
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("dim_sizes", "message"),
     [
         ({"other": 1}, "dimension other is given the size 1; no input of an .onnx"),
         ({"x.1": 1}, "x.1 is 1; the model fixes it to 6"),
@@ -64,29 +64,31 @@ def test_a_size_is_given_by_name_or_by_input_and_axis(
     ],
 )
 def test_given_sizes_of_unknown_fixed_or_contradictory_dimensions_are_refused(
-    scanned: Scanned, given: dict[str, int], message: str
+    scanned: Scanned, dim_sizes: dict[str, int], message: str
 ) -> None:
     with pytest.raises(dml.InvalidArgumentError, match=message):
-        shape(scanned, through("Relu"), given)
+        shape(scanned, through("Relu"), dim_sizes)
 
 
-def doubled(*declared: Any) -> Any:
+def doubled(*declarations: Any) -> Any:
     """A split of y, which is x twice, one after the other."""
     nodes = [node("Concat", "x x", "y", name="twice", axis=0), node("Relu", "y", "z"), CUT]
-    return model(nodes, [value("x", ["n", 6])], declared=declared)
+    return model(nodes, [value("x", ["n", 6])], declared=declarations)
 
 
-@pytest.mark.parametrize("given", ["2*n", "y.0"])
+@pytest.mark.parametrize("dim_name", ["2*n", "y.0"])
 def test_the_size_of_a_value_in_the_middle_is_not_given_but_declared(
-    scanned: Scanned, given: str
+    scanned: Scanned, dim_name: str
 ) -> None:
     names = value("y", ["2*n", 6])
-    message = f"{re.escape(given)} is given the size 6; no input .* has a dynamic .* Fix: give n; "
+    message = (
+        f"{re.escape(dim_name)} is given the size 6; no input .* has a dynamic .* Fix: give n; "
+    )
     with pytest.raises(dml.InvalidArgumentError, match=f"{message}declare sizes of other values"):
-        shape(scanned, doubled(names), {given: 6})
+        shape(scanned, doubled(names), {dim_name: 6})
     assert shape(scanned, doubled(names), {"n": 3}) == (6, 6)
-    lost = through("Mystery", names, inputs=("n", 6))
-    assert shape(scanned, lost, {"n": 3}) == ("2*n", 6)
+    opaque_model = through("Mystery", names, inputs=("n", 6))
+    assert shape(scanned, opaque_model, {"n": 3}) == ("2*n", 6)
     assert shape(scanned, through("Mystery", value("y", [6, 6])), {}) == (6, 6)
 
 
@@ -94,8 +96,8 @@ def test_the_size_of_a_value_in_the_middle_is_not_given_but_declared(
 def test_sizes_that_no_option_gives_are_not_listed_but_have_examples(
     scanned: Scanned, middle: str | None
 ) -> None:
-    declared = value("y", ["n", middle])
-    (site,) = scanned(through("Mystery", declared, inputs=("n", 6)))
+    declaration = value("y", ["n", middle])
+    (site,) = scanned(through("Mystery", declaration, inputs=("n", 6)))
     assert isinstance(site.state, Unknown)
     assert (site.state.missing, site.state.example_shape) == ((), (1, 2))
     (site,) = scanned(through("Mystery", value("y", ["n", 6]), inputs=("n", 6)))
@@ -116,11 +118,11 @@ def test_a_dimension_of_a_body_has_no_option(scanned: Scanned) -> None:
         shape(scanned, content, {"k": 3})
 
 
-@pytest.mark.parametrize("declared", [["n", 6], [4, 6], ["n"]])
-def test_a_wrong_declaration_of_the_model_is_ignored(scanned: Scanned, declared: Any) -> None:
+@pytest.mark.parametrize("declared_shape", [["n", 6], [4, 6], ["n"]])
+def test_a_wrong_declaration_of_the_model_is_ignored(scanned: Scanned, declared_shape: Any) -> None:
     """Exporters give outputs the names of inputs' dimensions, or sizes of an example."""
-    (found,) = scanned(doubled(value("y", declared)), dimensions=FixedSizes({"n": 3}))
-    assert found.shape == (6, 6)
+    (site,) = scanned(doubled(value("y", declared_shape)), dimensions=FixedSizes({"n": 3}))
+    assert site.shape == (6, 6)
 
 
 def test_a_rank_is_declared_and_not_given(scanned: Scanned) -> None:
@@ -168,18 +170,18 @@ def test_a_name_that_shape_inference_invented_is_the_name_of_a_dimension(scanned
 
 
 @pytest.mark.parametrize(
-    ("given", "fix"),
+    ("dim_name", "fix"),
     [
         ("bach", "give batch; declare"),
         ("q", "give batch or x.1; declare"),
     ],
 )
 def test_an_unknown_name_gets_similar_ones_or_all_that_there_are(
-    scanned: Scanned, given: str, fix: str
+    scanned: Scanned, dim_name: str, fix: str
 ) -> None:
     content = through("Mystery", value("y", ["height", 6]), inputs=("batch", None))
     with pytest.raises(dml.InvalidArgumentError, match=f"of that name. Fix: {fix}"):
-        shape(scanned, content, {given: 3})
+        shape(scanned, content, {dim_name: 3})
 
 
 def test_a_name_that_is_also_an_axis_of_an_input_means_the_axis(scanned: Scanned) -> None:

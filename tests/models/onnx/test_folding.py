@@ -88,12 +88,12 @@ def model_of(inputs: str, nodes: str) -> onnx.ModelProto:
 
 def operators(graph: onnx.GraphProto) -> list[str]:
     """The operators of a graph and of the bodies in it."""
-    found = []
-    for made in graph.node:
-        found.append(made.op_type)
-        for attribute in made.attribute:
-            found += operators(attribute.g)
-    return found
+    operator_types = []
+    for graph_node in graph.node:
+        operator_types.append(graph_node.op_type)
+        for attribute in graph_node.attribute:
+            operator_types += operators(attribute.g)
+    return operator_types
 
 
 @pytest.mark.parametrize("name", [*FOLDED, *KEPT])
@@ -107,9 +107,11 @@ def test_a_split_is_folded_exactly_if_onnx_runtime_folds_it(tmp_path: Path, name
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
     options.optimized_model_filepath = str(optimized)
     onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    left = [operator for operator in operators(onnx.load(optimized).graph) if "Split" in operator]
+    splits_left = [
+        operator for operator in operators(onnx.load(optimized).graph) if "Split" in operator
+    ]
     (site,) = scan(path)
-    assert (site.is_folded, left == []) == (name in FOLDED,) * 2
+    assert (site.is_folded, splits_left == []) == (name in FOLDED,) * 2
 
 
 def test_a_split_of_a_constant_in_a_function_is_folded(tmp_path: Path) -> None:
@@ -165,8 +167,8 @@ def test_a_given_size_decides_which_branch_runs(tmp_path: Path) -> None:
 
 def test_a_condition_that_a_caller_may_override_decides_nothing(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
-    for given, condition in (("c = {1}", ""), ("h = {1}", "c = Not (h)")):
-        graph = f"(float[4,2] x, bool {given}) => (float[] y) {{ {condition} {BRANCHES} }}"
+    for initializer, condition in (("c = {1}", ""), ("h = {1}", "c = Not (h)")):
+        graph = f"(float[4,2] x, bool {initializer}) => (float[] y) {{ {condition} {BRANCHES} }}"
         onnx.save(parsed(graph), path)
         assert [site.never_runs for site in scan(path)] == [None, None]
 

@@ -34,9 +34,9 @@ def test_num_outputs_is_accepted_unless_the_other_pieces_are_larger_than_the_axi
 
 @pytest.mark.parametrize("opset", [2, 11, 13, 18])
 def test_empty_pieces_are_legal(opset: int) -> None:
-    found = lowered("Split", opset, (6,), split=[0, 6, 0])
-    assert found.sizes == (0, 6, 0)
-    assert str(found.descriptor) == "SPLIT axis 0: FLOAT32[6] -> FLOAT32[6]"
+    lowering = lowered("Split", opset, (6,), split=[0, 6, 0])
+    assert lowering.sizes == (0, 6, 0)
+    assert str(lowering.descriptor) == "SPLIT axis 0: FLOAT32[6] -> FLOAT32[6]"
 
 
 @pytest.mark.parametrize("opset", [11, 24])
@@ -47,39 +47,41 @@ class TestSplitToSequence:
     def test_a_chunk_size_keeps_the_axis_whatever_keepdims_says(
         self, opset: int, chunk: int, sizes: tuple[int, ...]
     ) -> None:
-        found = lowered("SplitToSequence", opset, (5, 2), split=chunk, keepdims=0)
-        assert (found.sizes, found.squeeze) == (sizes, False)
-        assert "keepdims=0 is ignored" in found.warnings[0]
+        lowering = lowered("SplitToSequence", opset, (5, 2), split=chunk, keepdims=0)
+        assert (lowering.sizes, lowering.squeeze) == (sizes, False)
+        assert "keepdims=0 is ignored" in lowering.warnings[0]
 
     def test_keepdims_0_is_ignored_for_a_list_of_ones(self, opset: int) -> None:
-        found = lowered("SplitToSequence", opset, (2, 2), split=[1, 1], keepdims=0)
-        assert (found.sizes, found.squeeze) == ((1, 1), False)
+        lowering = lowered("SplitToSequence", opset, (2, 2), split=[1, 1], keepdims=0)
+        assert (lowering.sizes, lowering.squeeze) == ((1, 1), False)
 
-    @pytest.mark.parametrize("given", [{}, {"split": 3}, {"split": []}])
-    def test_an_empty_axis_gives_an_empty_sequence(self, opset: int, given: dict[str, Any]) -> None:
-        found = lowered("SplitToSequence", opset, (0, 3), **given)
-        assert found.sizes == ()
-        assert found.descriptor is None
+    @pytest.mark.parametrize("attributes", [{}, {"split": 3}, {"split": []}])
+    def test_an_empty_axis_gives_an_empty_sequence(
+        self, opset: int, attributes: dict[str, Any]
+    ) -> None:
+        lowering = lowered("SplitToSequence", opset, (0, 3), **attributes)
+        assert lowering.sizes == ()
+        assert lowering.descriptor is None
 
     def test_without_sizes_keepdims_0_drops_the_axis(self, opset: int) -> None:
-        found = lowered("SplitToSequence", opset, (2,), keepdims=0)
-        assert (found.sizes, found.squeeze) == ((1, 1), True)
-        assert str(found.descriptor) == "SPLIT axis 0: FLOAT32[2] -> FLOAT32[1], FLOAT32[1]"
+        lowering = lowered("SplitToSequence", opset, (2,), keepdims=0)
+        assert (lowering.sizes, lowering.squeeze) == ((1, 1), True)
+        assert str(lowering.descriptor) == "SPLIT axis 0: FLOAT32[2] -> FLOAT32[1], FLOAT32[1]"
 
     @pytest.mark.parametrize("keepdims", [2, -1])
     def test_keepdims_is_ignored_if_sizes_are_given(self, opset: int, keepdims: int) -> None:
         for split in (1, [1, 1]):
-            found = lowered("SplitToSequence", opset, (2,), split=split, keepdims=keepdims)
-            assert (found.sizes, found.squeeze) == ((1, 1), False)
-            assert not found.warnings
+            lowering = lowered("SplitToSequence", opset, (2,), split=split, keepdims=keepdims)
+            assert (lowering.sizes, lowering.squeeze) == ((1, 1), False)
+            assert not lowering.warnings
 
 
 # --- descriptors ------------------------------------------------------------------------------
 
 
 def test_complex128_is_described_as_pairs_of_uint64() -> None:
-    found = lowered("Split", 18, (2, 3), "COMPLEX128", axis=1, split=[1, 2])
-    assert str(found.descriptor) == "SPLIT axis 1: UINT64[2,3,2] -> UINT64[2,1,2], UINT64[2,2,2]"
+    lowering = lowered("Split", 18, (2, 3), "COMPLEX128", axis=1, split=[1, 2])
+    assert str(lowering.descriptor) == "SPLIT axis 1: UINT64[2,3,2] -> UINT64[2,1,2], UINT64[2,2,2]"
 
 
 def test_strings_have_no_descriptor() -> None:
@@ -89,26 +91,26 @@ def test_strings_have_no_descriptor() -> None:
 @pytest.mark.parametrize("axis", range(9))
 def test_ranks_above_8_collapse_around_the_axis(axis: int) -> None:
     shape = (2,) * 9
-    found = lowered("Split", 18, shape, axis=axis, split=[1, 1])
-    assert found.descriptor is not None
-    assert found.descriptor.input_tensor.sizes == (2**axis, 2, 2 ** (8 - axis))
-    assert found.descriptor.axis == 1
-    assert dml.validate(found.descriptor).ok
-    assert (found.shape, found.axis) == (shape, axis)
+    lowering = lowered("Split", 18, shape, axis=axis, split=[1, 1])
+    assert lowering.descriptor is not None
+    assert lowering.descriptor.input_tensor.sizes == (2**axis, 2, 2 ** (8 - axis))
+    assert lowering.descriptor.axis == 1
+    assert dml.validate(lowering.descriptor).ok
+    assert (lowering.shape, lowering.axis) == (shape, axis)
 
 
 def test_rank_8_stays_and_rank_8_of_complex128_collapses() -> None:
     for kind, rank in (("FLOAT", 8), ("COMPLEX128", 3)):
-        found = lowered("Split", 18, (2,) * 8, kind, axis=3, split=[1, 1])
-        assert found.descriptor is not None
-        assert found.descriptor.input_tensor.dimension_count == rank
+        lowering = lowered("Split", 18, (2,) * 8, kind, axis=3, split=[1, 1])
+        assert lowering.descriptor is not None
+        assert lowering.descriptor.input_tensor.dimension_count == rank
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
 def test_nothing_is_dispatched_for_an_empty_tensor(shape: tuple[int, ...]) -> None:
-    found = lowered("Split", 18, shape, split=[0, shape[0]])
-    assert found.descriptor is None
-    assert not found.warnings
+    lowering = lowered("Split", 18, shape, split=[0, shape[0]])
+    assert lowering.descriptor is None
+    assert not lowering.warnings
 
 
 SCALAR = "the input is a scalar (rank 0); a scalar cannot be split"
@@ -151,11 +153,11 @@ REFUSED: list[tuple[str, int, tuple[int, ...], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "opset", "shape", "given", "message"), REFUSED)
+@pytest.mark.parametrize(("name", "opset", "shape", "attributes", "message"), REFUSED)
 def test_an_error_names_the_operator_and_the_broken_requirement(
-    name: str, opset: int, shape: tuple[int, ...], given: dict[str, Any], message: str
+    name: str, opset: int, shape: tuple[int, ...], attributes: dict[str, Any], message: str
 ) -> None:
-    text = refused(name, opset, shape, **given)
+    text = refused(name, opset, shape, **attributes)
     assert text == f"{operator_version(name, opset)}: {message}"
 
 
@@ -170,7 +172,7 @@ def test_an_error_about_a_type_names_the_allowed_types() -> None:
     )
 
 
-def test_at_most_2_to_the_20_pieces_are_made() -> None:
+def test_2_to_the_20_pieces_are_made() -> None:
     assert len(lowered("SplitToSequence", 11, (2**20, 0)).sizes) == 2**20
     assert lowered("SplitToSequence", 11, (2**22,), split=2**21).sizes == (2**21, 2**21)
 
@@ -193,9 +195,9 @@ def test_warnings_name_the_piece_or_attribute_and_the_consequence() -> None:
 
 
 def test_a_lowering_has_the_shape_sizes_and_descriptor() -> None:
-    found = lowered("Split", 1, (2, 3), "FLOAT16", axis=None, split=[1, 1])
+    lowering = lowered("Split", 1, (2, 3), "FLOAT16", axis=None, split=[1, 1])
     x = dml.TensorDesc("FLOAT16", (2, 3))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(1, 1))
-    assert found == Lowering((2, 3), 0, (1, 1), desc, squeeze=False)
+    assert lowering == Lowering((2, 3), 0, (1, 1), desc, squeeze=False)
     assert not lowered("SplitToSequence", 11, (2,), keepdims=1).squeeze
     assert not lowered("SplitToSequence", 11, (2,), keepdims=0, split=1).squeeze

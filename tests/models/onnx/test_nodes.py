@@ -22,44 +22,44 @@ def test_the_reason_of_an_unknown_split_names_what_is_dynamic(scanned: Scanned) 
     cut = node("Split", "x s", "a b", axis=1)
     lengths = (sizes("s", 2, 4),)
 
-    def unknown(shape: Any, **given: Any) -> str:
-        (found,) = scanned(model([cut], [value("x", shape)], **given))
-        return found.state.reason
+    def unknown(shape: Any, **model_parts: Any) -> str:
+        (site,) = scanned(model([cut], [value("x", shape)], **model_parts))
+        return site.state.reason
 
     assert unknown(["batch", 6], initializers=lengths) == "dimension 0 is dynamic (batch)"
     assert unknown(None, initializers=lengths) == "the rank of the graph's input 'x' is dynamic"
-    (found,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
-    assert found.state.reason == "split is dynamic: it is known only when the model runs"
+    (site,) = scanned(model([cut], [value("x", [2, 6]), value("s", [2], INT64)]))
+    assert site.state.reason == "split is dynamic: it is known only when the model runs"
 
 
 @pytest.mark.parametrize(("size", "name"), [("n", "n"), (-1, "x.1"), (-7, "x.1"), (None, "x.1")])
 def test_an_axis_without_a_size_is_dynamic(size: Any, name: str, scanned: Scanned) -> None:
     cut = node("Split", "x", "a b", axis=1, num_outputs=2)
-    (found,) = scanned(model([cut], [value("x", [2, size])]))
-    assert why(found) == f"dimension 1, the axis, is dynamic ({name})"
+    (site,) = scanned(model([cut], [value("x", [2, size])]))
+    assert why(site) == f"dimension 1, the axis, is dynamic ({name})"
 
 
 def test_constant_sizes_on_a_dynamic_axis_of_an_input_fit_one_size_only(scanned: Scanned) -> None:
     cut, lengths = node("Split", "x s", "a b", axis=0), (sizes("s", 2, 4),)
-    (found,) = scanned(model([cut], [value("x", ["batch", "n", 3])], initializers=lengths))
-    assert found.frozen == ("batch", 6)
-    assert found.shape == (6, "n", 3)
-    assert isinstance(found.state, Unknown)
-    assert found.state.pieces == (2, 4)
-    assert dict(found.state.missing) == {"n": 1}
+    (site,) = scanned(model([cut], [value("x", ["batch", "n", 3])], initializers=lengths))
+    assert site.frozen == ("batch", 6)
+    assert site.shape == (6, "n", 3)
+    assert isinstance(site.state, Unknown)
+    assert site.state.pieces == (2, 4)
+    assert dict(site.state.missing) == {"n": 1}
     # The sizes after an operator that is not followed may be the same for every input.
     nodes = [node("NonZero", "x", "y"), node("Split", "y s", "a b", axis=1)]
-    (found,) = scanned(model(nodes, [value("x", [6])], initializers=lengths))
-    assert (found.frozen, type(found.state)) == (None, Unknown)
+    (site,) = scanned(model(nodes, [value("x", [6])], initializers=lengths))
+    assert (site.frozen, type(site.state)) == (None, Unknown)
 
 
 def test_a_split_of_shapes_is_one_whose_input_follows_from_shapes_alone(scanned: Scanned) -> None:
     shape, cut = node("Shape", "x", "p"), node("Split", "q", "a b", axis=0, num_outputs=2)
-    given = [value("x", [2, "n"]), value("y", [2], INT64)]
+    inputs = [value("x", [2, "n"]), value("y", [2], INT64)]
     for second, expected in (("two", True), ("y", False)):
         nodes = [shape, node("Mul", f"p {second}", "q"), cut]
-        (found,) = scanned(model(nodes, given, initializers=(sizes("two", 2, 2),)))
-        assert found.is_shape == expected
+        (site,) = scanned(model(nodes, inputs, initializers=(sizes("two", 2, 2),)))
+        assert site.is_shape == expected
 
 
 def test_the_neighbours_of_a_split_are_those_next_to_it(scanned: Scanned) -> None:
@@ -70,30 +70,30 @@ def test_the_neighbours_of_a_split_are_those_next_to_it(scanned: Scanned) -> Non
         node("Reshape", "c shape", "d"),
         node("Relu", "b", "e"),
     ]
-    (found,) = scanned(model(nodes, [value("x", [4, 4])]))
-    assert found.neighbours == ("Transpose", "Cast")
+    (site,) = scanned(model(nodes, [value("x", [4, 4])]))
+    assert site.neighbours == ("Transpose", "Cast")
 
 
 def test_a_dynamic_batch_does_not_hide_wrong_sizes(scanned: Scanned) -> None:
     cut = node("Split", "x s", "a b", axis=1)
-    (found,) = scanned(model([cut], [value("x", ["n", 7])], initializers=(sizes("s", 2, 4),)))
+    (site,) = scanned(model([cut], [value("x", ["n", 7])], initializers=(sizes("s", 2, 4),)))
     assert (
         "split is [2, 4], which adds up to 6; it must add up to 7, the size of the axis"
-        in found.state.problem
+        in site.state.problem
     )
 
 
 def test_nodes_that_onnx_runtime_crashes_on_or_refuses_give_a_warning(scanned: Scanned) -> None:
     cut = helper.make_node("Split", ["x", ""], ["a", "", "c"], num_outputs=3)
-    (found,) = scanned(model([cut], [value("x", [6])]))
-    assert found.state.descriptor.split_sizes == (2, 2, 2)
+    (site,) = scanned(model([cut], [value("x", [6])]))
+    assert site.state.descriptor.split_sizes == (2, 2, 2)
     crash = "output 1 has no name; ONNX Runtime 1.32 crashes on such a node"
-    assert any(crash in text for text in found.warnings)
-    assert any("an input without a name next to num_outputs" in text for text in found.warnings)
+    assert any(crash in text for text in site.warnings)
+    assert any("an input without a name next to num_outputs" in text for text in site.warnings)
 
 
 @pytest.mark.parametrize(
-    ("outputs", "ends", "said"),
+    ("outputs", "exit_status", "warning"),
     [
         (["a", "b", "c"], -signal.SIGABRT, "aborts the process of ONNX Runtime 1.32"),
         (["a", ""], -signal.SIGSEGV, "output 1 has no name; ONNX Runtime 1.32 crashes"),
@@ -101,26 +101,26 @@ def test_nodes_that_onnx_runtime_crashes_on_or_refuses_give_a_warning(scanned: S
 )
 @pytest.mark.skipif(os.name == "nt", reason="processes end otherwise on Windows")
 def test_onnx_runtime_crashes_or_fails_as_the_warning_says(
-    scanned: Scanned, outputs: list[str], ends: int, said: str
+    scanned: Scanned, outputs: list[str], exit_status: int, warning: str
 ) -> None:
     content = model([helper.make_node("Split", ["x"], outputs, num_outputs=2)], [value("x", [6])])
     content.graph.output.append(value("a"))
-    (found,) = scanned(content)
-    assert said in "".join([why(found), *found.warnings])
+    (site,) = scanned(content)
+    assert warning in "".join([why(site), *site.warnings])
     code = (
         "import sys, numpy, onnxruntime as o; s = o.InferenceSession(sys.stdin.buffer.read());"
         "s.run(None, {'x': numpy.ones(6, 'f')})"
     )
     line = [sys.executable, "-c", code]
-    done = subprocess.run(line, input=content.SerializeToString(), capture_output=True)
-    assert done.returncode == ends
+    process = subprocess.run(line, input=content.SerializeToString(), capture_output=True)
+    assert process.returncode == exit_status
 
 
 def test_num_outputs_on_a_dynamic_axis_gives_a_warning(scanned: Scanned) -> None:
     for count, warned in ((2, 0), (3, 1)):
         cut = node("Split", "x", " ".join("abc"[:count]), num_outputs=count)
-        (found,) = scanned(model([cut], [value("x", ["n"])]))
-        assert len(found.warnings) == warned
+        (site,) = scanned(model([cut], [value("x", ["n"])]))
+        assert len(site.warnings) == warned
 
 
 def lengths_of(data_type: int, dims: list[int], **fields: Any) -> Any:
@@ -166,18 +166,18 @@ PROBLEMS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("case", "given", "message"), PROBLEMS, ids=[p[0] for p in PROBLEMS])
+@pytest.mark.parametrize(("case", "parts", "message"), PROBLEMS, ids=[p[0] for p in PROBLEMS])
 def test_a_hostile_node_becomes_an_invalid_site_with_a_one_line_problem(
-    scanned: Scanned, case: str, given: dict[str, Any], message: str
+    scanned: Scanned, case: str, parts: dict[str, Any], message: str
 ) -> None:
     defaults = {"s": sizes("s", 2, 4), "shape": [6], "outputs": "a b"}
-    defaults["inputs"] = "x" if "num_outputs" in given else "x s"
-    attributes = {name: each for name, each in given.items() if name not in defaults}
-    given = defaults | given
-    cut = node("Split", given["inputs"], given["outputs"], **attributes)
-    (found,) = scanned(model([cut], [value("x", given["shape"])], initializers=(given["s"],)))
-    assert message in found.state.problem
-    assert len(found.state.problem.splitlines()) == 1
+    defaults["inputs"] = "x" if "num_outputs" in parts else "x s"
+    attributes = {name: content for name, content in parts.items() if name not in defaults}
+    parts = defaults | parts
+    cut = node("Split", parts["inputs"], parts["outputs"], **attributes)
+    (site,) = scanned(model([cut], [value("x", parts["shape"])], initializers=(parts["s"],)))
+    assert message in site.state.problem
+    assert len(site.state.problem.splitlines()) == 1
 
 
 def test_the_limits_of_a_scan_make_a_split_unknown_and_are_named(scanned: Scanned) -> None:
@@ -197,10 +197,10 @@ def test_the_limits_of_a_scan_make_a_split_unknown_and_are_named(scanned: Scanne
             initializers=(s, sizes("i", 0, 1)),
             opsets={"": opset},
         )
-        (found,) = scanned(content)
-        assert isinstance(found.state, Unknown)
-        assert found.state.cause is cause
-        assert limit in found.state.reason
+        (site,) = scanned(content)
+        assert isinstance(site.state, Unknown)
+        assert site.state.cause is cause
+        assert limit in site.state.reason
 
 
 def test_pieces_are_limited_per_node_and_in_sequences_per_file(
@@ -217,15 +217,15 @@ def test_pieces_are_limited_per_node_and_in_sequences_per_file(
 
     assert unknown([cut(4096)] * 9, 4096) == [""] * 9
     assert unknown([cut(MAX_PIECES)], MAX_PIECES) == [""]
-    (said,) = unknown([cut(MAX_PIECES + 1)], MAX_PIECES + 1)
-    assert said == "it makes 32769 pieces; a scan describes at most 32,768 of a node"
+    (reason,) = unknown([cut(MAX_PIECES + 1)], MAX_PIECES + 1)
+    assert reason == "it makes 32769 pieces; a scan describes at most 32,768 of a node"
     sequences = [node("SplitToSequence", "x", "s")] * 9
-    *known, said = unknown(sequences, MAX_COMPUTED // 8)
-    assert known == [""] * 8
-    assert "with its pieces, the model has more than 262,144 computed values" in said
+    *earlier_reasons, reason = unknown(sequences, MAX_COMPUTED // 8)
+    assert earlier_reasons == [""] * 8
+    assert "with its pieces, the model has more than 262,144 computed values" in reason
 
 
 def test_sizes_beyond_32_bits_become_a_descriptor(scanned: Scanned) -> None:
     cut = node("Split", "x", "a b", num_outputs=2)
-    (found,) = scanned(model([cut], [value("x", [2**62, 2**62])]))
-    assert found.state.descriptor.split_sizes == (2**61, 2**61)
+    (site,) = scanned(model([cut], [value("x", [2**62, 2**62])]))
+    assert site.state.descriptor.split_sizes == (2**61, 2**61)

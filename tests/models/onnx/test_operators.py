@@ -32,10 +32,10 @@ def test_signatures_and_types_are_those_of_the_onnx_package() -> None:
     for schema in onnx.defs.get_all_schemas_with_history():
         if schema.domain or schema.name not in ("Split", "SplitToSequence"):
             continue
-        ours = operator_version(schema.name, schema.since_version)
-        assert ours.since == schema.since_version
-        assert set(schema.attributes) == set(ours.attributes)
-        assert schema.max_input == (2 if ours.split_types else 1)
+        signature = operator_version(schema.name, schema.since_version)
+        assert signature.since == schema.since_version
+        assert set(schema.attributes) == set(signature.attributes)
+        assert schema.max_input == (2 if signature.split_types else 1)
 
 
 def test_the_type_of_an_array_is_known_by_name() -> None:

@@ -31,13 +31,13 @@ def known_fields(message: type) -> Any:
 
 @pytest.mark.parametrize("message", PROTO, ids=lambda message: message.__name__)
 def test_fields_are_those_of_onnx_proto(message: type) -> None:
-    known = known_fields(message)
-    for each in fields(message):
-        encoding = each.metadata["encoding"]
-        assert known[each.name].number == encoding.number
-        assert WIRE_TYPES[known[each.name].type] in encoding.wire_types
-        assert known[each.name].is_repeated <= encoding.repeated
-        assert PROTO.get(encoding.value_type) in (None, held(known[each.name]))
+    onnx_fields = known_fields(message)
+    for field in fields(message):
+        encoding = field.metadata["encoding"]
+        assert onnx_fields[field.name].number == encoding.number
+        assert WIRE_TYPES[onnx_fields[field.name].type] in encoding.wire_types
+        assert onnx_fields[field.name].is_repeated <= encoding.repeated
+        assert PROTO.get(encoding.value_type) in (None, held(onnx_fields[field.name]))
 
 
 def held(field: Any) -> str:

@@ -20,37 +20,37 @@ GATE, PRODUCT = node("Sigmoid", "b", "g"), node("Mul", "a g", "y")
 
 
 def test_only_an_activated_piece_beside_another_one_is_a_gate() -> None:
-    gate, other = Piece(7, 1, True), Piece(7, 0)
-    assert gated_splits([frozenset({gate}), frozenset({other})]) == {7}
-    assert gated_splits([frozenset({other}), frozenset({gate})]) == {7}
-    apart = [{other._replace(split=8)}, {gate}, {Piece(7, 1)}]
+    gate, plain_piece = Piece(7, 1, True), Piece(7, 0)
+    assert gated_splits([frozenset({gate}), frozenset({plain_piece})]) == {7}
+    assert gated_splits([frozenset({plain_piece}), frozenset({gate})]) == {7}
+    apart = [{plain_piece._replace(split=8)}, {gate}, {Piece(7, 1)}]
     assert not any(gated_splits([frozenset({gate}), frozenset(pieces)]) for pieces in apart)
-    assert not gated_splits([frozenset({other}), frozenset({Piece(7, 1)})])
+    assert not gated_splits([frozenset({plain_piece}), frozenset({Piece(7, 1)})])
 
 
 def test_many_recombinations_of_one_split_are_recorded_without_quadratic_copies(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copied = 0
+    copied_count = 0
 
-    def counted(site: Any, **changes: Any) -> Any:
-        nonlocal copied
-        copied += len(changes.get("recombined_by", ()))
+    def counted_replace(site: Any, **changes: Any) -> Any:
+        nonlocal copied_count
+        copied_count += len(changes.get("recombined_by", ()))
         return replace(site, **changes)
 
-    monkeypatch.setattr(piece_uses, "replace", counted)
+    monkeypatch.setattr(piece_uses, "replace", counted_replace)
     gates = (node("Mul", "a g", f"y{i}") for i in range(500))
-    found = combining(scanned, GATE, *gates)
-    assert found == [f"Mul #{i + 2} of main" for i in range(500)]
-    assert copied <= 2 * 500
+    recombinations = combining(scanned, GATE, *gates)
+    assert recombinations == [f"Mul #{i + 2} of main" for i in range(500)]
+    assert copied_count <= 2 * 500
 
 
 def combining(
     scanned: Scanned, *nodes: Any, split: Any = HALVES, shape: Any = (1, 4, 5)
 ) -> list[str]:
     inputs = [value("x", list(shape)), value("other", [1, 2, 5])]
-    (found,) = scanned(model([split, *nodes], inputs, initializers=(sizes("s", 2, 2),)))
-    return list(found.recombined_by)
+    (site,) = scanned(model([split, *nodes], inputs, initializers=(sizes("s", 2, 2),)))
+    return list(site.recombined_by)
 
 
 def test_the_product_of_a_glu_combines_pieces_of_one_split(scanned: Scanned) -> None:
@@ -132,10 +132,10 @@ def test_the_gates_of_an_lstm_are_no_glu(scanned: Scanned) -> None:
 
 
 def test_combining_pieces_of_two_splits_is_no_recombination(scanned: Scanned) -> None:
-    other = node("Split", "x", "c d", axis=1, num_outputs=2)
-    nodes = [HALVES, other, node("Sigmoid", "d", "g"), PRODUCT]
-    found = scanned(model(nodes, [value("x", [1, 4, 5])]))
-    assert [site.recombined_by for site in found] == [(), ()]
+    second_split = node("Split", "x", "c d", axis=1, num_outputs=2)
+    nodes = [HALVES, second_split, node("Sigmoid", "d", "g"), PRODUCT]
+    sites = scanned(model(nodes, [value("x", [1, 4, 5])]))
+    assert [site.recombined_by for site in sites] == [(), ()]
 
 
 def test_pieces_are_followed_into_a_nested_body(scanned: Scanned) -> None:
@@ -179,6 +179,6 @@ def test_a_recombination_is_seen_before_and_after_onnx_runtime_has_optimized_the
     options.log_severity_level = 4
     options.optimized_model_filepath = str(after)
     onnxruntime.InferenceSession(str(before), options, providers=["CPUExecutionProvider"])
-    assert operator in {made.op_type for made in onnx.load(after).graph.node}
+    assert operator in {optimized_node.op_type for optimized_node in onnx.load(after).graph.node}
     for path in (before, after):
         assert [len(site.recombined_by) for site in scan(path)] == [1]

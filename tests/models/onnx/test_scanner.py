@@ -19,33 +19,33 @@ from tests.support.sites import why
 
 def test_a_split_is_found_with_its_place_and_its_descriptor(scanned: Scanned) -> None:
     nodes = [node("Relu", "x", "y"), node("Split", "y s", "a b", name="cut", axis=-1)]
-    (found,) = scanned(model(nodes, [value("x", [2, 6])], initializers=(sizes("s", 2, 4),)))
-    assert found.graph == "main"
-    assert (found.node, found.index, found.operator) == ("cut", 1, "Split-18")
-    desc = found.state.descriptor
+    (site,) = scanned(model(nodes, [value("x", [2, 6])], initializers=(sizes("s", 2, 4),)))
+    assert site.graph == "main"
+    assert (site.node, site.index, site.operator) == ("cut", 1, "Split-18")
+    desc = site.state.descriptor
     assert str(desc) == "SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]"
-    assert found.warnings == ()
+    assert site.warnings == ()
 
 
 @pytest.mark.parametrize("domain", ["", "ai.onnx"])
 def test_the_opset_determines_the_version(scanned: Scanned, domain: str) -> None:
     cut = node("Split", "x", "a b", axis=0)
-    (found,) = scanned(model([cut], [value("x", [4])], opsets={domain: 12}))
-    assert (found.operator, found.state.pieces) == ("Split-11", (2, 2))
+    (site,) = scanned(model([cut], [value("x", [4])], opsets={domain: 12}))
+    assert (site.operator, site.state.pieces) == ("Split-11", (2, 2))
 
 
 def test_split_to_sequence_is_found(scanned: Scanned) -> None:
     cut = node("SplitToSequence", "x s", "y")
     chunk = numpy_helper.from_array(np.array(2, np.int64), "s")
-    (found,) = scanned(model([cut], [value("x", [5, 3])], initializers=(chunk,)))
-    assert found.operator == "SplitToSequence-11"
-    assert found.state.descriptor.split_sizes == (2, 2, 1)
-    assert "provider has no SplitToSequence" in found.warnings[0]
+    (site,) = scanned(model([cut], [value("x", [5, 3])], initializers=(chunk,)))
+    assert site.operator == "SplitToSequence-11"
+    assert site.state.descriptor.split_sizes == (2, 2, 1)
+    assert "provider has no SplitToSequence" in site.warnings[0]
 
 
 def test_a_missing_opset_is_a_problem(scanned: Scanned) -> None:
-    (found,) = scanned(model([node("Split", "x", "a")], [value("x", [4])], opsets={"own": 1}))
-    assert "the model imports no opset of ai.onnx" in found.state.problem
+    (site,) = scanned(model([node("Split", "x", "a")], [value("x", [4])], opsets={"own": 1}))
+    assert "the model imports no opset of ai.onnx" in site.state.problem
 
 
 def test_splits_of_other_domains_are_skipped(scanned: Scanned) -> None:
@@ -58,20 +58,20 @@ def test_nested_bodies_are_walked_and_see_outer_names(scanned: Scanned) -> None:
     body = helper.make_graph([inner], "body", [value("i"), value("c")], [])
     loop = node("Loop", "n c", "y", body=body)
     nodes = [node("Relu", "x", "outer"), loop]
-    found = scanned(model(nodes, [value("x", [6, 2])]))
-    assert [f.graph for f in found] == [
+    sites = scanned(model(nodes, [value("x", [6, 2])]))
+    assert [site.graph for site in sites] == [
         "main/Loop[1].body/inner.else_branch",
         "main/Loop[1].body/inner.then_branch",
     ]
-    assert [f.state.descriptor.split_sizes for f in found] == [(2, 2, 2), (3, 3)]
+    assert [site.state.descriptor.split_sizes for site in sites] == [(2, 2, 2), (3, 3)]
 
 
 def test_names_of_a_nested_body_are_unknown_outside_the_body(scanned: Scanned) -> None:
     body = helper.make_graph([node("Relu", "wide", "y")], "b", [value("wide", [8])], [])
     nodes = [node("Scan", "x", "z", body=body), node("Split", "y", "a b", num_outputs=2)]
-    (found,) = scanned(model(nodes, [value("x", [6])]))
-    assert found.state.reason == "no earlier node produces value 'y'"
-    assert found.state.cause is Cause.ORDER
+    (site,) = scanned(model(nodes, [value("x", [6])]))
+    assert site.state.reason == "no earlier node produces value 'y'"
+    assert site.state.cause is Cause.ORDER
 
 
 def test_functions_are_scanned_per_call_with_their_own_opset(scanned: Scanned) -> None:
@@ -81,20 +81,20 @@ def test_functions_are_scanned_per_call_with_their_own_opset(scanned: Scanned) -
         node("Halve", "b", "e f", domain="own", at=0),  # The types are those of the second call.
         node("Split", "d", "g h", num_outputs=2),
     ]
-    found = scanned(model(nodes, [value("x", [4, 8])], functions=(halve(),)))
-    assert [(f.graph, f.operator) for f in found] == [
+    sites = scanned(model(nodes, [value("x", [4, 8])], functions=(halve(),)))
+    assert [(site.graph, site.operator) for site in sites] == [
         ("main/first", "Split-13"),
         ("main/Halve[1]", "Split-13"),
         ("main", "Split-18"),
     ]
-    shapes = [f.state.descriptor.output_tensors[0].sizes for f in found]
+    shapes = [site.state.descriptor.output_tensors[0].sizes for site in sites]
     assert shapes == [(4, 4), (2, 4), (1, 4)]
 
 
 def test_a_function_that_nothing_calls_is_scanned_without_its_arguments(scanned: Scanned) -> None:
-    (found,) = scanned(model([], [], functions=(halve(),)))
-    assert found.graph == "function own.Halve"
-    assert found.state.reason == "attribute 'axis' is dynamic: the function's caller sets it"
+    (site,) = scanned(model([], [], functions=(halve(),)))
+    assert site.graph == "function own.Halve"
+    assert site.state.reason == "attribute 'axis' is dynamic: the function's caller sets it"
 
 
 def test_defaults_of_function_attributes_are_used(scanned: Scanned) -> None:
@@ -102,8 +102,8 @@ def test_defaults_of_function_attributes_are_used(scanned: Scanned) -> None:
     del function.attribute[:]
     function.attribute_proto.append(helper.make_attribute("at", 1))
     call = node("Halve", "x", "a b", domain="own")
-    (found,) = scanned(model([call], [value("x", [4, 8])], functions=(function,)))
-    assert found.state.descriptor.axis == 1
+    (site,) = scanned(model([call], [value("x", [4, 8])], functions=(function,)))
+    assert site.state.descriptor.axis == 1
 
 
 @pytest.mark.parametrize(
@@ -135,19 +135,19 @@ def test_what_follows_from_the_default_of_a_graph_input_is_overridable(
         ir_version=ir_version,
         opsets={"": 13, "own": 1},
     )
-    found, *_ = scanned(content)  # then the function, if nothing calls it
-    assert isinstance(found.state, Known)
-    assert found.is_overridable == (ir_version >= 4)
-    warned = any("a caller may override it" in text for text in found.warnings)
-    assert warned == found.is_overridable
+    site, *_ = scanned(content)  # then the function, if nothing calls it
+    assert isinstance(site.state, Known)
+    assert site.is_overridable == (ir_version >= 4)
+    warned = any("a caller may override it" in text for text in site.warnings)
+    assert warned == site.is_overridable
 
 
 def test_a_weight_that_a_caller_may_override_leaves_sizes_as_they_are(scanned: Scanned) -> None:
     weight = numpy_helper.from_array(np.ones((4, 6), np.float32), "w")
     nodes = [node("Add", "x w", "y"), node("Split", "y", "a b")]
     inputs = [value("x", [4, 6]), value("w", [4, 6])]
-    (found,) = scanned(model(nodes, inputs, initializers=(weight,), opsets={"": 13}))
-    assert not found.is_overridable
+    (site,) = scanned(model(nodes, inputs, initializers=(weight,), opsets={"": 13}))
+    assert not site.is_overridable
 
 
 def test_types_declared_inside_a_function_are_used(scanned: Scanned) -> None:
@@ -156,16 +156,16 @@ def test_types_declared_inside_a_function_are_used(scanned: Scanned) -> None:
     function.node[1].input[0] = "z"
     function.value_info.append(value("z", [4, 6]))
     call = node("Halve", "x", "a b", domain="own", at=1)
-    (found,) = scanned(model([call], [value("x", [4, 8])], functions=(function,)))
-    assert found.state.descriptor.input_tensor.sizes == (4, 6)
+    (site,) = scanned(model([call], [value("x", [4, 8])], functions=(function,)))
+    assert site.state.descriptor.input_tensor.sizes == (4, 6)
 
 
 def test_names_from_a_file_are_escaped_and_long_ones_are_cut(scanned: Scanned) -> None:
     cut = node("Split", "x", "a b", name="a\n::error::\x1b[31m" + "b" * 1000, num_outputs=2)
-    (found,) = scanned(model([cut], [value("x", ["d\ne"])]))
-    assert found.node.startswith("a\\n::error::\\x1b[31m")
-    assert len(found.node) < 250
-    assert found.state.reason == "dimension 0, the axis, is dynamic (d\\ne)"
+    (site,) = scanned(model([cut], [value("x", ["d\ne"])]))
+    assert site.node.startswith("a\\n::error::\\x1b[31m")
+    assert len(site.node) < 250
+    assert site.state.reason == "dimension 0, the axis, is dynamic (d\\ne)"
 
 
 EXTREMES = st.sampled_from([0, 1, -1, 2, 3, 7, 2**31, 2**62, 2**63 - 1, -(2**63)])
@@ -177,15 +177,15 @@ def odd_nodes(draw: st.DrawFn) -> Any:
     """A node of a known operator with any inputs, outputs and attributes."""
     operators = ["Split", "SplitToSequence", "Constant", "Identity", *_RULES]
     inputs, outputs = (draw(st.lists(NAMES, max_size=4)) for _ in range(2))
-    made = helper.make_node(draw(st.sampled_from(operators)), inputs, outputs)
+    odd_node = helper.make_node(draw(st.sampled_from(operators)), inputs, outputs)
     names = ["axis", "split", "num_outputs", "keepdims", "perm", "to", "pads", "strides", "axes"]
     names += ["kernel_shape", "shape", "value", "value_ints", "dilations", "allowzero", "transA"]
     for name in draw(st.lists(st.sampled_from(names), max_size=3, unique=True)):
         content = draw(EXTREMES | st.lists(EXTREMES, min_size=1, max_size=4))
         if name == "value":
             content = numpy_helper.from_array(np.array(content, np.int64))
-        made.attribute.append(helper.make_attribute(name, content))
-    return made
+        odd_node.attribute.append(helper.make_attribute(name, content))
+    return odd_node
 
 
 @settings(settings.get_profile("many"))
@@ -202,9 +202,9 @@ def test_odd_graphs_give_every_split_a_site_with_at_most_one_line_of_reason(
     path = tmp_path_factory.getbasetemp() / "odd.onnx"
     path.unlink(missing_ok=True)  # faster than to empty it
     path.write_bytes(content.SerializeToString())
-    found = scan(path)
-    assert len(found) == sum(each.op_type in ("Split", "SplitToSequence") for each in nodes)
-    for site in found:
+    sites = scan(path)
+    assert len(sites) == sum(odd_node.op_type in ("Split", "SplitToSequence") for odd_node in nodes)
+    for site in sites:
         assert site.operator.startswith("Split")
         assert len(why(site).splitlines()) <= 1
 

@@ -14,8 +14,8 @@ from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed,
 
 def test_a_declared_shape_is_used_if_none_can_be_computed(scanned: Scanned) -> None:
     nodes = [node("Mystery", "x", "y", domain="own"), node("Split", "y", "a b", num_outputs=2)]
-    (found,) = scanned(model(nodes, [value("x", [3])], declared=(value("y", [8, 2]),)))
-    assert str(found.state.descriptor) == "SPLIT axis 0: FLOAT32[8,2] -> FLOAT32[4,2], FLOAT32[4,2]"
+    (site,) = scanned(model(nodes, [value("x", [3])], declared=(value("y", [8, 2]),)))
+    assert str(site.state.descriptor) == "SPLIT axis 0: FLOAT32[8,2] -> FLOAT32[4,2], FLOAT32[4,2]"
 
 
 @pytest.mark.parametrize("wrong", [[1, 1, 3], [1, 3]])
@@ -32,11 +32,15 @@ def test_declared_shapes_after_a_contradicted_one_are_ignored(
         node("Split", "y", "c d", axis=2, num_outputs=2),
         node("Split", "z", "e f", axis=2, num_outputs=2),
     ]
-    declared = (value("v", [1, 1, 4]), value("y", wrong), value("z", [1, 1, 3]))
-    before, pooled, after = scanned(model(nodes, [value("x", [1, 1, 4])], declared=declared))
-    assert before.shape == (1, 1, 4)
-    assert pooled.shape == (1, 1, 2)
-    assert after.state.reason == "the shape of its input is unknown after Mystery 'next' of main"
+    declarations = (value("v", [1, 1, 4]), value("y", wrong), value("z", [1, 1, 3]))
+    first_site, pooled_site, last_site = scanned(
+        model(nodes, [value("x", [1, 1, 4])], declared=declarations)
+    )
+    assert first_site.shape == (1, 1, 4)
+    assert pooled_site.shape == (1, 1, 2)
+    assert (
+        last_site.state.reason == "the shape of its input is unknown after Mystery 'next' of main"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,11 +64,11 @@ def test_declared_shapes_after_a_contradicted_one_are_ignored(
 def test_a_node_that_breaks_its_rules_has_an_unknown_shape(scanned: Scanned, broken: Any) -> None:
     nodes = [broken, node("Split", "y", "a b", num_outputs=2)]
     inputs = [value("x", [4, 4]), value("x3", [3, 4]), value("x4", [1, 1, 4, 4]), value("x0", [])]
-    (found,) = scanned(model(nodes, inputs, initializers=(sizes("s", -1, 0, 7),)))
+    (site,) = scanned(model(nodes, inputs, initializers=(sizes("s", -1, 0, 7),)))
     assert (
-        found.state.reason == f"the shape of its input is unknown after {broken.op_type} #0 of main"
+        site.state.reason == f"the shape of its input is unknown after {broken.op_type} #0 of main"
     )
-    assert found.state.cause is Cause.UNTRACKED
+    assert site.state.cause is Cause.UNTRACKED
 
 
 def test_values_that_cannot_be_read_leave_shape_and_type_unknown(scanned: Scanned) -> None:
@@ -72,13 +76,13 @@ def test_values_that_cannot_be_read_leave_shape_and_type_unknown(scanned: Scanne
     external = TensorProto(name="s", data_type=INT64, dims=[1], data_location=TensorProto.EXTERNAL)
     for shape in (external, typed("s", [1]), sizes("other", 1)):
         reshape = node("Reshape", "x s", "y")
-        (found,) = scanned(model([reshape, cut], [value("x", [4])], initializers=(shape,)))
-        said = "the shape of its input is unknown after Reshape #0 of main"
+        (site,) = scanned(model([reshape, cut], [value("x", [4])], initializers=(shape,)))
+        reason = "the shape of its input is unknown after Reshape #0 of main"
         if shape.name == "other":
-            said = "no earlier node produces value 's'"
-        assert found.state.reason == said
-    (found,) = scanned(model([node("Cast", "x", "y"), cut], [value("x", [4])]))
-    assert found.state.reason == "the input's data type is not known"
+            reason = "no earlier node produces value 's'"
+        assert site.state.reason == reason
+    (site,) = scanned(model([node("Cast", "x", "y"), cut], [value("x", [4])]))
+    assert site.state.reason == "the input's data type is not known"
 
 
 SCANNED = """<ir_version: 10, opset_import: ["" : 18]> net (float[6] s, float[4,6] x) => (y) {

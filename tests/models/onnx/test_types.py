@@ -42,13 +42,13 @@ def published(schema: Any) -> set[Types]:
     """The combinations of types that the schema allows."""
     parameters = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
     inputs = [(i.type_str, parameters.get(i.type_str, {i.type_str})) for i in schema.inputs]
-    (own, data_types), (other, split_types) = (*inputs, ("", set()))[:2]
+    (data_name, data_types), (split_name, split_types) = (*inputs, ("", set()))[:2]
     return {
         (data, sizes)
         for data, sizes in every(schema)
         if f"tensor({data.lower()})" in data_types
         and (sizes is None or f"tensor({sizes.lower()})" in split_types)
-        and (sizes is None or own != other or sizes == data)
+        and (sizes is None or data_name != split_name or sizes == data)
     }
 
 
@@ -59,25 +59,25 @@ def options(schema: Any, sizes: str | None) -> dict[str, int]:
 
 def by_arrays(schema: Any, folder: Path) -> set[Types]:
     def run(data: str, sizes: str | None) -> None:
-        given, opset = None if sizes is None else ones(sizes), schema.since_version
+        lengths, opset = None if sizes is None else ones(sizes), schema.since_version
         if schema.name == "SplitToSequence":
-            split_to_sequence(ones(data), given, opset=opset)
+            split_to_sequence(ones(data), lengths, opset=opset)
             return
         count = {"output_count": 2} | options(schema, sizes)
-        split(ones(data), given, opset=opset, **count)
+        split(ones(data), lengths, opset=opset, **count)
 
     return accepted(schema, run)
 
 
 def accepted(schema: Any, run: Callable[[str, str | None], None]) -> set[Types]:
-    found = set()
+    type_pairs = set()
     for data, sizes in every(schema):
         try:
             run(data, sizes)
         except InvalidArgumentError:
             continue
-        found.add((data, sizes))
-    return found
+        type_pairs.add((data, sizes))
+    return type_pairs
 
 
 def outputs(schema: Any, index: int) -> list[str]:
@@ -89,8 +89,10 @@ def by_scan(schema: Any, folder: Path, constant: bool) -> set[Types]:
     nodes = []
     for index, (data, sizes) in enumerate(pairs):
         names = f"x_{data}" if sizes is None else f"x_{data} sizes_{sizes}"
-        made = outputs(schema, index)
-        nodes.append(node(schema.name, names, " ".join(made), axis=0, **options(schema, sizes)))
+        output_names = outputs(schema, index)
+        nodes.append(
+            node(schema.name, names, " ".join(output_names), axis=0, **options(schema, sizes))
+        )
     inputs = [value(f"x_{name}", [2], kind) for name, kind in KINDS.items()]
     if not constant:
         inputs += [value(f"sizes_{name}", [2], kind) for name, kind in KINDS.items()]

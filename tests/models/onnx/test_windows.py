@@ -27,29 +27,33 @@ class Case(NamedTuple):
     def built(self, index: int) -> tuple[Any, Any, list[Any]]:
         """The input, the node and the constants, with names that no other case has."""
         tensors = [
-            numpy_helper.from_array(each, f"c{index}_{at}")
-            for at, each in enumerate(self.constants)
+            numpy_helper.from_array(constant, f"c{index}_{number}")
+            for number, constant in enumerate(self.constants)
         ]
         names = [tensor.name for tensor in tensors]
-        made = node(self.operator, "", f"y{index}", **self.attributes)
+        window_node = node(self.operator, "", f"y{index}", **self.attributes)
         # The region of interest of a Resize comes before its sizes or scales.
-        made.input.extend([f"x{index}", *([""] if self.operator == "Resize" else []), *names])
-        return value(f"x{index}", list(self.shape)), made, tensors
+        window_node.input.extend(
+            [f"x{index}", *([""] if self.operator == "Resize" else []), *names]
+        )
+        return value(f"x{index}", list(self.shape)), window_node, tensors
 
 
 def run(case: Case, opset: int) -> Shape | None:
     """The shape that ONNX Runtime computes; None if it refuses the node."""
-    given, made, tensors = case.built(0)
+    window_input, window_node, tensors = case.built(0)
     tensors = tuple(tensors)
-    content = model([made], [given], initializers=tensors, opsets={"": opset}, outputs="y0")
+    content = model(
+        [window_node], [window_input], initializers=tensors, opsets={"": opset}, outputs="y0"
+    )
     content.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT
     try:
         # An optimized graph would use sizes from onnx's inference.
-        loaded = session(content, is_optimized=False)
-        (found,) = loaded.run(None, {"x0": np.zeros(case.shape, np.float32)})
+        runtime_session = session(content, is_optimized=False)
+        (output,) = runtime_session.run(None, {"x0": np.zeros(case.shape, np.float32)})
     except Exception:
         return None
-    return tuple(found.shape)
+    return tuple(output.shape)
 
 
 def drawn(random: Random, opset: int) -> Iterator[Case]:
@@ -117,21 +121,23 @@ def test_a_shape_is_that_of_onnx_runtime_or_unknown(scanned: Scanned, opset: int
     cases = [*KNOWN, *drawn(Random(opset), opset)]
     nodes, inputs, constants = [], [], []
     for index, case in enumerate(cases):
-        given, made, tensors = case.built(index)
+        window_input, window_node, tensors = case.built(index)
         whole = {"num_outputs": 1} if opset >= 18 else {}
-        nodes += [made, node("Split", f"y{index}", f"z{index}", **whole)]
-        inputs.append(given)
+        nodes += [window_node, node("Split", f"y{index}", f"z{index}", **whole)]
+        inputs.append(window_input)
         constants += tensors
     content = model(nodes, inputs, initializers=tuple(constants), opsets={"": opset})
     sites = scanned(content)
     rows = zip(cases, sites, [run(case, opset) for case in cases], strict=True)
-    taken = [(case, site, found) for case, site, found in rows if found is not None]
+    accepted_rows = [(case, site, shape) for case, site, shape in rows if shape is not None]
     wrong = [
-        (case, site.shape, found)
-        for case, site, found in taken
-        if isinstance(site.state, Known) and site.shape != found
+        (case, site.shape, shape)
+        for case, site, shape in accepted_rows
+        if isinstance(site.state, Known) and site.shape != shape
     ]
     assert not wrong
     # A shape that is not doubtful is still known.
-    assert sum(isinstance(site.state, Known) for _, site, _ in taken) > len(taken) / 3
+    assert (
+        sum(isinstance(site.state, Known) for _, site, _ in accepted_rows) > len(accepted_rows) / 3
+    )
     assert [site.shape for site in sites[: len(KNOWN)]] == [(1, 1, 2), (1, 1, 3), (1, 1, 3)]

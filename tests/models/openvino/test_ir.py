@@ -30,8 +30,8 @@ from tests.support.openvino_files import (
 
 def test_an_input_of_version_10_has_the_precision_of_the_output_it_reads(scanned: Scan) -> None:
     xml = variadic(version="10").replace('<port id="0" precision="FP32">', '<port id="0">')
-    (found,) = scanned(xml, weights())
-    assert str(found.state.descriptor.input_tensor) == "FLOAT32[6,2]"
+    (site,) = scanned(xml, weights())
+    assert str(site.state.descriptor.input_tensor) == "FLOAT32[6,2]"
 
 
 def with_tags(count: int) -> str:
@@ -50,7 +50,7 @@ def with_edges(count: int) -> str:
 
 @pytest.mark.parametrize("limit", [100, pytest.param(None, marks=pytest.mark.slow, id="real")])
 @pytest.mark.parametrize(
-    ("made", "name", "what"),
+    ("xml_of", "name", "counted_items"),
     [
         (with_tags, "MAX_EVENTS", "tags and texts"),
         (with_layers, "MAX_KEPT", "layers, ports and edges"),
@@ -58,19 +58,26 @@ def with_edges(count: int) -> str:
     ],
 )
 def test_a_file_with_too_many_tags_layers_or_edges_is_refused(
-    made: Callable[[int], str], name: str, what: str, limit: int, scanned: Scan, monkeypatch: Patch
+    xml_of: Callable[[int], str],
+    name: str,
+    counted_items: str,
+    limit: int,
+    scanned: Scan,
+    monkeypatch: Patch,
 ) -> None:
     limit = limit or getattr(ir, name)
     monkeypatch.setattr(ir, name, limit)
     for count in (limit + 1, limit):
-        said = ""
+        message = ""
         try:
             with no_hang():
-                scanned(made(count))
+                scanned(xml_of(count))
         except InvalidArgumentError as error:
-            said = str(error)
-        refused = f"exceeds a limit of dmlsplit: it contains more than {limit} {what}" in said
-        assert refused == (count > limit)
+            message = str(error)
+        is_refused = (
+            f"exceeds a limit of dmlsplit: it contains more than {limit} {counted_items}" in message
+        )
+        assert is_refused == (count > limit)
 
 
 def test_the_text_of_elements_is_not_kept_in_memory(scanned: Scan) -> None:
@@ -93,40 +100,40 @@ def test_a_doctype_in_a_comment_is_only_a_comment(scanned: Scan) -> None:
 
 def test_a_constant_may_be_described_by_its_output_alone(scanned: Scan) -> None:
     lengths = layer(2, "Const", data='offset="8" size="16"', outputs=port(0, (2,), "I64"))
-    (found,) = scanned(variadic(lengths=lengths), weights())
-    assert isinstance(found.state, Known)
+    (site,) = scanned(variadic(lengths=lengths), weights())
+    assert isinstance(site.state, Known)
 
 
 def test_constants_may_share_bytes_and_begin_at_any_byte(scanned: Scan) -> None:
     raw = b"\1" + np.array([0, 2, 4], "<i2").tobytes()
     axis = const(1, "1", 1, 2, "i16")
     lengths = const(2, "2", 3, 4, "i16")
-    (found,) = scanned(variadic(axis=axis, lengths=lengths), raw)
-    assert piece_sizes(found) == [(2, 2), (4, 2)]
+    (site,) = scanned(variadic(axis=axis, lengths=lengths), raw)
+    assert piece_sizes(site) == [(2, 2), (4, 2)]
     shared = {"axis": const(1, "", 0, 8), "lengths": const(2, "2", 0, 16)}
     xml = variadic(**shared, dims=(6, 4), outputs=((6, 1), (6, 3)))
-    (found,) = scanned(xml, np.array([1, 3], INT64).tobytes())
-    assert found.state.descriptor.axis == 1
+    (site,) = scanned(xml, np.array([1, 3], INT64).tobytes())
+    assert site.state.descriptor.axis == 1
 
 
 def test_a_constant_that_declares_too_many_lengths_is_not_read(scanned: Scan) -> None:
     lengths = const(2, str(2**40), 0, 2**43)
-    (found,) = scanned(variadic(lengths=lengths), weights())
-    assert f"makes {2**40} pieces" in found.state.problem
+    (site,) = scanned(variadic(lengths=lengths), weights())
+    assert f"makes {2**40} pieces" in site.state.problem
 
 
-@pytest.mark.parametrize("what", ["missing", "folder", "pipe", "loop"])
-def test_weights_that_cannot_be_read_are_an_error(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("fault", ["missing", "folder", "pipe", "loop"])
+def test_weights_that_cannot_be_read_are_an_error(tmp_path: Path, fault: str) -> None:
     (tmp_path / "model.xml").write_text(variadic())
     path = tmp_path / "model.bin"
-    if what == "folder":
+    if fault == "folder":
         path.mkdir()
-    if what == "pipe":
+    if fault == "pipe":
         os.mkfifo(path)
-    if what == "loop":
+    if fault == "loop":
         path.symlink_to("model.bin")
-    said = "is missing" if what == "missing" else "is not a regular file"
-    with pytest.raises(InvalidArgumentError, match=f"the weights file model.bin {said}"):
+    problem = "is missing" if fault == "missing" else "is not a regular file"
+    with pytest.raises(InvalidArgumentError, match=f"the weights file model.bin {problem}"):
         scan(tmp_path / "model.xml")
 
 
@@ -136,8 +143,8 @@ def test_links_of_weights_are_followed_only_inside_the_folder_of_the_model(tmp_p
     (inside / "model.xml").write_text(variadic())
     (tmp_path / "secret").write_bytes(weights())
     (inside / "model.bin").symlink_to("../secret")
-    (found,) = scan(inside / "model.xml")
-    assert "links out of its folder and is not followed" in found.state.reason
+    (site,) = scan(inside / "model.xml")
+    assert "links out of its folder and is not followed" in site.state.reason
     (inside / "model.bin").unlink()
     (inside / "other").write_bytes(weights())
     (inside / "model.bin").symlink_to("other")

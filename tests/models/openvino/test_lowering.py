@@ -89,21 +89,21 @@ def test_an_axis_is_one_integer(operator: str, shape: tuple[int, ...], allowed: 
 def test_a_lowering_has_the_shape_axis_sizes_and_descriptor() -> None:
     kind, sizes = TensorDataType.UINT8, (2, 2, 2)
     desc = SplitOperatorDesc.from_sizes(TensorDesc(kind, (4, 6)), axis=1, sizes=sizes)
-    found = lower_split([4, 6], -1, 3, kind)
-    assert found == Lowering((4, 6), 1, sizes, desc)
+    lowering = lower_split([4, 6], -1, 3, kind)
+    assert lowering == Lowering((4, 6), 1, sizes, desc)
     assert lower_sizes((4,), 0, (2, 2), F32) == lower_split((4,), 0, 2, F32)
 
 
 def test_lanes_become_the_innermost_dimension_of_the_descriptor() -> None:
-    for found in (
+    for lowering in (
         lower_variadic_split((6, 2), 0, [2, 4], TensorDataType.UINT64, 2),
         lower_split((6, 2), 0, 2, TensorDataType.UINT64, 2),
     ):
-        assert found.shape == (6, 2)
-        assert found.descriptor is not None
-        assert found.descriptor.input_tensor.sizes == (6, 2, 2)
+        assert lowering.shape == (6, 2)
+        assert lowering.descriptor is not None
+        assert lowering.descriptor.input_tensor.sizes == (6, 2, 2)
 
 
 def test_strings_have_no_descriptor() -> None:
-    found = lower_variadic_split((3,), 0, [1, 2], TensorDataType.UNKNOWN)
-    assert found.descriptor is None
+    lowering = lower_variadic_split((3,), 0, [1, 2], TensorDataType.UNKNOWN)
+    assert lowering.descriptor is None

@@ -35,25 +35,25 @@ def test_a_model_that_openvino_saved_is_scanned(tmp_path: Path) -> None:
     data = op.parameter([2, 6], np.float32, name="x")
     condition = op.parameter([], np.bool_, name="condition")
     lengths = op.constant(np.array([2, -1, 0], np.int32))
-    first, rest, none = op.variadic_split(data, op.constant(INT64(1)), lengths).outputs()
+    first, rest, empty_piece = op.variadic_split(data, op.constant(INT64(1)), lengths).outputs()
     first.get_node().set_friendly_name("cut")
     equal = op.split(rest, op.constant(np.int8(-1)), 2)
-    inner, other = (op.parameter([2, 4], np.float32) for _ in range(2))
+    inner, else_input = (op.parameter([2, 4], np.float32) for _ in range(2))
     ones = op.variadic_split(inner, op.constant(np.array([0])), op.constant(np.array([1, 1])))
     then_body = ov.Model(ones.outputs(), [inner])
-    else_body = ov.Model(op.split(other, op.constant(INT64(0)), 2).outputs(), [other])
+    else_body = ov.Model(op.split(else_input, op.constant(INT64(0)), 2).outputs(), [else_input])
     branch = op.if_op(condition)
     branch.set_friendly_name("branch")
     branch.set_then_body(then_body)
     branch.set_else_body(else_body)
-    branch.set_input(rest, inner, other)
+    branch.set_input(rest, inner, else_input)
     results = zip(then_body.results, else_body.results, strict=True)
     outs = [branch.set_output(*pair) for pair in results]
-    model = ov.Model([*equal.outputs(), first, none, *outs], [data, condition], "toy")
+    model = ov.Model([*equal.outputs(), first, empty_piece, *outs], [data, condition], "toy")
     ov.save_model(model, tmp_path / "toy.xml", compress_to_fp16=False)
 
-    found = {site.graph + ":" + site.operator: site for site in scan(tmp_path / "toy.xml")}
-    texts = {key: str(site.state.descriptor) for key, site in found.items()}
+    sites = {site.graph + ":" + site.operator: site for site in scan(tmp_path / "toy.xml")}
+    texts = {key: str(site.state.descriptor) for key, site in sites.items()}
     halves = "SPLIT axis 0: FLOAT32[2,4] -> FLOAT32[1,4], FLOAT32[1,4]"
     assert texts == {
         "toy:VariadicSplit-1": "SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]",
@@ -61,8 +61,8 @@ def test_a_model_that_openvino_saved_is_scanned(tmp_path: Path) -> None:
         "toy/branch.then_body:VariadicSplit-1": halves,
         "toy/branch.else_body:Split-1": halves,
     }
-    assert found["toy:VariadicSplit-1"].node == "cut"
-    assert found["toy:VariadicSplit-1"].warnings == (
+    assert sites["toy:VariadicSplit-1"].node == "cut"
+    assert sites["toy:VariadicSplit-1"].warnings == (
         "outputs [2] are empty; DirectML accepts no empty tensor. Fix: drop them",
     )
 
@@ -73,20 +73,20 @@ def test_a_model_that_openvino_saved_is_scanned(tmp_path: Path) -> None:
 def test_a_site_has_the_place_descriptor_shape_and_axis_of_its_layer(
     scanned: Scan, tmp_path: Path
 ) -> None:
-    (found,) = scanned(variadic(), weights())
+    (site,) = scanned(variadic(), weights())
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6, 2)), axis=0, sizes=(2, 4))
     file = str(tmp_path / "model.xml")
-    known = {"state": Known(desc, (2, 4)), "shape": (6, 2), "axis": 0, "format": "openvino"}
-    assert found == SplitSite(file, "toy", "cut", 3, "VariadicSplit-1", **known)
+    fields = {"state": Known(desc, (2, 4)), "shape": (6, 2), "axis": 0, "format": "openvino"}
+    assert site == SplitSite(file, "toy", "cut", 3, "VariadicSplit-1", **fields)
 
 
 def test_a_split_in_the_body_of_a_loop_is_found_although_layer_ids_repeat(scanned: Scan) -> None:
     whole = variadic()
     inside = whole[whole.index("<layers>") : whole.index("<rt_info>")]
     loop = layer(3, "Loop", inner=f"<port_map/><body>{inside}</body>", version="opset5", name="l")
-    (found,) = scanned(net([loop], []), weights())
-    assert (found.graph, found.node, found.operator) == ("toy/l.body", "cut", "VariadicSplit-1")
-    assert piece_sizes(found) == [(2, 2), (4, 2)]
+    (site,) = scanned(net([loop], []), weights())
+    assert (site.graph, site.node, site.operator) == ("toy/l.body", "cut", "VariadicSplit-1")
+    assert piece_sizes(site) == [(2, 2), (4, 2)]
 
 
 @pytest.mark.parametrize(
@@ -121,10 +121,10 @@ def test_a_split_in_the_body_of_a_loop_is_found_although_layer_ids_repeat(scanne
 def test_a_layer_that_breaks_a_rule_of_its_operator_is_invalid(
     scanned: Scan, changes: dict[str, Any], lengths: tuple[int, ...], problem: str
 ) -> None:
-    (found,) = scanned(variadic(**changes), weights(0, lengths))
-    assert problem in found.state.problem
-    assert "\n" not in found.state.problem
-    assert found.state.problem.startswith("VariadicSplit-1: ")
+    (site,) = scanned(variadic(**changes), weights(0, lengths))
+    assert problem in site.state.problem
+    assert "\n" not in site.state.problem
+    assert site.state.problem.startswith("VariadicSplit-1: ")
 
 
 @pytest.mark.parametrize(
@@ -141,36 +141,36 @@ def test_a_layer_that_breaks_a_rule_of_its_operator_is_invalid(
 def test_a_split_is_unknown_with_a_reason_if_the_file_does_not_determine_it(
     scanned: Scan, changes: dict[str, Any], unknown: str
 ) -> None:
-    (found,) = scanned(variadic(**changes), weights())
-    assert re.match(unknown, found.state.reason)
+    (site,) = scanned(variadic(**changes), weights())
+    assert re.match(unknown, site.state.reason)
     if "axis" in changes:
-        assert found.state.smallest_descriptor.input_tensor.sizes == (6, 2)
+        assert site.state.smallest_descriptor.input_tensor.sizes == (6, 2)
 
 
 def test_lengths_computed_at_run_time_are_taken_from_static_outputs(scanned: Scan) -> None:
     lengths = layer(2, "ShapeOf", outputs=port(0, (2,), "I64"))
-    (found,) = scanned(variadic(lengths=lengths), weights())
-    assert piece_sizes(found) == [(2, 2), (4, 2)]
-    (found,) = scanned(variadic(lengths=lengths, outputs=((-1, 2), (4, 2))), weights())
-    assert found.state.reason == "split_lengths is dynamic: it is computed by 'ShapeOf'"
+    (site,) = scanned(variadic(lengths=lengths), weights())
+    assert piece_sizes(site) == [(2, 2), (4, 2)]
+    (site,) = scanned(variadic(lengths=lengths, outputs=((-1, 2), (4, 2))), weights())
+    assert site.state.reason == "split_lengths is dynamic: it is computed by 'ShapeOf'"
 
 
 def test_an_output_declared_with_a_contradicting_shape_gives_a_warning(scanned: Scan) -> None:
-    (found,) = scanned(variadic(outputs=((3, 2), (3, 2))), weights())
-    assert found.warnings[0] == "output 0 is declared as [3, 2]; the split makes [2, 2]"
+    (site,) = scanned(variadic(outputs=((3, 2), (3, 2))), weights())
+    assert site.warnings[0] == "output 0 is declared as [3, 2]; the split makes [2, 2]"
 
 
 def test_a_split_without_ports_is_an_invalid_site(scanned: Scan) -> None:
-    (found,) = scanned(net([layer(3, "Split")], []))
-    assert found.state.problem == "Split-1: has no inputs"
+    (site,) = scanned(net([layer(3, "Split")], []))
+    assert site.state.problem == "Split-1: has no inputs"
 
 
 @pytest.mark.parametrize("splits", ["", "0", "-1", "three", "3.0", "9" * 30])
 def test_num_splits_must_be_an_integer(scanned: Scan, splits: str) -> None:
     inputs, data = port(0, (6,)) + port(1, None), f'num_splits="{splits}"'
     cut = layer(3, "Split", data=data, inputs=inputs, outputs=port(2, (2,)))
-    (found,) = scanned(net([const(1, "", 0, 8), cut], [edge((1, 0), (3, 1))]), weights())
-    assert found.state.problem.startswith("Split-1: num_splits is")
+    (site,) = scanned(net([const(1, "", 0, 8), cut], [edge((1, 0), (3, 1))]), weights())
+    assert site.state.problem.startswith("Split-1: num_splits is")
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_num_splits_must_be_an_integer(scanned: Scan, splits: str) -> None:
 def test_what_is_beyond_a_limit_of_dmlsplit_is_unknown(
     split: str, reason: str, scanned: Scan
 ) -> None:
-    (found,) = scanned(split, weights())
-    assert found.state.cause is Cause.LIMIT
-    assert found.state.reason == reason
+    (site,) = scanned(split, weights())
+    assert site.state.cause is Cause.LIMIT
+    assert site.state.reason == reason
 
 
 AXIS_PORTS = {"inputs": port(0, (), "I64"), "outputs": port(1, (), "I32")}

@@ -45,9 +45,9 @@ def test_an_axis_and_lengths_in_a_file_may_have_any_integer_type(
 ) -> None:
     size = max(1, TYPES[name].bitwidth // 8) if name != "dynamic" else 8
     layer, shape, numbers = {"axis": (1, "", [0]), "lengths": (2, "2", [2, 4])}[place]
-    stored = b"".join(number.to_bytes(size, "little") for number in numbers)
-    made = const(layer, shape, 24, len(stored), name)
-    (site,) = scanned(variadic(**{place: made}), weights() + stored)
+    number_bytes = b"".join(number.to_bytes(size, "little") for number in numbers)
+    constant_layer = const(layer, shape, 24, len(number_bytes), name)
+    (site,) = scanned(variadic(**{place: constant_layer}), weights() + number_bytes)
     assert isinstance(site.state, Known) == (name in INTEGERS)
 
 
@@ -63,8 +63,8 @@ DTYPES = {
 def test_data_may_have_any_type_of_openvino_but_axis_and_lengths_only_integers(name: str) -> None:
     dtype = DTYPES[name]
     data = np.arange(6).astype(dtype)
-    two, four = variadic_split(data, 0, [2, 4])
-    assert [two.tolist(), four.tolist()] == [data[:2].tolist(), data[2:].tolist()]
+    first_piece, second_piece = variadic_split(data, 0, [2, 4])
+    assert [first_piece.tolist(), second_piece.tolist()] == [data[:2].tolist(), data[2:].tolist()]
     calls = [
         lambda: variadic_split(np.arange(6), np.array([0], dtype), [2, 4]),
         lambda: variadic_split(np.arange(6), 0, np.array([2, 4], dtype)),

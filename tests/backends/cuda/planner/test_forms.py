@@ -62,8 +62,8 @@ def test_channels_of_pixels_share_their_windows() -> None:
     pixels = rows(1, 1024, 3, pitch=3073)
     (rgb,) = entries_of(pixels, [(0, 0), (1, 1), (2, 2)], assumed())
     assert rgb == Entry((0, 1, 2), 0, pixels)
-    two = list(entries_of(pixels, [(0, 0), (1, 2), (2, 3072), (3, 3073)], assumed()))
-    assert [entry.outputs for entry in two] == [(0,), (1,), (2, 3)]
+    entries = list(entries_of(pixels, [(0, 0), (1, 2), (2, 3072), (3, 3073)], assumed()))
+    assert [entry.outputs for entry in entries] == [(0,), (1,), (2, 3)]
     # Their vectors are at different offsets.
     apart = list(entries_of(pixels, [(0, 0), (1, 1), (2, 2)], assumed(16, 1)))
     assert [entry.outputs for entry in apart] == [(0,), (1,), (2,)]

@@ -26,15 +26,15 @@ ENOUGH = 0.86
 def test_every_tile_belongs_to_its_output(sizes: list[int], rows: int) -> None:
     (launch,) = planned(packed((rows, sum(sizes)), 1, tuple(sizes), 1), 1, 1)
     assume(launch.code.kernel == "rows")
-    found = known(launch)
-    if "tile_starts" not in found:  # equal outputs
-        assert found["chunk_tiles"] == found["output_tiles"] * len(sizes)
+    parameters = known(launch)
+    if "tile_starts" not in parameters:  # equal outputs
+        assert parameters["chunk_tiles"] == parameters["output_tiles"] * len(sizes)
         return
-    starts = list(found["tile_starts"][: len(sizes)])
-    tile_bytes = found["tile_bytes"]
-    tiles = [-(-found["chunk_rows"] * size // tile_bytes) for size in sizes]
+    starts = list(parameters["tile_starts"][: len(sizes)])
+    tile_bytes = parameters["tile_bytes"]
+    tiles = [-(-parameters["chunk_rows"] * size // tile_bytes) for size in sizes]
     assert starts == list(accumulate(tiles[:-1], initial=0))
-    assert found["chunk_tiles"] == sum(tiles)
+    assert parameters["chunk_tiles"] == sum(tiles)
 
 
 @given(st.lists(widths, min_size=2, max_size=20), st.lists(st.integers(1, 1 << 20), min_size=2))
@@ -50,8 +50,8 @@ def test_all_numbers_of_rows_share_at_most_two_specializations(
 @given(
     st.lists(st.lists(st.integers(1, 1 << 24), min_size=64, max_size=64), min_size=2, max_size=6)
 )
-def test_all_sizes_along_axis_0_share_two_specializations(drawn: list[list[int]]) -> None:
-    geometries = [packed((sum(sizes), 16), 0, tuple(sizes), 1) for sizes in drawn]
+def test_all_sizes_along_axis_0_share_two_specializations(size_lists: list[list[int]]) -> None:
+    geometries = [packed((sum(sizes), 16), 0, tuple(sizes), 1) for sizes in size_lists]
     assert len(set(chain.from_iterable(map(sources, geometries)))) <= 2
     plans = list(map(planned, geometries))
     with patch.object(rows_planner, "MAX_IN_PYTHON", 0):  # the same by NumPy
@@ -73,14 +73,14 @@ def test_rounds_leave_enough_bytes_in_flight(workload: Any) -> None:
 
 def rounds_of(launch: KernelLaunch) -> int:
     """The rounds of a block of `rows`."""
-    found = known(launch)
-    return int(found["tile_bytes"] // (launch.threads * found["kLoads"] * VECTOR))
+    parameters = known(launch)
+    return int(parameters["tile_bytes"] // (launch.threads * parameters["kLoads"] * VECTOR))
 
 
 def in_flight(launch: KernelLaunch, limits: DeviceLimits) -> float:
     """The bytes that an SM waits for at first."""
-    found = known(launch)
-    registers = rows_planner.THREAD_REGISTERS[bool(found["kAligned"])]
+    parameters = known(launch)
+    registers = rows_planner.THREAD_REGISTERS[bool(parameters["kAligned"])]
     resident = resident_blocks(limits, launch.threads, registers, launch.shared_bytes)
     at_once = min(launch.grid, limits.sm_count * resident)
     return at_once * launch.total_bytes / launch.grid / rounds_of(launch) / limits.sm_count
@@ -99,9 +99,9 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
         sizes.append((launch.threads * rounds_of(launch), rounds_of(launch)))
         if rounds_of(launch) > 1:
             assert in_flight(launch, limits) >= ENOUGH * limits.in_flight_bytes
-    found = [size for size, _ in groupby(sizes)]
-    assert (found[0], found[1], found[-1]) == ((64, 1), (512, 2), (1024, 4))
-    assert set(found) == {(64, 1), (512, 2), (1024, 4)}
+    block_forms = [size for size, _ in groupby(sizes)]
+    assert (block_forms[0], block_forms[1], block_forms[-1]) == ((64, 1), (512, 2), (1024, 4))
+    assert set(block_forms) == {(64, 1), (512, 2), (1024, 4)}
 
 
 @pytest.mark.parametrize(
@@ -109,11 +109,11 @@ def test_large_splits_have_large_blocks(gpu: str, alignments: tuple[int, int]) -
     [(1, 1, 1), (6, 1, 1), (13, 2, 2), (17, 2, 1), (21, 2, 1), (25, 4, 4), (45, 4, 2)],
 )
 def test_larger_splits_take_more_rounds_on_an_h200(mib: int, aligned: int, odd: int) -> None:
-    found = []
+    rounds = []
     for alignment in 16, 1:
         (launch,) = planned(packed((mib << 20,), 0, (mib << 19,) * 2, 1), alignment, alignment)
-        found.append(rounds_of(launch))
-    assert found == [aligned, odd]
+        rounds.append(rounds_of(launch))
+    assert rounds == [aligned, odd]
 
 
 def test_chunks_of_16_kib_rows_have_at_most_the_bytes_in_flight_of_their_gpu() -> None:

@@ -20,7 +20,7 @@ def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeom
 
 
 @pytest.mark.parametrize(
-    "other",
+    "geometry",
     [
         every_second(8191, (16384, 16384)),
         every_second(8192, (4096, 4096)),
@@ -29,12 +29,12 @@ def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeom
         every_second(4096, (65536, 65536, 16, 320)),
     ],
 )
-def test_sizes_and_offsets_do_not_change_the_specialization(other: SplitGeometry) -> None:
+def test_sizes_and_offsets_do_not_change_the_specialization(geometry: SplitGeometry) -> None:
     """The others differ in rows, columns and offsets, and have up to four unequal outputs."""
-    ours = every_second(8192, (16384, 8192))
-    has_one_nest = len({tuple(loop[:2] for loop in p.loops) for p in other.pieces}) == 1
-    wanted = sources(every_second(8192, (8192, 8192)) if has_one_nest else ours)
-    assert sources(other) == wanted
+    plain_geometry = every_second(8192, (16384, 8192))
+    has_one_nest = len({tuple(loop[:2] for loop in p.loops) for p in geometry.pieces}) == 1
+    expected_sources = sources(every_second(8192, (8192, 8192)) if has_one_nest else plain_geometry)
+    assert sources(geometry) == expected_sources
 
 
 def test_batches_and_sizes_of_images_do_not_change_the_specialization() -> None:
@@ -64,11 +64,11 @@ def test_magic_numbers_divide_exactly(sizes: list[int], data: st.DataObject) -> 
     strides = tuple(-(3**d) * 8 for d in range(len(sizes)))
     geometry = split_geometry(sizes, 0, (sizes[0],), 2, strides, [None])
     (launch,) = plan(geometry, 16, 16, H200.limits)  # more blocks than any device accepts
-    found = known(launch)
-    bits = 32 if found["Index"] == "unsigned" else 64
-    number = data.draw(st.integers(0, found["counts"][0] - 1))
+    parameters = known(launch)
+    bits = 32 if parameters["Index"] == "unsigned" else 64
+    number = data.draw(st.integers(0, parameters["counts"][0] - 1))
     for minus, magic, shift in zip(
-        found["minus_sizes"], found["magics"], found["shifts"], strict=True
+        parameters["minus_sizes"], parameters["magics"], parameters["shifts"], strict=True
     ):
         assert 0 <= magic < 1 << bits
         assert (2 * number * magic >> bits) >> shift == number // ((1 << bits) - minus)
@@ -151,13 +151,13 @@ def test_interleaved_elements_have_one_specialization_with_edges_and_one_without
 
     If elements are misaligned, there is one: bytes of edges are copied one by one.
     """
-    found, is_aligned = set(), alignment % width == 0
+    source_pairs, is_aligned = set(), alignment % width == 0
     for number in rows:
         geometry = packed((number, count), 1, (1,) * count, width)
         (launch,) = planned(geometry, alignment, 16)
         assert launch.code.kernel == "strided"
         assert known(launch)["kEdges"] == (is_aligned and number * width % 16 > 0)
         (sibling,) = launch.siblings()
-        found.add(frozenset((launch.code.source, sibling.code.source)))
-    assert {len(pair) for pair in found} == {1 + is_aligned}
-    assert len(found) == 1
+        source_pairs.add(frozenset((launch.code.source, sibling.code.source)))
+    assert {len(pair) for pair in source_pairs} == {1 + is_aligned}
+    assert len(source_pairs) == 1

@@ -47,40 +47,44 @@ def test_phases_repeat_after_each_slab_and_a_slab_fits_its_memory(
     split: RowSplit, src: int, dst: int
 ) -> None:
     for launch in tile_launches(split, assumed(src, dst)):
-        found = known(launch)
-        count, rows = len(launch.outputs), found["slab_rows"]
-        places = [divmod(place, 2**32) for place in found["offsets_and_widths"][:count]]
+        parameters = known(launch)
+        count, rows = len(launch.outputs), parameters["slab_rows"]
+        places = [divmod(place, 2**32) for place in parameters["offsets_and_widths"][:count]]
         assert [width for _, width in places] == [split.widths[o] for o in launch.outputs]
         # Phases repeat, in the input and in every output.
         assert rows * split.pitch % 16 == 0
         assert all(rows * width % 16 == 0 for _, width in places)
         # A slab has what its outputs need, and the rows before it what their first vectors need.
-        read_rows = rows + found["rows_before"]
+        read_rows = rows + parameters["rows_before"]
         reach = max(offset + width for offset, width in places)
-        runs = found["read_vectors"] // found["run_vectors"]
-        assert found["read_vectors"] <= launch.threads <= 256
+        runs = parameters["read_vectors"] // parameters["run_vectors"]
+        assert parameters["read_vectors"] <= launch.threads <= 256
         assert runs in (1, read_rows)
-        run = found["run_bytes"][0] if runs == 1 else max(found["run_bytes"][: found["groups"]])
+        run = (
+            parameters["run_bytes"][0]
+            if runs == 1
+            else max(parameters["run_bytes"][: parameters["groups"]])
+        )
         assert run == (read_rows * split.pitch if runs == 1 else reach)
-        assert found["run_vectors"] * 16 >= run + (16 - src if runs == 1 else 0)
+        assert parameters["run_vectors"] * 16 >= run + (16 - src if runs == 1 else 0)
         if dst < 16:
-            assert found["rows_before"] * min(split.widths) >= 16 - found["kPartBytes"]
-        assert (found["row_pitch"] - split.pitch) % 16 == 0
-        assert found["kSlabVectors"] * 16 >= (read_rows - 1) * found["row_pitch"] + reach
+            assert parameters["rows_before"] * min(split.widths) >= 16 - parameters["kPartBytes"]
+        assert (parameters["row_pitch"] - split.pitch) % 16 == 0
+        assert parameters["kSlabVectors"] * 16 >= (read_rows - 1) * parameters["row_pitch"] + reach
         check_fits(launch, H200.limits)
 
 
 @given(narrow_splits(), ALIGNMENTS, st.integers(2, 4000))
 def test_every_vector_of_a_slab_has_a_thread(split: RowSplit, dst: int, rows: int) -> None:
     for launch in tile_launches(split._replace(rows=rows), assumed(1, dst)):
-        found, count = known(launch), len(launch.outputs)
-        ends = found["group_first_items"][: found["groups"] + 1]
+        parameters, count = known(launch), len(launch.outputs)
+        ends = parameters["group_first_items"][: parameters["groups"] + 1]
         assert all(end - begin <= launch.threads for begin, end in itertools.pairwise(ends))
         for output, (begin, end) in enumerate(
-            itertools.pairwise((*found["output_first_items"][:count], ends[-1]))
+            itertools.pairwise((*parameters["output_first_items"][:count], ends[-1]))
         ):
-            width = found["offsets_and_widths"][output] & 0xFFFFFFFF
-            assert end - begin == found["slab_rows"] * width // 16
+            width = parameters["offsets_and_widths"][output] & 0xFFFFFFFF
+            assert end - begin == parameters["slab_rows"] * width // 16
 
 
 # Some rows up to two tiles, and many rows.

@@ -22,7 +22,6 @@ from dmlsplit.geometry import Loop, SplitGeometry, split_geometry
 from tests.support.descriptors import packed
 from tests.support.plans import kernels, planned, sources
 
-ASSUMED = Assumptions(16, 16, H200.limits, 64, is_streaming=False)
 units = st.sampled_from([1, 2, 4, 8, 16])
 sides = st.integers(1, 5000)
 
@@ -34,9 +33,9 @@ input_alignments = st.sampled_from([1, 4, 16])
 def test_every_tile_is_one_block_with_whole_output_lines(
     unit: int, alignment: int, is_aligned: bool
 ) -> None:
-    found = tiles(unit, max(unit, alignment), is_aligned)
-    assert found
-    for tile in found:
+    tile_choices = tiles(unit, max(unit, alignment), is_aligned)
+    assert tile_choices
+    for tile in tile_choices:
         assert tile.across * tile.down_vectors * 16 <= TILE_BYTES
         assert tile.across * unit % 128 == 0
         # Lines that are not aligned hold up to a vector of other bytes.
@@ -100,6 +99,9 @@ def test_tiles_reach_the_last_vector_of_lines_at_any_address(
         assert last < acrosses * tile.across
 
 
+ASSUMED = Assumptions(16, 16, H200.limits, 64, is_streaming=False)
+
+
 @pytest.mark.parametrize(
     ("across_stride", "down_stride", "offset", "alignment", "is_aligned"),
     [
@@ -160,8 +162,8 @@ def test_rows_of_few_or_wide_elements_are_not_transposed(
 
 
 def test_rows_and_pitches_do_not_change_the_specialization() -> None:
-    padded = split_geometry((400_003, 32), 1, (1,) * 32, 4, (192, 4), [None] * 32)
-    (text,) = sources(padded)
+    padded_geometry = split_geometry((400_003, 32), 1, (1,) * 32, 4, (192, 4), [None] * 32)
+    (text,) = sources(padded_geometry)
     for rows in (1 << 20, 1_000_003):
         assert sources(rows_of(32, 4, rows)) == [text]
 
@@ -186,21 +188,21 @@ def permuted(batch: int, channels: tuple[int, ...], pixels: int, width: int = 4)
 def transposed(
     geometry: SplitGeometry, limits: DeviceLimits = H200.limits
 ) -> tuple[KernelLaunch, ...]:
-    found = planned(geometry, limits=limits)
-    assert {launch.code.kernel for launch in found} == {"transpose"}
-    return found
+    launches = planned(geometry, limits=limits)
+    assert {launch.code.kernel for launch in launches} == {"transpose"}
+    return launches
 
 
 @pytest.mark.parametrize(
-    "other",
+    "geometry",
     [permuted(65, (64, 64), 4096), permuted(32, (512, 512), 3136), permuted(7, (77, 77), 1 << 16)],
 )
-def test_transposes_share_code_for_any_sizes_if_lines_are_aligned(other: SplitGeometry) -> None:
+def test_transposes_share_code_for_any_sizes_if_lines_are_aligned(geometry: SplitGeometry) -> None:
     (first,) = transposed(permuted(32, (64, 64), 4096))
-    (second,) = transposed(other)
+    (second,) = transposed(geometry)
     assert first.argument_bytes != second.argument_bytes
     same = first.code.source == second.code.source
-    assert same == (other.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
+    assert same == (geometry.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
 
 
 def test_a_side_above_two_gigabytes_is_not_transposed() -> None:

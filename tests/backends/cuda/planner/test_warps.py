@@ -24,7 +24,7 @@ def test_padding_keeps_vectors_aligned_and_disjoint(vector: int, pad: tuple[int,
 
 
 @pytest.mark.parametrize(
-    ("outputs", "width", "rows", "pad", "part", "found"),
+    ("outputs", "width", "rows", "pad", "part", "count"),
     [
         # Neighbouring vectors of an output are four rows of 32 words apart: in one bank, unless
         # padding moves them.
@@ -39,7 +39,7 @@ def test_padding_keeps_vectors_aligned_and_disjoint(vector: int, pad: tuple[int,
     ],
 )
 def test_a_warp_waits_for_the_busiest_bank(
-    outputs: int, width: int, rows: int, pad: tuple[int, int], part: int, found: int
+    outputs: int, width: int, rows: int, pad: tuple[int, int], part: int, count: int
 ) -> None:
     starts = tuple(range(0, outputs * width + 1, width))
-    assert vector_wavefronts(starts, rows, outputs * width, part, pad) == found
+    assert vector_wavefronts(starts, rows, outputs * width, part, pad) == count
