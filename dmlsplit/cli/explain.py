@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # A path of this form is the id of a rule, unless there is such a file or folder.
 _RULE_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")
+_WORD = re.compile(r"-?\w+")  # without an ending, a folder or a pattern
 
 _DESCRIPTION = """\
 Show how a split runs: which bytes go to each output, which kernels copy them,
@@ -102,6 +103,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
         _print_page("\n".join(map(hresult_page, numbers)))
         return EXIT_OK
+    _check_words(arguments.paths)
     is_rule = any(map(_is_rule, arguments.paths))
     return _explain_rules(arguments) if is_rule else _explain_splits(arguments)
 
@@ -117,6 +119,18 @@ def _hresults(arguments: argparse.Namespace) -> list[int]:
     numbers = [hresult_of(path) for path in arguments.paths if not Path(path).exists()]
     known = [number for number in numbers if number is not None]
     return known if len(known) == len(arguments.paths) else []
+
+
+def _check_words(paths: Sequence[str]) -> None:
+    """Refuse a word that can be nothing that the command explains."""
+    from dmlsplit.lint.rules import HRESULTS, RULES
+
+    for path in paths:
+        if _WORD.fullmatch(path) and not _is_rule(path) and not Path(path).exists():
+            near = did_you_mean(path.upper(), [*RULES, *(f"{number:08X}" for number in HRESULTS)])
+            raise InvalidArgumentError(
+                f"{path!r} is neither a rule, an HRESULT of a Split nor a file{near}"
+            )
 
 
 def _print_page(page: str) -> None:

@@ -178,7 +178,7 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
     is_cast = target.runtime is None and kind not in support_table()[target.level].data_types
     if is_cast and kind.bits >= 32:
         narrow = _NARROW.get(kind)
-        fix = f". Fix: if all values fit {narrow}, let the model compute them in {narrow}"
+        fix = f". Fix: if all values fit {narrow}, compute them in {narrow}"
         why = "no operator before BitCast-26 exposes them"
         return f"Cast would lose bits of {kind.name}, and {why}{fix if narrow else ''}"
     return Form(split_axis + len(ones), merging, ones, is_cast)
