@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 # A path of this form is the id of a rule, unless there is such a file or folder.
 _RULE_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")
+VERDICTS = "verdicts"  # lists what `validate` may say, unless there is such a file or folder
 _WORD = re.compile(r"-?\w+")  # without an ending, a folder or a pattern
 
 _DESCRIPTION = """\
@@ -51,7 +52,8 @@ decides it, such as --dim.
 
 Given the id of a rule, such as DML-SPLIT-AXIS-RANGE, show the rule, how it is
 known, examples, and the fix. Given an HRESULT, such as 80070057, 887A0004 or
-887A0005, show what it means and which rules it may come from.
+887A0005, show what it means and which rules it may come from. Given the word
+verdicts, list what validate may say about a split.
 """
 
 _STATUSES = {
@@ -64,6 +66,7 @@ _EXAMPLES = """\
   dmlsplit explain model.onnx --gpu H200 --node cut --svg picture.svg
   dmlsplit explain DML-SPLIT-AXIS-RANGE
   dmlsplit explain 80070057
+  dmlsplit explain verdicts
 """
 
 
@@ -98,6 +101,11 @@ def add_to(commands: Commands) -> None:
 
 def explain(arguments: argparse.Namespace) -> int:
     """Explain rules, or the splits of the paths; those not explained are listed on stderr."""
+    if arguments.paths == [VERDICTS] and not Path(VERDICTS).exists():
+        from dmlsplit.lint.verdict_page import verdicts_page
+
+        _print_page(verdicts_page())
+        return EXIT_OK
     if numbers := _hresults(arguments):
         from dmlsplit.lint.hresult_page import hresult_page
 

@@ -44,8 +44,8 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     report.add_argument(
         "--baseline",
         metavar="FILE",
-        help="let only new findings fail. A missing FILE is written with all findings that fail, "
-        "and they still do; an existing one is read and never written",
+        help="let only new findings fail. The first run writes FILE and still fails; later runs "
+        "read FILE and never change it",
     )
     detail = report.add_mutually_exclusive_group()
     detail.set_defaults(detail="usual")

@@ -153,7 +153,7 @@ def _other_descriptors(verdict: Verdict) -> Iterator[str]:
 
 
 def dispatching(verdict: Verdict) -> str:
-    """The fix of a program of one's own: another descriptor of the same bytes."""
+    """The fix in code that calls DirectML: another descriptor of the same bytes."""
     return Advice.DISPATCH.format(equivalent=verdict.equivalent)
 
 

@@ -65,7 +65,7 @@ def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     if site.neighbours and leave_at and site.model_opset >= leave_at:
         names = " and ".join(site.neighbours)
         text = (
-            f"{names} beside it {'run' if len(site.neighbours) > 1 else 'runs'} on the CPU in a "
+            f"{names} next to it {'run' if len(site.neighbours) > 1 else 'runs'} on the CPU in a "
             f"model of opset {site.model_opset}, so {_bytes_of(site)} cross between GPU and CPU"
         )
         yield make_violation("ORT-NEIGHBOURS", text=text)
@@ -95,7 +95,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
             text = f"the provider has no {site.operator}"
             yield make_violation("ORT-SEQUENCE", "", "OperatorType", site.operator, text=text)
         else:
-            text = f"{target.runtime.name} does not run sequences beside DirectML"
+            text = f"{target.runtime.name} does not run sequences with DirectML"
             fix = _first(lambda release: release.provider.cpu_sequences.value)
             yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
         return

@@ -36,8 +36,7 @@ _OVERRIDABLE = (
     "the initializer only, and remove the input of its name from the graph"
 )
 _DISPUTED_AXIS = (
-    "ONNX ignores keepdims=0 beside a scalar split, and ONNX Runtime does not. Fix: set keepdims "
-    "to 1"
+    "ONNX ignores keepdims=0 with a scalar split, and ONNX Runtime does not. Fix: set keepdims to 1"
 )
 _FAILS_IN_ORT = (
     "ONNX Runtime fails when it runs SplitToSequence with keepdims=0 and a scalar split, unless "

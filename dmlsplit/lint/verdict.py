@@ -26,7 +26,7 @@ class Outcome(StrEnum):
     ON_CPU = "runs on the CPU"
     RUNS = "runs on DirectML"
     RUNS_FOR_EVERY_SIZE = "runs on DirectML at any size"
-    FOLDED = "folded away"
+    FOLDED = "constant-folded"
     NEVER_RUNS = "never runs"
 
 

@@ -26,7 +26,7 @@ PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
 def test_the_examples_in_the_help_of_every_command_can_be_parsed() -> None:
     parser = build_parser()
     for command in PARSERS.values():
-        text = (command.epilog or "").replace("\\\n", " ")
+        text = (command.description or "").replace("\\\n", " ")
         lines = [line.strip() for line in text.splitlines() if line.strip().startswith("dmlsplit ")]
         assert lines
         for line in lines:
@@ -100,9 +100,9 @@ def test_a_name_is_cut_to_the_width_of_the_terminal_and_is_whole_in_a_pipe(here:
     line = ["validate", "m.onnx", "--windows", "19041"]
     shown = on_a_terminal(*line, folder=here, columns=60, NO_COLOR="1", COLUMNS="")
     (cut,) = (each for each in shown.splitlines() if each.startswith("  -->"))
-    assert cut == "  --> m.onnx main_graph/e.../attention/qkv/Split (+23 alike)"
+    assert cut == "  --> m.onnx main_graph/en.../attention/qkv/Split (+23 more)"
     out, _ = started(*line, folder=here).communicate()
-    whole = "  --> m.onnx main_graph/encoder/layer.0/attention/qkv/Split (+23 alike)"
+    whole = "  --> m.onnx main_graph/encoder/layer.0/attention/qkv/Split (+23 more)"
     assert whole in out.decode().splitlines()
 
 

@@ -52,7 +52,7 @@ def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> 
         text = render(found, form)
         text = " ".join(text.split()) if form == "text" else text
         if form == "text":  # one cause, whatever the file
-            assert "a.onnx net/n0 (+19 alike in 2 files) its pieces are combined by Mul[0]" in text
+            assert "a.onnx net/n0 (+19 more in 2 files) its pieces are combined by Mul[0]" in text
             assert text.endswith("the numbers of 20 splits may be wrong (SPLIT-DEFECT-RECOMBINED)")
             continue
         if form != "junit":  # a case has its file and rule instead

@@ -101,7 +101,7 @@ def _alike(cause: Cause) -> str:
     """How many other places there are."""
     others = len(cause.places) - 1
     files = len({place.file for place in cause.places})
-    return f" (+{others} alike{f' in {files} files' if files > 1 else ''})" if others else ""
+    return f" (+{others} more{f' in {files} files' if files > 1 else ''})" if others else ""
 
 
 def _fix_lines(cause: Cause) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _fix_lines(cause: Cause) -> Iterator[str]:
         yield f"{'or' if fix in commands and (texts or fix != commands[0]) else 'fix'}: {fix}"
     yield from (f"note: {note}" for note in cause.said.notes)
     if cause.fixes_differ:
-        yield "that is the fix of this place; --verbose shows those of the others"
+        yield "this fix is for the first node; --verbose shows those of the others"
 
 
 def _verbose_block(cause: Cause, style: _Style) -> str:

@@ -28,7 +28,7 @@ _MODELS = {
     Outcome.ON_CPU: "with splits on the CPU",
     Outcome.RUNS: "with all splits on DirectML",
     Outcome.RUNS_FOR_EVERY_SIZE: "with all splits on DirectML",
-    Outcome.FOLDED: "with all splits folded away",
+    Outcome.FOLDED: "with all splits constant-folded",
     Outcome.NEVER_RUNS: "whose splits never run",
 }
 
@@ -65,7 +65,7 @@ def _counts(causes: Sequence[Cause]) -> Iterator[str]:
 def _of_targets(assessment: Assessment) -> Iterator[str]:
     for target in assessment.targets if assessment.verdicts else ():
         own = [verdict for verdict in assessment.verdicts if verdict.target == target]
-        yield from _of_target(own, " (without a runtime)" * (target != assessment.target))
+        yield from _of_target(own, " (DirectML called directly)" * (target != assessment.target))
 
 
 def _of_target(verdicts: Sequence[Verdict], remark: str) -> Iterator[str]:

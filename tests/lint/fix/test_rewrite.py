@@ -400,7 +400,7 @@ def test_a_sequence_on_which_onnx_and_onnx_runtime_differ_is_left_for_other_targ
     tmp_path: Path,
 ) -> None:
     done, output = fixed(unbound(1, 0, 13), tmp_path, **LEVEL_2)
-    assert "ONNX ignores keepdims=0 beside a scalar split" in done.not_replaced[0][1]
+    assert "ONNX ignores keepdims=0 with a scalar split" in done.not_replaced[0][1]
     assert not output.exists()
 
 
