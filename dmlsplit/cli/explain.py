@@ -216,7 +216,7 @@ def _explicable(assessment: "Assessment") -> list[tuple[str, "SplitOperatorDesc"
             splits.append((location(verdict.site) + sized + instead, desc))
         else:
             print_message(
-                f"note: {location(verdict.site)}: nothing to copy, as all of its pieces are empty"
+                f"note: {location(verdict.site)}: nothing to copy, as all of its outputs are empty"
             )
     return splits
 

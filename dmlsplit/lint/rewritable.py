@@ -213,7 +213,7 @@ def divided_into(site: SplitSite) -> int | None:
 def _gap(site: SplitSite) -> str:
     """What has to be known about a split without a descriptor before it can be rewritten."""
     if not isinstance(site.state, Unknown):
-        return "all of its pieces are empty"
+        return "all of its outputs are empty"
     cause = site.state.cause
     if cause in (Cause.DYNAMIC, Cause.UNTRACKED) and site.element_type is None:
         cause = Cause.TYPE

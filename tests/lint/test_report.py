@@ -52,12 +52,12 @@ def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> 
         text = render(found, form)
         text = " ".join(text.split()) if form == "text" else text
         if form == "text":  # one cause, whatever the file
-            assert "a.onnx net/n0 (+19 more in 2 files) its pieces are combined by Mul[0]" in text
+            assert "a.onnx net/n0 (+19 more in 2 files) its outputs are combined by Mul[0]" in text
             assert text.endswith("the numbers of 20 splits may be wrong (SPLIT-DEFECT-RECOMBINED)")
             continue
         if form != "junit":  # a case has its file and rule instead
             assert text.count("may affect 10 splits: in graphs") == 2
-        assert "net/n7: its pieces are combined by Mul[7]" in text
+        assert "net/n7: its outputs are combined by Mul[7]" in text
         assert "... and 2 more" in text
         pattern = {"github": "^::error", "sarif": '"level": "error"', "junit": "<failure"}
         fails = re.findall(pattern.get(form, "$^"), text, re.MULTILINE)
