@@ -13,6 +13,7 @@ _width = ContextVar("_width", default=WIDTH)
 # The number of entries of a list that a message spells out.
 MAX_SHOWN = 16
 _ELLIPSIS = "..."
+_UNBROKEN = "\0"  # a space at which text is not wrapped
 # Python prints at least 640 digits, whatever its limit is set to.
 _MAX_BITS = 2048
 # Commands of pip, those with a quoted argument, and options that name a model. Text is not wrapped
@@ -68,6 +69,11 @@ def omitted_line(count: int, limit: int, noun: str = "") -> list[str]:
     return [f"... and {counted(left, f'more {noun}') if noun else f'{left} more'}"] * (left > 0)
 
 
+def unbroken(text: str) -> str:
+    """Text that `wrapped` keeps on one line."""
+    return text.replace(" ", _UNBROKEN)
+
+
 def cut_middle(text: str, room: int) -> str:
     """Text that is cut in the middle to fit the columns: names differ at their ends."""
     if len(text) <= room:
@@ -100,11 +106,11 @@ def wrapped(text: str, indent: str, hanging: str = "    ") -> str:
 @lru_cache(maxsize=1024)  # because the splits of a model have most lines in common
 def _wrapped(text: str, indent: str, hanging: str, columns: int) -> str:
     lines = textwrap.wrap(
-        _QUOTED.sub(lambda quoted: quoted[0].replace(" ", "\0"), text),
+        _QUOTED.sub(lambda quoted: unbroken(quoted[0]), text),
         columns,
         initial_indent=indent,
         subsequent_indent=indent + hanging,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return "\n".join(lines).replace("\0", " ")
+    return "\n".join(lines).replace(_UNBROKEN, " ")

@@ -111,7 +111,8 @@ def test_a_refused_model_fails_with_annotations_sarif_and_a_summary(workspace: P
     before, token, after = re.split(r"::stop-commands::(dmlsplit-\d+)\n", action_run.log)
     text, end, rest = after.partition(f"::{token}::\n")
     assert (before, end, rest) == (f"{note}\n", f"::{token}::\n", "")
-    assert "--> a model.onnx net/cut\n  refused, an equivalent exists: 80070057" in text
+    place = "--> a model.onnx net/cut\n  Split-18(x: INT64[6], axis=0) -> [2,4]\n"
+    assert f"{place}  refused, an equivalent exists: 80070057" in text
 
 
 @bash
@@ -120,7 +121,8 @@ def test_the_summary_says_whether_numbers_may_be_wrong(workspace: Path) -> None:
     action_run = check(workspace)
     assert action_run.status == 0
     last = " ".join(action_run.summary.split("\n    \n")[-1].split())
-    assert last.startswith("Found 2 warnings. 2 splits in 1 file in ONNX Runtime ")
+    assert last.startswith("2 splits in 1 file in ONNX Runtime ")
+    assert ": 2 run on DirectML. Found 1 warning; " in last
     assert last.endswith("the numbers of 2 splits may be wrong (SPLIT-DEFECT-RECOMBINED)")
 
 

@@ -71,8 +71,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="dmlsplit",
         description="Find, explain and fix Splits that DirectML refuses (80070057), or run a "
-        "split.",
-        epilog=epilog(_STATUSES, _EXAMPLES),
+        f"split.\n\nexamples:\n{_EXAMPLES}",
+        epilog=epilog(_STATUSES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")

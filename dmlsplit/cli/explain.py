@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 # A path of this form is the id of a rule, unless there is such a file or folder.
 _RULE_ID = re.compile(r"[A-Z]+(-[A-Z]+)+")
+VERDICTS = "verdicts"  # lists what `validate` may say, unless there is such a file or folder
+_WORD = re.compile(r"-?\w+")  # without an ending, a folder or a pattern
 
 _DESCRIPTION = """\
 Show how a split runs: which bytes go to each output, which kernels copy them,
@@ -50,7 +52,8 @@ decides it, such as --dim.
 
 Given the id of a rule, such as DML-SPLIT-AXIS-RANGE, show the rule, how it is
 known, examples, and the fix. Given an HRESULT, such as 80070057, 887A0004 or
-887A0005, show what it means and which rules it may come from.
+887A0005, show what it means and which rules it may come from. Given the word
+verdicts, list what validate may say about a split.
 """
 
 _STATUSES = {
@@ -63,6 +66,7 @@ _EXAMPLES = """\
   dmlsplit explain model.onnx --gpu H200 --node cut --svg picture.svg
   dmlsplit explain DML-SPLIT-AXIS-RANGE
   dmlsplit explain 80070057
+  dmlsplit explain verdicts
 """
 
 
@@ -97,11 +101,17 @@ def add_to(commands: Commands) -> None:
 
 def explain(arguments: argparse.Namespace) -> int:
     """Explain rules, or the splits of the paths; those not explained are listed on stderr."""
+    if arguments.paths == [VERDICTS] and not Path(VERDICTS).exists():
+        from dmlsplit.lint.verdict_page import verdicts_page
+
+        _print_page(verdicts_page())
+        return EXIT_OK
     if numbers := _hresults(arguments):
         from dmlsplit.lint.hresult_page import hresult_page
 
         _print_page("\n".join(map(hresult_page, numbers)))
         return EXIT_OK
+    _check_words(arguments.paths)
     is_rule = any(map(_is_rule, arguments.paths))
     return _explain_rules(arguments) if is_rule else _explain_splits(arguments)
 
@@ -117,6 +127,18 @@ def _hresults(arguments: argparse.Namespace) -> list[int]:
     numbers = [hresult_of(path) for path in arguments.paths if not Path(path).exists()]
     known = [number for number in numbers if number is not None]
     return known if len(known) == len(arguments.paths) else []
+
+
+def _check_words(paths: Sequence[str]) -> None:
+    """Refuse a word that can be nothing that the command explains."""
+    from dmlsplit.lint.rules import HRESULTS, RULES
+
+    for path in paths:
+        if _WORD.fullmatch(path) and not _is_rule(path) and not Path(path).exists():
+            near = did_you_mean(path.upper(), [*RULES, *(f"{number:08X}" for number in HRESULTS)])
+            raise InvalidArgumentError(
+                f"{path!r} is neither a rule, an HRESULT of a Split nor a file{near}"
+            )
 
 
 def _print_page(page: str) -> None:
@@ -194,7 +216,7 @@ def _explicable(assessment: "Assessment") -> list[tuple[str, "SplitOperatorDesc"
             splits.append((location(verdict.site) + sized + instead, desc))
         else:
             print_message(
-                f"note: {location(verdict.site)}: nothing to copy, as all of its pieces are empty"
+                f"note: {location(verdict.site)}: nothing to copy, as all of its outputs are empty"
             )
     return splits
 

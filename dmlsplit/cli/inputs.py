@@ -29,11 +29,11 @@ _STATUSES = {
 }
 
 
-def epilog(statuses: Mapping[int, str], examples: str) -> str:
-    """The end of a help: exit statuses and examples."""
+def epilog(statuses: Mapping[int, str]) -> str:
+    """The end of a help: exit statuses."""
     known = sorted({**_STATUSES, **statuses}.items())
     lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
-    return f"exit status:{lines}\n\nexamples:\n{examples}"
+    return f"exit status:{lines}"
 
 
 def add_command(
@@ -45,12 +45,15 @@ def add_command(
     statuses: Mapping[int, str],
     more: str = "",
 ) -> argparse.ArgumentParser:
-    """Add a command named like its function; its help ends with `more`, statuses and examples."""
+    """Add a command named like its function.
+
+    Its help begins with the description and the examples, and ends with `more` and the statuses.
+    """
     parser = commands.add_parser(
         command.__name__.strip("_"),
         help=summary,
-        description=description,
-        epilog=more + epilog(statuses, examples),
+        description=f"{description.rstrip()}\n\nexamples:\n{examples.rstrip()}",
+        epilog=more + epilog(statuses),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(command=command, command_parser=parser)
@@ -136,8 +139,9 @@ def add_inputs(
 def add_target(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that choose the target."""
     target = parser.add_argument_group(
-        "who passes the splits to DirectML (default: for .onnx, --ort; for other files, a program "
-        "of one's own with the newest feature level)"
+        "target",
+        "default: for .onnx, the newest ONNX Runtime with DirectML; for other files, an\n"
+        "application that calls DirectML directly, with the newest feature level",
     )
     target.add_argument(
         "--ort",
@@ -156,18 +160,19 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     target.add_argument(
         "--directml",
         metavar="VERSION",
-        help="a program of one's own that ships this DirectML.dll, such as 1.8.0; beside --ort, "
-        "the DirectML.dll that lies next to the program",
+        help="an application that calls DirectML directly and ships this DirectML.dll, such as "
+        "1.8.0; with --ort, the DirectML.dll that lies next to the program",
     )
     target.add_argument(
         "--windows",
         metavar="BUILD",
-        help="a program of one's own with the DirectML.dll in a build of Windows, such as 22621",
+        help="an application that calls DirectML directly, with the DirectML.dll in a build of "
+        "Windows, such as 22621",
     )
     target.add_argument(
         "--feature-level",
         metavar="L",
-        help="a program of one's own at a feature level, such as 2_0, or 4.1",
+        help="an application that calls DirectML directly, at a feature level, such as 2_0, or 4.1",
     )
 
 
@@ -203,7 +208,8 @@ def windows_note(arguments: argparse.Namespace) -> str | None:
     if arguments.windows is None or not any(p.lower().endswith(".onnx") for p in arguments.paths):
         return None
     return (
-        f"note: --windows {arguments.windows} is for a program that calls DirectML itself; "
+        f"note: --windows {arguments.windows} is for an application that calls DirectML "
+        "directly; "
         f"--winml {arguments.windows} is Windows ML of that build, and --ort is ONNX Runtime, "
         "which brings its own DirectML.dll"
     )

@@ -44,8 +44,8 @@ def add_report(parser: argparse.ArgumentParser) -> None:
     report.add_argument(
         "--baseline",
         metavar="FILE",
-        help="let only new findings fail. A missing FILE is written with all findings that fail, "
-        "and they still do; an existing one is read and never written",
+        help="let only new findings fail. The first run writes FILE and still fails; later runs "
+        "read FILE and never change it",
     )
     detail = report.add_mutually_exclusive_group()
     detail.set_defaults(detail="usual")
@@ -118,18 +118,18 @@ def write_reports(
 
 def _compare(file: str, assessment: Assessment, inputs: Sequence[str]) -> None:
     """Say which findings are new; write the baseline if it is missing."""
-    from dmlsplit.lint.report.baseline import baseline_json, failed
+    from dmlsplit.lint.report.baseline import baseline_json, failed, failing_count
 
-    new = list(failed(assessment))
+    count = failing_count(assessment)
     if not os.path.lexists(file):
         if assessment.unreadable:
             print_message(f"note: {file} was not written, because a file could not be read")
             return
         write_result(baseline_json(assessment), file, inputs)
-        print_message(f"note: {file} has {counted(len(new), 'known finding')} from now on")
+        print_message(f"note: {file} has {counted(count, 'known finding')} from now on")
         return
-    print_message(f"note: {counted(len(new), 'new finding')}; {file} has the known ones")
-    names = [f"new: {finding.subject}: {finding.headline}" for finding in new]
+    print_message(f"note: {counted(count, 'new finding')}; {file} has the known ones")
+    names = [f"new: {each.subject}: {each.headline}" for each in failed(assessment)]
     for line in (*names[:MAX_SHOWN], *omitted_line(len(names), MAX_SHOWN)):
         print_message(line)
 

@@ -35,7 +35,9 @@ _EXAMPLES = "  dmlsplit selftest\n  dmlsplit selftest --device cuda:1 -o report.
 
 def add_to(commands: Commands) -> None:
     """Add the command."""
-    summary = "check on this machine's GPU that every kernel writes the right bytes"
+    summary = (
+        "check on this machine's GPU, or else on its CPU, that every split writes the right bytes"
+    )
     parser = add_command(commands, selftest, summary, _DESCRIPTION, _EXAMPLES, _STATUSES)
     parser.add_argument(
         "--device", help="cpu, cuda or cuda:N (default: cuda:0 if it can be used, otherwise cpu)"

@@ -38,40 +38,9 @@ if TYPE_CHECKING:
 _DESCRIPTION = """\
 Find every split in each PATH, in nested graphs and functions too, and say what
 happens to it: does the model load; does the split run on DirectML, on the CPU,
-or not at all; may its numbers be wrong; the descriptor that it becomes, why,
-and what to change. The model is not run, and no GPU is needed.
-
-An ONNX model is checked for ONNX Runtime (--ort) or Windows ML (--winml), who
-pass its splits to DirectML; other files are checked for a program that calls
-DirectML itself. When DirectML refuses a split at run time, it returns 80070057
-(E_INVALIDARG, "The parameter is incorrect").
-
-The verdicts, those that fail first:
-  the model does not load
-      its opset, its IR version, a type that contradicts another, or an operator
-      that the runtime lacks; a model without a split gets this verdict too
-  refused
-      a runtime writes none of the pieces, because one of them is empty; or, for
-      a program of one's own, DirectML refuses the split, and no equivalent
-      descriptor is known (refused for every size: whatever the dynamic sizes)
-  refused, an equivalent exists
-      DirectML refuses the split of a program of one's own but accepts the
-      descriptor that is shown, which moves the same bytes
-  fails when it runs
-      the model loads, and the runtime fails at the node
-  unknown
-      it depends on sizes that are known only when the model runs, or on what no
-      source says about the runtime
-  runs on the CPU
-      the provider leaves the node to the CPU
-  runs on DirectML, runs on DirectML at any size
-      the second one holds for all dynamic sizes up to the limit that is shown
-  folded away
-      ONNX Runtime computes the node when it loads the model, because its input
-      is a constant or the known shape of a value
-  never runs
-      the node is in a branch of an If, or in the body of a Loop, that a
-      constant switches off
+or not at all; may its numbers be wrong; why, and what to change. The model is
+not run, and no GPU is needed. 'dmlsplit explain verdicts' lists what may happen
+to a split.
 """
 
 _STATUSES = {

@@ -58,21 +58,27 @@ class FeatureLevel(IntEnum):
         InvalidArgumentError
             If there is no such level, or for a float: 5.1 and 5.10 would be the same.
         """
-        if isinstance(value, int) and not isinstance(value, bool):
-            if value in cls._value2member_map_:
-                return cls(value)
-        elif isinstance(value, str):
-            short = value.strip().upper().removeprefix("DML_FEATURE_LEVEL_").replace(".", "_")
-            if f"LEVEL_{short}" in cls.__members__:
-                return cls[f"LEVEL_{short}"]
-        names = list(map(str, cls))
-        near = did_you_mean(str(value).replace(".", "_"), names)
-        raise InvalidArgumentError(
-            f"feature level is {value!r}; it must be one of {', '.join(names)}{near}"
-        )
+        return parse_level(value)
+
+    def __repr__(self) -> str:  # as it is written, in signatures too
+        return f"{type(self).__name__}.{self.name}"
 
     def __str__(self) -> str:
         return self.name.removeprefix("LEVEL_")
+
+
+def parse_level(value: "Level", name: str = "feature level") -> FeatureLevel:
+    """`FeatureLevel.parse`; `name` is that of the argument in errors."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value in FeatureLevel._value2member_map_:
+            return FeatureLevel(value)
+    elif isinstance(value, str):
+        short = value.strip().upper().removeprefix("DML_FEATURE_LEVEL_").replace(".", "_")
+        if f"LEVEL_{short}" in FeatureLevel.__members__:
+            return FeatureLevel[f"LEVEL_{short}"]
+    names = list(map(str, FeatureLevel))
+    near = did_you_mean(str(value).replace(".", "_"), names)
+    raise InvalidArgumentError(f"{name} is {value!r}; it must be one of {', '.join(names)}{near}")
 
 
 # What `FeatureLevel.parse` reads.
@@ -111,10 +117,10 @@ class LevelSupport(NamedTuple):
     source: str  # the documentation of the row
 
 
-def directml_version(text: str) -> tuple[int, ...]:
+def directml_version(text: str, name: str = "DirectML version") -> tuple[int, ...]:
     """A DirectML version as three numbers that can be compared; 1.8 means 1.8.0."""
     if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,3}", str(text).strip()):
-        raise InvalidArgumentError(f"DirectML version is {text!r}; it must look like 1.8.0")
+        raise InvalidArgumentError(f"{name} is {text!r}; it must look like 1.8.0")
     # A fourth part is a build number; builds of a version have the same features.
     return tuple(map(int, [*str(text).split("."), "0", "0"][:3]))
 
@@ -130,18 +136,21 @@ def support_table() -> Mapping[FeatureLevel, LevelSupport]:
         return parse_table(feature_levels_text())
 
 
-def level_for_directml(version: str) -> FeatureLevel:
-    """The highest level that a DirectML version, such as ``"1.8.0"``, supports."""
-    last, rows = directml_version(version), support_table().values()
+def level_for_directml(version: str, name: str = "DirectML version") -> FeatureLevel:
+    """The highest level that a DirectML version, such as ``"1.8.0"``, supports.
+
+    `name` is that of the argument in errors, here and in the functions below.
+    """
+    last, rows = directml_version(version, name), support_table().values()
     levels = [row.level for row in rows if directml_version(row.directml) <= last]
-    return _highest(levels, f"DirectML version is {version!r}; the first release is 1.0.0")
+    return _highest(levels, f"{name} is {version!r}; the first release is 1.0.0")
 
 
-def level_for_windows(build: int) -> FeatureLevel:
+def level_for_windows(build: int, name: str = "Windows build") -> FeatureLevel:
     """The highest level documented for the DirectML.dll inside a Windows build."""
     rows = support_table().values()
     levels = [row.level for row in rows if row.windows and row.windows.build <= build]
-    return _highest(levels, f"Windows build is {build}; the first build with DirectML is 18362")
+    return _highest(levels, f"{name} is {build}; the first build with DirectML is 18362")
 
 
 def _highest(levels: list[FeatureLevel], refusal: str) -> FeatureLevel:

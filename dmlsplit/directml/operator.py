@@ -68,6 +68,20 @@ class SplitOperatorDesc:
     ) -> SplitOperatorDesc:
         """The descriptor of a split into packed pieces of the given sizes along an axis.
 
+        Parameters
+        ----------
+        input_tensor : TensorDesc
+            The tensor to split.
+        axis : int
+            The dimension to split, counted from 0.
+        sizes : sequence of int
+            The size of each output along the axis.
+
+        Returns
+        -------
+        SplitOperatorDesc
+            A descriptor that `validate` need not accept: the sizes may have any sum.
+
         Examples
         --------
         >>> x = TensorDesc("FLOAT32", (1, 1, 6, 2))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 from dmlsplit.checks import Integers, integer, integers
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
-from dmlsplit.messages import digits
+from dmlsplit.messages import did_you_mean, digits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,14 +98,20 @@ class TensorDataType(IntEnum):
         InvalidArgumentError
             If no data type has that name or value.
         """
-        member = _member(cls, value, "DML_TENSOR_DATA_TYPE_")
-        if member is None:
-            raise InvalidArgumentError(
-                f"data type is {value!r}; it must be one of "
-                f"{', '.join(member.name for member in cls if member)} "
-                f"(with or without DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(cls)}"
-            )
-        return member
+        return parse_data_type(value)
+
+
+def parse_data_type(value: DataTypeLike, name: str = "data type") -> TensorDataType:
+    """`TensorDataType.parse`; `name` is that of the argument in errors."""
+    member = _member(TensorDataType, value, "DML_TENSOR_DATA_TYPE_")
+    if member is None:
+        names = [member.name for member in TensorDataType if member]
+        raise InvalidArgumentError(
+            f"{name} is {value!r}; it must be one of {', '.join(names)} (with or without "
+            f"DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(TensorDataType)}"
+            f"{did_you_mean(str(value).upper(), names)}"
+        )
+    return member
 
 
 NUMPY_TYPES = {member: member.numpy_name for member in TensorDataType if member.numpy_name}

@@ -41,6 +41,11 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = NEWEST) -> Validati
     feature_level : FeatureLevel, str or int
         Anything that `FeatureLevel.parse` reads; the newest level if none is given.
 
+    Returns
+    -------
+    ValidationReport
+        Every broken rule; its `ok` says whether there is none.
+
     Raises
     ------
     InvalidArgumentError
@@ -75,6 +80,16 @@ def report_at(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
 
 def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
     """The lowest level that accepts a descriptor, or None if none does.
+
+    Parameters
+    ----------
+    desc : SplitOperatorDesc
+        The descriptor.
+
+    Returns
+    -------
+    FeatureLevel or None
+        None if the descriptor breaks a rule that holds at every level.
 
     See Also
     --------

@@ -80,7 +80,7 @@ def _launch_lines(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str
         own = in_flight_per_sm(launch, limits)
         yield (
             f"in flight: {counted(own, 'byte') if own else 'less than 1 byte'} per SM, "
-            f"{100 * own / limits.in_flight_bytes:.2g} % of what saturates {reference}"
+            f"{_percent(own / limits.in_flight_bytes)} of what saturates {reference}"
         )
     yield from omitted_line(len(launches), _SHOWN, "launch")
 
@@ -98,6 +98,12 @@ def _cost_lines(geometry: SplitGeometry, gpu: Gpu) -> Iterator[str]:
         )
     for assumption in gpu.assumed:
         yield f"assumed: {assumption}"
+
+
+def _percent(share: float) -> str:
+    """A share in percent, to two digits: ``0.37 %``, ``38 %``, ``190 %``."""
+    percent = 100 * share
+    return f"{percent:.2g} %" if percent < 10 else f"{round(percent)} %"
 
 
 def _duration(seconds: float) -> str:

@@ -66,7 +66,7 @@ class Advice(StrEnum):
     NO_NODES = "--write-fixed cannot replace it: {obstacle}"
     IN_FUNCTION = "--write-fixed cannot replace it in the body of a function; {inline}"
     DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
-    SHIP = "ship DirectML {version} or later{windows}"
+    SHIP = "use DirectML {version} or later{windows}"
     FREE = (
         'remove the sizes, so that ONNX computes equal pieces{replace}: python -c "import onnx;'
         " m = onnx.load('{model}', load_external_data=False); n = {code};"
@@ -148,12 +148,12 @@ def _other_descriptors(verdict: Verdict) -> Iterator[str]:
     if verdict.equivalent:
         yield dispatching(verdict)
     if least := verdict.minimum:
-        windows = f", or require Windows build {least.windows.build}" if least.windows else ""
+        windows = f", or Windows build {least.windows.build}" if least.windows else ""
         yield Advice.SHIP.format(version=least.directml, windows=windows)
 
 
 def dispatching(verdict: Verdict) -> str:
-    """The fix of a program of one's own: another descriptor of the same bytes."""
+    """The fix in code that calls DirectML: another descriptor of the same bytes."""
     return Advice.DISPATCH.format(equivalent=verdict.equivalent)
 
 

@@ -52,7 +52,7 @@ def assess(
     defects_fail: bool = False,
     without_splits: Iterable[OnnxModel] = (),
 ) -> Assessment:
-    """Check all sites for a target; those of other formats than ONNX for a program of one's own.
+    """Check all sites for a target; those of other formats than ONNX without a runtime.
 
     Of the models without a split, the assessment has those that may not load.
     """
@@ -115,7 +115,7 @@ def _with_fix(violation: Violation, fix: str) -> Violation:
 
 
 def _own_verdict(site: SplitSite, target: Target) -> Verdict:
-    """The verdict about a split that a program of one's own passes to DirectML."""
+    """The verdict about a split that goes to DirectML without a runtime."""
     if site.model_fault is not None:
         fault = make_violation("SPLIT-MODEL-INVALID", text=site.model_fault)
         return Verdict(site, target, None, Outcome.REFUSED, (fault,))
@@ -177,7 +177,7 @@ def _remarks(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
 def _frozen(site: SplitSite) -> Iterator[Violation]:
     if site.frozen:
         name, size = site.frozen
-        text = f"works only for {name}={size}: the exporter froze the sizes"
+        text = f"works only for {name}={size}: the exporter wrote the sizes as constants"
         yield make_violation("SPLIT-NODE-FROZEN", text=f"{text}. Fix: {thawed(site)}")
 
 

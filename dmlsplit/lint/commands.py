@@ -4,6 +4,7 @@ Words in capitals are left to the user: names that a shell or Python would read 
 what is not known.
 """
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -49,8 +50,18 @@ def folder_fixing_command(template: str, paths: Sequence[str], options: str) -> 
         replace=_replace([] if is_named else ["PATHS"]),
         paths=" ".join(words) if is_named else "PATHS",
         options=options and f" {options}",
-        output="fixed/",
+        output=_output_folder(paths),
     )
+
+
+def _output_folder(paths: Sequence[str]) -> str:
+    """``fixed/``, or a folder beside one of the paths that would have it among its models."""
+    here = Path.cwd()
+    for path in paths:
+        folder = path.partition("**")[0] or "." if "**" in path else path
+        if here.is_relative_to(os.path.abspath(folder)):  # noqa: PTH100 (follows no links)
+            return shell_word(os.path.normpath(f"{folder}/../fixed") + "/") or "FOLDER"
+    return "fixed/"
 
 
 def shell_word(text: str) -> str | None:

@@ -25,10 +25,11 @@ _WITHOUT_FUSION = {
 def defects(site: SplitSite, target: Target) -> Iterator[Violation]:
     """The defects that may affect a split which DirectML gets."""
     runtime = target.runtime
-    if site.recombined_by and (runtime is None or (runtime.release or ()) >= _FIRST_RECOMBINED):
+    # ONNX Runtime fuses the graph: an application that calls DirectML directly fuses none.
+    if site.recombined_by and runtime and (runtime.release or ()) >= _FIRST_RECOMBINED:
         names = site.recombined_by
         nodes = ", ".join([*names[:_MAX_NODES], *omitted_line(len(names), _MAX_NODES)])
-        yield make_defect("SPLIT-DEFECT-RECOMBINED", f"its pieces are combined by {nodes}")
+        yield make_defect("SPLIT-DEFECT-RECOMBINED", f"its outputs are combined by {nodes}")
     is_old = target.directml is not None and target.directml < _FIRST_WITH_UNCONNECTED
     if runtime and site.unused_outputs and is_old:
         fusion = runtime.provider.graph_fusion.value if runtime.provider else ""

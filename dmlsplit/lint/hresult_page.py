@@ -6,8 +6,12 @@ from dmlsplit.lint.rules import HRESULTS, RULES, hresult_text
 
 _CAUSES = {
     0x80070057: (
-        "DirectML refuses a descriptor, without a reason. In ONNX Runtime, the message names the "
-        "node whose operator could not be created."
+        "DirectML refuses a descriptor, without a reason. If ONNX Runtime fails while it creates "
+        "the session, the message names no node. If a node fails at run time, the message names it."
+    ),
+    0x8007000E: (
+        "No rule is broken. A Split needs its input and all of its outputs in memory at once. Use "
+        "a smaller batch, as DirectML's developers advise."
     ),
     0x887A0004: (
         "The DirectML.dll that is loaded has a lower feature level than the program asks for. ONNX "
@@ -23,6 +27,7 @@ _CAUSES = {
 }
 _COMMANDS = {
     0x80070057: "`dmlsplit validate model.onnx` names the rule that a Split breaks, and the fix.",
+    0x8007000E: "`dmlsplit explain model.onnx` shows how many bytes each Split reads and writes.",
     0x887A0004: "`dmlsplit levels` lists the level of each DirectML, ONNX Runtime and Windows.",
     0x887A0005: "`dmlsplit run dispatch.json` checks the bindings of a DxDispatch model.",
 }
@@ -45,16 +50,9 @@ def hresult_page(number: int) -> str:
     _, how = HRESULTS[number]
     rules = [rule for rule in RULES.values() if rule.hresult == number and not rule.impossible_in_c]
     listed = "\n".join(f"- {rule.id}: {rule.sentence}" for rule in rules)
-    return (
-        "\n\n".join(
-            [
-                f"# {hresult_text(number)}",
-                how.format(hresult_text(number)),
-                _CAUSES[number],
-                f"## Rules whose violation may end in it\n\n{listed}",
-                "## Next",
-                f"{_COMMANDS[number]} `dmlsplit explain RULE-ID` shows a rule with examples.",
-            ]
-        )
-        + "\n"
-    )
+    blocks = [f"# {hresult_text(number)}", how.format(hresult_text(number)), _CAUSES[number]]
+    command = _COMMANDS[number]
+    if rules:
+        blocks.append(f"## Rules whose violation may end in it\n\n{listed}")
+        command += " `dmlsplit explain RULE-ID` shows a rule with examples."
+    return "\n\n".join([*blocks, "## Next", command]) + "\n"

@@ -65,7 +65,7 @@ def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     if site.neighbours and leave_at and site.model_opset >= leave_at:
         names = " and ".join(site.neighbours)
         text = (
-            f"{names} beside it {'run' if len(site.neighbours) > 1 else 'runs'} on the CPU in a "
+            f"{names} next to it {'run' if len(site.neighbours) > 1 else 'runs'} on the CPU in a "
             f"model of opset {site.model_opset}, so {_bytes_of(site)} cross between GPU and CPU"
         )
         yield make_violation("ORT-NEIGHBOURS", text=text)
@@ -77,8 +77,8 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
         if size == 0:
             # The descriptor leaves empty pieces out, so its outputs have other indices.
             text = (
-                f"output {index} of the node is empty; by its source, the provider then writes "
-                "none of the other outputs, without an error"
+                f"output {index} of the node is empty. According to its source code, the provider "
+                "then writes no output at all, without an error"
             )
             tensor = f"OutputTensors[{index}]"
             yield make_violation("ORT-EMPTY-PIECE", tensor, "Sizes", "0", "above 0", text=text)
@@ -95,7 +95,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
             text = f"the provider has no {site.operator}"
             yield make_violation("ORT-SEQUENCE", "", "OperatorType", site.operator, text=text)
         else:
-            text = f"{target.runtime.name} does not run sequences beside DirectML"
+            text = f"{target.runtime.name} does not run sequences with DirectML"
             fix = _first(lambda release: release.provider.cpu_sequences.value)
             yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
         return
@@ -104,13 +104,17 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     if since in served:
         return
     names = ", ".join(f"Split-{number}" for number in served)
+    text = (
+        f"{target.runtime.name} has no DirectML kernel for {site.operator} (it has "
+        f"{', '.join(map(str, served))})"
+    )
     first = _first(lambda release: since in release.provider.split_versions.value)
     newest = 13 if site.operator == WITHOUT_KERNEL else since - 1
     command = conversion(site.file, site.model_opset, newest)
     fields = "", "OperatorType", site.operator, f"one of {names}"
     effect: Effect | None = "load" if site.operator == WITHOUT_KERNEL else None
     fix = "; or ".join(filter(None, (first, command)))
-    yield make_violation("ORT-OPERATOR", *fields, fix=fix, effect=effect)
+    yield make_violation("ORT-OPERATOR", *fields, text=text, fix=fix, effect=effect)
 
 
 def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:

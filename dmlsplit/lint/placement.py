@@ -18,7 +18,7 @@ from dmlsplit.models.site import Known, SplitSite, Unknown
 # The effects of broken rules, the worst first.
 _OUTCOMES: dict[Effect, Outcome] = {
     "load": Outcome.NOT_LOADED,
-    "unwritten": Outcome.REFUSED,
+    "unwritten": Outcome.UNWRITTEN,
     "run": Outcome.FAILS,
     "unknown": Outcome.UNKNOWN,
     "cpu": Outcome.ON_CPU,

@@ -36,8 +36,7 @@ _OVERRIDABLE = (
     "the initializer only, and remove the input of its name from the graph"
 )
 _DISPUTED_AXIS = (
-    "ONNX ignores keepdims=0 beside a scalar split, and ONNX Runtime does not. Fix: set keepdims "
-    "to 1"
+    "ONNX ignores keepdims=0 with a scalar split, and ONNX Runtime does not. Fix: set keepdims to 1"
 )
 _FAILS_IN_ORT = (
     "ONNX Runtime fails when it runs SplitToSequence with keepdims=0 and a scalar split, unless "
@@ -178,7 +177,7 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
     is_cast = target.runtime is None and kind not in support_table()[target.level].data_types
     if is_cast and kind.bits >= 32:
         narrow = _NARROW.get(kind)
-        fix = f". Fix: if all values fit {narrow}, let the model compute them in {narrow}"
+        fix = f". Fix: if all values fit {narrow}, compute them in {narrow}"
         why = "no operator before BitCast-26 exposes them"
         return f"Cast would lose bits of {kind.name}, and {why}{fix if narrow else ''}"
     return Form(split_axis + len(ones), merging, ones, is_cast)
@@ -214,7 +213,7 @@ def divided_into(site: SplitSite) -> int | None:
 def _gap(site: SplitSite) -> str:
     """What has to be known about a split without a descriptor before it can be rewritten."""
     if not isinstance(site.state, Unknown):
-        return "all of its pieces are empty"
+        return "all of its outputs are empty"
     cause = site.state.cause
     if cause in (Cause.DYNAMIC, Cause.UNTRACKED) and site.element_type is None:
         cause = Cause.TYPE

@@ -49,6 +49,11 @@ def _blocks(rule: Rule) -> Iterator[str]:
     yield f"**Fix:** {_with_code(rule.hint)}."
     if "level" in rule.fixable_by:
         yield "`dmlsplit levels` lists the levels, with the DirectML and Windows that have them."
+    if {"level", "model"} <= set(rule.fixable_by):
+        command = example.broken.splitlines()[0].removeprefix("# ")
+        yield "Where standard nodes can replace the Split, this rewrites the model:"
+        yield f"```text\n{command} --write-fixed fixed.onnx\n```"
+    yield "Use instead:"
     yield f"{fence}\n{example.kept}\n```"
     if example.kind == "onnx":
         yield (

@@ -15,6 +15,10 @@ HRESULTS = {
         "E_INVALIDARG",
         'Creating the operator fails with {}, "The parameter is incorrect".',
     ),
+    0x8007000E: (
+        "E_OUTOFMEMORY",
+        'Creating a buffer fails with {}, "Not enough memory resources are available".',
+    ),
     0x887A0004: ("DXGI_ERROR_UNSUPPORTED", "Creating the device fails with {}."),
     DEVICE_REMOVED: (
         "DXGI_ERROR_DEVICE_REMOVED",

@@ -11,9 +11,10 @@ from dmlsplit.directml.levels import (
     directml_version,
     level_for_directml,
     level_for_windows,
+    parse_level,
     support_table,
 )
-from dmlsplit.errors import InvalidArgumentError, prefix_errors
+from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.lint.runtimes import (
     Cell,
     Provider,
@@ -63,7 +64,7 @@ class Target:
     dll : str
         That DirectML in the user's words, such as ``DirectML 1.8.0`` or ``feature level 2_0``.
     runtime : Runtime or None
-        Who passes splits to it; None for a program that calls DirectML itself.
+        Who passes splits to it; None for an application that calls DirectML directly.
     directml : tuple of int or None
         The version of the DirectML.dll; None if only its level is known.
     is_lower_bound : bool
@@ -136,7 +137,7 @@ def resolve_target(
     ort: str | None = None,
     winml: str | None = None,
 ) -> Target:
-    """The target that options name; without any, a program of one's own at the newest level.
+    """The target that options name; without any, the newest level and no runtime.
 
     Parameters
     ----------
@@ -160,7 +161,7 @@ def resolve_target(
     if len(given) > 1 and given != ["ort", "directml"]:
         raise InvalidArgumentError(
             f"{' and '.join(f'--{name}' for name in given)} name different targets. Fix: give one "
-            "of them; only --directml may stand beside --ort"
+            "of them; only --directml may be given in addition to --ort"
         )
     if ort is not None:
         return _with_dll(_onnxruntime(ort), directml)
@@ -170,20 +171,19 @@ def resolve_target(
         return _own_dll(directml)
     if windows is not None:
         build = build_number("--windows", windows)
-        with prefix_errors("--windows"):
-            level = level_for_windows(build)
+        level = level_for_windows(build, "--windows")
         newest = max(row.windows.build for row in support_table().values() if row.windows)
         name = f"Windows build {_as_checked(str(build), (build,), (newest,))}"
         return Target(level, name, directml=directml_version(support_table()[level].directml))
-    with prefix_errors("--feature-level"):
-        level = FeatureLevel.parse(max(FeatureLevel) if feature_level is None else feature_level)
+    level = max(FeatureLevel)
+    if feature_level is not None:
+        level = parse_level(feature_level, "--feature-level")
     return Target(level, f"feature level {level}")
 
 
 def _own_dll(text: str) -> Target:
     """A program that calls this DirectML.dll."""
-    with prefix_errors("--directml"):
-        level, dll = level_for_directml(text), directml_version(text)
+    level, dll = level_for_directml(text, "--directml"), directml_version(text)
     # The third part of a version does not change the level.
     newest = max(directml_version(row.directml)[:2] for row in support_table().values())
     return Target(level, f"DirectML {_as_checked(text.strip(), dll[:2], newest)}", directml=dll)
@@ -250,8 +250,7 @@ def _runtime(name: str, release: Release) -> Runtime:
 
 
 def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
-    with prefix_errors("--winml"):
-        level = level_for_windows(build)
+    level = level_for_windows(build, "--winml")
     row = [row for row in rows if row.build <= build][-1]
     is_newer = row == rows[-1] and build > row.build
     shown = f"{build}, checked as {row.build}, the newest known" if is_newer else str(build)

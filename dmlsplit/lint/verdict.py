@@ -20,12 +20,13 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     REFUSED_FOR_EVERY_SIZE = "refused for every size"
     EQUIVALENT = "refused, an equivalent exists"
+    UNWRITTEN = "outputs not written"
     FAILS = "fails when it runs"
     UNKNOWN = "unknown"
     ON_CPU = "runs on the CPU"
     RUNS = "runs on DirectML"
     RUNS_FOR_EVERY_SIZE = "runs on DirectML at any size"
-    FOLDED = "folded away"
+    FOLDED = "constant-folded"
     NEVER_RUNS = "never runs"
 
 
@@ -33,6 +34,7 @@ class Outcome(StrEnum):
 FAILING = frozenset(
     {
         Outcome.NOT_LOADED,
+        Outcome.UNWRITTEN,
         Outcome.FAILS,
         Outcome.REFUSED,
         Outcome.REFUSED_FOR_EVERY_SIZE,

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dmlsplit.directml.operator import SplitOperatorDesc
-from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.errors import DmlError, InvalidArgumentError, one_line, prefix_errors
+from dmlsplit.directml.tensor import TensorDesc, parse_data_type
+from dmlsplit.errors import DmlError, InvalidArgumentError, one_line
 from dmlsplit.models.site import Known, OnnxModel, SplitSite
 
 if TYPE_CHECKING:
@@ -166,8 +166,7 @@ def scan_any(file: str, dimensions: "FixedSizes | None" = None) -> FileScan:
 
 def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence[int]) -> SplitSite:
     """The site of a descriptor given by command-line options."""
-    with prefix_errors("--data-type"):
-        parsed = TensorDataType.parse(data_type)
+    parsed = parse_data_type(data_type, "--data-type")
     desc = SplitOperatorDesc.from_sizes(TensorDesc(parsed, sizes), axis=axis, sizes=split)
     return SplitSite("", "", "descriptor", 0, "DML_OPERATOR_SPLIT", Known(desc))
 

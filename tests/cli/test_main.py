@@ -20,7 +20,7 @@ PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
 def test_the_examples_in_the_help_of_every_command_can_be_parsed() -> None:
     parser = build_parser()
     for command in PARSERS.values():
-        text = (command.epilog or "").replace("\\\n", " ")
+        text = (command.description or "").replace("\\\n", " ")
         lines = [line.strip() for line in text.splitlines() if line.strip().startswith("dmlsplit ")]
         assert lines
         for line in lines:
@@ -94,9 +94,9 @@ def test_a_name_is_cut_to_the_width_of_the_terminal_and_is_whole_in_a_pipe(here:
     line = ["validate", "m.onnx", "--windows", "19041"]
     output = on_a_terminal(*line, folder=here, columns=60, NO_COLOR="1", COLUMNS="")
     (cut,) = (line_shown for line_shown in output.splitlines() if line_shown.startswith("  -->"))
-    assert cut == "  --> m.onnx main_graph/e.../attention/qkv/Split (+23 alike)"
+    assert cut == "  --> m.onnx main_graph/en.../attention/qkv/Split (+23 more)"
     out, _ = started(*line, folder=here).communicate()
-    whole = "  --> m.onnx main_graph/encoder/layer.0/attention/qkv/Split (+23 alike)"
+    whole = "  --> m.onnx main_graph/encoder/layer.0/attention/qkv/Split (+23 more)"
     assert whole in out.decode().splitlines()
 
 

@@ -54,7 +54,7 @@ def test_a_baseline_is_written_once_and_then_only_new_findings_fail(
     line = f"validate . {OLD} --baseline known.json --sarif r.sarif --junit r.xml".split()
     assert main(line) == 1
     baseline = Path("known.json").read_bytes()
-    assert "known.json has 1 known finding from now on" in capsys.readouterr().err
+    assert "known.json has 2 known findings from now on" in capsys.readouterr().err
     (entry, *_) = json.loads(baseline)["findings"]
     assert entry["file"] == "m.onnx"
     assert entry["fingerprint"] in prints("r.sarif")
@@ -65,7 +65,7 @@ def test_a_baseline_is_written_once_and_then_only_new_findings_fail(
     shutil.copy("m.onnx", "a.onnx")  # a file before it
     assert main(line) == 1
     message = capsys.readouterr().err
-    assert "note: 1 new finding; known.json has the known ones" in message
+    assert "note: 2 new findings; known.json has the known ones" in message
     assert "new: a.onnx:net/cut: " in message
     assert Path("known.json").read_bytes() == baseline
 

@@ -205,3 +205,21 @@ def test_a_higher_level_is_advised_only_if_one_accepts_the_tensor() -> None:
     assert hints("INT4", "6_4") == {"use dml.legalize or --write-fixed"}
     assert hints("INT4", "4_1") == hints("INT4", "6_4")
     assert all(hint.startswith("raise the feature level, or ") for hint in hints("INT64", "2_0"))
+
+
+def test_the_repr_of_a_report_is_short_and_names_the_broken_rules() -> None:
+    x = dml.TensorDesc("FLOAT32", (6,))
+    report = dml.validate(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)), "2_0")
+    assert repr(report) == (
+        "ValidationReport('SPLIT axis 0: FLOAT32[6] -> FLOAT32[2], FLOAT32[4]', level='2_0', "
+        "rule_ids=('DML-LEVEL-DIMENSION-COUNT',))"
+    )
+    assert repr(report.violations[0].rule) == "<Rule DML-LEVEL-DIMENSION-COUNT>"
+    assert repr(NEWEST) == "FeatureLevel.LEVEL_6_4"
+
+
+def test_a_fix_is_said_once_for_all_tensors_that_break_a_rule() -> None:
+    x = dml.TensorDesc("FLOAT32", (6,))
+    text = str(dml.validate(dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)), "2_0"))
+    assert (text.count("DML-LEVEL-DIMENSION-COUNT: "), text.count("Fix: ")) == (3, 1)
+    assert text.endswith("--write-fixed.")

@@ -7,7 +7,7 @@ import dmlsplit as dml
 from dmlsplit.backends.cuda.gpus import GPUS, find_gpu, gpu_of_device
 from dmlsplit.backends.cuda.nvml import CudaDevice
 from dmlsplit.directml.operator import descriptor_geometry
-from dmlsplit.explain.explanation import explanation_text, explanations_text
+from dmlsplit.explain.explanation import _percent, explanation_text, explanations_text
 from tests.support.descriptors import split_descriptors
 
 
@@ -54,3 +54,10 @@ def test_every_descriptor_can_be_explained(desc: dml.SplitOperatorDesc) -> None:
     assert max(map(len, text.splitlines())) <= 80
     total = descriptor_geometry(desc).total_bytes
     assert f"bytes: {total} read, {total} written" in text
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.00371, "0.37 %"), (0.0379, "3.8 %"), (0.378, "38 %"), (1.96, "196 %")]
+)
+def test_a_share_in_percent_has_no_exponent(share: float, text: str) -> None:
+    assert _percent(share) == text

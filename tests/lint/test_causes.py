@@ -1,5 +1,7 @@
 """Findings grouped by cause, and the text that shows a cause like a compiler."""
 
+import json
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -7,10 +9,13 @@ import pytest
 import dmlsplit as dml
 from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.lint.check import assess
+from dmlsplit.lint.report.baseline import baseline_json
 from dmlsplit.lint.report.causes import Cause, causes
+from dmlsplit.lint.report.excerpt import excerpt
 from dmlsplit.lint.report.findings import findings
 from dmlsplit.lint.report.fix_command import fix_command
 from dmlsplit.lint.report.github import github_report
+from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome
@@ -109,7 +114,7 @@ def test_24_equal_failures_take_at_most_12_lines(kind: str) -> None:
     ]
     lines = text_report(assess(sites, OLD)).splitlines()
     assert len(lines) <= 12
-    assert "  --> m.onnx main_graph/layer.0/Split (+23 alike)" in lines
+    assert "  --> m.onnx main_graph/layer.0/Split (+23 more)" in lines
 
 
 def test_the_text_is_a_header_a_place_what_happens_the_fix_and_the_totals() -> None:
@@ -117,32 +122,84 @@ def test_the_text_is_a_header_a_place_what_happens_the_fix_and_the_totals() -> N
     assert text_report(assess(LAYERS[:2], target)) == (
         "error[DML-LEVEL-DIMENSION-COUNT] InputTensor.DimensionCount is 2; it must be 4\n"
         "    at feature level 2_0\n"
-        "  --> m.onnx main_graph/layer.0/Split (+1 alike)\n"
+        "  --> m.onnx main_graph/layer.0/Split (+1 more)\n"
+        "  Split-18(FLOAT[2,6], axis=1) -> [2,4]\n"
         "  refused, an equivalent exists: 80070057 (E_INVALIDARG)\n"
-        "  fix: rewrite the model with the command below; or ship DirectML 1.4.0 or\n"
-        "      later, or require Windows build 22000\n"
+        "  fix: the command below; or use DirectML 1.4.0 or later, or Windows build 22000\n"
         "\n"
         "Fix: dmlsplit validate m.onnx --write-fixed m.fixed.onnx\n"
-        "Found 2 errors. 2 splits in 1 file at Windows build 19041 (feature level 2_0): 2\n"
-        "    refused, an equivalent exists"
+        "2 splits in 1 file at Windows build 19041 (feature level 2_0):\n"
+        "  2 refused, an equivalent exists. Found 2 errors"
     )
 
 
 def test_the_verbose_text_has_every_place_with_its_descriptor_and_the_rule() -> None:
     text = text_report(assess(LAYERS, OLD), detail="verbose")
     assert text.count("error[") == 1
-    assert "  rule: The feature level must have the number of dimensions" in text
+    assert "  rule: Below feature level 3_0, tensors must have exactly 4" in text
     for number in range(24):
-        assert f"  --> m.onnx main_graph/layer.{number}/Split\n    Split-18: refused" in text
-    assert text.count("    SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]\n") == 24
-    assert text.count("if your own code calls DirectML, dispatch SPLIT axis 3") == 24
+        assert f"  --> m.onnx main_graph/layer.{number}/Split\n" in text
+    # What is equal for all of them is said once.
+    assert "layer.22/Split\n  --> m.onnx main_graph/layer.23/Split\n    Split-18: refused" in text
+    assert text.count("    SPLIT axis 1: FLOAT32[2,6] -> FLOAT32[2,2], FLOAT32[2,4]\n") == 1
+    assert text.count("if your own code calls DirectML, dispatch SPLIT axis 3") == 1
 
 
 def test_wrong_numbers_stand_in_the_last_line() -> None:
     harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
     last = text_report(assess([harmed], ORT)).split("\n\n")[-1]
-    assert last.startswith("Found 1 warning. 1 split in 1 file in ONNX Runtime 1.24")
-    assert last.endswith("; the numbers of 1 split may be wrong\n    (SPLIT-DEFECT-RECOMBINED)")
+    assert last.splitlines()[1:] == [
+        "  1 runs on DirectML. Found 1 warning; the numbers of 1 split may be wrong",
+        "      (SPLIT-DEFECT-RECOMBINED)",
+    ]
+
+
+def test_the_verbose_text_does_not_call_a_split_ok_whose_numbers_may_be_wrong() -> None:
+    harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
+    plain = site("plain", split("FLOAT32", (1, 2, 1, 6), (1, 1)))
+    text = text_report(assess([harmed, plain], ORT), detail="verbose")
+    warning, ok = text.index("\nwarning runs on DirectML; the numbers may"), text.index("\nok runs")
+    assert warning < text.rindex("/glu\n") < ok < text.index("/plain\n")
+
+
+def test_a_rule_that_a_node_breaks_is_one_finding_in_the_text_the_baseline_and_sarif() -> None:
+    """The number of splits stands with their verdict."""
+    unknown = site("late", Unknown("the axis is dynamic", Unclear.DYNAMIC))
+    typed = [
+        site(f"n{at}", split("INT64", (2, 6), (2, 4)), element_type="INT64") for at in range(3)
+    ]
+    assessment = assess([*typed, unknown], OLD)
+    assert text_report(assessment).endswith(". Found 6 errors, 1 warning")
+    assert len(json.loads(baseline_json(assessment))["findings"]) == 6
+    results = json.loads(sarif_report(assessment))["runs"][0]["results"]
+    assert Counter(result["level"] for result in results) == {"error": 6, "warning": 1}
+
+
+def test_a_note_beside_an_error_is_a_note_in_sarif_too() -> None:
+    smallest = split("INT64", (2, 6), (2, 4)).descriptor
+    state = Unknown("the axis is dynamic", Unclear.DYNAMIC, smallest)
+    assessment = assess([site("late", state, element_type="INT64")], OLD)
+    (cause,) = found(assessment)
+    results = json.loads(sarif_report(assessment))["runs"][0]["results"]
+    said = sorted((result["ruleId"], result["level"]) for result in results)
+    assert said == sorted((reason.rule, reason.severity) for reason in cause.said.reasons)
+    assert ("SPLIT-NODE-UNKNOWN", "note") in said
+
+
+@pytest.mark.parametrize(
+    ("node", "shown"),
+    [
+        (site("n", split("FLOAT32", (2, 6), (2, 4)), input_name="x"),
+         "Split-18(x: FLOAT[2,6], axis=1) -> [2,4]"),
+        (site("n", Unknown("?", Unclear.DYNAMIC), shape=("n", None), axis=None, element_type=None),
+         "Split-18(?[n,?])"),
+        (site("n", Known(pieces=(1,) * 9)), "Split-18(FLOAT[2,6], axis=1) -> 9 outputs"),
+        (site("n", Known(), input_name="\x1b[1m"), r"Split-18(\x1b[1m: FLOAT[2,6], axis=1)"),
+        (site("n", Known(), shape=None), ""),
+    ],
+)  # fmt: skip
+def test_the_node_is_shown_in_one_line(node: SplitSite, shown: str) -> None:
+    assert excerpt(node) == shown
 
 
 def test_a_long_name_is_cut_in_the_middle_on_a_terminal_and_never_in_a_pipe() -> None:
@@ -152,9 +209,9 @@ def test_a_long_name_is_cut_in_the_middle_on_a_terminal_and_never_in_a_pipe() ->
         (cut,) = (line for line in lines(assessment, is_cut=True) if "-->" in line)
         (whole,) = (line for line in lines(assessment, is_cut=False) if "-->" in line)
     assert len(cut) == 60
-    assert cut.startswith("  --> m.onnx main_graph/e...")
-    assert cut.endswith("...ck/block/block/Split (+24 alike)")
-    assert whole == f"  --> m.onnx main_graph{long.node} (+24 alike)"
+    assert cut.startswith("  --> m.onnx main_graph/en...")
+    assert cut.endswith("...ck/block/block/Split (+24 more)")
+    assert whole == f"  --> m.onnx main_graph{long.node} (+24 more)"
 
 
 def lines(assessment: Assessment, is_cut: bool) -> list[str]:
@@ -173,7 +230,7 @@ def test_github_shows_each_cause_once_per_file() -> None:
     other_sites = [site("cut", split("FLOAT32", (2, 6), (2, 4)), "other.onnx")]
     first, second = github_report(assess([*LAYERS, *other_sites], OLD)).splitlines()
     assert ",file=m.onnx,line=1::m.onnx:main_graph/layer.0/Split: Split-18" in first
-    assert "%0Aalike: main_graph/layer.1/Split, main_graph/layer.2/Split, " in first
+    assert "%0Athe same: main_graph/layer.1/Split, main_graph/layer.2/Split, " in first
     assert first.endswith("main_graph/layer.8/Split, ... and 15 more")
     assert ",file=other.onnx,line=1::" in second
 
@@ -189,6 +246,10 @@ def test_github_shows_each_cause_once_per_file() -> None:
         (["a/m.onnx", "a/n.onnx"], ["a"], "a --write-fixed fixed/"),
         (["a/m.onnx"], ["a"], "a --write-fixed fixed/"),
         (["$x/m.onnx", "$x/n.onnx"], ["$x"], "PATHS --write-fixed fixed/ (replace PATHS)"),
+        (["a/m.onnx", "n.onnx"], ["."], ". --write-fixed ../fixed/"),
+        (["m.onnx"], ["../"], "../ --write-fixed ../../fixed/"),
+        (["a/m.onnx"], ["**/*.onnx"], '"**/*.onnx" --write-fixed ../fixed/'),
+        (["a/m.onnx"], ["a/**/*.onnx"], '"a/**/*.onnx" --write-fixed fixed/'),
         (["$x.onnx"], [], "MODEL.onnx --write-fixed MODEL.fixed.onnx (replace MODEL)"),
     ],
 )

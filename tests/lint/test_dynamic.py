@@ -51,7 +51,7 @@ REFUSED = [
 ]  # fmt: skip
 IN_A_RUNTIME = [
     (single(FLOAT, ("batch",) * 10, (2, 4), 1), Outcome.NOT_LOADED, "ORT-DIMENSION-COUNT"),
-    (single(FLOAT, ("n", 6), (2, 0, 4), 1), Outcome.REFUSED, "ORT-EMPTY-PIECE"),
+    (single(FLOAT, ("n", 6), (2, 0, 4), 1), Outcome.UNWRITTEN, "ORT-EMPTY-PIECE"),
     (single(TensorProto.BFLOAT16, ("n", 6), (2, 4), 1), Outcome.ON_CPU, "ORT-DATA-TYPE"),
     (sequence(FLOAT, ("n", "m")), Outcome.ON_CPU, "ORT-SEQUENCE"),
     (single(FLOAT, ("n", 2**31, 2**3), (4, 4), 2), Outcome.FAILS, "DML-TENSOR-ELEMENT-COUNT"),

@@ -111,7 +111,7 @@ def test_the_broken_model_breaks_its_rule_alone_and_the_kept_one_breaks_none(
     # accepts the split: the advice then names the level.
     is_advised = RULES[name].severity in ("error", "defect")
     if name.startswith("DML-LEVEL-"):
-        assert "ship DirectML" in outcome.advice
+        assert "use DirectML" in outcome.advice
     else:
         assert (name in WITH_OWN_FIX or RULES[name].hint in outcome.advice) == is_advised
     assert command(EXAMPLES[name].kept) == Found([], 0)

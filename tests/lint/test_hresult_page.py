@@ -17,6 +17,7 @@ from tests.support.fixtures import Capsys
         ("-2147024809", 0x80070057),
         ("E_INVALIDARG", 0x80070057),
         ("dxgi_error_device_removed", 0x887A0005),
+        ("8007000E", 0x8007000E),
         ("80070058", None),
         ("model.onnx", None),
         ("DML-SPLIT-AXIS-RANGE", None),
@@ -32,6 +33,7 @@ def test_a_page_names_the_rules_that_end_in_the_hresult_and_what_to_run(number: 
     for name, rule in RULES.items():
         is_listed = rule.hresult == number and not rule.impossible_in_c
         assert (f"- {name}: " in page) == is_listed
+    assert ("Rules whose violation" in page) == any(f"- {name}: " in page for name in RULES)
     assert "`dmlsplit " in page.partition("## Next")[2]
 
 

@@ -42,7 +42,7 @@ def assessed(content: onnx.ModelProto, folder: Path, **target_options: str) -> A
         (13, 7, {"winml": "19041"}, NOT_LOADED, ["ORT-OPSET", "ORT-NOT-KNOWN"]),
         (12, 7, {"winml": "22621"}, None, []),
         (13, 7, {"winml": "22621"}, UNKNOWN, ["ORT-NOT-KNOWN"]),
-        # A program of one's own does not load models.
+        # An application that calls DirectML directly does not load models.
         (26, 13, {"windows": "19041"}, None, []),
     ],
 )

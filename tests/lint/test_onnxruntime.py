@@ -77,7 +77,7 @@ def test_an_unused_output_is_a_defect_before_directml_1_9_1(
 
 
 @pytest.mark.parametrize(
-    ("size", "by_runtime"), [(4, Outcome.REFUSED), (0, Outcome.RUNS), (5, Outcome.RUNS)]
+    ("size", "by_runtime"), [(4, Outcome.UNWRITTEN), (0, Outcome.RUNS), (5, Outcome.RUNS)]
 )
 def test_num_outputs_may_leave_nothing_for_the_last_piece_but_not_through_the_provider(
     size: int, by_runtime: Outcome, tmp_path: Path
@@ -90,5 +90,5 @@ def test_num_outputs_may_leave_nothing_for_the_last_piece_but_not_through_the_pr
     assert (valid.outcome, valid.errors) == (Outcome.RUNS, ())
     (verdict,) = assess(sites, resolve_target(ort="")).verdicts
     assert verdict.outcome is by_runtime
-    empty = ["ORT-EMPTY-PIECE"] if by_runtime is Outcome.REFUSED else []
+    empty = ["ORT-EMPTY-PIECE"] if by_runtime is Outcome.UNWRITTEN else []
     assert [error.rule.id for error in verdict.errors] == empty

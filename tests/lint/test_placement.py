@@ -122,8 +122,9 @@ def test_a_release_decides_where_a_split_runs(
     assert verdict.target == resolve_target(**target_options)
 
 
-def test_an_empty_piece_is_refused_by_a_runtime_and_not_on_the_cpu(tmp_path: Path) -> None:
-    for kind, outcome in ((TensorProto.FLOAT, REFUSED), (TensorProto.BFLOAT16, CPU)):
+def test_a_runtime_writes_no_output_beside_an_empty_one_except_on_the_cpu(tmp_path: Path) -> None:
+    unwritten = Outcome.UNWRITTEN
+    for kind, outcome in ((TensorProto.FLOAT, unwritten), (TensorProto.BFLOAT16, CPU)):
         verdict = verdict_of(single(kind, (6,), (2, 0, 4), 0), tmp_path, ort="")
         assert verdict.outcome is outcome
 
@@ -176,3 +177,14 @@ def test_a_glu_is_a_known_defect_since_the_release_of_its_first_report(
     verdict = verdict_of(content, tmp_path, ort=release)
     assert verdict.outcome is RUNS
     assert [v.rule.id for v in verdict.defects] == ["SPLIT-DEFECT-RECOMBINED"] * count
+
+
+@pytest.mark.parametrize("target", [{"windows": "22621"}, {"directml": "1.15"}, {"winml": "22621"}])
+def test_a_glu_is_no_known_defect_where_onnx_runtime_does_not_fuse_it(
+    target: dict[str, str], tmp_path: Path
+) -> None:
+    """No report is of Windows ML as a part of Windows, or of an application without a runtime."""
+    body = f"{{ a, b = Split <axis = 0> (x) {GLU} }}"
+    header = '<ir_version: 7, opset_import: ["" : 12]>'
+    content = onnx.parser.parse_model(f"{header} net (float[6] x) => (float[] y) {body}")
+    assert verdict_of(content, tmp_path, **target).defects == ()

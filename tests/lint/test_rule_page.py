@@ -120,3 +120,10 @@ def test_what_a_level_rejects_in_models_is_shown_with_a_model(name: str) -> None
 def test_a_page_is_small(name: str) -> None:
     text = re.sub(r"```.*?```|\(http[^)]*\)", "", rule_page(RULES[name]), flags=re.DOTALL)
     assert len(text.split()) < 160
+
+
+def test_a_level_that_a_model_may_avoid_has_the_command_that_rewrites_it() -> None:
+    page = rule_page(RULES["DML-LEVEL-DIMENSION-COUNT"])
+    line = "dmlsplit validate model.onnx --feature-level 2_0 --write-fixed fixed.onnx"
+    assert f"\n{line}\n" in page
+    assert page.index(line) < page.index("Use instead:")

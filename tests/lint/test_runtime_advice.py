@@ -105,5 +105,6 @@ def test_unequal_sizes_have_to_be_exported_again(tmp_path: Path) -> None:
     body = "{ s = Constant <value = int64[2] {2, 4}> () a, b = Split <axis = 0> (x, s) }"
     verdict = verdict_of(parsed(f"(float[batch] x) => (float[] a) {body}"), tmp_path, ort="")
     (warning,) = verdict.diagnostics
-    assert warning.message.startswith("works only for batch=6: the exporter froze the sizes. Fix: ")
+    start = "works only for batch=6: the exporter wrote the sizes as constants. Fix: "
+    assert warning.message.startswith(start)
     assert warning.message.endswith("or declare the axis as 6")

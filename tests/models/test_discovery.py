@@ -31,7 +31,11 @@ def test_each_file_is_scanned_once_and_counted(tmp_path: Path) -> None:
     assert progress[-1][0] == progress[-1][1] > 0
     # Of several models, not each needs to have a dimension.
     assert scan_paths(paths, dimensions=FixedSizes({"n": 2})).unused == (
-        ("n", "give no size; declare sizes of other values in the model's value_info"),
+        (
+            "n",
+            "remove it, as no input has a dynamic dimension; declare sizes of other values in the "
+            "model's value_info",
+        ),
     )
 
 

@@ -82,7 +82,7 @@ def followed(text: str, name: str, target: Sequence[str]) -> tuple[list[str], Se
     if write_fixed_match := re.search(r"--write-fixed (\S+\.onnx)", text):
         assert main(["validate", name, *target, *shlex.split(write_fixed_match[0])]) == 0
         name = write_fixed_match[1]
-    if version := re.search(r"ship DirectML ([0-9.]+)", text):
+    if version := re.search(r"(?:use|ship) DirectML ([0-9.]+)", text):
         target = ["--directml", version[1]]
     if split := EQUIVALENT.search(text):
         axis, kind, sizes, outputs = split.groups()

@@ -50,7 +50,7 @@ class Example(NamedTuple):
     message: str  # the report of `broken`, without the rule's id and fix
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Rule:
     """Everything about one rule, except the code that checks it."""
 
@@ -76,6 +76,9 @@ class Rule:
     impossible_in_c: str = (
         ""  # why no C program can break it, so that DirectML itself cannot be asked
     )
+
+    def __repr__(self) -> str:  # the samples are functions
+        return f"<Rule {self.id}>"
 
 
 def read_rules(path: Path, **readers: Callable[[Any], Any]) -> dict[str, Rule]:

@@ -1,5 +1,6 @@
 """What rules say about a split, and the report of a descriptor."""
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 
 from dmlsplit.directml.rules.rule import Effect, Rule, Severity
@@ -88,7 +89,7 @@ class Violation:
         return f"{self.rule.id}: {self.message}. Fix: {self.hint}."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ValidationReport:
     """Every broken rule of one descriptor or binding.
 
@@ -136,6 +137,17 @@ class ValidationReport:
         rules, count = len(self.rule_ids), len(self.violations)
         places = f" in {count} places" if count > rules else ""
         lines = [f"{self.subject}{suffix}: {counted(rules, 'rule')} broken{places}"]
-        shown = *self.violations[:_SHOWN], *omitted_line(count, _SHOWN)
+        shown = *_once_per_fix(self.violations[:_SHOWN]), *omitted_line(count, _SHOWN)
         lines += [f"  {line}" for line in shown]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        level = f", level={self.level!r}" if self.level else ""
+        return f"ValidationReport({self.subject!r}{level}, rule_ids={self.rule_ids})"
+
+
+def _once_per_fix(violations: tuple[Violation, ...]) -> Iterator[str]:
+    """The violations as text; of neighbours with one rule and fix, the last one has the fix."""
+    for violation, after in zip(violations, [*violations[1:], None], strict=True):
+        is_same = after is not None and (after.rule, after.hint) == (violation.rule, violation.hint)
+        yield f"{violation.rule.id}: {violation.message}." if is_same else str(violation)

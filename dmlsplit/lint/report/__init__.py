@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 FORMATS = {
     "text": "for people: as wide as the terminal, with the totals at the end",
     "json": "for programs: schema 3, described by report.schema.json in the package",
-    "github": "annotations for GitHub Actions, one per cause and file",
+    "github": "annotations for the log of GitHub Actions, one per cause and file",
     "sarif": "SARIF 2.1.0, for code-scanning pages",
     "junit": "JUnit XML, one suite per file and one case per split",
 }

@@ -32,6 +32,15 @@ def failed(assessment: Assessment) -> Iterator[Finding]:
     return (f for f in findings(assessment) if f.status == "failed" and f.diagnostics)
 
 
+def failing_count(assessment: Assessment) -> int:
+    """How many rules that a node breaks fail, without those that the baseline has."""
+    return sum(
+        (with_slashes(finding.file), fingerprint) not in assessment.baseline
+        for finding in failed(assessment)
+        for fingerprint, _ in finding.deciding
+    )
+
+
 def read_baseline(path: Path) -> frozenset[tuple[str, str]]:
     """Files and fingerprints of a baseline.
 

@@ -2,32 +2,23 @@
 
 import re
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.advice import dispatching
 from dmlsplit.lint.report.findings import (
     DEFECT,
+    SEVERITY_ORDER,
     TARGET,
     Finding,
-    Status,
+    Severity,
     address,
     effect_of,
+    severities,
 )
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.messages import printable
 
-Severity = Literal["error", "warning", "note"]
-
-# An error is what makes the command fail. A finding that only the baseline knows is a remark.
-SEVERITIES: dict[Status, Severity] = {
-    "failed": "error",
-    "unknown": "warning",
-    "remark": "warning",
-    "note": "note",
-}
-_ORDER = ("error", "warning", "note")
-_OWN: dict[str, Severity] = {"warning": "warning", "note": "note"}  # of remarks beside an error
 # What differs between places although the cause is the same: a command for one node or file, and
 # the command that the message of a remark ends with.
 _OF_A_PLACE = re.compile(r'python -c "[^"]*"|dmlsplit validate .*')
@@ -37,8 +28,8 @@ _INSTEAD = re.compile(
     r"--write-fixed cannot replace it(?: in the body of a function; |.*?\. Fix: )(.*)"
 )
 # The fixes that stand for those with a descriptor, and with the command for all models.
-DISPATCH = "dispatch the equivalent descriptor, which --verbose shows"
-COMMAND = "rewrite the model with the command below"
+DISPATCH = "dispatch the equivalent (see --verbose)"
+COMMAND = "the command below"
 
 
 class Reason(NamedTuple):
@@ -90,7 +81,7 @@ class Cause(NamedTuple):
     @property
     def severity(self) -> Severity:
         """That of the reason for which it is a finding."""
-        return min((reason.severity for reason in self.said.reasons), key=_ORDER.index)
+        return min((reason.severity for reason in self.said.reasons), key=SEVERITY_ORDER.index)
 
 
 def causes(findings: Iterable[Finding]) -> list[Cause]:
@@ -107,7 +98,7 @@ def causes(findings: Iterable[Finding]) -> list[Cause]:
     # What is wrong with the target is said once, at the splits that it affects.
     affecting = {reason.rule for cause in found if cause.places for reason in cause.said.reasons}
     found = [c for c in found if c.places or c.said.reasons[0].rule not in affecting]
-    return sorted(found, key=lambda cause: _ORDER.index(cause.severity))
+    return sorted(found, key=lambda cause: SEVERITY_ORDER.index(cause.severity))
 
 
 def _cause(findings: tuple[Finding, ...], all_said: tuple[Said, ...]) -> Cause:
@@ -125,18 +116,13 @@ def _said(finding: Finding) -> Said:
 
 
 def _reasons(finding: Finding) -> list[Reason]:
-    """The reasons of a finding: those that decide it have its severity, the others their own."""
-    severity = SEVERITIES[finding.status]
-    if finding.fault:
-        fault = finding.fault
-        return [
-            Reason(severity, fault.rule.id, f"{printable(fault.message)}, in {finding.subject}")
-        ]
-    own = [_OWN.get(violation.severity, "error") for violation, _ in finding.diagnostics]
-    worst = min(own, key=_ORDER.index)
+    """The reasons of a finding, with their severities."""
+    if fault := finding.fault:
+        message = f"{printable(fault.message)}, in {finding.subject}"
+        return [Reason(severities(finding)[0], fault.rule.id, message)]
     return [
-        Reason(severity if its == worst else its, violation.rule.id, _message(finding, violation))
-        for its, (violation, _) in zip(own, finding.diagnostics, strict=True)
+        Reason(severity, violation.rule.id, _message(finding, violation))
+        for severity, (violation, _) in zip(severities(finding), finding.diagnostics, strict=True)
     ]
 
 

@@ -14,6 +14,18 @@ from dmlsplit.messages import counted, omitted_line, printable
 from dmlsplit.models.site import SplitSite
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
+Severity = Literal["error", "warning", "note"]
+# The severity of a finding: an error is what makes the command fail. A finding that only the
+# baseline knows is a remark.
+SEVERITIES: dict[Status, Severity] = {
+    "failed": "error",
+    "unknown": "warning",
+    "remark": "warning",
+    "note": "note",
+}
+SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
+# What only remarks on a finding has its own severity.
+_OWN: dict[str, Severity] = {"warning": "warning", "note": "note"}
 # The most splits that a text names for one finding.
 MAX_SPLITS = 8
 _INDENT = "  "
@@ -66,6 +78,19 @@ def findings(assessment: Assessment) -> Iterator[Finding]:
         places = [(with_slashes(marked.file), fingerprint) for fingerprint, _ in marked.deciding]
         is_known = bool(places) and assessment.baseline.issuperset(places)
         yield marked._replace(status="remark") if is_known and marked.status == "failed" else marked
+
+
+def severities(finding: Finding) -> list[Severity]:
+    """The severity of each diagnostic: those that decide have the finding's, the others their own.
+
+    A finding without a diagnostic, about a target or a file, has its one severity.
+    """
+    severity = SEVERITIES[finding.status]
+    if not finding.diagnostics:
+        return [severity]
+    own = [_OWN.get(violation.severity, "error") for violation, _ in finding.diagnostics]
+    worst = min(own, key=SEVERITY_ORDER.index)
+    return [severity if its == worst else its for its in own]
 
 
 def _fingerprints(finding: Finding, seen: Counter[tuple[str, str]]) -> Iterator[str]:
@@ -185,8 +210,8 @@ def outcome_of(verdict: Verdict) -> str:
 
 def effect_of(verdict: Verdict) -> str:
     """The verdict, with what a program notices of it."""
-    if any(violation.effect == "unwritten" for violation in verdict.errors):
-        return f"{verdict.outcome}: none of its pieces is written"
+    if verdict.outcome is Outcome.UNWRITTEN:
+        return f"{verdict.outcome}, and no call fails"
     return verdict.outcome + (
         "" if verdict.hresult is None else f": {hresult_text(verdict.hresult)}"
     )

@@ -44,6 +44,6 @@ def _command(alike: Sequence[Finding]) -> str:
     lines = [head, *finding.details]
     if others:
         names = [*others[:MAX_SPLITS], *omitted_line(len(others), MAX_SPLITS)]
-        lines.append(f"alike: {', '.join(names)}")
+        lines.append(f"the same: {', '.join(names)}")
     message = escaped("\n".join(lines))
     return f"::{kind} title={value(f'dmlsplit: {finding.title}')}{where}::{message}"

@@ -20,7 +20,7 @@ def details(verdict: Verdict, indent: str = "  ") -> list[str]:
     """The lines after the verdict."""
     lines = []
     if verdict.outcome is Outcome.RUNS and verdict.descriptor is None:
-        lines.append("all pieces are empty, so the split does not reach DirectML")
+        lines.append("all outputs are empty, so the split does not reach DirectML")
     if verdict.descriptor is not None:
         sized = " (shown with dynamic sizes = 1)" if verdict.sizes else ""
         lines.append(f"{verdict.descriptor}{sized}")

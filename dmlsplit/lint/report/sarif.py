@@ -17,7 +17,15 @@ from urllib.parse import quote
 from dmlsplit import __version__
 from dmlsplit.directml.rules.rule import Rule
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.lint.report.findings import Finding, address, findings, with_slashes
+from dmlsplit.lint.report.findings import (
+    SEVERITY_ORDER,
+    Finding,
+    Severity,
+    address,
+    findings,
+    severities,
+    with_slashes,
+)
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import printable
 from dmlsplit.models.site import SplitSite
@@ -29,7 +37,6 @@ _SCHEMA = (
 # (codeql-action, fingerprints.ts), which is line 1 for all nodes of a model.
 _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 MAX_RESULTS = 25_000  # GitHub refuses a run with more
-_LEVELS = ("error", "warning", "note")
 
 
 class _Reason(NamedTuple):
@@ -37,26 +44,25 @@ class _Reason(NamedTuple):
 
     finding: Finding
     fingerprint: str
+    level: Severity
     violation: Violation
     others: str  # as in `group_diagnostics`
-
-    @property
-    def level(self) -> str:
-        if self.finding.status == "failed" and self.violation.severity not in ("warning", "note"):
-            return "error"
-        return "note" if self.finding.status == "note" else "warning"
 
 
 def sarif_report(assessment: Assessment) -> str:
     """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
     reasons = [
-        _Reason(finding, fingerprint, *reason)
+        _Reason(finding, fingerprint, level, *reason)
         for finding in findings(assessment)
-        for fingerprint, reason in zip(finding.fingerprints, finding.diagnostics, strict=True)
+        for fingerprint, level, reason in zip(
+            finding.fingerprints, _levels(finding), finding.diagnostics, strict=True
+        )
     ]
     count = len(reasons)
     if count > MAX_RESULTS:  # errors stay longest
-        reasons = sorted(reasons, key=lambda reason: _LEVELS.index(reason.level))[:MAX_RESULTS]
+        reasons = sorted(reasons, key=lambda reason: SEVERITY_ORDER.index(reason.level))[
+            :MAX_RESULTS
+        ]
     violations = [*(reason.violation for reason in reasons), *assessment.diagnostics]
     rules = {violation.rule.id: violation.rule for violation in violations}
     index = {rule: position for position, rule in enumerate(rules)}
@@ -74,6 +80,11 @@ def sarif_report(assessment: Assessment) -> str:
         "results": [_result(reason, index[reason.violation.rule.id]) for reason in reasons],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _levels(finding: Finding) -> list[Severity]:
+    """The levels of the diagnostics, as in the text; a split without any needs none."""
+    return severities(finding) if finding.diagnostics else []
 
 
 def _message(text: str) -> dict[str, str]:
@@ -106,7 +117,7 @@ def _invocation(assessment: Assessment, omitted: int) -> dict[str, Any]:
 
 
 def _result(reason: _Reason, rule_index: int) -> dict[str, Any]:
-    finding, fingerprint, violation, others = reason
+    finding, fingerprint, _, violation, others = reason
     # A model without a split has no node.
     name = address(finding.sites[0]) if finding.sites else finding.subject
     text = f"{name}: {finding.headline}: {printable(violation.message)}{others}"

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dmlsplit.lint.report.causes import Cause, Place, Reason, causes
+from dmlsplit.lint.report.excerpt import excerpt
 from dmlsplit.lint.report.findings import address, findings
 from dmlsplit.lint.report.fix_command import fix_command
 from dmlsplit.lint.report.paragraph import details, indented, summary_of
 from dmlsplit.lint.report.totals import totals
 from dmlsplit.lint.rules import RULES
-from dmlsplit.lint.verdict import Assessment, Verdict
+from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import cut_middle, omitted_line, width, wrapped
 
 Detail = Literal["quiet", "usual", "verbose"]
@@ -47,7 +48,7 @@ def text_report(
     command = fix_command(assessment, paths)
     last = [f"{style.bold('Fix:')} {command}"] if command else []
     if detail != "quiet":
-        last += [wrapped(line, "") for line in totals(assessment, found)]
+        last += [indented(line, "") for line in totals(assessment, found)]
     return "\n\n".join(filter(None, [heading, *blocks, "\n".join(last)]))
 
 
@@ -88,6 +89,7 @@ def _block(cause: Cause, style: _Style) -> str:
     lines += map(indented, omitted_line(len(cause.said.reasons), _MAX_REASONS))
     if cause.places:
         lines.append(style.place(cause.places[0], _alike(cause)))
+        lines += [f"  {node}" for site in cause.findings[0].sites[:1] if (node := excerpt(site))]
         lines += [indented(remark) for remark in [cause.places[0].remark] if remark]
     if cause.said.outcome:
         lines.append(indented(cause.said.outcome))
@@ -99,7 +101,7 @@ def _alike(cause: Cause) -> str:
     """How many other places there are."""
     others = len(cause.places) - 1
     files = len({place.file for place in cause.places})
-    return f" (+{others} alike{f' in {files} files' if files > 1 else ''})" if others else ""
+    return f" (+{others} more{f' in {files} files' if files > 1 else ''})" if others else ""
 
 
 def _fix_lines(cause: Cause) -> Iterator[str]:
@@ -111,7 +113,7 @@ def _fix_lines(cause: Cause) -> Iterator[str]:
         yield f"{'or' if fix in commands and (texts or fix != commands[0]) else 'fix'}: {fix}"
     yield from (f"note: {note}" for note in cause.said.notes)
     if cause.fixes_differ:
-        yield "that is the fix of this place; --verbose shows those of the others"
+        yield "this fix is for the first node; --verbose shows those of the others"
 
 
 def _verbose_block(cause: Cause, style: _Style) -> str:
@@ -119,12 +121,7 @@ def _verbose_block(cause: Cause, style: _Style) -> str:
     lines = []
     for header, reason in zip(_headers(cause.said.reasons, style), cause.said.reasons, strict=True):
         lines += [header, indented(f"rule: {RULES[reason.rule].sentence.replace('`', '')}")]
-    for place in cause.places:
-        if place.verdict is None:
-            lines.append(style.place(place))
-            lines += [indented(remark, "    ") for remark in [place.remark] if remark]
-        else:
-            lines += _whole(place, place.verdict, style)
+    lines += _places(cause.places, style)
     if not any(place.verdict for place in cause.places):
         lines += [indented(said) for said in [cause.said.outcome] if said]
         lines += [indented(line) for line in _fix_lines(cause)]
@@ -132,23 +129,33 @@ def _verbose_block(cause: Cause, style: _Style) -> str:
 
 
 def _plain_blocks(assessment: Assessment, style: _Style) -> Iterator[str]:
-    """The splits about which nothing has to be said, one block for each verdict."""
-    alike: dict[str, list[Verdict]] = {}
+    """The splits about which no more has to be said, one block for each verdict."""
+    equal: dict[tuple[str, ...], list[Place]] = {}
     for verdict in assessment.verdicts:
         if verdict.is_plain and not assessment.fails(verdict):
-            alike.setdefault(verdict.outcome, []).append(verdict)
-    for outcome, verdicts in alike.items():
-        lines = [style.header("ok", "ok", outcome)]
-        for verdict in verdicts:
-            place = Place(verdict.site.file, address(verdict.site))
-            lines += _whole(place, verdict, style)
-        yield "\n".join(lines)
+            harmful = dict.fromkeys(defect.rule.id for defect in verdict.defects)
+            place = Place(verdict.site.file, address(verdict.site), verdict=verdict)
+            equal.setdefault((verdict.outcome, *harmful), []).append(place)
+    for (outcome, *harm), places in equal.items():
+        head = style.header("ok", "ok", outcome)
+        if harm:
+            text = f"{outcome}; the numbers may be wrong ({', '.join(harm)})"
+            head = style.header("warning", "warning", text)
+        yield "\n".join([head, *_places(places, style)])
 
 
-def _whole(place: Place, verdict: Verdict, style: _Style) -> list[str]:
-    """A place with all that is known about its split."""
-    return [
-        style.place(place),
-        wrapped(summary_of(verdict), "    "),
-        *details(verdict, "    "),
-    ]
+def _places(places: Sequence[Place], style: _Style) -> Iterator[str]:
+    """The places, those of which the same is known above one text that says it."""
+    equal: dict[tuple[str, ...], list[Place]] = {}
+    for place in places:
+        equal.setdefault(tuple(_whole(place)), []).append(place)
+    for text, group in equal.items():
+        yield from map(style.place, group)
+        yield from text
+
+
+def _whole(place: Place) -> list[str]:
+    """All that is known about the split of a place, or how a defect may affect it."""
+    if place.verdict is None:
+        return [indented(remark, "    ") for remark in [place.remark] if remark]
+    return [wrapped(summary_of(place.verdict), "    "), *details(place.verdict, "    ")]

@@ -3,13 +3,15 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dmlsplit.lint.report.causes import Cause, Severity
+from dmlsplit.lint.report.causes import Cause
+from dmlsplit.lint.report.findings import SEVERITY_ORDER, severities
 from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
-from dmlsplit.messages import counted
+from dmlsplit.messages import counted, unbroken
 
 # Outcomes after the number 1, and a larger one, of splits; and after one of models.
 _SPLITS = {
     Outcome.NOT_LOADED: ("in a model that does not load", "in models that do not load"),
+    Outcome.UNWRITTEN: ("without its outputs", "without their outputs"),
     Outcome.FAILS: (str(Outcome.FAILS), "fail when they run"),
     Outcome.ON_CPU: (str(Outcome.ON_CPU), "run on the CPU"),
     Outcome.RUNS: (str(Outcome.RUNS), "run on DirectML"),
@@ -21,18 +23,18 @@ _SPLITS = {
 }
 _MODELS = {
     Outcome.NOT_LOADED: "not loaded",
+    Outcome.UNWRITTEN: "with outputs that are not written",
     Outcome.FAILS: "failing when they run",
     Outcome.ON_CPU: "with splits on the CPU",
     Outcome.RUNS: "with all splits on DirectML",
     Outcome.RUNS_FOR_EVERY_SIZE: "with all splits on DirectML",
-    Outcome.FOLDED: "with all splits folded away",
+    Outcome.FOLDED: "with all splits constant-folded",
     Outcome.NEVER_RUNS: "whose splits never run",
 }
-_SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 def totals(assessment: Assessment, causes: Sequence[Cause]) -> Iterator[str]:
-    """The lines, in one piece each; the last one has the errors, warnings and wrong numbers."""
+    """The lines, in one piece each; the last one counts what was found, and wrong numbers."""
     if assessment.unreadable:
         yield f"not checked: {counted(len(assessment.unreadable), 'path')}"
     said = list(_of_targets(assessment))
@@ -40,36 +42,41 @@ def totals(assessment: Assessment, causes: Sequence[Cause]) -> Iterator[str]:
     if not (said or assessment.unreadable):
         said = ["no splits found"]
     found = f"Found {', '.join(_counts(causes))}" if causes else ""
-    if len(said) == 1:
-        found = ". ".join(filter(None, (found, said.pop())))
+    if 0 < len(said) <= 2:  # of one target, so that nothing comes between
+        found = ". ".join(filter(None, (said.pop(), found)))
     yield from said
     if last := "; ".join(filter(None, (found, _wrong_numbers(assessment)))):
         yield last
 
 
 def _counts(causes: Sequence[Cause]) -> Iterator[str]:
-    """How many places there are of each severity; a target is one."""
-    for severity in _SEVERITIES:
-        of_it = (max(1, len(cause.places)) for cause in causes if cause.severity == severity)
-        if count := sum(of_it):
+    """How many findings there are of each severity: a rule that a node breaks is one, as in SARIF.
+
+    A known defect is one for all splits of a file.
+    """
+    found = Counter(
+        severity for cause in causes for one in cause.findings for severity in severities(one)
+    )
+    for severity in SEVERITY_ORDER:
+        if count := found[severity]:
             yield counted(count, severity)
 
 
 def _of_targets(assessment: Assessment) -> Iterator[str]:
     for target in assessment.targets if assessment.verdicts else ():
         own = [verdict for verdict in assessment.verdicts if verdict.target == target]
-        yield _of_target(own, " (a program of one's own)" * (target != assessment.target))
+        yield from _of_target(own, " (DirectML called directly)" * (target != assessment.target))
 
 
-def _of_target(verdicts: Sequence[Verdict], remark: str) -> str:
-    """The number of splits of one target with each outcome."""
+def _of_target(verdicts: Sequence[Verdict], remark: str) -> Iterator[str]:
+    """The target on a line of its own, then the number of its splits with each outcome."""
     files = {verdict.site.file for verdict in verdicts if verdict.site.file}
     where = f" in {counted(len(files), 'file')}" if files else ""
     counts = Counter(verdict.outcome for verdict in verdicts)
     named = {o: _SPLITS.get(o, (o, o))[counts[o] > 1] for o in Outcome if counts[o]}
-    said = "; ".join(f"{counts[outcome]} {name}" for outcome, name in named.items())
-    what = f"{counted(len(verdicts), 'split')}{where} {verdicts[0].target.where}{remark}"
-    return f"{what}: {said}"
+    yield f"{counted(len(verdicts), 'split')}{where} {verdicts[0].target.where}{remark}:"
+    said = "; ".join(unbroken(f"{counts[outcome]} {name}") for outcome, name in named.items())
+    yield f"  {said}"
 
 
 def _of_models(assessment: Assessment) -> Iterator[str]:
@@ -80,7 +87,7 @@ def _of_models(assessment: Assessment) -> Iterator[str]:
     worst |= {model.file: model.outcome for model in assessment.models}
     if len(worst) > 1 or assessment.models:
         counts = Counter(_MODELS.get(outcome, str(outcome)) for outcome in worst.values())
-        said = "; ".join(f"{count} {text}" for text, count in counts.items())
+        said = "; ".join(unbroken(f"{count} {text}") for text, count in counts.items())
         yield f"{counted(len(worst), 'model')}: {said}"
 
 

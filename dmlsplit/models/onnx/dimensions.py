@@ -111,7 +111,12 @@ class FixedSizes:
 
     def fix(self, name: str) -> str:
         """What to give instead of a name that no model has: similar names, or else all of them."""
+        if not self.dynamic:
+            return (
+                "remove it, as no input has a dynamic dimension; declare sizes of other values in "
+                "the model's value_info"
+            )
         names = get_close_matches(name, self.dynamic) or list(self.dynamic)
         more = f" ({len(names)} names)" if len(names) > MAX_SHOWN else ""
-        listed = " or ".join(map(shown_name, names[:MAX_SHOWN])) or "no size"
+        listed = " or ".join(map(shown_name, names[:MAX_SHOWN]))
         return f"give {listed}{more}; declare sizes of other values in the model's value_info"

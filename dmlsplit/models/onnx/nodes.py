@@ -56,7 +56,7 @@ from dmlsplit.models.site import (
 # The most pieces of a node that a scan describes.
 MAX_PIECES = 32_768
 _DISPUTED_AXIS = (
-    "keepdims is 0 beside a scalar split: ONNX keeps the axis nevertheless, ONNX Runtime drops it"
+    "keepdims is 0 with a scalar split: ONNX keeps the axis nevertheless, ONNX Runtime drops it"
 )
 
 

@@ -211,10 +211,10 @@ def test_splits_that_cannot_be_rewritten_are_left_and_reported(tmp_path: Path) -
         (single(TensorProto.DOUBLE, (6,), (2, 4), 0), LEVEL_2, "Cast would lose bits of FLOAT64"),
         (single(TensorProto.INT64, (6,), (2, 4), 0), {"windows": "19041"},
          "Cast would lose bits of INT64, and no operator before BitCast-26 exposes them. "
-         "Fix: if all values fit INT32, let the model compute them in INT32"),
+         "Fix: if all values fit INT32, compute them in INT32"),
         (single(TensorProto.UINT64, ("b", 6), (2, 4), 1), LEVEL_2,
          "Cast would lose bits of UINT64, and no operator before BitCast-26 exposes them. "
-         "Fix: if all values fit UINT32, let the model compute them in UINT32"),
+         "Fix: if all values fit UINT32, compute them in UINT32"),
         (single(TensorProto.COMPLEX64, (6,), (2, 4), 0), LEVEL_2, "cannot reinterpret complex"),
         (single(TensorProto.STRING, (6,), (2, 4), 0), LEVEL_2, "has no strings"),
         (attribute_split(2, 0, (6,)), LEVEL_1, "opset is 2; rewriting needs 7"),
@@ -404,7 +404,7 @@ def test_a_sequence_on_which_onnx_and_onnx_runtime_differ_is_left_for_other_targ
     tmp_path: Path,
 ) -> None:
     rewriting, output = fixed(unbound(1, 0, 13), tmp_path, **LEVEL_2)
-    assert "ONNX ignores keepdims=0 beside a scalar split" in rewriting.not_replaced[0][1]
+    assert "ONNX ignores keepdims=0 with a scalar split" in rewriting.not_replaced[0][1]
     assert not output.exists()
 
 

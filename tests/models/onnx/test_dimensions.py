@@ -130,7 +130,7 @@ def test_a_rank_is_declared_and_not_given(scanned: Scanned) -> None:
     (site,) = scanned(content)
     assert isinstance(site.state, Unknown)
     assert (site.state.missing, site.state.example_shape) == ((), None)
-    with pytest.raises(dml.InvalidArgumentError, match="Fix: give no size; declare sizes"):
+    with pytest.raises(dml.InvalidArgumentError, match="Fix: remove it, as no input has a dynamic"):
         shape(scanned, content, {"x.0": 2})
 
 
