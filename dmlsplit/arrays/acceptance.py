@@ -1,8 +1,10 @@
 """Checks the arrays of a split: whether they fit it, and share no memory.
 
-`dml.split`, `op()`, `dispatch`, `bind` and the front ends all use this module; a rule added to
-`mismatches` therefore applies to every one of them. A rule about the arrays of one library, such as
-tensors that PyTorch tracks, belongs in the `view` of its adapter.
+`dml.split`, `op()`, `dispatch`, `bind` and the front ends all use this module. An array that fits
+exactly reaches only `matches`, and on the fast paths of execution/slices.py and
+execution/torch_fast_path.py not even that; a rule about such arrays is needed there too. A rule
+about the arrays of one library, such as tensors that PyTorch tracks, belongs in the `view` of its
+adapter.
 """
 
 from collections.abc import Iterator, Sequence

@@ -12,8 +12,8 @@ from dmlsplit.lint.commands import (
     options,
     python_command,
 )
+from dmlsplit.lint.fix.split_forms import IN_A_FUNCTION, form_of
 from dmlsplit.lint.loading import INSIDE
-from dmlsplit.lint.rewritable import IN_A_FUNCTION, form_of
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment, Outcome, Verdict
 from dmlsplit.models.site import Cause, SplitSite, Unknown
 

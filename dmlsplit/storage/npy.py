@@ -1,8 +1,7 @@
 """Splits .npy files of any size, block by block, into pieces that appear together.
 
 Blocks are read by system calls. A memory map would count the whole file as memory of the process,
-and a disk error, or an input that shrinks, would end the process with a signal. A *block* is the
-part of an array that is read at once, and a *draft* a file that is written under a hidden name.
+and a disk error, or an input that shrinks, would end the process with a signal.
 """
 
 import os

@@ -14,8 +14,8 @@ from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.nested import graphs
 from dmlsplit.lint.fix.replacement import Replacement, compared
 from dmlsplit.lint.fix.sequences import instead_of_takers, piece_names, taking_nodes
+from dmlsplit.lint.fix.split_forms import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
-from dmlsplit.lint.rewritable import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.protobuf import Shape

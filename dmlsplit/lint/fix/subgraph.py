@@ -16,7 +16,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.lint.rewritable import Form, Merging, form_of, is_static
+from dmlsplit.lint.fix.split_forms import Merging, SplitForm, form_of, is_static
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.models.site import Known, Size, SplitSite, Unknown
 
@@ -76,7 +76,9 @@ class _Nodes(list[NodeProto]):
     A method adds nodes; if it returns a string, that is the name of their output.
     """
 
-    def __init__(self, node: NodeProto, site: SplitSite, form: Form, new_name: NewName) -> None:
+    def __init__(
+        self, node: NodeProto, site: SplitSite, form: SplitForm, new_name: NewName
+    ) -> None:
         self.node, self.form, self.new_name = node, form, new_name
         self.shape, self.axis, self.opset = site.shape or (), site.axis or 0, site.opset
         self.kind = onnx.TensorProto.DataType.Value(site.element_type)

@@ -71,7 +71,7 @@ class Merging(NamedTuple):
     groups: tuple[Size, ...]
 
 
-class Form(NamedTuple):
+class SplitForm(NamedTuple):
     """How a target can split a value: what is done before the Split, and undone after it."""
 
     axis: int = 0  # of the Split
@@ -84,7 +84,7 @@ class Form(NamedTuple):
     is_divided: bool = False
 
 
-def form_of(verdict: Verdict) -> Form | str:
+def form_of(verdict: Verdict) -> SplitForm | str:
     """The form of a refused split of an ONNX model, or why --write-fixed cannot rewrite it."""
     form = _accepted_form(verdict)
     if isinstance(form, str) or compared_shapes(verdict.site):
@@ -137,7 +137,7 @@ def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
     return prod(shape) * (carrier.bits if carrier else 8) * lanes // 8
 
 
-def _accepted_form(verdict: Verdict) -> Form | str:
+def _accepted_form(verdict: Verdict) -> SplitForm | str:
     site, broken, target = verdict.site, verdict.errors, verdict.target
     if site.exceeds_protobuf:
         return TOO_LARGE
@@ -153,7 +153,7 @@ def _accepted_form(verdict: Verdict) -> Form | str:
     if site.keeps_axis is None and set(getattr(site.state, "pieces", None) or ()) - {1}:
         return _FAILS_IN_ORT
     if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"}:
-        return Form(lacks_only_count=True)
+        return SplitForm(lacks_only_count=True)
     if site.opset < _MIN_OPSET:
         return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
     desc = _descriptor(site)
@@ -166,7 +166,7 @@ def _accepted_form(verdict: Verdict) -> Form | str:
     return _dividing_form(site, target)
 
 
-def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
+def _form(site: SplitSite, kind: TensorDataType, target: Target) -> SplitForm | str:
     shape, axis = site.shape or (), site.axis or 0
     least, greatest = _dimension_counts(target)
     ones, merging, split_axis = tuple(range(least - len(shape))), None, axis
@@ -181,10 +181,10 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
         fix = f". Fix: if all values fit {narrow}, let the model compute them in {narrow}"
         why = "no operator before BitCast-26 exposes them"
         return f"Cast would lose bits of {kind.name}, and {why}{fix if narrow else ''}"
-    return Form(split_axis + len(ones), merging, ones, is_cast)
+    return SplitForm(split_axis + len(ones), merging, ones, is_cast)
 
 
-def _dividing_form(site: SplitSite, target: Target) -> Form | str:
+def _dividing_form(site: SplitSite, target: Target) -> SplitForm | str:
     """The form for a dynamic axis, if the target wants more dimensions or another type."""
     assert isinstance(site.state, Unknown)
     assert site.state.smallest_descriptor
