@@ -111,7 +111,7 @@ def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
     return None
 
 
-class Target(NamedTuple):
+class CompileTarget(NamedTuple):
     """What CuPy compiles for on a GPU. Capabilities are numbers such as 90."""
 
     capability: int  # the GPU's
@@ -130,7 +130,7 @@ class Target(NamedTuple):
 
 
 def gpu_error(
-    device: str, target: Target, architectures: Sequence[int], installed: Sequence[str]
+    device: str, target: CompileTarget, architectures: Sequence[int], installed: Sequence[str]
 ) -> str | None:
     """The error if a GPU is too old or too new for the kernels, NVRTC or CuPy; None if not.
 
