@@ -157,12 +157,14 @@ def dispatching(verdict: Verdict) -> str:
     return Advice.DISPATCH.format(equivalent=verdict.equivalent)
 
 
-def thawed(site: SplitSite) -> str:
+def unfreezing_fix(site: SplitSite) -> str:
     """How to let a split with frozen sizes take other ones."""
     assert site.frozen is not None
     pieces = set(getattr(site.state, "pieces", None) or ())
     if len(pieces) != 1 or site.operator.startswith("SplitTo"):
         return Advice.EXPORT_AGAIN.format(size=site.frozen[1])
+    if "()" in site.path:  # the body may have other sizes at other calls
+        return python_command(Advice.CALLER, site.file)
     return freeing_command(Advice.FREE, site)
 
 

@@ -10,7 +10,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
-from dmlsplit.lint.advice import advise, declarations, hints, thawed
+from dmlsplit.lint.advice import advise, declarations, hints, unfreezing_fix
 from dmlsplit.lint.defects import defects
 from dmlsplit.lint.loading import invalid_node, model_violations, target_violations
 from dmlsplit.lint.placement import (
@@ -178,7 +178,7 @@ def _frozen(site: SplitSite) -> Iterator[Violation]:
     if site.frozen:
         name, size = site.frozen
         text = f"works only for {name}={size}: the exporter froze the sizes"
-        yield make_violation("SPLIT-NODE-FROZEN", text=f"{text}. Fix: {thawed(site)}")
+        yield make_violation("SPLIT-NODE-FROZEN", text=f"{text}. Fix: {unfreezing_fix(site)}")
 
 
 @_cached

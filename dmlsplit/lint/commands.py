@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dmlsplit.models.site import SplitSite, Unknown
+from dmlsplit.models.site import NodePath, SplitSite, Unknown
 
 # Inside double quotes, no shell changes these; Python's own quotes hold all of them but '.
 _LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
@@ -75,7 +75,7 @@ def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> s
     for site in sites[:_MAX_DECLARED]:
         value = site.input_name if _IN_PYTHON.fullmatch(site.input_name) else None
         words = {
-            "GRAPH": _graph(site),
+            "GRAPH": _graph(site.input_path),
             "VALUE": value,
             "TYPE": site.element_type,
             "SHAPE": _shape(site),
@@ -88,8 +88,11 @@ def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> s
 
 
 def freeing_command(template: str, site: SplitSite) -> str:
-    """A template with code that makes the pieces of a split equal, whatever the axis is."""
-    graph, is_named = _graph(site), bool(_IN_PYTHON.fullmatch(site.file))
+    """A template with code that makes the pieces of a split equal, whatever the axis is.
+
+    The split is not in the body of a function.
+    """
+    graph, is_named = _graph(site.path[:-1]), bool(_IN_PYTHON.fullmatch(site.file))
     left = [word for word, text in (("MODEL", is_named), ("GRAPH", graph)) if not text]
     code = f"{graph or 'GRAPH'}.node[{site.index}]"
     if site.opset < 13:
@@ -112,10 +115,10 @@ def _stem(file: str) -> str:
     return str(Path(file).with_suffix(""))
 
 
-def _graph(site: SplitSite) -> str | None:
-    """The Python expression for the graph of a split's input in `m`, if it can be printed."""
+def _graph(path: NodePath) -> str | None:
+    """The Python expression for the graph of a path in `m`, if it can be printed."""
     graph = "m.graph"
-    bodies = iter(site.input_path)
+    bodies = iter(path)
     for index, name, body in zip(bodies, bodies, bodies, strict=True):
         if not _IN_PYTHON.fullmatch(str(name)):
             return None
