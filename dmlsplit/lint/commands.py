@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from dmlsplit.messages import Fix
 from dmlsplit.models.site import NodePath, SplitSite, Unknown
 
 # Inside double quotes, no shell changes these; Python's own quotes hold all of them but '.
 _LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 _IN_PYTHON = re.compile(_LITERAL.pattern.replace("'", ""))
+_PYTHON = 'python -c "'
 _NEEDS_QUOTES = re.compile(r"[^\w./:+-]")
 # The most values that one command declares, and the most paths that one names.
 _MAX_DECLARED = 64
@@ -60,14 +62,21 @@ def shell_word(text: str) -> str | None:
     return f'"{text}"' if _NEEDS_QUOTES.search(text) else text
 
 
-def python_command(template: str, file: str) -> str:
+def python_command(template: str, file: str) -> Fix:
     """A template with the name of a model and its stem, which begins names of models to write."""
     if not _IN_PYTHON.fullmatch(file):
-        return template.format(model="MODEL", stem="MODEL", replace=_replace(["MODEL"]))
-    return template.format(model=file, stem=_stem(file), replace="")
+        return _filled(template, model="MODEL", stem="MODEL", replace=_replace(["MODEL"]))
+    return _filled(template, model=file, stem=_stem(file), replace="")
 
 
-def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> str:
+def _filled(template: str, **words: str) -> Fix:
+    """A template that may end with a command of Python."""
+    text, python, code = template.partition(_PYTHON)
+    command = f"{python}{code}".format(**words)
+    return Fix(text.format(**words) + command, [command] if python else [])
+
+
+def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> Fix:
     """A template with code that declares the inputs of some splits of a model."""
     is_named = bool(_IN_PYTHON.fullmatch(file))
     left = [] if is_named else ["MODEL"]
@@ -84,10 +93,10 @@ def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> s
         texts = (text or word for word, text in words.items())
         code += "d({}, '{}', T.{}, {}); ".format(*texts)
     model, stem = (file, _stem(file)) if is_named else ("MODEL", "MODEL")
-    return template.format(model=model, stem=stem, replace=_replace(left), code=code)
+    return _filled(template, model=model, stem=stem, replace=_replace(left), code=code)
 
 
-def freeing_command(template: str, site: SplitSite) -> str:
+def freeing_command(template: str, site: SplitSite) -> Fix:
     """A template with code that makes the pieces of a split equal, whatever the axis is.
 
     The split is not in the body of a function.
@@ -103,7 +112,7 @@ def freeing_command(template: str, site: SplitSite) -> str:
             count = "onnx.helper.make_attribute('num_outputs', len(n.output))"
             code += f"; n.attribute.append({count})"
     model, stem = (site.file, _stem(site.file)) if is_named else ("MODEL", "MODEL")
-    return template.format(model=model, stem=stem, replace=_replace(left), code=code)
+    return _filled(template, model=model, stem=stem, replace=_replace(left), code=code)
 
 
 def _replace(left: Iterable[str]) -> str:

@@ -8,6 +8,7 @@ from dmlsplit.lint.commands import python_command
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Cell, dotted, runtime_table
 from dmlsplit.lint.target import Runtime, Target
+from dmlsplit.messages import Fix
 from dmlsplit.models.site import Cause, Invalid, OnnxModel, SplitSite, Unknown
 
 _CONVERT = (
@@ -89,7 +90,7 @@ def conversion(file: str, opset: int, newest: int) -> str:
     return python_command(_CONVERT.replace("{number}", str(newest)), file)
 
 
-def _setting_ir(file: str, ir: int, newest: int) -> str:
+def _setting_ir(file: str, ir: int, newest: int) -> Fix:
     return python_command(_SET_IR.replace("{number}", str(newest)), file)
 
 
@@ -122,7 +123,7 @@ def _version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Ite
             continue
         command = template(file, own, newest)
         # A newer runtime helps against both; without it, both have to be changed.
-        fix, loaders = "; or ".join([*loaders, command]), []
+        fix, loaders = Fix.joined("; or ", [*loaders, command]), []
         has = f"the model has {what} {own}"
         if limit.value is not None:
             text = f"{has}; {runtime.name} loads at most {newest}"

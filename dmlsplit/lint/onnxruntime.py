@@ -16,6 +16,7 @@ from dmlsplit.lint.loading import WITHOUT_KERNEL, conversion
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Release, runtime_table
 from dmlsplit.lint.target import Target
+from dmlsplit.messages import Fix
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType
 from dmlsplit.models.site import Known, SplitSite, Unknown
 
@@ -109,7 +110,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     command = conversion(site.file, site.model_opset, newest)
     fields = "", "OperatorType", site.operator, f"one of {names}"
     effect: Effect | None = "load" if site.operator == WITHOUT_KERNEL else None
-    fix = "; or ".join(filter(None, (first, command)))
+    fix = Fix.joined("; or ", filter(None, (first, command)))
     yield make_violation("ORT-OPERATOR", *fields, fix=fix, effect=effect)
 
 

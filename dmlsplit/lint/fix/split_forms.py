@@ -10,13 +10,14 @@ from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.lint.loading import is_complex
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
+from dmlsplit.messages import Note
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType
 from dmlsplit.models.site import Cause, Known, Size, SplitSite, Unknown
 
 IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
-TOO_LARGE = (
-    "the model has over 2 GiB, which protobuf cannot read. Fix: export it with its weights in "
-    "another file"
+TOO_LARGE = Note(
+    "the model has over 2 GiB, which protobuf cannot read",
+    "export it with its weights in another file",
 )
 # Of 64-bit integers, Cast extracts only the low bits. The high ones need a division, which DirectML
 # has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
@@ -31,32 +32,33 @@ _MIN_OPSET = 7
 _SIZES = (2, 1, 3)
 # The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
 MAX_BYTES = 1 << 28
-_OVERRIDABLE = (
-    "its sizes follow from the default of a graph input, which a caller may override. Fix: keep "
-    "the initializer only, and remove the input of its name from the graph"
+_OVERRIDABLE = Note(
+    "its sizes follow from the default of a graph input, which a caller may override",
+    "keep the initializer only, and remove the input of its name from the graph",
 )
-_DISPUTED_AXIS = (
-    "ONNX ignores keepdims=0 beside a scalar split, and ONNX Runtime does not. Fix: set keepdims "
-    "to 1"
+_DISPUTED_AXIS = Note(
+    "ONNX ignores keepdims=0 beside a scalar split, and ONNX Runtime does not",
+    "set keepdims to 1",
 )
-_FAILS_IN_ORT = (
+_FAILS_IN_ORT = Note(
     "ONNX Runtime fails when it runs SplitToSequence with keepdims=0 and a scalar split, unless "
-    "every piece has the size 1. Fix: set keepdims to 1"
+    "every piece has the size 1",
+    "set keepdims to 1",
 )
-_COMPUTED_LENGTHS = (
-    "its split lengths are computed when the model runs. Fix: give the sizes from which they may "
-    "follow with --dim, or make them a constant of the model"
+_COMPUTED_LENGTHS = Note(
+    "its split lengths are computed when the model runs",
+    "give the sizes from which they may follow with --dim, or make them a constant of the model",
 )
+_CONSTANT = "make them a constant of the model"
 # What is to be said about a split that is unknown for a cause.
 _GAPS = {
-    Cause.DYNAMIC: "its sizes are known only when the model runs. Fix: give them with --dim",
-    Cause.UNTRACKED: "its sizes could not be inferred. Fix: declare them in the model",
-    Cause.TYPE: "its data type is not known. Fix: declare it in the model",
-    Cause.LENGTHS: "its split lengths are known only when the model runs. Fix: make them a "
-    "constant of the model",
-    Cause.WEIGHTS: "its split lengths are in external data. Fix: keep them in the model",
-    Cause.ORDER: "no earlier node produces its input. Fix: sort the nodes, and remove cycles",
-    Cause.COUNT: "it has too many pieces. Fix: use a larger chunk size, or fewer outputs",
+    Cause.DYNAMIC: Note("its sizes are known only when the model runs", "give them with --dim"),
+    Cause.UNTRACKED: Note("its sizes could not be inferred", "declare them in the model"),
+    Cause.TYPE: Note("its data type is not known", "declare it in the model"),
+    Cause.LENGTHS: Note("its split lengths are known only when the model runs", _CONSTANT),
+    Cause.WEIGHTS: Note("its split lengths are in external data", "keep them in the model"),
+    Cause.ORDER: Note("no earlier node produces its input", "sort the nodes, and remove cycles"),
+    Cause.COUNT: Note("it has too many pieces", "use a larger chunk size, or fewer outputs"),
 }
 
 
@@ -96,7 +98,7 @@ def form_of(verdict: Verdict) -> SplitForm | str:
     reason = f"at two sizes of each dynamic dimension, its input must have {limit}"
     if _byte_count(verdict.site, [n if isinstance(n, int) else 1 for n in shape]) > MAX_BYTES:
         return reason
-    return f"{reason}. Fix: give the sizes with --dim"
+    return Note(reason, "give the sizes with --dim")
 
 
 def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
@@ -178,9 +180,9 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> SplitForm | 
     is_cast = target.runtime is None and kind not in support_table()[target.level].data_types
     if is_cast and kind.bits >= 32:
         narrow = _NARROW.get(kind)
-        fix = f". Fix: if all values fit {narrow}, let the model compute them in {narrow}"
+        fix = f"if all values fit {narrow}, let the model compute them in {narrow}"
         why = "no operator before BitCast-26 exposes them"
-        return f"Cast would lose bits of {kind.name}, and {why}{fix if narrow else ''}"
+        return Note(f"Cast would lose bits of {kind.name}, and {why}", fix if narrow else "")
     return SplitForm(split_axis + len(ones), merging, ones, is_cast)
 
 

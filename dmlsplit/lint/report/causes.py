@@ -1,7 +1,6 @@
 """Groups findings by cause: the same rules, broken in the same way and mended in the same way."""
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
@@ -15,7 +14,7 @@ from dmlsplit.lint.report.findings import (
     effect_of,
 )
 from dmlsplit.lint.verdict import Verdict
-from dmlsplit.messages import printable
+from dmlsplit.messages import Fix, Note, printable, without_commands
 
 Severity = Literal["error", "warning", "note"]
 
@@ -27,15 +26,8 @@ SEVERITIES: dict[Status, Severity] = {
     "note": "note",
 }
 _ORDER = ("error", "warning", "note")
-_OWN: dict[str, Severity] = {"warning": "warning", "note": "note"}  # of remarks beside an error
-# What differs between places although the cause is the same: a command for one node or file, and
-# the command that the message of a remark ends with.
-_OF_A_PLACE = re.compile(r'python -c "[^"]*"|dmlsplit validate .*')
-_FIX = ". Fix: "  # in a message, before its fix
-# What to do where --write-fixed cannot replace a split, in the note that says why.
-_INSTEAD = re.compile(
-    r"--write-fixed cannot replace it(?: in the body of a function; |.*?\. Fix: )(.*)"
-)
+# A remark beside an error keeps its severity.
+_REMARK_SEVERITIES: dict[str, Severity] = {"warning": "warning", "note": "note"}
 # The fixes that stand for those with a descriptor, and with the command for all models.
 DISPATCH = "dispatch the equivalent descriptor, which --verbose shows"
 COMMAND = "rewrite the model with the command below"
@@ -63,7 +55,7 @@ class Place(NamedTuple):
         return " ".join(filter(None, (printable(self.file), self.address)))
 
 
-class Said(NamedTuple):
+class Statement(NamedTuple):
     """What is said about a finding, without its place."""
 
     reasons: tuple[Reason, ...]
@@ -76,13 +68,18 @@ class Said(NamedTuple):
         """What findings of one cause have in common."""
         texts = *(reason.message for reason in self.reasons), *self.fixes, *self.notes
         rules = tuple(reason[:2] for reason in self.reasons)
-        return self.outcome, rules, *(_OF_A_PLACE.sub("", text) for text in texts)
+        return self.outcome, rules, *map(without_commands, texts)
+
+    @property
+    def remedies(self) -> object:
+        """What differs between the places of a cause if a command does."""
+        return self.fixes, self.notes
 
 
 class Cause(NamedTuple):
     """Findings that are alike."""
 
-    said: Said  # about the first place
+    statement: Statement  # about the first place
     fixes_differ: bool  # from place to place
     findings: tuple[Finding, ...]
     places: tuple[Place, ...]
@@ -90,7 +87,7 @@ class Cause(NamedTuple):
     @property
     def severity(self) -> Severity:
         """That of the reason for which it is a finding."""
-        return min((reason.severity for reason in self.said.reasons), key=_ORDER.index)
+        return min((reason.severity for reason in self.statement.reasons), key=_ORDER.index)
 
 
 def causes(findings: Iterable[Finding]) -> list[Cause]:
@@ -98,30 +95,30 @@ def causes(findings: Iterable[Finding]) -> list[Cause]:
 
     Findings about nothing that has to be said, and about files that cannot be read, have none.
     """
-    alike: dict[object, list[tuple[Finding, Said]]] = {}
+    alike: dict[object, list[tuple[Finding, Statement]]] = {}
     for finding in findings:
         if finding.status != "plain" and (finding.diagnostics or finding.fault):
-            said = _said(finding)
-            alike.setdefault(said.key, []).append((finding, said))
-    found = [_cause(*zip(*group, strict=True)) for group in alike.values()]
+            statement = _statement_of(finding)
+            alike.setdefault(statement.key, []).append((finding, statement))
+    groups = [_cause(*zip(*group, strict=True)) for group in alike.values()]
     # What is wrong with the target is said once, at the splits that it affects.
-    affecting = {reason.rule for cause in found if cause.places for reason in cause.said.reasons}
-    found = [c for c in found if c.places or c.said.reasons[0].rule not in affecting]
-    return sorted(found, key=lambda cause: _ORDER.index(cause.severity))
+    affecting = {r.rule for cause in groups if cause.places for r in cause.statement.reasons}
+    groups = [c for c in groups if c.places or c.statement.reasons[0].rule not in affecting]
+    return sorted(groups, key=lambda cause: _ORDER.index(cause.severity))
 
 
-def _cause(findings: tuple[Finding, ...], all_said: tuple[Said, ...]) -> Cause:
-    first = all_said[0]
-    differ = any(said[2:] != first[2:] for said in all_said)
+def _cause(findings: tuple[Finding, ...], statements: tuple[Statement, ...]) -> Cause:
+    first = statements[0]
+    differ = any(statement.remedies != first.remedies for statement in statements)
     places = tuple(place for finding in findings for place in _places(finding))
     return Cause(first, differ, findings, places)
 
 
-def _said(finding: Finding) -> Said:
+def _statement_of(finding: Finding) -> Statement:
     outcome = "" if finding.title in (DEFECT, TARGET) else finding.headline  # of a model
     if finding.verdict:
         outcome = effect_of(finding.verdict)
-    return Said(tuple(_reasons(finding)), outcome, *_fixes(finding))
+    return Statement(tuple(_reasons(finding)), outcome, *_fixes(finding))
 
 
 def _reasons(finding: Finding) -> list[Reason]:
@@ -132,11 +129,11 @@ def _reasons(finding: Finding) -> list[Reason]:
         return [
             Reason(severity, fault.rule.id, f"{printable(fault.message)}, in {finding.subject}")
         ]
-    own = [_OWN.get(violation.severity, "error") for violation, _ in finding.diagnostics]
-    worst = min(own, key=_ORDER.index)
+    severities = [_REMARK_SEVERITIES.get(v.severity, "error") for v, _ in finding.diagnostics]
+    worst = min(severities, key=_ORDER.index)
     return [
-        Reason(severity if its == worst else its, violation.rule.id, _message(finding, violation))
-        for its, (violation, _) in zip(own, finding.diagnostics, strict=True)
+        Reason(severity if own == worst else own, violation.rule.id, _message(finding, violation))
+        for own, (violation, _) in zip(severities, finding.diagnostics, strict=True)
     ]
 
 
@@ -144,9 +141,9 @@ def _message(finding: Finding, violation: Violation) -> str:
     """What is wrong; a remark that is all there is to say has its fix apart, in `_fixes`."""
     if finding.title == DEFECT:
         return violation.rule.wording
-    message = printable(violation.message)
+    message = violation.message
     is_remark = finding.verdict is not None and not finding.verdict.fixes
-    return message.partition(_FIX)[0] if is_remark else message
+    return printable(message.fault if is_remark and isinstance(message, Note) else message)
 
 
 def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -159,12 +156,17 @@ def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
         known[dispatching(verdict)] = "" if verdict.rewriting in verdict.fixes else DISPATCH
     fixes = tuple(filter(None, (known.get(fix, fix) for fix in verdict.fixes)))
     fixes = tuple(sorted(fixes, key=_is_not_command))
-    instead = (_INSTEAD.fullmatch(printable(note)) for note in verdict.notes)
-    fixes += tuple(match[1] for match in instead if match)
+    fixes += tuple(_fixes_of(verdict.notes))  # what to do where --write-fixed does not help
     if not fixes:
-        messages = (printable(violation.message) for violation, _ in finding.diagnostics)
-        fixes = tuple(filter(None, (message.partition(_FIX)[2] for message in messages)))
+        fixes = tuple(_fixes_of(violation.message for violation, _ in finding.diagnostics))
     return fixes, () if fixes else verdict.notes
+
+
+def _fixes_of(notes: Iterable[str]) -> Iterator[str]:
+    """The fixes that notes end with."""
+    for note in notes:
+        if isinstance(note, Note) and note.fix:
+            yield Fix(printable(note.fix), note.fix.commands)
 
 
 def _is_not_command(fix: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.rules import hresult_text
 from dmlsplit.lint.verdict import Assessment, ModelVerdict, Outcome, Verdict
-from dmlsplit.messages import counted, omitted_line, printable
+from dmlsplit.messages import Fix, counted, omitted_line, printable
 from dmlsplit.models.site import SplitSite
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
@@ -123,7 +123,8 @@ def model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
     reasons = [(violation, "") for violation in model.diagnostics]
     details = [f"{reason.rule.id}: {printable(reason.message)}" for reason in model.diagnostics]
     status: Status = "failed" if assessment.fails(model) else "unknown"
-    subject, fix, title = printable(model.file), "; or ".join(model.fixes), str(model.outcome)
+    fix = Fix.joined("; or ", model.fixes)
+    subject, title = printable(model.file), str(model.outcome)
     details += [f"fix: {fix}"]
     return Finding(status, title, model.file, subject, head, details, fix, reasons)
 

@@ -229,10 +229,10 @@ def read_arguments(
         if operator.since >= 18 and lengths is None and num_outputs is None:
             text = (
                 f"{operator} has neither sizes nor num_outputs, which ONNX forbids; assuming "
-                f"{counted(outputs, 'equal piece')}, one per output. Fix: set num_outputs, or give "
-                "the sizes as split"
+                f"{counted(outputs, 'equal piece')}, one per output"
             )
-            assumed.append(ProviderRemark(text, "ORT-NUM-OUTPUTS"))
+            fix = "set num_outputs, or give the sizes as split"
+            assumed.append(ProviderRemark(text, "ORT-NUM-OUTPUTS", fix))
     return Arguments(
         operator,
         0 if axis is None else integer_argument("axis", axis, operator),

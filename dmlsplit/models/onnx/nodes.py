@@ -8,7 +8,7 @@ from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import piece_shapes
-from dmlsplit.messages import counted
+from dmlsplit.messages import Note, counted
 from dmlsplit.models.lowering import Lowering, lowered_site
 from dmlsplit.models.onnx.arguments import (
     Arguments,
@@ -231,20 +231,21 @@ def _portability_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
         if isinstance(arguments.split, int) and arguments.keeps_axis is None:
             text = (
                 f"{_DISPUTED_AXIS}; it fails when it runs the node if a piece has another size "
-                "than 1. Fix: set keepdims to 1"
+                "than 1"
             )
-            yield ProviderRemark(text, "ORT-KEEPDIMS")
+            yield ProviderRemark(text, "ORT-KEEPDIMS", "set keepdims to 1")
         return
     sized = arguments.split is not None or arguments.num_outputs is not None
     if "" in node.output and sized and arguments.operator.since >= 13:
-        yield (
-            f"output {node.output.index('')} has no name; ONNX Runtime 1.32 crashes on such a "
-            "node. Fix: name every output"
+        yield Note(
+            f"output {node.output.index('')} has no name; ONNX Runtime 1.32 crashes on such a node",
+            "name every output",
         )
     if "" in node.input[1:2] and arguments.num_outputs is not None:
-        yield (
+        yield Note(
             "split is an input without a name next to num_outputs, which ONNX Runtime before 1.32 "
-            "refuses. Fix: remove the input"
+            "refuses",
+            "remove the input",
         )
 
 
