@@ -90,18 +90,28 @@ def check_outputs(
     for index, (output, requirement) in enumerate(zip(outputs, required, strict=True)):
         if matches(output, requirement):
             continue
-        for field, actual, expected in mismatches(output, requirement, any_strides=True):
-            text = f"{field} is {actual}; it must be {expected}"
-            if field == "strides":
-                text = f"strides are {actual}; its elements must not overlap"
-            if field == "type":
-                text = (
-                    f"data type is {data_type_name(actual)}; it must be {data_type_name(expected)}"
-                )
-            raise InvalidArgumentError(f"out[{index}]: {text}")
+        mismatch = next(mismatches(output, requirement, any_strides=True), None)
+        if mismatch is not None:
+            raise InvalidArgumentError(f"out[{index}]{_mismatch_text(*mismatch)}")
     if pair := first_overlap([source, *outputs]):
         first, second = (f"out[{index - 1}]" if index else "array" for index in pair)
         raise InvalidArgumentError(f"{first} and {second} share memory; they must not overlap")
+
+
+def _mismatch_text(field: str, actual: Any, required: Any) -> str:
+    """What is wrong with an output, after its name."""
+    match field:
+        case "read_only":
+            return " is read-only. Fix: pass an array that can be written, such as a copy"
+        case "strides":
+            return f": strides are {actual}; its elements must not overlap"
+        case "type":
+            name = data_type_name(required)
+            return (
+                f": data type is {data_type_name(actual)}; it must be {name}. Fix: pass an array "
+                f"of {name}"
+            )
+    return f": {field} is {actual}; it must be {required}"
 
 
 @lru_cache(maxsize=1024)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
 from dmlsplit.checks import Integers, integer, integers
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import packed_byte_strides
-from dmlsplit.messages import digits
+from dmlsplit.messages import did_you_mean, digits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,10 +100,11 @@ class TensorDataType(IntEnum):
         """
         member = _member(cls, value, "DML_TENSOR_DATA_TYPE_")
         if member is None:
+            names = [member.name for member in cls if member]
+            near = did_you_mean(value.upper(), names) if isinstance(value, str) else ""
             raise InvalidArgumentError(
-                f"data type is {value!r}; it must be one of "
-                f"{', '.join(member.name for member in cls if member)} "
-                f"(with or without DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(cls)}"
+                f"data type is {value!r}; it must be one of {', '.join(names)} "
+                f"(with or without DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(cls)}{near}"
             )
         return member
 

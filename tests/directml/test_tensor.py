@@ -31,7 +31,8 @@ def test_a_data_type_is_read_from_any_of_its_names(name: object) -> None:
 @pytest.mark.parametrize("text", ["FLOAT", "", None, 14, -1, True, 2.0])
 def test_an_unknown_data_type_is_refused_with_the_allowed_ones(text: object) -> None:
     names = "FLOAT32, FLOAT16, UINT32, .*, UINT4, INT4"
-    message = rf"^data type is {text!r}; it must be one of {names} \(with or .*from 1 to 13$"
+    near = r"\. Did you mean FLOAT32\?" if text == "FLOAT" else ""
+    message = rf"^data type is {text!r}; it must be one of {names} \(with or .*from 1 to 13{near}$"
     with pytest.raises(dml.InvalidArgumentError, match=message):
         dml.TensorDataType.parse(text)
 
