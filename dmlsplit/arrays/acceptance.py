@@ -69,7 +69,7 @@ def accept_outputs(
     """
     check_output_count(out, len(required))
     outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
-    check_outputs(outputs, source, required)
+    check_output_arrays(outputs, source, required)
     are_packed = all(map(matches, outputs, required))
     strides = None if are_packed else tuple([output.strides for output in outputs])
     return [output.address for output in outputs], strides
@@ -83,7 +83,7 @@ def check_output_count(out: Any, count: int) -> None:
         raise InvalidArgumentError(f"out has {actual}; it must be a list of {count} arrays")
 
 
-def check_outputs(
+def check_output_arrays(
     outputs: Sequence[ArrayView], source: ArrayView, required: Sequence[Requirement]
 ) -> None:
     """Refuse outputs that share a byte or are not as required; their strides may differ."""
