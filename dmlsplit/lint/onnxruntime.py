@@ -86,6 +86,7 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
 
 
 def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
+    """Why the provider does not take this operator or this version of it, or may not."""
     assert target.runtime is not None
     provider = target.runtime.provider
     if site.operator.startswith("SplitTo"):

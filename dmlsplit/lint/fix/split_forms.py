@@ -140,6 +140,11 @@ def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
 
 
 def _accepted_form(verdict: Verdict) -> SplitForm | str:
+    """The form that a target accepts, or the first obstacle.
+
+    The order matters. The first obstacle is the one that reports name, so those of the file come
+    first; and a node that lacks only num_outputs needs neither a minimum opset nor known sizes.
+    """
     site, broken, target = verdict.site, verdict.errors, verdict.target
     if site.exceeds_protobuf:
         return TOO_LARGE

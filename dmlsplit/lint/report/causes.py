@@ -115,9 +115,10 @@ def _cause(findings: tuple[Finding, ...], statements: tuple[Statement, ...]) -> 
 
 
 def _statement_of(finding: Finding) -> Statement:
-    outcome = "" if finding.title in (DEFECT, TARGET) else finding.headline  # of a model
     if finding.verdict:
         outcome = effect_of(finding.verdict)
+    else:  # a model without a split, a defect, or the target
+        outcome = "" if finding.title in (DEFECT, TARGET) else finding.headline
     return Statement(tuple(_reasons(finding)), outcome, *_fixes(finding))
 
 
@@ -152,7 +153,7 @@ def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if verdict is None:
         return ((finding.fix,) if finding.fix else ()), ()
     known = {verdict.rewriting: COMMAND} if verdict.rewriting else {}
-    if verdict.equivalent:  # of use to few, so only where the model cannot be rewritten
+    if verdict.equivalent:  # few can use it, so only where the model cannot be rewritten
         known[dispatching(verdict)] = "" if verdict.rewriting in verdict.fixes else DISPATCH
     fixes = tuple(filter(None, (known.get(fix, fix) for fix in verdict.fixes)))
     fixes = tuple(sorted(fixes, key=_is_not_command))

@@ -60,7 +60,7 @@ class PieceUses:
 
     def derive_pieces(self, visit: Visit) -> Pieces:
         """The pieces that a node's outputs derive from; notes if it combines two of one split."""
-        if not any(value.pieces for value in visit.inputs):  # as of most nodes
+        if not any(value.pieces for value in visit.inputs):  # most nodes have none
             return frozenset()
         if visit.node.op_type in LEAVING:
             for split, output, _ in chain.from_iterable(value.pieces for value in visit.inputs):
