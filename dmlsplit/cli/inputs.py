@@ -31,8 +31,8 @@ _STATUSES = {
 
 def epilog(statuses: Mapping[int, str], examples: str) -> str:
     """The end of a help: exit statuses and examples."""
-    known = sorted({**_STATUSES, **statuses}.items())
-    lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
+    meanings = sorted({**_STATUSES, **statuses}.items())
+    lines = "".join(f"\n  {code:<3}  {text}" for code, text in meanings)
     return f"exit status:{lines}\n\nexamples:\n{examples}"
 
 

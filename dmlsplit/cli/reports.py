@@ -68,10 +68,10 @@ def check_output_files(arguments: argparse.Namespace) -> None:
 
     options: dict[str, str] = {}
     for option, file in output_files(arguments).items():
-        other = options.setdefault(os.path.realpath(file), option)
-        if other != option:
+        first_option = options.setdefault(os.path.realpath(file), option)
+        if first_option != option:
             raise InvalidArgumentError(
-                f"--{other} and --{option} name the same file, {file}; name different files"
+                f"--{first_option} and --{option} name the same file, {file}; name different files"
             )
         inputs = [Path(path) for path in arguments.paths if Path(path).is_file()]
         refuse_inputs(Path(file), inputs)

@@ -144,7 +144,9 @@ def _rewritten(
 def _reported(before: "Assessment", after: "Assessment | None") -> tuple["Assessment", ...]:
     from dmlsplit.lint.advice import without_rewriting
 
-    return tuple(without_rewriting(each) for each in (after, before) if each is not None)
+    return tuple(
+        without_rewriting(assessment) for assessment in (after, before) if assessment is not None
+    )
 
 
 def _changes(rewriting: "Rewriting", output: str) -> list[str]:

@@ -134,13 +134,13 @@ def _apply(model: ModelProto, plan: Mapping[NodePath, Sequence[NodeProto]]) -> s
     for path, graph in graphs(model.graph):
         if path not in changed:
             continue
-        kept = GraphProto()  # of copies: clearing the field frees its nodes
+        new_graph = GraphProto()  # of copies: clearing the field frees its nodes
         for index, node in enumerate(graph.node):
             own = plan.get((*path, index))
-            kept.node.extend([node] if own is None else own)
+            new_graph.node.extend([node] if own is None else own)
             inputs.update(() if own is None else node.input)
         graph.ClearField("node")
-        graph.node.MergeFrom(kept.node)
+        graph.node.MergeFrom(new_graph.node)
     return inputs
 
 

@@ -152,10 +152,10 @@ def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
     verdict = finding.verdict
     if verdict is None:
         return ((finding.fix,) if finding.fix else ()), ()
-    known = {verdict.rewriting: COMMAND} if verdict.rewriting else {}
+    short_forms = {verdict.rewriting: COMMAND} if verdict.rewriting else {}
     if verdict.equivalent:  # few can use it, so only where the model cannot be rewritten
-        known[dispatching(verdict)] = "" if verdict.rewriting in verdict.fixes else DISPATCH
-    fixes = tuple(filter(None, (known.get(fix, fix) for fix in verdict.fixes)))
+        short_forms[dispatching(verdict)] = "" if verdict.rewriting in verdict.fixes else DISPATCH
+    fixes = tuple(filter(None, (short_forms.get(fix, fix) for fix in verdict.fixes)))
     fixes = tuple(sorted(fixes, key=_is_not_command))
     fixes += tuple(_fixes_of(verdict.notes))  # what to do where --write-fixed does not help
     if not fixes:

@@ -144,7 +144,7 @@ def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Fin
     defect, sites = splits[0][1], [site for site, _ in splits]
     head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
     remarks = [printable(violation.found) for _, violation in splits]
-    lines = [f"{address(site)}: {said}" for site, said in zip(sites, remarks, strict=True)]
+    lines = [f"{address(site)}: {remark}" for site, remark in zip(sites, remarks, strict=True)]
     lines[MAX_SPLITS:] = omitted_line(len(lines), MAX_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"

@@ -39,15 +39,15 @@ def text_report(
     gave, for the command that rewrites their models. `is_cut` cuts long names to fit the terminal.
     """
     style = _Style(colour, is_cut)
-    found = causes(findings(assessment))
+    groups = causes(findings(assessment))
     is_verbose = detail == "verbose"
-    blocks = [_verbose_block(c, style) if is_verbose else _block(c, style) for c in found]
+    blocks = [_verbose_block(c, style) if is_verbose else _block(c, style) for c in groups]
     if is_verbose:
         blocks += _plain_blocks(assessment, style)
     command = fix_command(assessment, paths)
     last = [f"{style.bold('Fix:')} {command}"] if command else []
     if detail != "quiet":
-        last += [wrapped(line, "") for line in totals(assessment, found)]
+        last += [wrapped(line, "") for line in totals(assessment, groups)]
     return "\n\n".join(filter(None, [heading, *blocks, "\n".join(last)]))
 
 

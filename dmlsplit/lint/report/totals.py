@@ -35,30 +35,30 @@ def totals(assessment: Assessment, causes: Sequence[Cause]) -> Iterator[str]:
     """The lines, in one piece each; the last one has the errors, warnings and wrong numbers."""
     if assessment.unreadable:
         yield f"not checked: {counted(len(assessment.unreadable), 'path')}"
-    said = list(_of_targets(assessment))
-    said += _of_models(assessment)
-    if not (said or assessment.unreadable):
-        said = ["no splits found"]
-    found = f"Found {', '.join(_counts(causes))}" if causes else ""
-    if len(said) == 1:
-        found = ". ".join(filter(None, (found, said.pop())))
-    yield from said
-    if last := "; ".join(filter(None, (found, _wrong_numbers(assessment)))):
+    lines = list(_of_targets(assessment))
+    lines += _of_models(assessment)
+    if not (lines or assessment.unreadable):
+        lines = ["no splits found"]
+    summary = f"Found {', '.join(_counts(causes))}" if causes else ""
+    if len(lines) == 1:
+        summary = ". ".join(filter(None, (summary, lines.pop())))
+    yield from lines
+    if last := "; ".join(filter(None, (summary, _wrong_numbers(assessment)))):
         yield last
 
 
 def _counts(causes: Sequence[Cause]) -> Iterator[str]:
     """How many places there are of each severity; a target is one."""
     for severity in _SEVERITIES:
-        of_it = (max(1, len(cause.places)) for cause in causes if cause.severity == severity)
-        if count := sum(of_it):
+        place_counts = (max(1, len(cause.places)) for cause in causes if cause.severity == severity)
+        if count := sum(place_counts):
             yield counted(count, severity)
 
 
 def _of_targets(assessment: Assessment) -> Iterator[str]:
     for target in assessment.targets if assessment.verdicts else ():
-        own = [verdict for verdict in assessment.verdicts if verdict.target == target]
-        yield _of_target(own, " (a program of one's own)" * (target != assessment.target))
+        verdicts = [verdict for verdict in assessment.verdicts if verdict.target == target]
+        yield _of_target(verdicts, " (a program of one's own)" * (target != assessment.target))
 
 
 def _of_target(verdicts: Sequence[Verdict], remark: str) -> str:
@@ -67,9 +67,9 @@ def _of_target(verdicts: Sequence[Verdict], remark: str) -> str:
     where = f" in {counted(len(files), 'file')}" if files else ""
     counts = Counter(verdict.outcome for verdict in verdicts)
     named = {o: _SPLITS.get(o, (o, o))[counts[o] > 1] for o in Outcome if counts[o]}
-    said = "; ".join(f"{counts[outcome]} {name}" for outcome, name in named.items())
-    what = f"{counted(len(verdicts), 'split')}{where} {verdicts[0].target.where}{remark}"
-    return f"{what}: {said}"
+    outcomes = "; ".join(f"{counts[outcome]} {name}" for outcome, name in named.items())
+    subject = f"{counted(len(verdicts), 'split')}{where} {verdicts[0].target.where}{remark}"
+    return f"{subject}: {outcomes}"
 
 
 def _of_models(assessment: Assessment) -> Iterator[str]:
@@ -80,8 +80,8 @@ def _of_models(assessment: Assessment) -> Iterator[str]:
     worst |= {model.file: model.outcome for model in assessment.models}
     if len(worst) > 1 or assessment.models:
         counts = Counter(_MODELS.get(outcome, str(outcome)) for outcome in worst.values())
-        said = "; ".join(f"{count} {text}" for text, count in counts.items())
-        yield f"{counted(len(worst), 'model')}: {said}"
+        outcomes = "; ".join(f"{count} {text}" for text, count in counts.items())
+        yield f"{counted(len(worst), 'model')}: {outcomes}"
 
 
 def _wrong_numbers(assessment: Assessment) -> str:
