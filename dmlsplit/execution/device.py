@@ -382,8 +382,8 @@ def _stream_context(device: str, stream: Stream) -> AbstractContextManager[objec
     if device == "cpu":
         return nullcontext()
     number = device_number(device)
-    own = stream if package_of(stream) == "cupy" else None
-    return driver.load().on_stream(number, stream_handle(stream, number), own)
+    cupy_stream = stream if package_of(stream) == "cupy" else None
+    return driver.load().on_stream(number, stream_handle(stream, number), cupy_stream)
 
 
 def _new_outputs(desc: SplitOperatorDesc) -> NewArrays:

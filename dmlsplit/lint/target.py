@@ -260,9 +260,9 @@ def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
     return Target(level, f"DirectML {dll}", runtime, directml_version(dll))
 
 
-def _as_checked(text: str, own: Version, newest: Version) -> str:
+def _as_checked(text: str, number: Version, newest: Version) -> str:
     """A version, and if it is newer than any known, the newest known one."""
-    return text if own <= newest else f"{text}, checked as {dotted(newest)}, the newest known"
+    return text if number <= newest else f"{text}, checked as {dotted(newest)}, the newest known"
 
 
 # Versions of Windows that people give instead of a build, with what they stand for.

@@ -59,10 +59,10 @@ def package_error(installed: Sequence[str], driver: int | None) -> str | None:
 
 def cupy_error(error: ImportError, driver: int | None) -> str:
     """The error if CuPy cannot be imported."""
-    other = "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
+    old_driver_extra = "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
     return (
         f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: "
-        f"{_install_command(fitting_extra(driver))}{other}"
+        f"{_install_command(fitting_extra(driver))}{old_driver_extra}"
     )
 
 
