@@ -82,15 +82,16 @@ def are_plain_ints(axis: object, sizes_or_count: Any) -> bool:
     return are_plain and type(axis) is int
 
 
-def integer_argument(name: str, value: SupportsIndex, operator: object = "") -> int:
-    """The value as an int; the error for anything else begins with `operator`.
+def integer_argument(name: str, value: SupportsIndex, operator: object) -> int:
+    """The value of an ONNX operator's argument as an int.
 
-    Not a TypeError, because ONNX's reference evaluator replaces the message of one.
+    The error for anything else begins with `operator`. It is not a TypeError, because ONNX's
+    reference evaluator replaces the message of one.
     """
     try:
         return integer(name, value)
     except ArgumentTypeError as error:
-        raise InvalidArgumentError(f"{operator}: {error}" if operator else str(error)) from None
+        raise InvalidArgumentError(f"{operator}: {error}") from None
 
 
 def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> int:
@@ -98,7 +99,7 @@ def axis_from_front(axis: SupportsIndex, rank: int, operator: object = "") -> in
 
     If a tensor of `rank` dimensions has no such axis, the error begins with `operator`.
     """
-    axis = integer_argument("axis", axis, operator)
+    axis = integer_argument("axis", axis, operator) if operator else integer("axis", axis)
     prefix = f"{operator}: " if operator else ""
     if rank == 0:
         text = f"{prefix}the input is a scalar (rank 0); a scalar cannot be split"
@@ -118,7 +119,7 @@ def piece_sizes(
     axis_size = shape[axis]
     is_int = type(sizes_or_count) is int  # the usual case, without the questions of `is_count`
     if is_int or (not isinstance(sizes_or_count, tuple) and is_count(sizes_or_count)):
-        count = integer_argument("count", cast(SupportsIndex, sizes_or_count))
+        count = integer("count", cast(SupportsIndex, sizes_or_count))
         if count < 1 or axis_size % count:
             near = nearly_equal(axis_size, count)
             raise InvalidArgumentError(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from typing import Self
 
 # The columns of a terminal of the usual size, and of text that is not for a terminal.
 WIDTH = 80
@@ -32,6 +33,65 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+class Fix(str):
+    """How to mend something, as a text that knows which of its parts are commands.
+
+    Attributes
+    ----------
+    commands : tuple of str
+        Commands about one node or one file: they differ from place to place.
+    """
+
+    commands: tuple[str, ...]
+
+    def __new__(cls, text: str = "", commands: Iterable[str] = ()) -> Self:
+        """A text, and the commands in it."""
+        fix = super().__new__(cls, text)
+        fix.commands = tuple(commands)
+        return fix
+
+    @classmethod
+    def joined(cls, separator: str, fixes: Iterable[str]) -> Self:
+        """Several fixes in one."""
+        parts = list(fixes)
+        return cls(separator.join(parts), [command for part in parts for command in commands(part)])
+
+
+class Note(str):
+    """A text that says what is wrong, and then how to mend it; reports can show the two apart.
+
+    Attributes
+    ----------
+    fault : str
+        What is wrong.
+    fix : Fix
+        How to mend it; empty if that is not known.
+    """
+
+    fault: str
+    fix: Fix
+
+    def __new__(cls, fault: str, fix: str = "", joint: str = ". Fix: ") -> Self:
+        """A fault and its fix, with a joint between them."""
+        note = super().__new__(cls, f"{fault}{joint}{fix}" if fix else fault)
+        note.fault = fault
+        note.fix = fix if isinstance(fix, Fix) else Fix(fix)
+        return note
+
+
+def commands(text: str) -> tuple[str, ...]:
+    """The commands in a text, if it is one that knows them."""
+    fix = text.fix if isinstance(text, Note) else text
+    return fix.commands if isinstance(fix, Fix) else ()
+
+
+def without_commands(text: str) -> str:
+    """A text without its commands: what it says at every place."""
+    for command in commands(text):
+        text = text.replace(command, "")
+    return text
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:

@@ -48,8 +48,8 @@ def test_a_value_that_is_not_an_integer_is_named_with_its_type(value: Any, value
         integers("n", [1, value])
     with pytest.raises(InvalidArgumentError, match=f"^Split-13: n is {value_text}; it must be an"):
         integer_argument("n", value, "Split-13")
-    with pytest.raises(InvalidArgumentError, match=f"^n is {value_text}; it must be an integer$"):
-        integer_argument("n", value)
+    with pytest.raises(TypeError, match=f"^axis is {value_text}; it must be an integer$"):
+        axis_from_front(value, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The project as a whole: style, types, imports, documentation, start-up."""
 
+import ast
 import doctest
 import importlib
 import inspect
@@ -111,6 +112,17 @@ def test_a_public_name_has_an_example_and_says_what_else_to_see(name: str) -> No
     assert ">>> " in text.rpartition("\nExamples\n")[2]
     order = ["Parameters", "Attributes", "Returns", "Raises", "See Also", "Examples"]  # numpydoc's
     assert sections == [section for section in order if section in sections]
+
+
+_FILE = re.compile(r"(?<![\w./])((?:[\w-]+/)*[\w-]+\.py)\b")
+
+
+def test_docstrings_of_files_name_files_that_exist() -> None:
+    """A name without a folder is that of a file beside it."""
+    for path in LIBRARY:
+        for name in _FILE.findall(ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""):
+            nearby = (path.parent / name, ROOT / "dmlsplit" / name, ROOT / name)
+            assert any(map(Path.is_file, nearby)), f"{path} names {name}"
 
 
 def test_cuda_is_not_a_package() -> None:

@@ -1,7 +1,8 @@
 """Arrays of any library. The type of an array selects the adapter of its library.
 
-numpy.py, cupy.py and torch.py describe and make arrays of their libraries. dlpack.py describes
-those of every other library as NumPy or CuPy arrays, and hands the pieces back to it.
+numpy_adapter.py, cupy_adapter.py and torch_adapter.py describe and make arrays of their libraries.
+dlpack.py describes those of every other library as NumPy or CuPy arrays, and hands the pieces back
+to it.
 """
 
 import sys

@@ -1,8 +1,10 @@
 """Checks the arrays of a split: whether they fit it, and share no memory.
 
-`dml.split`, `op()`, `dispatch`, `bind` and the front ends all use this module; a rule added to
-`mismatches` therefore applies to every one of them. A rule about the arrays of one library, such as
-tensors that PyTorch tracks, belongs in the `view` of its adapter.
+`dml.split`, `op()`, `dispatch`, `bind` and the front ends all use this module. An array that fits
+exactly reaches only `matches`, and on the fast paths of execution/slices.py and
+execution/torch_fast_path.py not even that; a rule about such arrays is needed there too. A rule
+about the arrays of one library, such as tensors that PyTorch tracks, belongs in the `view` of its
+adapter.
 """
 
 from collections.abc import Iterator, Sequence
@@ -67,7 +69,7 @@ def accept_outputs(
     """
     check_output_count(out, len(required))
     outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
-    check_outputs(outputs, source, required)
+    check_output_arrays(outputs, source, required)
     are_packed = all(map(matches, outputs, required))
     strides = None if are_packed else tuple([output.strides for output in outputs])
     return [output.address for output in outputs], strides
@@ -81,25 +83,35 @@ def check_output_count(out: Any, count: int) -> None:
         raise InvalidArgumentError(f"out has {actual}; it must be a list of {count} arrays")
 
 
-def check_outputs(
+def check_output_arrays(
     outputs: Sequence[ArrayView], source: ArrayView, required: Sequence[Requirement]
 ) -> None:
     """Refuse outputs that share a byte or are not as required; their strides may differ."""
     for index, (output, requirement) in enumerate(zip(outputs, required, strict=True)):
         if matches(output, requirement):
             continue
-        for field, actual, expected in mismatches(output, requirement, any_strides=True):
-            text = f"{field} is {actual}; it must be {expected}"
-            if field == "strides":
-                text = f"strides are {actual}; its elements must not overlap"
-            if field == "type":
-                text = (
-                    f"data type is {data_type_name(actual)}; it must be {data_type_name(expected)}"
-                )
-            raise InvalidArgumentError(f"out[{index}]: {text}")
+        mismatch = next(mismatches(output, requirement, any_strides=True), None)
+        if mismatch is not None:
+            raise InvalidArgumentError(f"out[{index}]{_mismatch_text(*mismatch)}")
     if pair := first_overlap([source, *outputs]):
         first, second = (f"out[{index - 1}]" if index else "array" for index in pair)
         raise InvalidArgumentError(f"{first} and {second} share memory; they must not overlap")
+
+
+def _mismatch_text(field: str, actual: Any, required: Any) -> str:
+    """What is wrong with an output, after its name."""
+    match field:
+        case "read_only":
+            return " is read-only. Fix: pass an array that can be written, such as a copy"
+        case "strides":
+            return f": strides are {actual}; its elements must not overlap"
+        case "type":
+            name = data_type_name(required)
+            return (
+                f": data type is {data_type_name(actual)}; it must be {name}. Fix: pass an array "
+                f"of {name}"
+            )
+    return f": {field} is {actual}; it must be {required}"
 
 
 @lru_cache(maxsize=1024)

@@ -119,6 +119,6 @@ def _query(query: Callable[[Any], Any], array: Any, name: str) -> Any:
     try:
         return query(array)
     except (BufferError, TypeError, RuntimeError, ValueError) as error:
-        if hasattr(error, "status"):  # CUDA's
+        if hasattr(error, "status"):  # it is an error of CUDA
             raise driver.load().dml_error(error, None, f"{name} cannot be shared") from None
         raise sharing_error(array, name, error) from None

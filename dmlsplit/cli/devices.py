@@ -89,7 +89,7 @@ def listed_devices(devices: Sequence[CudaDevice]) -> list[ListedDevice]:
             reason = str(error)
         name = f"nvml:{device.index}" if number is None else f"cuda:{number}"
         listed.append(ListedDevice(device, name, reason))
-    return sorted(listed, key=lambda one: one.name)
+    return sorted(listed, key=lambda entry: entry.name)
 
 
 def device_json(devices: Sequence[ListedDevice]) -> str:
@@ -110,7 +110,7 @@ def device_table(devices: Sequence[ListedDevice]) -> str:
     """The devices as text that fits 80 columns, then why dmlsplit cannot use some of them."""
     header = ("device", "name", "memory", "SM clock", "bandwidth", "driver", "usable")
     lines = [_ROW.format(*cells) for cells in (header, *map(_cells, devices))]
-    lines += [wrapped(f"{one.name}: {one.reason}", "") for one in devices if one.reason]
+    lines += [wrapped(f"{entry.name}: {entry.reason}", "") for entry in devices if entry.reason]
     return "\n".join(lines)
 
 

@@ -164,6 +164,7 @@ def _explain_rules(arguments: argparse.Namespace) -> int:
 
 
 def _explain_splits(arguments: argparse.Namespace) -> int:
+    """Explain the splits of the paths as text, as a picture, or both; returns the exit status."""
     from dmlsplit.backends.cuda.gpus import find_gpu, this_gpu
     from dmlsplit.explain.explanation import explanations_text
     from dmlsplit.files.atomic import refuse_inputs

@@ -31,8 +31,8 @@ _STATUSES = {
 
 def epilog(statuses: Mapping[int, str]) -> str:
     """The end of a help: exit statuses."""
-    known = sorted({**_STATUSES, **statuses}.items())
-    lines = "".join(f"\n  {code:<3}  {text}" for code, text in known)
+    meanings = sorted({**_STATUSES, **statuses}.items())
+    lines = "".join(f"\n  {code:<3}  {text}" for code, text in meanings)
     return f"exit status:{lines}"
 
 
@@ -217,13 +217,19 @@ def windows_note(arguments: argparse.Namespace) -> str | None:
 
 def scan_inputs(arguments: argparse.Namespace) -> Scan:
     """The splits of the paths or the options; unreadable files are reported."""
-    from dmlsplit.models.discovery import (
-        LEFT_OUT,
-        Scan,
-        option_site,
-        scan_paths,
-    )
+    if (scan := _option_scan(arguments)) is not None:
+        return scan
+    from dmlsplit.models.discovery import scan_paths
 
+    sizes = _fixed_sizes(arguments.dim)
+    with progress_bar("scan") as progress:
+        scan = scan_paths(arguments.paths, progress, sizes, arguments.hidden)
+    _print_scan_notes(scan)
+    return scan
+
+
+def _option_scan(arguments: argparse.Namespace) -> Scan | None:
+    """The split that the options give; None if there are paths instead."""
     values = {name: getattr(arguments, name) for name in ("data_type", "sizes", "axis", "split")}
     missing = [f"--{name.replace('_', '-')}" for name, value in values.items() if value is None]
     if missing and len(missing) < len(values) and not arguments.paths:
@@ -235,20 +241,26 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
             "give either PATHs, such as model.onnx, or all of --data-type, --sizes, --axis and "
             "--split"
         )
-    if not missing:
-        for option in ("ort", "winml"):
-            if getattr(arguments, option) is not None:
-                raise InvalidArgumentError(
-                    f"--{option} applies to ONNX models only; a descriptor given by options is "
-                    "passed to DirectML as it is. Fix: give --directml, --windows or "
-                    "--feature-level"
-                )
-        if arguments.dim:
-            raise InvalidArgumentError("--dim applies to ONNX models only; give numbers in --sizes")
-        return Scan((option_site(*values.values()),), ())
-    sizes = _fixed_sizes(arguments.dim)
-    with progress_bar("scan") as progress:
-        scan = scan_paths(arguments.paths, progress, sizes, arguments.hidden)
+    if missing:
+        return None
+    for option in ("ort", "winml"):
+        if getattr(arguments, option) is not None:
+            raise InvalidArgumentError(
+                f"--{option} applies to ONNX models only; a descriptor given by options is "
+                "passed to DirectML as it is. Fix: give --directml, --windows or "
+                "--feature-level"
+            )
+    if arguments.dim:
+        raise InvalidArgumentError("--dim applies to ONNX models only; give numbers in --sizes")
+    from dmlsplit.models.discovery import Scan, option_site
+
+    return Scan((option_site(*values.values()),), ())
+
+
+def _print_scan_notes(scan: Scan) -> None:
+    """Print which files were not read or left out, and which sizes no model uses."""
+    from dmlsplit.models.discovery import LEFT_OUT
+
     for file, message in scan.unreadable:
         print_message(f"error: {file}: {message}")
     if scan.skipped_count:
@@ -259,7 +271,6 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
             f"note: --dim {name}: no input of these models has a dynamic dimension of that name. "
             f"Fix: {fix}"
         )
-    return scan
 
 
 def _fixed_sizes(pairs: Sequence[tuple[str, int]]) -> FixedSizes | None:

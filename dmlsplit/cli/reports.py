@@ -55,23 +55,23 @@ def add_report(parser: argparse.ArgumentParser) -> None:
         )
 
 
-def outputs(arguments: argparse.Namespace) -> dict[str, str]:
+def output_files(arguments: argparse.Namespace) -> dict[str, str]:
     """The files that the command writes, by their options; not standard output."""
     names = ("output", *_BESIDE, "baseline", "write_fixed")
     files = {name.replace("_", "-"): getattr(arguments, name) for name in names}
     return {name: file for name, file in files.items() if file not in (None, STDOUT)}
 
 
-def check_outputs(arguments: argparse.Namespace) -> None:
+def check_output_files(arguments: argparse.Namespace) -> None:
     """Refuse, before the scan, files that two options write, and inputs that are named."""
     from dmlsplit.files.atomic import refuse_inputs
 
     options: dict[str, str] = {}
-    for option, file in outputs(arguments).items():
-        other = options.setdefault(os.path.realpath(file), option)
-        if other != option:
+    for option, file in output_files(arguments).items():
+        first_option = options.setdefault(os.path.realpath(file), option)
+        if first_option != option:
             raise InvalidArgumentError(
-                f"--{other} and --{option} name the same file, {file}; name different files"
+                f"--{first_option} and --{option} name the same file, {file}; name different files"
             )
         inputs = [Path(path) for path in arguments.paths if Path(path).is_file()]
         refuse_inputs(Path(file), inputs)

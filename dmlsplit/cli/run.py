@@ -87,18 +87,18 @@ def run(arguments: argparse.Namespace) -> int:
     device = _device(arguments.device).name
     try:
         with progress_bar(arguments.input.name) as progress:
-            done = _split(arguments, sizes_or_count, device, progress)
+            files = _split(arguments, sizes_or_count, device, progress)
     except OSError as error:
         if error.filename is None or Path(error.filename) != arguments.input:
             raise
         with path_in_errors(arguments.input):
             raise unreadable_file_error(error) from None
-    pieces = zip(done.paths, done.shapes, strict=True)
+    pieces = zip(files.paths, files.shapes, strict=True)
     head = (
-        f"{arguments.input}: {done.dtype} {done.shape} -> {counted(len(done.paths), 'piece')} "
-        f"along axis {done.axis}, on {device}"
+        f"{arguments.input}: {files.dtype} {files.shape} -> {counted(len(files.paths), 'piece')} "
+        f"along axis {files.axis}, on {device}"
     )
-    lines = (head, *(f"  {path}  {done.dtype} {shape}" for path, shape in pieces))
+    lines = (head, *(f"  {path}  {files.dtype} {shape}" for path, shape in pieces))
     print_result("\n".join(map(printable, lines)))
     return EXIT_OK
 

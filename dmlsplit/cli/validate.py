@@ -16,9 +16,9 @@ from dmlsplit.cli.inputs import (
 )
 from dmlsplit.cli.reports import (
     add_report,
-    check_outputs,
+    check_output_files,
     known_findings,
-    outputs,
+    output_files,
     write_reports,
 )
 from dmlsplit.cli.terminal import (
@@ -112,12 +112,13 @@ def validate(arguments: argparse.Namespace) -> int:
 
     target = target_of(arguments)
     check_write_fixed(arguments)
-    check_outputs(arguments)
+    check_output_files(arguments)
     known = known_findings(arguments.baseline)
     scan = scan_inputs(arguments)
     assessment = _assessed(arguments, scan, target, known or frozenset())
-    inputs = list(scan.inputs()) if outputs(arguments) else []
-    for file in outputs(arguments).values():  # those in folders too, before the model is written
+    files = output_files(arguments).values()
+    inputs = list(scan.inputs()) if files else []
+    for file in files:  # those in folders too, before the model is written
         refuse_inputs(Path(file), list(map(Path, inputs)))
     fixed = write_fixed(arguments, assessment, inputs)
     write_reports(arguments, fixed.reported, fixed.changes, inputs)

@@ -32,7 +32,7 @@ class _Model(NamedTuple):
     """What became of a model of a folder."""
 
     fate: str  # one of `_FATES`
-    said: str
+    text: str
     rewriting: "Rewriting | None" = None
 
 
@@ -78,17 +78,17 @@ def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
         )
     if folder.exists() and not folder.is_dir():
         raise InvalidArgumentError(f"--write-fixed is {str(folder)!r}, a file; name a folder")
-    from dmlsplit.lint.fix.outputs import check_outputs
+    from dmlsplit.lint.fix.outputs import check_output_paths
 
-    outputs = _outputs(arguments)
-    check_outputs(outputs, outputs, arguments.overwrite)
+    outputs = _output_paths(arguments)
+    check_output_paths(outputs, outputs, arguments.overwrite)
 
 
 def _is_onnx(path: str) -> bool:
     return path.lower().endswith(".onnx")
 
 
-def _outputs(arguments: argparse.Namespace) -> dict[str, Path]:
+def _output_paths(arguments: argparse.Namespace) -> dict[str, Path]:
     """The output of each ONNX model of the paths."""
     from dmlsplit.lint.fix.outputs import output_paths
     from dmlsplit.models.discovery import model_files
@@ -111,14 +111,14 @@ def write_fixed(
         )
         return Fixed((assessment,), failure=missing)
     if is_one_file(arguments.paths):
-        return _one(arguments, assessment)
-    return _folder(arguments, assessment, inputs)
+        return _fix_file(arguments, assessment)
+    return _fix_folder(arguments, assessment, inputs)
 
 
 # One model.
 
 
-def _one(arguments: argparse.Namespace, assessment: "Assessment") -> Fixed:
+def _fix_file(arguments: argparse.Namespace, assessment: "Assessment") -> Fixed:
     if assessment.unreadable:
         return Fixed((assessment,))
     try:
@@ -144,23 +144,25 @@ def _rewritten(
 def _reported(before: "Assessment", after: "Assessment | None") -> tuple["Assessment", ...]:
     from dmlsplit.lint.advice import without_rewriting
 
-    return tuple(without_rewriting(each) for each in (after, before) if each is not None)
+    return tuple(
+        without_rewriting(assessment) for assessment in (after, before) if assessment is not None
+    )
 
 
 def _changes(rewriting: "Rewriting", output: str) -> list[str]:
     """Whether the model was written, then a line for each split: what replaces it, or why not."""
     from dmlsplit.lint.report.findings import address
 
-    kept = [f"{address(s)}: not replaced: {reason}" for s, reason in rewriting.not_replaced]
+    unreplaced = [f"{address(s)}: not replaced: {reason}" for s, reason in rewriting.not_replaced]
     if rewriting.written is None:
-        why = "no split could be replaced" if kept else "no split is refused"
-        return [f"{why}, so {output} was not written", *kept]
+        why = "no split could be replaced" if unreplaced else "no split is refused"
+        return [f"{why}, so {output} was not written", *unreplaced]
     replaced = [f"{address(split.site)}: now {split.operators}" for split in rewriting.replaced]
     return [
         f"{output}: {counted(len(replaced), 'split')} replaced; {_comparison(rewriting.replaced)}",
         *replaced[:MAX_SHOWN],
         *omitted_line(len(replaced), MAX_SHOWN),
-        *kept,
+        *unreplaced,
     ]
 
 
@@ -182,65 +184,69 @@ def _comparison(splits: Sequence["Replacement"]) -> str:
 # The models of a folder.
 
 
-def _folder(
+def _fix_folder(
     arguments: argparse.Namespace, assessment: "Assessment", inputs: Sequence[str]
 ) -> Fixed:
-    from dmlsplit.lint.fix.outputs import check_outputs
+    from dmlsplit.lint.fix.outputs import check_output_paths
 
-    outputs = _outputs(arguments)
-    check_outputs(outputs, inputs, arguments.overwrite)  # the files with weights too
+    outputs = _output_paths(arguments)
+    check_output_paths(outputs, inputs, arguments.overwrite)  # the files with weights too
     unreadable = {file for file, _ in assessment.unreadable}
     files = dict.fromkeys([*outputs, *(verdict.site.file for verdict in assessment.verdicts)])
-    done: dict[str, _Model] = {}
+    fates: dict[str, _Model] = {}
     with progress_bar("rewrite", "model") as progress:
         for number, file in enumerate(file for file in files if file not in unreadable):
-            done[file] = _model(arguments, file, outputs.get(file), assessment)
+            fates[file] = _fix_model(arguments, file, outputs.get(file), assessment)
             progress(number + 1, len(files))
     written = {
         file: model.rewriting.written
-        for file, model in done.items()
+        for file, model in fates.items()
         if model.rewriting and model.rewriting.written
     }
     before = assessment if written else None
-    after = _after(assessment, written)
+    after = _merged_assessment(assessment, written)
     reported = _reported(after, None) if before is None else _reported(before, after)
-    failed = any(model.fate == "failed" for model in done.values())
-    return Fixed(reported, _folder_changes(arguments.write_fixed, done), failed=failed)
+    failed = any(model.fate == "failed" for model in fates.values())
+    return Fixed(reported, _folder_changes(arguments.write_fixed, fates), failed=failed)
 
 
-def _model(
+def _fix_model(
     arguments: argparse.Namespace, file: str, output: Path | None, assessment: "Assessment"
 ) -> _Model:
     """Write a model of a folder, if it needs it; an error is that of this model only."""
     from dmlsplit.lint.report.findings import address
     from dmlsplit.lint.verdict import CHANGEABLE
 
-    own = replace(assessment, verdicts=tuple(v for v in assessment.verdicts if v.site.file == file))
-    if not any(verdict.outcome in CHANGEABLE for verdict in own.verdicts):
+    model_assessment = replace(
+        assessment, verdicts=tuple(v for v in assessment.verdicts if v.site.file == file)
+    )
+    if not any(verdict.outcome in CHANGEABLE for verdict in model_assessment.verdicts):
         return _Model("skipped", "skipped")
     if output is None:
         return _Model("not fixable", "not fixable: only .onnx files are rewritten")
-    if why := _bound_to_weights(own, file, output):
+    if why := _bound_to_weights(model_assessment, file, output):
         return _Model("not fixable", f"not fixable: {why}")
     try:
         with _folders_for(output):
-            rewriting = _rewritten(arguments, file, output, own)
+            rewriting = _rewritten(arguments, file, output, model_assessment)
     except (DmlError, OSError) as error:
         return _Model("failed", f"failed: {one_line(error, with_path=isinstance(error, OSError))}")
-    kept = [f"{address(site)}: {reason}" for site, reason in rewriting.not_replaced]
-    why = "; ".join([*kept[:1], *omitted_line(len(kept), 1, "split")])
+    unreplaced = [f"{address(site)}: {reason}" for site, reason in rewriting.not_replaced]
+    why = "; ".join([*unreplaced[:1], *omitted_line(len(unreplaced), 1, "split")])
     if rewriting.written is not None:
         count = counted(len(rewriting.replaced), "split")
-        said = f"{output}: {count} replaced{f'; not replaced: {why}' if why else ''}"
-        return _Model("written", said, rewriting)
-    return _Model("not fixable", f"not fixable: {why}") if kept else _Model("skipped", "skipped")
+        text = f"{output}: {count} replaced{f'; not replaced: {why}' if why else ''}"
+        return _Model("written", text, rewriting)
+    if unreplaced:
+        return _Model("not fixable", f"not fixable: {why}")
+    return _Model("skipped", "skipped")
 
 
-def _bound_to_weights(own: "Assessment", file: str, output: Path) -> str:
+def _bound_to_weights(model_assessment: "Assessment", file: str, output: Path) -> str:
     """Why a model cannot be written to another folder; empty if it can."""
     from dmlsplit.models.onnx.scanner import weight_files
 
-    beside = {verdict.rewriting for verdict in own.verdicts} - {""}
+    beside = {verdict.rewriting for verdict in model_assessment.verdicts} - {""}
     if not beside or Path(file).parent.resolve() == output.parent.resolve():
         return ""
     if not weight_files(Path(file)):
@@ -262,7 +268,7 @@ def _folders_for(output: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _after(before: "Assessment", written: dict[str, "Assessment"]) -> "Assessment":
+def _merged_assessment(before: "Assessment", written: dict[str, "Assessment"]) -> "Assessment":
     """The assessment with the verdicts of the written models in place of those of the old ones."""
     verdicts = []
     for file in dict.fromkeys(verdict.site.file for verdict in before.verdicts):
@@ -271,11 +277,11 @@ def _after(before: "Assessment", written: dict[str, "Assessment"]) -> "Assessmen
     return replace(before, verdicts=tuple(verdicts))
 
 
-def _folder_changes(folder: str, done: dict[str, _Model]) -> list[str]:
+def _folder_changes(folder: str, fates: dict[str, _Model]) -> list[str]:
     """How many models were written, then a line for each."""
-    counts = Counter(model.fate for model in done.values())
-    said = [f"{counts[fate]} {text}" for fate, text in _FATES.items() if counts[fate]]
-    splits = [split for m in done.values() if m.rewriting for split in m.rewriting.replaced]
-    compared = f"; {_comparison(splits)}" if splits else ""
-    head = f"{folder}: {counted(len(done), 'model')}: {'; '.join(said)}{compared}"
-    return [head, *(f"{file}: {model.said}" for file, model in done.items())]
+    counts = Counter(model.fate for model in fates.values())
+    totals = [f"{counts[fate]} {text}" for fate, text in _FATES.items() if counts[fate]]
+    splits = [split for m in fates.values() if m.rewriting for split in m.rewriting.replaced]
+    comparison = f"; {_comparison(splits)}" if splits else ""
+    head = f"{folder}: {counted(len(fates), 'model')}: {'; '.join(totals)}{comparison}"
+    return [head, *(f"{file}: {model.text}" for file, model in fates.items())]

@@ -106,10 +106,11 @@ def parse_data_type(value: DataTypeLike, name: str = "data type") -> TensorDataT
     member = _member(TensorDataType, value, "DML_TENSOR_DATA_TYPE_")
     if member is None:
         names = [member.name for member in TensorDataType if member]
+        near = did_you_mean(value.upper(), names) if isinstance(value, str) else ""
         raise InvalidArgumentError(
             f"{name} is {value!r}; it must be one of {', '.join(names)} (with or without "
             f"DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(TensorDataType)}"
-            f"{did_you_mean(str(value).upper(), names)}"
+            f"{near}"
         )
     return member
 

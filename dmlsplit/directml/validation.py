@@ -73,7 +73,7 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = NEWEST) -> Validati
 
 @lru_cache(maxsize=1024)  # a model has many splits, but few different descriptors
 def report_at(desc: SplitOperatorDesc, level: FeatureLevel) -> ValidationReport:
-    """`validate` for values that have been read."""
+    """The report of `validate`, for a descriptor and a level that are parsed already."""
     broken = tuple(violations(desc, support_table()[level]))
     return ValidationReport(str(desc), str(level), broken)
 

@@ -27,7 +27,7 @@ from dmlsplit.errors import InvalidArgumentError
 
 _NATIVE = "<" if sys.byteorder == "little" else ">"
 # A buffer must obey only these rules of arrays; its type and its shape are free.
-_OF_BUFFERS = ("DML-BIND-KIND", "DML-BIND-READ-ONLY")
+_BUFFER_RULES = ("DML-BIND-KIND", "DML-BIND-READ-ONLY")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,7 +98,7 @@ class _Bindable:
             return array
         broken = [_broken(mismatch, self.tensor) for mismatch in mismatches(array, self.required)]
         if is_buffer:
-            of_buffers = [rule for rule in broken if rule[0] in _OF_BUFFERS]
+            of_buffers = [rule for rule in broken if rule[0] in _BUFFER_RULES]
             broken = [*of_buffers, *_buffer(self.tensor, binding, array)]
         violations += [violation_of(self.name, rule) for rule in broken]
         if not is_buffer:

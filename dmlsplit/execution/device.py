@@ -198,7 +198,7 @@ class CompiledOperator:
     def __init__(self, device: Device, desc: SplitOperatorDesc, program: Program) -> None:
         self.device, self.desc = device, desc
         self._table = BindingTable(desc, device.name)
-        self._prepared = PreparedSplit(program, _outputs(desc))
+        self._prepared = PreparedSplit(program, _new_outputs(desc))
         tensors = desc.input_tensor, *desc.output_tensors
         is_packed = device.name == "cpu" and all(tensor.strides is None for tensor in tensors)
         # What `_split_by_slices` compares and passes on.
@@ -382,11 +382,11 @@ def _stream_context(device: str, stream: Stream) -> AbstractContextManager[objec
     if device == "cpu":
         return nullcontext()
     number = device_number(device)
-    own = stream if package_of(stream) == "cupy" else None
-    return driver.load().on_stream(number, stream_handle(stream, number), own)
+    cupy_stream = stream if package_of(stream) == "cupy" else None
+    return driver.load().on_stream(number, stream_handle(stream, number), cupy_stream)
 
 
-def _outputs(desc: SplitOperatorDesc) -> NewArrays:
+def _new_outputs(desc: SplitOperatorDesc) -> NewArrays:
     """The outputs that a call allocates."""
     tensors = desc.output_tensors
     width, dtype = tensors[0].element_bytes, np.dtype(tensors[0].data_type.numpy_name)

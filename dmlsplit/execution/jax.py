@@ -142,8 +142,8 @@ def _lowered(context: Any, array: Any, axis: int, sizes: Shape) -> Any:
     from jax.interpreters import mlir
 
     # `_is_local` comes first: an exported shape may have sizes that cannot be compared.
-    own = _is_local(context.module_context) and _is_large(context.avals_in[0], sizes)
-    rule = mlir.lower_fun(_split_by_callback if own else jax.lax.split)
+    is_by_callback = _is_local(context.module_context) and _is_large(context.avals_in[0], sizes)
+    rule = mlir.lower_fun(_split_by_callback if is_by_callback else jax.lax.split)
     return rule(context, array, axis=axis, sizes=sizes)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from dmlsplit.arrays import torch_private, view
 from dmlsplit.arrays.acceptance import check_output_count
 from dmlsplit.arrays.torch_adapter import DISTRIBUTED, TORCH_MODULES, check_layout, why_tracked
-from dmlsplit.checks import axis_from_front, integer_argument, integers, is_count, piece_sizes
+from dmlsplit.checks import axis_from_front, integer, integers, is_count, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.execution.in_memory import Sizes, split_view
 from dmlsplit.execution.torch_fast_path import split_small
@@ -130,7 +130,7 @@ def _unchecked_sizes(
     """The axis and the sizes. They may be symbolic, so the operator checks their sum."""
     dim = axis_from_front(axis, len(shape))
     if is_count(sizes_or_count):
-        count = integer_argument("count", sizes_or_count)
+        count = integer("count", sizes_or_count)
         return dim, [shape[dim] // max(count, 1)] * count
     if isinstance(sizes_or_count, (list, tuple)) and torch.SymInt in map(type, sizes_or_count):
         return dim, sizes_or_count

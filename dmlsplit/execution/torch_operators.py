@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from dmlsplit.arrays import ArrayView, torch_private
-from dmlsplit.arrays.acceptance import check_outputs
+from dmlsplit.arrays.acceptance import check_output_arrays
 from dmlsplit.checks import axis_from_front
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.execution.in_memory import requirements
@@ -97,7 +97,7 @@ def check_outputs_by_shape(
     source, *outputs = map(_fake_view, (array, *out), starts)
     try:
         required = requirements(source.shape, source[4:7], dim, _example_values(sizes))
-        check_outputs(outputs, source, required)
+        check_output_arrays(outputs, source, required)
     except InvalidArgumentError as error:
         raise _RefusedError(str(error)) from None
 

@@ -1,9 +1,9 @@
 """How a split runs, as text: bytes, kernels, and the time at a GPU's bandwidth."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from dmlsplit.backends.cuda.gpus import H200, Gpu
-from dmlsplit.backends.cuda.launch import DeviceLimits
+from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
 from dmlsplit.backends.cuda.occupancy import blocks_of, in_flight_per_sm
 from dmlsplit.backends.cuda.planner import plan
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
@@ -25,10 +25,12 @@ def explanations_text(splits: Iterable[tuple[str, SplitOperatorDesc]], gpu: Gpu)
 def explanation_text(location: str, desc: SplitOperatorDesc, gpu: Gpu) -> str:
     """The geometry, kernels and expected time of a valid split, at most 80 columns wide."""
     geometry = descriptor_geometry(desc)
+    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # every binding has at least this alignment
+    launches = plan(geometry, aligned, aligned, gpu.limits)
     lines = [
         *_geometry_lines(desc, geometry),
-        *_launch_lines(geometry, gpu.limits),
-        *_cost_lines(geometry, gpu),
+        *_launch_lines(launches, gpu.limits),
+        *_cost_lines(geometry.total_bytes, gpu),
     ]
     head = wrapped(f"{printable(location)}: {desc}", "")
     return "\n".join([head, *(wrapped(line, "  ") for line in lines)])
@@ -65,9 +67,7 @@ def _loops(piece: StridedCopy) -> str:
     return f"{copies}, strides {read} in the input and {write} in the output"
 
 
-def _launch_lines(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str]:
-    aligned = MINIMUM_BUFFER_TENSOR_ALIGNMENT  # every binding has at least this alignment
-    launches = plan(geometry, aligned, aligned, limits)
+def _launch_lines(launches: Sequence[KernelLaunch], limits: DeviceLimits) -> Iterator[str]:
     is_newer = limits.in_flight_bytes > H200.limits.in_flight_bytes
     reference = "a B200" if is_newer else "an H200"
     for launch in launches[:_SHOWN]:
@@ -85,10 +85,9 @@ def _launch_lines(geometry: SplitGeometry, limits: DeviceLimits) -> Iterator[str
     yield from omitted_line(len(launches), _SHOWN, "launch")
 
 
-def _cost_lines(geometry: SplitGeometry, gpu: Gpu) -> Iterator[str]:
-    total = geometry.total_bytes
-    seconds, bandwidth = gpu.seconds(total), gpu.bandwidth
-    yield f"bytes: {total} read, {total} written"
+def _cost_lines(total_bytes: int, gpu: Gpu) -> Iterator[str]:
+    seconds, bandwidth = gpu.seconds(total_bytes), gpu.bandwidth
+    yield f"bytes: {total_bytes} read, {total_bytes} written"
     if bandwidth is None or seconds is None:
         yield f"time: unknown, because the bandwidth of {printable(gpu.name)} is unknown"
     else:

@@ -2,5 +2,6 @@
 
 A *target* is what a model is checked against: a level, and the program that passes descriptors to
 DirectML. A *diagnostic* is an error, a warning or a note about a site or a target. Its type is
-`Violation`. A *finding* is a diagnostic in a report.
+`Violation`. A *finding* is a diagnostic in a report. A *remedy* is what can be done about a split:
+its fixes, any one of which suffices, and notes that say why there is no other.
 """

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.commands import (
@@ -12,9 +13,10 @@ from dmlsplit.lint.commands import (
     options,
     python_command,
 )
+from dmlsplit.lint.fix.split_forms import IN_A_FUNCTION, form_of
 from dmlsplit.lint.loading import INSIDE
-from dmlsplit.lint.rewritable import IN_A_FUNCTION, form_of
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment, Outcome, Verdict
+from dmlsplit.messages import Fix, Note, commands
 from dmlsplit.models.site import Cause, SplitSite, Unknown
 
 
@@ -64,7 +66,7 @@ class Advice(StrEnum):
     OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
     NODES = "rewrite the model{replace}: dmlsplit validate {paths}{options} --write-fixed {output}"
     NO_NODES = "--write-fixed cannot replace it: {obstacle}"
-    IN_FUNCTION = "--write-fixed cannot replace it in the body of a function; {inline}"
+    IN_FUNCTION = "--write-fixed cannot replace it in the body of a function"
     DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
     SHIP = "use DirectML {version} or later{windows}"
     FREE = (
@@ -100,23 +102,31 @@ _OPENVINO_REMEDIES = {
 }
 
 
-def advise(verdict: Verdict, declaration: str = "") -> tuple[tuple[str, ...], tuple[str, ...], str]:
-    """The fixes, any one of which suffices, the most direct first; the notes; `Verdict.rewriting`.
+class Remedies(NamedTuple):
+    """What can be done about a split; the fields are those of `Verdict`."""
+
+    fixes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    rewriting: str = ""
+
+
+def advise(verdict: Verdict, declaration: str = "") -> Remedies:
+    """The fixes, any one of which suffices, the most direct first, and the notes.
 
     A note says why there is no fix of some kind, or that there may be one. `declaration` declares
     the values of the split's file whose type or sizes are not known; see `declarations`.
     """
     site, state = verdict.site, verdict.site.state
     if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
-        return (_fix_for_unknown(site, state, declaration),), (), ""
+        return Remedies((_fix_for_unknown(site, state, declaration),))
     if verdict.outcome is Outcome.UNKNOWN:  # what the runtime does is not known
         unclear = [v for v in verdict.diagnostics if v.effect == "unknown"]
-        return hints(unclear), (), ""
+        return Remedies(hints(unclear))
     if verdict.outcome not in CHANGEABLE:
-        return (), (), ""
+        return Remedies()
     undecided = state if verdict.undecided and isinstance(state, Unknown) else None
     if undecided and verdict.needs_type:  # no other fix is sure to suffice
-        return (_fix_for_unknown(site, undecided, declaration, True),), (), ""
+        return Remedies((_fix_for_unknown(site, undecided, declaration, True),))
     fixes = hints(verdict.errors) if verdict.minimum is None else ()
     rewriting, notes = _rewriting(verdict)
     fixes += (rewriting,) if rewriting else ()
@@ -126,7 +136,7 @@ def advise(verdict: Verdict, declaration: str = "") -> tuple[tuple[str, ...], tu
     if undecided:
         remedy = _fix_for_unknown(site, undecided, declaration, True)
         notes.append(Advice.UNDECIDED.format(remedy=remedy))
-    return fixes, tuple(notes), rewriting
+    return Remedies(fixes, tuple(notes), rewriting)
 
 
 def _rewriting(verdict: Verdict) -> tuple[str, list[str]]:
@@ -138,9 +148,13 @@ def _rewriting(verdict: Verdict) -> tuple[str, list[str]]:
     form = form_of(verdict)
     if not isinstance(form, str):
         return fixing_command(Advice.NODES, site.file, verdict.target.options), []
-    if form == IN_A_FUNCTION:
-        return "", [Advice.IN_FUNCTION.format(inline=python_command(Advice.CALLER, site.file))]
-    return "", [] if verdict.undecided else [Advice.NO_NODES.format(obstacle=form)]
+    if form is IN_A_FUNCTION:
+        inline = python_command(Advice.CALLER, site.file)
+        return "", [Note(Advice.IN_FUNCTION, inline, joint="; ")]
+    if verdict.undecided:
+        return "", []
+    obstacle = form if isinstance(form, Note) else Note(form)
+    return "", [Note(Advice.NO_NODES.format(obstacle=obstacle.fault), obstacle.fix)]
 
 
 def _other_descriptors(verdict: Verdict) -> Iterator[str]:
@@ -157,12 +171,14 @@ def dispatching(verdict: Verdict) -> str:
     return Advice.DISPATCH.format(equivalent=verdict.equivalent)
 
 
-def thawed(site: SplitSite) -> str:
+def unfreezing_fix(site: SplitSite) -> str:
     """How to let a split with frozen sizes take other ones."""
     assert site.frozen is not None
     pieces = set(getattr(site.state, "pieces", None) or ())
     if len(pieces) != 1 or site.operator.startswith("SplitTo"):
         return Advice.EXPORT_AGAIN.format(size=site.frozen[1])
+    if "()" in site.path:  # the body may have other sizes at other calls
+        return python_command(Advice.CALLER, site.file)
     return freeing_command(Advice.FREE, site)
 
 
@@ -179,7 +195,7 @@ def without_rewriting(assessment: Assessment) -> Assessment:
 def hints(broken: Iterable[Violation]) -> tuple[str, ...]:
     """The hints of broken rules, joined to one fix, because all are needed."""
     hints = dict.fromkeys(violation.hint for violation in broken)
-    return ("; and ".join(hints),) if hints else ()
+    return (Fix.joined("; and ", hints),) if hints else ()
 
 
 def _fix_for_unknown(
@@ -199,7 +215,8 @@ def _fix_for_unknown(
         remedy = _sizes(site, unknown, every_size)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.operator == "Split-18" and site.sized_by == "outputs":
-        return Advice.COUNT_FIRST.format(count="set num_outputs", remedy=remedy)
+        text = Advice.COUNT_FIRST.format(count="set num_outputs", remedy=remedy)
+        return Fix(text, commands(remedy))
     return remedy
 
 

@@ -10,7 +10,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.validation import minimum_feature_level, report_at
 from dmlsplit.errors import InvalidArgumentError, NoEquivalentError
-from dmlsplit.lint.advice import advise, declarations, hints, thawed
+from dmlsplit.lint.advice import Remedies, advise, declarations, hints, unfreezing_fix
 from dmlsplit.lint.defects import defects
 from dmlsplit.lint.loading import invalid_node, model_violations, target_violations
 from dmlsplit.lint.placement import (
@@ -30,6 +30,7 @@ from dmlsplit.lint.verdict import (
     Outcome,
     Verdict,
 )
+from dmlsplit.messages import Note
 from dmlsplit.models.site import (
     Invalid,
     Known,
@@ -86,35 +87,51 @@ def check_model(model: OnnxModel, target: Target) -> ModelVerdict | None:
 
 def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdict:
     """Check one site for a target; `declaration` is as in `advise`."""
-    own = target.for_format(site.format)
-    verdict = _own_verdict(site, own) if own.runtime is None else place(site, own)
+    format_target = target.for_format(site.format)
+    is_program = format_target.runtime is None
+    verdict = _program_verdict(site, format_target) if is_program else place(site, format_target)
     if verdict.outcome in UNREACHED:
         return verdict
+    has_minimum = verdict.outcome in ON_DIRECTML | FAILING
+    verdict = replace(
+        verdict,
+        diagnostics=_diagnostics(verdict),
+        minimum=_minimum(verdict) if has_minimum else None,
+    )
+    return _with_remedies(verdict, advise(verdict, declaration))
+
+
+def _diagnostics(verdict: Verdict) -> tuple[Violation, ...]:
+    """The diagnostics of a verdict and the remarks about its site, errors first."""
+    site, is_program = verdict.site, verdict.target.runtime is None
     broken = {violation.rule.id for violation in verdict.errors}
-    if own.runtime is not None:  # the verdict says where sequences run
+    if not is_program:  # the verdict says where sequences run
         broken.add("ORT-SEQUENCE")
     remarks = [*_remarks(site, broken), *_frozen(site)]
-    if verdict.outcome in ON_DIRECTML | {Outcome.UNKNOWN} or own.runtime is None:
-        remarks += defects(site, own)
-    diagnostics = sorted((*remarks, *verdict.diagnostics), key=lambda v: v.severity != "error")
-    if verdict.outcome in ON_DIRECTML | FAILING and verdict.minimum is None:
-        verdict = replace(verdict, minimum=_minimum(verdict))
-    verdict = replace(verdict, diagnostics=tuple(diagnostics))
-    fixes, notes, rewriting = advise(verdict, declaration)
+    if is_program or verdict.outcome in ON_DIRECTML | {Outcome.UNKNOWN}:
+        remarks += defects(site, verdict.target)
+    return tuple(sorted((*remarks, *verdict.diagnostics), key=lambda v: v.severity != "error"))
+
+
+def _with_remedies(verdict: Verdict, remedies: Remedies) -> Verdict:
+    site, diagnostics, notes = verdict.site, verdict.diagnostics, remedies.notes
     if site.never_runs is not None:
         notes += (f"{site.never_runs}; but ONNX Runtime checks it when it loads the model",)
-    if verdict.outcome is Outcome.UNKNOWN and fixes:  # so that all formats give one and the same
-        diagnostics = [_with_fix(violation, fixes[0]) for violation in diagnostics]
+    if verdict.outcome is Outcome.UNKNOWN and remedies.fixes:  # so that all formats give the same
+        fix = remedies.fixes[0]
+        diagnostics = tuple(
+            replace(v, fix=fix) if v.rule.id == "SPLIT-NODE-UNKNOWN" else v for v in diagnostics
+        )
     return replace(
-        verdict, diagnostics=tuple(diagnostics), fixes=fixes, notes=notes, rewriting=rewriting
+        verdict,
+        diagnostics=diagnostics,
+        fixes=remedies.fixes,
+        notes=notes,
+        rewriting=remedies.rewriting,
     )
 
 
-def _with_fix(violation: Violation, fix: str) -> Violation:
-    return replace(violation, fix=fix) if violation.rule.id == "SPLIT-NODE-UNKNOWN" else violation
-
-
-def _own_verdict(site: SplitSite, target: Target) -> Verdict:
+def _program_verdict(site: SplitSite, target: Target) -> Verdict:
     """The verdict about a split that goes to DirectML without a runtime."""
     if site.model_fault is not None:
         fault = make_violation("SPLIT-MODEL-INVALID", text=site.model_fault)
@@ -177,8 +194,8 @@ def _remarks(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
 def _frozen(site: SplitSite) -> Iterator[Violation]:
     if site.frozen:
         name, size = site.frozen
-        text = f"works only for {name}={size}: the exporter wrote the sizes as constants"
-        yield make_violation("SPLIT-NODE-FROZEN", text=f"{text}. Fix: {thawed(site)}")
+        fault = f"works only for {name}={size}: the exporter wrote the sizes as constants"
+        yield make_violation("SPLIT-NODE-FROZEN", text=Note(fault, unfreezing_fix(site)))
 
 
 @_cached

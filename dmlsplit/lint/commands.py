@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from dmlsplit.models.site import SplitSite, Unknown
+from dmlsplit.messages import Fix
+from dmlsplit.models.site import NodePath, SplitSite, Unknown
 
 # Inside double quotes, no shell changes these; Python's own quotes hold all of them but '.
 _LITERAL = re.compile(r"(?!-)[\w' ./:+,@#()\[\]{}|<>&;*?~=-]{1,200}")
 _IN_PYTHON = re.compile(_LITERAL.pattern.replace("'", ""))
+_PYTHON = 'python -c "'
 _NEEDS_QUOTES = re.compile(r"[^\w./:+-]")
 # The most values that one command declares, and the most paths that one names.
 _MAX_DECLARED = 64
@@ -71,14 +73,21 @@ def shell_word(text: str) -> str | None:
     return f'"{text}"' if _NEEDS_QUOTES.search(text) else text
 
 
-def python_command(template: str, file: str) -> str:
+def python_command(template: str, file: str) -> Fix:
     """A template with the name of a model and its stem, which begins names of models to write."""
     if not _IN_PYTHON.fullmatch(file):
-        return template.format(model="MODEL", stem="MODEL", replace=_replace(["MODEL"]))
-    return template.format(model=file, stem=_stem(file), replace="")
+        return _filled(template, model="MODEL", stem="MODEL", replace=_replace(["MODEL"]))
+    return _filled(template, model=file, stem=_stem(file), replace="")
 
 
-def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> str:
+def _filled(template: str, **words: str) -> Fix:
+    """A template that may end with a command of Python."""
+    text, python, code = template.partition(_PYTHON)
+    command = f"{python}{code}".format(**words)
+    return Fix(text.format(**words) + command, [command] if python else [])
+
+
+def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> Fix:
     """A template with code that declares the inputs of some splits of a model."""
     is_named = bool(_IN_PYTHON.fullmatch(file))
     left = [] if is_named else ["MODEL"]
@@ -86,7 +95,7 @@ def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> s
     for site in sites[:_MAX_DECLARED]:
         value = site.input_name if _IN_PYTHON.fullmatch(site.input_name) else None
         words = {
-            "GRAPH": _graph(site),
+            "GRAPH": _graph(site.input_path),
             "VALUE": value,
             "TYPE": site.element_type,
             "SHAPE": _shape(site),
@@ -95,12 +104,15 @@ def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> s
         texts = (text or word for word, text in words.items())
         code += "d({}, '{}', T.{}, {}); ".format(*texts)
     model, stem = (file, _stem(file)) if is_named else ("MODEL", "MODEL")
-    return template.format(model=model, stem=stem, replace=_replace(left), code=code)
+    return _filled(template, model=model, stem=stem, replace=_replace(left), code=code)
 
 
-def freeing_command(template: str, site: SplitSite) -> str:
-    """A template with code that makes the pieces of a split equal, whatever the axis is."""
-    graph, is_named = _graph(site), bool(_IN_PYTHON.fullmatch(site.file))
+def freeing_command(template: str, site: SplitSite) -> Fix:
+    """A template with code that makes the pieces of a split equal, whatever the axis is.
+
+    The split is not in the body of a function.
+    """
+    graph, is_named = _graph(site.path[:-1]), bool(_IN_PYTHON.fullmatch(site.file))
     left = [word for word, text in (("MODEL", is_named), ("GRAPH", graph)) if not text]
     code = f"{graph or 'GRAPH'}.node[{site.index}]"
     if site.opset < 13:
@@ -111,7 +123,7 @@ def freeing_command(template: str, site: SplitSite) -> str:
             count = "onnx.helper.make_attribute('num_outputs', len(n.output))"
             code += f"; n.attribute.append({count})"
     model, stem = (site.file, _stem(site.file)) if is_named else ("MODEL", "MODEL")
-    return template.format(model=model, stem=stem, replace=_replace(left), code=code)
+    return _filled(template, model=model, stem=stem, replace=_replace(left), code=code)
 
 
 def _replace(left: Iterable[str]) -> str:
@@ -123,10 +135,10 @@ def _stem(file: str) -> str:
     return str(Path(file).with_suffix(""))
 
 
-def _graph(site: SplitSite) -> str | None:
-    """The Python expression for the graph of a split's input in `m`, if it can be printed."""
+def _graph(path: NodePath) -> str | None:
+    """The Python expression for the graph of a path in `m`, if it can be printed."""
     graph = "m.graph"
-    bodies = iter(site.input_path)
+    bodies = iter(path)
     for index, name, body in zip(bodies, bodies, bodies, strict=True):
         if not _IN_PYTHON.fullmatch(str(name)):
             return None

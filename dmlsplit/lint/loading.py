@@ -8,6 +8,7 @@ from dmlsplit.lint.commands import python_command
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Cell, dotted, runtime_table
 from dmlsplit.lint.target import Runtime, Target
+from dmlsplit.messages import Fix
 from dmlsplit.models.site import Cause, Invalid, OnnxModel, SplitSite, Unknown
 
 _CONVERT = (
@@ -89,7 +90,7 @@ def conversion(file: str, opset: int, newest: int) -> str:
     return python_command(_CONVERT.replace("{number}", str(newest)), file)
 
 
-def _setting_ir(file: str, ir: int, newest: int) -> str:
+def _setting_ir(file: str, ir: int, newest: int) -> Fix:
     return python_command(_SET_IR.replace("{number}", str(newest)), file)
 
 
@@ -116,17 +117,19 @@ def _version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Ite
         ("ORT-OPSET", "opset", opset, runtime.opset, runtime.sure_opset, conversion),
         ("ORT-IR-VERSION", "IR version", ir, runtime.ir, runtime.sure_ir, _setting_ir),
     )
-    for rule, what, own, limit, sure, template in pairs:
+    for rule, subject, number, limit, sure, template in pairs:
         newest = sure.value if limit.value is None else limit.value
-        if newest is None or own <= newest:
+        if newest is None or number <= newest:
             continue
-        command = template(file, own, newest)
+        command = template(file, number, newest)
         # A newer runtime helps against both; without it, both have to be changed.
-        fix, loaders = "; or ".join([*loaders, command]), []
-        has = f"the model has {what} {own}"
+        fix, loaders = Fix.joined("; or ", [*loaders, command]), []
+        has = f"the model has {subject} {number}"
         if limit.value is not None:
             text = f"{has}; {runtime.name} loads at most {newest}"
-            yield make_violation(rule, "", what, str(own), f"at most {newest}", text=text, fix=fix)
+            yield make_violation(
+                rule, "", subject, str(number), f"at most {newest}", text=text, fix=fix
+            )
         else:
             text = f"{has}; whether {runtime.name} loads more than {newest} was not found"
             yield make_violation("ORT-NOT-KNOWN", text=text, fix=fix)
@@ -148,5 +151,5 @@ def _loaders(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
     yield from (f"use Windows ML {dotted(package)}" for package in packages[:1])
 
 
-def _loads(limit: Cell, own: int) -> bool:
-    return limit.value is not None and own <= limit.value
+def _loads(limit: Cell, number: int) -> bool:
+    return limit.value is not None and number <= limit.value

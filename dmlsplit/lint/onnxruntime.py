@@ -16,6 +16,7 @@ from dmlsplit.lint.loading import WITHOUT_KERNEL, conversion
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Release, runtime_table
 from dmlsplit.lint.target import Target
+from dmlsplit.messages import Fix
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType
 from dmlsplit.models.site import Known, SplitSite, Unknown
 
@@ -85,6 +86,7 @@ def empty_pieces(pieces: Iterable[int]) -> Iterator[Violation]:
 
 
 def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
+    """Why the provider does not take this operator or this version of it, or may not."""
     assert target.runtime is not None
     provider = target.runtime.provider
     if site.operator.startswith("SplitTo"):
@@ -113,7 +115,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     command = conversion(site.file, site.model_opset, newest)
     fields = "", "OperatorType", site.operator, f"one of {names}"
     effect: Effect | None = "load" if site.operator == WITHOUT_KERNEL else None
-    fix = "; or ".join(filter(None, (first, command)))
+    fix = Fix.joined("; or ", filter(None, (first, command)))
     yield make_violation("ORT-OPERATOR", *fields, text=text, fix=fix, effect=effect)
 
 

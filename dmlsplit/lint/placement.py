@@ -63,8 +63,8 @@ def unreached_verdict(site: SplitSite, target: Target) -> Verdict | None:
 def _on_directml(site: SplitSite, target: Target) -> Verdict:
     """The verdict about a node that the provider takes."""
     desc, state = _descriptor(site), site.state
-    broken = _broken(site, desc, target)
-    violations = (*onnxruntime.provider_violations(site, target), *broken)
+    provider_rules = tuple(onnxruntime.provider_violations(site, target))
+    violations = (*provider_rules, *_broken(site, desc, target))
     if outcome := outcome_of_effects(violations):
         return Verdict(site, target, desc, outcome, violations)
     if isinstance(state, Known):

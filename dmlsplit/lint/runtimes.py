@@ -161,12 +161,14 @@ def _cell(entry: Field, sources: Mapping[str, str], convert: Any) -> Cell:
 
 
 def _release(row: Field, provider: Field, sources: Mapping[str, str]) -> Release:
-    own = row.get("release").read(version, "a version such as 1.24")
+    release_version = row.get("release").read(version, "a version such as 1.24")
     cells = [_cell(row.get(key), sources, convert) for key, convert in _COLUMNS.items()]
     has_package = bool(row.optional("package", default=True).value)
-    facts = Provider(*(_latest(provider.get(key), own, f) for key, f in _PROVIDER.items()))
+    facts = Provider(
+        *(_latest(provider.get(key), release_version, f) for key, f in _PROVIDER.items())
+    )
     directml, opset, ir, page = cells
-    return Release(own, directml, opset, ir, page, has_package, facts)
+    return Release(release_version, directml, opset, ir, page, has_package, facts)
 
 
 def _latest(entries: Field, release: Version, convert: Any) -> Cell:
@@ -190,8 +192,8 @@ def _windows_ml(row: Field, sources: Mapping[str, str]) -> WindowsMl:
 
 def _package(row: Field, sources: Mapping[str, str]) -> WindowsMlPackage:
     runtime = _cell(row.get("onnxruntime"), sources, version)
-    own = row.get("version").read(version, "a version such as 2.5")
-    return WindowsMlPackage(own, runtime, _cell(row.get("directml"), sources, str))
+    package_version = row.get("version").read(version, "a version such as 2.5")
+    return WindowsMlPackage(package_version, runtime, _cell(row.get("directml"), sources, str))
 
 
 _COLUMNS = {"directml": str, "opset": int, "ir": int, "page": int}

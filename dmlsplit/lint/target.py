@@ -157,11 +157,11 @@ def resolve_target(
     """
     options = {"ort": ort, "winml": winml, "directml": directml, "windows": windows}
     options["feature-level"] = feature_level
-    given = [name for name, value in options.items() if value is not None]
-    if len(given) > 1 and given != ["ort", "directml"]:
+    target_options = [name for name, value in options.items() if value is not None]
+    if len(target_options) > 1 and target_options != ["ort", "directml"]:
         raise InvalidArgumentError(
-            f"{' and '.join(f'--{name}' for name in given)} name different targets. Fix: give one "
-            "of them; only --directml may be given in addition to --ort"
+            f"{' and '.join(f'--{name}' for name in target_options)} name different targets. "
+            "Fix: give one of them; only --directml may be given in addition to --ort"
         )
     if ort is not None:
         return _with_dll(_onnxruntime(ort), directml)
@@ -204,15 +204,15 @@ def _onnxruntime(text: str) -> Release:
     table = runtime_table()
     if not text:
         return table.newest
-    asked = _version("--ort", text, "1.24 or 1.24.4")[:2]
+    release_version = _version("--ort", text, "1.24 or 1.24.4")[:2]
     first, newest = table.onnxruntime[0], table.newest
-    if asked < first.version:
+    if release_version < first.version:
         raise InvalidArgumentError(
             f"--ort is {text}; {first} is the first whose DirectML provider is known. Fix: give "
             f"a release from {first} to {newest}"
         )
     for release in table.onnxruntime:
-        if release.version == asked and release.has_package:
+        if release.version == release_version and release.has_package:
             return release
     package = table.packages[-1]
     winml, inside = dotted(package.version), dotted(package.onnxruntime.value)
@@ -230,17 +230,17 @@ def _windows_ml(text: str) -> Target:
         _BUILD, text.strip()
     ):
         return _built_in(build_number("--winml", text), table.windows_ml)
-    asked = version(text.strip())[:2]
-    package = next((row for row in table.packages if row.version == asked), None)
+    package_version = version(text.strip())[:2]
+    package = next((row for row in table.packages if row.version == package_version), None)
     if package is None:
-        known = ", ".join(dotted(row.version) for row in table.packages)
+        packages = ", ".join(dotted(row.version) for row in table.packages)
         raise InvalidArgumentError(
-            f"--winml is {text}; it must be one of the packages {known}, or a Windows build such "
-            "as 22621"
+            f"--winml is {text}; it must be one of the packages {packages}, or a Windows build "
+            "such as 22621"
         )
     release = next(r for r in table.onnxruntime if r.version == package.onnxruntime.value)
     dll = _own_dll(package.directml.value)
-    name = f"Windows ML {dotted(asked)} with ONNX Runtime {release}"
+    name = f"Windows ML {dotted(package_version)} with ONNX Runtime {release}"
     return Target(dll.level, dll.dll, _runtime(name, release), dll.directml)
 
 
@@ -259,9 +259,9 @@ def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
     return Target(level, f"DirectML {dll}", runtime, directml_version(dll))
 
 
-def _as_checked(text: str, own: Version, newest: Version) -> str:
+def _as_checked(text: str, number: Version, newest: Version) -> str:
     """A version, and if it is newer than any known, the newest known one."""
-    return text if own <= newest else f"{text}, checked as {dotted(newest)}, the newest known"
+    return text if number <= newest else f"{text}, checked as {dotted(newest)}, the newest known"
 
 
 # Versions of Windows that people give instead of a build, with what they stand for.
@@ -284,13 +284,13 @@ _BUILD = r"([0-9]{1,9})|10\.0\.([0-9]{1,9})(?:\.[0-9]{1,9})?"
 
 def build_number(option: str, text: str) -> int:
     """The number of a Windows build; an error of the option says what a version stands for."""
-    asked = text.strip()
-    if stands_for := _FIRST_BUILDS.get(asked.upper()):
+    build = text.strip()
+    if stands_for := _FIRST_BUILDS.get(build.upper()):
         raise InvalidArgumentError(
             f"{option} is {text}, which is a version of Windows. Fix: give its build: {stands_for}"
         )
-    match = re.fullmatch(_BUILD, asked)
-    if not match or not asked.isascii():
+    match = re.fullmatch(_BUILD, build)
+    if not match or not build.isascii():
         raise InvalidArgumentError(f"{option} is {text!r}; it must look like 22621 or 10.0.22621")
     return int(match[1] or match[2])
 

@@ -84,9 +84,9 @@ def scan_paths(
     left_out: set[str] = set()
     for path in paths:
         try:
-            named, others = _files(path, include_hidden)
+            named, hidden_files = _files(path, include_hidden)
             files |= {file: _size(file) for file in named}
-            left_out.update(others)
+            left_out.update(hidden_files)
         except (DmlError, OSError) as error:
             unreadable.append((path, one_line(error, with_path=False)))
     models = [file for file in files if file.lower().endswith(".onnx")]
@@ -95,9 +95,9 @@ def scan_paths(
     done, total = 0, sum(files.values())
     for file, size in files.items():
         try:
-            found = scan_any(file, dimensions)
-            sites += found.sites
-            without_splits += [found.model] if found.model and not found.sites else []
+            file_scan = scan_any(file, dimensions)
+            sites += file_scan.sites
+            without_splits += [file_scan.model] if file_scan.model and not file_scan.sites else []
         except (DmlError, OSError, RecursionError, MemoryError) as error:
             unreadable.append((file, one_line(error, with_path=False)))
         done += size
@@ -118,11 +118,11 @@ def model_files(paths: Sequence[str], include_hidden: bool = False) -> list[tupl
     That is the folder that was given, that of the file, or the part of a pattern before its first
     ``*``. Paths that lead nowhere are left out; the scan says why.
     """
-    found: list[tuple[str, str]] = []
+    files: list[tuple[str, str]] = []
     for path in paths:
         with suppress(DmlError, OSError):
-            found += [(file, _root(path)) for file in _files(path, include_hidden)[0]]
-    return found
+            files += [(file, _root(path)) for file in _files(path, include_hidden)[0]]
+    return files
 
 
 def _root(path: str) -> str:

@@ -3,9 +3,10 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from dmlsplit.directml.operator import SplitOperatorDesc
+from dmlsplit.messages import Note
 
 # A size, the name of a dynamic one, or None for a dynamic one without a name.
 Size = int | str | None
@@ -37,14 +38,14 @@ class Cause(StrEnum):
     LIMIT = "a limit of dmlsplit"
 
 
-class ProviderRemark(str):
+class ProviderRemark(Note):
     """A warning that a rule of ONNX Runtime's DirectML provider also states."""
 
     rule: str  # its id
 
-    def __new__(cls, text: str, rule: str = "") -> "ProviderRemark":
-        """A text, and the rule."""
-        warning = super().__new__(cls, text)
+    def __new__(cls, fault: str, rule: str = "", fix: str = "") -> Self:
+        """What is wrong, the rule, and the fix."""
+        warning = super().__new__(cls, fault, fix)
         warning.rule = rule
         return warning
 

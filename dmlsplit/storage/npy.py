@@ -1,8 +1,7 @@
 """Splits .npy files of any size, block by block, into pieces that appear together.
 
 Blocks are read by system calls. A memory map would count the whole file as memory of the process,
-and a disk error, or an input that shrinks, would end the process with a signal. A *block* is the
-part of an array that is read at once, and a *draft* a file that is written under a hidden name.
+and a disk error, or an input that shrinks, would end the process with a signal.
 """
 
 import os
@@ -177,33 +176,43 @@ def _copy(
     progress: Progress,
 ) -> None:
     """Split the elements as rows of bytes, of which each piece has the same columns."""
-    shape = header.shape
-    if header.fortran_order:
-        shape, axis = shape[::-1], len(shape) - 1 - axis
-    step = prod(shape[axis + 1 :]) * header.dtype.itemsize
-    starts = [0, *accumulate(size * step for size in sizes)]
+    row_count, starts = _row_layout(header, axis, sizes)
     blocks = 1 + len(sizes) // PIECES_PER_BLOCK if device == "cpu" else MAX_BLOCKS
     limit = BLOCK_BYTES * min(blocks, MAX_BLOCKS)
-    block, done = np.empty(min(limit, header.size_in_bytes), np.uint8), 0
+    block, bytes_done = np.empty(min(limit, header.size_in_bytes), np.uint8), 0
     with name_in_errors(path):
         source = FileIO(path)
     with source:
         source.seek(header.offset)
-        for rows, low, high in row_blocks(prod(shape[:axis]), starts[-1], limit):
+        for rows, low, high in row_blocks(row_count, starts[-1], limit):
             values = block[: rows * (high - low)].reshape(rows, -1)
             read_into(values, source, path)
             parts = list(pieces_in(starts, low, high))
             widths = tuple(end - begin for _, begin, end in parts)
             split_values = split(to_device(values, device), widths, 1)
             for (piece, _, _), part in zip(parts, split_values, strict=True):
-                written, target = pieces[piece]
+                draft, target = pieces[piece]
                 with name_in_errors(target):
-                    write(written, to_host(part))
-            done += values.nbytes
-            progress(done, header.size_in_bytes)
-    for written, target in pieces:
+                    write(draft, to_host(part))
+            bytes_done += values.nbytes
+            progress(bytes_done, header.size_in_bytes)
+    _sync(pieces)
+
+
+def _row_layout(header: NpyHeader, axis: int, sizes: Sequence[int]) -> tuple[int, list[int]]:
+    """The number of rows, and the column at which each piece begins, with the end of a row."""
+    shape = header.shape
+    if header.fortran_order:
+        shape, axis = shape[::-1], len(shape) - 1 - axis
+    step = prod(shape[axis + 1 :]) * header.dtype.itemsize
+    return prod(shape[:axis]), [0, *accumulate(size * step for size in sizes)]
+
+
+def _sync(pieces: Pieces) -> None:
+    """Wait until the pieces are on disk."""
+    for draft, target in pieces:
         with name_in_errors(target):
-            os.fsync(written.fileno())
+            os.fsync(draft.fileno())
 
 
 def row_blocks(rows: int, pitch: int, limit: int) -> Iterator[tuple[int, int, int]]:

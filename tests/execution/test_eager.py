@@ -108,12 +108,15 @@ FOLDED = np.lib.stride_tricks.as_strided(np.zeros(4), (2, 2), (8, 8))
         ((A, (2, 4), 1, [ONE, ONE]), r"out\[1\]: shape is \(2, 2\); it must be \(2, 4\)"),
         (
             (A, (2, 4), 1, [ONE, TWO.view("i8")]),
-            r"out\[1\]: data type is int64; it must be float64",
+            r"out\[1\]: data type is int64; it must be float64. Fix: pass an array of float64$",
         ),
-        ((A, (2, 4), 1, [FROZEN, TWO]), r"out\[0\]: read_only is True; it must be False"),
+        (
+            (A, (2, 4), 1, [FROZEN, TWO]),
+            r"out\[0\] is read-only. Fix: pass an array that can be written, such as a copy$",
+        ),
         ((A, (2, 4), 1, [A[:, :2], TWO]), r"^array and out\[0\] share memory"),
         ((A, (2, 4), 1, [TWO[:, 1:3], TWO]), r"^out\[0\] and out\[1\] share memory"),
-        ((A, (2, 4), 1, [np.broadcast_to(1.0, (2, 2)), TWO]), "read_only"),
+        ((A, (2, 4), 1, [np.broadcast_to(1.0, (2, 2)), TWO]), "read-only"),
         ((A, (2, 4), 1, [FOLDED, TWO]), "its elements must not overlap"),
     ],
 )

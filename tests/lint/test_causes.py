@@ -1,6 +1,7 @@
 """Findings grouped by cause, and the text that shows a cause like a compiler."""
 
 import json
+import pickle
 from collections import Counter
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome
-from dmlsplit.messages import cut_middle, wrapped_at
+from dmlsplit.messages import Fix, Note, commands, cut_middle, without_commands, wrapped_at
 from dmlsplit.models.site import Cause as Unclear
 
 OLD = resolve_target(windows="19041")
@@ -47,7 +48,7 @@ LAYERS = [site(f"/layer.{at}/Split", split("FLOAT32", (2, 6), (2, 4))) for at in
 def test_equal_failures_are_one_cause_with_all_places() -> None:
     (cause,) = found(assess(LAYERS, OLD))
     assert cause.severity == "error"
-    assert [reason.rule for reason in cause.said.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
+    assert [reason.rule for reason in cause.statement.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
     assert [place.name for place in cause.places] == [
         f"m.onnx main_graph/layer.{number}/Split" for number in range(24)
     ]
@@ -66,7 +67,7 @@ def test_the_worst_causes_come_first() -> None:
     shape = site("shape", split("INT64", (1, 2), (1, 1)), is_shape=True, element_type="INT64")
     bad = site("bad", split("FLOAT32", (1, 2, 3), (2, 0)))
     assessment = assess([shape, harmed, site("late", unknown), bad], ORT)
-    assert [(cause.severity, cause.said.reasons[0].rule) for cause in found(assessment)] == [
+    assert [(cause.severity, cause.statement.reasons[0].rule) for cause in found(assessment)] == [
         ("error", "ORT-EMPTY-PIECE"),
         ("warning", "SPLIT-NODE-UNKNOWN"),
         ("warning", "SPLIT-DEFECT-RECOMBINED"),
@@ -100,6 +101,17 @@ def test_a_command_for_one_node_does_not_make_another_cause() -> None:
     (cause,) = found(assess(sites, ORT))
     assert cause.fixes_differ
     assert "--verbose shows those of the others" in text_report(assess(sites, ORT))
+
+
+def test_a_note_knows_its_fault_its_fix_and_the_commands_of_one_place() -> None:
+    command = 'python -c "1"'
+    fix = Fix.joined("; or ", ["use another release", Fix(f"convert: {command}", [command])])
+    note = Note("too new", fix)
+    assert note == 'too new. Fix: use another release; or convert: python -c "1"'
+    assert (note.fault, note.fix, commands(note)) == ("too new", fix, (command,))
+    assert without_commands(note) == "too new. Fix: use another release; or convert: "
+    assert pickle.loads(pickle.dumps(note)).fix.commands == (command,)
+    assert (Note("too new"), commands("too new")) == ("too new", ())
 
 
 # The text.
@@ -182,7 +194,7 @@ def test_a_note_beside_an_error_is_a_note_in_sarif_too() -> None:
     (cause,) = found(assessment)
     results = json.loads(sarif_report(assessment))["runs"][0]["results"]
     said = sorted((result["ruleId"], result["level"]) for result in results)
-    assert said == sorted((reason.rule, reason.severity) for reason in cause.said.reasons)
+    assert said == sorted((reason.rule, reason.severity) for reason in cause.statement.reasons)
     assert ("SPLIT-NODE-UNKNOWN", "note") in said
 
 

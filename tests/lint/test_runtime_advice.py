@@ -9,7 +9,7 @@ import pytest
 
 from dmlsplit.lint.verdict import Outcome
 from tests.lint.test_placement import halves, verdict_of
-from tests.support.advice import COMMAND, carry_out, external
+from tests.support.advice import COMMAND, FUNCTION, carry_out, external
 from tests.support.models import parsed, single
 
 RUNS = Outcome.RUNS
@@ -82,6 +82,13 @@ def test_where_onnx_cannot_convert_a_split_the_fix_is_to_export_the_model_again(
     [
         single(onnx.TensorProto.FLOAT, ("batch", 4), (1, 1), 0),
         single(onnx.TensorProto.FLOAT, ("batch", 4), (1, 1), 0, opset=13),
+        # In a branch, the input of the split is a value of the graph around it.
+        parsed(
+            "(float[batch,4] x, bool flag) => (float[] y) { o = Identity (x) y = If (flag) <"
+            "then_branch = t () => (float[] y) { s = Constant <value = int64[2] {1, 1}> () "
+            "y, z = Split <axis = 0> (o, s) },"
+            "else_branch = e () => (float[] y) { y = Identity (x) }> }"
+        ),
     ],
 )
 def test_a_split_whose_equal_sizes_are_removed_takes_other_sizes(
@@ -92,6 +99,15 @@ def test_a_split_whose_equal_sizes_are_removed_takes_other_sizes(
     assert (before.outcome, before.site.frozen) == (RUNS, ("batch", 2))
     assert followed(content, tmp_path, ort="") is Outcome.UNKNOWN  # any size, so none is known
     assert scan_frozen(tmp_path) is None
+
+
+def test_a_split_in_a_function_is_inlined_before_its_sizes_are_removed(tmp_path: Path) -> None:
+    body = (
+        "(a) => (b, c) { s = Constant <value = int64[2] {1, 1}> () b, c = Split <axis = 0> (a, s) }"
+    )
+    content = parsed("(float[batch] x) => (float[] p) { p, q = local.Cut (x) }", FUNCTION + body)
+    (warning,) = verdict_of(content, tmp_path, ort="").diagnostics
+    assert "inline the functions, then validate again" in warning.message
 
 
 def scan_frozen(folder: Path) -> object:

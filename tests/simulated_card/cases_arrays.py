@@ -248,7 +248,7 @@ def test_a_masked_or_read_only_array_is_refused() -> None:
         dml.split(masked, 1)
     address, _ = read_only.__cuda_array_interface__["data"]
     read_only.__cuda_array_interface__["data"] = (address, True)
-    with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\]: read_only is True"):
+    with pytest.raises(dml.InvalidArgumentError, match=r"out\[0\] is read-only"):
         dml.split(source, 1, out=[read_only])
 
 

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dmlsplit.cli import main
 from dmlsplit.lint.advice import Advice
 from dmlsplit.lint.verdict import Verdict
+from dmlsplit.messages import Note
 from tests.support.fixtures import Capsys
 from tests.support.models import model, single, split_nodes
 from tests.support.openvino_files import weights
@@ -44,7 +45,7 @@ def advised(verdict: Verdict) -> dict[str, str]:
         name: text
         for text in texts
         for name, pattern in PATTERNS.items()
-        if re.fullmatch(pattern, text)
+        if re.fullmatch(pattern, text.fault if isinstance(text, Note) else text)
     }
 
 

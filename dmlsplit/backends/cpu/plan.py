@@ -48,7 +48,7 @@ def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
     nests = list(_nests(geometry))
     kernel = _kernel(geometry, nests, kind, non_temporal)
     groups = [nests] if kernel != NO_KERNEL else _groups(nests)
-    loops = list(accumulate((len(nest[4]) for nest in nests), initial=0))
+    first_loops = accumulate((len(loops) for _, _, _, _, loops in nests), initial=0)
     words, tasks, cost, first = array("q", (len(groups), len(nests), non_temporal, kind)), 0, 0, 0
     for group in groups:
         items = prod(size for size, _, _ in group[0][4])
@@ -60,9 +60,9 @@ def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
         tasks += ceil_div(items, step)
         cost += items * item
         first += len(group)
-    for nest, begin in zip(nests, loops, strict=False):
-        words.extend((*nest[:4], begin, len(nest[4])))
-    words.extend(chain.from_iterable(chain.from_iterable(nest[4] for nest in nests)))
+    for (output, offset, start, run, loops), begin in zip(nests, first_loops, strict=False):
+        words.extend((output, offset, start, run, begin, len(loops)))
+    words.extend(chain.from_iterable(chain.from_iterable(loops for _, _, _, _, loops in nests)))
     return Plan(words, words.buffer_info()[0], tasks, cost)
 
 
@@ -87,7 +87,8 @@ def _groups(nests: list[_Nest]) -> list[list[_Nest]]:
     groups: list[list[_Nest]] = []
     sizes, left = [0], 0
     for nest in nests:
-        run, own = nest[3], [size for size, _, _ in nest[4]]
+        _, _, _, run, loops = nest
+        own = [size for size, _, _ in loops]
         if own != sizes or run > left or run >= LONG_RUN:
             groups.append([])
             sizes, left = own, TASK_BYTES

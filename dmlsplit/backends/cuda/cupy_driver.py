@@ -154,7 +154,7 @@ class Driver:
         with self.on_device(device, "the attributes of a kernel cannot be read"):
             return kernel.num_regs, kernel.local_size_bytes
 
-    def _target(self, device: int) -> installation.Target:
+    def _target(self, device: int) -> installation.CompileTarget:
         """What CuPy compiles for on a device."""
         cuda = self._cupy.cuda
         major, minor = (cuda.runtime.deviceGetAttribute(number, device) for number in CAPABILITY)
@@ -162,7 +162,7 @@ class Driver:
         # Undocumented. Without it, CuPy is expected to know the GPU.
         newest = getattr(cuda.compiler, "_get_max_compute_capability", lambda: capability)()
         is_ptx = os.environ.get("CUPY_COMPILE_WITH_PTX") == "1"
-        return installation.Target(capability, int(newest), is_ptx)
+        return installation.CompileTarget(capability, int(newest), is_ptx)
 
     def _why_unusable(self, device: int) -> str | None:
         """Why a device cannot run the kernels, and the fix."""

@@ -147,12 +147,12 @@ def gpu_of_device(device: CudaDevice) -> Gpu:
     A known GPU is taken if the name and the number of SMs agree. The name alone is not enough: NVML
     calls a GB203 with 82 SMs an RTX 5090 Laptop GPU.
     """
-    known = _known_gpu(device)
-    if known is None:
+    known_gpu = _known_gpu(device)
+    if known_gpu is None:
         gpu = _from_properties(device)
     else:
-        bandwidth = device.peak_bandwidth or known.bandwidth
-        gpu = replace(known, name=device.name, bandwidth=bandwidth)
+        bandwidth = device.peak_bandwidth or known_gpu.bandwidth
+        gpu = replace(known_gpu, name=device.name, bandwidth=bandwidth)
     if not device.is_divided:
         return gpu
     part = "the whole GPU, of which MIG makes this device a part"

@@ -59,10 +59,10 @@ def package_error(installed: Sequence[str], driver: int | None) -> str | None:
 
 def cupy_error(error: ImportError, driver: int | None) -> str:
     """The error if CuPy cannot be imported."""
-    other = "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
+    old_driver_extra = "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
     return (
         f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: "
-        f"{_install_command(fitting_extra(driver))}{other}"
+        f"{_install_command(fitting_extra(driver))}{old_driver_extra}"
     )
 
 
@@ -111,7 +111,7 @@ def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
     return None
 
 
-class Target(NamedTuple):
+class CompileTarget(NamedTuple):
     """What CuPy compiles for on a GPU. Capabilities are numbers such as 90."""
 
     capability: int  # the GPU's
@@ -130,7 +130,7 @@ class Target(NamedTuple):
 
 
 def gpu_error(
-    device: str, target: Target, architectures: Sequence[int], installed: Sequence[str]
+    device: str, target: CompileTarget, architectures: Sequence[int], installed: Sequence[str]
 ) -> str | None:
     """The error if a GPU is too old or too new for the kernels, NVRTC or CuPy; None if not.
 

@@ -15,8 +15,8 @@ from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_h
 from dmlsplit.errors import InvalidArgumentError, UnsupportedError
 from dmlsplit.lint.fix.comparison import Pair
 from dmlsplit.lint.fix.sandbox import compare_apart
+from dmlsplit.lint.fix.split_forms import compared_shapes, is_static
 from dmlsplit.lint.report.findings import address
-from dmlsplit.lint.rewritable import compared_shapes, is_static
 from dmlsplit.models.site import Known, SplitSite, Unknown
 
 

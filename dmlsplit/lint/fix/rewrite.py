@@ -14,8 +14,8 @@ from dmlsplit.lint.check import assess
 from dmlsplit.lint.fix.nested import graphs
 from dmlsplit.lint.fix.replacement import Replacement, compared
 from dmlsplit.lint.fix.sequences import instead_of_takers, piece_names, taking_nodes
+from dmlsplit.lint.fix.split_forms import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
-from dmlsplit.lint.rewritable import IN_A_FUNCTION, TOO_LARGE
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.protobuf import Shape
@@ -114,12 +114,12 @@ def _replace_splits(
             copy = NodeProto.FromString(node.SerializeToString())
             try:
                 names = piece_names(verdict.site, takers, new_name)
-                own = replacement_nodes(copy, verdict, new_name, names)
-                split = compared(Replacement(verdict.site, copy, own, names))
+                nodes = replacement_nodes(copy, verdict, new_name, names)
+                split = compared(Replacement(verdict.site, copy, nodes, names))
             except UnsupportedError as error:
                 not_replaced.append((verdict.site, error.message))
             else:
-                plan |= {(*path, index): own, **instead_of_takers(split, takers)}
+                plan |= {(*path, index): nodes, **instead_of_takers(split, takers)}
                 replaced.append(split)
                 _declare_pieces(graph, split)
     not_replaced += [(verdict.site, IN_A_FUNCTION) for verdict in refused.values()]
@@ -134,13 +134,13 @@ def _apply(model: ModelProto, plan: Mapping[NodePath, Sequence[NodeProto]]) -> s
     for path, graph in graphs(model.graph):
         if path not in changed:
             continue
-        kept = GraphProto()  # of copies: clearing the field frees its nodes
+        new_graph = GraphProto()  # of copies: clearing the field frees its nodes
         for index, node in enumerate(graph.node):
-            own = plan.get((*path, index))
-            kept.node.extend([node] if own is None else own)
-            inputs.update(() if own is None else node.input)
+            replacing_nodes = plan.get((*path, index))
+            new_graph.node.extend([node] if replacing_nodes is None else replacing_nodes)
+            inputs.update(() if replacing_nodes is None else node.input)
         graph.ClearField("node")
-        graph.node.MergeFrom(kept.node)
+        graph.node.MergeFrom(new_graph.node)
     return inputs
 
 

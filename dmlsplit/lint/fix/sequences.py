@@ -50,8 +50,8 @@ def instead_of_takers(split: Replacement, takers: Takers) -> dict[NodePath, list
     for path, position in split.site.taken:
         name, output = split.taken[position % len(split.pieces)], _output(takers[path])
         is_other = output not in ("", name)
-        own = takers[path].name
-        nodes[path] = [helper.make_node("Identity", [name], [output], own)] * is_other
+        node_name = takers[path].name
+        nodes[path] = [helper.make_node("Identity", [name], [output], node_name)] * is_other
     return nodes
 
 

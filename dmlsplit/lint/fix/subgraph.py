@@ -16,7 +16,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from dmlsplit.errors import UnsupportedError
-from dmlsplit.lint.rewritable import Form, Merging, form_of, is_static
+from dmlsplit.lint.fix.split_forms import Merging, SplitForm, form_of, is_static
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.models.site import Known, Size, SplitSite, Unknown
 
@@ -76,7 +76,9 @@ class _Nodes(list[NodeProto]):
     A method adds nodes; if it returns a string, that is the name of their output.
     """
 
-    def __init__(self, node: NodeProto, site: SplitSite, form: Form, new_name: NewName) -> None:
+    def __init__(
+        self, node: NodeProto, site: SplitSite, form: SplitForm, new_name: NewName
+    ) -> None:
         self.node, self.form, self.new_name = node, form, new_name
         self.shape, self.axis, self.opset = site.shape or (), site.axis or 0, site.opset
         self.kind = onnx.TensorProto.DataType.Value(site.element_type)
@@ -94,8 +96,8 @@ class _Nodes(list[NodeProto]):
 
     def shape_of(self, sizes: Iterable[Size]) -> str:
         """A constant shape; a dynamic size follows from the others."""
-        known = [size if isinstance(size, int) else -1 for size in sizes]
-        return self.constant(np.array(known, np.int64), self.new_name("shape"))
+        dimensions = [size if isinstance(size, int) else -1 for size in sizes]
+        return self.constant(np.array(dimensions, np.int64), self.new_name("shape"))
 
     def with_axes(self, operator: str, value: str, axes: Sequence[int], output: str) -> str:
         """A Squeeze or Unsqueeze."""
@@ -106,8 +108,8 @@ class _Nodes(list[NodeProto]):
 
     def piece_shape(self, size: int) -> tuple[Size, ...]:
         """The shape of a piece of this size along the axis."""
-        own = () if self.drops_axis else (size,)
-        return *self.shape[: self.axis], *own, *self.shape[self.axis + 1 :]
+        axis_size = () if self.drops_axis else (size,)
+        return *self.shape[: self.axis], *axis_size, *self.shape[self.axis + 1 :]
 
     @cached_property
     def computed_ends(self) -> list[list[str]]:
@@ -121,14 +123,14 @@ class _Nodes(list[NodeProto]):
     def computed_shape(self, size: int) -> str:
         """The shape of a piece, computed from that of the input."""
         first, last = self.computed_ends
-        own = [] if self.drops_axis else [self.shape_of([size])]
-        return self.add("Concat", [*first, *own, *last], axis=0)
+        axis_size = [] if self.drops_axis else [self.shape_of([size])]
+        return self.add("Concat", [*first, *axis_size, *last], axis=0)
 
     def merged_shape(self, merging: Merging) -> str:
         """The shape of the input with merged dimensions, computed from that of the input."""
-        one, _, size, _ = merging.groups
+        leading_size, _, size, _ = merging.groups
         before, after = (self.add("ReduceProd", end) for end in self.computed_ends)
-        parts = [self.shape_of([one]), before, self.shape_of([size]), after]
+        parts = [self.shape_of([leading_size]), before, self.shape_of([size]), after]
         return self.add("Concat", parts, axis=0)
 
     def reshape(

@@ -1,7 +1,6 @@
 """Groups findings by cause: the same rules, broken in the same way and mended in the same way."""
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
@@ -17,16 +16,8 @@ from dmlsplit.lint.report.findings import (
     severities,
 )
 from dmlsplit.lint.verdict import Verdict
-from dmlsplit.messages import printable
+from dmlsplit.messages import Fix, Note, printable, without_commands
 
-# What differs between places although the cause is the same: a command for one node or file, and
-# the command that the message of a remark ends with.
-_OF_A_PLACE = re.compile(r'python -c "[^"]*"|dmlsplit validate .*')
-_FIX = ". Fix: "  # in a message, before its fix
-# What to do where --write-fixed cannot replace a split, in the note that says why.
-_INSTEAD = re.compile(
-    r"--write-fixed cannot replace it(?: in the body of a function; |.*?\. Fix: )(.*)"
-)
 # The fixes that stand for those with a descriptor, and with the command for all models.
 DISPATCH = "dispatch the equivalent (see --verbose)"
 COMMAND = "the command below"
@@ -54,7 +45,7 @@ class Place(NamedTuple):
         return " ".join(filter(None, (printable(self.file), self.address)))
 
 
-class Said(NamedTuple):
+class Statement(NamedTuple):
     """What is said about a finding, without its place."""
 
     reasons: tuple[Reason, ...]
@@ -67,13 +58,18 @@ class Said(NamedTuple):
         """What findings of one cause have in common."""
         texts = *(reason.message for reason in self.reasons), *self.fixes, *self.notes
         rules = tuple(reason[:2] for reason in self.reasons)
-        return self.outcome, rules, *(_OF_A_PLACE.sub("", text) for text in texts)
+        return self.outcome, rules, *map(without_commands, texts)
+
+    @property
+    def remedies(self) -> object:
+        """What differs between the places of a cause if a command does."""
+        return self.fixes, self.notes
 
 
 class Cause(NamedTuple):
     """Findings that are alike."""
 
-    said: Said  # about the first place
+    statement: Statement  # about the first place
     fixes_differ: bool  # from place to place
     findings: tuple[Finding, ...]
     places: tuple[Place, ...]
@@ -81,7 +77,7 @@ class Cause(NamedTuple):
     @property
     def severity(self) -> Severity:
         """That of the reason for which it is a finding."""
-        return min((reason.severity for reason in self.said.reasons), key=SEVERITY_ORDER.index)
+        return min((reason.severity for reason in self.statement.reasons), key=SEVERITY_ORDER.index)
 
 
 def causes(findings: Iterable[Finding]) -> list[Cause]:
@@ -89,30 +85,31 @@ def causes(findings: Iterable[Finding]) -> list[Cause]:
 
     Findings about nothing that has to be said, and about files that cannot be read, have none.
     """
-    alike: dict[object, list[tuple[Finding, Said]]] = {}
+    alike: dict[object, list[tuple[Finding, Statement]]] = {}
     for finding in findings:
         if finding.status != "plain" and (finding.diagnostics or finding.fault):
-            said = _said(finding)
-            alike.setdefault(said.key, []).append((finding, said))
-    found = [_cause(*zip(*group, strict=True)) for group in alike.values()]
+            statement = _statement_of(finding)
+            alike.setdefault(statement.key, []).append((finding, statement))
+    groups = [_cause(*zip(*group, strict=True)) for group in alike.values()]
     # What is wrong with the target is said once, at the splits that it affects.
-    affecting = {reason.rule for cause in found if cause.places for reason in cause.said.reasons}
-    found = [c for c in found if c.places or c.said.reasons[0].rule not in affecting]
-    return sorted(found, key=lambda cause: SEVERITY_ORDER.index(cause.severity))
+    affecting = {r.rule for cause in groups if cause.places for r in cause.statement.reasons}
+    groups = [c for c in groups if c.places or c.statement.reasons[0].rule not in affecting]
+    return sorted(groups, key=lambda cause: SEVERITY_ORDER.index(cause.severity))
 
 
-def _cause(findings: tuple[Finding, ...], all_said: tuple[Said, ...]) -> Cause:
-    first = all_said[0]
-    differ = any(said[2:] != first[2:] for said in all_said)
+def _cause(findings: tuple[Finding, ...], statements: tuple[Statement, ...]) -> Cause:
+    first = statements[0]
+    differ = any(statement.remedies != first.remedies for statement in statements)
     places = tuple(place for finding in findings for place in _places(finding))
     return Cause(first, differ, findings, places)
 
 
-def _said(finding: Finding) -> Said:
-    outcome = "" if finding.title in (DEFECT, TARGET) else finding.headline  # of a model
+def _statement_of(finding: Finding) -> Statement:
     if finding.verdict:
         outcome = effect_of(finding.verdict)
-    return Said(tuple(_reasons(finding)), outcome, *_fixes(finding))
+    else:  # a model without a split, a defect, or the target
+        outcome = "" if finding.title in (DEFECT, TARGET) else finding.headline
+    return Statement(tuple(_reasons(finding)), outcome, *_fixes(finding))
 
 
 def _reasons(finding: Finding) -> list[Reason]:
@@ -130,9 +127,9 @@ def _message(finding: Finding, violation: Violation) -> str:
     """What is wrong; a remark that is all there is to say has its fix apart, in `_fixes`."""
     if finding.title == DEFECT:
         return violation.rule.wording
-    message = printable(violation.message)
+    message = violation.message
     is_remark = finding.verdict is not None and not finding.verdict.fixes
-    return message.partition(_FIX)[0] if is_remark else message
+    return printable(message.fault if is_remark and isinstance(message, Note) else message)
 
 
 def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -140,17 +137,22 @@ def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
     verdict = finding.verdict
     if verdict is None:
         return ((finding.fix,) if finding.fix else ()), ()
-    known = {verdict.rewriting: COMMAND} if verdict.rewriting else {}
-    if verdict.equivalent:  # of use to few, so only where the model cannot be rewritten
-        known[dispatching(verdict)] = "" if verdict.rewriting in verdict.fixes else DISPATCH
-    fixes = tuple(filter(None, (known.get(fix, fix) for fix in verdict.fixes)))
+    short_forms = {verdict.rewriting: COMMAND} if verdict.rewriting else {}
+    if verdict.equivalent:  # few can use it, so only where the model cannot be rewritten
+        short_forms[dispatching(verdict)] = "" if verdict.rewriting in verdict.fixes else DISPATCH
+    fixes = tuple(filter(None, (short_forms.get(fix, fix) for fix in verdict.fixes)))
     fixes = tuple(sorted(fixes, key=_is_not_command))
-    instead = (_INSTEAD.fullmatch(printable(note)) for note in verdict.notes)
-    fixes += tuple(match[1] for match in instead if match)
+    fixes += tuple(_fixes_of(verdict.notes))  # what to do where --write-fixed does not help
     if not fixes:
-        messages = (printable(violation.message) for violation, _ in finding.diagnostics)
-        fixes = tuple(filter(None, (message.partition(_FIX)[2] for message in messages)))
+        fixes = tuple(_fixes_of(violation.message for violation, _ in finding.diagnostics))
     return fixes, () if fixes else verdict.notes
+
+
+def _fixes_of(notes: Iterable[str]) -> Iterator[str]:
+    """The fixes that notes end with."""
+    for note in notes:
+        if isinstance(note, Note) and note.fix:
+            yield Fix(printable(note.fix), note.fix.commands)
 
 
 def _is_not_command(fix: str) -> bool:

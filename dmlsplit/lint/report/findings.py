@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.lint.rules import hresult_text
 from dmlsplit.lint.verdict import Assessment, ModelVerdict, Outcome, Verdict
-from dmlsplit.messages import counted, omitted_line, printable
+from dmlsplit.messages import Fix, counted, omitted_line, printable
 from dmlsplit.models.site import SplitSite
 
 Status = Literal["failed", "unknown", "remark", "note", "plain"]
@@ -148,7 +148,8 @@ def model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
     reasons = [(violation, "") for violation in model.diagnostics]
     details = [f"{reason.rule.id}: {printable(reason.message)}" for reason in model.diagnostics]
     status: Status = "failed" if assessment.fails(model) else "unknown"
-    subject, fix, title = printable(model.file), "; or ".join(model.fixes), str(model.outcome)
+    fix = Fix.joined("; or ", model.fixes)
+    subject, title = printable(model.file), str(model.outcome)
     details += [f"fix: {fix}"]
     return Finding(status, title, model.file, subject, head, details, fix, reasons)
 
@@ -168,7 +169,7 @@ def _defect_finding(assessment: Assessment, file: str, splits: _Affected) -> Fin
     defect, sites = splits[0][1], [site for site, _ in splits]
     head = f"may affect {counted(len(sites), 'split')}: {defect.rule.wording}"
     remarks = [printable(violation.found) for _, violation in splits]
-    lines = [f"{address(site)}: {said}" for site, said in zip(sites, remarks, strict=True)]
+    lines = [f"{address(site)}: {remark}" for site, remark in zip(sites, remarks, strict=True)]
     lines[MAX_SPLITS:] = omitted_line(len(lines), MAX_SPLITS)
     details = [*(_INDENT + line for line in lines), f"fix: {defect.hint}"]
     status: Status = "failed" if assessment.defects_fail else "remark"

@@ -18,7 +18,7 @@ def fix_command(assessment: Assessment, paths: Sequence[str] = ()) -> str:
     options = assessment.target.options
     if not files:
         return ""
-    given = list(paths) or files
-    if given == files[:1]:
+    checked_paths = list(paths) or files
+    if checked_paths == files[:1]:
         return fixing_command(_TEMPLATE, files[0], options)
-    return folder_fixing_command(_TEMPLATE, given, options)
+    return folder_fixing_command(_TEMPLATE, checked_paths, options)

@@ -18,13 +18,13 @@ from dmlsplit.messages import omitted_line, printable
 
 def github_report(assessment: Assessment) -> str:
     """One workflow command per cause and file: GitHub shows the first ten errors of a step."""
-    found = list(findings(assessment))
+    all_findings = list(findings(assessment))
     commands = [
         _command(list(alike))
-        for cause in causes(found)
+        for cause in causes(all_findings)
         for _, alike in groupby(cause.findings, key=lambda finding: finding.file)
     ]
-    unread = [_command([finding]) for finding in found if finding.title == "unreadable"]
+    unread = [_command([finding]) for finding in all_findings if finding.title == "unreadable"]
     return "\n".join([*commands, *unread])
 
 

@@ -60,9 +60,9 @@ def _target(target: Target) -> dict[str, Any]:
     }
 
 
-def _split(verdict: Verdict, asked: Target) -> dict[str, Any]:
+def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
     least, state = verdict.minimum, verdict.site.state
-    more: dict[str, Any] = {"target": str(verdict.target)} if verdict.target != asked else {}
+    more: dict[str, Any] = {"target": str(verdict.target)} if verdict.target != main_target else {}
     if verdict.site.frozen:
         more["only_size"] = dict([verdict.site.frozen])
     return _fields(verdict.site, "file", "graph", "node", "index", "operator") | {

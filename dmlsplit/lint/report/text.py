@@ -15,12 +15,12 @@ from dmlsplit.lint.report.paragraph import details, indented, summary_of
 from dmlsplit.lint.report.totals import totals
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.verdict import Assessment
-from dmlsplit.messages import cut_middle, omitted_line, width, wrapped
+from dmlsplit.messages import commands, cut_middle, omitted_line, width, wrapped
 
 Detail = Literal["quiet", "usual", "verbose"]
 
 _COLOURS = {"error": "1;31", "warning": "1;33", "note": "1;36", "ok": "1;32"}
-_OF_PLACES = "34"
+_PLACE_COLOUR = "34"
 _ARROW = "  --> "
 _MAX_REASONS = 4  # of one cause, except in the verbose text
 
@@ -40,15 +40,15 @@ def text_report(
     gave, for the command that rewrites their models. `is_cut` cuts long names to fit the terminal.
     """
     style = _Style(colour, is_cut)
-    found = causes(findings(assessment))
+    groups = causes(findings(assessment))
     is_verbose = detail == "verbose"
-    blocks = [_verbose_block(c, style) if is_verbose else _block(c, style) for c in found]
+    blocks = [_verbose_block(c, style) if is_verbose else _block(c, style) for c in groups]
     if is_verbose:
         blocks += _plain_blocks(assessment, style)
     command = fix_command(assessment, paths)
     last = [f"{style.bold('Fix:')} {command}"] if command else []
     if detail != "quiet":
-        last += [indented(line, "") for line in totals(assessment, found)]
+        last += [indented(line, "") for line in totals(assessment, groups)]
     return "\n\n".join(filter(None, [heading, *blocks, "\n".join(last)]))
 
 
@@ -75,7 +75,7 @@ class _Style:
         name = place.name
         if self.is_cut:
             name = cut_middle(name, max(8, width() - len(_ARROW) - len(end)))
-        return f"{self._paint(_ARROW + name, _OF_PLACES)}{end}"
+        return f"{self._paint(_ARROW + name, _PLACE_COLOUR)}{end}"
 
 
 def _headers(reasons: Sequence[Reason], style: _Style) -> Iterator[str]:
@@ -85,14 +85,14 @@ def _headers(reasons: Sequence[Reason], style: _Style) -> Iterator[str]:
 
 def _block(cause: Cause, style: _Style) -> str:
     """A cause in a few lines: what is wrong, where first, what happens, and the fix."""
-    lines = list(_headers(cause.said.reasons[:_MAX_REASONS], style))
-    lines += map(indented, omitted_line(len(cause.said.reasons), _MAX_REASONS))
+    lines = list(_headers(cause.statement.reasons[:_MAX_REASONS], style))
+    lines += map(indented, omitted_line(len(cause.statement.reasons), _MAX_REASONS))
     if cause.places:
         lines.append(style.place(cause.places[0], _alike(cause)))
         lines += [f"  {node}" for site in cause.findings[0].sites[:1] if (node := excerpt(site))]
         lines += [indented(remark) for remark in [cause.places[0].remark] if remark]
-    if cause.said.outcome:
-        lines.append(indented(cause.said.outcome))
+    if cause.statement.outcome:
+        lines.append(indented(cause.statement.outcome))
     lines += [indented(line) for line in _fix_lines(cause)]
     return "\n".join(lines)
 
@@ -105,13 +105,13 @@ def _alike(cause: Cause) -> str:
 
 
 def _fix_lines(cause: Cause) -> Iterator[str]:
-    commands = [
-        fix for fix in cause.said.fixes if fix.endswith('"')
-    ]  # each on a line, to be pasted
-    texts = [fix for fix in cause.said.fixes if fix not in commands]
-    for fix in filter(None, ("; or ".join(texts), *commands)):
-        yield f"{'or' if fix in commands and (texts or fix != commands[0]) else 'fix'}: {fix}"
-    yield from (f"note: {note}" for note in cause.said.notes)
+    fixes = cause.statement.fixes
+    texts = [fix for fix in fixes if not commands(fix)]
+    lines = ["; or ".join(texts)] if texts else []
+    lines += [fix for fix in fixes if commands(fix)]  # each on a line, to be pasted
+    for index, line in enumerate(lines):
+        yield f"{'or' if index else 'fix'}: {line}"
+    yield from (f"note: {note}" for note in cause.statement.notes)
     if cause.fixes_differ:
         yield "this fix is for the first node; --verbose shows those of the others"
 
@@ -119,11 +119,13 @@ def _fix_lines(cause: Cause) -> Iterator[str]:
 def _verbose_block(cause: Cause, style: _Style) -> str:
     """A cause with its rules, and with all that is known about each place."""
     lines = []
-    for header, reason in zip(_headers(cause.said.reasons, style), cause.said.reasons, strict=True):
+    for header, reason in zip(
+        _headers(cause.statement.reasons, style), cause.statement.reasons, strict=True
+    ):
         lines += [header, indented(f"rule: {RULES[reason.rule].sentence.replace('`', '')}")]
     lines += _places(cause.places, style)
     if not any(place.verdict for place in cause.places):
-        lines += [indented(said) for said in [cause.said.outcome] if said]
+        lines += [indented(outcome) for outcome in [cause.statement.outcome] if outcome]
         lines += [indented(line) for line in _fix_lines(cause)]
     return "\n".join(lines)
 

@@ -37,15 +37,15 @@ def totals(assessment: Assessment, causes: Sequence[Cause]) -> Iterator[str]:
     """The lines, in one piece each; the last one counts what was found, and wrong numbers."""
     if assessment.unreadable:
         yield f"not checked: {counted(len(assessment.unreadable), 'path')}"
-    said = list(_of_targets(assessment))
-    said += _of_models(assessment)
-    if not (said or assessment.unreadable):
-        said = ["no splits found"]
-    found = f"Found {', '.join(_counts(causes))}" if causes else ""
-    if 0 < len(said) <= 2:  # of one target, so that nothing comes between
-        found = ". ".join(filter(None, (said.pop(), found)))
-    yield from said
-    if last := "; ".join(filter(None, (found, _wrong_numbers(assessment)))):
+    lines = list(_of_targets(assessment))
+    lines += _of_models(assessment)
+    if not (lines or assessment.unreadable):
+        lines = ["no splits found"]
+    summary = f"Found {', '.join(_counts(causes))}" if causes else ""
+    if 0 < len(lines) <= 2:  # of one target, so that nothing comes between
+        summary = ". ".join(filter(None, (lines.pop(), summary)))
+    yield from lines
+    if last := "; ".join(filter(None, (summary, _wrong_numbers(assessment)))):
         yield last
 
 
@@ -54,18 +54,23 @@ def _counts(causes: Sequence[Cause]) -> Iterator[str]:
 
     A known defect is one for all splits of a file.
     """
-    found = Counter(
-        severity for cause in causes for one in cause.findings for severity in severities(one)
+    counts = Counter(
+        severity
+        for cause in causes
+        for finding in cause.findings
+        for severity in severities(finding)
     )
     for severity in SEVERITY_ORDER:
-        if count := found[severity]:
+        if count := counts[severity]:
             yield counted(count, severity)
 
 
 def _of_targets(assessment: Assessment) -> Iterator[str]:
     for target in assessment.targets if assessment.verdicts else ():
-        own = [verdict for verdict in assessment.verdicts if verdict.target == target]
-        yield from _of_target(own, " (DirectML called directly)" * (target != assessment.target))
+        verdicts = [verdict for verdict in assessment.verdicts if verdict.target == target]
+        yield from _of_target(
+            verdicts, " (DirectML called directly)" * (target != assessment.target)
+        )
 
 
 def _of_target(verdicts: Sequence[Verdict], remark: str) -> Iterator[str]:
@@ -75,8 +80,8 @@ def _of_target(verdicts: Sequence[Verdict], remark: str) -> Iterator[str]:
     counts = Counter(verdict.outcome for verdict in verdicts)
     named = {o: _SPLITS.get(o, (o, o))[counts[o] > 1] for o in Outcome if counts[o]}
     yield f"{counted(len(verdicts), 'split')}{where} {verdicts[0].target.where}{remark}:"
-    said = "; ".join(unbroken(f"{counts[outcome]} {name}") for outcome, name in named.items())
-    yield f"  {said}"
+    outcomes = "; ".join(unbroken(f"{counts[outcome]} {name}") for outcome, name in named.items())
+    yield f"  {outcomes}"
 
 
 def _of_models(assessment: Assessment) -> Iterator[str]:
@@ -87,8 +92,8 @@ def _of_models(assessment: Assessment) -> Iterator[str]:
     worst |= {model.file: model.outcome for model in assessment.models}
     if len(worst) > 1 or assessment.models:
         counts = Counter(_MODELS.get(outcome, str(outcome)) for outcome in worst.values())
-        said = "; ".join(unbroken(f"{count} {text}") for text, count in counts.items())
-        yield f"{counted(len(worst), 'model')}: {said}"
+        outcomes = "; ".join(unbroken(f"{count} {text}") for text, count in counts.items())
+        yield f"{counted(len(worst), 'model')}: {outcomes}"
 
 
 def _wrong_numbers(assessment: Assessment) -> str:

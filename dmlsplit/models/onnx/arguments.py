@@ -229,10 +229,10 @@ def read_arguments(
         if operator.since >= 18 and lengths is None and num_outputs is None:
             text = (
                 f"{operator} has neither sizes nor num_outputs, which ONNX forbids; assuming "
-                f"{counted(outputs, 'equal piece')}, one per output. Fix: set num_outputs, or give "
-                "the sizes as split"
+                f"{counted(outputs, 'equal piece')}, one per output"
             )
-            assumed.append(ProviderRemark(text, "ORT-NUM-OUTPUTS"))
+            fix = "set num_outputs, or give the sizes as split"
+            assumed.append(ProviderRemark(text, "ORT-NUM-OUTPUTS", fix))
     return Arguments(
         operator,
         0 if axis is None else integer_argument("axis", axis, operator),
@@ -252,20 +252,7 @@ def _output_count(
     if output_count is not None:
         count = integer_argument("output_count", output_count, operator)
     if num_outputs is not None:
-        number = integer_argument("num_outputs", num_outputs, operator)
-        problem = f"num_outputs is {number}"
-        if operator.since < 18:
-            refuse(operator, problem, "it exists since opset 18", "give output_count")
-        if lengths is not None:
-            refuse(operator, f"{problem} and sizes are given", "give only one of them")
-        if number < 1:
-            refuse(operator, problem, "it must be at least 1")
-        if count is not None and count != number:
-            allowed = "the two must be equal"
-            if count > number:
-                allowed += "; loading such a model aborts the process of ONNX Runtime 1.32"
-            refuse(operator, f"{problem} for {counted(count, 'output')}", allowed)
-        count = number
+        count = _checked_num_outputs(operator, lengths, num_outputs, count)
     if isinstance(lengths, tuple):
         if count not in (None, len(lengths)):
             problem = f"split has {counted(len(lengths), 'size')} for {counted(count, 'output')}"
@@ -277,6 +264,26 @@ def _output_count(
     if count < 1:
         refuse(operator, f"there are {count} outputs", "there must be at least 1")
     return count
+
+
+def _checked_num_outputs(
+    operator: OperatorVersion, lengths: SplitArgument, num_outputs: Any, count: int | None
+) -> int:
+    """The attribute num_outputs of a node with `count` outputs, None if that is not given."""
+    number = integer_argument("num_outputs", num_outputs, operator)
+    problem = f"num_outputs is {number}"
+    if operator.since < 18:
+        refuse(operator, problem, "it exists since opset 18", "give output_count")
+    if lengths is not None:
+        refuse(operator, f"{problem} and sizes are given", "give only one of them")
+    if number < 1:
+        refuse(operator, problem, "it must be at least 1")
+    if count is not None and count != number:
+        allowed = "the two must be equal"
+        if count > number:
+            allowed += "; loading such a model aborts the process of ONNX Runtime 1.32"
+        refuse(operator, f"{problem} for {counted(count, 'output')}", allowed)
+    return number
 
 
 def _lengths(operator: OperatorVersion, split: Any) -> SplitArgument:

@@ -7,6 +7,7 @@ two values one name. Where a shape differs, it warns, and takes only the sizes t
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from dmlsplit.messages import Note
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.operators import ElementType
 from dmlsplit.models.onnx.protobuf import (
@@ -39,12 +40,12 @@ def declared_values(entries: Iterable[ValueInfo], dimensions: FixedSizes) -> dic
     }
 
 
-def shape_remark(name: str, declared: Shape | None, shape: Shape | None, maker: str) -> str:
+def shape_remark(name: str, declared: Shape | None, shape: Shape | None, maker: str) -> Note:
     """The warning about a declared shape that contradicts what a node makes."""
-    return (
+    return Note(
         f"the model declares {shown_name(name)} as {_shown(declared)}, but {maker} makes "
-        f"{_shown(shape)}; ONNX Runtime warns, and dmlsplit goes by the node. Fix: remove the "
-        "declaration, or correct it"
+        f"{_shown(shape)}; ONNX Runtime warns, and dmlsplit goes by the node",
+        "remove the declaration, or correct it",
     )
 
 

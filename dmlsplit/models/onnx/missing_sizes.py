@@ -13,7 +13,7 @@ from dmlsplit.models.site import Cause, SplitSite, Unknown
 def missing_sizes(
     unknown: Unknown, site: SplitSite, call: Call, axis_size: int
 ) -> Iterator[tuple[str, int]]:
-    """The sizes that would make one split known: names of dimensions, or VALUE.AXIS."""
+    """The sizes that would make one split known, as `dimension_name` calls them."""
     shape = site.shape or ()
     in_function = "()" in site.path  # there, names of values are not unique
     if unknown.cause is Cause.LENGTHS and not in_function:

@@ -8,7 +8,7 @@ from dmlsplit.checks import axis_from_front
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.geometry import piece_shapes
-from dmlsplit.messages import counted
+from dmlsplit.messages import Note, counted
 from dmlsplit.models.lowering import Lowering, lowered_site
 from dmlsplit.models.onnx.arguments import (
     Arguments,
@@ -68,51 +68,85 @@ def complete_site(
     `opset` is None if the model imports no default domain.
     """
     node, (data, lengths) = call.node, (*call.inputs, UNKNOWN, UNKNOWN)[:2]
-    pieces: tuple[int, ...] | None = None
-    values = tuple[Value, ...]()
-    try:
-        if opset is None:
-            raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
-        operator = operator_version(node.op_type, opset)
-        site = replace(site, operator=str(operator), opset=opset, shape=data.shape)
-        check_types(operator, data.element_type, lengths.element_type)
-        if data.element_type:
-            site = replace(site, element_type=data.element_type.name)
-        arguments = _arguments(operator, call)
-        warnings = (*arguments.assumed, *_portability_warnings(node, arguments))
-        pieces = arguments.split if isinstance(arguments.split, tuple) else None
-        site = replace(
-            site, warnings=warnings, sized_by=arguments.sized_by, keeps_axis=arguments.keeps_axis
-        )
-        if data.shape is None:
-            raise data.gap_error("the input's shape is dynamic")
-        axis = axis_from_front(arguments.axis, len(data.shape), operator)
-        warnings += tuple(_num_outputs_warnings(arguments, data.shape[axis]))
-        site = replace(site, axis=axis, warnings=warnings)
-        values = _output_values(arguments, data, axis, (None,) * len(node.output))
+    arguments: Arguments | None = None
+    lowering: Lowering | None = None
+    try:  # an error leaves what the steps before it have found
+        operator, site = _identified(site, node, data, opset)
+        site = _typed(site, operator, data, lengths)
+        arguments, site = _with_arguments(site, call, operator)
+        axis, site = _with_axis(site, arguments, data)
         lowering = _lower_node(arguments, data, axis, call.reader)
-        pieces = lowering.sizes
-        values = _output_values(arguments, data, axis, pieces)
-        if data.element_type is None:
-            raise UnknownSplitError("the input's data type is not known", Cause.TYPE)
-        warnings += lowering.warnings
-        if data.element_type is ElementType.STRING:
-            warnings += ("DirectML has no strings; the host splits them",)
-        gap = None if data.is_static else data.gap_error(_dynamic_dimensions(data.shape))
-        site = replace(lowered_site(site, lowering, warnings, gap), shape=data.shape)
+        site = _lowered(site, lowering, data)
     except InvalidArgumentError as error:
         # ONNX's shape inference, which the loader calls, checks all but the sizes that num_outputs
         # gives.
         is_loaded = site.sized_by == "num_outputs" and site.axis is not None
         return replace(site, state=Invalid(error.message, is_loaded)), ()
     except UnknownSplitError as reason:
+        split = None if arguments is None else arguments.split
+        pieces = split if isinstance(split, tuple) else None
+        pieces = pieces if lowering is None else lowering.sizes
         smallest = _smallest_descriptor(data, site.axis, sum(pieces or ()) or len(node.output))
         site = replace(site, state=Unknown(str(reason), reason.cause, smallest, pieces))
     if isinstance(site.state, Unknown):
-        axis_size = sum(pieces or ()) or len(node.output)
+        axis_size = sum(site.state.pieces or ()) or len(node.output)
         missing = tuple(missing_sizes(site.state, site, call, axis_size))
         site = replace(site, state=replace(site.state, missing=missing))
-    return replace(site, input_name=node.input[0]), values
+    site = replace(site, input_name=node.input[0])
+    if arguments is None or site.axis is None:
+        return site, ()
+    sizes = lowering.sizes if lowering else (None,) * len(node.output)
+    return site, _output_values(arguments, data, site.axis, sizes)
+
+
+def _identified(
+    site: SplitSite, node: Node, data: Value, opset: int | None
+) -> tuple[OperatorVersion, SplitSite]:
+    """The version of the operator, and the site with it and with the shape of the input."""
+    if opset is None:
+        raise InvalidArgumentError(f"{node.op_type}: the model imports no opset of ai.onnx")
+    operator = operator_version(node.op_type, opset)
+    return operator, replace(site, operator=str(operator), opset=opset, shape=data.shape)
+
+
+def _typed(site: SplitSite, operator: OperatorVersion, data: Value, lengths: Value) -> SplitSite:
+    """The site with the type of the elements, if it is known."""
+    check_types(operator, data.element_type, lengths.element_type)
+    return replace(site, element_type=data.element_type.name) if data.element_type else site
+
+
+def _with_arguments(
+    site: SplitSite, call: Call, operator: OperatorVersion
+) -> tuple[Arguments, SplitSite]:
+    """The arguments of the node, and the site with what they say."""
+    arguments = _arguments(operator, call)
+    return arguments, replace(
+        site,
+        warnings=(*arguments.assumed, *_portability_warnings(call.node, arguments)),
+        sized_by=arguments.sized_by,
+        keeps_axis=arguments.keeps_axis,
+    )
+
+
+def _with_axis(site: SplitSite, arguments: Arguments, data: Value) -> tuple[int, SplitSite]:
+    """The axis, counted from the front, and the site with it."""
+    if data.shape is None:
+        raise data.gap_error("the input's shape is dynamic")
+    axis = axis_from_front(arguments.axis, len(data.shape), arguments.operator)
+    warnings = *site.warnings, *_num_outputs_warnings(arguments, data.shape[axis])
+    return axis, replace(site, axis=axis, warnings=warnings)
+
+
+def _lowered(site: SplitSite, lowering: Lowering, data: Value) -> SplitSite:
+    """The site with its descriptor, and with the shape of the input as the model has it."""
+    if data.element_type is None:
+        raise UnknownSplitError("the input's data type is not known", Cause.TYPE)
+    warnings = *site.warnings, *lowering.warnings
+    if data.element_type is ElementType.STRING:
+        warnings += ("DirectML has no strings; the host splits them",)
+    shape = data.shape or ()
+    gap = None if data.is_static else data.gap_error(_dynamic_dimensions(shape))
+    return replace(lowered_site(site, lowering, warnings, gap), shape=data.shape)
 
 
 def _smallest_descriptor(data: Value, axis: int | None, axis_size: int) -> SplitOperatorDesc | None:
@@ -231,20 +265,21 @@ def _portability_warnings(node: Node, arguments: Arguments) -> Iterator[str]:
         if isinstance(arguments.split, int) and arguments.keeps_axis is None:
             text = (
                 f"{_DISPUTED_AXIS}; it fails when it runs the node if a piece has another size "
-                "than 1. Fix: set keepdims to 1"
+                "than 1"
             )
-            yield ProviderRemark(text, "ORT-KEEPDIMS")
+            yield ProviderRemark(text, "ORT-KEEPDIMS", "set keepdims to 1")
         return
     sized = arguments.split is not None or arguments.num_outputs is not None
     if "" in node.output and sized and arguments.operator.since >= 13:
-        yield (
-            f"output {node.output.index('')} has no name; ONNX Runtime 1.32 crashes on such a "
-            "node. Fix: name every output"
+        yield Note(
+            f"output {node.output.index('')} has no name; ONNX Runtime 1.32 crashes on such a node",
+            "name every output",
         )
     if "" in node.input[1:2] and arguments.num_outputs is not None:
-        yield (
+        yield Note(
             "split is an input without a name next to num_outputs, which ONNX Runtime before 1.32 "
-            "refuses. Fix: remove the input"
+            "refuses",
+            "remove the input",
         )
 
 

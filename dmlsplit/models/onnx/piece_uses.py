@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 
-from dmlsplit.models.onnx.recombination import followed
+from dmlsplit.models.onnx.recombination import derived_pieces
 from dmlsplit.models.onnx.scope import Visit
 from dmlsplit.models.onnx.values import UNKNOWN, Call, Piece, Pieces, Value
 from dmlsplit.models.site import SplitSite, Taken
@@ -25,15 +25,15 @@ class PieceUses:
         self._taken: dict[int, list[Taken]] = {}  # of each SplitToSequence
         self._used_whole: set[int] = set()  # its sequence has another use
 
-    def use(self, names: Iterable[str]) -> None:
+    def note_uses(self, names: Iterable[str]) -> None:
         """Note the names of values that a node takes or a graph outputs."""
         self._used.update(names)
 
-    def output(self, values: Iterable[Value]) -> None:
+    def note_graph_outputs(self, values: Iterable[Value]) -> None:
         """Note the values that a graph outputs."""
         self._used_whole.update(v.sequence for v in values if v.sequence is not None)
 
-    def take(self, visit: Visit, call: Call) -> None:
+    def note_takers(self, visit: Visit, call: Call) -> None:
         """Note whether a node takes pieces of a sequence, or uses it in another way."""
         for index, value in enumerate(visit.inputs):
             if value.sequence is None:
@@ -45,7 +45,7 @@ class PieceUses:
                 node = Taken((*visit.scope.path, visit.position), position)
                 self._taken.setdefault(value.sequence, []).append(node)
 
-    def begin(
+    def begin_split(
         self,
         split: int,
         names: tuple[str, ...],
@@ -58,24 +58,24 @@ class PieceUses:
         outputs = zip(range(len(names)), chain(values, repeat(UNKNOWN)), strict=False)
         return [replace(value, pieces=frozenset({Piece(split, index)})) for index, value in outputs]
 
-    def follow(self, visit: Visit) -> Pieces:
+    def derive_pieces(self, visit: Visit) -> Pieces:
         """The pieces that a node's outputs derive from; notes if it combines two of one split."""
-        if not any(value.pieces for value in visit.inputs):  # of most nodes
+        if not any(value.pieces for value in visit.inputs):  # most nodes have none
             return frozenset()
         if visit.node.op_type in LEAVING:
             for split, output, _ in chain.from_iterable(value.pieces for value in visit.inputs):
                 if self._outputs[split][output] in visit.node.input:
                     self._neighbours[split][visit.node.op_type] = None
-        pieces, splits = followed(visit.node, [value.pieces for value in visit.inputs])
+        pieces, splits = derived_pieces(visit.node, [value.pieces for value in visit.inputs])
         for split in splits:
             self._recombined.setdefault(split, []).append(visit.description)
         return pieces
 
-    def entered(self, sites: Sequence[SplitSite]) -> list[SplitSite]:
+    def with_uses(self, sites: Sequence[SplitSite]) -> list[SplitSite]:
         """The sites with the uses of their pieces; the position of a site is its number."""
-        return [self._entered(split, site) for split, site in enumerate(sites)]
+        return [self._with_uses(split, site) for split, site in enumerate(sites)]
 
-    def _entered(self, split: int, site: SplitSite) -> SplitSite:
+    def _with_uses(self, split: int, site: SplitSite) -> SplitSite:
         if split not in self._outputs:
             is_whole = split in self._used_whole
             return replace(site, taken=() if is_whole else tuple(self._taken.get(split, ())))

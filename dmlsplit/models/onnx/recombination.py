@@ -26,7 +26,7 @@ _ACTIVATIONS = set(
 _FUSED_ACTIVATIONS = {"BiasGelu", "FastGelu", "Gelu", "QuickGelu"}
 
 
-def followed(node: Node, inputs: Sequence[Pieces]) -> tuple[Pieces, Set[int]]:
+def derived_pieces(node: Node, inputs: Sequence[Pieces]) -> tuple[Pieces, Set[int]]:
     """The pieces that a node's outputs derive from, and the splits whose gated pieces it combines.
 
     `inputs` has the pieces from which each input derives.

@@ -24,7 +24,7 @@ from dmlsplit.models.site import Size
 _INFERENCE_ERRORS = (ValueError, IndexError, TypeError, ArithmeticError, KeyError, struct.error)
 
 
-def outputs(call: Call) -> list[Value]:
+def infer_outputs(call: Call) -> list[Value]:
     """The outputs of a node of the default domain, as far as known."""
     node, inputs = call.node, call.inputs
     if node.op_type == "Constant":

@@ -48,22 +48,26 @@ Pieces = frozenset[Piece]
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """What is known about a value."""
+    """What is known about a value: inferred facts, where it comes from, and what to say about it.
 
+    Fields that are not compared do not tell calls of a function apart.
+    """
+
+    # Inferred facts.
     data_type: int = 0  # TensorProto.DataType; 0 if unknown
     shape: Shape | None = None  # None if the rank is unknown
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
+    # Where it comes from.
     pieces: Pieces = frozenset()  # it derives from these element by element
     is_folded: bool = False  # ONNX Runtime computes it when it loads the model
     is_shape: bool = False  # it is a shape, or computed from shapes, which stay on the CPU
     maker: str = field(default="", compare=False)  # the operator, if it is one of LEAVING
     # The number of the SplitToSequence that makes it, as in `Piece`.
     sequence: int | None = field(default=None, compare=False)
-    # The dynamic sizes that its elements may follow from: names, or VALUE.AXIS. They do not tell
-    # calls of a function apart.
+    # The dynamic sizes that its elements may follow from, as `dimension_name` calls them.
     sizes: frozenset[str] = field(default=frozenset(), compare=False)
-    # The limit of dmlsplit that left its elements unknown.
+    # Remarks: the limit of dmlsplit that left its elements unknown.
     limit: str | None = field(default=None, compare=False)
     # What is to be said about its declared shape, which is wrong.
     remark: str | None = field(default=None, compare=False)

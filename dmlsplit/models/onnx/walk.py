@@ -26,7 +26,7 @@ from dmlsplit.models.onnx.piece_uses import LEAVING, PieceUses
 from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node
 from dmlsplit.models.onnx.reader import LimitError, Reader
 from dmlsplit.models.onnx.scope import Scope, Visit
-from dmlsplit.models.onnx.shapes import outputs
+from dmlsplit.models.onnx.shapes import infer_outputs
 from dmlsplit.models.onnx.values import UNKNOWN, Call, Value, agreement
 from dmlsplit.models.site import Invalid, OnnxModel, Size, SplitSite
 
@@ -78,17 +78,18 @@ class Walk:
         scope = Scope("", ChainMap(), Declarations({}), self._opsets, {})
         main = self._reader.read(Graph, self._model.graph[0])
         self._dimensions.register(main.input)
-        self._graph(main, scope, "")
+        self._visit_graph(main, scope, "")
         fault = next(iter(self.contradictions.faults), None)  # not of functions that are not called
         for function in uncalled(self._functions, self._results):
-            self._body(function, [UNKNOWN] * len(function.input), lone_scope(function, scope))
-        sites = self._pieces.entered(self._sites)
+            inputs = [UNKNOWN] * len(function.input)
+            self._visit_function(function, inputs, lone_scope(function, scope))
+        sites = self._pieces.with_uses(self._sites)
         self.model = replace(self.model, fault=fault)
         ir, opset = self.model.ir_version, self.model.opset
         sites = [replace(s, ir_version=ir, model_opset=opset, model_fault=fault) for s in sites]
         return unified(sites, self._dimensions.options)
 
-    def _graph(self, graph: Graph, outer: Scope, name: str) -> list[Value]:
+    def _visit_graph(self, graph: Graph, outer: Scope, name: str) -> list[Value]:
         """The outputs of a graph, once all its nodes are visited."""
         self.contradictions.add_faults(input_faults(graph))
         defaults = overridable_inputs(graph, self._model.ir_version)
@@ -97,32 +98,37 @@ class Walk:
         if not outer.path:
             shapes = (scope.value(entry.name).shape or () for entry in graph.input)
             self._input_dimensions.update(chain.from_iterable(shapes))
-        return self._nodes(graph, scope, [entry.name for entry in graph.output])
+        return self._visit_nodes(graph, scope, [entry.name for entry in graph.output])
 
-    def _body(self, function: Function, inputs: Sequence[Value], outer: Scope) -> list[Value]:
+    def _visit_function(
+        self, function: Function, inputs: Sequence[Value], outer: Scope
+    ) -> list[Value]:
         """The outputs of a function, once all its nodes are visited."""
         scope = function_scope(function, inputs, outer, self._dimensions)
-        results = self._nodes(function, scope, function.output)
+        results = self._visit_nodes(function, scope, function.output)
         return [replace(value, pieces=frozenset(), sizes=frozenset()) for value in results]
 
-    def _nodes(self, body: Graph | Function, scope: Scope, names: Sequence[str]) -> list[Value]:
+    def _visit_nodes(
+        self, body: Graph | Function, scope: Scope, names: Sequence[str]
+    ) -> list[Value]:
         """The outputs of these names, once all nodes are visited."""
         if scope.depth > MAX_DEPTH:
             raise LimitError(f"graphs and functions nest deeper than {MAX_DEPTH}")
-        self._pieces.use(names)
+        self._pieces.note_uses(names)
         for position, span in enumerate(body.node):
             node = resolved(self._reader.read(Node, span), scope.attributes)
-            self._pieces.use(node.input)
-            self._enter(Visit(node, position, [scope.value(name) for name in node.input], scope))
+            self._pieces.note_uses(node.input)
+            inputs = [scope.value(name) for name in node.input]
+            self._visit_node(Visit(node, position, inputs, scope))
         results = [scope.values.get(name, UNKNOWN) for name in names]
-        self._pieces.output(results)
+        self._pieces.note_graph_outputs(results)
         return results
 
-    def _enter(self, visit: Visit) -> None:
+    def _visit_node(self, visit: Visit) -> None:
         """Infer the outputs of a node, and enter them into its scope."""
         node, values = visit.node, visit.scope.values
-        results = chain(self._outputs(visit), repeat(UNKNOWN))
-        pieces = self._pieces.follow(visit)
+        results = chain(self._infer_outputs(visit), repeat(UNKNOWN))
+        pieces = self._pieces.derive_pieces(visit)
         inputs = [value for name, value in zip(node.input, visit.inputs, strict=True) if name]
         for name, value in zip(node.output, results, strict=False):
             if name:
@@ -141,38 +147,42 @@ class Walk:
             site = self._sites[-1]
             self._sites[-1] = replace(site, warnings=(*site.warnings, remark))
 
-    def _outputs(self, visit: Visit) -> Sequence[Value]:
+    def _infer_outputs(self, visit: Visit) -> Sequence[Value]:
         """What is known about a node's outputs; there may be too few."""
         node, call = visit.node, Call(visit.node, visit.inputs, self._reader)
         results = self._results_of_bodies(visit, call)
-        self._pieces.take(visit, call)
+        self._pieces.note_takers(visit, call)
         if visit.is_split:
-            return self._split(visit, call)
+            return self._record_split(visit, call)
         function = self._functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
-            return self._call(visit, function)
+            return self._visit_call(visit, function)
         if node.domain or node.has_references:
             return ()
         if node.op_type == "If" and results:
             return [reduce(agreement, values) for values in zip(*results, strict=False)]
-        return [with_origin(value, call) for value in outputs(call)]
+        return [with_origin(value, call) for value in infer_outputs(call)]
 
     def _results_of_bodies(self, visit: Visit, call: Call) -> list[list[Value]]:
         """The outputs of each body of a node that may run."""
         results = []
         for body in bodies(visit, call):
-            values = self._graph(self._reader.read(Graph, body.span), body.outer, body.name)
+            values = self._visit_graph(self._reader.read(Graph, body.span), body.outer, body.name)
             results += [values] if body.runs else []
         return results
 
-    def _call(self, visit: Visit, function: Function) -> list[Value]:
+    def _visit_call(self, visit: Visit, function: Function) -> list[Value]:
         call, scope = call_of(visit, function)
         if call not in self._results:
             scope = replace(scope, graph=f"{scope.graph}/{visit.claim_label()}")
-            self._results[call] = self._body(function, call.inputs, scope)
+            self._results[call] = self._visit_function(function, call.inputs, scope)
         return self._results[call]
 
-    def _split(self, visit: Visit, call: Call) -> Sequence[Value]:
+    def _record_split(self, visit: Visit, call: Call) -> Sequence[Value]:
+        """Add the site of a split; returns what is known about its outputs.
+
+        A split with frozen sizes is completed again at the one size that they fit.
+        """
         opset = visit.scope.opsets.get("")
         site, values = complete_site(visit.site(self._file), call, opset)
         if frozen := frozen_axis(site, call, self._input_dimensions):
@@ -191,4 +201,4 @@ class Walk:
         if visit.node.op_type != "Split":
             return [replace(value, sequence=number) for value in values or [UNKNOWN]]
         makers = [value.maker for value in visit.inputs[:1] if value.maker]
-        return self._pieces.begin(number, visit.node.output, values, makers)
+        return self._pieces.begin_split(number, visit.node.output, values, makers)

@@ -11,7 +11,7 @@ from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, path_in_errors, prefix_errors
 from dmlsplit.files.kinds import name_kind_in_errors
 from dmlsplit.geometry import piece_shapes
-from dmlsplit.messages import counted, shown
+from dmlsplit.messages import Note, counted, shown
 from dmlsplit.models.lowering import (
     Lowering,
     lowered_site,
@@ -263,7 +263,8 @@ def _warnings(node: _Node, lowering: Lowering, is_static: bool) -> Iterator[str]
     shapes = piece_shapes(lowering.shape, lowering.axis, lowering.sizes)
     empty = [index for index, shape in enumerate(shapes) if 0 in shape]
     if empty:
-        yield f"outputs {shown(empty)} are empty; DirectML accepts no empty tensor. Fix: drop them"
+        fault = f"outputs {shown(empty)} are empty; DirectML accepts no empty tensor"
+        yield Note(fault, "drop them")
     if not is_static:
         return
     ports = zip(node.layer.outputs, shapes, strict=True)

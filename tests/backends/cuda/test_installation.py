@@ -5,7 +5,7 @@ import re
 import pytest
 
 from dmlsplit.backends.cuda import installation
-from dmlsplit.backends.cuda.installation import Cuda, Target
+from dmlsplit.backends.cuda.installation import CompileTarget, Cuda
 
 ONE, BOTH = ["cupy-cuda13x 14.2.0"], ["cupy-cuda12x 14.2.0", "cupy-cuda13x 14.2.0"]
 OLD = ["cupy-cuda12x 14.2.0"]
@@ -64,12 +64,12 @@ ROWS = {
         "install 'dmlsplit[cuda13]'",
     ),
     "an old card": (
-        installation.gpu_error("cuda:0", Target(70, 121, False), (75, 80, 120), ONE),
+        installation.gpu_error("cuda:0", CompileTarget(70, 121, False), (75, 80, 120), ONE),
         "cuda:0 has compute capability 7.0, and the installed NVRTC compiles for 7.5 or newer. "
         f"{TO_12}",
     ),
     "a card older than any": (
-        installation.gpu_error("cuda:0", Target(60, 90, False), (50, 60), OLD),
+        installation.gpu_error("cuda:0", CompileTarget(60, 90, False), (50, 60), OLD),
         "cuda:0 has compute capability 6.0, and dmlsplit needs 7.0 or newer. Fix: use a newer "
         "GPU, or the CPU",
     ),
@@ -113,20 +113,22 @@ def test_a_gpu_runs_machine_code_of_its_own_major_capability(
 ) -> None:
     architectures, newest = NVRTC[nvrtc]
     message = installation.gpu_error(
-        "cuda:0", Target(capability, newest, False), architectures, ONE
+        "cuda:0", CompileTarget(capability, newest, False), architectures, ONE
     )
     assert message is None if error is None else re.search(error, message or "")
 
 
 def test_a_gpu_that_cupy_does_not_know_runs_ptx() -> None:
-    target = Target(130, 121, True)
+    target = CompileTarget(130, 121, True)
     assert target.architecture == "compute_121"
     assert installation.gpu_error("cuda:0", target, NVRTC["13.0"][0], ONE) is None
-    assert Target(90, 121, False).architecture == "sm_90"
+    assert CompileTarget(90, 121, False).architecture == "sm_90"
 
 
 def test_with_the_packages_of_cuda_12_the_fix_for_a_new_gpu_is_those_of_cuda_13() -> None:
-    message = installation.gpu_error("cuda:0", Target(103, 120, False), NVRTC["12.8"][0], OLD)
+    message = installation.gpu_error(
+        "cuda:0", CompileTarget(103, 120, False), NVRTC["12.8"][0], OLD
+    )
     assert (message or "").endswith(
         "pip uninstall -y cupy-cuda12x && pip install 'dmlsplit[cuda13]'"
     )

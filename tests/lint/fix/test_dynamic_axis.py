@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from dmlsplit.lint.rewritable import compared_shapes, divided_into
+from dmlsplit.lint.fix.split_forms import compared_shapes, divided_into
 from dmlsplit.lint.verdict import Outcome
 from dmlsplit.models.discovery import scan_file
 from tests.support.models import parsed, session

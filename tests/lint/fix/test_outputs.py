@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import dmlsplit as dml
-from dmlsplit.lint.fix.outputs import check_outputs, output_paths
+from dmlsplit.lint.fix.outputs import check_output_paths, output_paths
 from dmlsplit.models.discovery import model_files
 
 FIXED = Path("fixed")
@@ -50,13 +50,13 @@ def test_an_output_is_never_an_input_whatever_its_name_is(link: object, here: Pa
     FIXED.mkdir()
     link(FIXED / "a.onnx", Path("models/a.onnx").absolute())  # type: ignore[operator]
     with pytest.raises(dml.InvalidArgumentError, match=r"fixed/a\.onnx is an input"):
-        check_outputs({"models/a.onnx": FIXED / "a.onnx"}, ["models/a.onnx"], overwrite=True)
+        check_output_paths({"models/a.onnx": FIXED / "a.onnx"}, ["models/a.onnx"], overwrite=True)
 
 
 def test_outputs_that_exist_need_overwrite_and_are_named(here: Path) -> None:
     outputs = {f"models/{number}.onnx": FIXED / f"{number}.onnx" for number in range(9)}
-    check_outputs(outputs, outputs, overwrite=False)
+    check_output_paths(outputs, outputs, overwrite=False)
     files(*map(str, outputs.values()))
-    check_outputs(outputs, outputs, overwrite=True)
+    check_output_paths(outputs, outputs, overwrite=True)
     with pytest.raises(dml.InvalidArgumentError, match=r"fixed/3.onnx, \.\.\. and 5 more: exists"):
-        check_outputs(outputs, outputs, overwrite=False)
+        check_output_paths(outputs, outputs, overwrite=False)

@@ -12,7 +12,7 @@ from dmlsplit.directml.tensor import TensorDesc
 from dmlsplit.frontends import Known, SplitSite
 from dmlsplit.lint.fix.comparison import random_input
 from dmlsplit.lint.fix.replacement import Replacement, compared
-from dmlsplit.lint.rewritable import compared_shapes
+from dmlsplit.lint.fix.split_forms import compared_shapes
 from dmlsplit.models.site import Size
 
 DESC = SplitOperatorDesc.from_sizes(TensorDesc("FLOAT32", (4, 4)), axis=0, sizes=(2, 2))

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import dmlsplit as dml
-from dmlsplit.lint import rewritable
 from dmlsplit.lint.check import assess
-from dmlsplit.lint.fix import rewrite, subgraph
+from dmlsplit.lint.fix import rewrite, split_forms, subgraph
 from dmlsplit.lint.fix.replacement import Replacement
 from dmlsplit.lint.fix.rewrite import write_fixed
-from dmlsplit.lint.rewritable import Merging
+from dmlsplit.lint.fix.split_forms import Merging
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
 from tests.support.fixtures import Patch
@@ -161,7 +160,7 @@ def values(declaration: onnx.ValueInfoProto, size: int) -> np.ndarray:
 def test_a_replacement_that_is_correct_at_one_size_only_is_not_written(
     tmp_path: Path, monkeypatch: Patch
 ) -> None:
-    monkeypatch.setattr(rewritable, "merge_dimensions", lambda *_: (Merging(0, (1, 1, 6, 8)), 2))
+    monkeypatch.setattr(split_forms, "merge_dimensions", lambda *_: (Merging(0, (1, 1, 6, 8)), 2))
     rewriting, output = fixed(single(FLOAT, ("b", 1, 6, 2, 4), (2, 4), 2), tmp_path, **LEVEL_2)
     assert "it cannot be compared with its replacement" in rewriting.not_replaced[0][1]
     assert not output.exists()

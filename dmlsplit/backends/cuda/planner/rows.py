@@ -77,14 +77,18 @@ def rows_launches(
     is_equal = split.rows > 1 or count == assumptions.output_count
     is_equal = is_equal and count > FEW_OUTPUTS and _are_equal(split)
     table_type = index_type(max(split.offsets[-1], *split.widths))
-    mode = _mode(is_aligned, is_equal, table_type, assumptions.limits.parameter_bytes)
-    step = ceil_div(count, ceil_div(count, mode.capacity))
+    specialization = _specialization(
+        is_aligned, is_equal, table_type, assumptions.limits.parameter_bytes
+    )
+    step = ceil_div(count, ceil_div(count, specialization.capacity))
     for first in range(0, count, step):
         part = split if step == count else split.take(range(first, min(first + step, count)))
-        yield _launch(part, assumptions, mode, _chunks(part, assumptions.limits, mode))
+        yield _launch(
+            part, assumptions, specialization, _chunks(part, assumptions.limits, specialization)
+        )
 
 
-class _Mode(NamedTuple):
+class _Specialization(NamedTuple):
     """What selects a specialization for some outputs, besides the number of rows."""
 
     is_aligned: bool
@@ -94,11 +98,13 @@ class _Mode(NamedTuple):
 
 
 @lru_cache
-def _mode(aligned: bool, equal: bool, table_type: str, parameter_bytes: int) -> _Mode:
+def _specialization(
+    aligned: bool, equal: bool, table_type: str, parameter_bytes: int
+) -> _Specialization:
     entry_bytes = 4 if table_type == "unsigned" else 8
     tables_bytes = 0 if equal else 2 * entry_bytes + 8 + 4  # as in `_tables`
     outputs = (parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
-    return _Mode(aligned, equal, table_type, outputs)
+    return _Specialization(aligned, equal, table_type, outputs)
 
 
 class _Chunks(NamedTuple):
@@ -114,19 +120,23 @@ class _Chunks(NamedTuple):
 
 
 def _launch(
-    split: RowSplit, assumptions: Assumptions, mode: _Mode, chunks: _Chunks
+    split: RowSplit, assumptions: Assumptions, specialization: _Specialization, chunks: _Chunks
 ) -> KernelLaunch:
+    """The launch for outputs that fit its parameters, and its sibling for chunks of other rows.
+
+    Some sizes of a split have chunks of one row, and others of several, so both are compiled.
+    """
     rows, pitch, outputs, *_ = split
     is_one_row, limits = chunks.is_one_row, assumptions.limits
     # In a mixture of experts, other outputs are empty in each call; there is room for all of them.
     count = max(len(outputs), assumptions.output_count) if rows == 1 else len(outputs)
-    slots = min(mode.capacity, capacity(count))
+    slots = min(specialization.capacity, capacity(count))
     position_type, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
     constants = (
         TypedValue("int", "kLoads", LOADS),
-        TypedValue("bool", "kAligned", int(mode.is_aligned)),
+        TypedValue("bool", "kAligned", int(specialization.is_aligned)),
         TypedValue("bool", "kOneRow", int(is_one_row)),
-        TypedValue("bool", "kEqual", int(mode.is_equal)),
+        TypedValue("bool", "kEqual", int(specialization.is_equal)),
         TypedValue("using", "Position", position_type),
     )
     arguments = [
@@ -138,33 +148,40 @@ def _launch(
         TypedValue("unsigned", "chunk_rows", chunks.rows),
         TypedValue("unsigned", "last_chunk", last),
         TypedValue("unsigned", "last_rows", rows - last * chunks.rows),
-        *_tables(split, chunks, mode, slots, position_type),
+        *_tables(split, chunks, specialization, slots, position_type),
     ]
-    resident = resident_blocks(limits, THREADS, THREAD_REGISTERS[mode.is_aligned])
+    resident = resident_blocks(limits, THREADS, THREAD_REGISTERS[specialization.is_aligned])
     rows_text = "a single row" if rows == 1 else "wide outputs"
+    code, packed = specialize("rows", slots, resident, constants, arguments)
     launch = KernelLaunch(
-        *specialize("rows", slots, resident, constants, arguments),
-        outputs,
-        split.total_bytes,
-        assumptions.is_streaming,
-        chunks.grid,
+        code=code,
+        packed=packed,
+        outputs=outputs,
+        total_bytes=split.total_bytes,
+        is_streaming=assumptions.is_streaming,
+        grid=chunks.grid,
         bytes_in_flight=LOADS * VECTOR,
-        reason=f"{rows_text}, {'not ' * (not mode.is_aligned)}aligned to {VECTOR} bytes",
+        reason=f"{rows_text}, {'not ' * (not specialization.is_aligned)}aligned to {VECTOR} bytes",
         threads=chunks.threads,
     )
     if rows == 1 or pitch >= MAX_CHUNK_BYTES:
         return launch
     other = chunks._replace(is_one_row=not is_one_row)
-    return launch._replace(siblings=lambda: [_launch(split, assumptions, mode, other)])
+    return launch._replace(siblings=lambda: [_launch(split, assumptions, specialization, other)])
 
 
 def _tables(
-    split: RowSplit, chunks: _Chunks, mode: _Mode, slots: int, position_type: str
+    split: RowSplit,
+    chunks: _Chunks,
+    specialization: _Specialization,
+    slots: int,
+    position_type: str,
 ) -> Iterator[TypedValue]:
     """The tables of outputs. Outputs that are equal and contiguous in the input share an entry."""
-    table_type, entries = position_type if mode.is_equal else mode.table_type, slots
+    table_type, entries = specialization.table_type, slots
     widths, offsets = split.widths, split.offsets
-    if mode.is_equal:
+    if specialization.is_equal:
+        table_type = position_type
         entries, widths, offsets, output_tiles = 1, widths[:1], offsets[:1], chunks.tiles[0]
         yield TypedValue(DIVISOR, "by_output_tiles", divisor(output_tiles))
         yield TypedValue("unsigned", "output_tiles", output_tiles)
@@ -184,7 +201,7 @@ def _are_equal(split: RowSplit) -> bool:
     return width > 0 and last - first == width * (count - 1)
 
 
-def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
+def _chunks(split: RowSplit, limits: DeviceLimits, specialization: _Specialization) -> _Chunks:
     """The chunks and blocks that take the least time."""
     choices = _row_choices(split, limits)
     chunk_bytes = _chunk_bytes(split.widths, choices)
@@ -192,7 +209,7 @@ def _chunks(split: RowSplit, limits: DeviceLimits, mode: _Mode) -> _Chunks:
     for threads, rounds in BLOCKS:
         block = threads, threads * rounds * LOADS * VECTOR
         chunks = _chunked(split.rows, choices, chunk_bytes, block)
-        cost = _cost(chunks, rounds, sm_bytes, limits, mode)
+        cost = _cost(chunks, rounds, sm_bytes, limits, specialization)
         if cost < best * (1 - MIN_GAIN):
             best, best_chunks = cost, chunks
         if cost <= CHEAP_RATIO * sm_bytes:
@@ -226,10 +243,14 @@ def _chunked(
 
 
 def _cost(
-    chunks: _Chunks, rounds: int, sm_bytes: float, limits: DeviceLimits, mode: _Mode
+    chunks: _Chunks,
+    rounds: int,
+    sm_bytes: float,
+    limits: DeviceLimits,
+    specialization: _Specialization,
 ) -> float:
     """The time of a launch, as the bytes that an SM copies in it while memory is busy."""
-    resident = resident_blocks(limits, chunks.threads, THREAD_REGISTERS[mode.is_aligned])
+    resident = resident_blocks(limits, chunks.threads, THREAD_REGISTERS[specialization.is_aligned])
     sm_blocks = chunks.grid / limits.sm_count
     # The time if too few bytes are in flight to keep memory busy, as in `layouts`.
     round_bytes = sm_bytes / sm_blocks / rounds

@@ -1,7 +1,7 @@
 """Plans for strided splits of any layout: rows of units, any distance apart.
 
 A kernel is compiled for a form, the depth of the nests, the room for outputs, whether these share a
-nest, the alignment of rows and windows, and the width of numbers. Sizes, strides and offsets are
+nest, the alignment of rows and windows, and the width of needs. Sizes, strides and offsets are
 arguments. Compiled-in sizes, above all powers of two, would need fewer instructions. Judged by the
 instructions executed, arguments cost at most 2 % of the speed for vectors in nests of two or three
 loops, and at most 3 % otherwise.
@@ -71,7 +71,7 @@ MAX_IN_FLIGHT_ALIGNED, ALIGNED_ITEM_BYTES = 20, (48, 80)
 ItemLoops = tuple[Loop, ...]
 
 
-class _Numbers(NamedTuple):
+class _RegisterNeeds(NamedTuple):
     """What decides how many registers the numbers of a launch take."""
 
     is_small: bool  # whether items and units of a row are numbered with 32 bits
@@ -136,50 +136,47 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
     """The launch for entries of one form: its constants, tables and blocks."""
     nests, slots = [entry.nest for entry in entries], capacity(len(entries), least=1)
     item_loops = _item_loops(nests, form.item_bytes)
-    numbers = _numbers(nests, item_loops)
-    threads, items, tile = _block(form, numbers)
-    *starts, grid = _tile_starts(form, item_loops, tile)
-    nest_slots, has_window = 1 if numbers.is_one_nest else slots, form.window_step is not None
-    nests = list(padded_table(nests, slots, nests[0]))[:nest_slots]
-    item_loops = list(padded_table(item_loops, slots, item_loops[0]))[:nest_slots]
+    needs = _register_needs(nests, item_loops)
+    threads, items, tile_items = _block(form, needs)
+    *starts, grid = _tile_starts(form, item_loops, tile_items)
+    nests, item_loops = _padded_nests(nests, item_loops, 1 if needs.is_one_nest else slots)
     has_edges, has_leads = _edges(form, nests, assumptions)
     staged_item = form.item_bytes if form.staged_alignment else 0
     alignment = min(entry.window_alignment(assumptions, staged_item) for entry in entries)
     # Bytes of items, or of their windows.
     span = (form.item_bytes // form.unit - 1) * abs(form.window_step or 1) + form.channels
     in_flight = items * max(span * form.unit, form.item_bytes)
-    resident = _resident(form, numbers, items, has_edges, alignment) * (THREADS // threads)
+    resident = _resident(form, needs, items, has_edges, alignment) * (THREADS // threads)
     # The compiler ignores a number of blocks with more threads than an SM has: 1,024 on a T4.
     resident = min(resident, assumptions.limits.threads_per_sm // threads)
+    has_window = form.window_step is not None
     loads_text = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
     constants = (
-        TypedValue("int", "kUnit", form.unit),
-        TypedValue("int", "kItemBytes", form.item_bytes),
-        TypedValue("int", "kItems", items),
-        TypedValue("int", "kTile", tile),
-        TypedValue("int", "kChannels", form.channels),
-        TypedValue("bool", "kWindow", int(has_window)),
-        TypedValue("int", "kStep", form.window_step or 0),
+        *_form_constants(form, items, tile_items),
         TypedValue("int", "kAlign", alignment),
         TypedValue("bool", "kEdges", int(has_edges)),
         TypedValue("bool", "kLeads", int(has_edges and has_leads)),
         TypedValue("int", "kStagedAlign", form.staged_alignment),
         TypedValue("int", "kNests", len(nests)),
-        TypedValue("int", "kDimensions", numbers.depth),
-        TypedValue("using", "Index", "unsigned" if numbers.is_small else COUNT_64),
-        TypedValue("using", "Signed", "int" if numbers.is_small else OFFSET_64),
+        TypedValue("int", "kDimensions", needs.depth),
+        TypedValue("using", "Index", "unsigned" if needs.is_small else COUNT_64),
+        TypedValue("using", "Signed", "int" if needs.is_small else OFFSET_64),
     )
     arguments = [
         TypedValue(OFFSET_64, "offsets", padded_table((e.offset for e in entries), slots, 0)),
         TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE)),
-        *_tables(nests, item_loops, 32 if numbers.is_small else 64),
+        *_tables(nests, item_loops, 32 if needs.is_small else 64),
     ]
+    code, packed = specialize(
+        "strided", slots * form.channels, resident, constants, arguments, threads
+    )
     return KernelLaunch(
-        *specialize("strided", slots * form.channels, resident, constants, arguments, threads),
-        tuple(chain.from_iterable(entry.outputs for entry in entries)),
-        sum(trips(entry.nest.loops) * form.unit * form.channels for entry in entries),
-        assumptions.is_streaming,
-        grid,
+        code=code,
+        packed=packed,
+        outputs=tuple(chain.from_iterable(entry.outputs for entry in entries)),
+        total_bytes=sum(trips(entry.nest.loops) * form.unit * form.channels for entry in entries),
+        is_streaming=assumptions.is_streaming,
+        grid=grid,
         bytes_in_flight=in_flight,
         shared_bytes=threads * staged_item,
         reason=f"moves {form.unit} byte{'s' * (form.unit > 1)} at a time, {loads_text}",
@@ -187,29 +184,51 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
     )
 
 
-def _numbers(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> _Numbers:
+def _padded_nests(
+    nests: Sequence[Nest], item_loops: Sequence[ItemLoops], slots: int
+) -> tuple[list[Nest], list[ItemLoops]]:
+    """The nests and their loops over items, with the first ones again in unused slots.
+
+    Nests that are all equal have one slot.
+    """
+    padded = padded_table(nests, slots, nests[0]), padded_table(item_loops, slots, item_loops[0])
+    return list(padded[0][:slots]), list(padded[1][:slots])
+
+
+def _form_constants(form: Form, items: int, tile_items: int) -> Iterator[TypedValue]:
+    """The constants that follow from a form and the items of a thread and of a block."""
+    yield TypedValue("int", "kUnit", form.unit)
+    yield TypedValue("int", "kItemBytes", form.item_bytes)
+    yield TypedValue("int", "kItems", items)
+    yield TypedValue("int", "kTile", tile_items)
+    yield TypedValue("int", "kChannels", form.channels)
+    yield TypedValue("bool", "kWindow", int(form.window_step is not None))
+    yield TypedValue("int", "kStep", form.window_step or 0)
+
+
+def _register_needs(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> _RegisterNeeds:
     is_small = max(*map(trips, item_loops), *(nest.row_units for nest in nests)) < SMALL
     has_64_bit_strides = _has_64_bit_strides(nests, item_loops)
-    return _Numbers(is_small, has_64_bit_strides, len(item_loops[0]), len(set(nests)) == 1)
+    return _RegisterNeeds(is_small, has_64_bit_strides, len(item_loops[0]), len(set(nests)) == 1)
 
 
-def _block(form: Form, numbers: _Numbers) -> tuple[int, int, int]:
+def _block(form: Form, needs: _RegisterNeeds) -> tuple[int, int, int]:
     """The threads of a block, the items of a thread, and the items that a block stores."""
     threads = STAGED_THREADS if form.staged_alignment == VECTOR else THREADS
     # 64-bit numbers, many loops, and 64-bit strides of several nests each take the registers of
     # half the items.
-    has_cheap_strides = numbers.is_one_nest or not numbers.has_64_bit_strides
-    fits_registers = numbers.is_small and numbers.depth <= MAX_CHEAP_DEPTH and has_cheap_strides
+    has_cheap_strides = needs.is_one_nest or not needs.has_64_bit_strides
+    fits_registers = needs.is_small and needs.depth <= MAX_CHEAP_DEPTH and has_cheap_strides
     items = form.items if fits_registers else ceil_div(form.items, 2)
     return threads, items, threads * items - REPEATED_ITEMS * (0 < form.staged_alignment < VECTOR)
 
 
-def _tile_starts(form: Form, item_loops: Sequence[ItemLoops], tile: int) -> Iterator[int]:
+def _tile_starts(form: Form, item_loops: Sequence[ItemLoops], tile_items: int) -> Iterator[int]:
     """The first block of each entry, and the number of blocks."""
     # The ends of a staged row are copied by a block that is not full. Counting one item more than
     # there are ensures that there is such a block.
     extra_item = int(form.staged_alignment > 0)
-    counts = (ceil_div(trips(loops) + extra_item, tile) for loops in item_loops)
+    counts = (ceil_div(trips(loops) + extra_item, tile_items) for loops in item_loops)
     return accumulate(counts, initial=0)
 
 
@@ -220,15 +239,17 @@ def _edges(form: Form, nests: Sequence[Nest], assumptions: Assumptions) -> tuple
     return not form.staged_alignment and (has_leads or has_tails), has_leads
 
 
-def _resident(form: Form, numbers: _Numbers, items: int, has_edges: bool, alignment: int) -> int:
+def _resident(
+    form: Form, needs: _RegisterNeeds, items: int, has_edges: bool, alignment: int
+) -> int:
     """The blocks of THREADS threads that an SM must hold: so few that threads do not spill."""
     in_flight = items * form.channels * form.item_bytes
-    is_aligned = numbers.is_small and alignment == VECTOR and form.item_bytes in ALIGNED_ITEM_BYTES
+    is_aligned = needs.is_small and alignment == VECTOR and form.item_bytes in ALIGNED_ITEM_BYTES
     if in_flight > (MAX_IN_FLIGHT_ALIGNED if is_aligned else MAX_IN_FLIGHT) * VECTOR:
         return 1
     is_narrow = form.item_bytes < VECTOR
-    has_64_bit_loops = is_narrow and numbers.has_64_bit_strides and numbers.depth >= MAX_CHEAP_DEPTH
-    has_64_bit_edges = has_edges and not numbers.is_small and form.item_bytes == VECTOR
+    has_64_bit_loops = is_narrow and needs.has_64_bit_strides and needs.depth >= MAX_CHEAP_DEPTH
+    has_64_bit_edges = has_edges and not needs.is_small and form.item_bytes == VECTOR
     if items > 1 and (has_64_bit_loops or has_64_bit_edges):
         return RESIDENT_64_BIT
     # A thread has up to eight narrow items, each with a number and two addresses in registers.

@@ -41,6 +41,7 @@ def tile_launches(split: RowSplit, assumptions: Assumptions) -> Iterator[KernelL
 
 
 def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> KernelLaunch:
+    """The launch for outputs with a layout: each group of outputs has a block for each tile."""
     groups = len(layout.groups) - 1
     # A vector of an unaligned output belongs to the tile in which it ends, even after the last row.
     tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
@@ -56,16 +57,18 @@ def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> Kernel
     arguments = [
         *_output_tables(split, layout),
         *_group_tables(split, layout),
-        *_numbers(split, layout, full),
+        *_scalar_arguments(split, layout, full),
     ]
     widths_text = f"outputs up to {max(split.widths)} bytes wide"
     reason = f"rows of {split.pitch} bytes" if layout.runs == 1 else widths_text
+    code, packed = specialize("tile", slots, RESIDENT, constants, arguments, MAX_THREADS)
     return KernelLaunch(
-        *specialize("tile", slots, RESIDENT, constants, arguments, MAX_THREADS),
-        split.outputs,
-        split.total_bytes,
-        assumptions.is_streaming,
-        tiles * groups,
+        code=code,
+        packed=packed,
+        outputs=split.outputs,
+        total_bytes=split.total_bytes,
+        is_streaming=assumptions.is_streaming,
+        grid=tiles * groups,
         shared_bytes=layout.shared_bytes,
         bytes_in_flight=SLABS * VECTOR,
         reason=f"{reason}, up to {layout.tile_rows} rows at a time, through shared memory",
@@ -110,7 +113,7 @@ def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     )
 
 
-def _numbers(split: RowSplit, layout: Layout, full_tiles: int) -> Iterator[TypedValue]:
+def _scalar_arguments(split: RowSplit, layout: Layout, full_tiles: int) -> Iterator[TypedValue]:
     """The arguments about rows and runs."""
     yield TypedValue(COUNT_64, "pitch", split.pitch)
     yield TypedValue(COUNT_64, "slab_pitch", split.pitch * layout.slab_rows)

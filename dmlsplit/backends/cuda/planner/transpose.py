@@ -260,12 +260,14 @@ def _launch(
         TypedValue("unsigned", "starts", starts),
         TypedValue("unsigned char", "planes", plane_indices),
     ]
+    code, packed = specialize("transpose", len(outputs), RESIDENT, constants, arguments, THREADS)
     return KernelLaunch(
-        *specialize("transpose", len(outputs), RESIDENT, constants, arguments, THREADS),
-        outputs,
-        total_bytes,
-        assumptions.is_streaming,
-        starts[-1],
+        code=code,
+        packed=packed,
+        outputs=outputs,
+        total_bytes=total_bytes,
+        is_streaming=assumptions.is_streaming,
+        grid=starts[-1],
         shared_bytes=tile.shared_vectors * VECTOR,
         bytes_in_flight=LOADS * VECTOR,
         reason=reason,

@@ -10,13 +10,14 @@ from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.lint.loading import is_complex
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
+from dmlsplit.messages import Note
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType
 from dmlsplit.models.site import Cause, Known, Size, SplitSite, Unknown
 
 IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
-TOO_LARGE = (
-    "the model has over 2 GiB, which protobuf cannot read. Fix: export it with its weights in "
-    "another file"
+TOO_LARGE = Note(
+    "the model has over 2 GiB, which protobuf cannot read",
+    "export it with its weights in another file",
 )
 # Of 64-bit integers, Cast extracts only the low bits. The high ones need a division, which DirectML
 # has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
@@ -31,31 +32,33 @@ _MIN_OPSET = 7
 _SIZES = (2, 1, 3)
 # The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
 MAX_BYTES = 1 << 28
-_OVERRIDABLE = (
-    "its sizes follow from the default of a graph input, which a caller may override. Fix: keep "
-    "the initializer only, and remove the input of its name from the graph"
+_OVERRIDABLE = Note(
+    "its sizes follow from the default of a graph input, which a caller may override",
+    "keep the initializer only, and remove the input of its name from the graph",
 )
-_DISPUTED_AXIS = (
-    "ONNX ignores keepdims=0 with a scalar split, and ONNX Runtime does not. Fix: set keepdims to 1"
+_DISPUTED_AXIS = Note(
+    "ONNX ignores keepdims=0 with a scalar split, and ONNX Runtime does not",
+    "set keepdims to 1",
 )
-_FAILS_IN_ORT = (
+_FAILS_IN_ORT = Note(
     "ONNX Runtime fails when it runs SplitToSequence with keepdims=0 and a scalar split, unless "
-    "every piece has the size 1. Fix: set keepdims to 1"
+    "every piece has the size 1",
+    "set keepdims to 1",
 )
-_COMPUTED_LENGTHS = (
-    "its split lengths are computed when the model runs. Fix: give the sizes from which they may "
-    "follow with --dim, or make them a constant of the model"
+_COMPUTED_LENGTHS = Note(
+    "its split lengths are computed when the model runs",
+    "give the sizes from which they may follow with --dim, or make them a constant of the model",
 )
+_CONSTANT = "make them a constant of the model"
 # What is to be said about a split that is unknown for a cause.
 _GAPS = {
-    Cause.DYNAMIC: "its sizes are known only when the model runs. Fix: give them with --dim",
-    Cause.UNTRACKED: "its sizes could not be inferred. Fix: declare them in the model",
-    Cause.TYPE: "its data type is not known. Fix: declare it in the model",
-    Cause.LENGTHS: "its split lengths are known only when the model runs. Fix: make them a "
-    "constant of the model",
-    Cause.WEIGHTS: "its split lengths are in external data. Fix: keep them in the model",
-    Cause.ORDER: "no earlier node produces its input. Fix: sort the nodes, and remove cycles",
-    Cause.COUNT: "it has too many pieces. Fix: use a larger chunk size, or fewer outputs",
+    Cause.DYNAMIC: Note("its sizes are known only when the model runs", "give them with --dim"),
+    Cause.UNTRACKED: Note("its sizes could not be inferred", "declare them in the model"),
+    Cause.TYPE: Note("its data type is not known", "declare it in the model"),
+    Cause.LENGTHS: Note("its split lengths are known only when the model runs", _CONSTANT),
+    Cause.WEIGHTS: Note("its split lengths are in external data", "keep them in the model"),
+    Cause.ORDER: Note("no earlier node produces its input", "sort the nodes, and remove cycles"),
+    Cause.COUNT: Note("it has too many pieces", "use a larger chunk size, or fewer outputs"),
 }
 
 
@@ -70,7 +73,7 @@ class Merging(NamedTuple):
     groups: tuple[Size, ...]
 
 
-class Form(NamedTuple):
+class SplitForm(NamedTuple):
     """How a target can split a value: what is done before the Split, and undone after it."""
 
     axis: int = 0  # of the Split
@@ -83,7 +86,7 @@ class Form(NamedTuple):
     is_divided: bool = False
 
 
-def form_of(verdict: Verdict) -> Form | str:
+def form_of(verdict: Verdict) -> SplitForm | str:
     """The form of a refused split of an ONNX model, or why --write-fixed cannot rewrite it."""
     form = _accepted_form(verdict)
     if isinstance(form, str) or compared_shapes(verdict.site):
@@ -95,7 +98,7 @@ def form_of(verdict: Verdict) -> Form | str:
     reason = f"at two sizes of each dynamic dimension, its input must have {limit}"
     if _byte_count(verdict.site, [n if isinstance(n, int) else 1 for n in shape]) > MAX_BYTES:
         return reason
-    return f"{reason}. Fix: give the sizes with --dim"
+    return Note(reason, "give the sizes with --dim")
 
 
 def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
@@ -136,7 +139,12 @@ def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
     return prod(shape) * (carrier.bits if carrier else 8) * lanes // 8
 
 
-def _accepted_form(verdict: Verdict) -> Form | str:
+def _accepted_form(verdict: Verdict) -> SplitForm | str:
+    """The form that a target accepts, or the first obstacle.
+
+    The order matters. The first obstacle is the one that reports name, so those of the file come
+    first; and a node that lacks only num_outputs needs neither a minimum opset nor known sizes.
+    """
     site, broken, target = verdict.site, verdict.errors, verdict.target
     if site.exceeds_protobuf:
         return TOO_LARGE
@@ -152,7 +160,7 @@ def _accepted_form(verdict: Verdict) -> Form | str:
     if site.keeps_axis is None and set(getattr(site.state, "pieces", None) or ()) - {1}:
         return _FAILS_IN_ORT
     if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"}:
-        return Form(lacks_only_count=True)
+        return SplitForm(lacks_only_count=True)
     if site.opset < _MIN_OPSET:
         return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
     desc = _descriptor(site)
@@ -165,7 +173,7 @@ def _accepted_form(verdict: Verdict) -> Form | str:
     return _dividing_form(site, target)
 
 
-def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
+def _form(site: SplitSite, kind: TensorDataType, target: Target) -> SplitForm | str:
     shape, axis = site.shape or (), site.axis or 0
     least, greatest = _dimension_counts(target)
     ones, merging, split_axis = tuple(range(least - len(shape))), None, axis
@@ -177,13 +185,13 @@ def _form(site: SplitSite, kind: TensorDataType, target: Target) -> Form | str:
     is_cast = target.runtime is None and kind not in support_table()[target.level].data_types
     if is_cast and kind.bits >= 32:
         narrow = _NARROW.get(kind)
-        fix = f". Fix: if all values fit {narrow}, compute them in {narrow}"
+        fix = f"if all values fit {narrow}, compute them in {narrow}"
         why = "no operator before BitCast-26 exposes them"
-        return f"Cast would lose bits of {kind.name}, and {why}{fix if narrow else ''}"
-    return Form(split_axis + len(ones), merging, ones, is_cast)
+        return Note(f"Cast would lose bits of {kind.name}, and {why}", fix if narrow else "")
+    return SplitForm(split_axis + len(ones), merging, ones, is_cast)
 
 
-def _dividing_form(site: SplitSite, target: Target) -> Form | str:
+def _dividing_form(site: SplitSite, target: Target) -> SplitForm | str:
     """The form for a dynamic axis, if the target wants more dimensions or another type."""
     assert isinstance(site.state, Unknown)
     assert site.state.smallest_descriptor
