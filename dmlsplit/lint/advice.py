@@ -175,7 +175,7 @@ def unfreezing_fix(site: SplitSite) -> str:
     """How to let a split with frozen sizes take other ones."""
     assert site.frozen is not None
     pieces = set(getattr(site.state, "pieces", None) or ())
-    if len(pieces) != 1 or site.operator.startswith("SplitTo"):
+    if len(pieces) != 1 or site.makes_sequence:
         return Advice.EXPORT_AGAIN.format(size=site.frozen[1])
     if "()" in site.path:  # the body may have other sizes at other calls
         return python_command(Advice.CALLER, site.file)

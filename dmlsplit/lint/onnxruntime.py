@@ -89,7 +89,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     """Why the provider does not take this operator or this version of it, or may not."""
     assert target.runtime is not None
     provider = target.runtime.provider
-    if site.operator.startswith("SplitTo"):
+    if site.makes_sequence:
         if provider is None:
             text = f"whether {target.runtime.name} runs sequences was not found"
             yield make_violation("ORT-NOT-KNOWN", text=text)
@@ -125,7 +125,7 @@ def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     if kind == "STRING":
         text = "InputTensor.DataType is STRING; DirectML has no strings"
         yield make_violation("SPLIT-NODE-TEXT", text=text)
-    if kind in (None, "STRING") or site.operator.startswith("SplitTo"):
+    if kind in (None, "STRING") or site.makes_sequence:
         return
     if provider is None:
         if kind not in _SURE_TYPES:
@@ -143,7 +143,7 @@ def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
     if provider is None or not isinstance(state, Known | Unknown):
         return
     pieces, kind = state.pieces or (), site.element_type
-    if site.operator.startswith("SplitTo"):
+    if site.makes_sequence:
         types = provider.sequence_types.value
         if kind is not None and kind not in types:
             fields = "InputTensor", "DataType", kind, f"one of {', '.join(sorted(types))}"

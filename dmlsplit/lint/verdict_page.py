@@ -11,7 +11,7 @@ _MEANINGS = {
         "An application calls DirectML directly, DirectML refuses the split, and no equivalent "
         "descriptor is known."
     ),
-    Outcome.REFUSED_FOR_EVERY_SIZE: "The same, whatever the dynamic sizes are.",
+    Outcome.REFUSED_FOR_EVERY_SIZE: "Refused, whatever the dynamic sizes are.",
     Outcome.EQUIVALENT: (
         "An application calls DirectML directly. DirectML refuses the split, but accepts the "
         "descriptor that is shown, which moves the same bytes."

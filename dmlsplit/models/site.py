@@ -316,6 +316,11 @@ class SplitSite:
     taken: tuple[Taken, ...] = ()
 
     @property
+    def makes_sequence(self) -> bool:
+        """Whether the operator is SplitToSequence."""
+        return self.operator.startswith("SplitTo")
+
+    @property
     def dynamic_dimensions(self) -> tuple[str, ...]:
         """The names of the dynamic dimensions of the input."""
         return tuple(

@@ -20,9 +20,7 @@ def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
         assert main("validate m.onnx --ort --write-fixed fixed.onnx --overwrite".split()) == 0
         # ONNX Runtime does not load the model itself.
         message = " ".join(capsys.readouterr().out.split())
-        assert message.startswith(
-            "fixed.onnx: 1 split replaced; its outputs equal the original's bit"
-        )
+        assert message.startswith("fixed.onnx: 1 split replaced; outputs are equal bit")
         (node,) = onnx.load("fixed.onnx").graph.node
         attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         assert (node.name, attributes) == ("cut", {"axis": 1, "num_outputs": 2})
@@ -39,7 +37,7 @@ def test_every_format_reports_the_written_model(form: str, here: Path, capsys: C
     assert main(["validate", "fixed.onnx", "--windows", "19041", "--format", form]) == 0
     assert report.endswith(capsys.readouterr().out)
     changes = report if form == "text" else messages
-    assert "fixed.onnx: 2 splits replaced; their outputs equal" in changes
+    assert "fixed.onnx: 2 splits replaced; outputs are equal" in changes
     assert "net/choose.then_branch/left: now Unsqueeze, Cast, Split" in changes
 
 

@@ -210,7 +210,7 @@ def divided_into(site: SplitSite) -> int | None:
     # A Split-18 with neither sizes nor num_outputs loads in ONNX Runtime on a dynamic axis only.
     forms = ("num_outputs",) if site.operator == "Split-18" else ("num_outputs", "outputs")
     is_dynamic = not isinstance(site.shape[site.axis or 0], int)
-    if not is_dynamic or site.sized_by not in forms or site.operator.startswith("SplitTo"):
+    if not is_dynamic or site.sized_by not in forms or site.makes_sequence:
         return None
     # It has one element along the axis for each output.
     desc = state.smallest_descriptor

@@ -67,7 +67,7 @@ class Statement(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """Findings that are alike."""
+    """Findings with the same rules, outcome and fixes, and where they are."""
 
     statement: Statement  # about the first place
     fixes_differ: bool  # from place to place
@@ -76,14 +76,14 @@ class Cause(NamedTuple):
 
     @property
     def severity(self) -> Severity:
-        """That of the reason for which it is a finding."""
+        """The worst severity of its reasons."""
         return min((reason.severity for reason in self.statement.reasons), key=SEVERITY_ORDER.index)
 
 
 def causes(findings: Iterable[Finding]) -> list[Cause]:
     """The causes of findings, the worst first, each with all places in the order of the findings.
 
-    Findings about nothing that has to be said, and about files that cannot be read, have none.
+    Splits that are fine, and files that cannot be read, have none.
     """
     alike: dict[object, list[tuple[Finding, Statement]]] = {}
     for finding in findings:

@@ -147,7 +147,7 @@ def _plain_blocks(assessment: Assessment, style: _Style) -> Iterator[str]:
 
 
 def _places(places: Sequence[Place], style: _Style) -> Iterator[str]:
-    """The places, those of which the same is known above one text that says it."""
+    """The lines of places; those with equal details come together, above these details."""
     equal: dict[tuple[str, ...], list[Place]] = {}
     for place in places:
         equal.setdefault(tuple(_whole(place)), []).append(place)

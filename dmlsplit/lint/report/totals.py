@@ -11,7 +11,7 @@ from dmlsplit.messages import counted, unbroken
 # Outcomes after the number 1, and a larger one, of splits; and after one of models.
 _SPLITS = {
     Outcome.NOT_LOADED: ("in a model that does not load", "in models that do not load"),
-    Outcome.UNWRITTEN: ("without its outputs", "without their outputs"),
+    Outcome.UNWRITTEN: ("whose outputs are not written", "whose outputs are not written"),
     Outcome.FAILS: (str(Outcome.FAILS), "fail when they run"),
     Outcome.ON_CPU: (str(Outcome.ON_CPU), "run on the CPU"),
     Outcome.RUNS: (str(Outcome.RUNS), "run on DirectML"),
