@@ -97,9 +97,9 @@ def add_to(commands: Commands) -> None:
         "target accepts; for a folder, a pattern or several PATHs, into a folder, each model that "
         "needs it under its relative path. Dynamic sizes stay dynamic, except for those given with "
         "--dim. First, each split and its replacement run on random inputs, in ONNX Runtime if it "
-        "is installed; if a bit of their outputs differs, nothing is written. The report, which "
-        "begins with the changes, and the exit status are those of the written models; --verbose "
-        "also reports the old ones. Only splits are checked, not other nodes",
+        "is installed; if a bit of their outputs differs, the model is not written. The report, "
+        "which begins with the changes, and the exit status are those of the written models; "
+        "--verbose also reports the old ones. Only splits are checked, not other nodes",
     )
     fixing.add_argument(
         "--overwrite", action="store_true", help="replace rewritten models that exist"

@@ -170,10 +170,10 @@ def _comparison(splits: Sequence["Replacement"]) -> str:
     """How the replaced splits were compared: on what, at which sizes, and where."""
     counts = sorted({split.input_count for split in splits})
     smallest = [split.smallest_size for split in splits if split.smallest_size is not None]
-    sizes = f" for every size{' from 1' * max(smallest)}" if smallest else ""
+    sizes = f" with several dynamic sizes from {max(smallest)}" if smallest else ""
     runtimes = " and ".join(sorted({split.runtime for split in splits}))
     return (
-        f"outputs are equal bit for bit{sizes} on {' or '.join(map(str, counts))} random inputs, "
+        f"outputs are equal bit for bit on {' or '.join(map(str, counts))} random inputs{sizes}, "
         f"compared in {runtimes}, not with DirectML"
     )
 

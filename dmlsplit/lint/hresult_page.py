@@ -26,7 +26,8 @@ _CAUSES = {
     ),
 }
 _COMMANDS = {
-    0x80070057: "`dmlsplit validate model.onnx` names the rule that a Split breaks, and the fix.",
+    0x80070057: "`dmlsplit validate model.onnx` with your target, such as `--ort 1.17` or "
+    "`--windows 19041`, names the rule that a Split breaks, and the fix.",
     0x8007000E: "`dmlsplit explain model.onnx` shows how many bytes each Split reads and writes.",
     0x887A0004: "`dmlsplit levels` lists the level of each DirectML, ONNX Runtime and Windows.",
     0x887A0005: "`dmlsplit run dispatch.json` checks the bindings of a DxDispatch model.",

@@ -144,7 +144,7 @@ def _loaders(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
         yield from (f"require Windows build {row.build}" for row in builds[:1])
     releases = [r for r in table.onnxruntime if _loads(r.opset, opset) and _loads(r.ir, ir)]
     if packaged := [row for row in releases if row.has_package]:
-        yield f"use ONNX Runtime {packaged[0]}"
+        yield f"use ONNX Runtime {packaged[0]} or later"
         return
     versions = {row.version for row in releases}
     packages = [p.version for p in table.packages if p.onnxruntime.value in versions]
