@@ -72,7 +72,7 @@ def test_predicted_speeds_of_wide_outputs_reach_their_minimum_at_every_size(buil
 
 
 @needs_compilers
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_predicted_speeds_of_every_family_reach_their_minimum_at_every_size(builds: Path) -> None:
     for row, h200 in predictions(list(FAMILIES), builds):
         check(row, MIN_OF_ALL.get(row.gpu, (0.9, 0.9)), h200)

@@ -136,9 +136,14 @@ print(torch.equal(torch.cat(pieces), x + 1), "dmlsplit" in "".join(code))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("inductor")
-@pytest.mark.parametrize("moment", ["early", "late"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("early", marks=pytest.mark.slow),
+        pytest.param("late", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_the_first_compiled_split_of_a_process_is_fused_too(
     moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

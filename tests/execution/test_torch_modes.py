@@ -191,8 +191,8 @@ NOT_ASKED = {
     "autograd": set(),
     "vmap": {"subclass", "wrapper", "quantized", "quint4x2"},
 }
-# Compilers are slow, so only the cases of `QUICK` run without --slow.
-COMPILED = {"eager", "aot_eager"}
+# Compilers are slow, so only the cases of `QUICK` run without these options.
+COMPILED = {"eager": pytest.mark.slow, "aot_eager": pytest.mark.exhaustive}
 QUICK = {
     ("aot_eager", row)
     for row in "sizes conj set True_in_sizes axis_too_large wrapper out out_type out_of_the_array "
@@ -200,7 +200,7 @@ QUICK = {
 }
 CASES = [
     pytest.param(
-        way, row, marks=pytest.mark.slow if way in COMPILED and (way, row) not in QUICK else []
+        way, row, marks=COMPILED[way] if way in COMPILED and (way, row) not in QUICK else []
     )
     for way in WAYS
     for row in ROWS

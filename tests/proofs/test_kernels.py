@@ -60,7 +60,7 @@ def test_small_splits_reach_every_kernel() -> None:
     assert reached == kernel_cases.KERNELS
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @each_toolchain
 def test_scaled_workloads_give_the_bytes_of_numpy(
     builds: Path, toolchain: harness.Toolchain

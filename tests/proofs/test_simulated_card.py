@@ -179,7 +179,7 @@ def test_the_host_benchmark_measures_every_call_and_judges_every_bar(card: Card)
         assert min(least.values()) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_self_test_passes_no_wrong_kernel(card: Card) -> None:
     """Those that it passed once run with the other cases; here are some thirty more."""
     path = str(TESTS / "simulated_card" / "cases_wrong_kernels.py")

@@ -105,7 +105,12 @@ def test_generated_models_compute_the_same_once_they_are_rewritten(tmp_path: Pat
     assert min(counts["runs at 0"], counts["runs with other defaults"]) > 5, counts
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(part, marks=pytest.mark.slow if part < 2 else pytest.mark.exhaustive)
+        for part in range(9)
+    ],
+)
 def test_many_generated_models_compute_the_same(tmp_path: Path, part: int) -> None:
     check(range(1000 * (part + 1), 1000 * (part + 2)), tmp_path)
