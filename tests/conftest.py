@@ -22,7 +22,7 @@ from tests.support import builds as kept
 BUILDS = "builds"
 ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/models/onnx/test_types.py")
 PROOFS = Path(__file__).parent / "proofs"
-LONGEST = "test_run_faults.py"
+LONGEST = "test_simulated_card.py", "test_run_faults.py"  # files; one process runs a whole file
 MAX_PROCESSES = 8
 LONG = ("slow", "exhaustive")  # marks of tests that need an option of the same name
 WORKER = "PYTEST_XDIST_WORKER"  # set by pytest-xdist in its processes, and so in their children
@@ -111,7 +111,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.path in core:
             item.add_marker(pytest.mark.core)
     # The longest files come first, so that processes that share the suite end together.
-    items.sort(key=lambda item: item.path.name != LONGEST and item.path.parent != PROOFS)
+    items.sort(key=lambda item: (item.path.name not in LONGEST, item.path.parent != PROOFS))
     for mark in LONG:
         skip = pytest.mark.skip(reason=f"a long sweep; run it with --{mark}")
         for item in items:
