@@ -126,12 +126,32 @@ class Device:
     def compile(self, desc: SplitOperatorDesc) -> CompiledOperator:
         """Validate a descriptor and compile it. Compiled operators are cached by descriptor.
 
+        Parameters
+        ----------
+        desc : SplitOperatorDesc
+            The split.
+
+        Returns
+        -------
+        CompiledOperator
+            The split of any arrays that fit the descriptor.
+
         Raises
         ------
         InvalidArgumentError
             If the descriptor breaks a rule or the device's level does not accept it;
             its `report` lists every violation. If `desc` is not a descriptor, the error is also
             a TypeError.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import dmlsplit as dml
+        >>> x = dml.TensorDesc("FLOAT32", (1, 1, 2, 3))
+        >>> desc = dml.SplitOperatorDesc.from_sizes(x, axis=3, sizes=(1, 2))
+        >>> op = dml.Device("cpu").compile(desc)
+        >>> [piece.shape for piece in op(np.ones((1, 1, 2, 3), "f4"))]
+        [(1, 1, 2, 1), (1, 1, 2, 2)]
         """
         return _compile(self, instance("desc", desc, SplitOperatorDesc))
 
