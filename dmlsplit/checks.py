@@ -141,7 +141,7 @@ def piece_sizes(
 
 
 def nearly_equal(axis_size: int, count: int) -> tuple[int, ...]:
-    """The sizes of so many pieces that differ by 1 at most, larger ones first.
+    """The sizes of `count` pieces that differ by 1 at most, larger ones first.
 
     Empty if a piece would be, or if there are too many to show.
     """

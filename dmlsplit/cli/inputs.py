@@ -180,7 +180,7 @@ _TARGETS = ("ort", "winml", "directml", "windows", "feature_level")
 
 
 def target_of(arguments: argparse.Namespace) -> Target:
-    """The target that the options name; a value of --ort that is no version becomes a path."""
+    """The target that the options name; a value of --ort that is not a version becomes a path."""
     from dmlsplit.lint.target import resolve_target
 
     if arguments.ort and not _VERSION.fullmatch(arguments.ort.strip()):

@@ -1,10 +1,11 @@
 """``--write-fixed``: rewritten models, one beside the old one or those of a folder into another."""
 
 import argparse
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +17,7 @@ from dmlsplit.messages import MAX_SHOWN, counted, omitted_line
 if TYPE_CHECKING:
     from dmlsplit.lint.fix.replacement import Replacement
     from dmlsplit.lint.fix.rewrite import Rewriting
-    from dmlsplit.lint.verdict import Assessment
+    from dmlsplit.lint.verdict import Assessment, Verdict
 
 
 class Fixed(NamedTuple):
@@ -189,34 +190,36 @@ def _fix_folder(
     outputs = _output_paths(arguments)
     check_output_paths(outputs, inputs, arguments.overwrite)  # the files with weights too
     unreadable = {file for file, _ in assessment.unreadable}
-    files = dict.fromkeys([*outputs, *(verdict.site.file for verdict in assessment.verdicts)])
+    verdicts: dict[str, list[Verdict]] = defaultdict(list)
+    for verdict in assessment.verdicts:
+        verdicts[verdict.site.file].append(verdict)
+    files = dict.fromkeys([*outputs, *verdicts])
     fates: dict[str, _Model] = {}
     with progress_bar("rewrite", "model") as progress:
         for number, file in enumerate(file for file in files if file not in unreadable):
-            fates[file] = _fix_model(arguments, file, outputs.get(file), assessment)
+            model_assessment = replace(assessment, verdicts=tuple(verdicts.get(file, ())))
+            fates[file] = _fix_model(arguments, file, outputs.get(file), model_assessment)
             progress(number + 1, len(files))
     written = {
-        file: model.rewriting.written
+        file: list(model.rewriting.written.verdicts)
         for file, model in fates.items()
         if model.rewriting and model.rewriting.written
     }
     before = assessment if written else None
-    after = _merged_assessment(assessment, written)
+    merged = chain.from_iterable((verdicts | written).values())
+    after = replace(assessment, verdicts=tuple(merged))
     reported = _reported(after, None) if before is None else _reported(before, after)
     failed = any(model.fate == "failed" for model in fates.values())
     return Fixed(reported, _folder_changes(arguments.write_fixed, fates), failed=failed)
 
 
 def _fix_model(
-    arguments: argparse.Namespace, file: str, output: Path | None, assessment: "Assessment"
+    arguments: argparse.Namespace, file: str, output: Path | None, model_assessment: "Assessment"
 ) -> _Model:
     """Write a model of a folder, if it needs it; an error is that of this model only."""
     from dmlsplit.lint.report.findings import address
     from dmlsplit.lint.verdict import CHANGEABLE
 
-    model_assessment = replace(
-        assessment, verdicts=tuple(v for v in assessment.verdicts if v.site.file == file)
-    )
     if not any(verdict.outcome in CHANGEABLE for verdict in model_assessment.verdicts):
         return _Model("skipped", "skipped")
     if output is None:
@@ -263,15 +266,6 @@ def _folders_for(output: Path) -> Iterator[None]:
         with suppress(OSError):  # the first that is not empty
             for folder in missing:
                 folder.rmdir()
-
-
-def _merged_assessment(before: "Assessment", written: dict[str, "Assessment"]) -> "Assessment":
-    """The assessment with the verdicts of the written models in place of those of the old ones."""
-    verdicts = []
-    for file in dict.fromkeys(verdict.site.file for verdict in before.verdicts):
-        old = (verdict for verdict in before.verdicts if verdict.site.file == file)
-        verdicts += list(written[file].verdicts if file in written else old)
-    return replace(before, verdicts=tuple(verdicts))
 
 
 def _folder_changes(folder: str, fates: dict[str, _Model]) -> list[str]:

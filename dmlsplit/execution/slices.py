@@ -25,14 +25,14 @@ _Index = tuple[slice, ...]
 
 
 def split_by_slices(
-    array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None = None
+    array: np.ndarray, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None = None
 ) -> list[Any] | None:
     """The pieces of a small NumPy array, or `out` with them; None if the engine must split it.
 
-    That is also so if an output is not exactly as required, or could overlap another array.
+    That is also so if an output is not exactly as required, or could overlap another array. The
+    callers ask whether the type of `array` is exactly `numpy.ndarray`.
     """
-    is_small = type(array) is np.ndarray and array.nbytes <= MAX_BYTES
-    if not is_small or array.dtype.kind not in "biufc":
+    if array.nbytes > MAX_BYTES or array.dtype.kind not in "biufc":
         return None
     if type(sizes_or_count) is list:
         sizes_or_count = tuple(sizes_or_count)

@@ -91,12 +91,15 @@ class Launcher:
 
     def bind(self, addresses: Sequence[int]) -> BoundLaunch:
         """Fix the addresses of the input and of each output."""
-        # CuPy passes a scalar of type void by value. Threads may share it: nothing writes to it.
-        return partial(self._launch, (np.void(self._pack(*addresses) + self._rest),))
+        return partial(self._launch, self._packed(addresses))
 
     def launch_at(self, addresses: Sequence[int], handle: int | None) -> None:
         """Launch on memory at these addresses, on a stream or on CuPy's current one."""
-        self._launch((np.void(self._pack(*addresses) + self._rest),), handle)
+        self._launch(self._packed(addresses), handle)
+
+    def _packed(self, addresses: Sequence[int]) -> tuple[np.void]:
+        # CuPy passes a scalar of type void by value. Threads may share it: nothing writes to it.
+        return (np.void(self._pack(*addresses) + self._rest),)
 
     def _launch(self, arguments: tuple[np.void], handle: int | None) -> None:
         try:

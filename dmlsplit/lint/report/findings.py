@@ -121,7 +121,7 @@ def _all_findings(assessment: Assessment) -> Iterator[Finding]:
     for (file, _), splits in defects.items():
         yield _defect_finding(assessment, file, splits)
     for model in assessment.models:
-        yield model_finding(assessment, model)
+        yield _model_finding(assessment, model)
     for file, why in assessment.unreadable:
         yield Finding("failed", "unreadable", file, "", printable(why))
 
@@ -140,7 +140,7 @@ def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
     )
 
 
-def model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
+def _model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
     """A model without a split that a runtime does not load, or may not."""
     is_known = model.outcome is not Outcome.UNKNOWN
     head = str(model.outcome) if is_known else "unknown whether the model loads"
