@@ -64,7 +64,7 @@ def test_an_option_is_repeatable_or_given_once(name: str, capsys: Capsys) -> Non
         ("validat m.onnx", "selftest. Did you mean validate?"),
         ("lint m.onnx", "devices, selftest"),
         ("levels --format jsn", "text, json. Did you mean json?"),
-        ("validate m.onnx --format sarfi", "junit. Did you mean sarif?"),
+        ("validate m.onnx --format sarfi", ". Did you mean sarif?"),
         ("validate m.onnx --feature-level 2", f"{NEWEST}. Did you mean 2_0?"),
         ("validate m.onnx --feature-level 41", f"{NEWEST}. Did you mean 4_1?"),
         ("validate m.onnx --feature-level 9_9", f", {NEWEST}"),

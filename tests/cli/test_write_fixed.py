@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
+from dmlsplit.lint.report import FORMATS
 from tests.support.command import judged, save
 from tests.support.fixtures import Capsys
 from tests.support.models import bare_split, nested, parsed, single
@@ -29,7 +30,7 @@ def test_write_fixed_sets_num_outputs(here: Path, capsys: Capsys) -> None:
 WRITE = "validate m.onnx --windows 19041 --write-fixed fixed.onnx --overwrite".split()
 
 
-@pytest.mark.parametrize("form", ["text", "json", "github", "sarif", "junit"])
+@pytest.mark.parametrize("form", FORMATS)
 def test_every_format_reports_the_written_model(form: str, here: Path, capsys: Capsys) -> None:
     save("m.onnx", nested())
     assert main([*WRITE, "--format", form]) == 0

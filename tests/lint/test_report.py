@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.directml.levels import NEWEST
 from dmlsplit.frontends import Invalid, Known, SplitSite
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.report import FORMATS, render
@@ -118,7 +119,7 @@ BAD = SplitSite("a.onnx", "net", "bad", 99, "Split-13", Known(described("FLOAT32
 
 def test_accepted_splits_are_counted_and_only_the_verbose_text_shows_them() -> None:
     assert text_report(many(4)) == (
-        "8 splits in 2 files at feature level 6_4:\n"
+        f"8 splits in 2 files at feature level {NEWEST}:\n"
         "  8 run on DirectML\n"
         "2 models: 2 with all splits on DirectML"
     )
@@ -126,7 +127,7 @@ def test_accepted_splits_are_counted_and_only_the_verbose_text_shows_them() -> N
     text = text_report(many(24, BAD))
     assert text.startswith("error[DML-SPLIT-AXIS-SUM] ")
     assert text.splitlines()[-4:] == [
-        "49 splits in 2 files at feature level 6_4:",
+        f"49 splits in 2 files at feature level {NEWEST}:",
         "  1 refused; 48 run on DirectML",
         "2 models: 1 refused; 1 with all splits on DirectML",
         "Found 1 error",

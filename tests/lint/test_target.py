@@ -5,16 +5,21 @@ from dataclasses import replace
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.directml.levels import NEWEST, support_table
 from dmlsplit.lint import target
 from dmlsplit.lint.runtimes import runtime_table
 from dmlsplit.lint.target import level_releases, resolve_target
 from tests.support.fixtures import Patch
 
+# The newest DirectML and build of Windows in the table of levels.
+DIRECTML = support_table()[NEWEST].directml.removesuffix(".0")
+BUILD = max(row.windows.build for row in support_table().values() if row.windows)
+
 
 @pytest.mark.parametrize(
     ("options", "level", "text"),
     [
-        ({}, "6_4", "feature level 6_4"),
+        ({}, str(NEWEST), f"feature level {NEWEST}"),
         ({"feature_level": "2.0"}, "2_0", "feature level 2_0"),
         ({"directml": "1.8.0"}, "5_0", "DirectML 1.8.0 (feature level 5_0)"),
         ({"directml": "1.3.0"}, "2_1", "DirectML 1.3.0 (feature level 2_1)"),
@@ -90,8 +95,9 @@ def test_a_package_brings_its_own_provider() -> None:
     runtime = resolve_target(winml="2.3").runtime
     assert runtime is not None
     assert runtime.provider is not None
-    assert runtime.opset.value == 26
-    assert runtime.provider.split_versions.value == (2, 11, 13, 18)
+    (release,) = (row for row in runtime_table().onnxruntime if row.version == (1, 27))
+    assert not release.has_package
+    assert (runtime.opset, runtime.provider) == (release.opset, release.provider)
 
 
 def test_windows_ml_of_a_build_between_two_rows_is_that_of_the_first() -> None:
@@ -119,16 +125,16 @@ def test_a_requirement_names_the_first_documented_releases(level: str, releases:
 @pytest.mark.parametrize(
     ("target_options", "name"),
     [
-        ({"directml": "1.16.0"}, "DirectML 1.16.0, checked as 1.15, the newest known ("),
+        ({"directml": "9.9.9"}, f"DirectML 9.9.9, checked as {DIRECTML}, the newest known ("),
         ({"directml": "1.15.4"}, "DirectML 1.15.4 ("),
         ({"directml": "1.3.0"}, "DirectML 1.3.0 ("),
-        ({"windows": "26101"}, "Windows build 26101, checked as 26100, the newest known ("),
-        ({"windows": "26100"}, "Windows build 26100 ("),
+        ({"windows": "99999"}, f"Windows build 99999, checked as {BUILD}, the newest known ("),
+        ({"windows": f"{BUILD}"}, f"Windows build {BUILD} ("),
         ({"windows": "25398"}, "Windows build 25398 ("),
         ({"feature_level": "6_4"}, "feature level 6_4"),
         (
             {"ort": "1.24", "directml": "9.9.9"},
-            "ONNX Runtime 1.24 (DirectML 9.9.9, checked as 1.15, the newest known, feature level",
+            f"ONNX Runtime 1.24 (DirectML 9.9.9, checked as {DIRECTML}, the newest known, feature",
         ),
     ],
 )
