@@ -214,7 +214,7 @@ def _fix_for_unknown(
     else:
         remedy = _sizes(site, unknown, every_size)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
-    if site.operator == "Split-18" and site.sized_by == "outputs":
+    if site.lacks_count:
         text = Advice.COUNT_FIRST.format(count="set num_outputs", remedy=remedy)
         return Fix(text, commands(remedy))
     return remedy

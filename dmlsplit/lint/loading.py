@@ -95,7 +95,7 @@ def _setting_ir(file: str, ir: int, newest: int) -> Fix:
 
 
 def _missing_count(site: SplitSite) -> Iterator[Violation]:
-    if site.operator != "Split-18" or site.sized_by != "outputs":
+    if not site.lacks_count:
         return
     axis_size = site.shape[site.axis] if site.shape and site.axis is not None else None
     if isinstance(axis_size, int) and not isinstance(site.state, Invalid):

@@ -321,6 +321,13 @@ class SplitSite:
         return self.operator.startswith("SplitTo")
 
     @property
+    def lacks_count(self) -> bool:
+        """Whether it has neither sizes nor num_outputs, although ONNX asks for them since 18."""
+        if self.sized_by != "outputs" or self.makes_sequence:
+            return False
+        return int(self.operator.rpartition("-")[2]) >= 18
+
+    @property
     def dynamic_dimensions(self) -> tuple[str, ...]:
         """The names of the dynamic dimensions of the input."""
         return tuple(

@@ -207,10 +207,10 @@ def divided_into(site: SplitSite) -> int | None:
     state = site.state
     if not isinstance(state, Unknown) or not site.shape or None in (site.axis, site.element_type):
         return None
-    # A Split-18 with neither sizes nor num_outputs loads in ONNX Runtime on a dynamic axis only.
-    forms = ("num_outputs",) if site.operator == "Split-18" else ("num_outputs", "outputs")
     is_dynamic = not isinstance(site.shape[site.axis or 0], int)
-    if not is_dynamic or site.sized_by not in forms or site.makes_sequence:
+    if not is_dynamic or site.sized_by not in ("num_outputs", "outputs") or site.makes_sequence:
+        return None
+    if site.lacks_count:  # once the axis has a size, ONNX Runtime does not load the model
         return None
     # It has one element along the axis for each output.
     desc = state.smallest_descriptor

@@ -1,7 +1,6 @@
 """Versions of ONNX's splits: their inputs, attributes and element types.
 
-Source: the operator schemas of ONNX, `Split` (since 1, 2, 11, 13, 18) and
-`SplitToSequence` (since 11, 24).
+Source: the operator schemas of ONNX, `Split` and `SplitToSequence`.
 """
 
 from dataclasses import dataclass
