@@ -199,10 +199,7 @@ def test_the_last_command_of_the_readmes_set_up_prints_the_output_shown(
 
 
 def test_the_level_table_of_the_page_is_that_of_the_command() -> None:
-    (page_table,) = re.findall(
-        r"<!-- levels:.*?```text\n(.*?)```", PAGES["docs/levels.md"], re.DOTALL
-    )
-    assert page_table == level_table() + "\n"
+    assert pages.LEVEL_TABLE.findall(PAGES["docs/levels.md"]) == [level_table() + "\n"]
 
 
 @cache

@@ -26,6 +26,7 @@ def write() -> None:
     with tempfile.TemporaryDirectory() as folder:
         commands.write(Path(folder), main)
         pages.write(Path(folder), main)
+    pages.write_level_table()
 
 
 if __name__ == "__main__":  # The models that are compared run in spawned processes.

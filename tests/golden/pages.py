@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto
 
+from dmlsplit.cli.levels import level_table
 from tests.support.command import ROOT
 from tests.support.models import single
 
@@ -30,6 +31,8 @@ net (uint8[1,480,640,3] x)
   [rgb] r, g, b = Split <axis = 3, num_outputs = 3> (x)
 }"""
 Run = Callable[[list[str]], object]
+# In docs/levels.md: the first table that `dmlsplit levels` prints.
+LEVEL_TABLE = re.compile(r"(?<=^```text\n)level  DirectML .*?\n(?=```$)", re.DOTALL | re.MULTILINE)
 
 
 def paths() -> Iterator[Path]:
@@ -78,3 +81,10 @@ def write(folder: Path, main: Run) -> None:
             for block in blocks(text):
                 text = text.replace(block, with_output(block, main))
         path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_level_table() -> None:
+    """Show the levels on their page, without the runtimes that the command prints too."""
+    path = ROOT / "docs" / "levels.md"
+    text = LEVEL_TABLE.sub(level_table() + "\n", path.read_text("utf-8"))
+    path.write_text(text, encoding="utf-8", newline="\n")
