@@ -120,7 +120,7 @@ def test_examples_are_type_checked(
 def test_dir_lists_the_public_names_and_signatures_name_types_without_their_module() -> None:
     assert sorted(dir(dml)) == sorted({*dml.__all__, "__version__"})
     assert str(inspect.signature(dml.split)).startswith(
-        "(array: 'T', sizes_or_count: 'Sizes', axis"
+        "(array: 'AnyArrayT', sizes_or_count: 'SupportsIndex | Integers', axis"
     )
     subjects = dml.split, dml.Device, dml.TensorDesc, dml.SplitOperatorDesc.from_sizes
     for subject in (*subjects, dml.CompiledOperator.bind, dml.BufferBinding):

@@ -43,6 +43,7 @@ class _Numpy(Adapter):
 
 
 def _address(array: np.ndarray) -> int:
+    """The address of an array's first element."""
     try:
         # This is three times as fast as the array interface, which makes a dictionary each time.
         return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]

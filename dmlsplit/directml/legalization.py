@@ -10,7 +10,7 @@ from itertools import chain, permutations
 from typing import NamedTuple
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, support_table
+from dmlsplit.directml.levels import FeatureLevel, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import report_at, violations
@@ -32,7 +32,7 @@ class _Dimension(NamedTuple):
         return self._replace(extents=tuple((size, scaled(stride)) for size, stride in self.extents))
 
 
-def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
+def legalize(desc: SplitOperatorDesc, feature_level: FeatureLevel | str | int) -> SplitOperatorDesc:
     """A descriptor that a feature level accepts and that moves the same bytes.
 
     The result runs on the buffers of `desc`. Its data type may be another one that the level has:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
@@ -50,7 +50,7 @@ class FeatureLevel(IntEnum):
     LEVEL_6_4 = 0x6400
 
     @classmethod
-    def parse(cls, value: "Level") -> "FeatureLevel":
+    def parse(cls, value: "FeatureLevel | str | int") -> "FeatureLevel":
         """Read a level from ``"4_1"``, ``"4.1"``, ``"DML_FEATURE_LEVEL_4_1"`` or ``0x4100``.
 
         Raises
@@ -67,7 +67,7 @@ class FeatureLevel(IntEnum):
         return self.name.removeprefix("LEVEL_")
 
 
-def parse_level(value: "Level", name: str = "feature level") -> FeatureLevel:
+def parse_level(value: FeatureLevel | str | int, name: str = "feature level") -> FeatureLevel:
     """`FeatureLevel.parse`; `name` is that of the argument in errors."""
     if isinstance(value, int) and not isinstance(value, bool):
         if value in FeatureLevel._value2member_map_:
@@ -81,8 +81,6 @@ def parse_level(value: "Level", name: str = "feature level") -> FeatureLevel:
     raise InvalidArgumentError(f"{name} is {value!r}; it must be one of {', '.join(names)}{near}")
 
 
-# What `FeatureLevel.parse` reads.
-Level: TypeAlias = FeatureLevel | str | int
 # The level of a check or a device that names none.
 NEWEST = max(FeatureLevel)
 

@@ -14,7 +14,7 @@ from enum import Enum, IntEnum, IntFlag
 from functools import partial, reduce
 from math import prod
 from operator import or_
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from dmlsplit.checks import Integers, integer, integers
 from dmlsplit.errors import InvalidArgumentError
@@ -87,7 +87,7 @@ class TensorDataType(IntEnum):
         return member
 
     @classmethod
-    def parse(cls, value: DataTypeLike) -> TensorDataType:
+    def parse(cls, value: TensorDataType | str | int | np.dtype) -> TensorDataType:
         """Read a data type from its DirectML name, its short name, a NumPy dtype or its value.
 
         For example ``"FLOAT32"``, ``"float32"``, ``"DML_TENSOR_DATA_TYPE_FLOAT32"``,
@@ -101,7 +101,9 @@ class TensorDataType(IntEnum):
         return parse_data_type(value)
 
 
-def parse_data_type(value: DataTypeLike, name: str = "data type") -> TensorDataType:
+def parse_data_type(
+    value: TensorDataType | str | int | np.dtype, name: str = "data type"
+) -> TensorDataType:
     """`TensorDataType.parse`; `name` is that of the argument in errors."""
     member = _member(TensorDataType, value, "DML_TENSOR_DATA_TYPE_")
     if member is None:
@@ -136,7 +138,7 @@ class TensorFlags(IntFlag):
     OWNED_BY_DML = 1
 
     @classmethod
-    def parse(cls, value: FlagsLike) -> TensorFlags:
+    def parse(cls, value: TensorFlags | str | int | Sequence[str]) -> TensorFlags:
         """Read flags from their value, a DirectML name, a short name, or a list of names."""
         if isinstance(value, (list, tuple)):
             return reduce(or_, map(cls.parse, value), cls.NONE)
@@ -146,10 +148,6 @@ class TensorFlags(IntFlag):
                 f"tensor flags are {value!r}; they must be NONE or OWNED_BY_DML"
             )
         return flags
-
-
-DataTypeLike: TypeAlias = "TensorDataType | str | int | np.dtype[Any]"
-FlagsLike: TypeAlias = TensorFlags | str | int | Sequence[str]
 
 
 def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
@@ -214,11 +212,11 @@ class TensorDesc:
 
     def __init__(
         self,
-        data_type: DataTypeLike,
+        data_type: TensorDataType | str | int | np.dtype,
         sizes: Integers,
         *,
         strides: Integers | None = None,
-        flags: FlagsLike = TensorFlags.NONE,
+        flags: TensorFlags | str | int | Sequence[str] = TensorFlags.NONE,
         total_tensor_size_in_bytes: SupportsIndex | None = None,
         guaranteed_base_offset_alignment: SupportsIndex = 0,
     ) -> None:

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import NEWEST, FeatureLevel, Level, LevelSupport, support_table
+from dmlsplit.directml.levels import NEWEST, FeatureLevel, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
@@ -31,7 +31,9 @@ _Findings: TypeAlias = Iterator[tuple[str, Iterator[BrokenRule]]]
 _RAISE = "raise the feature level, or "
 
 
-def validate(desc: SplitOperatorDesc, feature_level: Level = NEWEST) -> ValidationReport:
+def validate(
+    desc: SplitOperatorDesc, feature_level: FeatureLevel | str | int = NEWEST
+) -> ValidationReport:
     """The report of every rule that a descriptor breaks at a feature level.
 
     Parameters

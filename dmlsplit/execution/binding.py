@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.acceptance import Mismatch, matches, mismatches
+from dmlsplit.arrays.acceptance import Mismatch, fits_exactly, mismatches
 from dmlsplit.arrays.adapter import Requirement
 from dmlsplit.arrays.array_view import data_type_name
 from dmlsplit.arrays.overlap import overlapping_pairs
@@ -26,8 +26,8 @@ from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
 from dmlsplit.errors import InvalidArgumentError
 
 _NATIVE = "<" if sys.byteorder == "little" else ">"
-# A buffer must obey only these rules of arrays; its type and its shape are free.
-_BUFFER_RULES = ("DML-BIND-KIND", "DML-BIND-READ-ONLY")
+# What a buffer must have in common with an array; its type and its shape are free.
+_BUFFER_FIELDS = ("device", "read_only")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class BufferBinding:
 Bindings: TypeAlias = tuple[ArrayView, Sequence[Any], list[int]]
 
 
-class _Bindable:
+class _TensorBinding:
     """A tensor of an operator, and what it requires of the memory that is bound to it."""
 
     def __init__(self, name: str, tensor: TensorDesc, device: str, is_output: bool) -> None:
@@ -92,17 +92,24 @@ class _Bindable:
 
         An InvalidArgumentError says that it is not an array.
         """
-        is_buffer = isinstance(binding, BufferBinding)
-        array = view(binding.buffer if is_buffer else binding, self.name)
-        if not is_buffer and matches(array, self.required):
-            return array
-        broken = [_broken(mismatch, self.tensor) for mismatch in mismatches(array, self.required)]
-        if is_buffer:
-            of_buffers = [rule for rule in broken if rule[0] in _BUFFER_RULES]
-            broken = [*of_buffers, *_buffer(self.tensor, binding, array)]
+        if isinstance(binding, BufferBinding):
+            return self._bound_buffer(binding, violations)
+        array = view(binding, self.name)
+        if not fits_exactly(array, self.required):
+            for mismatch in mismatches(array, self.required):
+                violations.append(violation_of(self.name, _broken_rule(mismatch, self.tensor)))
+        return array
+
+    def _bound_buffer(self, binding: BufferBinding, violations: list[Violation]) -> ArrayView:
+        """The range of a buffer, of which `violations` gets the broken rules."""
+        array = view(binding.buffer, self.name)
+        broken = [
+            _broken_rule(mismatch, self.tensor)
+            for mismatch in mismatches(array, self.required)
+            if mismatch.field in _BUFFER_FIELDS
+        ]
+        broken += _broken_buffer_rules(self.tensor, binding, array)
         violations += [violation_of(self.name, rule) for rule in broken]
-        if not is_buffer:
-            return array
         size, start = self.tensor.total_tensor_size_in_bytes, array.address + binding.offset
         device, read_only = self.required.device, array.read_only
         return ArrayView(array.owner, start, (size,), (1,), "|u1", 1, device, read_only)
@@ -123,9 +130,9 @@ class BindingTable:
 
     def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
         self.desc, self.device = desc, device
-        tensors = enumerate(named_tensors(desc))
-        bindable = [_Bindable(*named, device, index > 0) for index, named in tensors]
-        self._input, *self._outputs = bindable
+        source, *outputs = named_tensors(desc)
+        self._input = _TensorBinding(*source, device, is_output=False)
+        self._outputs = [_TensorBinding(*output, device, is_output=True) for output in outputs]
 
     def bind_input(self, binding: Any) -> ArrayView:
         """Check the input alone; its outputs will be allocated to match."""
@@ -148,21 +155,21 @@ class BindingTable:
             violations.append(violation_of("Outputs", count))
         array = self._input.bound_or_none(source, violations)
         pairs = zip(self._outputs, outputs, strict=False)
-        written = [tensor.bound_or_none(binding, violations) for tensor, binding in pairs]
-        for index, rule in _overlaps(array, written):
+        arrays = [tensor.bound_or_none(binding, violations) for tensor, binding in pairs]
+        for index, rule in _overlaps(array, arrays):
             violations.append(violation_of(f"OutputTensors[{index}]", rule))
         if violations:
             raise self._refusal(violations)
-        memory: Any = written  # no violations, so none is None
-        input_memory: Any = array
-        return input_memory, [out.owner for out in memory], [out.address for out in memory]
+        source_view: Any = array  # without violations, no view is None
+        views: Any = arrays
+        return source_view, [output.owner for output in views], [output.address for output in views]
 
     def _refusal(self, violations: Sequence[Violation]) -> InvalidArgumentError:
         report = ValidationReport(f"binding of {self.desc}", "", tuple(violations))
         return InvalidArgumentError(str(report), report)
 
 
-def _broken(mismatch: Mismatch, tensor: TensorDesc) -> BrokenRule:
+def _broken_rule(mismatch: Mismatch, tensor: TensorDesc) -> BrokenRule:
     """The rule that a field of an array breaks."""
     field, actual, required = mismatch
     match field:
@@ -178,11 +185,14 @@ def _broken(mismatch: Mismatch, tensor: TensorDesc) -> BrokenRule:
     return "DML-ARRAY-STRIDES", "Strides", f"{list(actual)} bytes", f"{list(required)} bytes"
 
 
-def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[BrokenRule]:
+def _broken_buffer_rules(
+    tensor: TensorDesc, binding: BufferBinding, array: ArrayView
+) -> Iterator[BrokenRule]:
+    """The rules of DML_BUFFER_BINDING that the range of a buffer, `array`, breaks."""
     offset, total = binding.offset, tensor.total_tensor_size_in_bytes
-    low, high = array.span
-    rest = max(0, high - low - offset)
-    size = rest if binding.size_in_bytes is None else binding.size_in_bytes
+    start, end = array.span
+    available = max(0, end - start - offset)
+    size = available if binding.size_in_bytes is None else binding.size_in_bytes
     alignment = tensor.guaranteed_base_offset_alignment
     if not array.is_contiguous:
         yield "DML-BIND-KIND", "Buffer", "a strided array", "a contiguous array"
@@ -191,9 +201,9 @@ def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Ite
         yield "DML-BIND-OFFSET-ALIGNMENT", "Offset", offset, allowed
     if alignment and offset % alignment:
         yield "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {alignment}"
-    if offset < 0 or size > rest:
+    if offset < 0 or size > available:
         selected = f"bytes {offset} to {offset + size}"
-        yield "DML-BIND-RANGE", "SizeInBytes", selected, f"inside the buffer's {high - low} bytes"
+        yield "DML-BIND-RANGE", "SizeInBytes", selected, f"inside the buffer's {end - start} bytes"
     if size < total:
         yield "DML-BIND-SIZE", "SizeInBytes", size, f"at least {total}"
 

@@ -7,30 +7,28 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NoReturn, TypeAlias, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
 from dmlsplit.arrays import is_native
 from dmlsplit.arrays.adapter import NewArrays, package_of
 from dmlsplit.arrays.array_view import device_number
-from dmlsplit.arrays.types import A, Array, Stream
+from dmlsplit.arrays.types import Array, ArrayT, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import NEWEST, FeatureLevel, Level, support_table
+from dmlsplit.directml.levels import NEWEST, FeatureLevel, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
+from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from dmlsplit.execution.binding import BindingTable, BufferBinding
 from dmlsplit.execution.prepared_split import PreparedSplit
 from dmlsplit.execution.slices import split_by_slices
 from dmlsplit.messages import shown
-
-Bindable: TypeAlias = Array | BufferBinding
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -78,7 +76,9 @@ class Device:
     _backend: Backend
     reason: str | None = field(compare=False)
 
-    def __init__(self, device: str | None = None, feature_level: Level = NEWEST) -> None:
+    def __init__(
+        self, device: str | None = None, feature_level: FeatureLevel | str | int = NEWEST
+    ) -> None:
         object.__setattr__(self, "feature_level", FeatureLevel.parse(feature_level))
         backend, reason = default_backend() if device is None else (find_backend(device), None)
         object.__setattr__(self, "_backend", backend)
@@ -89,7 +89,7 @@ class Device:
         """``cpu`` or ``cuda:N``."""
         return self._backend.device
 
-    def check_feature_levels(self, requested: Iterable[Level]) -> FeatureLevel:
+    def check_feature_levels(self, requested: Iterable[FeatureLevel | str | int]) -> FeatureLevel:
         """The highest requested level that the device supports (DML_FEATURE_FEATURE_LEVELS).
 
         Raises
@@ -112,7 +112,7 @@ class Device:
             )
         return max(supported)
 
-    def supports_data_type(self, data_type: DataTypeLike) -> bool:
+    def supports_data_type(self, data_type: TensorDataType | str | int | np.dtype) -> bool:
         """Whether Split accepts a data type at this level (DML_FEATURE_TENSOR_DATA_TYPE).
 
         Raises
@@ -228,7 +228,7 @@ class CompiledOperator:
     @overload
     def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
     @overload
-    def __call__(self, array: A, stream: Stream | None = None) -> list[A]: ...
+    def __call__(self, array: ArrayT, stream: Stream | None = None) -> list[ArrayT]: ...
     def __call__(self, array: Any, stream: Stream | None = None) -> list[Any]:
         """Split an array into new ones, laid out as the descriptor's outputs.
 
@@ -281,7 +281,10 @@ class CompiledOperator:
         return _compile, (self.device, self.desc)  # The copy is the cached operator.
 
     def dispatch(
-        self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
+        self,
+        array: Array | BufferBinding,
+        outputs: Sequence[Array | BufferBinding],
+        stream: Stream | None = None,
     ) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`.
 
@@ -318,7 +321,9 @@ class CompiledOperator:
             return None
         return split_by_slices(array, self._sizes, self.desc.axis, outputs)
 
-    def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:
+    def bind(
+        self, array: Array | BufferBinding, outputs: Sequence[Array | BufferBinding]
+    ) -> BoundOperator:
         """Check the binding table once, for many dispatches.
 
         Parameters

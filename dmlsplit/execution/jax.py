@@ -12,19 +12,18 @@ from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any, SupportsIndex
 
+from dmlsplit.arrays.adapter import Shape
 from dmlsplit.arrays.array_view import device_name
 from dmlsplit.arrays.dlpack import CPU
-from dmlsplit.checks import piece_sizes
+from dmlsplit.checks import Integers, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.execution import in_memory
-from dmlsplit.execution.in_memory import Sizes, prepared_split
+from dmlsplit.execution.in_memory import prepared_split
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 # XLA compiles each piece of its own split separately: 16 pieces take 10 times as long to compile as
 # a callback, and 512 pieces 100 times as long. But XLA's split of a small array runs in less time.
 FEW_PIECES, MAX_BYTES = 16, 1 << 20
-
-Shape = tuple[int, ...]
 
 
 def _is_for_jax(array: Any, out: object) -> bool:
@@ -33,8 +32,10 @@ def _is_for_jax(array: Any, out: object) -> bool:
 
     if not isinstance(array, jax.Array):
         return False
-    is_list = isinstance(out, (list, tuple)) and not any(isinstance(x, jax.Array) for x in out)
-    return not is_list or isinstance(array, jax.core.Tracer)
+    is_foreign = isinstance(out, (list, tuple)) and not any(
+        isinstance(output, jax.Array) for output in out
+    )
+    return not is_foreign or isinstance(array, jax.core.Tracer)
 
 
 @cache
@@ -46,7 +47,10 @@ def _is_array_type(array_type: Any) -> bool:
 
 
 def split(
-    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
+    array: Any,
+    sizes_or_count: SupportsIndex | Integers,
+    axis: SupportsIndex,
+    out: Sequence[Any] | None,
 ) -> list[Any]:
     """`dml.split` of a JAX array, which may be traced, into static sizes.
 
@@ -161,10 +165,12 @@ def _is_local(module: Any) -> bool:
 
 
 def _is_large(array: Any, sizes: Shape) -> bool:
+    """Whether a callback compiles or runs faster than XLA's own split."""
     return len(sizes) > FEW_PIECES or array.size * array.dtype.itemsize >= MAX_BYTES
 
 
 def _split_by_callback(array: Any, axis: int, sizes: Shape) -> Any:
+    """The split in a graph, of which XLA allocates the pieces and calls `_copy` to fill them."""
     import jax
     from jax.experimental.buffer_callback import buffer_callback
 

@@ -4,7 +4,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from dmlsplit.arrays import view
-from dmlsplit.arrays.types import A
+from dmlsplit.arrays.types import ArrayT
 from dmlsplit.checks import instance
 from dmlsplit.errors import prefix_errors
 from dmlsplit.execution.device import Device
@@ -20,7 +20,7 @@ _NAME = "the input"  # in errors
 
 
 def split(
-    x: A,
+    x: ArrayT,
     split: "ArrayLike | None" = None,
     *,
     axis: int = 0,
@@ -28,7 +28,7 @@ def split(
     output_count: int | None = None,
     opset: int = 18,
     device: Device | str | None = None,
-) -> list[A]:
+) -> list[ArrayT]:
     """Run ONNX's Split on an array.
 
     Parameters
@@ -82,14 +82,14 @@ def split(
 
 
 def split_to_sequence(
-    x: A,
+    x: ArrayT,
     split: "ArrayLike | None" = None,
     *,
     axis: int = 0,
     keepdims: int = 1,
     opset: int = 11,
     device: Device | str | None = None,
-) -> list[A]:
+) -> list[ArrayT]:
     """Run ONNX's SplitToSequence on an array.
 
     Parameters
@@ -132,7 +132,7 @@ def split_to_sequence(
     return run(arguments, x, device)
 
 
-def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[A]:
+def run(arguments: Arguments, x: ArrayT, device: Device | str | None = None) -> list[ArrayT]:
     """Run a split with checked arguments on an array.
 
     A `UserWarning` announces each choice that the operator's specification leaves open.

@@ -6,7 +6,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.types import A
+from dmlsplit.arrays.types import ArrayT
 from dmlsplit.checks import Integers, integer, integers, is_count
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
@@ -26,8 +26,8 @@ _BY_NUMPY_NAME = {name: data_type for data_type, name in NUMPY_TYPES.items()}
 
 
 def variadic_split(
-    data: A, axis: Axis, split_lengths: Integers, *, device: Device | str | None = None
-) -> list[A]:
+    data: ArrayT, axis: Axis, split_lengths: Integers, *, device: Device | str | None = None
+) -> list[ArrayT]:
     """Split data into pieces of the given lengths (VariadicSplit-1).
 
     Parameters
@@ -69,8 +69,8 @@ def variadic_split(
 
 
 def split(
-    data: A, axis: Axis, num_splits: SupportsIndex, *, device: Device | str | None = None
-) -> list[A]:
+    data: ArrayT, axis: Axis, num_splits: SupportsIndex, *, device: Device | str | None = None
+) -> list[ArrayT]:
     """Split data into equal pieces (Split-1).
 
     Parameters

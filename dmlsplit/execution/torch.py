@@ -10,12 +10,18 @@ from typing import Any, SupportsIndex
 import torch
 from torch import Tensor
 
-from dmlsplit.arrays import torch_private, view
+from dmlsplit.arrays import torch_private
 from dmlsplit.arrays.acceptance import check_output_count
-from dmlsplit.arrays.torch_adapter import DISTRIBUTED, TORCH_MODULES, check_layout, why_tracked
-from dmlsplit.checks import axis_from_front, integer, integers, is_count, piece_sizes
+from dmlsplit.arrays.torch_adapter import (
+    DTENSOR_MODULE,
+    TORCH_MODULES,
+    check_layout,
+    untracked_view,
+    why_tracked,
+)
+from dmlsplit.checks import Integers, axis_from_front, integer, integers, is_count, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.execution.in_memory import Sizes, split_view
+from dmlsplit.execution.in_memory import split_view
 from dmlsplit.execution.torch_fast_path import split_small
 from dmlsplit.execution.torch_operators import (
     LIBRARY,
@@ -29,17 +35,20 @@ from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 
 def split(
-    array: Tensor, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None = None
+    array: Tensor,
+    sizes_or_count: SupportsIndex | Integers,
+    axis: SupportsIndex,
+    out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
     """`dml.split` of a tensor."""
     # This is first, because torch.compile must not trace what follows.
-    if _is_compiling() or array.__class__.__module__ == DISTRIBUTED:
+    if _is_compiling() or array.__class__.__module__ == DTENSOR_MODULE:
         return _split_tracked(array, sizes_or_count, axis, out)
     if pieces := split_small(array, sizes_or_count, axis, out):
         return pieces
     if why_tracked(array):
         return _split_tracked(array, sizes_or_count, axis, out)
-    return split_view(view(array, "array"), array, sizes_or_count, axis, out)
+    return split_view(untracked_view(array, "array"), array, sizes_or_count, axis, out)
 
 
 def _is_compiling() -> bool:
@@ -50,10 +59,13 @@ def _is_compiling() -> bool:
 
 
 def _split_tracked(
-    array: Tensor, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None
+    array: Tensor,
+    sizes_or_count: SupportsIndex | Integers,
+    axis: SupportsIndex,
+    out: Sequence[Tensor] | None,
 ) -> list[Tensor]:
     """Split a tensor that torch differentiates, batches, traces or distributes."""
-    if array.__class__.__module__ == DISTRIBUTED:
+    if array.__class__.__module__ == DTENSOR_MODULE:
         return _split_distributed(array, sizes_or_count, axis, out)
     check_layout(array, "array")
     is_traced = _is_traced(array)
@@ -90,7 +102,7 @@ def _split_for_onnx(
 
 
 def _split_distributed(
-    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: object
+    array: Any, sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex, out: object
 ) -> list[Tensor]:
     """Split a DTensor on each device separately; nothing is sent between devices."""
     from torch.distributed.tensor import DTensor, Shard

@@ -41,8 +41,11 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
         first = next((gradient for gradient in gradients if gradient is not None), None)
         if first is None:
             return None, None, None
-        pairs = zip(gradients, piece_shapes(ctx.shape, ctx.dim, ctx.sizes), strict=True)
-        parts = [first.new_zeros(()).expand(shape) if g is None else g for g, shape in pairs]
+        shapes, zero = piece_shapes(ctx.shape, ctx.dim, ctx.sizes), first.new_zeros(())
+        parts = [
+            zero.expand(shape) if gradient is None else gradient
+            for gradient, shape in zip(gradients, shapes, strict=True)
+        ]
         return torch.cat(parts, ctx.dim), None, None
 
     @staticmethod
@@ -96,7 +99,7 @@ def check_outputs_by_shape(
     starts = [(1 + storages.index(storage)) << 44 for storage in storages]
     source, *outputs = map(_fake_view, (array, *out), starts)
     try:
-        required = requirements(source.shape, source[4:7], dim, _example_values(sizes))
+        required = requirements(source, dim, _example_values(sizes))
         check_output_arrays(outputs, source, required)
     except InvalidArgumentError as error:
         raise _RefusedError(str(error)) from None

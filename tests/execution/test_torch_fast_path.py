@@ -38,9 +38,11 @@ def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
 def views(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The arrays of which a split took a view."""
     viewed_arrays: list[object] = []
-    view = own.view
+    view = own.untracked_view
     monkeypatch.setattr(
-        own, "view", lambda array, name: (viewed_arrays.append(array), view(array, name))[1]
+        own,
+        "untracked_view",
+        lambda array, name: (viewed_arrays.append(array), view(array, name))[1],
     )
     return viewed_arrays
 
