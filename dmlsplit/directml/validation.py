@@ -184,19 +184,11 @@ def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     if not _has_extent(tensor):
         return
     if count > UINT_MAX:
-        yield (
-            "DML-TENSOR-ELEMENT-COUNT",
-            "Sizes",
-            f"{digits(count)} elements",
-            f"at most {UINT_MAX}",
-        )
+        elements, allowed = f"{digits(count)} elements", f"at most {UINT_MAX}"
+        yield "DML-TENSOR-ELEMENT-COUNT", "Sizes", elements, allowed
     if total < minimum:
-        yield (
-            "DML-TENSOR-SIZE-SMALL",
-            "TotalTensorSizeInBytes",
-            total,
-            f"at least {digits(minimum)}",
-        )
+        allowed = f"at least {digits(minimum)}"
+        yield "DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, allowed
     if tensor.strides is not None and last > UINT_MAX:
         wrapped = f"DMLCalcBufferTensorSize wraps to {digits(tensor.wrapped_size_in_bytes)} bytes"
         reached = f"element {digits(last)} ({wrapped})"

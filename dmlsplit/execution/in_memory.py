@@ -5,7 +5,7 @@ A split is prepared once for a layout, an axis and sizes, and cached for all arr
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.acceptance import accept_outputs
 from dmlsplit.arrays.adapter import NewArrays, Requirement, Shape, Shapes
 from dmlsplit.backends.find import find_backend
-from dmlsplit.checks import Integers, piece_sizes
+from dmlsplit.checks import piece_sizes
 from dmlsplit.execution.prepared_split import PreparedSplit
 from dmlsplit.execution.slices import split_by_slices
 from dmlsplit.geometry import packed_byte_strides, piece_shapes, split_geometry
@@ -24,10 +24,7 @@ _FEW_PIECES = 64
 
 
 def split(
-    array: Any,
-    sizes_or_count: SupportsIndex | Integers,
-    axis: SupportsIndex,
-    out: Sequence[Any] | None = None,
+    array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None = None
 ) -> list[Any]:
     """`dml.split` of an array whose memory its library shares."""
     if type(array) is np.ndarray:

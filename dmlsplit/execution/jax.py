@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p, py_object, pythonapi
 from functools import cache, lru_cache, partial
 from math import prod
-from typing import Any, SupportsIndex
+from typing import Any
 
 from dmlsplit.arrays.adapter import Shape
 from dmlsplit.arrays.array_view import device_name
 from dmlsplit.arrays.dlpack import CPU
-from dmlsplit.checks import Integers, piece_sizes
+from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.execution import in_memory
 from dmlsplit.execution.in_memory import prepared_split
@@ -46,12 +46,7 @@ def _is_array_type(array_type: Any) -> bool:
     return issubclass(array_type, jax.Array) and not issubclass(array_type, jax.core.Tracer)
 
 
-def split(
-    array: Any,
-    sizes_or_count: SupportsIndex | Integers,
-    axis: SupportsIndex,
-    out: Sequence[Any] | None,
-) -> list[Any]:
+def split(array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None) -> list[Any]:
     """`dml.split` of a JAX array, which may be traced, into static sizes.
 
     Derivatives of any order and batches are those of `jax.lax.split`. Outside `jax.jit`, JAX

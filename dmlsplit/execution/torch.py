@@ -5,7 +5,7 @@ calls `dml.split`.
 """
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from dmlsplit.arrays.torch_adapter import (
     untracked_view,
     why_tracked,
 )
-from dmlsplit.checks import Integers, axis_from_front, integer, integers, is_count, piece_sizes
+from dmlsplit.checks import axis_from_front, integer, integers, is_count, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.execution.in_memory import split_view
 from dmlsplit.execution.torch_fast_path import split_small
@@ -35,10 +35,7 @@ from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 
 def split(
-    array: Tensor,
-    sizes_or_count: SupportsIndex | Integers,
-    axis: SupportsIndex,
-    out: Sequence[Tensor] | None = None,
+    array: Tensor, sizes_or_count: Any, axis: Any, out: Sequence[Tensor] | None = None
 ) -> list[Tensor]:
     """`dml.split` of a tensor."""
     # This is first, because torch.compile must not trace what follows.
@@ -59,10 +56,7 @@ def _is_compiling() -> bool:
 
 
 def _split_tracked(
-    array: Tensor,
-    sizes_or_count: SupportsIndex | Integers,
-    axis: SupportsIndex,
-    out: Sequence[Tensor] | None,
+    array: Tensor, sizes_or_count: Any, axis: Any, out: Sequence[Tensor] | None
 ) -> list[Tensor]:
     """Split a tensor that torch differentiates, batches, traces or distributes."""
     if array.__class__.__module__ == DTENSOR_MODULE:
@@ -101,9 +95,7 @@ def _split_for_onnx(
     return [tensor.copy_(piece) for tensor, piece in zip(out, pieces, strict=True)]
 
 
-def _split_distributed(
-    array: Any, sizes_or_count: SupportsIndex | Integers, axis: SupportsIndex, out: object
-) -> list[Tensor]:
+def _split_distributed(array: Any, sizes_or_count: Any, axis: Any, out: object) -> list[Tensor]:
     """Split a DTensor on each device separately; nothing is sent between devices."""
     from torch.distributed.tensor import DTensor, Shard
 

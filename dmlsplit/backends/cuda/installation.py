@@ -68,6 +68,12 @@ def cupy_error(error: ImportError, driver: int | None) -> str:
 
 def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
     """The error if something is missing or does not fit CuPy, or CuPy is too old; None if not."""
+    extra = EXTRAS.get(cuda.runtime // 1000, fitting_extra(cuda.driver))
+    return _driver_error(cuda, installed) or _compiler_error(cuda, installed, extra)
+
+
+def _driver_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
+    """The error if there is no driver, or CuPy is built for a CUDA that is too old or too new."""
     major = cuda.runtime // 1000
     if not cuda.driver:
         newer = f" {DRIVER_13} or newer" if major >= 13 else ""
@@ -88,10 +94,16 @@ def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
             f"CuPy is built for CUDA {major}, and the driver supports {dotted(cuda.driver)}. "
             f"Fix: {fix}"
         )
-    extra = EXTRAS.get(major, fitting_extra(cuda.driver))
+    return None
+
+
+def _compiler_error(cuda: Cuda, installed: Sequence[str], extra: str) -> str | None:
+    """The error if CuPy is too old, or lacks what it compiles with."""
+    major = cuda.runtime // 1000
     if cuda.nvrtc is None:
         return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {_install_command(extra)}"
-    if cuda.nvrtc[0] != major:
+    nvrtc_major, _ = cuda.nvrtc
+    if nvrtc_major != major:
         version = ".".join(map(str, cuda.nvrtc))
         return (
             f"CuPy is built for CUDA {major}, and loads NVRTC {version}. Fix: "
@@ -163,12 +175,14 @@ def gpu_error(
 
 
 def _newer_command(installed: Sequence[str]) -> str:
+    """The command that installs the newest CuPy, for the newest CUDA."""
     if any(package.startswith("cupy-cuda12x") for package in installed):
         return _replace_command(installed, "cuda13")
     return "pip install --upgrade --upgrade-strategy eager 'dmlsplit[cuda13]'"
 
 
 def _replace_command(installed: Sequence[str], extra: str) -> str:
+    """The command that installs another distribution of CuPy instead of these."""
     names = " ".join(package.partition(" ")[0] for package in installed)
     return f"pip uninstall -y {names} && {_install_command(extra)}"
 
