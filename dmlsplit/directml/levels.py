@@ -139,8 +139,8 @@ def level_for_directml(version: str, name: str = "DirectML version") -> FeatureL
 
     `name` is that of the argument in errors, here and in the functions below.
     """
-    last, rows = directml_version(version, name), support_table().values()
-    levels = [row.level for row in rows if directml_version(row.directml) <= last]
+    numbers, rows = directml_version(version, name), support_table().values()
+    levels = [row.level for row in rows if directml_version(row.directml) <= numbers]
     return _highest(levels, f"{name} is {version!r}; the first release is 1.0.0")
 
 
@@ -152,6 +152,7 @@ def level_for_windows(build: int, name: str = "Windows build") -> FeatureLevel:
 
 
 def _highest(levels: list[FeatureLevel], refusal: str) -> FeatureLevel:
+    """The highest of these levels; without one, an InvalidArgumentError with this text."""
     if not levels:
         raise InvalidArgumentError(refusal)
     return max(levels)
@@ -168,6 +169,7 @@ def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
 
 
 def _rows(table: Field) -> Mapping[FeatureLevel, LevelSupport]:
+    """The rows of a table, which must have one for each level, in order."""
     entries = table.get("levels").items()
     if len(entries) != len(FeatureLevel):
         raise table.get("levels").error(f"one entry for each of the {len(FeatureLevel)} levels")
@@ -177,14 +179,15 @@ def _rows(table: Field) -> Mapping[FeatureLevel, LevelSupport]:
     return rows
 
 
-def _row(entry: Field, level: FeatureLevel, before: LevelSupport | None) -> LevelSupport:
+def _row(entry: Field, level: FeatureLevel, previous: LevelSupport | None) -> LevelSupport:
+    """The row of a level; it may rely on the `previous` one."""
     name = f"DML_FEATURE_LEVEL_{level}"
     if entry.get("name").value != name:
         raise entry.get("name").error(f"{name}, as levels are listed in rising order")
     entry.get("directml").read(directml_version, "a version such as 1.8.0, in quotes")
     # A level without `split` accepts what the level before accepts.
-    if before and "split" not in entry.value:
-        support = before.minimum_dimensions, before.maximum_dimensions, before.data_types
+    if previous and "split" not in entry.value:
+        support = previous.minimum_dimensions, previous.maximum_dimensions, previous.data_types
     else:
         support = _support(entry.get("split"))
     return LevelSupport(
@@ -198,6 +201,7 @@ def _row(entry: Field, level: FeatureLevel, before: LevelSupport | None) -> Leve
 
 
 def _windows_build(entry: Field) -> WindowsBuild | None:
+    """The field ``windows`` of a row."""
     if entry.value is None:
         return None
     build = entry.get("build").read(int, "an integer")
@@ -205,6 +209,7 @@ def _windows_build(entry: Field) -> WindowsBuild | None:
 
 
 def _support(split: Field) -> tuple[int, int, frozenset[TensorDataType]]:
+    """The field ``split`` of a row: the fewest and most dimensions, and the data types."""
     allowed = f"[least, most], from 1 to {DIMENSION_COUNT_MAX}"
     low, high = split.get("dimension_counts").read(_dimension_counts, allowed)
     data_types = [
@@ -215,6 +220,7 @@ def _support(split: Field) -> tuple[int, int, frozenset[TensorDataType]]:
 
 
 def _dimension_counts(value: list[int]) -> tuple[int, int]:
+    """The fewest and most dimensions; a ValueError if there cannot be such limits."""
     low, high = value
     if not 1 <= low <= high <= DIMENSION_COUNT_MAX:
         raise ValueError(value)

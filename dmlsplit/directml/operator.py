@@ -91,13 +91,13 @@ class SplitOperatorDesc:
         axis = integer("axis", axis)
         shape = instance("input_tensor", input_tensor, TensorDesc).sizes
         # An axis that is out of range stays in the descriptor, for validation to report.
-        lengths = integers("sizes", sizes)
-        in_range = 0 <= axis < len(shape)
-        different = tuple(set(lengths))  # a split may have many pieces of one size
-        shapes = piece_shapes(shape, axis, different) if in_range else (shape,) * len(different)
-        made = (TensorDesc(input_tensor.data_type, sizes) for sizes in shapes)
-        by_length = dict(zip(different, made, strict=True))
-        return cls(input_tensor, [by_length[length] for length in lengths], axis)
+        is_in_range = 0 <= axis < len(shape)
+        output_sizes = integers("sizes", sizes)
+        unique = tuple(set(output_sizes))  # a split may have many outputs of one size
+        shapes = piece_shapes(shape, axis, unique) if is_in_range else [shape] * len(unique)
+        tensors = [TensorDesc(input_tensor.data_type, shape) for shape in shapes]
+        by_size = dict(zip(unique, tensors, strict=True))
+        return cls(input_tensor, [by_size[size] for size in output_sizes], axis)
 
     @property
     def output_count(self) -> int:
@@ -107,9 +107,9 @@ class SplitOperatorDesc:
     @property
     def split_sizes(self) -> tuple[int, ...]:
         """The size of each output along the axis; empty if the axis is out of range."""
-        if not all(0 <= self.axis < len(t.sizes) for t in self.output_tensors):
-            return ()
-        return tuple(t.sizes[self.axis] for t in self.output_tensors)
+        shapes = [tensor.sizes for tensor in self.output_tensors]
+        is_in_range = all(0 <= self.axis < len(shape) for shape in shapes)
+        return tuple(shape[self.axis] for shape in shapes) if is_in_range else ()
 
     def __str__(self) -> str:
         head = f"SPLIT axis {self.axis}: {self.input_tensor} ->"
@@ -124,8 +124,9 @@ class SplitOperatorDesc:
 
 def named_tensors(desc: SplitOperatorDesc) -> list[tuple[str, TensorDesc]]:
     """The tensors with their names in reports, the input first."""
-    outputs = ((f"OutputTensors[{i}]", tensor) for i, tensor in enumerate(desc.output_tensors))
-    return [("InputTensor", desc.input_tensor), *outputs]
+    outputs = enumerate(desc.output_tensors)
+    named = ((f"OutputTensors[{index}]", tensor) for index, tensor in outputs)
+    return [("InputTensor", desc.input_tensor), *named]
 
 
 def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:

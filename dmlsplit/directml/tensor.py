@@ -111,8 +111,7 @@ def parse_data_type(
         near = did_you_mean(value.upper(), names) if isinstance(value, str) else ""
         raise InvalidArgumentError(
             f"{name} is {value!r}; it must be one of {', '.join(names)} (with or without "
-            f"DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(TensorDataType)}"
-            f"{near}"
+            f"DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(TensorDataType)}{near}"
         )
     return member
 
@@ -280,6 +279,7 @@ class TensorDesc:
         return self._size_up_to(self.last_element_index & UINT_MAX)
 
     def _size_up_to(self, last_index: int) -> int:
+        """The bytes of the elements up to an index, rounded up to a multiple of 4."""
         size = ((last_index + 1) * self.data_type.bits + 7) // 8
         return (size + 3) // 4 * 4
 

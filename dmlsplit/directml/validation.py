@@ -119,10 +119,12 @@ def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Viola
 
 
 def _has_any(findings: _Findings) -> bool:
+    """Whether a rule is broken."""
     return any(next(broken, None) for _, broken in findings)
 
 
 def _general_findings(desc: SplitOperatorDesc) -> _Findings:
+    """The rules of every level, tensor by tensor."""
     (name, source), *outputs = named_tensors(desc)
     yield name, _broken_tensor_rules(source)
     for name, tensor in outputs:
@@ -134,12 +136,14 @@ def _general_findings(desc: SplitOperatorDesc) -> _Findings:
 
 
 def _level_findings(desc: SplitOperatorDesc, support: LevelSupport) -> _Findings:
+    """The rules of one level, tensor by tensor."""
     highest = support_table()[NEWEST]
     for name, tensor in named_tensors(desc):
         yield name, _broken_level_rules(tensor, support, highest)
 
 
 def _broken_tensor_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """Rules of any tensor."""
     rank = tensor.dimension_count
     if tensor.data_type is TensorDataType.UNKNOWN:
         yield "DML-TENSOR-DATA-TYPE", "DataType", "UNKNOWN", "a known type"
@@ -158,6 +162,7 @@ def _broken_tensor_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_range_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """Numbers that do not fit their fields: a UINT has 32 bits, a UINT64 has 64."""
     total, alignment = tensor.total_tensor_size_in_bytes, tensor.guaranteed_base_offset_alignment
     fields = [(f"Sizes[{i}]", size, UINT_MAX) for i, size in enumerate(tensor.sizes)]
     fields += [(f"Strides[{i}]", step, UINT_MAX) for i, step in enumerate(tensor.strides or ())]
@@ -177,6 +182,7 @@ def _has_extent(tensor: TensorDesc) -> bool:
 
 
 def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """Rules of the number of elements and of TotalTensorSizeInBytes."""
     total, minimum = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
     count, last = tensor.element_count, tensor.last_element_index
     if total % 4:
@@ -196,6 +202,7 @@ def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_alignment_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """The rule of GuaranteedBaseOffsetAlignment."""
     alignment = tensor.guaranteed_base_offset_alignment
     minimum = max(1, tensor.element_bytes)
     # Zero promises nothing; a negative value is reported by DML-UINT-RANGE.
@@ -205,6 +212,7 @@ def _broken_alignment_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_output_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """Rules of an output alone: DirectML writes it, and each element once."""
     sizes, strides = tensor.sizes, tensor.strides
     if tensor.flags & TensorFlags.OWNED_BY_DML:
         yield "DML-TENSOR-OWNED-OUTPUT", "Flags", "OWNED_BY_DML", "NONE"
@@ -214,6 +222,7 @@ def _broken_output_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_operator_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
+    """Rules of OutputCount and Axis."""
     rank = desc.input_tensor.dimension_count
     if not desc.output_tensors:
         yield "DML-SPLIT-OUTPUT-COUNT", "OutputCount", 0, "greater than 0"
@@ -227,6 +236,7 @@ def _broken_operator_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_match_rules(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
+    """What an output must have in common with the input."""
     data_type, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
     if tensor.data_type is not data_type:
         allowed = f"{data_type.name}, as in InputTensor"
@@ -236,13 +246,14 @@ def _broken_match_rules(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator
         yield "DML-SPLIT-DIMENSION-COUNT-MATCH", "DimensionCount", tensor.dimension_count, allowed
     elif 0 <= desc.axis < rank:  # otherwise any dimension could be the axis
         rows = zip(tensor.sizes, desc.input_tensor.sizes, strict=True)
-        for index, (own, size) in enumerate(rows):
-            if index != desc.axis and own != size:
-                allowed = f"{digits(size)}, as in InputTensor"
-                yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", own, allowed
+        for index, (size, input_size) in enumerate(rows):
+            if index != desc.axis and size != input_size:
+                allowed = f"{digits(input_size)}, as in InputTensor"
+                yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", size, allowed
 
 
 def _broken_axis_sum_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
+    """The rule that outputs fill the axis; only if that can be computed."""
     axis, shape, outputs = desc.axis, desc.input_tensor.sizes, desc.output_tensors
     comparable = all(tensor.dimension_count == len(shape) for tensor in outputs)
     if not (outputs and comparable and 0 <= axis < len(shape)):
@@ -255,6 +266,7 @@ def _broken_axis_sum_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
 def _broken_level_rules(
     tensor: TensorDesc, support: LevelSupport, highest: LevelSupport
 ) -> Iterator[BrokenRule]:
+    """Data types and numbers of dimensions that a level lacks; the `highest` may have them."""
     data_type, rank, level = tensor.data_type, tensor.dimension_count, support.level
     if data_type is not TensorDataType.UNKNOWN and data_type not in support.data_types:
         types = ", ".join(supported.name for supported in sorted(support.data_types))

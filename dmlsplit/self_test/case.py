@@ -92,9 +92,9 @@ class Case:
 
         Neighbouring outputs differ, unless they are aligned, but are all as aligned as the first.
         """
-        first = self.phases[1]
-        step = gcd(VECTOR, first)
-        return [(first + number * step) % VECTOR for number in range(len(self.sizes))]
+        first_phase = self.phases[1]
+        step = gcd(VECTOR, first_phase)
+        return [(first_phase + number * step) % VECTOR for number in range(len(self.sizes))]
 
     @cached_property
     def geometry(self) -> SplitGeometry:

@@ -120,14 +120,14 @@ def _remainders() -> Iterator[Case]:
 
 def _on_other_paths(layouts: Iterable[Case], limits: DeviceLimits) -> Iterator[Case]:
     """Layouts with enough rows that a launch makes two choices which no earlier launch made."""
-    made: set[Pair] = set()
+    known_pairs: set[Pair] = set()
     for layout, sm_count in product(filter(_can_grow, layouts), _SM_COUNTS):
         for rows in _row_counts(layout, limits._replace(sm_count=sm_count)):
             case = _of_rows(layout, rows, sm_count)
             pairs = pairs_of(planned(case, limits))
-            if not pairs <= made:
+            if not pairs <= known_pairs:
                 yield case
-            made |= pairs
+            known_pairs |= pairs
 
 
 def _row_counts(layout: Case, limits: DeviceLimits) -> Iterator[int]:

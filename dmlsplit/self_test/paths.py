@@ -77,6 +77,9 @@ def arguments(launch: KernelLaunch) -> dict[str, Any]:
     return values
 
 
+# The choices of a kernel's launches, by the name of the kernel.
+
+
 def _rows(launch: KernelLaunch, values: Values) -> dict[str, int]:
     rows, tile_bytes = values["chunk_rows"], values["tile_bytes"]
     of_tiles = [min(rows, ceil_div(tile_bytes, width)) for width in values["widths"] if width]

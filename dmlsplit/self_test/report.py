@@ -159,14 +159,9 @@ def min_shares_check(speeds: Sequence[Speed]) -> Check:
     """Whether all speeds reach their minimum shares; only a strict test checks it."""
     checked = [speed for speed in speeds if speed.min_share is not None]
     if len(checked) < len(WORKLOADS):
-        text = (
-            f"only {len(checked)} of {len(WORKLOADS)} speeds have a minimum. Fix: test a GPU with "
-        )
-        return Check(
-            "minimum shares",
-            CheckState.FAIL,
-            f"{text}2.2 GB of free memory, and give it more --seconds",
-        )
+        text = f"only {len(checked)} of {len(WORKLOADS)} speeds have a minimum"
+        text += ". Fix: test a GPU with 2.2 GB of free memory, and give it more --seconds"
+        return Check("minimum shares", CheckState.FAIL, text)
     slow = [
         f"{speed.name}: {speed.share:.2f}, not {speed.min_share:.2f}"
         for speed in checked
@@ -177,6 +172,7 @@ def min_shares_check(speeds: Sequence[Speed]) -> Check:
 
 
 def _record(test: SelfTest) -> dict[str, object]:
+    """The JSON document of a result."""
     return {
         "schema": 1,
         "dmlsplit": VERSION,

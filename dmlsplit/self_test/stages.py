@@ -144,17 +144,18 @@ def _stages(
     if isinstance(memory, GpuMemory):
         programs = compile_programs(memory.number, splits)
         yield from (programs, report.programs_check(programs))
-    few = _one_of_each_kernel(splits, limits)
+    kernel_cases = _one_of_each_kernel(splits, limits)
     compared = (
         _compare_all(splits, backend, memory, progress),
-        _compare_elsewhere(few, backend, memory),
+        _compare_elsewhere(kernel_cases, backend, memory),
     )
     results = []
     for item in chain(*compared, _measure(backend, memory, deadline, strict)):
-        results += [item] if isinstance(item, CaseResult) else []
+        if isinstance(item, CaseResult):
+            results.append(item)
         yield item
     yield report.bytes_check(results)
-    yield from _try_faulty_kernels(few, backend, memory)
+    yield from _try_faulty_kernels(kernel_cases, backend, memory)
 
 
 def _limits(memory: Memory) -> DeviceLimits:
@@ -165,6 +166,7 @@ def _limits(memory: Memory) -> DeviceLimits:
 def _compare_all(
     splits: Sequence[Case], backend: Backend, memory: Memory, progress: Progress | None
 ) -> Iterator[Check | CaseResult]:
+    """All splits, and those beyond 4 GiB for which there is room."""
     for count, case in enumerate(splits, 1):
         yield compare(case, case_bind(case, backend.compile(case.geometry)), memory)
         if progress:
@@ -173,25 +175,26 @@ def _compare_all(
 
 
 def _compare_elsewhere(
-    few: Mapping[str, Case], backend: Backend, memory: Memory
+    kernel_cases: Mapping[str, Case], backend: Backend, memory: Memory
 ) -> Iterator[Check | CaseResult]:
     """On a GPU, these splits in other kinds of memory."""
     if not isinstance(memory, GpuMemory):
         return
-    for name, other in other_memories(memory.number):
-        if other is None:
+    for name, other_memory in other_memories(memory.number):
+        if other_memory is None:
             yield Check("other memory", CheckState.OK, f"the GPU has no {name}")
             continue
-        for case in few.values():
-            named = replace(case, name=f"{case.name}, {name}")
-            yield compare(named, backend.compile(case.geometry).bind, other)
+        for case in kernel_cases.values():
+            renamed = replace(case, name=f"{case.name}, {name}")
+            yield compare(renamed, backend.compile(case.geometry).bind, other_memory)
 
 
 def _try_faulty_kernels(
-    few: Mapping[str, Case], backend: Backend, memory: Memory
+    kernel_cases: Mapping[str, Case], backend: Backend, memory: Memory
 ) -> Iterator[Item]:
+    """Whether the comparison notices a fault in each kernel."""
     kernels = []
-    for kernel, case in few.items():
+    for kernel, case in kernel_cases.items():
         outcome = compare(case, faulty_bind(case, backend.compile(case.geometry)), memory)
         kernels.append(FaultyKernel(kernel, outcome.difference is not None))
     yield from kernels
@@ -199,31 +202,33 @@ def _try_faulty_kernels(
 
 
 def _measure(backend: Backend, memory: Memory, deadline: float, strict: bool) -> Iterator[Item]:
+    """Speeds until the deadline, a line for each, and whether they suffice if that counts."""
     gpu = device_at(memory.number) if isinstance(memory, GpuMemory) else None
-    measured = []
+    measured_speeds = []
     try:
         for item in speeds(backend, memory, deadline, gpu_of_device(gpu) if gpu else None):
             yield item
             if isinstance(item, Speed):
-                measured.append(item)
+                measured_speeds.append(item)
                 yield report.speed_check(item)
     except OutOfMemoryError as error:
         yield Check("speed", CheckState.WARN, f"not measured: {one_line(error)}")
     if strict:
-        yield report.min_shares_check(measured)
+        yield report.min_shares_check(measured_speeds)
 
 
 def _one_of_each_kernel(splits: Iterable[Case], limits: DeviceLimits) -> dict[str, Case]:
     """The first split of each kernel."""
-    first: dict[str, Case] = {}
+    kernel_cases: dict[str, Case] = {}
     for case in splits:
         launches = planned(case, limits)
         if len(launches) == 1 and case.sm_count is None:
-            first.setdefault(launches[0].code.kernel, case)
-    return first
+            kernel_cases.setdefault(launches[0].code.kernel, case)
+    return kernel_cases
 
 
 def _name(device: str) -> str:
+    """What the report calls a device."""
     if device == "cpu":
         return "the CPU"
     loaded, number = driver.load(), device_number(device)

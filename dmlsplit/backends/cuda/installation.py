@@ -75,6 +75,7 @@ def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
 def _driver_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
     """The error if there is no driver, or CuPy is built for a CUDA that is too old or too new."""
     major = cuda.runtime // 1000
+    has = f"CuPy is built for CUDA {major}"
     if not cuda.driver:
         newer = f" {DRIVER_13} or newer" if major >= 13 else ""
         return (
@@ -83,17 +84,12 @@ def _driver_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
         )
     if major < min(EXTRAS):
         fix = _replace_command(installed, fitting_extra(cuda.driver))
-        return (
-            f"CuPy is built for CUDA {major}, and dmlsplit needs {min(EXTRAS)} or newer. Fix: {fix}"
-        )
+        return f"{has}, and dmlsplit needs {min(EXTRAS)} or newer. Fix: {fix}"
     if cuda.driver // 1000 < major:
         fix = f"install NVIDIA's driver {DRIVER_13} or newer"
         if cuda.driver >= 12000:
             fix = f"{_replace_command(installed, 'cuda12')}; or {fix}"
-        return (
-            f"CuPy is built for CUDA {major}, and the driver supports {dotted(cuda.driver)}. "
-            f"Fix: {fix}"
-        )
+        return f"{has}, and the driver supports {dotted(cuda.driver)}. Fix: {fix}"
     return None
 
 
