@@ -61,11 +61,9 @@ class _Torch(Adapter):
         return packed.as_strided(shape, [step // width for step in strides])
 
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
-        return (
-            partial(_torch_private().current_stream, tensor.get_device())
-            if tensor.is_cuda
-            else None
-        )
+        if not tensor.is_cuda:
+            return None
+        return partial(_torch_private().current_stream, tensor.get_device())
 
     def record_stream(self, tensor: Any, stream: Stream) -> None:
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.

@@ -259,6 +259,7 @@ class CompiledOperator:
             return self._split(array, stream)
 
     def _split(self, array: Any, stream: Stream | None) -> list[Any]:
+        """`__call__` inside the context of the stream."""
         if stream is None and (pieces := self._split_by_slices(array)) is not None:
             return pieces
         source, like = self._table.bind_input(array), array
@@ -309,6 +310,7 @@ class CompiledOperator:
             return self._split_into(array, outputs, stream)
 
     def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
+        """`dispatch` inside the context of the stream."""
         needs_table = stream is not None or outputs is None  # which refuses these
         if needs_table or self._split_by_slices(array, outputs) is None:
             self._prepared.split_into(*self._table.bind(array, outputs), stream)
@@ -417,13 +419,15 @@ def _new_outputs(desc: SplitOperatorDesc) -> NewArrays:
     width, dtype = tensors[0].element_bytes, np.dtype(tensors[0].data_type.numpy_name)
     if all(tensor.strides is None for tensor in tensors):
         return NewArrays(tuple(tensor.sizes for tensor in tensors), dtype)
-    stores = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
-    layouts = tuple((t.sizes, tuple(n * width for n in t.effective_strides)) for t in tensors)
-    return NewArrays(stores, dtype, layouts)
+    buffers = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
+    strides = [tuple(width * step for step in tensor.effective_strides) for tensor in tensors]
+    shapes = (tensor.sizes for tensor in tensors)
+    return NewArrays(buffers, dtype, tuple(zip(shapes, strides, strict=True)))
 
 
 @lru_cache(maxsize=1024)
 def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
+    """`Device.compile`, cached by device and descriptor."""
     report = report_at(desc, device.feature_level)
     if not report.ok:
         raise InvalidArgumentError(str(report), report)

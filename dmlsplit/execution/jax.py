@@ -150,13 +150,12 @@ def _is_local(module: Any) -> bool:
     """Whether a callback can split: not for export, and on one device or in `jax.shard_map`."""
     # XLA's own split can also be partitioned over devices, and exported.
     axes = module.axis_context
-    is_alone = (
-        axes.manual_axes == {*axes.mesh.axis_names}  # inside `jax.shard_map`
-        if hasattr(axes, "mesh")
-        else axes.num_devices == 1
-    )
-    is_kept = not module.lowering_parameters.for_export
-    return is_alone and is_kept and tuple(module.platforms) in (("cpu",), ("cuda",))
+    is_supported = tuple(module.platforms) in (("cpu",), ("cuda",))
+    if module.lowering_parameters.for_export or not is_supported:
+        return False
+    if hasattr(axes, "mesh"):
+        return bool(axes.manual_axes == {*axes.mesh.axis_names})  # inside `jax.shard_map`
+    return bool(axes.num_devices == 1)
 
 
 def _is_large(array: Any, sizes: Shape) -> bool:

@@ -110,6 +110,7 @@ def split(
 
 
 def _axis(operator: str, axis: Any) -> int:
+    """The axis as a number; it may be an array of one."""
     if is_count(axis):
         return integer("axis", axis)
     entries = integers("axis", axis)
@@ -120,9 +121,10 @@ def _axis(operator: str, axis: Any) -> int:
 def _run(
     lower: Callable[..., Lowering], data: Any, axis: int, pieces: Any, device: Device | str | None
 ) -> list[Any]:
-    if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":
-        strings = data.shape, axis, pieces, TensorDataType.UNKNOWN
-        return run_split(lower, strings, data, None, "data", device)
+    """Split data; `pieces` are lengths or a count, as `lower` expects."""
+    if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":  # strings
+        unknown = data.shape, axis, pieces, TensorDataType.UNKNOWN
+        return run_split(lower, unknown, data, None, "data", device)
     source = view(data, "data")
     arguments = source.shape, axis, pieces, *_carrier(source)
     return run_split(lower, arguments, data, source, "data", device)

@@ -10,15 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from dmlsplit.arrays import torch_private
+from dmlsplit.arrays import torch_adapter, torch_private
 from dmlsplit.arrays.acceptance import check_output_count
-from dmlsplit.arrays.torch_adapter import (
-    DTENSOR_MODULE,
-    TORCH_MODULES,
-    check_layout,
-    untracked_view,
-    why_tracked,
-)
 from dmlsplit.checks import axis_from_front, integer, integers, is_count, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.execution.in_memory import split_view
@@ -39,13 +32,14 @@ def split(
 ) -> list[Tensor]:
     """`dml.split` of a tensor."""
     # This is first, because torch.compile must not trace what follows.
-    if _is_compiling() or array.__class__.__module__ == DTENSOR_MODULE:
+    if _is_compiling() or array.__class__.__module__ == torch_adapter.DTENSOR_MODULE:
         return _split_tracked(array, sizes_or_count, axis, out)
     if pieces := split_small(array, sizes_or_count, axis, out):
         return pieces
-    if why_tracked(array):
+    if torch_adapter.why_tracked(array):
         return _split_tracked(array, sizes_or_count, axis, out)
-    return split_view(untracked_view(array, "array"), array, sizes_or_count, axis, out)
+    source = torch_adapter.untracked_view(array, "array")
+    return split_view(source, array, sizes_or_count, axis, out)
 
 
 def _is_compiling() -> bool:
@@ -59,9 +53,9 @@ def _split_tracked(
     array: Tensor, sizes_or_count: Any, axis: Any, out: Sequence[Tensor] | None
 ) -> list[Tensor]:
     """Split a tensor that torch differentiates, batches, traces or distributes."""
-    if array.__class__.__module__ == DTENSOR_MODULE:
+    if array.__class__.__module__ == torch_adapter.DTENSOR_MODULE:
         return _split_distributed(array, sizes_or_count, axis, out)
-    check_layout(array, "array")
+    torch_adapter.check_layout(array, "array")
     is_traced = _is_traced(array)
     if not is_traced and (array.is_conj() or array.is_neg()):
         return split(array.resolve_conj().resolve_neg(), sizes_or_count, axis, out)
@@ -71,7 +65,7 @@ def _split_tracked(
         if not is_traced:
             raise InvalidArgumentError(NO_GRADIENT)
         for index, tensor in enumerate(out):
-            if tensor.__class__.__module__ not in TORCH_MODULES:
+            if tensor.__class__.__module__ not in torch_adapter.TORCH_MODULES:
                 name = f"out[{index}] is a {tensor.__class__.__qualname__}"
                 raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
     if torch.onnx.is_in_onnx_export():
@@ -99,10 +93,10 @@ def _split_distributed(array: Any, sizes_or_count: Any, axis: Any, out: object) 
     """Split a DTensor on each device separately; nothing is sent between devices."""
     from torch.distributed.tensor import DTensor, Shard
 
-    check = _unchecked_sizes if torch.compiler.is_compiling() else piece_sizes
-    dim, sizes = check(array.shape, sizes_or_count, axis)
-    for placed in array.placements:
-        if not (placed.is_replicate() or (type(placed) is Shard and placed.dim != dim)):
+    sizes_of = _unchecked_sizes if torch.compiler.is_compiling() else piece_sizes
+    dim, sizes = sizes_of(array.shape, sizes_or_count, axis)
+    for placement in array.placements:
+        if not (placement.is_replicate() or (type(placement) is Shard and placement.dim != dim)):
             raise InvalidArgumentError(
                 f"array is a DTensor placed {array.placements}; each device must hold all of axis "
                 f"{dim}, with final values. Fix: redistribute(), which sends data, or to_local()"
@@ -142,11 +136,12 @@ def _unchecked_sizes(
 
 
 def _kernel(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    # torch has handled gradients before it calls a kernel.
+    """The kernel of ``split``. torch has handled gradients before it calls one."""
     return split(array.detach(), sizes, dim)
 
 
 def _kernel_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
+    """The kernel of ``split_out``."""
     split(array.detach(), sizes, dim, out=[tensor.detach() for tensor in out])
 
 

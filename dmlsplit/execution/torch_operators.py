@@ -62,6 +62,7 @@ def _split_with_derivatives(array: Tensor, sizes: Sequence[int], dim: int) -> li
 
 
 def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
+    """Split into outputs, through which no gradient can pass; torch calls it before the kernel."""
     has_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (array, *out))
     if has_grad or _is_transformed():
         raise _RefusedError(NO_GRADIENT)
@@ -82,6 +83,7 @@ class _RefusedError(InvalidArgumentError, NotImplementedError):
 
 
 def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+    """The pieces of a tensor without memory: their shapes."""
     # Not earlier, because importing Inductor takes seconds. It calls `_fake` before it decomposes.
     for table in torch_private.inductor_decompositions():
         table.setdefault(SPLIT, _decomposed)

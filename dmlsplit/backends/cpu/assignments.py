@@ -59,8 +59,8 @@ class NumpyProgram(NamedTuple):
             if stream is not None:
                 refuse_stream(stream)
             for part, dst, src in bound:
-                for first in range(0, len(dst), part):
-                    dst[first : first + part] = src[first : first + part]
+                for start in range(0, len(dst), part):
+                    dst[start : start + part] = src[start : start + part]
 
         return copy
 

@@ -141,21 +141,21 @@ def load(path: str | PathLike[str]) -> Model:
 
 
 def _model(root: Field, folder: Path) -> Model:
+    """The model of a document whose files are in `folder`."""
     entries = root.get("resources").members()
     resources = {name: _resource(name, field, folder) for name, field in entries}
     entries = root.get("dispatchables").members()
     dispatchables = {name: _dispatchable(name, field, resources) for name, field in entries}
-    listed = root.get("commands")
-    commands = tuple(_command(field, folder, resources, dispatchables) for field in listed.items())
-    prints = [
-        entry for entry in commands if isinstance(entry, OutputCommand) and entry.target is None
-    ]
-    if sum(entry.size_in_bytes for entry in prints) > MAX_PRINTED_BYTES:
-        raise listed.invalid(f"print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile")
+    array = root.get("commands")
+    commands = tuple(_command(field, folder, resources, dispatchables) for field in array.items())
+    outputs = [command for command in commands if isinstance(command, OutputCommand)]
+    if sum(output.size_in_bytes for output in outputs if not output.target) > MAX_PRINTED_BYTES:
+        raise array.invalid(f"print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile")
     return Model(tuple(resources.values()), tuple(dispatchables.values()), commands)
 
 
 def _resource(name: str, field: Field, folder: Path) -> Resource:
+    """A resource, whose initial values must fit."""
     data_type = data_type_of(field.optional("initialValuesDataType", default="UNKNOWN"))
     values = read_values(field.get("initialValues"), data_type, folder)
     if values.size_in_bytes == 0:
@@ -211,16 +211,17 @@ def _bindings(
 
 
 def _binding(field: Field, tensor: TensorDesc, resources: _Resources) -> Binding:
+    """A binding: the name of a resource, or an object that may have an offset."""
     if isinstance(field.value, str):
         field = Field({"name": field.value}, field.path)
     # As in DxDispatch, the count is read but has no effect.
     names = ("elementCount", "elementSizeInBytes", "elementOffset")
-    _, width, first = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
+    _, width, index = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
     resource = _lookup(field, "resource", field.get("name").text(), resources)
-    offset = first * (width or resource.dtype.itemsize)
+    offset = index * (width or resource.dtype.itemsize)
     resource_bytes = resource.size_in_bytes
     if offset > resource_bytes:
-        start = f"elementOffset {first}, which is byte {offset} of {resource.name[:80]!r}"
+        start = f"elementOffset {index}, which is byte {offset} of {resource.name[:80]!r}"
         raise field.invalid(f"has {start}; the resource has {resource_bytes} bytes")
     size = min(resource_bytes - offset, tensor.total_tensor_size_in_bytes)
     return Binding(resource.name, offset, size)
@@ -247,6 +248,7 @@ def _command(
 
 
 def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputCommand:
+    """The command writeFile, with the shape that it declares for a .npy file."""
     name = field.get("targetPath")
     path = path_in(name, folder)
     if path.suffix.lower() in (".png", ".jpg"):
@@ -268,6 +270,7 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputComm
 
 
 def _lookup(field: Field, what: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
+    """The entry that a field names; `what` it must be, in words."""
     if name not in entries:
         raise field.invalid(f"names the {what} {name[:80]!r}, which does not exist")
     return entries[name]
