@@ -47,6 +47,12 @@ def legalize(desc: SplitOperatorDesc, feature_level: FeatureLevel | str | int) -
     feature_level : FeatureLevel, str or int
         Anything that `FeatureLevel.parse` reads.
 
+    Returns
+    -------
+    SplitOperatorDesc
+        A descriptor with the buffers and the number of outputs of `desc`, and maybe other
+        data types, sizes, strides and axis.
+
     Raises
     ------
     InvalidArgumentError

@@ -18,6 +18,8 @@ from dmlsplit.resources import feature_levels_text, parsed_yaml
 class FeatureLevel(IntEnum):
     """DML_FEATURE_LEVEL, with the values of DirectML.h. `str` gives the short name, ``3_0``.
 
+    A level accepts all that lower levels accept (Microsoft, "DirectML feature level history").
+
     See Also
     --------
     minimum_feature_level : The lowest level that accepts a descriptor.
@@ -52,6 +54,16 @@ class FeatureLevel(IntEnum):
     @classmethod
     def parse(cls, value: "FeatureLevel | str | int") -> "FeatureLevel":
         """Read a level from ``"4_1"``, ``"4.1"``, ``"DML_FEATURE_LEVEL_4_1"`` or ``0x4100``.
+
+        Parameters
+        ----------
+        value : FeatureLevel, str or int
+            The name, in any case, with or without ``DML_FEATURE_LEVEL_``; or the value.
+
+        Returns
+        -------
+        FeatureLevel
+            The level.
 
         Raises
         ------

@@ -17,12 +17,16 @@ from dmlsplit.messages import counted
 class SplitOperatorDesc:
     """A split as DirectML describes it: DML_SPLIT_OPERATOR_DESC.
 
+    The constructor checks only types; the rules of Microsoft's "DML_SPLIT_OPERATOR_DESC" are
+    checked by `validate` and `Device.compile`.
+
     Parameters
     ----------
     input_tensor : TensorDesc
         The tensor to split.
     output_tensors : sequence of TensorDesc
-        The tensors to write, in order along the axis.
+        The tensors to write, in order along the axis: with the data type and the sizes of the
+        input, except along the axis, where their sizes add up to that of the input.
     axis : int
         The dimension to split, counted from 0. It cannot count from the end, because DirectML's
         Axis is a UINT.
@@ -81,6 +85,12 @@ class SplitOperatorDesc:
         -------
         SplitOperatorDesc
             A descriptor that `validate` need not accept: the sizes may have any sum.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `input_tensor` is not a `TensorDesc`, or the axis or a size is not an integer. The
+            error is also a TypeError.
 
         Examples
         --------

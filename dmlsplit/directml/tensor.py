@@ -93,6 +93,16 @@ class TensorDataType(IntEnum):
         For example ``"FLOAT32"``, ``"float32"``, ``"DML_TENSOR_DATA_TYPE_FLOAT32"``,
         ``numpy.dtype("float32")`` or ``1``.
 
+        Parameters
+        ----------
+        value : TensorDataType, str, int or numpy.dtype
+            The name, in any case, with or without ``DML_TENSOR_DATA_TYPE_``; or the value.
+
+        Returns
+        -------
+        TensorDataType
+            The data type.
+
         Raises
         ------
         InvalidArgumentError
@@ -138,7 +148,23 @@ class TensorFlags(IntFlag):
 
     @classmethod
     def parse(cls, value: TensorFlags | str | int | Sequence[str]) -> TensorFlags:
-        """Read flags from their value, a DirectML name, a short name, or a list of names."""
+        """Read flags from their value, a DirectML name, a short name, or a list of names.
+
+        Parameters
+        ----------
+        value : TensorFlags, str, int or list of str
+            For example ``"OWNED_BY_DML"``, ``"DML_TENSOR_FLAG_OWNED_BY_DML"`` or ``1``.
+
+        Returns
+        -------
+        TensorFlags
+            The flags.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are no such flags.
+        """
         if isinstance(value, (list, tuple)):
             return reduce(or_, map(cls.parse, value), cls.NONE)
         flags = _member(cls, value, "DML_TENSOR_FLAG_")
@@ -165,21 +191,24 @@ def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
 class TensorDesc:
     """DML_BUFFER_TENSOR_DESC: the layout of one tensor in a buffer.
 
+    The constructor checks only types; the rules of Microsoft's "DML_BUFFER_TENSOR_DESC" are checked
+    by `validate` and `Device.compile`.
+
     Parameters
     ----------
     data_type : TensorDataType, str, int or numpy.dtype
         Anything that `TensorDataType.parse` reads.
     sizes : sequence of int
-        Elements per dimension, outermost first.
+        Elements per dimension, outermost first: 1 to 8 sizes of at least 1.
     strides : sequence of int, optional
-        Elements between neighbours of each dimension; None means packed row-major.
-        0 repeats one element (broadcast).
+        Elements between neighbours of each dimension, as many as `sizes`; None means packed
+        row-major. 0 repeats one element (broadcast).
     flags : TensorFlags, str, int or list of str
-        Anything that `TensorFlags.parse` reads.
+        Anything that `TensorFlags.parse` reads; NONE if none are given.
     total_tensor_size_in_bytes : int, optional
-        None means the smallest valid size, `minimum_size_in_bytes`.
+        A multiple of 4. None means the smallest valid size, `minimum_size_in_bytes`.
     guaranteed_base_offset_alignment : int
-        In bytes; 0 promises nothing.
+        A power of two that divides the offset of every binding, in bytes; 0 promises nothing.
 
     Raises
     ------

@@ -36,6 +36,9 @@ def validate(
 ) -> ValidationReport:
     """The report of every rule that a descriptor breaks at a feature level.
 
+    Each violation has its rule, and the rule its source: a document of Microsoft, or the statement
+    that it is a choice of dmlsplit where these are silent.
+
     Parameters
     ----------
     desc : SplitOperatorDesc
@@ -51,7 +54,8 @@ def validate(
     Raises
     ------
     InvalidArgumentError
-        If there is no such level, or `desc` is not a descriptor at all.
+        If there is no such level, or `desc` is not a descriptor at all; the latter error is also
+        a TypeError.
 
     See Also
     --------
@@ -92,6 +96,11 @@ def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
     -------
     FeatureLevel or None
         None if the descriptor breaks a rule that holds at every level.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `desc` is not a descriptor. The error is also a TypeError.
 
     See Also
     --------

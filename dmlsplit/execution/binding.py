@@ -34,14 +34,19 @@ _BUFFER_FIELDS = ("device", "read_only")
 class BufferBinding:
     """DML_BUFFER_BINDING: a range of a buffer.
 
+    The constructor checks only types. Whoever binds the range checks the rules of DirectML
+    (Microsoft, "DML_BUFFER_BINDING" and "DML_BUFFER_TENSOR_DESC").
+
     Parameters
     ----------
     buffer : array
-        A contiguous array of any type; its bytes are the buffer.
+        A contiguous array of any shape and type; its bytes are the buffer.
     offset : int
-        Bytes from the start of the buffer; a multiple of 16.
+        Bytes from the start of the buffer: a multiple of 16 (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT)
+        and of the tensor's `guaranteed_base_offset_alignment`.
     size_in_bytes : int, optional
-        Bytes of the range; None means up to the end of the buffer.
+        Bytes of the range: at least the tensor's `total_tensor_size_in_bytes`. None means up to
+        the end of the buffer.
 
     Raises
     ------
@@ -126,7 +131,25 @@ class _TensorBinding:
 
 
 class BindingTable:
-    """The requirements for all bindings of an operator on a device, ``cpu`` or ``cuda:N``."""
+    """What an operator requires of the memory that is bound to its tensors (IDMLBindingTable).
+
+    The rules, each with its source, are records in dmlsplit/directml/rules/bindings.yaml.
+
+    Parameters
+    ----------
+    desc : SplitOperatorDesc
+        The operator; its descriptor has passed validation.
+    device : str
+        ``cpu`` or ``cuda:N``, where all memory must be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = TensorDesc("INT32", (6,))
+    >>> table = BindingTable(SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)), "cpu")
+    >>> table.bind_input(np.zeros(6, np.int32)).strides
+    (4,)
+    """
 
     def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
         self.desc, self.device = desc, device
@@ -135,7 +158,18 @@ class BindingTable:
         self._outputs = [_TensorBinding(*output, device, is_output=True) for output in outputs]
 
     def bind_input(self, binding: Any) -> ArrayView:
-        """Check the input alone; its outputs will be allocated to match."""
+        """The memory of the input; its outputs will be allocated to match.
+
+        Parameters
+        ----------
+        binding : array or BufferBinding
+            An array with the sizes, type and strides of the tensor, or a range of a buffer.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it breaks a rule; the `report` lists every broken one. Also if it is not an array.
+        """
         violations: list[Violation] = []
         array = self._input.bound(binding, violations)
         if violations:
@@ -143,7 +177,27 @@ class BindingTable:
         return array
 
     def bind(self, source: Any, outputs: Sequence[Any]) -> Bindings:
-        """Check all bindings. An InvalidArgumentError reports every broken rule."""
+        """The memory of all tensors, none of which shares a byte with an output.
+
+        Parameters
+        ----------
+        source : array or BufferBinding
+            The input, as for `bind_input`.
+        outputs : list or tuple of array or BufferBinding
+            One for each output.
+
+        Returns
+        -------
+        tuple
+            The view of the input, the arrays that own the outputs' memory, and the outputs'
+            addresses.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a binding breaks a rule; the `report` lists every broken one. Also if `outputs` is
+            not a list.
+        """
         if not isinstance(outputs, (list, tuple)):
             raise InvalidArgumentError(
                 f"outputs has the type {type(outputs).__name__}; it must be a list with one array "

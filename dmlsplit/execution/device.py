@@ -92,6 +92,16 @@ class Device:
     def check_feature_levels(self, requested: Iterable[FeatureLevel | str | int]) -> FeatureLevel:
         """The highest requested level that the device supports (DML_FEATURE_FEATURE_LEVELS).
 
+        Parameters
+        ----------
+        requested : iterable of FeatureLevel, str or int
+            Anything that `FeatureLevel.parse` reads, in any order.
+
+        Returns
+        -------
+        FeatureLevel
+            As MaxSupportedFeatureLevel (Microsoft, "DML_FEATURE_DATA_FEATURE_LEVELS").
+
         Raises
         ------
         InvalidArgumentError
@@ -114,6 +124,17 @@ class Device:
 
     def supports_data_type(self, data_type: TensorDataType | str | int | np.dtype) -> bool:
         """Whether Split accepts a data type at this level (DML_FEATURE_TENSOR_DATA_TYPE).
+
+        Parameters
+        ----------
+        data_type : TensorDataType, str, int or numpy.dtype
+            Anything that `TensorDataType.parse` reads.
+
+        Returns
+        -------
+        bool
+            From the table of levels (Microsoft, "DML_SPLIT_OPERATOR_DESC", section "Tensor
+            support").
 
         Raises
         ------
@@ -163,11 +184,11 @@ class Device:
 
         Parameters
         ----------
-        descs
+        descs : iterable of SplitOperatorDesc
             The splits. Splits of other sizes that use the same kernels are then compiled too.
-        alignment
-            A power of two, up to 16, that divides all addresses of inputs and outputs; None for
-            any addresses. The larger it is, the fewer programs are compiled. Allocations
+        alignment : int, optional
+            A power of two, up to 16, that divides all addresses of inputs and outputs, in bytes;
+            None for any addresses. The larger it is, the fewer programs are compiled. Allocations
             begin at multiples of 16 bytes, but slices of arrays may begin anywhere.
 
         Raises
@@ -234,15 +255,17 @@ class CompiledOperator:
 
         Parameters
         ----------
-        array
-            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
-        stream
-            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+        array : array or BufferBinding
+            An array with the input tensor's sizes, type and strides; or a range of a buffer.
+        stream : CudaStream or int, optional
+            The CUDA stream of the copies, or its handle; None means the current one. On the CPU, it
+            must be None.
 
         Returns
         -------
-        list
-            One array per output, of the same library as `array`.
+        list of arrays
+            One array per output, of the library of `array`, with the sizes, type and strides of the
+            output's tensor.
 
         Raises
         ------
@@ -291,12 +314,13 @@ class CompiledOperator:
 
         Parameters
         ----------
-        array
-            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
-        outputs
-            For each output, an array with its sizes, type and strides; or a `BufferBinding`.
-        stream
-            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+        array : array or BufferBinding
+            An array with the input tensor's sizes, type and strides; or a range of a buffer.
+        outputs : list or tuple of array or BufferBinding
+            For each output, an array with its sizes, type and strides; or a range of a buffer.
+        stream : CudaStream or int, optional
+            The CUDA stream of the copies, or its handle; None means the current one. On the CPU, it
+            must be None.
 
         Raises
         ------
@@ -330,10 +354,15 @@ class CompiledOperator:
 
         Parameters
         ----------
-        array
-            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
-        outputs
-            For each output, an array with its sizes, type and strides; or a `BufferBinding`.
+        array : array or BufferBinding
+            An array with the input tensor's sizes, type and strides; or a range of a buffer.
+        outputs : list or tuple of array or BufferBinding
+            For each output, an array with its sizes, type and strides; or a range of a buffer.
+
+        Returns
+        -------
+        BoundOperator
+            The operator with these buffers, which it keeps alive.
 
         Raises
         ------
@@ -382,8 +411,9 @@ class BoundOperator:
 
         Parameters
         ----------
-        stream
-            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+        stream : CudaStream or int, optional
+            The CUDA stream of the copies, or its handle; None means the current one. On the CPU, it
+            must be None.
 
         Raises
         ------

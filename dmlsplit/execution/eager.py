@@ -54,25 +54,28 @@ def split(
     Parameters
     ----------
     array : array
-        A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, with any strides;
-        or a dask.array, which is split lazily, block by block; its pieces have chunks of one size
-        if it has one chunk along the axis, otherwise rechunk them before you store them.
+        A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, of one or more
+        dimensions, any strides, and any data type but Python objects; or a dask.array, which is
+        split lazily, block by block; its pieces have chunks of one size if it has one chunk along
+        the axis, otherwise rechunk them before you store them.
     sizes_or_count : int or sequence of int
         The size of each piece along the axis, or the number of equal pieces. Sizes may be 0, and
-        must add up to the size of the axis.
+        must add up to the size of the axis; a number must divide it.
     axis : int
         The dimension to split; a negative axis counts from the end.
     out : sequence of arrays, optional
-        Arrays to write to, one per piece, with the shape and type of the piece and any strides;
-        None allocates new ones. For a dask.array, it must be None.
+        Arrays to write to, one per piece, with the shape and type of the piece and any strides.
+        They must not share memory with each other or with `array`. None allocates new ones. For a
+        dask.array, it must be None; JAX's arrays, which are immutable, cannot be in it.
     dim : int, optional
         PyTorch's name for `axis`; give only one of the two.
 
     Returns
     -------
-    list
+    list of arrays
         The arrays of `out`, or new ones from the library of `array` (and of its class, if that is a
-        subclass of numpy.ndarray).
+        subclass of numpy.ndarray). Piece `i` has the shape of `array`, except that it is
+        ``sizes[i]`` long along the axis. New NumPy, CuPy and PyTorch arrays are C-contiguous.
 
     Raises
     ------

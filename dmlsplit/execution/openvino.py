@@ -28,24 +28,24 @@ _BY_NUMPY_NAME = {name: data_type for data_type, name in NUMPY_TYPES.items()}
 def variadic_split(
     data: ArrayT, axis: Axis, split_lengths: Integers, *, device: Device | str | None = None
 ) -> list[ArrayT]:
-    """Split data into pieces of the given lengths (VariadicSplit-1).
+    """Split data into pieces of the given lengths (OpenVINO's VariadicSplit-1).
 
     Parameters
     ----------
-    data
+    data : array
         An array of any library and data type, contiguous or not.
-    axis
+    axis : int or array
         An integer, or an integer array of shape ``()`` or ``(1,)``; if negative, it counts from the
         end.
-    split_lengths
+    split_lengths : sequence of int or array
         A list or 1-D array of integers that are at least 0; one may be -1, which means the rest.
-    device
+    device : Device or str, optional
         A `dmlsplit.Device` or its name; None means the array's own device.
 
     Returns
     -------
-    list
-        New arrays of the library and type of `data`.
+    list of arrays
+        New arrays of the library, type and rank of `data`.
 
     Raises
     ------
@@ -71,21 +71,21 @@ def variadic_split(
 def split(
     data: ArrayT, axis: Axis, num_splits: SupportsIndex, *, device: Device | str | None = None
 ) -> list[ArrayT]:
-    """Split data into equal pieces (Split-1).
+    """Split data into equal pieces (OpenVINO's Split-1).
 
     Parameters
     ----------
     data, device
         As in `variadic_split`.
-    axis
+    axis : int or array
         An integer, or an integer array of shape ``()``; if negative, it counts from the end.
-    num_splits
+    num_splits : int
         The number of pieces; it must divide the size of the axis.
 
     Returns
     -------
-    list
-        New arrays of the library and type of `data`.
+    list of arrays
+        New arrays of the library, type and rank of `data`.
 
     Raises
     ------

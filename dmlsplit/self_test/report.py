@@ -29,6 +29,18 @@ class SelfTest:
         ``cpu`` or ``cuda:N``.
     name : str
         The product name and the architecture, such as ``NVIDIA H200 (sm_90)``.
+    checks : tuple
+        The lines of the report, except for the verdict.
+    programs : tuple or None
+        What was compiled; None on the CPU.
+    results : tuple
+        Each split that was compared, and its first wrong byte.
+    faulty_kernels : tuple
+        Each kernel into which a fault was injected, and whether that was detected.
+    speeds : tuple
+        Speeds in bytes per second, the plain copy first.
+    is_strict : bool
+        Whether a speed below its minimum is a failure.
     error : str or None
         Why the test ended before it was complete.
 
@@ -46,12 +58,12 @@ class SelfTest:
 
     device: str
     name: str
-    checks: tuple[Check, ...]  # the lines of the report, but the last
+    checks: tuple[Check, ...]
     programs: Programs | None
     results: tuple[CaseResult, ...]
     faulty_kernels: tuple[FaultyKernel, ...]
     speeds: tuple[Speed, ...]
-    is_strict: bool  # whether a speed below its minimum is a failure
+    is_strict: bool
     error: str | None
 
     @property

@@ -94,7 +94,16 @@ Command = Dispatch | OutputCommand
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A DxDispatch model.
+    """A DxDispatch model (microsoft/DirectML, DxDispatch/doc/Guide.md).
+
+    Attributes
+    ----------
+    resources : tuple of Resource
+        Buffers with initial values.
+    dispatchables : tuple of Dispatchable
+        Operators; only those of Splits have a descriptor.
+    commands : tuple of Command
+        What is dispatched, printed and written, in order.
 
     See Also
     --------
@@ -118,8 +127,13 @@ def load(path: str | PathLike[str]) -> Model:
 
     Parameters
     ----------
-    path
+    path : str or os.PathLike
         The .json file. The files that it names must be in its folder, or in a folder below.
+
+    Returns
+    -------
+    Model
+        The model.
 
     Raises
     ------

@@ -74,13 +74,13 @@ def run(
 
     Parameters
     ----------
-    path
+    path : str or os.PathLike
         The .json file.
-    device
+    device : Device or str, optional
         A `dmlsplit.Device` or its name; None means a GPU, or the CPU without one.
-    output
+    output : callable, optional
         A function, such as `print`, that is called with each printed line.
-    overwrite
+    overwrite : bool
         Whether writeFile commands may replace files that existed before the run.
 
     Returns
