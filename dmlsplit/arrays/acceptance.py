@@ -35,8 +35,7 @@ _layout_of = attrgetter("shape", "strides", "type", "item_bytes", "device")
 
 def fits_exactly(array: ArrayView, required: Requirement) -> bool:
     """Whether an array is exactly as required."""
-    has_layout: bool = _layout_of(array) == _layout_of(required)
-    return has_layout and array.read_only <= required.read_only
+    return bool(_layout_of(array) == _layout_of(required)) and array.read_only <= required.read_only
 
 
 def mismatches(

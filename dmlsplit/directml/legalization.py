@@ -5,6 +5,9 @@ Dimensions are divided into lanes, joined, dropped or padded with ones; the resu
 a descriptor.
 """
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Callable
 from itertools import permutations
 from typing import NamedTuple
@@ -28,7 +31,7 @@ class _Dimension(NamedTuple):
     extents: tuple[tuple[int, int], ...]
     is_axis: bool = False
 
-    def with_strides(self, scaled: Callable[[int], int]) -> "_Dimension":
+    def with_strides(self, scaled: Callable[[int], int]) -> _Dimension:
         return self._replace(extents=tuple((size, scaled(stride)) for size, stride in self.extents))
 
 

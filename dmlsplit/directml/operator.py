@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import SupportsIndex
 
 from dmlsplit.checks import Integers, instance, integer, integers, sequence
-from dmlsplit.directml.tensor import TensorDesc
+from dmlsplit.directml.tensor import TensorDesc, byte_strides
 from dmlsplit.geometry import SplitGeometry, piece_shapes, split_geometry
 from dmlsplit.messages import counted
 
@@ -143,5 +143,5 @@ def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:
     """The byte copies of a descriptor that has passed validation."""
     shape, width = desc.input_tensor.sizes, desc.input_tensor.element_bytes
     tensors = desc.input_tensor, *desc.output_tensors
-    source, *outputs = ([step * width for step in tensor.effective_strides] for tensor in tensors)
+    source, *outputs = map(byte_strides, tensors)
     return split_geometry(shape, desc.axis, desc.split_sizes, width, source, outputs)

@@ -317,3 +317,8 @@ class TensorDesc:
         if self.strides is not None:
             text += f" strides [{','.join(map(digits, self.strides))}]"
         return text
+
+
+def byte_strides(tensor: TensorDesc) -> tuple[int, ...]:
+    """The strides of a tensor whose elements have whole bytes, in bytes."""
+    return tuple(step * tensor.element_bytes for step in tensor.effective_strides)

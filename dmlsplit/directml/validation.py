@@ -3,6 +3,9 @@
 A check yields what it finds and never raises, so that a report lists every broken rule.
 """
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain

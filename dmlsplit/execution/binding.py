@@ -22,7 +22,7 @@ from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
-from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
+from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, byte_strides
 from dmlsplit.errors import InvalidArgumentError
 
 _NATIVE = "<" if sys.byteorder == "little" else ">"
@@ -89,8 +89,8 @@ class _TensorBinding:
         self.name, self.tensor = name, tensor
         width = tensor.element_bytes
         typestr = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
-        strides = tuple(step * width for step in tensor.effective_strides)
-        self.required = Requirement(tensor.sizes, strides, typestr, width, device, not is_output)
+        strides, read_only = byte_strides(tensor), not is_output
+        self.required = Requirement(tensor.sizes, strides, typestr, width, device, read_only)
 
     def bound(self, binding: Any, violations: list[Violation]) -> ArrayView:
         """The memory of a binding. Broken rules are added to `violations`.

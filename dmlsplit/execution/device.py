@@ -22,7 +22,7 @@ from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.checks import instance
 from dmlsplit.directml.levels import NEWEST, FeatureLevel, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.tensor import TensorDataType
+from dmlsplit.directml.tensor import TensorDataType, byte_strides
 from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from dmlsplit.execution.binding import BindingTable, BufferBinding
@@ -199,9 +199,8 @@ class Device:
         """
         if not isinstance(descs, Iterable):
             raise ArgumentTypeError(f"descs is {descs!r}; it must be a list of descriptors")
-        if alignment is not None and (
-            type(alignment) is not int or alignment not in (1, 2, 4, 8, 16)
-        ):
+        is_power = type(alignment) is int and alignment in (1, 2, 4, 8, 16)
+        if alignment is not None and not is_power:
             raise InvalidArgumentError(f"alignment is {alignment!r}; it must be 1, 2, 4, 8 or 16")
         for desc in descs:
             self.compile(desc)._prepared.program.prepare(alignment or 1)
@@ -450,9 +449,8 @@ def _new_outputs(desc: SplitOperatorDesc) -> NewArrays:
     if all(tensor.strides is None for tensor in tensors):
         return NewArrays(tuple(tensor.sizes for tensor in tensors), dtype)
     buffers = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
-    strides = [tuple(width * step for step in tensor.effective_strides) for tensor in tensors]
-    shapes = (tensor.sizes for tensor in tensors)
-    return NewArrays(buffers, dtype, tuple(zip(shapes, strides, strict=True)))
+    layouts = tuple((tensor.sizes, byte_strides(tensor)) for tensor in tensors)
+    return NewArrays(buffers, dtype, layouts)
 
 
 @lru_cache(maxsize=1024)

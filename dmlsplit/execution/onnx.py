@@ -1,5 +1,8 @@
 """ONNX's Split and SplitToSequence, of every version, on arrays."""
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +24,7 @@ _NAME = "the input"  # in errors
 
 def split(
     x: ArrayT,
-    split: "ArrayLike | None" = None,
+    split: ArrayLike | None = None,
     *,
     axis: int = 0,
     num_outputs: int | None = None,
@@ -83,7 +86,7 @@ def split(
 
 def split_to_sequence(
     x: ArrayT,
-    split: "ArrayLike | None" = None,
+    split: ArrayLike | None = None,
     *,
     axis: int = 0,
     keepdims: int = 1,

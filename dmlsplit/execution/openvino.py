@@ -1,7 +1,10 @@
 """OpenVINO's VariadicSplit-1 and Split-1 on arrays."""
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -21,12 +24,15 @@ from dmlsplit.models.openvino.lowering import (
     lower_variadic_split,
 )
 
-Axis: TypeAlias = SupportsIndex | Integers  # a number, or an array of one
 _BY_NUMPY_NAME = {name: data_type for data_type, name in NUMPY_TYPES.items()}
 
 
 def variadic_split(
-    data: ArrayT, axis: Axis, split_lengths: Integers, *, device: Device | str | None = None
+    data: ArrayT,
+    axis: SupportsIndex | Integers,
+    split_lengths: Integers,
+    *,
+    device: Device | str | None = None,
 ) -> list[ArrayT]:
     """Split data into pieces of the given lengths (OpenVINO's VariadicSplit-1).
 
@@ -69,7 +75,11 @@ def variadic_split(
 
 
 def split(
-    data: ArrayT, axis: Axis, num_splits: SupportsIndex, *, device: Device | str | None = None
+    data: ArrayT,
+    axis: SupportsIndex | Integers,
+    num_splits: SupportsIndex,
+    *,
+    device: Device | str | None = None,
 ) -> list[ArrayT]:
     """Split data into equal pieces (OpenVINO's Split-1).
 

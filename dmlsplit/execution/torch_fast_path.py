@@ -77,11 +77,8 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
     """
     if type(out) not in (list, tuple) or not torch_private.PLAIN_TYPES.issuperset(map(type, out)):
         return None
-    if (
-        array.requires_grad
-        or torch_private.is_forward_mode()
-        or any(map(Tensor.is_neg, (array, *out)))
-    ):
+    has_gradients = array.requires_grad or torch_private.is_forward_mode()
+    if has_gradients or any(map(Tensor.is_neg, (array, *out))):
         return None
     required = _required(array.shape, array.stride(), array.dtype, axis, sizes_or_count)
     if list(map(_fields_of, out)) != required.fields or not all(map(Tensor.is_contiguous, out)):

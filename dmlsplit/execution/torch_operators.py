@@ -41,11 +41,9 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
         first = next((gradient for gradient in gradients if gradient is not None), None)
         if first is None:
             return None, None, None
-        shapes, zero = piece_shapes(ctx.shape, ctx.dim, ctx.sizes), first.new_zeros(())
-        parts = [
-            zero.expand(shape) if gradient is None else gradient
-            for gradient, shape in zip(gradients, shapes, strict=True)
-        ]
+        pairs = zip(gradients, piece_shapes(ctx.shape, ctx.dim, ctx.sizes), strict=True)
+        zero = first.new_zeros(())
+        parts = [zero.expand(shape) if gradient is None else gradient for gradient, shape in pairs]
         return torch.cat(parts, ctx.dim), None, None
 
     @staticmethod

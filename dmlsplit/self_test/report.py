@@ -174,12 +174,9 @@ def min_shares_check(speeds: Sequence[Speed]) -> Check:
         text = f"only {len(checked)} of {len(WORKLOADS)} speeds have a minimum"
         text += ". Fix: test a GPU with 2.2 GB of free memory, and give it more --seconds"
         return Check("minimum shares", CheckState.FAIL, text)
-    slow = [
-        f"{speed.name}: {speed.share:.2f}, not {speed.min_share:.2f}"
-        for speed in checked
-        if speed.is_slow
-    ]
-    text = "; ".join(slow) or "every speed reaches its share of the copy's"
+    slow = [speed for speed in checked if speed.is_slow]
+    shares = (f"{speed.name}: {speed.share:.2f}, not {speed.min_share:.2f}" for speed in slow)
+    text = "; ".join(shares) or "every speed reaches its share of the copy's"
     return Check("minimum shares", CheckState.WARN if slow else CheckState.OK, text)
 
 

@@ -1,5 +1,8 @@
 """The self-test, stage by stage."""
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -145,12 +148,10 @@ def _stages(
         programs = compile_programs(memory.number, splits)
         yield from (programs, report.programs_check(programs))
     kernel_cases = _one_of_each_kernel(splits, limits)
-    compared = (
-        _compare_all(splits, backend, memory, progress),
-        _compare_elsewhere(kernel_cases, backend, memory),
-    )
+    comparisons = _compare_all(splits, backend, memory, progress)
+    elsewhere = _compare_elsewhere(kernel_cases, backend, memory)
     results = []
-    for item in chain(*compared, _measure(backend, memory, deadline, strict)):
+    for item in chain(comparisons, elsewhere, _measure(backend, memory, deadline, strict)):
         if isinstance(item, CaseResult):
             results.append(item)
         yield item

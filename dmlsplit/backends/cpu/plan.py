@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterator
 from itertools import accumulate, chain
 from math import gcd, prod
+from operator import attrgetter
 from typing import NamedTuple
 
 from dmlsplit.geometry import ONE_TRIP, SplitGeometry, ceil_div
@@ -75,11 +76,9 @@ def _nests(geometry: SplitGeometry) -> Iterator[_Nest]:
         packed = zip(rows.offsets, rows.widths, strict=True)
         copies = [(offset, run, ((rows.rows, rows.pitch, run),)) for offset, run in packed]
     else:
-        copies = [
-            (piece.input_offset, piece.run_bytes, piece.loops or (ONE_TRIP,))
-            for piece in geometry.strided
-        ]
-    for output, (offset, run, loops) in enumerate(copies):
+        copies = list(map(attrgetter("input_offset", "run_bytes", "loops"), geometry.strided))
+    for output, (offset, run, nest) in enumerate(copies):
+        loops = nest or (ONE_TRIP,)
         whole, rest = divmod(run, TASK_BYTES)
         if whole:
             yield output, offset, 0, TASK_BYTES, (*loops, (whole, TASK_BYTES, TASK_BYTES))

@@ -59,11 +59,9 @@ def package_error(installed: Sequence[str], driver: int | None) -> str | None:
 
 def cupy_error(error: ImportError, driver: int | None) -> str:
     """The error if CuPy cannot be imported."""
-    old_driver_extra = "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
-    return (
-        f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: "
-        f"{_install_command(fitting_extra(driver))}{old_driver_extra}"
-    )
+    fix = _install_command(fitting_extra(driver))
+    fix += "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
+    return f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: {fix}"
 
 
 def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
@@ -95,27 +93,22 @@ def _driver_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
 
 def _compiler_error(cuda: Cuda, installed: Sequence[str], extra: str) -> str | None:
     """The error if CuPy is too old, or lacks what it compiles with."""
-    major = cuda.runtime // 1000
+    major, fix = cuda.runtime // 1000, _install_command(extra)
     if cuda.nvrtc is None:
-        return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {_install_command(extra)}"
+        return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {fix}"
     nvrtc_major, _ = cuda.nvrtc
     if nvrtc_major != major:
-        version = ".".join(map(str, cuda.nvrtc))
-        return (
-            f"CuPy is built for CUDA {major}, and loads NVRTC {version}. Fix: "
-            f"{_install_command(extra)}, and unset LD_LIBRARY_PATH if it names another CUDA"
-        )
+        versions = f"CUDA {major}, and loads NVRTC {'.'.join(map(str, cuda.nvrtc))}"
+        fix += ", and unset LD_LIBRARY_PATH if it names another CUDA"
+        return f"CuPy is built for {versions}. Fix: {fix}"
     if not cuda.has_headers:
-        return (
-            f"CUDA {major}'s headers cannot be found, and CuPy compiles nothing without them. Fix: "
-            f"{_install_command(extra)}"
-        )
+        missing = f"CUDA {major}'s headers cannot be found"
+        return f"{missing}, and CuPy compiles nothing without them. Fix: {fix}"
     if tuple(map(int, re.findall(r"\d+", cuda.cupy)))[:3] < MIN_CUPY:
-        least = ".".join(map(str, MIN_CUPY))
-        return (
-            f"CuPy {cuda.cupy} is installed, and dmlsplit needs {least} or newer. Fix: "
-            f"{_replace_command(installed, extra)}"
+        versions = (
+            f"CuPy {cuda.cupy} is installed, and dmlsplit needs {'.'.join(map(str, MIN_CUPY))}"
         )
+        return f"{versions} or newer. Fix: {_replace_command(installed, extra)}"
     return None
 
 
@@ -151,22 +144,16 @@ def gpu_error(
         return f"{has}, and dmlsplit needs {least} or newer. Fix: use a newer GPU, or the CPU"
     if compiled < min(architectures):
         least = _capability(min(architectures))
-        return (
-            f"{has}, and the installed NVRTC compiles for {least} or newer. Fix: "
-            f"{_replace_command(installed, 'cuda12')}"
-        )
+        fix = _replace_command(installed, "cuda12")
+        return f"{has}, and the installed NVRTC compiles for {least} or newer. Fix: {fix}"
+    fix = _newer_command(installed)
     if compiled not in architectures:
-        return (
-            f"{has}, for which the installed NVRTC does not compile. Fix: "
-            f"{_newer_command(installed)}"
-        )
+        return f"{has}, for which the installed NVRTC does not compile. Fix: {fix}"
     # Machine code runs on GPUs of the same major capability only (CUDA C++ Programming Guide,
     # "Binary Compatibility").
     if compiled // 10 != capability // 10 and not target.is_ptx:
-        return (
-            f"{has}, and the installed CuPy compiles for {_capability(compiled)} at most. Fix: "
-            f"{_newer_command(installed)}; or set CUPY_COMPILE_WITH_PTX=1"
-        )
+        has += f", and the installed CuPy compiles for {_capability(compiled)} at most"
+        return f"{has}. Fix: {fix}; or set CUPY_COMPILE_WITH_PTX=1"
     return None
 
 

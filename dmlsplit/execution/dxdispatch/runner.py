@@ -3,6 +3,9 @@
 8-bit integers are printed as numbers. DxDispatch prints them as characters.
 """
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -132,8 +135,7 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     lines: list[str] = []
     for command in model.commands:
         if isinstance(command, Dispatch):
-            bindings = command.bindings
-            buffers = [_buffer_binding(memory[part.resource], part) for part in bindings]
+            buffers = [_buffer_binding(memory[part.resource], part) for part in command.bindings]
             source = owned.get(command.dispatchable) or buffers.pop(0)
             with prefix_errors(f"{command.path}.bindings"):
                 operators[command.dispatchable].dispatch(source, buffers)
