@@ -54,7 +54,8 @@ def first_overlap(arrays: Sequence[ArrayView]) -> tuple[int, int] | None:
     areas = [spans[index] for index in indices]
     if columns := column_ranges([arrays[index] for index in indices]):
         positions = _overlapping(columns)
-        indices, areas = [indices[n] for n in positions], [columns[n] for n in positions]
+        indices = [indices[position] for position in positions]
+        areas = [columns[position] for position in positions]
     for position, (index, (_, end)) in enumerate(zip(indices, areas, strict=True)):
         for other, (start, _) in zip(indices[position + 1 :], areas[position + 1 :], strict=True):
             if start >= end:

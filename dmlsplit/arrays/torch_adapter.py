@@ -91,9 +91,8 @@ def untracked_view(tensor: Any, name: str) -> ArrayView:
         raise sharing_error(tensor, name, error) from None
     typestr = element_type(tensor.dtype)
     device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
-    return new_array_view(
-        ArrayView, (tensor, address, shape, strides, typestr, width, device, False)
-    )
+    fields = tensor, address, shape, strides, typestr, width, device, False
+    return new_array_view(ArrayView, fields)
 
 
 def why_tracked(tensor: Any) -> tuple[str, str] | None:

@@ -170,7 +170,8 @@ def _widen_elements(dims: list[_Dimension], lanes: int) -> list[_Dimension] | No
         other_extents = [extent for dim in dims if dim is not run for extent in dim.extents]
         if adjacent and all(size == 1 or stride % lanes == 0 for size, stride in other_extents):
             scaled = [dim.with_strides(lambda stride: stride // lanes) for dim in dims]
-            scaled[index] = run._replace(extents=tuple((n // lanes, 1) for n, _ in run.extents))
+            extents = tuple((size // lanes, 1) for size, _ in run.extents)
+            scaled[index] = run._replace(extents=extents)
             return scaled
     return None
 
@@ -199,7 +200,7 @@ def _limit_rank(dims: list[_Dimension], limit: int) -> list[_Dimension]:
     """Drop dimensions of size 1, then join others, innermost first, until `limit` are left."""
     remaining = list(dims)
     for dim in dims:
-        if len(remaining) > limit and not dim.is_axis and all(n == 1 for n, _ in dim.extents):
+        if len(remaining) > limit and not dim.is_axis and all(size == 1 for size, _ in dim.extents):
             remaining.remove(dim)
     while len(remaining) > limit and (shorter := _merge_any_pair(remaining)):
         remaining = shorter

@@ -219,6 +219,7 @@ class BindingTable:
         return source_view, [output.owner for output in views], [output.address for output in views]
 
     def _refusal(self, violations: Sequence[Violation]) -> InvalidArgumentError:
+        """The error with a report of these violations."""
         report = ValidationReport(f"binding of {self.desc}", "", tuple(violations))
         return InvalidArgumentError(str(report), report)
 

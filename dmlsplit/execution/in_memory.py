@@ -60,6 +60,7 @@ def requirements(source: ArrayView, axis: int, sizes: Shape) -> list[Requirement
 def _requirements(
     shape: Shape, axis: int, sizes: Shape, typestr: str, item_bytes: int, device: str
 ) -> list[Requirement]:
+    """`requirements`, cached by what they depend on."""
     return [
         Requirement(piece, packed_byte_strides(piece, item_bytes), typestr, item_bytes, device)
         for piece in piece_shapes(shape, axis, sizes)

@@ -61,19 +61,24 @@ def _split_tracked(
         return split(array.resolve_conj().resolve_neg(), sizes_or_count, axis, out)
     dim, sizes = (_unchecked_sizes if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
     if out is not None:
-        check_output_count(out, len(sizes))
-        if not is_traced:
-            raise InvalidArgumentError(NO_GRADIENT)
-        for index, tensor in enumerate(out):
-            if tensor.__class__.__module__ not in torch_adapter.TORCH_MODULES:
-                name = f"out[{index}] is a {tensor.__class__.__qualname__}"
-                raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
+        _check_tracked_outputs(out, len(sizes), is_traced)
     if torch.onnx.is_in_onnx_export():
         return _split_for_onnx(array, sizes, dim, out)
     if out is None:
         return list(SPLIT(array, sizes, dim))
     SPLIT_OUT(array, sizes, dim, list(out))
     return list(out)
+
+
+def _check_tracked_outputs(out: Sequence[Tensor], count: int, is_traced: bool) -> None:
+    """Refuse outputs that are no tensors, or through which no gradient can pass."""
+    check_output_count(out, count)
+    if not is_traced:
+        raise InvalidArgumentError(NO_GRADIENT)
+    for index, tensor in enumerate(out):
+        if tensor.__class__.__module__ not in torch_adapter.TORCH_MODULES:
+            name = f"out[{index}] is a {tensor.__class__.__qualname__}"
+            raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
 
 
 def _split_for_onnx(

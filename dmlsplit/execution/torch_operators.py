@@ -116,6 +116,7 @@ def _fake_view(tensor: Tensor, start: int) -> ArrayView:
 
 
 def _example_values(numbers: Sequence[int]) -> tuple[int, ...]:
+    """Numbers of which some may be symbolic, as ints."""
     return tuple(map(torch_private.example_value, numbers))
 
 

@@ -135,9 +135,8 @@ def _row_counts(layout: Case, limits: DeviceLimits) -> Iterator[int]:
     row_bytes = layout.source.size // layout.shape[0]
     for rows in _ROWS[: bisect_right(_ROWS, MAX_BYTES // row_bytes)]:
         launches = planned(_of_rows(layout, rows, limits.sm_count), limits)
-        multiples = {rows // step * step for step in map(row_step, launches)} - {0}
-        neighbours = {multiple + more for multiple in multiples for more in (-1, 0, 1)}
-        yield from sorted({rows, *neighbours} - {0})
+        edges = {rows // step * step for step in map(row_step, launches)} - {0}
+        yield from sorted({rows, *(edge + more for edge in edges for more in (-1, 0, 1))} - {0})
 
 
 def _can_grow(layout: Case) -> bool:

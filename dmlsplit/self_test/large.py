@@ -34,7 +34,8 @@ def place(case: Case, bind: Bind, memory: Memory, source: Buffer, target: Buffer
     """The copy of a split; its input has the data, and its outputs the sentinel."""
     memory.fill(target, SENTINEL)
     repeat(memory, _after(source, case.phases[0]), _block(case).data(), case.source.size)
-    return bind(source.address + case.phases[0], [target.address + n for n in _starts(case)])
+    addresses = [target.address + start for start in _starts(case)]
+    return bind(source.address + case.phases[0], addresses)
 
 
 def check(case: Case, memory: Memory, target: Buffer, step: int = 1) -> CaseResult:

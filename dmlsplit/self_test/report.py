@@ -13,7 +13,7 @@ from dmlsplit.self_test.kernels import FaultyKernel, Programs
 from dmlsplit.self_test.speed import WORKLOADS, Speed
 
 EXACT, WRONG, NOT_RUN = 0, 1, 2
-# Paths, which may name a user. Only those in quotes or brackets may contain spaces.
+# Only paths in quotes or brackets may contain spaces.
 _PATHS = re.compile(
     r"""(?<=["'(])(?:[A-Za-z]:)?[/\\][^"')\n]*|(?<![\w/\\.])(?:[A-Za-z]:)?[/\\][^\s"'(),;]+"""
 )
@@ -88,6 +88,7 @@ class SelfTest:
 
     @property
     def _has_wrong_bytes(self) -> bool:
+        """Whether a split was wrong, however the test ended."""
         return any(result.difference for result in self.results)
 
     def __str__(self) -> str:
@@ -144,9 +145,9 @@ def bytes_check(results: Sequence[CaseResult]) -> Check:
     text = f"{len(results) - len(wrong)} of {counted(len(results), 'split')} exact"
     if not wrong:
         return Check("bytes", CheckState.OK, text)
-    case = wrong[0].case
-    first = f"{text}; first: {case.name!r} ({case.mode}), {wrong[0].difference}"
-    return Check("bytes", CheckState.FAIL, first)
+    case, difference, _ = wrong[0]
+    text += f"; first: {case.name!r} ({case.mode}), {difference}"
+    return Check("bytes", CheckState.FAIL, text)
 
 
 def faulty_kernels_check(kernels: Sequence[FaultyKernel]) -> Check:
@@ -210,4 +211,5 @@ def _record(test: SelfTest) -> dict[str, object]:
 
 
 def _without_paths(text: str) -> str:
+    """A text in which paths are replaced, because they may name a user."""
     return _PATHS.sub("PATH", text)

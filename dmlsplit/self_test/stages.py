@@ -97,34 +97,34 @@ def selftest(
     0
     """
     _check_arguments(seconds, show, progress, strict)
-    parts: dict[type, list[Any]] = defaultdict(list)  # of the report, as they become known
+    items: dict[type, list[Any]] = defaultdict(list)  # by type, as they become known
 
     def keep(item: Item) -> None:
-        parts[type(item)].append(item)
+        items[type(item)].append(item)
         if show and isinstance(item, Check):
             show(report.check_text(item))
 
     deadline, error = monotonic() + seconds, None
-    tested = name = device or "cuda:0"
+    tested_device = name = device or "cuda:0"
     try:
         backend, reason = default_backend() if device is None else (find_backend(device), None)
-        tested, name = backend.device, _name(backend.device)
+        tested_device, name = backend.device, _name(backend.device)
         if reason is not None:
             keep(missing_gpu_check(reason))
         for item in _stages(backend, deadline, strict, progress):
             keep(item)
     except DmlError as failure:
-        if not parts and isinstance(failure, InvalidArgumentError):
+        if not items and isinstance(failure, InvalidArgumentError):
             raise  # the name of the device is wrong
-        error = one_line(failure) if parts else "the check of the GPU failed"
-        if not parts:
+        error = one_line(failure) if items else "the check of the GPU failed"
+        if not items:
             keep(Check("GPU", CheckState.FAIL, str(failure)))
-        elif parts[CaseResult] and not parts[FaultyKernel]:
-            keep(report.bytes_check(parts[CaseResult]))
+        elif items[CaseResult] and not items[FaultyKernel]:
+            keep(report.bytes_check(items[CaseResult]))
     kinds = Check, CaseResult, FaultyKernel, Speed
-    checks, results, faulty, measured = (tuple(parts[kind]) for kind in kinds)
-    programs = next(iter(parts[Programs]), None)
-    return SelfTest(tested, name, checks, programs, results, faulty, measured, strict, error)
+    checks, results, faults, rates = (tuple(items[kind]) for kind in kinds)
+    programs = next(iter(items[Programs]), None)
+    return SelfTest(tested_device, name, checks, programs, results, faults, rates, strict, error)
 
 
 def _check_arguments(seconds: float, show: object, progress: object, strict: bool) -> None:
@@ -140,6 +140,7 @@ def _check_arguments(seconds: float, show: object, progress: object, strict: boo
 def _stages(
     backend: Backend, deadline: float, strict: bool, progress: Progress | None
 ) -> Iterator[Item]:
+    """All that the self-test finds out on a device, in the order of the report."""
     memory = memory_of(backend.device)
     limits = _limits(memory)
     splits = list(cases(limits))
@@ -186,8 +187,8 @@ def _compare_elsewhere(
             yield Check("other memory", CheckState.OK, f"the GPU has no {name}")
             continue
         for case in kernel_cases.values():
-            renamed = replace(case, name=f"{case.name}, {name}")
-            yield compare(renamed, backend.compile(case.geometry).bind, other_memory)
+            bind = backend.compile(case.geometry).bind
+            yield compare(replace(case, name=f"{case.name}, {name}"), bind, other_memory)
 
 
 def _try_faulty_kernels(

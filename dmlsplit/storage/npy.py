@@ -248,10 +248,8 @@ def _publish(drafts: Sequence[Path], targets: Sequence[Path]) -> None:
                 draft.replace(target)
     except (OSError, KeyboardInterrupt) as error:
         moved = sum(not draft.exists() for draft in drafts)
-        state = (
-            f"{moved} of {len(drafts)} pieces are in place. "
-            "Fix: run the same command again with --overwrite"
-        )
+        state = f"{moved} of {len(drafts)} pieces are in place"
+        state += ". Fix: run the same command again with --overwrite"
         if isinstance(error, KeyboardInterrupt):
             error.add_note(state)
             raise

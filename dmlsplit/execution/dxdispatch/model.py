@@ -209,19 +209,24 @@ def _bindings(
     if not initializes:
         tensors_by_name["OutputTensors"] = desc.output_tensors
     entries = {name: entry.one_or_many() for name, entry in field.members()}
-    problems = [f"binds {name[:80]!r}" for name in entries if name not in tensors_by_name]
-    problems += [f"lacks {name!r}" for name in tensors_by_name if name not in entries]
-    if problems:
-        allowed = " and ".join(tensors_by_name) or "nothing, as its InputTensor is not OWNED_BY_DML"
-        raise field.invalid(f"{problems[0]}; it must bind {allowed}")
-    if "InputTensor" in tensors_by_name and (count := len(entries["InputTensor"])) != 1:
-        raise field.get("InputTensor").invalid(f"binds {count} resources; it must bind 1")
+    _check_names(field, entries, list(tensors_by_name))
     return tuple(
         _binding(entry, tensor, resources)
         for name, tensors in tensors_by_name.items()
         # Tensors are repeated for bindings in excess, which the dispatch refuses.
         for entry, tensor in zip(entries[name], cycle(tensors), strict=False)
     )
+
+
+def _check_names(field: Field, entries: Mapping[str, list[Field]], names: Sequence[str]) -> None:
+    """Refuse bindings of other tensors than these, and more than one of the input."""
+    problems = [f"binds {name[:80]!r}" for name in entries if name not in names]
+    problems += [f"lacks {name!r}" for name in names if name not in entries]
+    if problems:
+        allowed = " and ".join(names) or "nothing, as its InputTensor is not OWNED_BY_DML"
+        raise field.invalid(f"{problems[0]}; it must bind {allowed}")
+    if "InputTensor" in names and (count := len(entries["InputTensor"])) != 1:
+        raise field.get("InputTensor").invalid(f"binds {count} resources; it must bind 1")
 
 
 def _binding(field: Field, tensor: TensorDesc, resources: _Resources) -> Binding:
@@ -244,6 +249,7 @@ def _binding(field: Field, tensor: TensorDesc, resources: _Resources) -> Binding
 def _command(
     field: Field, folder: Path, resources: _Resources, dispatchables: Mapping[str, Dispatchable]
 ) -> Command:
+    """A command, which may name only what the model has."""
     command = field.get("type")
     match command.text().lower():
         case "dispatch":

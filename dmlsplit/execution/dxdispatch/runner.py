@@ -159,6 +159,7 @@ def _compiled(model: Model, device: Device) -> dict[str, CompiledOperator]:
 
 
 def _buffer_binding(memory: Any, binding: Binding) -> BufferBinding:
+    """The range of a resource's memory that is bound."""
     return BufferBinding(memory, binding.offset_in_bytes, binding.size_in_bytes)
 
 
