@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import dmlsplit as dml
+from dmlsplit.frontends import dxdispatch, onnx, openvino
 from tests.support.command import ROOT, ran
 
 # Some functions of PyTorch and JAX themselves are untyped.
@@ -120,8 +121,10 @@ def test_examples_are_type_checked(
 def test_dir_lists_the_public_names_and_signatures_name_types_without_their_module() -> None:
     assert sorted(dir(dml)) == sorted({*dml.__all__, "__version__"})
     assert str(inspect.signature(dml.split)).startswith(
-        "(array: 'T', sizes_or_count: 'Sizes', axis"
+        "(array: 'AnyArrayT', sizes_or_count: 'SupportsIndex | Integers', axis"
     )
-    subjects = dml.split, dml.Device, dml.TensorDesc, dml.SplitOperatorDesc.from_sizes
-    for subject in (*subjects, dml.CompiledOperator.bind, dml.BufferBinding):
+    subjects = dml.split, dml.Device, dml.TensorDesc, dml.SplitOperatorDesc.from_sizes, dml.legalize
+    front_ends = onnx.split, openvino.variadic_split, dxdispatch.run
+    methods = dml.CompiledOperator.bind, dml.BufferBinding, dml.validate, dml.selftest
+    for subject in (*subjects, *front_ends, *methods):
         assert "dmlsplit." not in str(inspect.signature(subject))

@@ -54,6 +54,7 @@ def to_host(array: Any) -> np.ndarray:
 
 
 def _find_adapter(array_type: type) -> Adapter | None:
+    """The adapter of a type; None for libraries that have none of their own."""
     if issubclass(array_type, np.ndarray):
         return NUMPY
     torch = sys.modules.get("torch")  # imported if `array_type` is a tensor type

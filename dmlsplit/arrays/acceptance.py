@@ -1,7 +1,7 @@
 """Checks the arrays of a split: whether they fit it, and share no memory.
 
 `dml.split`, `op()`, `dispatch`, `bind` and the front ends all use this module. An array that fits
-exactly reaches only `matches`, and on the fast paths of execution/slices.py and
+exactly reaches only `fits_exactly`, and on the fast paths of execution/slices.py and
 execution/torch_fast_path.py not even that; a rule about such arrays is needed there too. A rule
 about the arrays of one library, such as tensors that PyTorch tracks, belongs in the `view` of its
 adapter.
@@ -9,6 +9,7 @@ adapter.
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from dmlsplit.arrays import ArrayView, view
@@ -28,9 +29,13 @@ class Mismatch(NamedTuple):
     required: Any
 
 
-def matches(array: ArrayView, required: Requirement) -> bool:
+# One call for all fields, because every array of every call is compared.
+_layout_of = attrgetter("shape", "strides", "type", "item_bytes", "device")
+
+
+def fits_exactly(array: ArrayView, required: Requirement) -> bool:
     """Whether an array is exactly as required."""
-    return array[2:-1] == required[:-1] and array.read_only <= required.read_only
+    return bool(_layout_of(array) == _layout_of(required)) and array.read_only <= required.read_only
 
 
 def mismatches(
@@ -51,13 +56,18 @@ def mismatches(
     elif any_strides:
         if _overlaps_itself(array.shape, array.strides):
             yield Mismatch("strides", array.strides, None)
-    # The stride of a dimension of size 1 is never used. Elements of a wrong type may have another
-    # size, so strides are compared in elements.
-    elif any(
-        n > 1 and s * required.item_bytes != t * array.item_bytes
-        for n, s, t in zip(*array[2:4], required.strides, strict=True)
-    ):
+    elif not _has_strides(array, required):
         yield Mismatch("strides", array.strides, required.strides)
+
+
+def _has_strides(array: ArrayView, required: Requirement) -> bool:
+    """Whether the strides are as required, counted in elements: a wrong type may be wider."""
+    # The stride of a dimension of size 1 is never used.
+    dims = zip(array.shape, array.strides, required.strides, strict=True)
+    return all(
+        size <= 1 or stride * required.item_bytes == step * array.item_bytes
+        for size, stride, step in dims
+    )
 
 
 def accept_outputs(
@@ -70,9 +80,9 @@ def accept_outputs(
     check_output_count(out, len(required))
     outputs = [view(array, f"out[{index}]") for index, array in enumerate(out)]
     check_output_arrays(outputs, source, required)
-    are_packed = all(map(matches, outputs, required))
-    strides = None if are_packed else tuple([output.strides for output in outputs])
-    return [output.address for output in outputs], strides
+    strides = tuple([output.strides for output in outputs])
+    are_packed = strides == tuple([requirement.strides for requirement in required])
+    return [output.address for output in outputs], None if are_packed else strides
 
 
 def check_output_count(out: Any, count: int) -> None:
@@ -88,32 +98,32 @@ def check_output_arrays(
 ) -> None:
     """Refuse outputs that share a byte or are not as required; their strides may differ."""
     for index, (output, requirement) in enumerate(zip(outputs, required, strict=True)):
-        if matches(output, requirement):
+        if fits_exactly(output, requirement):
             continue
         mismatch = next(mismatches(output, requirement, any_strides=True), None)
         if mismatch is not None:
-            raise InvalidArgumentError(f"out[{index}]{_mismatch_text(*mismatch)}")
+            raise InvalidArgumentError(f"out[{index}]{_mismatch_text(mismatch)}")
     if pair := first_overlap([source, *outputs]):
         first, second = (f"out[{index - 1}]" if index else "array" for index in pair)
         raise InvalidArgumentError(f"{first} and {second} share memory; they must not overlap")
 
 
-def _mismatch_text(field: str, actual: Any, required: Any) -> str:
+def _mismatch_text(mismatch: Mismatch) -> str:
     """What is wrong with an output, after its name."""
+    field, actual, required = mismatch
     match field:
         case "read_only":
             return " is read-only. Fix: pass an array that can be written, such as a copy"
         case "strides":
             return f": strides are {actual}; its elements must not overlap"
         case "type":
-            name = data_type_name(required)
-            return (
-                f": data type is {data_type_name(actual)}; it must be {name}. Fix: pass an array "
-                f"of {name}"
-            )
+            actual, required = data_type_name(actual), data_type_name(required)
+            fix = f"Fix: pass an array of {required}"
+            return f": data type is {actual}; it must be {required}. {fix}"
     return f": {field} is {actual}; it must be {required}"
 
 
 @lru_cache(maxsize=1024)
 def _overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements of an array may share an address; strides may be negative."""
     return may_overlap_itself(shape, tuple(map(abs, strides)))

@@ -35,8 +35,8 @@ class ArrayView(NamedTuple):
     def is_contiguous(self) -> bool:
         """Whether the elements follow each other in row-major order."""
         packed = packed_byte_strides(self.shape, self.item_bytes)
-        rows = zip(self.shape, self.strides, packed, strict=True)
-        return 0 in self.shape or all(n == 1 or s == p for n, s, p in rows)
+        dims = zip(self.shape, self.strides, packed, strict=True)
+        return 0 in self.shape or all(size == 1 or stride == step for size, stride, step in dims)
 
     @property
     def window(self) -> np.ndarray:
@@ -53,8 +53,9 @@ def byte_bounds(
     """The bytes ``[low, high)`` that the elements occupy, counted from the first one's address."""
     if 0 in shape:
         return 0, 0
-    reaches = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
-    return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + item_bytes
+    reaches = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+    low, high = (sum(clip(0, reach) for reach in reaches) for clip in (min, max))
+    return low, high + item_bytes
 
 
 def share_memory(first: ArrayView, second: ArrayView) -> bool:
@@ -107,5 +108,5 @@ def data_type_name(typestr: str) -> str:
 def dtype_of(array: Any, typestr: str) -> np.dtype:
     """The type of an array with this type string."""
     # Some types have no type string; only the array knows them.
-    own = getattr(array, "dtype", None)
-    return own if isinstance(own, np.dtype) else np.dtype(typestr)
+    dtype = getattr(array, "dtype", None)
+    return dtype if isinstance(dtype, np.dtype) else np.dtype(typestr)

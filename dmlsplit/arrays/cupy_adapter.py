@@ -21,9 +21,8 @@ class _Cupy(Adapter):
         dtype, memory = array.dtype, array.data
         typestr, device = type_string(dtype), device_name(memory.device_id)
         address, shape, strides, width = memory.ptr, array.shape, array.strides, dtype.itemsize
-        return new_array_view(
-            ArrayView, (array, address, shape, strides, typestr, width, device, False)
-        )
+        fields = array, address, shape, strides, typestr, width, device, False
+        return new_array_view(ArrayView, fields)
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         dtype = dtype_of(like.owner, like.type) if new.dtype is None else new.dtype

@@ -69,15 +69,17 @@ def converted_like(like: Any, arrays: list[Any]) -> list[Any]:
     namespace = getattr(like, "__array_namespace__", None)
     library = namespace() if namespace else sys.modules.get(package_of(like))
     from_dlpack = getattr(library, "from_dlpack", None)
-    if from_dlpack is None:
-        return arrays
+    return arrays if from_dlpack is None else _imported(like, arrays, from_dlpack)
+
+
+def _imported(like: Any, arrays: list[Any], from_dlpack: Callable[[Any], Any]) -> list[Any]:
+    """Arrays imported by a library, on the device of `like`."""
     pieces = [from_dlpack(array) for array in arrays]
     dtype, piece_dtype = arrays[0].dtype, getattr(pieces[0], "dtype", None)
     if getattr(piece_dtype, "itemsize", dtype.itemsize) != dtype.itemsize:
         raise InvalidArgumentError(
             f"array has data type {dtype}, but {package_of(like)} would make pieces of "
-            f"{piece_dtype}. "
-            "Fix: with JAX, jax.config.update('jax_enable_x64', True)"
+            f"{piece_dtype}. Fix: with JAX, jax.config.update('jax_enable_x64', True)"
         )
     # Several devices of an array API library may be one device of DLPack.
     is_on_device = not hasattr(like, "to_device") or pieces[0].device == like.device
@@ -87,11 +89,8 @@ def converted_like(like: Any, arrays: list[Any]) -> list[Any]:
 def cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     """Describe an array on a CUDA device, by its CUDA array interface or else through DLPack."""
     is_immutable = package_of(array) in _IMMUTABLE
-    try:
-        # JAX's interface names no stream, although its values may still be pending.
-        interface = None if is_immutable else array.__cuda_array_interface__
-    except (AttributeError, BufferError, TypeError, RuntimeError, ValueError):
-        interface = None
+    # JAX's interface names no stream, although its values may still be pending.
+    interface = None if is_immutable else _cuda_array_interface(array)
     if interface is None:
         array = _query(driver.load().from_dlpack, array, name)
         interface = array.__cuda_array_interface__
@@ -112,6 +111,14 @@ def cuda_view(array: Any, name: str, number: int | None) -> ArrayView:
     strides = tuple(interface.get("strides") or packed_byte_strides(shape, width))
     is_read_only = bool(read_only) or is_immutable
     return ArrayView(array, address, shape, strides, typestr, width, device, is_read_only)
+
+
+def _cuda_array_interface(array: Any) -> Any:
+    """The CUDA array interface of an array; None if its library has none for it."""
+    try:
+        return array.__cuda_array_interface__
+    except (AttributeError, BufferError, TypeError, RuntimeError, ValueError):
+        return None
 
 
 def _query(query: Callable[[Any], Any], array: Any, name: str) -> Any:

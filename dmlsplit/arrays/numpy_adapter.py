@@ -24,9 +24,8 @@ class _Numpy(Adapter):
             )
         address, typestr, width = _address(array), type_string(dtype), dtype.itemsize
         shape, strides, read_only = array.shape, array.strides, not array.flags.writeable
-        return new_array_view(
-            ArrayView, (array, address, shape, strides, typestr, width, "cpu", read_only)
-        )
+        fields = array, address, shape, strides, typestr, width, "cpu", read_only
+        return new_array_view(ArrayView, fields)
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         # The view has only the type's string, which extensions such as bfloat16 share.
@@ -43,6 +42,7 @@ class _Numpy(Adapter):
 
 
 def _address(array: np.ndarray) -> int:
+    """The address of an array's first element."""
     try:
         # This is three times as fast as the array interface, which makes a dictionary each time.
         return addressof(c_char.from_buffer(array))  # type: ignore[arg-type]

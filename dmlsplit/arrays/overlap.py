@@ -1,6 +1,7 @@
 """Which arrays share memory: spans of addresses, then columns of one array, then single bytes."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from operator import le
 
 from dmlsplit.arrays.array_view import ArrayView, byte_bounds, share_memory
@@ -32,10 +33,8 @@ def column_ranges(views: Sequence[ArrayView]) -> list[tuple[int, int]] | None:
     array, whose spans all overlap. No view may be wider than a row or cross its end.
     """
     first = min(view.address for view in views)
-    steps = [
-        abs(s) for view in views for n, s in zip(view.shape, view.strides, strict=True) if n > 1
-    ]
-    pitch = max([1, *steps])
+    dimensions = chain.from_iterable(zip(view.shape, view.strides, strict=True) for view in views)
+    pitch = max([1, *(abs(stride) for size, stride in dimensions if size > 1)])
     ranges = []
     for view in views:
         # A stride of whole rows stays in the same column.
@@ -53,9 +52,10 @@ def first_overlap(arrays: Sequence[ArrayView]) -> tuple[int, int] | None:
         return None
     indices = _overlapping(spans)
     areas = [spans[index] for index in indices]
-    if found_ranges := column_ranges([arrays[index] for index in indices]):
-        crossing = _overlapping(found_ranges)
-        indices, areas = [indices[n] for n in crossing], [found_ranges[n] for n in crossing]
+    if columns := column_ranges([arrays[index] for index in indices]):
+        positions = _overlapping(columns)
+        indices = [indices[position] for position in positions]
+        areas = [columns[position] for position in positions]
     for position, (index, (_, end)) in enumerate(zip(indices, areas, strict=True)):
         for other, (start, _) in zip(indices[position + 1 :], areas[position + 1 :], strict=True):
             if start >= end:

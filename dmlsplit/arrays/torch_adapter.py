@@ -33,38 +33,22 @@ _FIX_WITHOUT_MEMORY = "use dmlsplit.split without out, or a tensor that has memo
 # Modules of the tensor classes that can be split: plain tensors, and those of torch's tracers.
 _TRACED = ("torch._subclasses.fake_tensor", "torch._subclasses.functional_tensor")
 TORCH_MODULES = frozenset(("torch", "torch.nn.parameter", *_TRACED))
-DISTRIBUTED = "torch.distributed.tensor"  # the module of DTensor
+DTENSOR_MODULE = "torch.distributed.tensor"
 
 
 class _Torch(Adapter):
     def view(self, tensor: Any, name: str) -> ArrayView:
-        _check_memory(tensor, name)
-        width = tensor.element_size()
-        try:
-            address, shape, steps = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
-            strides, end = _layout(shape, steps, width)
-            size = tensor.untyped_storage().nbytes()
-            if size < tensor.storage_offset() * width + end:
-                memory = f"{'too little' if size else 'no'} memory"
-                raise InvalidArgumentError(
-                    f"{name} has {memory}, because its storage was resized to {size} bytes. "
-                    "Fix: untyped_storage().resize_(...), then fill it; with FSDP, unshard()"
-                )
-            if not address and end:
-                raise RuntimeError("it has no memory")
-        except RuntimeError as error:
-            raise sharing_error(tensor, name, error) from None
-        typestr = element_type(tensor.dtype)
-        device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
-        return new_array_view(
-            ArrayView, (tensor, address, shape, strides, typestr, width, device, False)
-        )
+        if reason := why_tracked(tensor):
+            what, fix = reason
+            rule = "such a tensor can only be the input of dmlsplit.split"
+            raise InvalidArgumentError(f"{name} {what}; {rule}. Fix: {fix}")
+        return untracked_view(tensor, name)
 
     def empty(self, like: ArrayView, new: NewArrays, stream: Stream | None = None) -> Allocation:
         if stream is not None and like.device != "cpu":
             with _torch().cuda.stream(_external(stream, device_number(like.device))):
                 return self.empty(like, new)
-        dtype = like.owner.dtype if new.dtype is None else _dtype(new.dtype)
+        dtype = like.owner.dtype if new.dtype is None else getattr(_torch(), new.dtype.name)
         empty, device, rest = _torch().empty, like.owner.device, iter(new.shapes)
         try:
             tensors = [empty(shape, dtype=dtype, device=device) for shape in rest]
@@ -77,16 +61,38 @@ class _Torch(Adapter):
         return packed.as_strided(shape, [step // width for step in strides])
 
     def current_stream(self, tensor: Any) -> Callable[[], int] | None:
-        return (
-            partial(_torch_private().current_stream, tensor.get_device())
-            if tensor.is_cuda
-            else None
-        )
+        if not tensor.is_cuda:
+            return None
+        return partial(_torch_private().current_stream, tensor.get_device())
 
     def record_stream(self, tensor: Any, stream: Stream) -> None:
         # Otherwise torch reuses the memory as soon as the stream that it was allocated on is done.
         if tensor.is_cuda:
             tensor.record_stream(_external(stream, tensor.get_device()))
+
+
+def untracked_view(tensor: Any, name: str) -> ArrayView:
+    """The memory of a tensor for which `why_tracked` gives no reason."""
+    _check_memory(tensor, name)
+    width = tensor.element_size()
+    try:
+        address, shape, steps = tensor.data_ptr(), tuple(tensor.shape), tensor.stride()
+        strides, end = _layout(shape, steps, width)
+        size = tensor.untyped_storage().nbytes()
+        if size < tensor.storage_offset() * width + end:
+            memory = f"{'too little' if size else 'no'} memory"
+            raise InvalidArgumentError(
+                f"{name} has {memory}, because its storage was resized to {size} bytes. "
+                "Fix: untyped_storage().resize_(...), then fill it; with FSDP, unshard()"
+            )
+        if not address and end:
+            raise RuntimeError("it has no memory")
+    except RuntimeError as error:
+        raise sharing_error(tensor, name, error) from None
+    typestr = element_type(tensor.dtype)
+    device = device_name(tensor.get_device()) if tensor.is_cuda else "cpu"
+    fields = tensor, address, shape, strides, typestr, width, device, False
+    return new_array_view(ArrayView, fields)
 
 
 def why_tracked(tensor: Any) -> tuple[str, str] | None:
@@ -119,11 +125,8 @@ def why_tracked(tensor: Any) -> tuple[str, str] | None:
 
 
 def _check_memory(tensor: Any, name: str) -> None:
-    """Refuse tensors that torch tracks, and those whose memory does not hold their elements."""
+    """Refuse tensors whose memory is elsewhere, or does not hold their elements."""
     private = _torch_private()
-    if reason := why_tracked(tensor):
-        rule = "such a tensor can only be the input of dmlsplit.split"
-        raise InvalidArgumentError(f"{name} {reason[0]}; {rule}. Fix: {reason[1]}")
     if type(tensor) not in private.PLAIN_TYPES:
         raise _subclass_error(tensor, name)
     if private.jit_trace():
@@ -176,7 +179,7 @@ def _subclass_error(tensor: Any, name: str) -> InvalidArgumentError:
 
 @cache
 def _torch_private() -> Any:
-    # Imported here because it imports PyTorch.
+    """The module `torch_private`, which imports PyTorch."""
     with late_import():
         from dmlsplit.arrays import torch_private
 
@@ -184,10 +187,12 @@ def _torch_private() -> Any:
 
 
 def _torch() -> Any:
-    return sys.modules["torch"]  # already imported if there is a tensor
+    """PyTorch, which is already imported if there is a tensor."""
+    return sys.modules["torch"]
 
 
 def _external(stream: Stream, device: int) -> Any:
+    """A stream of any library as one of torch."""
     return _torch().cuda.ExternalStream(stream_handle(stream, device), device=device)
 
 
@@ -213,10 +218,6 @@ def element_type(dtype: Any) -> str:
         return type_string(np.dtype(name))
     except TypeError:
         return name
-
-
-def _dtype(name: str | np.dtype) -> Any:
-    return getattr(_torch(), np.dtype(name).name)
 
 
 def tensors_among(arrays: Sequence[Any]) -> list[Any]:

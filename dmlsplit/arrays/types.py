@@ -38,4 +38,6 @@ class CudaStream(Protocol):
 
 Array: TypeAlias = DlpackArray | StandardArray | CudaArray
 Stream: TypeAlias = CudaStream | int  # an int is a handle (cudaStream_t)
-A = TypeVar("A", bound=Array)
+# A call returns arrays of the type that it was given.
+ArrayT = TypeVar("ArrayT", bound=Array)
+AnyArrayT = TypeVar("AnyArrayT", bound=Array | DaskArray)

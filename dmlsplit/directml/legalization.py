@@ -5,12 +5,15 @@ Dimensions are divided into lanes, joined, dropped or padded with ones; the resu
 a descriptor.
 """
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Callable
-from itertools import chain, permutations
+from itertools import permutations
 from typing import NamedTuple
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import FeatureLevel, Level, LevelSupport, support_table
+from dmlsplit.directml.levels import FeatureLevel, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
 from dmlsplit.directml.validation import report_at, violations
@@ -28,11 +31,11 @@ class _Dimension(NamedTuple):
     extents: tuple[tuple[int, int], ...]
     is_axis: bool = False
 
-    def with_strides(self, scaled: Callable[[int], int]) -> "_Dimension":
+    def with_strides(self, scaled: Callable[[int], int]) -> _Dimension:
         return self._replace(extents=tuple((size, scaled(stride)) for size, stride in self.extents))
 
 
-def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc:
+def legalize(desc: SplitOperatorDesc, feature_level: FeatureLevel | str | int) -> SplitOperatorDesc:
     """A descriptor that a feature level accepts and that moves the same bytes.
 
     The result runs on the buffers of `desc`. Its data type may be another one that the level has:
@@ -46,6 +49,12 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
         The descriptor. It may have more than 8 dimensions.
     feature_level : FeatureLevel, str or int
         Anything that `FeatureLevel.parse` reads.
+
+    Returns
+    -------
+    SplitOperatorDesc
+        A descriptor with the buffers and the number of outputs of `desc`, and maybe other
+        data types, sizes, strides and axis.
 
     Raises
     ------
@@ -71,13 +80,13 @@ def legalize(desc: SplitOperatorDesc, feature_level: Level) -> SplitOperatorDesc
 
 def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDesc:
     """`legalize` for values that have been read."""
-    refused = report_at(desc, level)
-    if refused.ok:
+    report = report_at(desc, level)
+    if report.ok:
         return desc
-    for violation in refused.violations:
+    for violation in report.violations:
         if "descriptor" not in violation.rule.fixable_by:
             message = f"{desc}: invalid at every feature level: {violation}"
-            raise InvalidArgumentError(message, refused)
+            raise InvalidArgumentError(message, report)
     support = support_table()[level]
     reasons = []
     for data_type in _candidates(desc.input_tensor.data_type, support):
@@ -86,19 +95,20 @@ def equivalent(desc: SplitOperatorDesc, level: FeatureLevel) -> SplitOperatorDes
             return result
         reasons.append(result)
     # One reason is enough: the first type is the closest to `desc`, and the others fail similarly.
-    why = reasons[0] if reasons else "no supported type can carry its bits"
-    raise NoEquivalentError(f"{desc}: no equivalent at feature level {level}: {why}", refused, why)
+    reason = reasons[0] if reasons else "no supported type can carry its bits"
+    message = f"{desc}: no equivalent at feature level {level}: {reason}"
+    raise NoEquivalentError(message, report, reason)
 
 
-def _candidates(own: TensorDataType, support: LevelSupport) -> list[TensorDataType]:
+def _candidates(source: TensorDataType, support: LevelSupport) -> list[TensorDataType]:
     """The types to try: first one of its own size, then wider ones, then narrower ones."""
     # Wider types come before narrower ones, because merged elements are fewer and need no further
     # dimension. Among the wider ones, and among the narrower ones, the nearest size regroups the
     # fewest elements.
-    sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < own.bits, abs(bits - own.bits)))
+    sizes = sorted((8, 16, 32, 64), key=lambda bits: (bits < source.bits, abs(bits - source.bits)))
     data_types = [TensorDataType.parse(f"UINT{bits}") for bits in sizes]
-    if own in support.data_types:
-        data_types[0] = own
+    if source in support.data_types:
+        data_types[0] = source
     return [data_type for data_type in data_types if data_type in support.data_types]
 
 
@@ -122,21 +132,23 @@ def _rewrite(
         )
     padding = _Dimension(((1, 0),) * len(tensors))
     dims = [padding] * (low - len(dims)) + dims
-    source, *outputs = (_tensor(t, data_type, dims, i) for i, t in enumerate(tensors))
+    numbered = enumerate(tensors)
+    source, *outputs = (_tensor(tensor, data_type, dims, index) for index, tensor in numbered)
     axis = next(index for index, dim in enumerate(dims) if dim.is_axis)
     result = SplitOperatorDesc(source, outputs, axis)
     violation = next(violations(result, support), None)
     return f"as {data_type.name}, {violation}".rstrip(".") if violation else result
 
 
-def _retyped(dims: list[_Dimension], own: int, bits: int) -> list[_Dimension] | None:
+def _retyped(dims: list[_Dimension], old_bits: int, new_bits: int) -> list[_Dimension] | None:
     """The dimensions in elements of `bits` bits; None if a run is not a multiple of `bits` bits."""
-    if bits == own:
+    if new_bits == old_bits:
         return dims
-    if bits < own:
-        return _narrow_elements(dims, own // bits)
+    if new_bits < old_bits:
+        return _narrow_elements(dims, old_bits // new_bits)
     # If no single dimension is such a run, several of them joined may be one.
-    return _widen_elements(dims, bits // own) or _widen_elements(_limit_rank(dims, 1), bits // own)
+    lanes = new_bits // old_bits
+    return _widen_elements(dims, lanes) or _widen_elements(_limit_rank(dims, 1), lanes)
 
 
 def _narrow_elements(dims: list[_Dimension], lanes: int) -> list[_Dimension]:
@@ -155,21 +167,23 @@ def _widen_elements(dims: list[_Dimension], lanes: int) -> list[_Dimension] | No
     for index, run in enumerate(dims):
         # This dimension must be a run of whole groups, and all others must step over whole groups.
         adjacent = all(size % lanes == 0 and stride == 1 for size, stride in run.extents)
-        others = [extent for dim in dims if dim is not run for extent in dim.extents]
-        if adjacent and all(size == 1 or stride % lanes == 0 for size, stride in others):
+        other_extents = [extent for dim in dims if dim is not run for extent in dim.extents]
+        if adjacent and all(size == 1 or stride % lanes == 0 for size, stride in other_extents):
             scaled = [dim.with_strides(lambda stride: stride // lanes) for dim in dims]
-            scaled[index] = run._replace(extents=tuple((n // lanes, 1) for n, _ in run.extents))
+            extents = tuple((size // lanes, 1) for size, _ in run.extents)
+            scaled[index] = run._replace(extents=extents)
             return scaled
     return None
 
 
 def _widening_problem(desc: SplitOperatorDesc, data_type: TensorDataType) -> str:
+    """Why the elements of a split cannot be grouped into wider ones of `data_type`."""
     width = data_type.bits // 8
     if (bits := desc.input_tensor.data_type.bits) < 8:
         return f"its {bits}-bit elements are not copied in runs of whole {data_type.name}s"
 
     def is_odd(piece: StridedCopy) -> bool:
-        steps = chain.from_iterable(loop[1:] for loop in piece.loops)
+        steps = [step for loop in piece.loops for step in (loop.input_stride, loop.output_stride)]
         return any(offset % width for offset in (piece.run_bytes, piece.input_offset, *steps))
 
     # `max` finds the first odd piece, because it returns the first maximum.
@@ -184,16 +198,17 @@ def _widening_problem(desc: SplitOperatorDesc, data_type: TensorDataType) -> str
 
 def _limit_rank(dims: list[_Dimension], limit: int) -> list[_Dimension]:
     """Drop dimensions of size 1, then join others, innermost first, until `limit` are left."""
-    left = list(dims)
+    remaining = list(dims)
     for dim in dims:
-        if len(left) > limit and not dim.is_axis and all(n == 1 for n, _ in dim.extents):
-            left.remove(dim)
-    while len(left) > limit and (shorter := _merge_any_pair(left)):
-        left = shorter
-    return left
+        if len(remaining) > limit and not dim.is_axis and all(size == 1 for size, _ in dim.extents):
+            remaining.remove(dim)
+    while len(remaining) > limit and (shorter := _merge_any_pair(remaining)):
+        remaining = shorter
+    return remaining
 
 
 def _merge_any_pair(dims: list[_Dimension]) -> list[_Dimension] | None:
+    """The dimensions with the first pair merged that can be; None if no pair can."""
     # Strides decide which dimension is inside which, not positions, so every pair must be tried.
     for inner, outer in permutations(reversed(range(len(dims))), 2):
         if joined := _merge_pair(dims[outer], dims[inner]):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX, TensorDataType
 from dmlsplit.errors import InvalidArgumentError
@@ -17,6 +17,8 @@ from dmlsplit.resources import feature_levels_text, parsed_yaml
 
 class FeatureLevel(IntEnum):
     """DML_FEATURE_LEVEL, with the values of DirectML.h. `str` gives the short name, ``3_0``.
+
+    A level accepts all that lower levels accept (Microsoft, "DirectML feature level history").
 
     See Also
     --------
@@ -50,8 +52,18 @@ class FeatureLevel(IntEnum):
     LEVEL_6_4 = 0x6400
 
     @classmethod
-    def parse(cls, value: "Level") -> "FeatureLevel":
+    def parse(cls, value: "FeatureLevel | str | int") -> "FeatureLevel":
         """Read a level from ``"4_1"``, ``"4.1"``, ``"DML_FEATURE_LEVEL_4_1"`` or ``0x4100``.
+
+        Parameters
+        ----------
+        value : FeatureLevel, str or int
+            The name, in any case, with or without ``DML_FEATURE_LEVEL_``; or the value.
+
+        Returns
+        -------
+        FeatureLevel
+            The level.
 
         Raises
         ------
@@ -67,7 +79,7 @@ class FeatureLevel(IntEnum):
         return self.name.removeprefix("LEVEL_")
 
 
-def parse_level(value: "Level", name: str = "feature level") -> FeatureLevel:
+def parse_level(value: FeatureLevel | str | int, name: str = "feature level") -> FeatureLevel:
     """`FeatureLevel.parse`; `name` is that of the argument in errors."""
     if isinstance(value, int) and not isinstance(value, bool):
         if value in FeatureLevel._value2member_map_:
@@ -81,8 +93,6 @@ def parse_level(value: "Level", name: str = "feature level") -> FeatureLevel:
     raise InvalidArgumentError(f"{name} is {value!r}; it must be one of {', '.join(names)}{near}")
 
 
-# What `FeatureLevel.parse` reads.
-Level: TypeAlias = FeatureLevel | str | int
 # The level of a check or a device that names none.
 NEWEST = max(FeatureLevel)
 
@@ -141,8 +151,8 @@ def level_for_directml(version: str, name: str = "DirectML version") -> FeatureL
 
     `name` is that of the argument in errors, here and in the functions below.
     """
-    last, rows = directml_version(version, name), support_table().values()
-    levels = [row.level for row in rows if directml_version(row.directml) <= last]
+    numbers, rows = directml_version(version, name), support_table().values()
+    levels = [row.level for row in rows if directml_version(row.directml) <= numbers]
     return _highest(levels, f"{name} is {version!r}; the first release is 1.0.0")
 
 
@@ -154,6 +164,7 @@ def level_for_windows(build: int, name: str = "Windows build") -> FeatureLevel:
 
 
 def _highest(levels: list[FeatureLevel], refusal: str) -> FeatureLevel:
+    """The highest of these levels; without one, an InvalidArgumentError with this text."""
     if not levels:
         raise InvalidArgumentError(refusal)
     return max(levels)
@@ -170,6 +181,7 @@ def parse_table(text: str) -> Mapping[FeatureLevel, LevelSupport]:
 
 
 def _rows(table: Field) -> Mapping[FeatureLevel, LevelSupport]:
+    """The rows of a table, which must have one for each level, in order."""
     entries = table.get("levels").items()
     if len(entries) != len(FeatureLevel):
         raise table.get("levels").error(f"one entry for each of the {len(FeatureLevel)} levels")
@@ -179,14 +191,15 @@ def _rows(table: Field) -> Mapping[FeatureLevel, LevelSupport]:
     return rows
 
 
-def _row(entry: Field, level: FeatureLevel, before: LevelSupport | None) -> LevelSupport:
+def _row(entry: Field, level: FeatureLevel, previous: LevelSupport | None) -> LevelSupport:
+    """The row of a level; it may rely on the `previous` one."""
     name = f"DML_FEATURE_LEVEL_{level}"
     if entry.get("name").value != name:
         raise entry.get("name").error(f"{name}, as levels are listed in rising order")
     entry.get("directml").read(directml_version, "a version such as 1.8.0, in quotes")
     # A level without `split` accepts what the level before accepts.
-    if before and "split" not in entry.value:
-        support = before.minimum_dimensions, before.maximum_dimensions, before.data_types
+    if previous and "split" not in entry.value:
+        support = previous.minimum_dimensions, previous.maximum_dimensions, previous.data_types
     else:
         support = _support(entry.get("split"))
     return LevelSupport(
@@ -200,6 +213,7 @@ def _row(entry: Field, level: FeatureLevel, before: LevelSupport | None) -> Leve
 
 
 def _windows_build(entry: Field) -> WindowsBuild | None:
+    """The field ``windows`` of a row."""
     if entry.value is None:
         return None
     build = entry.get("build").read(int, "an integer")
@@ -207,6 +221,7 @@ def _windows_build(entry: Field) -> WindowsBuild | None:
 
 
 def _support(split: Field) -> tuple[int, int, frozenset[TensorDataType]]:
+    """The field ``split`` of a row: the fewest and most dimensions, and the data types."""
     allowed = f"[least, most], from 1 to {DIMENSION_COUNT_MAX}"
     low, high = split.get("dimension_counts").read(_dimension_counts, allowed)
     data_types = [
@@ -217,6 +232,7 @@ def _support(split: Field) -> tuple[int, int, frozenset[TensorDataType]]:
 
 
 def _dimension_counts(value: list[int]) -> tuple[int, int]:
+    """The fewest and most dimensions; a ValueError if there cannot be such limits."""
     low, high = value
     if not 1 <= low <= high <= DIMENSION_COUNT_MAX:
         raise ValueError(value)

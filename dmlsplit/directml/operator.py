@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import SupportsIndex
 
 from dmlsplit.checks import Integers, instance, integer, integers, sequence
-from dmlsplit.directml.tensor import TensorDesc
+from dmlsplit.directml.tensor import TensorDesc, byte_strides
 from dmlsplit.geometry import SplitGeometry, piece_shapes, split_geometry
 from dmlsplit.messages import counted
 
@@ -17,12 +17,16 @@ from dmlsplit.messages import counted
 class SplitOperatorDesc:
     """A split as DirectML describes it: DML_SPLIT_OPERATOR_DESC.
 
+    The constructor checks only types; the rules of Microsoft's "DML_SPLIT_OPERATOR_DESC" are
+    checked by `validate` and `Device.compile`.
+
     Parameters
     ----------
     input_tensor : TensorDesc
         The tensor to split.
     output_tensors : sequence of TensorDesc
-        The tensors to write, in order along the axis.
+        The tensors to write, in order along the axis: with the data type and the sizes of the
+        input, except along the axis, where their sizes add up to that of the input.
     axis : int
         The dimension to split, counted from 0. It cannot count from the end, because DirectML's
         Axis is a UINT.
@@ -82,6 +86,12 @@ class SplitOperatorDesc:
         SplitOperatorDesc
             A descriptor that `validate` need not accept: the sizes may have any sum.
 
+        Raises
+        ------
+        InvalidArgumentError
+            If `input_tensor` is not a `TensorDesc`, or the axis or a size is not an integer. The
+            error is also a TypeError.
+
         Examples
         --------
         >>> x = TensorDesc("FLOAT32", (1, 1, 6, 2))
@@ -91,13 +101,13 @@ class SplitOperatorDesc:
         axis = integer("axis", axis)
         shape = instance("input_tensor", input_tensor, TensorDesc).sizes
         # An axis that is out of range stays in the descriptor, for validation to report.
-        lengths = integers("sizes", sizes)
-        in_range = 0 <= axis < len(shape)
-        different = tuple(set(lengths))  # a split may have many pieces of one size
-        shapes = piece_shapes(shape, axis, different) if in_range else (shape,) * len(different)
-        made = (TensorDesc(input_tensor.data_type, sizes) for sizes in shapes)
-        by_length = dict(zip(different, made, strict=True))
-        return cls(input_tensor, [by_length[length] for length in lengths], axis)
+        is_in_range = 0 <= axis < len(shape)
+        output_sizes = integers("sizes", sizes)
+        unique = tuple(set(output_sizes))  # a split may have many outputs of one size
+        shapes = piece_shapes(shape, axis, unique) if is_in_range else [shape] * len(unique)
+        tensors = [TensorDesc(input_tensor.data_type, shape) for shape in shapes]
+        by_size = dict(zip(unique, tensors, strict=True))
+        return cls(input_tensor, [by_size[size] for size in output_sizes], axis)
 
     @property
     def output_count(self) -> int:
@@ -107,9 +117,9 @@ class SplitOperatorDesc:
     @property
     def split_sizes(self) -> tuple[int, ...]:
         """The size of each output along the axis; empty if the axis is out of range."""
-        if not all(0 <= self.axis < len(t.sizes) for t in self.output_tensors):
-            return ()
-        return tuple(t.sizes[self.axis] for t in self.output_tensors)
+        shapes = [tensor.sizes for tensor in self.output_tensors]
+        is_in_range = all(0 <= self.axis < len(shape) for shape in shapes)
+        return tuple(shape[self.axis] for shape in shapes) if is_in_range else ()
 
     def __str__(self) -> str:
         head = f"SPLIT axis {self.axis}: {self.input_tensor} ->"
@@ -124,13 +134,14 @@ class SplitOperatorDesc:
 
 def named_tensors(desc: SplitOperatorDesc) -> list[tuple[str, TensorDesc]]:
     """The tensors with their names in reports, the input first."""
-    outputs = ((f"OutputTensors[{i}]", tensor) for i, tensor in enumerate(desc.output_tensors))
-    return [("InputTensor", desc.input_tensor), *outputs]
+    outputs = enumerate(desc.output_tensors)
+    named = ((f"OutputTensors[{index}]", tensor) for index, tensor in outputs)
+    return [("InputTensor", desc.input_tensor), *named]
 
 
 def descriptor_geometry(desc: SplitOperatorDesc) -> SplitGeometry:
     """The byte copies of a descriptor that has passed validation."""
     shape, width = desc.input_tensor.sizes, desc.input_tensor.element_bytes
     tensors = desc.input_tensor, *desc.output_tensors
-    source, *outputs = ([step * width for step in tensor.effective_strides] for tensor in tensors)
+    source, *outputs = map(byte_strides, tensors)
     return split_geometry(shape, desc.axis, desc.split_sizes, width, source, outputs)

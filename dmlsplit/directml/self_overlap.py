@@ -28,7 +28,7 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     steps = 0
     for stride, last in loops:
         reach -= stride * last
-        following = set()
+        next_states = set()
         for remainder, moved in states:
             # Only these differences leave a remainder from `-reach` to `reach`.
             low = max(-last, -((reach + remainder) // stride))
@@ -36,6 +36,6 @@ def may_overlap_itself(sizes: Sequence[int], strides: Sequence[int]) -> bool:
             steps += high - low + 1
             if steps > SEARCH_STEPS:
                 return True
-            following |= {(remainder + d * stride, moved or d != 0) for d in range(low, high + 1)}
-        states = following
+            next_states |= {(remainder + d * stride, moved or d != 0) for d in range(low, high + 1)}
+        states = next_states
     return (0, True) in states

@@ -14,7 +14,7 @@ from enum import Enum, IntEnum, IntFlag
 from functools import partial, reduce
 from math import prod
 from operator import or_
-from typing import TYPE_CHECKING, Any, SupportsIndex, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from dmlsplit.checks import Integers, integer, integers
 from dmlsplit.errors import InvalidArgumentError
@@ -87,11 +87,21 @@ class TensorDataType(IntEnum):
         return member
 
     @classmethod
-    def parse(cls, value: DataTypeLike) -> TensorDataType:
+    def parse(cls, value: TensorDataType | str | int | np.dtype) -> TensorDataType:
         """Read a data type from its DirectML name, its short name, a NumPy dtype or its value.
 
         For example ``"FLOAT32"``, ``"float32"``, ``"DML_TENSOR_DATA_TYPE_FLOAT32"``,
         ``numpy.dtype("float32")`` or ``1``.
+
+        Parameters
+        ----------
+        value : TensorDataType, str, int or numpy.dtype
+            The name, in any case, with or without ``DML_TENSOR_DATA_TYPE_``; or the value.
+
+        Returns
+        -------
+        TensorDataType
+            The data type.
 
         Raises
         ------
@@ -101,7 +111,9 @@ class TensorDataType(IntEnum):
         return parse_data_type(value)
 
 
-def parse_data_type(value: DataTypeLike, name: str = "data type") -> TensorDataType:
+def parse_data_type(
+    value: TensorDataType | str | int | np.dtype, name: str = "data type"
+) -> TensorDataType:
     """`TensorDataType.parse`; `name` is that of the argument in errors."""
     member = _member(TensorDataType, value, "DML_TENSOR_DATA_TYPE_")
     if member is None:
@@ -109,8 +121,7 @@ def parse_data_type(value: DataTypeLike, name: str = "data type") -> TensorDataT
         near = did_you_mean(value.upper(), names) if isinstance(value, str) else ""
         raise InvalidArgumentError(
             f"{name} is {value!r}; it must be one of {', '.join(names)} (with or without "
-            f"DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(TensorDataType)}"
-            f"{near}"
+            f"DML_TENSOR_DATA_TYPE_) or a value from 1 to {max(TensorDataType)}{near}"
         )
     return member
 
@@ -136,8 +147,24 @@ class TensorFlags(IntFlag):
     OWNED_BY_DML = 1
 
     @classmethod
-    def parse(cls, value: FlagsLike) -> TensorFlags:
-        """Read flags from their value, a DirectML name, a short name, or a list of names."""
+    def parse(cls, value: TensorFlags | str | int | Sequence[str]) -> TensorFlags:
+        """Read flags from their value, a DirectML name, a short name, or a list of names.
+
+        Parameters
+        ----------
+        value : TensorFlags, str, int or list of str
+            For example ``"OWNED_BY_DML"``, ``"DML_TENSOR_FLAG_OWNED_BY_DML"`` or ``1``.
+
+        Returns
+        -------
+        TensorFlags
+            The flags.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If there are no such flags.
+        """
         if isinstance(value, (list, tuple)):
             return reduce(or_, map(cls.parse, value), cls.NONE)
         flags = _member(cls, value, "DML_TENSOR_FLAG_")
@@ -146,10 +173,6 @@ class TensorFlags(IntFlag):
                 f"tensor flags are {value!r}; they must be NONE or OWNED_BY_DML"
             )
         return flags
-
-
-DataTypeLike: TypeAlias = "TensorDataType | str | int | np.dtype[Any]"
-FlagsLike: TypeAlias = TensorFlags | str | int | Sequence[str]
 
 
 def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
@@ -168,21 +191,24 @@ def _member(enum: type[_E], value: object, prefix: str) -> _E | None:
 class TensorDesc:
     """DML_BUFFER_TENSOR_DESC: the layout of one tensor in a buffer.
 
+    The constructor checks only types; the rules of Microsoft's "DML_BUFFER_TENSOR_DESC" are checked
+    by `validate` and `Device.compile`.
+
     Parameters
     ----------
     data_type : TensorDataType, str, int or numpy.dtype
         Anything that `TensorDataType.parse` reads.
     sizes : sequence of int
-        Elements per dimension, outermost first.
+        Elements per dimension, outermost first: 1 to 8 sizes of at least 1.
     strides : sequence of int, optional
-        Elements between neighbours of each dimension; None means packed row-major.
-        0 repeats one element (broadcast).
+        Elements between neighbours of each dimension, as many as `sizes`; None means packed
+        row-major. 0 repeats one element (broadcast).
     flags : TensorFlags, str, int or list of str
-        Anything that `TensorFlags.parse` reads.
+        Anything that `TensorFlags.parse` reads; NONE if none are given.
     total_tensor_size_in_bytes : int, optional
-        None means the smallest valid size, `minimum_size_in_bytes`.
+        A multiple of 4. None means the smallest valid size, `minimum_size_in_bytes`.
     guaranteed_base_offset_alignment : int
-        In bytes; 0 promises nothing.
+        A power of two that divides the offset of every binding, in bytes; 0 promises nothing.
 
     Raises
     ------
@@ -214,11 +240,11 @@ class TensorDesc:
 
     def __init__(
         self,
-        data_type: DataTypeLike,
+        data_type: TensorDataType | str | int | np.dtype,
         sizes: Integers,
         *,
         strides: Integers | None = None,
-        flags: FlagsLike = TensorFlags.NONE,
+        flags: TensorFlags | str | int | Sequence[str] = TensorFlags.NONE,
         total_tensor_size_in_bytes: SupportsIndex | None = None,
         guaranteed_base_offset_alignment: SupportsIndex = 0,
     ) -> None:
@@ -282,6 +308,7 @@ class TensorDesc:
         return self._size_up_to(self.last_element_index & UINT_MAX)
 
     def _size_up_to(self, last_index: int) -> int:
+        """The bytes of the elements up to an index, rounded up to a multiple of 4."""
         size = ((last_index + 1) * self.data_type.bits + 7) // 8
         return (size + 3) // 4 * 4
 
@@ -290,3 +317,8 @@ class TensorDesc:
         if self.strides is not None:
             text += f" strides [{','.join(map(digits, self.strides))}]"
         return text
+
+
+def byte_strides(tensor: TensorDesc) -> tuple[int, ...]:
+    """The strides of a tensor whose elements have whole bytes, in bytes."""
+    return tuple(step * tensor.element_bytes for step in tensor.effective_strides)

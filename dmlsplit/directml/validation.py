@@ -3,13 +3,16 @@
 A check yields what it finds and never raises, so that a report lists every broken rule.
 """
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 from typing import TypeAlias
 
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import NEWEST, FeatureLevel, Level, LevelSupport, support_table
+from dmlsplit.directml.levels import NEWEST, FeatureLevel, LevelSupport, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
@@ -31,8 +34,13 @@ _Findings: TypeAlias = Iterator[tuple[str, Iterator[BrokenRule]]]
 _RAISE = "raise the feature level, or "
 
 
-def validate(desc: SplitOperatorDesc, feature_level: Level = NEWEST) -> ValidationReport:
+def validate(
+    desc: SplitOperatorDesc, feature_level: FeatureLevel | str | int = NEWEST
+) -> ValidationReport:
     """The report of every rule that a descriptor breaks at a feature level.
+
+    Each violation has its rule, and the rule its source: a document of Microsoft, or the statement
+    that it is a choice of dmlsplit where these are silent.
 
     Parameters
     ----------
@@ -49,7 +57,8 @@ def validate(desc: SplitOperatorDesc, feature_level: Level = NEWEST) -> Validati
     Raises
     ------
     InvalidArgumentError
-        If there is no such level, or `desc` is not a descriptor at all.
+        If there is no such level, or `desc` is not a descriptor at all; the latter error is also
+        a TypeError.
 
     See Also
     --------
@@ -91,6 +100,11 @@ def minimum_feature_level(desc: SplitOperatorDesc) -> FeatureLevel | None:
     FeatureLevel or None
         None if the descriptor breaks a rule that holds at every level.
 
+    Raises
+    ------
+    InvalidArgumentError
+        If `desc` is not a descriptor. The error is also a TypeError.
+
     See Also
     --------
     validate : Why a level does not accept it.
@@ -117,10 +131,12 @@ def violations(desc: SplitOperatorDesc, support: LevelSupport) -> Iterator[Viola
 
 
 def _has_any(findings: _Findings) -> bool:
+    """Whether a rule is broken."""
     return any(next(broken, None) for _, broken in findings)
 
 
 def _general_findings(desc: SplitOperatorDesc) -> _Findings:
+    """The rules of every level, tensor by tensor."""
     (name, source), *outputs = named_tensors(desc)
     yield name, _broken_tensor_rules(source)
     for name, tensor in outputs:
@@ -132,12 +148,14 @@ def _general_findings(desc: SplitOperatorDesc) -> _Findings:
 
 
 def _level_findings(desc: SplitOperatorDesc, support: LevelSupport) -> _Findings:
+    """The rules of one level, tensor by tensor."""
     highest = support_table()[NEWEST]
     for name, tensor in named_tensors(desc):
         yield name, _broken_level_rules(tensor, support, highest)
 
 
 def _broken_tensor_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """Rules of any tensor."""
     rank = tensor.dimension_count
     if tensor.data_type is TensorDataType.UNKNOWN:
         yield "DML-TENSOR-DATA-TYPE", "DataType", "UNKNOWN", "a known type"
@@ -156,6 +174,7 @@ def _broken_tensor_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_range_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """Numbers that do not fit their fields: a UINT has 32 bits, a UINT64 has 64."""
     total, alignment = tensor.total_tensor_size_in_bytes, tensor.guaranteed_base_offset_alignment
     fields = [(f"Sizes[{i}]", size, UINT_MAX) for i, size in enumerate(tensor.sizes)]
     fields += [(f"Strides[{i}]", step, UINT_MAX) for i, step in enumerate(tensor.strides or ())]
@@ -175,6 +194,7 @@ def _has_extent(tensor: TensorDesc) -> bool:
 
 
 def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """Rules of the number of elements and of TotalTensorSizeInBytes."""
     total, minimum = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
     count, last = tensor.element_count, tensor.last_element_index
     if total % 4:
@@ -182,19 +202,11 @@ def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     if not _has_extent(tensor):
         return
     if count > UINT_MAX:
-        yield (
-            "DML-TENSOR-ELEMENT-COUNT",
-            "Sizes",
-            f"{digits(count)} elements",
-            f"at most {UINT_MAX}",
-        )
+        elements, allowed = f"{digits(count)} elements", f"at most {UINT_MAX}"
+        yield "DML-TENSOR-ELEMENT-COUNT", "Sizes", elements, allowed
     if total < minimum:
-        yield (
-            "DML-TENSOR-SIZE-SMALL",
-            "TotalTensorSizeInBytes",
-            total,
-            f"at least {digits(minimum)}",
-        )
+        allowed = f"at least {digits(minimum)}"
+        yield "DML-TENSOR-SIZE-SMALL", "TotalTensorSizeInBytes", total, allowed
     if tensor.strides is not None and last > UINT_MAX:
         wrapped = f"DMLCalcBufferTensorSize wraps to {digits(tensor.wrapped_size_in_bytes)} bytes"
         reached = f"element {digits(last)} ({wrapped})"
@@ -202,6 +214,7 @@ def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_alignment_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """The rule of GuaranteedBaseOffsetAlignment."""
     alignment = tensor.guaranteed_base_offset_alignment
     minimum = max(1, tensor.element_bytes)
     # Zero promises nothing; a negative value is reported by DML-UINT-RANGE.
@@ -211,6 +224,7 @@ def _broken_alignment_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_output_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
+    """Rules of an output alone: DirectML writes it, and each element once."""
     sizes, strides = tensor.sizes, tensor.strides
     if tensor.flags & TensorFlags.OWNED_BY_DML:
         yield "DML-TENSOR-OWNED-OUTPUT", "Flags", "OWNED_BY_DML", "NONE"
@@ -220,6 +234,7 @@ def _broken_output_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_operator_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
+    """Rules of OutputCount and Axis."""
     rank = desc.input_tensor.dimension_count
     if not desc.output_tensors:
         yield "DML-SPLIT-OUTPUT-COUNT", "OutputCount", 0, "greater than 0"
@@ -233,6 +248,7 @@ def _broken_operator_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
 
 
 def _broken_match_rules(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
+    """What an output must have in common with the input."""
     data_type, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
     if tensor.data_type is not data_type:
         allowed = f"{data_type.name}, as in InputTensor"
@@ -242,13 +258,14 @@ def _broken_match_rules(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator
         yield "DML-SPLIT-DIMENSION-COUNT-MATCH", "DimensionCount", tensor.dimension_count, allowed
     elif 0 <= desc.axis < rank:  # otherwise any dimension could be the axis
         rows = zip(tensor.sizes, desc.input_tensor.sizes, strict=True)
-        for index, (own, size) in enumerate(rows):
-            if index != desc.axis and own != size:
-                allowed = f"{digits(size)}, as in InputTensor"
-                yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", own, allowed
+        for index, (size, input_size) in enumerate(rows):
+            if index != desc.axis and size != input_size:
+                allowed = f"{digits(input_size)}, as in InputTensor"
+                yield "DML-SPLIT-SIZE-MATCH", f"Sizes[{index}]", size, allowed
 
 
 def _broken_axis_sum_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
+    """The rule that outputs fill the axis; only if that can be computed."""
     axis, shape, outputs = desc.axis, desc.input_tensor.sizes, desc.output_tensors
     comparable = all(tensor.dimension_count == len(shape) for tensor in outputs)
     if not (outputs and comparable and 0 <= axis < len(shape)):
@@ -261,6 +278,7 @@ def _broken_axis_sum_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
 def _broken_level_rules(
     tensor: TensorDesc, support: LevelSupport, highest: LevelSupport
 ) -> Iterator[BrokenRule]:
+    """Data types and numbers of dimensions that a level lacks; the `highest` may have them."""
     data_type, rank, level = tensor.data_type, tensor.dimension_count, support.level
     if data_type is not TensorDataType.UNKNOWN and data_type not in support.data_types:
         types = ", ".join(supported.name for supported in sorted(support.data_types))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.acceptance import Mismatch, matches, mismatches
+from dmlsplit.arrays.acceptance import Mismatch, fits_exactly, mismatches
 from dmlsplit.arrays.adapter import Requirement
 from dmlsplit.arrays.array_view import data_type_name
 from dmlsplit.arrays.overlap import overlapping_pairs
@@ -22,26 +22,31 @@ from dmlsplit.checks import integer
 from dmlsplit.directml.operator import SplitOperatorDesc, named_tensors
 from dmlsplit.directml.rules import RULES, BrokenRule, violation_of
 from dmlsplit.directml.rules.violation import ValidationReport, Violation
-from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc
+from dmlsplit.directml.tensor import MINIMUM_BUFFER_TENSOR_ALIGNMENT, TensorDesc, byte_strides
 from dmlsplit.errors import InvalidArgumentError
 
 _NATIVE = "<" if sys.byteorder == "little" else ">"
-# A buffer must obey only these rules of arrays; its type and its shape are free.
-_BUFFER_RULES = ("DML-BIND-KIND", "DML-BIND-READ-ONLY")
+# What a buffer must have in common with an array; its type and its shape are free.
+_BUFFER_FIELDS = ("device", "read_only")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BufferBinding:
     """DML_BUFFER_BINDING: a range of a buffer.
 
+    The constructor checks only types. Whoever binds the range checks the rules of DirectML
+    (Microsoft, "DML_BUFFER_BINDING" and "DML_BUFFER_TENSOR_DESC").
+
     Parameters
     ----------
     buffer : array
-        A contiguous array of any type; its bytes are the buffer.
+        A contiguous array of any shape and type; its bytes are the buffer.
     offset : int
-        Bytes from the start of the buffer; a multiple of 16.
+        Bytes from the start of the buffer: a multiple of 16 (DML_MINIMUM_BUFFER_TENSOR_ALIGNMENT)
+        and of the tensor's `guaranteed_base_offset_alignment`.
     size_in_bytes : int, optional
-        Bytes of the range; None means up to the end of the buffer.
+        Bytes of the range: at least the tensor's `total_tensor_size_in_bytes`. None means up to
+        the end of the buffer.
 
     Raises
     ------
@@ -77,32 +82,39 @@ class BufferBinding:
 Bindings: TypeAlias = tuple[ArrayView, Sequence[Any], list[int]]
 
 
-class _Bindable:
+class _TensorBinding:
     """A tensor of an operator, and what it requires of the memory that is bound to it."""
 
     def __init__(self, name: str, tensor: TensorDesc, device: str, is_output: bool) -> None:
         self.name, self.tensor = name, tensor
         width = tensor.element_bytes
         typestr = ("|" if width == 1 else _NATIVE) + tensor.data_type.numpy_name
-        strides = tuple(step * width for step in tensor.effective_strides)
-        self.required = Requirement(tensor.sizes, strides, typestr, width, device, not is_output)
+        strides, read_only = byte_strides(tensor), not is_output
+        self.required = Requirement(tensor.sizes, strides, typestr, width, device, read_only)
 
     def bound(self, binding: Any, violations: list[Violation]) -> ArrayView:
         """The memory of a binding. Broken rules are added to `violations`.
 
         An InvalidArgumentError says that it is not an array.
         """
-        is_buffer = isinstance(binding, BufferBinding)
-        array = view(binding.buffer if is_buffer else binding, self.name)
-        if not is_buffer and matches(array, self.required):
-            return array
-        broken = [_broken(mismatch, self.tensor) for mismatch in mismatches(array, self.required)]
-        if is_buffer:
-            of_buffers = [rule for rule in broken if rule[0] in _BUFFER_RULES]
-            broken = [*of_buffers, *_buffer(self.tensor, binding, array)]
+        if isinstance(binding, BufferBinding):
+            return self._bound_buffer(binding, violations)
+        array = view(binding, self.name)
+        if not fits_exactly(array, self.required):
+            for mismatch in mismatches(array, self.required):
+                violations.append(violation_of(self.name, _broken_rule(mismatch, self.tensor)))
+        return array
+
+    def _bound_buffer(self, binding: BufferBinding, violations: list[Violation]) -> ArrayView:
+        """The range of a buffer, of which `violations` gets the broken rules."""
+        array = view(binding.buffer, self.name)
+        broken = [
+            _broken_rule(mismatch, self.tensor)
+            for mismatch in mismatches(array, self.required)
+            if mismatch.field in _BUFFER_FIELDS
+        ]
+        broken += _broken_buffer_rules(self.tensor, binding, array)
         violations += [violation_of(self.name, rule) for rule in broken]
-        if not is_buffer:
-            return array
         size, start = self.tensor.total_tensor_size_in_bytes, array.address + binding.offset
         device, read_only = self.required.device, array.read_only
         return ArrayView(array.owner, start, (size,), (1,), "|u1", 1, device, read_only)
@@ -119,16 +131,45 @@ class _Bindable:
 
 
 class BindingTable:
-    """The requirements for all bindings of an operator on a device, ``cpu`` or ``cuda:N``."""
+    """What an operator requires of the memory that is bound to its tensors (IDMLBindingTable).
+
+    The rules, each with its source, are records in dmlsplit/directml/rules/bindings.yaml.
+
+    Parameters
+    ----------
+    desc : SplitOperatorDesc
+        The operator; its descriptor has passed validation.
+    device : str
+        ``cpu`` or ``cuda:N``, where all memory must be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = TensorDesc("INT32", (6,))
+    >>> table = BindingTable(SplitOperatorDesc.from_sizes(x, axis=0, sizes=(2, 4)), "cpu")
+    >>> table.bind_input(np.zeros(6, np.int32)).strides
+    (4,)
+    """
 
     def __init__(self, desc: SplitOperatorDesc, device: str) -> None:
         self.desc, self.device = desc, device
-        tensors = enumerate(named_tensors(desc))
-        bindable = [_Bindable(*named, device, index > 0) for index, named in tensors]
-        self._input, *self._outputs = bindable
+        source, *outputs = named_tensors(desc)
+        self._input = _TensorBinding(*source, device, is_output=False)
+        self._outputs = [_TensorBinding(*output, device, is_output=True) for output in outputs]
 
     def bind_input(self, binding: Any) -> ArrayView:
-        """Check the input alone; its outputs will be allocated to match."""
+        """The memory of the input; its outputs will be allocated to match.
+
+        Parameters
+        ----------
+        binding : array or BufferBinding
+            An array with the sizes, type and strides of the tensor, or a range of a buffer.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it breaks a rule; the `report` lists every broken one. Also if it is not an array.
+        """
         violations: list[Violation] = []
         array = self._input.bound(binding, violations)
         if violations:
@@ -136,7 +177,27 @@ class BindingTable:
         return array
 
     def bind(self, source: Any, outputs: Sequence[Any]) -> Bindings:
-        """Check all bindings. An InvalidArgumentError reports every broken rule."""
+        """The memory of all tensors, none of which shares a byte with an output.
+
+        Parameters
+        ----------
+        source : array or BufferBinding
+            The input, as for `bind_input`.
+        outputs : list or tuple of array or BufferBinding
+            One for each output.
+
+        Returns
+        -------
+        tuple
+            The view of the input, the arrays that own the outputs' memory, and the outputs'
+            addresses.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a binding breaks a rule; the `report` lists every broken one. Also if `outputs` is
+            not a list.
+        """
         if not isinstance(outputs, (list, tuple)):
             raise InvalidArgumentError(
                 f"outputs has the type {type(outputs).__name__}; it must be a list with one array "
@@ -148,21 +209,22 @@ class BindingTable:
             violations.append(violation_of("Outputs", count))
         array = self._input.bound_or_none(source, violations)
         pairs = zip(self._outputs, outputs, strict=False)
-        written = [tensor.bound_or_none(binding, violations) for tensor, binding in pairs]
-        for index, rule in _overlaps(array, written):
+        arrays = [tensor.bound_or_none(binding, violations) for tensor, binding in pairs]
+        for index, rule in _overlaps(array, arrays):
             violations.append(violation_of(f"OutputTensors[{index}]", rule))
         if violations:
             raise self._refusal(violations)
-        memory: Any = written  # no violations, so none is None
-        input_memory: Any = array
-        return input_memory, [out.owner for out in memory], [out.address for out in memory]
+        source_view: Any = array  # without violations, no view is None
+        views: Any = arrays
+        return source_view, [output.owner for output in views], [output.address for output in views]
 
     def _refusal(self, violations: Sequence[Violation]) -> InvalidArgumentError:
+        """The error with a report of these violations."""
         report = ValidationReport(f"binding of {self.desc}", "", tuple(violations))
         return InvalidArgumentError(str(report), report)
 
 
-def _broken(mismatch: Mismatch, tensor: TensorDesc) -> BrokenRule:
+def _broken_rule(mismatch: Mismatch, tensor: TensorDesc) -> BrokenRule:
     """The rule that a field of an array breaks."""
     field, actual, required = mismatch
     match field:
@@ -178,11 +240,14 @@ def _broken(mismatch: Mismatch, tensor: TensorDesc) -> BrokenRule:
     return "DML-ARRAY-STRIDES", "Strides", f"{list(actual)} bytes", f"{list(required)} bytes"
 
 
-def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Iterator[BrokenRule]:
+def _broken_buffer_rules(
+    tensor: TensorDesc, binding: BufferBinding, array: ArrayView
+) -> Iterator[BrokenRule]:
+    """The rules of DML_BUFFER_BINDING that the range of a buffer, `array`, breaks."""
     offset, total = binding.offset, tensor.total_tensor_size_in_bytes
-    low, high = array.span
-    rest = max(0, high - low - offset)
-    size = rest if binding.size_in_bytes is None else binding.size_in_bytes
+    start, end = array.span
+    available = max(0, end - start - offset)
+    size = available if binding.size_in_bytes is None else binding.size_in_bytes
     alignment = tensor.guaranteed_base_offset_alignment
     if not array.is_contiguous:
         yield "DML-BIND-KIND", "Buffer", "a strided array", "a contiguous array"
@@ -191,9 +256,9 @@ def _buffer(tensor: TensorDesc, binding: BufferBinding, array: ArrayView) -> Ite
         yield "DML-BIND-OFFSET-ALIGNMENT", "Offset", offset, allowed
     if alignment and offset % alignment:
         yield "DML-BIND-GUARANTEED-ALIGNMENT", "Offset", offset, f"a multiple of {alignment}"
-    if offset < 0 or size > rest:
+    if offset < 0 or size > available:
         selected = f"bytes {offset} to {offset + size}"
-        yield "DML-BIND-RANGE", "SizeInBytes", selected, f"inside the buffer's {high - low} bytes"
+        yield "DML-BIND-RANGE", "SizeInBytes", selected, f"inside the buffer's {end - start} bytes"
     if size < total:
         yield "DML-BIND-SIZE", "SizeInBytes", size, f"at least {total}"
 

@@ -7,6 +7,7 @@ a part of one.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, pairwise, product
 from operator import itemgetter
@@ -69,56 +70,62 @@ def split_dask(
     _check_blocks(array)
     axis, sizes = piece_sizes(array.shape, sizes_or_count, axis)
     token = tokenize(array, sizes, axis)
-    names = [f"dml-piece-{tokenize(token, index)}" for index in range(len(sizes))]
     dispatch = f"dml-split-{token}"
-    dispatches, blocks, sizes_of_blocks = _tasks(array, dispatch, names, sizes, axis)
+    pieces = [_Piece(f"dml-piece-{tokenize(token, index)}") for index in range(len(sizes))]
+    dispatches = _add_tasks(pieces, array, dispatch, sizes, axis)
     graph: Any = HighLevelGraph.from_collections(dispatch, _Tasks(dispatches), dependencies=[array])
 
-    def piece(name: str, layer: dict[Any, Any], block_sizes: list[int]) -> Any:
-        chunks = (*array.chunks[:axis], tuple(block_sizes) or (0,), *array.chunks[axis + 1 :])
-        if not block_sizes:
+    def piece_array(piece: _Piece) -> Any:
+        block_sizes = tuple(piece.block_sizes) or (0,)
+        chunks = (*array.chunks[:axis], block_sizes, *array.chunks[axis + 1 :])
+        if not piece.block_sizes:
             return empty_like(array, shape=tuple(map(sum, chunks)), chunks=chunks)
-        # Each task is a block of the array, or a part of the result of a dispatch.
-        used = {task[-1][0] if task[0] != array.name else array.name for task in layer.values()}
-        base_graph = graph if dispatch in used else array.dask
-        layers = {**base_graph.layers, name: _Tasks(layer)}
-        needs = {**base_graph.dependencies, name: used}
-        return array_of_graph(HighLevelGraph(layers, needs), name, chunks, meta=array._meta)
+        base_graph = graph if dispatch in piece.sources else array.dask
+        layers = {**base_graph.layers, piece.name: _Tasks(piece.tasks)}
+        needs = {**base_graph.dependencies, piece.name: piece.sources}
+        return array_of_graph(HighLevelGraph(layers, needs), piece.name, chunks, meta=array._meta)
 
-    return list(map(piece, names, blocks, sizes_of_blocks))
+    return list(map(piece_array, pieces))
 
 
-def _tasks(
-    array: Any, dispatch: str, names: Sequence[str], sizes: Sequence[int], axis: int
-) -> tuple[dict[Any, Any], list[dict[Any, Any]], list[list[int]]]:
-    """A dispatch per block that is cut, and each piece's blocks and their sizes along the axis."""
+@dataclass(frozen=True)
+class _Piece:
+    """A piece as a layer of the graph. Each task is a block of the array, or a part of one."""
+
+    name: str
+    tasks: dict[Any, Any] = field(default_factory=dict)
+    block_sizes: list[int] = field(default_factory=list)  # along the axis
+    sources: set[str] = field(default_factory=set)  # the layers that the tasks take blocks from
+
+
+def _add_tasks(
+    pieces: Sequence[_Piece], array: Any, dispatch: str, sizes: Sequence[int], axis: int
+) -> dict[Any, Any]:
+    """Add the tasks of the pieces; return a dispatch for each block that is cut."""
     dispatches: dict[Any, Any] = {}
-    layers: list[dict[Any, Any]] = [{} for _ in names]
-    block_sizes: list[list[int]] = [[] for _ in names]
-    starts, after = [0, *accumulate(sizes)], array.numblocks[axis + 1 :]
+    starts, ranges = [0, *accumulate(sizes)], list(map(range, array.numblocks))
     for chunk, (low, high) in enumerate(pairwise([0, *accumulate(array.chunks[axis])])):
-        parts = [(piece, end - begin) for piece, begin, end in pieces_in(starts, low, high)]
+        parts = [(pieces[n], end - begin) for n, begin, end in pieces_in(starts, low, high)]
         split_block = partial(split, sizes_or_count=tuple(size for _, size in parts), axis=axis)
-        for position in product(*map(range, array.numblocks[:axis]), [chunk], *map(range, after)):
-            block = (array.name, *position)
-            if len(parts) > 1:
-                dispatches[(dispatch, *position)] = (split_block, block)
+        is_cut, ranges[axis] = len(parts) > 1, range(chunk, chunk + 1)
+        for position in product(*ranges):
+            block, result = (array.name, *position), (dispatch, *position)
+            if is_cut:
+                dispatches[result] = split_block, block
             for number, (piece, _) in enumerate(parts):
-                key = (
-                    names[piece],
-                    *position[:axis],
-                    len(block_sizes[piece]),
-                    *position[axis + 1 :],
-                )
+                place = (*position[:axis], len(piece.block_sizes), *position[axis + 1 :])
                 # Not operator.getitem, which dask would fuse with a later slice of the piece.
-                part = (itemgetter(number), (dispatch, *position))
-                layers[piece][key] = part if len(parts) > 1 else block
+                piece.tasks[(piece.name, *place)] = (
+                    (itemgetter(number), result) if is_cut else block
+                )
         for piece, size in parts:
-            block_sizes[piece].append(size)
-    return dispatches, layers, block_sizes
+            piece.block_sizes.append(size)
+            piece.sources.add(dispatch if is_cut else array.name)
+    return dispatches
 
 
 def _check_blocks(array: Any) -> None:
+    """Refuse blocks of unknown size, with masks, or with elements that cannot be split."""
     unknown = [axis for axis, sizes in enumerate(array.chunks) if any(map(math.isnan, sizes))]
     if unknown:
         raise InvalidArgumentError(

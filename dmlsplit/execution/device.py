@@ -7,30 +7,28 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NoReturn, TypeAlias, overload
+from typing import Any, NoReturn, overload
 
 import numpy as np
 
 from dmlsplit.arrays import is_native
 from dmlsplit.arrays.adapter import NewArrays, package_of
 from dmlsplit.arrays.array_view import device_number
-from dmlsplit.arrays.types import A, Array, Stream
+from dmlsplit.arrays.types import Array, ArrayT, Stream
 from dmlsplit.backends import Backend, BoundCopy, Program
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.backends.cuda.streams import stream_handle
 from dmlsplit.backends.find import default_backend, find_backend
 from dmlsplit.checks import instance
-from dmlsplit.directml.levels import NEWEST, FeatureLevel, Level, support_table
+from dmlsplit.directml.levels import NEWEST, FeatureLevel, support_table
 from dmlsplit.directml.operator import SplitOperatorDesc, descriptor_geometry
-from dmlsplit.directml.tensor import DataTypeLike, TensorDataType
+from dmlsplit.directml.tensor import TensorDataType, byte_strides
 from dmlsplit.directml.validation import report_at
 from dmlsplit.errors import ArgumentTypeError, InvalidArgumentError, UnsupportedError
 from dmlsplit.execution.binding import BindingTable, BufferBinding
 from dmlsplit.execution.prepared_split import PreparedSplit
 from dmlsplit.execution.slices import split_by_slices
 from dmlsplit.messages import shown
-
-Bindable: TypeAlias = Array | BufferBinding
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -78,7 +76,9 @@ class Device:
     _backend: Backend
     reason: str | None = field(compare=False)
 
-    def __init__(self, device: str | None = None, feature_level: Level = NEWEST) -> None:
+    def __init__(
+        self, device: str | None = None, feature_level: FeatureLevel | str | int = NEWEST
+    ) -> None:
         object.__setattr__(self, "feature_level", FeatureLevel.parse(feature_level))
         backend, reason = default_backend() if device is None else (find_backend(device), None)
         object.__setattr__(self, "_backend", backend)
@@ -89,8 +89,18 @@ class Device:
         """``cpu`` or ``cuda:N``."""
         return self._backend.device
 
-    def check_feature_levels(self, requested: Iterable[Level]) -> FeatureLevel:
+    def check_feature_levels(self, requested: Iterable[FeatureLevel | str | int]) -> FeatureLevel:
         """The highest requested level that the device supports (DML_FEATURE_FEATURE_LEVELS).
+
+        Parameters
+        ----------
+        requested : iterable of FeatureLevel, str or int
+            Anything that `FeatureLevel.parse` reads, in any order.
+
+        Returns
+        -------
+        FeatureLevel
+            As MaxSupportedFeatureLevel (Microsoft, "DML_FEATURE_DATA_FEATURE_LEVELS").
 
         Raises
         ------
@@ -112,8 +122,19 @@ class Device:
             )
         return max(supported)
 
-    def supports_data_type(self, data_type: DataTypeLike) -> bool:
+    def supports_data_type(self, data_type: TensorDataType | str | int | np.dtype) -> bool:
         """Whether Split accepts a data type at this level (DML_FEATURE_TENSOR_DATA_TYPE).
+
+        Parameters
+        ----------
+        data_type : TensorDataType, str, int or numpy.dtype
+            Anything that `TensorDataType.parse` reads.
+
+        Returns
+        -------
+        bool
+            From the table of levels (Microsoft, "DML_SPLIT_OPERATOR_DESC", section "Tensor
+            support").
 
         Raises
         ------
@@ -163,11 +184,11 @@ class Device:
 
         Parameters
         ----------
-        descs
+        descs : iterable of SplitOperatorDesc
             The splits. Splits of other sizes that use the same kernels are then compiled too.
-        alignment
-            A power of two, up to 16, that divides all addresses of inputs and outputs; None for
-            any addresses. The larger it is, the fewer programs are compiled. Allocations
+        alignment : int, optional
+            A power of two, up to 16, that divides all addresses of inputs and outputs, in bytes;
+            None for any addresses. The larger it is, the fewer programs are compiled. Allocations
             begin at multiples of 16 bytes, but slices of arrays may begin anywhere.
 
         Raises
@@ -178,9 +199,8 @@ class Device:
         """
         if not isinstance(descs, Iterable):
             raise ArgumentTypeError(f"descs is {descs!r}; it must be a list of descriptors")
-        if alignment is not None and (
-            type(alignment) is not int or alignment not in (1, 2, 4, 8, 16)
-        ):
+        is_power = type(alignment) is int and alignment in (1, 2, 4, 8, 16)
+        if alignment is not None and not is_power:
             raise InvalidArgumentError(f"alignment is {alignment!r}; it must be 1, 2, 4, 8 or 16")
         for desc in descs:
             self.compile(desc)._prepared.program.prepare(alignment or 1)
@@ -228,21 +248,23 @@ class CompiledOperator:
     @overload
     def __call__(self, array: BufferBinding, stream: Stream | None = None) -> list[Any]: ...
     @overload
-    def __call__(self, array: A, stream: Stream | None = None) -> list[A]: ...
+    def __call__(self, array: ArrayT, stream: Stream | None = None) -> list[ArrayT]: ...
     def __call__(self, array: Any, stream: Stream | None = None) -> list[Any]:
         """Split an array into new ones, laid out as the descriptor's outputs.
 
         Parameters
         ----------
-        array
-            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
-        stream
-            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+        array : array or BufferBinding
+            An array with the input tensor's sizes, type and strides; or a range of a buffer.
+        stream : CudaStream or int, optional
+            The CUDA stream of the copies, or its handle; None means the current one. On the CPU, it
+            must be None.
 
         Returns
         -------
-        list
-            One array per output, of the same library as `array`.
+        list of arrays
+            One array per output, of the library of `array`, with the sizes, type and strides of the
+            output's tensor.
 
         Raises
         ------
@@ -259,6 +281,7 @@ class CompiledOperator:
             return self._split(array, stream)
 
     def _split(self, array: Any, stream: Stream | None) -> list[Any]:
+        """`__call__` inside the context of the stream."""
         if stream is None and (pieces := self._split_by_slices(array)) is not None:
             return pieces
         source, like = self._table.bind_input(array), array
@@ -281,18 +304,22 @@ class CompiledOperator:
         return _compile, (self.device, self.desc)  # The copy is the cached operator.
 
     def dispatch(
-        self, array: Bindable, outputs: Sequence[Bindable], stream: Stream | None = None
+        self,
+        array: Array | BufferBinding,
+        outputs: Sequence[Array | BufferBinding],
+        stream: Stream | None = None,
     ) -> None:
         """Split an array into the caller's buffers: `bind` and `BoundOperator.dispatch`.
 
         Parameters
         ----------
-        array
-            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
-        outputs
-            For each output, an array with its sizes, type and strides; or a `BufferBinding`.
-        stream
-            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+        array : array or BufferBinding
+            An array with the input tensor's sizes, type and strides; or a range of a buffer.
+        outputs : list or tuple of array or BufferBinding
+            For each output, an array with its sizes, type and strides; or a range of a buffer.
+        stream : CudaStream or int, optional
+            The CUDA stream of the copies, or its handle; None means the current one. On the CPU, it
+            must be None.
 
         Raises
         ------
@@ -306,6 +333,7 @@ class CompiledOperator:
             return self._split_into(array, outputs, stream)
 
     def _split_into(self, array: Any, outputs: Sequence[Any], stream: Stream | None) -> None:
+        """`dispatch` inside the context of the stream."""
         needs_table = stream is not None or outputs is None  # which refuses these
         if needs_table or self._split_by_slices(array, outputs) is None:
             self._prepared.split_into(*self._table.bind(array, outputs), stream)
@@ -318,15 +346,22 @@ class CompiledOperator:
             return None
         return split_by_slices(array, self._sizes, self.desc.axis, outputs)
 
-    def bind(self, array: Bindable, outputs: Sequence[Bindable]) -> BoundOperator:
+    def bind(
+        self, array: Array | BufferBinding, outputs: Sequence[Array | BufferBinding]
+    ) -> BoundOperator:
         """Check the binding table once, for many dispatches.
 
         Parameters
         ----------
-        array
-            An array with the input tensor's sizes, type and strides; or a `BufferBinding`.
-        outputs
-            For each output, an array with its sizes, type and strides; or a `BufferBinding`.
+        array : array or BufferBinding
+            An array with the input tensor's sizes, type and strides; or a range of a buffer.
+        outputs : list or tuple of array or BufferBinding
+            For each output, an array with its sizes, type and strides; or a range of a buffer.
+
+        Returns
+        -------
+        BoundOperator
+            The operator with these buffers, which it keeps alive.
 
         Raises
         ------
@@ -375,8 +410,9 @@ class BoundOperator:
 
         Parameters
         ----------
-        stream
-            The CUDA stream of the copies; None means the current one. On the CPU, it must be None.
+        stream : CudaStream or int, optional
+            The CUDA stream of the copies, or its handle; None means the current one. On the CPU, it
+            must be None.
 
         Raises
         ------
@@ -412,13 +448,14 @@ def _new_outputs(desc: SplitOperatorDesc) -> NewArrays:
     width, dtype = tensors[0].element_bytes, np.dtype(tensors[0].data_type.numpy_name)
     if all(tensor.strides is None for tensor in tensors):
         return NewArrays(tuple(tensor.sizes for tensor in tensors), dtype)
-    stores = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
-    layouts = tuple((t.sizes, tuple(n * width for n in t.effective_strides)) for t in tensors)
-    return NewArrays(stores, dtype, layouts)
+    buffers = tuple((tensor.total_tensor_size_in_bytes // width,) for tensor in tensors)
+    layouts = tuple((tensor.sizes, byte_strides(tensor)) for tensor in tensors)
+    return NewArrays(buffers, dtype, layouts)
 
 
 @lru_cache(maxsize=1024)
 def _compile(device: Device, desc: SplitOperatorDesc) -> CompiledOperator:
+    """`Device.compile`, cached by device and descriptor."""
     report = report_at(desc, device.feature_level)
     if not report.ok:
         raise InvalidArgumentError(str(report), report)

@@ -10,64 +10,72 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, SupportsIndex, TypeVar, overload
+from typing import Any, SupportsIndex, overload
 
-from dmlsplit.arrays.torch_adapter import DISTRIBUTED, TORCH_MODULES
-from dmlsplit.arrays.types import Array, DaskArray
+from dmlsplit.arrays.torch_adapter import DTENSOR_MODULE, TORCH_MODULES
+from dmlsplit.arrays.types import AnyArrayT
+from dmlsplit.checks import Integers
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.execution import in_memory
-from dmlsplit.execution.in_memory import Sizes
 from dmlsplit.forks import late_import
 
-T = TypeVar("T", bound=Array | DaskArray)
 
-
-class _First(int):
+class _DefaultAxis(int):
     """The default axis: 0, but distinct from a 0 that the caller passes."""
 
 
-_FIRST = _First()
+_DEFAULT_AXIS = _DefaultAxis()
 
 
 @overload
 def split(
-    array: T, sizes_or_count: Sizes, axis: SupportsIndex = 0, out: Sequence[T] | None = None
-) -> list[T]: ...
+    array: AnyArrayT,
+    sizes_or_count: SupportsIndex | Integers,
+    axis: SupportsIndex = 0,
+    out: Sequence[AnyArrayT] | None = None,
+) -> list[AnyArrayT]: ...
 @overload
 def split(
-    array: T, sizes_or_count: Sizes, *, dim: SupportsIndex, out: Sequence[T] | None = None
-) -> list[T]: ...
+    array: AnyArrayT,
+    sizes_or_count: SupportsIndex | Integers,
+    *,
+    dim: SupportsIndex,
+    out: Sequence[AnyArrayT] | None = None,
+) -> list[AnyArrayT]: ...
 def split(
-    array: T,
-    sizes_or_count: Sizes,
-    axis: SupportsIndex = _FIRST,
-    out: Sequence[T] | None = None,
+    array: AnyArrayT,
+    sizes_or_count: SupportsIndex | Integers,
+    axis: SupportsIndex = _DEFAULT_AXIS,
+    out: Sequence[AnyArrayT] | None = None,
     dim: SupportsIndex | None = None,  # not keyword-only, which would slow down every call
-) -> list[T]:
+) -> list[AnyArrayT]:
     """Split an array along an axis into new arrays. Unlike `numpy.split`, it copies.
 
     Parameters
     ----------
     array : array
-        A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, with any strides;
-        or a dask.array, which is split lazily, block by block; its pieces have chunks of one size
-        if it has one chunk along the axis, otherwise rechunk them before you store them.
+        A NumPy, CuPy, PyTorch or JAX array, or one of any library with DLPack, of one or more
+        dimensions, any strides, and any data type but Python objects; or a dask.array, which is
+        split lazily, block by block; its pieces have chunks of one size if it has one chunk along
+        the axis, otherwise rechunk them before you store them.
     sizes_or_count : int or sequence of int
         The size of each piece along the axis, or the number of equal pieces. Sizes may be 0, and
-        must add up to the size of the axis.
+        must add up to the size of the axis; a number must divide it.
     axis : int
         The dimension to split; a negative axis counts from the end.
     out : sequence of arrays, optional
-        Arrays to write to, one per piece, with the shape and type of the piece and any strides;
-        None allocates new ones. For a dask.array, it must be None.
+        Arrays to write to, one per piece, with the shape and type of the piece and any strides.
+        They must not share memory with each other or with `array`. None allocates new ones. For a
+        dask.array, it must be None; JAX's arrays, which are immutable, cannot be in it.
     dim : int, optional
         PyTorch's name for `axis`; give only one of the two.
 
     Returns
     -------
-    list
+    list of arrays
         The arrays of `out`, or new ones from the library of `array` (and of its class, if that is a
-        subclass of numpy.ndarray).
+        subclass of numpy.ndarray). Piece `i` has the shape of `array`, except that it is
+        ``sizes[i]`` long along the axis. New NumPy, CuPy and PyTorch arrays are C-contiguous.
 
     Raises
     ------
@@ -99,7 +107,7 @@ def split(
     >>> pieces[1] is outs[1]
     True
     """
-    if axis is _FIRST:
+    if axis is _DEFAULT_AXIS:
         axis = 0 if dim is None else dim
     elif dim is not None:
         raise InvalidArgumentError(
@@ -112,7 +120,7 @@ def split(
 
 def _split_of(module: str) -> Callable[..., list[Any]]:
     """The split for the arrays of a module."""
-    is_torch = module in TORCH_MODULES or module == DISTRIBUTED
+    is_torch = module in TORCH_MODULES or module == DTENSOR_MODULE
     if is_torch and sys.modules["torch"].compiler.is_dynamo_compiling():
         from dmlsplit.execution import torch  # it can trace neither a lock nor a cache
 
@@ -122,6 +130,7 @@ def _split_of(module: str) -> Callable[..., list[Any]]:
 
 @lru_cache(maxsize=64)  # saves 1 us per call
 def _import_split(module: str) -> Callable[..., list[Any]]:
+    """The split of the library of a module, which is imported now if it was not yet."""
     with late_import():
         if module == "torch":
             from dmlsplit.execution import torch

@@ -5,27 +5,26 @@ A split is prepared once for a layout, an axis and sizes, and cached for all arr
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, view
 from dmlsplit.arrays.acceptance import accept_outputs
-from dmlsplit.arrays.adapter import NewArrays, Requirement
+from dmlsplit.arrays.adapter import NewArrays, Requirement, Shape, Shapes
 from dmlsplit.backends.find import find_backend
-from dmlsplit.checks import Integers, piece_sizes
+from dmlsplit.checks import piece_sizes
 from dmlsplit.execution.prepared_split import PreparedSplit
 from dmlsplit.execution.slices import split_by_slices
 from dmlsplit.geometry import packed_byte_strides, piece_shapes, split_geometry
 
-Sizes: TypeAlias = SupportsIndex | Integers
-_Layout: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...], int]
-_Strides: TypeAlias = tuple[tuple[int, ...], ...]
+# Device, shape, strides in bytes, and bytes of an element. Plain, because every call makes one.
+_Layout: TypeAlias = tuple[str, Shape, Shape, int]
 _FEW_PIECES = 64
 
 
 def split(
-    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None = None
+    array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None = None
 ) -> list[Any]:
     """`dml.split` of an array whose memory its library shares."""
     if type(array) is np.ndarray:
@@ -43,28 +42,35 @@ def split_view(
     layout = source.device, source.shape, source.strides, source.item_bytes
     if out is None:
         return prepared_split(layout, axis, sizes).split(source, array)
-    required = requirements(source.shape, source[4:7], axis, sizes)
+    required = requirements(source, axis, sizes)
     addresses, strides = accept_outputs(out, source, required)
     prepared_split(layout, axis, sizes, strides).split_into(source, out, addresses)
     return list(out)
 
 
-@lru_cache(maxsize=64)
-def requirements(
-    shape: tuple[int, ...], element: tuple[str, int, str], axis: int, sizes: tuple[int, ...]
-) -> list[Requirement]:
-    """The memory of packed pieces; `element` has the type, bytes and device of an element.
+def requirements(source: ArrayView, axis: int, sizes: Shape) -> list[Requirement]:
+    """The memory of the packed pieces of an array.
 
     It is not a part of a `PreparedSplit`, which also depends on the strides of accepted outputs.
     """
-    shapes, width = piece_shapes(shape, axis, sizes), element[1]
-    return [Requirement(piece, packed_byte_strides(piece, width), *element) for piece in shapes]
+    return _requirements(source.shape, axis, sizes, source.type, source.item_bytes, source.device)
+
+
+@lru_cache(maxsize=64)
+def _requirements(
+    shape: Shape, axis: int, sizes: Shape, typestr: str, item_bytes: int, device: str
+) -> list[Requirement]:
+    """`requirements`, cached by what they depend on."""
+    return [
+        Requirement(piece, packed_byte_strides(piece, item_bytes), typestr, item_bytes, device)
+        for piece in piece_shapes(shape, axis, sizes)
+    ]
 
 
 def prepared_split(
-    layout: _Layout, axis: int, sizes: tuple[int, ...], output_strides: _Strides | None = None
+    layout: _Layout, axis: int, sizes: Shape, output_strides: Shapes | None = None
 ) -> PreparedSplit:
-    """The cached split of arrays of a layout: device, shape, strides and bytes of an element."""
+    """The cached split of arrays of a layout; outputs are packed if their strides are None."""
     # A prepared split takes more than a kilobyte per piece. The cache of splits with many pieces
     # is therefore smaller.
     prepare = _splits_of_few_pieces if len(sizes) <= _FEW_PIECES else _splits_of_many_pieces
@@ -72,8 +78,9 @@ def prepared_split(
 
 
 def _prepared(
-    layout: _Layout, axis: int, sizes: tuple[int, ...], output_strides: _Strides | None
+    layout: _Layout, axis: int, sizes: Shape, output_strides: Shapes | None
 ) -> PreparedSplit:
+    """A new split, as of `prepared_split`."""
     device, shape, strides, item_bytes = layout
     outputs = [None] * len(sizes) if output_strides is None else output_strides
     geometry = split_geometry(shape, axis, sizes, item_bytes, strides, outputs)

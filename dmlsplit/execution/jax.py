@@ -10,21 +10,20 @@ from collections.abc import Sequence
 from ctypes import c_char_p, c_void_p, py_object, pythonapi
 from functools import cache, lru_cache, partial
 from math import prod
-from typing import Any, SupportsIndex
+from typing import Any
 
+from dmlsplit.arrays.adapter import Shape
 from dmlsplit.arrays.array_view import device_name
 from dmlsplit.arrays.dlpack import CPU
 from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.execution import in_memory
-from dmlsplit.execution.in_memory import Sizes, prepared_split
+from dmlsplit.execution.in_memory import prepared_split
 from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 # XLA compiles each piece of its own split separately: 16 pieces take 10 times as long to compile as
 # a callback, and 512 pieces 100 times as long. But XLA's split of a small array runs in less time.
 FEW_PIECES, MAX_BYTES = 16, 1 << 20
-
-Shape = tuple[int, ...]
 
 
 def _is_for_jax(array: Any, out: object) -> bool:
@@ -33,8 +32,10 @@ def _is_for_jax(array: Any, out: object) -> bool:
 
     if not isinstance(array, jax.Array):
         return False
-    is_list = isinstance(out, (list, tuple)) and not any(isinstance(x, jax.Array) for x in out)
-    return not is_list or isinstance(array, jax.core.Tracer)
+    is_foreign = isinstance(out, (list, tuple)) and not any(
+        isinstance(output, jax.Array) for output in out
+    )
+    return not is_foreign or isinstance(array, jax.core.Tracer)
 
 
 @cache
@@ -45,9 +46,7 @@ def _is_array_type(array_type: Any) -> bool:
     return issubclass(array_type, jax.Array) and not issubclass(array_type, jax.core.Tracer)
 
 
-def split(
-    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Any] | None
-) -> list[Any]:
+def split(array: Any, sizes_or_count: Any, axis: Any, out: Sequence[Any] | None) -> list[Any]:
     """`dml.split` of a JAX array, which may be traced, into static sizes.
 
     Derivatives of any order and batches are those of `jax.lax.split`. Outside `jax.jit`, JAX
@@ -151,20 +150,21 @@ def _is_local(module: Any) -> bool:
     """Whether a callback can split: not for export, and on one device or in `jax.shard_map`."""
     # XLA's own split can also be partitioned over devices, and exported.
     axes = module.axis_context
-    is_alone = (
-        axes.manual_axes == {*axes.mesh.axis_names}  # inside `jax.shard_map`
-        if hasattr(axes, "mesh")
-        else axes.num_devices == 1
-    )
-    is_kept = not module.lowering_parameters.for_export
-    return is_alone and is_kept and tuple(module.platforms) in (("cpu",), ("cuda",))
+    is_supported = tuple(module.platforms) in (("cpu",), ("cuda",))
+    if module.lowering_parameters.for_export or not is_supported:
+        return False
+    if hasattr(axes, "mesh"):
+        return bool(axes.manual_axes == {*axes.mesh.axis_names})  # inside `jax.shard_map`
+    return bool(axes.num_devices == 1)
 
 
 def _is_large(array: Any, sizes: Shape) -> bool:
+    """Whether a callback compiles or runs faster than XLA's own split."""
     return len(sizes) > FEW_PIECES or array.size * array.dtype.itemsize >= MAX_BYTES
 
 
 def _split_by_callback(array: Any, axis: int, sizes: Shape) -> Any:
+    """The split in a graph, of which XLA allocates the pieces and calls `_copy` to fill them."""
     import jax
     from jax.experimental.buffer_callback import buffer_callback
 

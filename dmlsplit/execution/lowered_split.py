@@ -30,15 +30,15 @@ def run_split(
     which are split on the host because a GPU cannot move them. If `device` is None, the array's
     own device is used.
     """
-    home = "cpu" if source is None else source.device
+    own_device = "cpu" if source is None else source.device
     if not isinstance(device, Device):
-        device = Device(home if device is None else device)
+        device = Device(own_device if device is None else device)
     lowering = _accepted(device.feature_level, lower, arguments)
     if source is None:
         parts = np.split(array, np.cumsum(lowering.sizes)[:-1], lowering.axis)  # at least one
         pieces = [part.copy() for part in parts[: len(lowering.sizes)]]
-    elif home != device.name:
-        raise InvalidArgumentError(f"{name} is on {home}; it must be on {device.name}")
+    elif own_device != device.name:
+        raise InvalidArgumentError(f"{name} is on {own_device}; it must be on {device.name}")
     else:
         pieces = split_view(source, array, lowering.sizes, lowering.axis, None)
     return [piece.squeeze(lowering.axis) for piece in pieces] if lowering.squeeze else pieces

@@ -1,10 +1,13 @@
 """ONNX's Split and SplitToSequence, of every version, on arrays."""
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from dmlsplit.arrays import view
-from dmlsplit.arrays.types import A
+from dmlsplit.arrays.types import ArrayT
 from dmlsplit.checks import instance
 from dmlsplit.errors import prefix_errors
 from dmlsplit.execution.device import Device
@@ -20,40 +23,40 @@ _NAME = "the input"  # in errors
 
 
 def split(
-    x: A,
-    split: "ArrayLike | None" = None,
+    x: ArrayT,
+    split: ArrayLike | None = None,
     *,
     axis: int = 0,
     num_outputs: int | None = None,
     output_count: int | None = None,
     opset: int = 18,
     device: Device | str | None = None,
-) -> list[A]:
-    """Run ONNX's Split on an array.
+) -> list[ArrayT]:
+    """Run ONNX's Split on an array, by the specification of its version ("Split" on onnx.ai).
 
     Parameters
     ----------
-    x
+    x : array
         An array of any library, of a type that the operator version accepts; this can be
         boolean, bfloat16, complex or strings.
-    split
+    split : sequence of int or array, optional
         Size of each piece along the axis. An array must be int64, for Split-1 of the type of `x`.
-    axis
+    axis : int
         The dimension to split; a negative one counts from the end.
-    num_outputs
+    num_outputs : int, optional
         Since opset 18: the number of pieces, each of ``ceil(d / num_outputs)`` but the last, which
         is what is left, down to nothing.
-    output_count
+    output_count : int, optional
         Number of outputs of the node; required without `split` and `num_outputs`.
-    opset
+    opset : int
         The opset of the model: 18 means Split-18, 17 means Split-13, and so on.
-    device
+    device : Device or str, optional
         A `dmlsplit.Device` or its name; None means the array's own device.
 
     Returns
     -------
-    list
-        The pieces, of the library of `x`.
+    list of arrays
+        The pieces, of the library, type and rank of `x`.
 
     Raises
     ------
@@ -82,34 +85,34 @@ def split(
 
 
 def split_to_sequence(
-    x: A,
-    split: "ArrayLike | None" = None,
+    x: ArrayT,
+    split: ArrayLike | None = None,
     *,
     axis: int = 0,
     keepdims: int = 1,
     opset: int = 11,
     device: Device | str | None = None,
-) -> list[A]:
+) -> list[ArrayT]:
     """Run ONNX's SplitToSequence on an array.
 
     Parameters
     ----------
     x, device
         As in `split`.
-    split
+    split : int, sequence of int or array, optional
         An integer is the size of every piece, except that the last may be smaller; a list has the
         size of each piece; None means pieces of size 1. An array must be int32 or int64.
-    axis
+    axis : int
         The dimension to split; a negative one counts from the end.
-    keepdims
+    keepdims : int
         0 drops the axis from the pieces. ONNX ignores it if `split` is given.
-    opset
+    opset : int
         11 to 23 means SplitToSequence-11; from 24, bfloat16 is allowed.
 
     Returns
     -------
-    list
-        The sequence; may be empty.
+    list of arrays
+        The sequence, of the library and type of `x`; may be empty.
 
     Raises
     ------
@@ -132,10 +135,29 @@ def split_to_sequence(
     return run(arguments, x, device)
 
 
-def run(arguments: Arguments, x: A, device: Device | str | None = None) -> list[A]:
+def run(arguments: Arguments, x: ArrayT, device: Device | str | None = None) -> list[ArrayT]:
     """Run a split with checked arguments on an array.
 
     A `UserWarning` announces each choice that the operator's specification leaves open.
+
+    Parameters
+    ----------
+    arguments : Arguments
+        What `read_arguments` has returned.
+    x : array
+        An array of any library, of a type that the operator version accepts.
+    device : Device or str, optional
+        A `dmlsplit.Device` or its name; None means the array's own device.
+
+    Returns
+    -------
+    list of arrays
+        The pieces, of the library and type of `x`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the arguments do not fit `x`.
 
     See Also
     --------

@@ -1,12 +1,15 @@
 """OpenVINO's VariadicSplit-1 and Split-1 on arrays."""
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from dmlsplit.arrays import ArrayView, view
-from dmlsplit.arrays.types import A
+from dmlsplit.arrays.types import ArrayT
 from dmlsplit.checks import Integers, integer, integers, is_count
 from dmlsplit.directml.tensor import NUMPY_TYPES, TensorDataType
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
@@ -21,31 +24,34 @@ from dmlsplit.models.openvino.lowering import (
     lower_variadic_split,
 )
 
-Axis: TypeAlias = SupportsIndex | Integers  # a number, or an array of one
 _BY_NUMPY_NAME = {name: data_type for data_type, name in NUMPY_TYPES.items()}
 
 
 def variadic_split(
-    data: A, axis: Axis, split_lengths: Integers, *, device: Device | str | None = None
-) -> list[A]:
-    """Split data into pieces of the given lengths (VariadicSplit-1).
+    data: ArrayT,
+    axis: SupportsIndex | Integers,
+    split_lengths: Integers,
+    *,
+    device: Device | str | None = None,
+) -> list[ArrayT]:
+    """Split data into pieces of the given lengths (OpenVINO's VariadicSplit-1).
 
     Parameters
     ----------
-    data
+    data : array
         An array of any library and data type, contiguous or not.
-    axis
+    axis : int or array
         An integer, or an integer array of shape ``()`` or ``(1,)``; if negative, it counts from the
         end.
-    split_lengths
+    split_lengths : sequence of int or array
         A list or 1-D array of integers that are at least 0; one may be -1, which means the rest.
-    device
+    device : Device or str, optional
         A `dmlsplit.Device` or its name; None means the array's own device.
 
     Returns
     -------
-    list
-        New arrays of the library and type of `data`.
+    list of arrays
+        New arrays of the library, type and rank of `data`.
 
     Raises
     ------
@@ -69,23 +75,27 @@ def variadic_split(
 
 
 def split(
-    data: A, axis: Axis, num_splits: SupportsIndex, *, device: Device | str | None = None
-) -> list[A]:
-    """Split data into equal pieces (Split-1).
+    data: ArrayT,
+    axis: SupportsIndex | Integers,
+    num_splits: SupportsIndex,
+    *,
+    device: Device | str | None = None,
+) -> list[ArrayT]:
+    """Split data into equal pieces (OpenVINO's Split-1).
 
     Parameters
     ----------
     data, device
         As in `variadic_split`.
-    axis
+    axis : int or array
         An integer, or an integer array of shape ``()``; if negative, it counts from the end.
-    num_splits
+    num_splits : int
         The number of pieces; it must divide the size of the axis.
 
     Returns
     -------
-    list
-        New arrays of the library and type of `data`.
+    list of arrays
+        New arrays of the library, type and rank of `data`.
 
     Raises
     ------
@@ -110,6 +120,7 @@ def split(
 
 
 def _axis(operator: str, axis: Any) -> int:
+    """The axis as a number; it may be an array of one."""
     if is_count(axis):
         return integer("axis", axis)
     entries = integers("axis", axis)
@@ -120,9 +131,10 @@ def _axis(operator: str, axis: Any) -> int:
 def _run(
     lower: Callable[..., Lowering], data: Any, axis: int, pieces: Any, device: Device | str | None
 ) -> list[Any]:
-    if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":
-        strings = data.shape, axis, pieces, TensorDataType.UNKNOWN
-        return run_split(lower, strings, data, None, "data", device)
+    """Split data; `pieces` are lengths or a count, as `lower` expects."""
+    if isinstance(data, np.ndarray) and data.dtype.kind in "OSUT":  # strings
+        unknown = data.shape, axis, pieces, TensorDataType.UNKNOWN
+        return run_split(lower, unknown, data, None, "data", device)
     source = view(data, "data")
     arguments = source.shape, axis, pieces, *_carrier(source)
     return run_split(lower, arguments, data, source, "data", device)

@@ -73,6 +73,6 @@ def _indices(shape: tuple[int, ...], axis: int, sizes_or_count: Any) -> list[_In
         inner = prod(shape[axis + 1 :])
         if rows * sum(1 if size * inner == 1 else RUN_COST for size in sizes) > MAX_COST:
             return []
-    before = (slice(None),) * axis
+    leading = (slice(None),) * axis
     ends = zip(accumulate(sizes), sizes, strict=True)
-    return [(*before, slice(end - size, end)) for end, size in ends]
+    return [(*leading, slice(end - size, end)) for end, size in ends]

@@ -5,17 +5,16 @@ calls `dml.split`.
 """
 
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from dmlsplit.arrays import torch_private, view
+from dmlsplit.arrays import torch_adapter, torch_private
 from dmlsplit.arrays.acceptance import check_output_count
-from dmlsplit.arrays.torch_adapter import DISTRIBUTED, TORCH_MODULES, check_layout, why_tracked
 from dmlsplit.checks import axis_from_front, integer, integers, is_count, piece_sizes
 from dmlsplit.errors import InvalidArgumentError
-from dmlsplit.execution.in_memory import Sizes, split_view
+from dmlsplit.execution.in_memory import split_view
 from dmlsplit.execution.torch_fast_path import split_small
 from dmlsplit.execution.torch_operators import (
     LIBRARY,
@@ -29,17 +28,18 @@ from dmlsplit.geometry import packed_byte_strides, piece_shapes
 
 
 def split(
-    array: Tensor, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None = None
+    array: Tensor, sizes_or_count: Any, axis: Any, out: Sequence[Tensor] | None = None
 ) -> list[Tensor]:
     """`dml.split` of a tensor."""
     # This is first, because torch.compile must not trace what follows.
-    if _is_compiling() or array.__class__.__module__ == DISTRIBUTED:
+    if _is_compiling() or array.__class__.__module__ == torch_adapter.DTENSOR_MODULE:
         return _split_tracked(array, sizes_or_count, axis, out)
     if pieces := split_small(array, sizes_or_count, axis, out):
         return pieces
-    if why_tracked(array):
+    if torch_adapter.why_tracked(array):
         return _split_tracked(array, sizes_or_count, axis, out)
-    return split_view(view(array, "array"), array, sizes_or_count, axis, out)
+    source = torch_adapter.untracked_view(array, "array")
+    return split_view(source, array, sizes_or_count, axis, out)
 
 
 def _is_compiling() -> bool:
@@ -50,30 +50,35 @@ def _is_compiling() -> bool:
 
 
 def _split_tracked(
-    array: Tensor, sizes_or_count: Sizes, axis: SupportsIndex, out: Sequence[Tensor] | None
+    array: Tensor, sizes_or_count: Any, axis: Any, out: Sequence[Tensor] | None
 ) -> list[Tensor]:
     """Split a tensor that torch differentiates, batches, traces or distributes."""
-    if array.__class__.__module__ == DISTRIBUTED:
+    if array.__class__.__module__ == torch_adapter.DTENSOR_MODULE:
         return _split_distributed(array, sizes_or_count, axis, out)
-    check_layout(array, "array")
+    torch_adapter.check_layout(array, "array")
     is_traced = _is_traced(array)
     if not is_traced and (array.is_conj() or array.is_neg()):
         return split(array.resolve_conj().resolve_neg(), sizes_or_count, axis, out)
     dim, sizes = (_unchecked_sizes if is_traced else piece_sizes)(array.shape, sizes_or_count, axis)
     if out is not None:
-        check_output_count(out, len(sizes))
-        if not is_traced:
-            raise InvalidArgumentError(NO_GRADIENT)
-        for index, tensor in enumerate(out):
-            if tensor.__class__.__module__ not in TORCH_MODULES:
-                name = f"out[{index}] is a {tensor.__class__.__qualname__}"
-                raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
+        _check_tracked_outputs(out, len(sizes), is_traced)
     if torch.onnx.is_in_onnx_export():
         return _split_for_onnx(array, sizes, dim, out)
     if out is None:
         return list(SPLIT(array, sizes, dim))
     SPLIT_OUT(array, sizes, dim, list(out))
     return list(out)
+
+
+def _check_tracked_outputs(out: Sequence[Tensor], count: int, is_traced: bool) -> None:
+    """Refuse outputs that are no tensors, or through which no gradient can pass."""
+    check_output_count(out, count)
+    if not is_traced:
+        raise InvalidArgumentError(NO_GRADIENT)
+    for index, tensor in enumerate(out):
+        if tensor.__class__.__module__ not in torch_adapter.TORCH_MODULES:
+            name = f"out[{index}] is a {tensor.__class__.__qualname__}"
+            raise InvalidArgumentError(f"{name}; it must be a torch.Tensor or a Parameter")
 
 
 def _split_for_onnx(
@@ -89,16 +94,14 @@ def _split_for_onnx(
     return [tensor.copy_(piece) for tensor, piece in zip(out, pieces, strict=True)]
 
 
-def _split_distributed(
-    array: Any, sizes_or_count: Sizes, axis: SupportsIndex, out: object
-) -> list[Tensor]:
+def _split_distributed(array: Any, sizes_or_count: Any, axis: Any, out: object) -> list[Tensor]:
     """Split a DTensor on each device separately; nothing is sent between devices."""
     from torch.distributed.tensor import DTensor, Shard
 
-    check = _unchecked_sizes if torch.compiler.is_compiling() else piece_sizes
-    dim, sizes = check(array.shape, sizes_or_count, axis)
-    for placed in array.placements:
-        if not (placed.is_replicate() or (type(placed) is Shard and placed.dim != dim)):
+    sizes_of = _unchecked_sizes if torch.compiler.is_compiling() else piece_sizes
+    dim, sizes = sizes_of(array.shape, sizes_or_count, axis)
+    for placement in array.placements:
+        if not (placement.is_replicate() or (type(placement) is Shard and placement.dim != dim)):
             raise InvalidArgumentError(
                 f"array is a DTensor placed {array.placements}; each device must hold all of axis "
                 f"{dim}, with final values. Fix: redistribute(), which sends data, or to_local()"
@@ -138,11 +141,12 @@ def _unchecked_sizes(
 
 
 def _kernel(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
-    # torch has handled gradients before it calls a kernel.
+    """The kernel of ``split``. torch has handled gradients before it calls one."""
     return split(array.detach(), sizes, dim)
 
 
 def _kernel_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
+    """The kernel of ``split_out``."""
     split(array.detach(), sizes, dim, out=[tensor.detach() for tensor in out])
 
 

@@ -13,7 +13,7 @@ from dmlsplit.arrays import torch_private
 from dmlsplit.arrays.adapter import Shape
 from dmlsplit.arrays.array_view import byte_bounds
 from dmlsplit.arrays.overlap import are_disjoint
-from dmlsplit.arrays.torch_adapter import element_type
+from dmlsplit.arrays.torch_adapter import element_type, record_writes
 from dmlsplit.backends import Program
 from dmlsplit.checks import are_plain_ints, piece_sizes
 from dmlsplit.execution.in_memory import prepared_split
@@ -77,30 +77,27 @@ def _fill(out: Any, array: Tensor, axis: int, sizes_or_count: Any) -> list[Tenso
     """
     if type(out) not in (list, tuple) or not torch_private.PLAIN_TYPES.issuperset(map(type, out)):
         return None
-    if (
-        array.requires_grad
-        or torch_private.is_forward_mode()
-        or any(map(Tensor.is_neg, (array, *out)))
-    ):
+    has_gradients = array.requires_grad or torch_private.is_forward_mode()
+    if has_gradients or any(map(Tensor.is_neg, (array, *out))):
         return None
     required = _required(array.shape, array.stride(), array.dtype, axis, sizes_or_count)
     if list(map(_fields_of, out)) != required.fields or not all(map(Tensor.is_contiguous, out)):
         return None
-    memory = [array.untyped_storage(), *map(Tensor.untyped_storage, out)]
-    starts, sizes = [
-        list(map(of, memory)) for of in (UntypedStorage.data_ptr, UntypedStorage.nbytes)
-    ]
-    is_held = sizes[0] >= array.storage_offset() * array.element_size() + required.end
-    if not is_held or sizes[1:] != required.sizes:
+    storages = [array.untyped_storage(), *map(Tensor.untyped_storage, out)]
+    _, *addresses = starts = list(map(UntypedStorage.data_ptr, storages))
+    own_bytes, *sizes = all_bytes = list(map(UntypedStorage.nbytes, storages))
+    if own_bytes < array.storage_offset() * array.element_size() + required.end:
+        return None  # storage was resized
+    if sizes != required.sizes or not are_disjoint(starts, map(add, starts, all_bytes)):
         return None
-    if not are_disjoint(starts, map(add, starts, sizes)):
-        return None
-    required.program.copy(array.data_ptr(), starts[1:])
-    torch_private.increment_version(out)
+    required.program.copy(array.data_ptr(), addresses)
+    record_writes(out)
     return list(out)
 
 
 class _Required(NamedTuple):
+    """What `_fill` compares outputs with, and the program that fills them."""
+
     fields: list[tuple[Any, ...]]  # what `_fields_of` are of outputs
     sizes: list[int]  # in bytes
     end: int  # of the input's last element, in bytes from its first one
@@ -112,11 +109,13 @@ _fields_of = attrgetter("dtype", "shape", "is_cpu", "requires_grad")
 
 @lru_cache(maxsize=64)
 def _required(shape: Shape, steps: Shape, dtype: Any, axis: int, sizes_or_count: Any) -> _Required:
+    """What a split requires of outputs; `steps` are strides in elements."""
     axis, sizes = piece_sizes(tuple(shape), sizes_or_count, axis)
     element_type(dtype)  # Refuses elements that are not whole bytes.
     pieces, width = list(map(torch.Size, piece_shapes(tuple(shape), axis, sizes))), dtype.itemsize
     # Elements of complex tensors may be conjugated lazily, and then no field is equal.
     fields = [(dtype, piece, not dtype.is_complex, False) for piece in pieces]
-    layout = "cpu", tuple(shape), tuple([step * width for step in steps]), width
-    program, end = prepared_split(layout, axis, sizes).program, byte_bounds(*layout[1:])[1]
+    shape, strides = tuple(shape), tuple([step * width for step in steps])
+    program = prepared_split(("cpu", shape, strides, width), axis, sizes).program
+    _, end = byte_bounds(shape, strides, width)
     return _Required(fields, [piece.numel() * width for piece in pieces], end, program)

@@ -42,7 +42,8 @@ class _Split(torch.autograd.Function):  # type: ignore[misc]
         if first is None:
             return None, None, None
         pairs = zip(gradients, piece_shapes(ctx.shape, ctx.dim, ctx.sizes), strict=True)
-        parts = [first.new_zeros(()).expand(shape) if g is None else g for g, shape in pairs]
+        zero = first.new_zeros(())
+        parts = [zero.expand(shape) if gradient is None else gradient for gradient, shape in pairs]
         return torch.cat(parts, ctx.dim), None, None
 
     @staticmethod
@@ -59,6 +60,7 @@ def _split_with_derivatives(array: Tensor, sizes: Sequence[int], dim: int) -> li
 
 
 def _tracked_into(array: Tensor, sizes: Sequence[int], dim: int, out: Sequence[Tensor]) -> None:
+    """Split into outputs, through which no gradient can pass; torch calls it before the kernel."""
     has_grad = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (array, *out))
     if has_grad or _is_transformed():
         raise _RefusedError(NO_GRADIENT)
@@ -79,6 +81,7 @@ class _RefusedError(InvalidArgumentError, NotImplementedError):
 
 
 def _fake(array: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
+    """The pieces of a tensor without memory: their shapes."""
     # Not earlier, because importing Inductor takes seconds. It calls `_fake` before it decomposes.
     for table in torch_private.inductor_decompositions():
         table.setdefault(SPLIT, _decomposed)
@@ -96,7 +99,7 @@ def check_outputs_by_shape(
     starts = [(1 + storages.index(storage)) << 44 for storage in storages]
     source, *outputs = map(_fake_view, (array, *out), starts)
     try:
-        required = requirements(source.shape, source[4:7], dim, _example_values(sizes))
+        required = requirements(source, dim, _example_values(sizes))
         check_output_arrays(outputs, source, required)
     except InvalidArgumentError as error:
         raise _RefusedError(str(error)) from None
@@ -113,6 +116,7 @@ def _fake_view(tensor: Tensor, start: int) -> ArrayView:
 
 
 def _example_values(numbers: Sequence[int]) -> tuple[int, ...]:
+    """Numbers of which some may be symbolic, as ints."""
     return tuple(map(torch_private.example_value, numbers))
 
 

@@ -37,6 +37,7 @@ def explanation_text(location: str, desc: SplitOperatorDesc, gpu: Gpu) -> str:
 
 
 def _geometry_lines(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterator[str]:
+    """The rows or strides of a split, and what each output takes of them."""
     rows = geometry.row_split
     sizes = [
         f"output {index}: {counted(tensor.element_count, 'element')}"
@@ -47,17 +48,18 @@ def _geometry_lines(desc: SplitOperatorDesc, geometry: SplitGeometry) -> Iterato
         for size, piece in zip(sizes, geometry.pieces, strict=False):
             yield f"{size}, {_loops(piece)}"
     else:
-        is_one = rows.rows == 1
-        cut = "" if is_one else ", all cut at the same columns"
-        yield f"geometry: {counted(rows.rows, 'row')} of {counted(rows.pitch, 'byte')}{cut}"
+        has_one_row = rows.rows == 1
+        columns = "" if has_one_row else ", all cut at the same columns"
+        yield f"geometry: {counted(rows.rows, 'row')} of {counted(rows.pitch, 'byte')}{columns}"
         for size, start, width in zip(sizes, rows.offsets, rows.widths, strict=False):
             end = f" to {start + width - 1}" if width > 1 else ""
-            of_rows = "" if is_one else " of every row"
+            of_rows = "" if has_one_row else " of every row"
             yield f"{size}, {'bytes' if end else 'byte'} {start}{end}{of_rows}"
     yield from omitted_line(len(geometry.pieces), _SHOWN, "output")
 
 
 def _loops(piece: StridedCopy) -> str:
+    """The loop nest of an output, in words."""
     run = f"of {counted(piece.run_bytes, 'byte')} from byte {piece.input_offset}"
     if not piece.loops:
         return f"one run {run}"
@@ -68,6 +70,7 @@ def _loops(piece: StridedCopy) -> str:
 
 
 def _launch_lines(launches: Sequence[KernelLaunch], limits: DeviceLimits) -> Iterator[str]:
+    """Which kernels run, how many blocks they have, and how well these fill the GPU."""
     is_newer = limits.in_flight_bytes > H200.limits.in_flight_bytes
     reference = "a B200" if is_newer else "an H200"
     for launch in launches[:_SHOWN]:
@@ -77,15 +80,16 @@ def _launch_lines(launches: Sequence[KernelLaunch], limits: DeviceLimits) -> Ite
             f"{launch.shared_bytes} bytes of shared memory; at least "
             f"{counted(blocks_of(launch, limits), 'block')} fit an SM"
         )
-        own = in_flight_per_sm(launch, limits)
+        size = in_flight_per_sm(launch, limits)
         yield (
-            f"in flight: {counted(own, 'byte') if own else 'less than 1 byte'} per SM, "
-            f"{_percent(own / limits.in_flight_bytes)} of what saturates {reference}"
+            f"in flight: {counted(size, 'byte') if size else 'less than 1 byte'} per SM, "
+            f"{_percent(size / limits.in_flight_bytes)} of what saturates {reference}"
         )
     yield from omitted_line(len(launches), _SHOWN, "launch")
 
 
 def _cost_lines(total_bytes: int, gpu: Gpu) -> Iterator[str]:
+    """The bytes that are moved, and the least time that takes."""
     seconds, bandwidth = gpu.seconds(total_bytes), gpu.bandwidth
     yield f"bytes: {total_bytes} read, {total_bytes} written"
     if bandwidth is None or seconds is None:

@@ -89,6 +89,7 @@ def svg_picture(desc: SplitOperatorDesc) -> str:
 def _output_pages(
     geometry: SplitGeometry, runs: list[_Run], rows: int, limit: int
 ) -> Iterator[_Page]:
+    """The pages of the outputs; a line has `rows` rows, but at most `limit` bytes."""
     for index, piece in enumerate(geometry.pieces[:MAX_OUTPUTS]):
         outer = rows * abs(piece.loops[0].output_stride) if piece.loops else 0
         line_bytes = min(max(outer, piece.run_bytes, 1), limit)
@@ -106,7 +107,7 @@ def _outputs(
         width = max(page.line_bytes * scale, _LETTER * max(map(len, labels)))
         if x > _MARGIN and x + width > PAGE_WIDTH - _MARGIN + 0.01:
             x, y = float(_MARGIN), bottom + _GAP
-        body += (_text(x, y + nth * _LINE, label) for nth, label in enumerate(labels, 1))
+        body += (_text(x, y + line * _LINE, label) for line, label in enumerate(labels, 1))
         top = y + 2 * _LINE + _GAP // 2
         body += _shapes(page, scale, x, top)
         x, bottom = x + width + _GAP, max(bottom, top + page.lines * _LINE)
@@ -140,6 +141,7 @@ def _line_layout(desc: SplitOperatorDesc, geometry: SplitGeometry) -> tuple[int,
 
 
 def _runs(geometry: SplitGeometry) -> Iterator[_Run]:
+    """The first runs of every output, MAX_RUNS together."""
     share = max(1, MAX_RUNS // max(1, len(geometry.pieces)))
     for output, piece in enumerate(geometry.pieces[:MAX_RUNS]):
         src_steps = [loop.input_stride for loop in piece.loops]
@@ -167,6 +169,7 @@ def _page(runs: list[tuple[int, _Run]], line_bytes: int) -> _Page:
 
 
 def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
+    """The rectangles of a page, whose top left corner is at x and y; `scale` is pixels per byte."""
     width, height = page.line_bytes * scale, page.lines * _LINE
     yield f'<rect x="{x:.2f}" y="{y}" width="{width:.2f}" height="{height}" fill="#e8e8e8"/>'
     for line, column, size, run in page.parts:
@@ -183,12 +186,11 @@ def _shapes(page: _Page, scale: float, x: float, y: int) -> Iterator[str]:
 
 
 def _notes(geometry: SplitGeometry, pages: list[_Page]) -> Iterator[str]:
+    """What the picture leaves out; the first page is that of the input."""
     yield from omitted_line(len(geometry.pieces), MAX_OUTPUTS, "output")
-    whole = sum(piece.total_bytes for piece in geometry.pieces[:MAX_OUTPUTS])
-    if (
-        pages[0].drawn_bytes < geometry.total_bytes
-        or sum(page.drawn_bytes for page in pages[1:]) < whole
-    ):
+    source, *outputs = [page.drawn_bytes for page in pages]
+    output_bytes = sum(piece.total_bytes for piece in geometry.pieces[:MAX_OUTPUTS])
+    if source < geometry.total_bytes or sum(outputs) < output_bytes:
         yield (
             f"the picture shows at most {MAX_OUTPUTS} outputs, {MAX_LINES} lines of each tensor "
             f"and {MAX_RUNS} runs of bytes"

@@ -68,9 +68,8 @@ def check_space(folder: Path, size: int) -> None:
     disk = disk_usage(folder)
     # Some network file systems do not report their size.
     if size > disk.free and disk.total:
-        raise OSError(
-            ENOSPC, f"does not fit: {size} bytes are needed, {disk.free} are free", str(folder)
-        )
+        text = f"does not fit: {size} bytes are needed, {disk.free} are free"
+        raise OSError(ENOSPC, text, str(folder))
 
 
 def resolve_destination(path: Path) -> Path:

@@ -50,10 +50,8 @@ def read_beginning(path: Path) -> bytes:
 def identify(start: bytes) -> str:
     """What a file with these first bytes is, and the fix; empty if unknown."""
     if start.startswith(b"version https://git-lfs.github.com/spec/"):
-        return (
-            "is a Git LFS pointer. Fix: git lfs pull; in GitHub Actions, set "
-            "lfs: true for actions/checkout"
-        )
+        fix = "git lfs pull; in GitHub Actions, set lfs: true for actions/checkout"
+        return f"is a Git LFS pointer. Fix: {fix}"
     for mark, name in _ARCHIVES.items():
         if start.startswith(mark):
             return f"is {name}. Fix: unpack it"

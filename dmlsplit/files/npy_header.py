@@ -70,6 +70,7 @@ def read_npy_header(file: IO[bytes]) -> NpyHeader:
 
 
 def _check(shape: tuple[int, ...], dtype: np.dtype) -> None:
+    """Refuse shapes and types that no array has, and Python objects."""
     if dtype.hasobject:
         raise InvalidArgumentError(
             f"has data type {dtype}; Python objects are never loaded. "
@@ -90,6 +91,7 @@ def _check(shape: tuple[int, ...], dtype: np.dtype) -> None:
 
 
 def _parsed(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """The shape, whether it is in Fortran order, and the type; NumPy raises any error."""
     version = npy.read_magic(file)
     if version == (3, 0):
         version, file = (2, 0), _as_version_2(file)

@@ -57,6 +57,7 @@ def parse_json(text: str) -> Any:
 
 
 def _without_comment(match: re.Match[str]) -> str:
+    """White space instead of a comment; a string stays as it is."""
     text = match[0]
     if text.startswith('"'):
         return text
@@ -66,14 +67,16 @@ def _without_comment(match: re.Match[str]) -> str:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, whose keys must differ."""
     result = dict(pairs)
     if len(result) != len(pairs):
-        (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-        raise InvalidArgumentError(f"has the key {twice[:40]!r} twice in one object")
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise InvalidArgumentError(f"has the key {key[:40]!r} twice in one object")
     return result
 
 
 def _number(text: str) -> int | float:
+    """A number that fits 64 bits."""
     value: int | float = math.inf
     if len(text) <= 1000:
         value = int(text) if text.lstrip("-").isdigit() else float(text)
@@ -84,5 +87,6 @@ def _number(text: str) -> int | float:
 
 
 def _constant(text: str) -> float:
+    """Refuse NaN and infinity."""
     fix = f"write it as a string, {text.lower().removesuffix('inity')!r}"
     raise InvalidArgumentError(f"contains {text}, which is not JSON; {fix}")

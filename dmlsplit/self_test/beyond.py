@@ -21,6 +21,7 @@ STEP = 8
 
 
 def _pair(near: Case, pitch: int) -> tuple[Case, Case]:
+    """A split, and the same one with slices that are `pitch` bytes apart."""
     assert near.strides
     return near, replace(near, strides=(pitch, *near.strides[1:]))
 
@@ -85,6 +86,7 @@ def compare_beyond(backend: Backend, memory: Memory) -> Iterator[CaseResult | Ch
 
 
 def _compare_far(near: Case, far: Case, backend: Backend, memory: Memory) -> CaseResult | None:
+    """Run `far` on the slices of `near`, whose outputs are the same; None if there is no room."""
     spread = memory.reserve(far.source.size)
     if spread is None:
         return None
@@ -96,6 +98,7 @@ def _compare_far(near: Case, far: Case, backend: Backend, memory: Memory) -> Cas
 
 
 def _compare_large(case: Case, backend: Backend, memory: Memory) -> CaseResult | None:
+    """Run a split of which a part of the outputs is compared; None if there is no room."""
     source = memory.reserve(large.source_bytes(case))
     target = source and memory.reserve(large.target_bytes(case))
     if not source or not target:

@@ -42,13 +42,12 @@ def compare(case: Case, bind: Bind, memory: Memory, source: int | None = None) -
     """
     data = case.data()
     buffers = [memory.upload(image) for image in _images(case, data)]
-    first, *outputs = (
+    starts, tensors = _starts(case), (case.source, *case.output_tensors)
+    input_address, *output_addresses = (
         buffer.address + start + tensor.origin
-        for buffer, start, tensor in zip(
-            buffers, _starts(case), (case.source, *case.output_tensors), strict=True
-        )
+        for buffer, start, tensor in zip(buffers, starts, tensors, strict=True)
     )
-    copy = bind(source or first, outputs)
+    copy = bind(source or input_address, output_addresses)
     if case.mode is Mode.GRAPH:
         replay = memory.capture(copy)
         replay()
@@ -84,16 +83,16 @@ def _in_buffers(case: Case, contents: Iterable[np.ndarray]) -> Iterator[np.ndarr
 
 
 def _outcome(case: Case, data: np.ndarray, buffers: Sequence[Buffer], memory: Memory) -> CaseResult:
+    """Compare the buffers with what they hold after a right split of `data`."""
     names = ["input", *(f"output {number}" for number in range(len(case.sizes)))]
     contents = [data, *case.expected(data)]
-    images, digest, first = _in_buffers(case, contents), sha256(), None
-    for name, content, image, buffer, start in zip(
-        names, contents, images, buffers, _starts(case), strict=True
-    ):
+    digest, first_difference = sha256(), None
+    rows = zip(names, contents, _in_buffers(case, contents), buffers, _starts(case), strict=True)
+    for name, content, image, buffer, start in rows:
         actual = memory.read(buffer)
         digest.update(actual[start : start + content.size].tobytes())
-        first = first or difference(name, -start, actual, image)
-    return CaseResult(case, first, digest.hexdigest()[:16])
+        first_difference = first_difference or difference(name, -start, actual, image)
+    return CaseResult(case, first_difference, digest.hexdigest()[:16])
 
 
 def difference(
@@ -102,5 +101,5 @@ def difference(
     """The first wrong byte of a part of a tensor that begins at byte `begin`; None if none is."""
     if np.array_equal(actual, expected):
         return None
-    first = int(np.flatnonzero(actual != expected)[0])
-    return Difference(tensor, begin + first, int(expected[first]), int(actual[first]))
+    index = int(np.argmax(actual != expected))  # the first True
+    return Difference(tensor, begin + index, int(expected[index]), int(actual[index]))

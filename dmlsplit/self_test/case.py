@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dmlsplit.arrays.array_view import byte_bounds
 from dmlsplit.backends.cuda.launch import VECTOR
 from dmlsplit.forks import cached_property
-from dmlsplit.geometry import SplitGeometry, packed_byte_strides, split_geometry
+from dmlsplit.geometry import SplitGeometry, packed_byte_strides, piece_shapes, split_geometry
 
 # The value of every output byte before a split. Bytes around and between the elements must still
 # have it afterwards. Bytes around the input differ, so that a copy of them shows.
@@ -32,13 +33,14 @@ class Tensor(NamedTuple):
     @property
     def origin(self) -> int:
         """Bytes before the first element."""
-        return sum(-min(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
+        low, _ = byte_bounds(self.shape, self.strides, self.width)
+        return -low
 
     @property
     def size(self) -> int:
         """Bytes from the start of the lowest element to the end of the highest."""
-        reach = sum(max(0, (n - 1) * s) for n, s in zip(self.shape, self.strides, strict=True))
-        return self.origin + reach + self.width
+        low, high = byte_bounds(self.shape, self.strides, self.width)
+        return high - low
 
     def view(self, memory: np.ndarray) -> np.ndarray:
         """The tensor as an array on its `size` bytes."""
@@ -81,8 +83,8 @@ class Case:
         """The outputs."""
         axis = self.axis % len(self.shape)
         strides: Sequence[tuple[int, ...] | None] = self.output_strides or [None] * len(self.sizes)
-        shapes = ((*self.shape[:axis], size, *self.shape[axis + 1 :]) for size in self.sizes)
-        return [_tensor(*layout, self.width) for layout in zip(shapes, strides, strict=True)]
+        layouts = zip(piece_shapes(self.shape, axis, self.sizes), strides, strict=True)
+        return [_tensor(*layout, self.width) for layout in layouts]
 
     @property
     def output_phases(self) -> list[int]:
@@ -90,19 +92,16 @@ class Case:
 
         Neighbouring outputs differ, unless they are aligned, but are all as aligned as the first.
         """
-        first = self.phases[1]
-        step = gcd(VECTOR, first)
-        return [(first + number * step) % VECTOR for number in range(len(self.sizes))]
+        first_phase = self.phases[1]
+        step = gcd(VECTOR, first_phase)
+        return [(first_phase + number * step) % VECTOR for number in range(len(self.sizes))]
 
     @cached_property
     def geometry(self) -> SplitGeometry:
         """The split as engines see it."""
-        axis, strides = (
-            self.axis % len(self.shape),
-            [tensor.strides for tensor in self.output_tensors],
-        )
-        packed = self.shape, axis, self.sizes, self.width, self.source.strides, strides
-        return split_geometry(*packed)
+        axis, source = self.axis % len(self.shape), self.source
+        strides = [tensor.strides for tensor in self.output_tensors]
+        return split_geometry(self.shape, axis, self.sizes, self.width, source.strides, strides)
 
     @property
     def alignments(self) -> tuple[int, int]:
@@ -128,6 +127,7 @@ class Case:
 
 
 def _tensor(shape: tuple[int, ...], strides: tuple[int, ...] | None, width: int) -> Tensor:
+    """A tensor; strides are in elements here, and None for a packed one."""
     if strides is None:
         return Tensor(shape, packed_byte_strides(shape, width), width)
     return Tensor(shape, tuple(width * stride for stride in strides), width)

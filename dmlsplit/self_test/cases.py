@@ -5,13 +5,13 @@ multiple of 64, and numbers of rows for which a launch takes another path, are d
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import cycle, product
 
-from dmlsplit.backends.cuda.launch import DeviceLimits, KernelLaunch
-from dmlsplit.backends.cuda.planner import plan
+from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.self_test.case import Case, Mode
+from dmlsplit.self_test.kernels import planned
 from dmlsplit.self_test.paths import Pair, pairs_of, row_step
 
 _ODD = (1, 3)
@@ -120,28 +120,23 @@ def _remainders() -> Iterator[Case]:
 
 def _on_other_paths(layouts: Iterable[Case], limits: DeviceLimits) -> Iterator[Case]:
     """Layouts with enough rows that a launch makes two choices which no earlier launch made."""
-    made: set[Pair] = set()
+    known_pairs: set[Pair] = set()
     for layout, sm_count in product(filter(_can_grow, layouts), _SM_COUNTS):
         for rows in _row_counts(layout, limits._replace(sm_count=sm_count)):
             case = _of_rows(layout, rows, sm_count)
-            pairs = pairs_of(_launches(case, limits))
-            if not pairs <= made:
+            pairs = pairs_of(planned(case, limits))
+            if not pairs <= known_pairs:
                 yield case
-            made |= pairs
+            known_pairs |= pairs
 
 
 def _row_counts(layout: Case, limits: DeviceLimits) -> Iterator[int]:
     """Numbers of rows: some that double, and those around multiples of a tile or chunk."""
     row_bytes = layout.source.size // layout.shape[0]
     for rows in _ROWS[: bisect_right(_ROWS, MAX_BYTES // row_bytes)]:
-        launches = _launches(_of_rows(layout, rows, limits.sm_count), limits)
-        multiples = {rows // step * step for step in map(row_step, launches)} - {0}
-        yield from sorted({rows, *(n + more for n in multiples for more in (-1, 0, 1))} - {0})
-
-
-def _launches(case: Case, limits: DeviceLimits) -> Sequence[KernelLaunch]:
-    sm_count = case.sm_count or limits.sm_count
-    return plan(case.geometry, *case.alignments, limits._replace(sm_count=sm_count))
+        launches = planned(_of_rows(layout, rows, limits.sm_count), limits)
+        edges = {rows // step * step for step in map(row_step, launches)} - {0}
+        yield from sorted({rows, *(edge + more for edge in edges for more in (-1, 0, 1))} - {0})
 
 
 def _can_grow(layout: Case) -> bool:
@@ -155,5 +150,6 @@ def _can_grow(layout: Case) -> bool:
 
 
 def _of_rows(layout: Case, rows: int, sm_count: int) -> Case:
+    """A layout with another number of rows, planned for a GPU of so many SMs."""
     name = f"{layout.name}, {rows} rows for {sm_count} SM{'s' * (sm_count > 1)}"
     return replace(layout, name=name, shape=(rows, *layout.shape[1:]), sm_count=sm_count)

@@ -65,6 +65,7 @@ def missing_gpu_check(reason: str) -> Check:
 
 
 def _system() -> Iterator[str]:
+    """The system, and variables that change what CUDA does."""
     yield f"{platform.system()} {platform.machine()}"
     if "microsoft" in platform.release().lower():
         yield "WSL"
@@ -78,6 +79,7 @@ def _system() -> Iterator[str]:
 
 
 def _gpu_checks(number: int) -> Iterator[Check]:
+    """Versions and limits of the GPU, and what may slow it down."""
     loaded, gpu = driver.load(), device_at(number)
     versions, limits = driver.versions_of(loaded.cupy), loaded.limits(number)
     nvrtc = ".".join(map(str, versions.nvrtc or ()))
@@ -93,9 +95,8 @@ def _gpu_checks(number: int) -> Iterator[Check]:
     address = ":".join(f"{part:02x}" for part in gpu.bus_id or ())
     yield Check("NVML", CheckState.OK, f"index {gpu.index}, PCI {address}, driver {gpu.driver}")
     if gpu.is_divided:
-        text = (
-            "this device is a MIG instance; figures of SMs are CUDA's, bandwidth is the whole GPU's"
-        )
+        text = "this device is a MIG instance; figures of SMs are CUDA's, "
+        text += "bandwidth is the whole GPU's"
         yield Check("MIG", CheckState.WARN, text)
     if gpu.processes:
         text = f"{gpu.processes} other processes use the GPU; speeds may be too low"
@@ -121,15 +122,15 @@ def _ownership_check(number: int) -> Check:
     except DmlError as error:
         return Check("owners", CheckState.WARN, f"not tested: {one_line(error)}")
     if owners == numbers:
-        text = "CUDA names the device that owns an address"
-        return Check(
-            "owners", CheckState.OK, text if owners[1:] else f"{text}; there is one device"
-        )
+        one_device = "" if owners[1:] else "; there is one device"
+        text = f"CUDA names the device that owns an address{one_device}"
+        return Check("owners", CheckState.OK, text)
     text = f"CUDA says that memory of devices {numbers} is of {owners}. Fix: hide the other by "
     return Check("owners", CheckState.FAIL, f"{text}CUDA_VISIBLE_DEVICES")
 
 
 def _cache() -> Check:
+    """Whether CuPy can keep compiled kernels."""
     if os.environ.get("CUPY_CACHE_IN_MEMORY") == "1":
         return Check("cache", CheckState.OK, "off: kernels are compiled in every process")
     folder = Path(os.environ.get("CUPY_CACHE_DIR", "~/.cupy/kernel_cache")).expanduser()
@@ -142,6 +143,7 @@ def _cache() -> Check:
 
 
 def _alignment(memory: Memory) -> Check:
+    """Whether allocations are as aligned as CUDA documents."""
     address = memory.upload(np.zeros(1, np.uint8)).address
     if address % ALIGNMENT:
         text = f"an allocation is at {address:#x}, no multiple of {ALIGNMENT}; kernels for less "

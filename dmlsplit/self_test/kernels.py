@@ -44,17 +44,17 @@ def compile_programs(number: int, cases: Iterable[Case]) -> Programs:
     """Compile the programs of splits for a CUDA device."""
     loaded, begin = driver.load(), perf_counter()
     limits = loaded.limits(number)
-    names = {
+    names_by_source = {
         form.code.source: form.code.kernel
         for case in cases
         for launch in planned(case, limits)
         for form in (launch, *launch.siblings())
     }
-    kernels = [loaded.kernels.load(number, *item) for item in names.items()]
+    kernels = [loaded.kernels.load(number, *code) for code in names_by_source.items()]
     seconds = perf_counter() - begin
     usages = [loaded.attributes(number, kernel) for kernel in kernels]
     registers, spilled = map(max, zip(*usages, strict=True))
-    return Programs(tuple(names.values()), seconds, registers, spilled)
+    return Programs(tuple(names_by_source.values()), seconds, registers, spilled)
 
 
 class FaultyKernel(NamedTuple):
@@ -79,6 +79,7 @@ def faulty_bind(case: Case, program: Program) -> Bind:
 
 
 def _faulty_source(launch: KernelLaunch) -> str:
+    """The source of a launch, with a store that flips a bit."""
     source = launch.code.source.replace(STORE, FAULTY)
     if source == launch.code.source:
         raise DmlError(f"kernel {launch.code.kernel} has no store that can be made faulty")
@@ -97,6 +98,7 @@ def _replanned(case: Case, program: CudaProgram, source_of: Callable[[KernelLaun
 
 
 def _flipping(program: Program, src: int, dsts: Sequence[int]) -> BoundCopy:
+    """A copy that afterwards flips a bit of output 0."""
     copy = program.bind(src, dsts)
 
     def faulty(stream: Any = None) -> None:

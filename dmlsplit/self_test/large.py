@@ -12,12 +12,7 @@ import numpy as np
 
 from dmlsplit.backends import BoundCopy
 from dmlsplit.geometry import ceil_div
-from dmlsplit.self_test.byte_comparison import (
-    GUARD,
-    Bind,
-    CaseResult,
-    difference,
-)
+from dmlsplit.self_test.byte_comparison import GUARD, Bind, CaseResult, difference
 from dmlsplit.self_test.case import SENTINEL, Case
 from dmlsplit.self_test.memory import ALIGNMENT, Buffer, Memory
 
@@ -39,7 +34,8 @@ def place(case: Case, bind: Bind, memory: Memory, source: Buffer, target: Buffer
     """The copy of a split; its input has the data, and its outputs the sentinel."""
     memory.fill(target, SENTINEL)
     repeat(memory, _after(source, case.phases[0]), _block(case).data(), case.source.size)
-    return bind(source.address + case.phases[0], [target.address + n for n in _starts(case)])
+    addresses = [target.address + start for start in _starts(case)]
+    return bind(source.address + case.phases[0], addresses)
 
 
 def check(case: Case, memory: Memory, target: Buffer, step: int = 1) -> CaseResult:
@@ -47,15 +43,16 @@ def check(case: Case, memory: Memory, target: Buffer, step: int = 1) -> CaseResu
     pieces = list(_block(case).expected(_block(case).data()))
     if _is_joined(case):
         pieces *= len(case.sizes)
-    digest, first = sha256(), None
+    digest, first_difference = sha256(), None
     outputs = zip(case.output_tensors, pieces, _starts(case), strict=True)
     for number, (tensor, piece, start) in enumerate(outputs):
         for begin, expected in _parts(tensor.size, piece, step):
             actual = memory.read(target, start + begin, start + begin + expected.size)
-            first = first or difference(f"output {number}", begin, actual, expected)
+            name = f"output {number}"
+            first_difference = first_difference or difference(name, begin, actual, expected)
             if begin == 0:
                 digest.update(actual[: piece.size].tobytes())
-    return CaseResult(case, first, digest.hexdigest()[:16])
+    return CaseResult(case, first_difference, digest.hexdigest()[:16])
 
 
 def repeat(memory: Memory, buffer: Buffer, block: np.ndarray, size: int) -> None:

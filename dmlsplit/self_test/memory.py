@@ -90,10 +90,8 @@ class GpuMemory:
 
     def __init__(self, number: int, allocator: str | None = None) -> None:
         self.number, self._driver = number, driver.load()
-        self._cuda = self._driver.cupy.cuda
-        self._allocator = (
-            getattr(self._cuda, allocator) if allocator else self._cuda.get_allocator()
-        )
+        cuda = self._cuda = self._driver.cupy.cuda
+        self._allocator = getattr(cuda, allocator) if allocator else cuda.get_allocator()
 
     def upload(self, host: np.ndarray) -> Buffer:
         """A copy on the GPU, which is complete when this returns."""

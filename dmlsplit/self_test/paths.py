@@ -78,19 +78,21 @@ def arguments(launch: KernelLaunch) -> dict[str, Any]:
 
 
 def _rows(launch: KernelLaunch, values: Values) -> dict[str, int]:
+    """The choices of the kernel `rows`."""
     rows, tile_bytes = values["chunk_rows"], values["tile_bytes"]
-    of_tiles = [min(rows, ceil_div(tile_bytes, width)) for width in values["widths"] if width]
+    tile_rows = [min(rows, ceil_div(tile_bytes, width)) for width in values["widths"] if width]
     return {
-        "rounds": values["tile_bytes"] // (launch.threads * values["kLoads"] * VECTOR),
+        "rounds": tile_bytes // (launch.threads * values["kLoads"] * VECTOR),
         "many chunks": int(values["last_chunk"] > 1),
         "shorter last chunk": int(values["last_rows"] < values["chunk_rows"]),
         "many tiles": int(values["chunk_tiles"] > len(launch.outputs) + 1),
         # A thread joins the ends of several rows of a tile.
-        "more rows than threads": int(not values["kAligned"] and max(of_tiles) > launch.threads),
+        "more rows than threads": int(not values["kAligned"] and max(tile_rows) > launch.threads),
     }
 
 
 def _tile(launch: KernelLaunch, values: Values) -> dict[str, int]:
+    """The choices of the kernel `tile`."""
     groups, tile_rows, full_tiles = values["groups"], values["tile_rows"], values["full_tiles"]
     row_tiles = ceil_div(full_tiles * tile_rows + values["rest_rows"], tile_rows)
     return {
@@ -104,6 +106,7 @@ def _tile(launch: KernelLaunch, values: Values) -> dict[str, int]:
 
 
 def _transpose(launch: KernelLaunch, values: Values) -> dict[str, int]:
+    """The choices of the kernel `transpose`."""
     return {
         "loops": values["kLoops"],
         "planes": min(values["kPlanes"], 2),
@@ -112,6 +115,7 @@ def _transpose(launch: KernelLaunch, values: Values) -> dict[str, int]:
 
 
 def _strided(launch: KernelLaunch, values: Values) -> dict[str, int]:
+    """The choices of the kernel `strided`."""
     entries = len(launch.outputs) // values["kChannels"]
     return {
         "loops": values["kDimensions"],

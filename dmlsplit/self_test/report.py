@@ -13,7 +13,7 @@ from dmlsplit.self_test.kernels import FaultyKernel, Programs
 from dmlsplit.self_test.speed import WORKLOADS, Speed
 
 EXACT, WRONG, NOT_RUN = 0, 1, 2
-# Paths, which may name a user. Only those in quotes or brackets may contain spaces.
+# Only paths in quotes or brackets may contain spaces.
 _PATHS = re.compile(
     r"""(?<=["'(])(?:[A-Za-z]:)?[/\\][^"')\n]*|(?<![\w/\\.])(?:[A-Za-z]:)?[/\\][^\s"'(),;]+"""
 )
@@ -29,6 +29,18 @@ class SelfTest:
         ``cpu`` or ``cuda:N``.
     name : str
         The product name and the architecture, such as ``NVIDIA H200 (sm_90)``.
+    checks : tuple
+        The lines of the report, except for the verdict.
+    programs : tuple or None
+        What was compiled; None on the CPU.
+    results : tuple
+        Each split that was compared, and its first wrong byte.
+    faulty_kernels : tuple
+        Each kernel into which a fault was injected, and whether that was detected.
+    speeds : tuple
+        Speeds in bytes per second, the plain copy first.
+    is_strict : bool
+        Whether a speed below its minimum is a failure.
     error : str or None
         Why the test ended before it was complete.
 
@@ -46,12 +58,12 @@ class SelfTest:
 
     device: str
     name: str
-    checks: tuple[Check, ...]  # the lines of the report, but the last
+    checks: tuple[Check, ...]
     programs: Programs | None
     results: tuple[CaseResult, ...]
     faulty_kernels: tuple[FaultyKernel, ...]
     speeds: tuple[Speed, ...]
-    is_strict: bool  # whether a speed below its minimum is a failure
+    is_strict: bool
     error: str | None
 
     @property
@@ -76,6 +88,7 @@ class SelfTest:
 
     @property
     def _has_wrong_bytes(self) -> bool:
+        """Whether a split was wrong, however the test ended."""
         return any(result.difference for result in self.results)
 
     def __str__(self) -> str:
@@ -132,9 +145,9 @@ def bytes_check(results: Sequence[CaseResult]) -> Check:
     text = f"{len(results) - len(wrong)} of {counted(len(results), 'split')} exact"
     if not wrong:
         return Check("bytes", CheckState.OK, text)
-    case = wrong[0].case
-    first = f"{text}; first: {case.name!r} ({case.mode}), {wrong[0].difference}"
-    return Check("bytes", CheckState.FAIL, first)
+    case, difference, _ = wrong[0]
+    text += f"; first: {case.name!r} ({case.mode}), {difference}"
+    return Check("bytes", CheckState.FAIL, text)
 
 
 def faulty_kernels_check(kernels: Sequence[FaultyKernel]) -> Check:
@@ -159,24 +172,17 @@ def min_shares_check(speeds: Sequence[Speed]) -> Check:
     """Whether all speeds reach their minimum shares; only a strict test checks it."""
     checked = [speed for speed in speeds if speed.min_share is not None]
     if len(checked) < len(WORKLOADS):
-        text = (
-            f"only {len(checked)} of {len(WORKLOADS)} speeds have a minimum. Fix: test a GPU with "
-        )
-        return Check(
-            "minimum shares",
-            CheckState.FAIL,
-            f"{text}2.2 GB of free memory, and give it more --seconds",
-        )
-    slow = [
-        f"{speed.name}: {speed.share:.2f}, not {speed.min_share:.2f}"
-        for speed in checked
-        if speed.is_slow
-    ]
-    text = "; ".join(slow) or "every speed reaches its share of the copy's"
+        text = f"only {len(checked)} of {len(WORKLOADS)} speeds have a minimum"
+        text += ". Fix: test a GPU with 2.2 GB of free memory, and give it more --seconds"
+        return Check("minimum shares", CheckState.FAIL, text)
+    slow = [speed for speed in checked if speed.is_slow]
+    shares = (f"{speed.name}: {speed.share:.2f}, not {speed.min_share:.2f}" for speed in slow)
+    text = "; ".join(shares) or "every speed reaches its share of the copy's"
     return Check("minimum shares", CheckState.WARN if slow else CheckState.OK, text)
 
 
 def _record(test: SelfTest) -> dict[str, object]:
+    """The JSON document of a result."""
     return {
         "schema": 1,
         "dmlsplit": VERSION,
@@ -205,4 +211,5 @@ def _record(test: SelfTest) -> dict[str, object]:
 
 
 def _without_paths(text: str) -> str:
+    """A text in which paths are replaced, because they may name a user."""
     return _PATHS.sub("PATH", text)

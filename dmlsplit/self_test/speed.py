@@ -102,6 +102,7 @@ def speeds(
 
 
 def _size(memory: Memory) -> int:
+    """The most bytes of an input."""
     if not isinstance(memory, GpuMemory):
         return MAX_BYTES  # systems overcommit memory, so none says how much is free
     return max(MIN_BYTES, min(MAX_BYTES, int(memory.free_bytes() * MEMORY_SHARE)))
@@ -113,5 +114,6 @@ def _noise() -> np.ndarray:
 
 
 def _median(memory: Memory, copy: Callable[[], object]) -> float:
+    """The median time of a copy, in seconds, after one call to warm up."""
     copy()
     return median(memory.seconds(copy) for _ in range(REPEATS))

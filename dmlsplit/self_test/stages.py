@@ -1,5 +1,8 @@
 """The self-test, stage by stage."""
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -94,34 +97,34 @@ def selftest(
     0
     """
     _check_arguments(seconds, show, progress, strict)
-    parts: dict[type, list[Any]] = defaultdict(list)  # of the report, as they become known
+    items: dict[type, list[Any]] = defaultdict(list)  # by type, as they become known
 
     def keep(item: Item) -> None:
-        parts[type(item)].append(item)
+        items[type(item)].append(item)
         if show and isinstance(item, Check):
             show(report.check_text(item))
 
     deadline, error = monotonic() + seconds, None
-    tested = name = device or "cuda:0"
+    tested_device = name = device or "cuda:0"
     try:
         backend, reason = default_backend() if device is None else (find_backend(device), None)
-        tested, name = backend.device, _name(backend.device)
+        tested_device, name = backend.device, _name(backend.device)
         if reason is not None:
             keep(missing_gpu_check(reason))
         for item in _stages(backend, deadline, strict, progress):
             keep(item)
     except DmlError as failure:
-        if not parts and isinstance(failure, InvalidArgumentError):
+        if not items and isinstance(failure, InvalidArgumentError):
             raise  # the name of the device is wrong
-        error = one_line(failure) if parts else "the check of the GPU failed"
-        if not parts:
+        error = one_line(failure) if items else "the check of the GPU failed"
+        if not items:
             keep(Check("GPU", CheckState.FAIL, str(failure)))
-        elif parts[CaseResult] and not parts[FaultyKernel]:
-            keep(report.bytes_check(parts[CaseResult]))
+        elif items[CaseResult] and not items[FaultyKernel]:
+            keep(report.bytes_check(items[CaseResult]))
     kinds = Check, CaseResult, FaultyKernel, Speed
-    checks, results, faulty, measured = (tuple(parts[kind]) for kind in kinds)
-    programs = next(iter(parts[Programs]), None)
-    return SelfTest(tested, name, checks, programs, results, faulty, measured, strict, error)
+    checks, results, faults, rates = (tuple(items[kind]) for kind in kinds)
+    programs = next(iter(items[Programs]), None)
+    return SelfTest(tested_device, name, checks, programs, results, faults, rates, strict, error)
 
 
 def _check_arguments(seconds: float, show: object, progress: object, strict: bool) -> None:
@@ -137,6 +140,7 @@ def _check_arguments(seconds: float, show: object, progress: object, strict: boo
 def _stages(
     backend: Backend, deadline: float, strict: bool, progress: Progress | None
 ) -> Iterator[Item]:
+    """All that the self-test finds out on a device, in the order of the report."""
     memory = memory_of(backend.device)
     limits = _limits(memory)
     splits = list(cases(limits))
@@ -144,17 +148,16 @@ def _stages(
     if isinstance(memory, GpuMemory):
         programs = compile_programs(memory.number, splits)
         yield from (programs, report.programs_check(programs))
-    few = _one_of_each_kernel(splits, limits)
-    compared = (
-        _compare_all(splits, backend, memory, progress),
-        _compare_elsewhere(few, backend, memory),
-    )
+    kernel_cases = _one_of_each_kernel(splits, limits)
+    comparisons = _compare_all(splits, backend, memory, progress)
+    elsewhere = _compare_elsewhere(kernel_cases, backend, memory)
     results = []
-    for item in chain(*compared, _measure(backend, memory, deadline, strict)):
-        results += [item] if isinstance(item, CaseResult) else []
+    for item in chain(comparisons, elsewhere, _measure(backend, memory, deadline, strict)):
+        if isinstance(item, CaseResult):
+            results.append(item)
         yield item
     yield report.bytes_check(results)
-    yield from _try_faulty_kernels(few, backend, memory)
+    yield from _try_faulty_kernels(kernel_cases, backend, memory)
 
 
 def _limits(memory: Memory) -> DeviceLimits:
@@ -165,6 +168,7 @@ def _limits(memory: Memory) -> DeviceLimits:
 def _compare_all(
     splits: Sequence[Case], backend: Backend, memory: Memory, progress: Progress | None
 ) -> Iterator[Check | CaseResult]:
+    """All splits, and those beyond 4 GiB for which there is room."""
     for count, case in enumerate(splits, 1):
         yield compare(case, case_bind(case, backend.compile(case.geometry)), memory)
         if progress:
@@ -173,25 +177,26 @@ def _compare_all(
 
 
 def _compare_elsewhere(
-    few: Mapping[str, Case], backend: Backend, memory: Memory
+    kernel_cases: Mapping[str, Case], backend: Backend, memory: Memory
 ) -> Iterator[Check | CaseResult]:
     """On a GPU, these splits in other kinds of memory."""
     if not isinstance(memory, GpuMemory):
         return
-    for name, other in other_memories(memory.number):
-        if other is None:
+    for name, other_memory in other_memories(memory.number):
+        if other_memory is None:
             yield Check("other memory", CheckState.OK, f"the GPU has no {name}")
             continue
-        for case in few.values():
-            named = replace(case, name=f"{case.name}, {name}")
-            yield compare(named, backend.compile(case.geometry).bind, other)
+        for case in kernel_cases.values():
+            bind = backend.compile(case.geometry).bind
+            yield compare(replace(case, name=f"{case.name}, {name}"), bind, other_memory)
 
 
 def _try_faulty_kernels(
-    few: Mapping[str, Case], backend: Backend, memory: Memory
+    kernel_cases: Mapping[str, Case], backend: Backend, memory: Memory
 ) -> Iterator[Item]:
+    """Whether the comparison notices a fault in each kernel."""
     kernels = []
-    for kernel, case in few.items():
+    for kernel, case in kernel_cases.items():
         outcome = compare(case, faulty_bind(case, backend.compile(case.geometry)), memory)
         kernels.append(FaultyKernel(kernel, outcome.difference is not None))
     yield from kernels
@@ -199,31 +204,33 @@ def _try_faulty_kernels(
 
 
 def _measure(backend: Backend, memory: Memory, deadline: float, strict: bool) -> Iterator[Item]:
+    """Speeds until the deadline, a line for each, and whether they suffice if that counts."""
     gpu = device_at(memory.number) if isinstance(memory, GpuMemory) else None
-    measured = []
+    measured_speeds = []
     try:
         for item in speeds(backend, memory, deadline, gpu_of_device(gpu) if gpu else None):
             yield item
             if isinstance(item, Speed):
-                measured.append(item)
+                measured_speeds.append(item)
                 yield report.speed_check(item)
     except OutOfMemoryError as error:
         yield Check("speed", CheckState.WARN, f"not measured: {one_line(error)}")
     if strict:
-        yield report.min_shares_check(measured)
+        yield report.min_shares_check(measured_speeds)
 
 
 def _one_of_each_kernel(splits: Iterable[Case], limits: DeviceLimits) -> dict[str, Case]:
     """The first split of each kernel."""
-    first: dict[str, Case] = {}
+    kernel_cases: dict[str, Case] = {}
     for case in splits:
         launches = planned(case, limits)
         if len(launches) == 1 and case.sm_count is None:
-            first.setdefault(launches[0].code.kernel, case)
-    return first
+            kernel_cases.setdefault(launches[0].code.kernel, case)
+    return kernel_cases
 
 
 def _name(device: str) -> str:
+    """What the report calls a device."""
     if device == "cpu":
         return "the CPU"
     loaded, number = driver.load(), device_number(device)

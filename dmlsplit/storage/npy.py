@@ -21,12 +21,7 @@ from dmlsplit.arrays import to_device, to_host
 from dmlsplit.checks import piece_sizes
 from dmlsplit.errors import InvalidArgumentError, path_in_errors
 from dmlsplit.execution.in_memory import split
-from dmlsplit.files.atomic import (
-    check_space,
-    hidden_folder,
-    name_in_errors,
-    refuse_inputs,
-)
+from dmlsplit.files.atomic import check_space, hidden_folder, name_in_errors, refuse_inputs
 from dmlsplit.files.npy_header import NpyHeader, npy_header, read_npy_header
 from dmlsplit.geometry import piece_shapes, pieces_in
 from dmlsplit.system import allow_open_files
@@ -80,8 +75,8 @@ def split_file(
     OutOfMemoryError
         If a block does not fit in the memory of the device.
     """
-    before = _fingerprint(path)
-    header = _read_header(path, size=before[1])
+    fingerprint = _fingerprint(path)
+    header = _read_header(path)
     axis, sizes = piece_sizes(header.shape, sizes_or_count, axis)
     shapes = piece_shapes(header.shape, axis, sizes)
     targets = tuple(folder / f"{path.stem}_{index}.npy" for index in range(len(sizes)))
@@ -97,7 +92,7 @@ def split_file(
             with ExitStack() as files:  # Windows cannot rename open files
                 pieces = _begin(drafts, targets, shapes, header, files)
                 _copy(path, header, axis, sizes, pieces, device, progress)
-            if _fingerprint(path) != before:
+            if _fingerprint(path) != fingerprint:
                 raise InvalidArgumentError(
                     f"{path} changed while it was split; no piece was written. "
                     "Fix: run the same command again when nothing writes to it"
@@ -121,10 +116,11 @@ def _fingerprint(path: Path) -> tuple[int, int, int]:
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _read_header(path: Path, size: int) -> NpyHeader:
+def _read_header(path: Path) -> NpyHeader:
+    """The header of a file that is long enough for it."""
     with name_in_errors(path), path_in_errors(path):
         with path.open("rb") as file:
-            header = read_npy_header(file)
+            header, size = read_npy_header(file), os.fstat(file.fileno()).st_size
         needed = header.offset + header.size_in_bytes
         if size < needed:
             raise InvalidArgumentError(
@@ -228,20 +224,20 @@ def row_blocks(rows: int, pitch: int, limit: int) -> Iterator[tuple[int, int, in
 
 def read_into(values: np.ndarray, file: FileIO, path: Path) -> None:
     """Fill a contiguous array with the next bytes of a file."""
-    rest = values.reshape(-1).data
+    unread = values.reshape(-1).data
     with name_in_errors(path):
-        while rest:
-            count = file.readinto(rest)
+        while unread:
+            count = file.readinto(unread)
             if not count:
                 raise InvalidArgumentError(f"{path} became shorter while it was read")
-            rest = rest[count:]
+            unread = unread[count:]
 
 
 def write(file: FileIO, data: Any) -> None:
     """Write contiguous bytes."""
-    rest = memoryview(data).cast("B")
-    while rest:
-        rest = rest[file.write(rest) :]
+    unwritten = memoryview(data).cast("B")
+    while unwritten:
+        unwritten = unwritten[file.write(unwritten) :]
 
 
 def _publish(drafts: Sequence[Path], targets: Sequence[Path]) -> None:
@@ -252,10 +248,8 @@ def _publish(drafts: Sequence[Path], targets: Sequence[Path]) -> None:
                 draft.replace(target)
     except (OSError, KeyboardInterrupt) as error:
         moved = sum(not draft.exists() for draft in drafts)
-        state = (
-            f"{moved} of {len(drafts)} pieces are in place. "
-            "Fix: run the same command again with --overwrite"
-        )
+        state = f"{moved} of {len(drafts)} pieces are in place"
+        state += ". Fix: run the same command again with --overwrite"
         if isinstance(error, KeyboardInterrupt):
             error.add_note(state)
             raise

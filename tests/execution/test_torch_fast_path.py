@@ -9,7 +9,7 @@ import dmlsplit as dml
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
-from dmlsplit.execution import torch as own  # noqa: E402
+from dmlsplit.arrays import torch_adapter  # noqa: E402
 from dmlsplit.execution import torch_fast_path  # noqa: E402
 
 
@@ -36,13 +36,17 @@ def test_small_tensors_with_few_or_long_runs_take_torchs_operator(
 
 @pytest.fixture
 def views(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The arrays of which a split took a view."""
-    viewed_arrays: list[object] = []
-    view = own.view
-    monkeypatch.setattr(
-        own, "view", lambda array, name: (viewed_arrays.append(array), view(array, name))[1]
-    )
-    return viewed_arrays
+    """The sources of which a split took a view."""
+    viewed_sources: list[object] = []
+    view = torch_adapter.untracked_view
+
+    def counted_view(tensor: Any, name: str) -> Any:
+        if name == "array":
+            viewed_sources.append(tensor)
+        return view(tensor, name)
+
+    monkeypatch.setattr(torch_adapter, "untracked_view", counted_view)
+    return viewed_sources
 
 
 X = torch.arange(24.0).reshape(4, 6)

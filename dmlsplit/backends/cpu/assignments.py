@@ -59,8 +59,8 @@ class NumpyProgram(NamedTuple):
             if stream is not None:
                 refuse_stream(stream)
             for part, dst, src in bound:
-                for first in range(0, len(dst), part):
-                    dst[first : first + part] = src[first : first + part]
+                for start in range(0, len(dst), part):
+                    dst[start : start + part] = src[start : start + part]
 
         return copy
 
@@ -71,12 +71,12 @@ class NumpyProgram(NamedTuple):
 
 def program_of(geometry: SplitGeometry) -> NumpyProgram:
     """The program of a geometry."""
-    return NumpyProgram(
-        [_nest(*piece) for piece in enumerate(geometry.pieces) if piece[1].run_bytes]
-    )
+    pieces = enumerate(geometry.pieces)
+    return NumpyProgram([_nest(output, piece) for output, piece in pieces if piece.run_bytes])
 
 
 def _nest(output: int, piece: StridedCopy) -> _Nest:
+    """The copy of an output that has elements."""
     loops, width = list(piece.loops), piece.run_bytes
     if width > WIDEST_ELEMENT:
         loops.append(Loop(width, 1, 1))
@@ -88,9 +88,9 @@ def _nest(output: int, piece: StridedCopy) -> _Nest:
 
 
 def _windows(nest: _Nest, src: int, dsts: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-    _, offset, element, _, shape, input_strides, output_strides = nest
-    target, source = dsts[nest.output] - 1, src + offset - 1
+    """The bytes of a nest in its output and in the input."""
+    target, source = dsts[nest.output] - 1, src + nest.offset - 1
     return (
-        np.ndarray(shape, element, _MEMORY, target, output_strides),
-        np.ndarray(shape, element, _MEMORY, source, input_strides),
+        np.ndarray(nest.shape, nest.element, _MEMORY, target, nest.output_strides),
+        np.ndarray(nest.shape, nest.element, _MEMORY, source, nest.input_strides),
     )

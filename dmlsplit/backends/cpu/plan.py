@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterator
 from itertools import accumulate, chain
 from math import gcd, prod
+from operator import attrgetter
 from typing import NamedTuple
 
 from dmlsplit.geometry import ONE_TRIP, SplitGeometry, ceil_div
@@ -48,22 +49,24 @@ def plan_of(geometry: SplitGeometry, kind: int, non_temporal: bool) -> Plan:
     nests = list(_nests(geometry))
     kernel = _kernel(geometry, nests, kind, non_temporal)
     groups = [nests] if kernel != NO_KERNEL else _groups(nests)
-    first_loops = accumulate((len(loops) for _, _, _, _, loops in nests), initial=0)
-    words, tasks, cost, first = array("q", (len(groups), len(nests), non_temporal, kind)), 0, 0, 0
-    for group in groups:
-        items = prod(size for size, _, _ in group[0][4])
-        extra = RUN_BYTES if kernel == NO_KERNEL else 0
-        task = EQUAL_BYTES[non_temporal] if kernel == EQUAL else TASK_BYTES
-        item = sum(run + extra for _, _, _, run, _ in group)
-        step = max(1, task // item, min(PIECE_BYTES // group[-1][3], MAX_BYTES // item))
-        words.extend((tasks, items, step, first, len(group), kernel))
+    words, tasks, cost = array("q", (len(groups), len(nests), non_temporal, kind)), 0, 0
+    run_cost = RUN_BYTES if kernel == NO_KERNEL else 0
+    task_bytes = EQUAL_BYTES[non_temporal] if kernel == EQUAL else TASK_BYTES
+    first_nests = accumulate(map(len, groups), initial=0)
+    for group, first_nest in zip(groups, first_nests, strict=False):
+        *_, last_run, loops = group[-1]  # all nests of a group have loops of these sizes
+        items = prod(size for size, _, _ in loops)
+        item_cost = sum(run + run_cost for _, _, _, run, _ in group)
+        step = max(1, task_bytes // item_cost, min(PIECE_BYTES // last_run, MAX_BYTES // item_cost))
+        words.extend((tasks, items, step, first_nest, len(group), kernel))
         tasks += ceil_div(items, step)
-        cost += items * item
-        first += len(group)
-    for (output, offset, start, run, loops), begin in zip(nests, first_loops, strict=False):
-        words.extend((output, offset, start, run, begin, len(loops)))
+        cost += items * item_cost
+    first_loops = accumulate((len(loops) for _, _, _, _, loops in nests), initial=0)
+    for (output, offset, start, run, loops), first_loop in zip(nests, first_loops, strict=False):
+        words.extend((output, offset, start, run, first_loop, len(loops)))
     words.extend(chain.from_iterable(chain.from_iterable(loops for _, _, _, _, loops in nests)))
-    return Plan(words, words.buffer_info()[0], tasks, cost)
+    address, _ = words.buffer_info()
+    return Plan(words, address, tasks, cost)
 
 
 def _nests(geometry: SplitGeometry) -> Iterator[_Nest]:
@@ -73,8 +76,9 @@ def _nests(geometry: SplitGeometry) -> Iterator[_Nest]:
         packed = zip(rows.offsets, rows.widths, strict=True)
         copies = [(offset, run, ((rows.rows, rows.pitch, run),)) for offset, run in packed]
     else:
-        copies = [(p.input_offset, p.run_bytes, p.loops or (ONE_TRIP,)) for p in geometry.strided]
-    for output, (offset, run, loops) in enumerate(copies):
+        copies = list(map(attrgetter("input_offset", "run_bytes", "loops"), geometry.strided))
+    for output, (offset, run, nest) in enumerate(copies):
+        loops = nest or (ONE_TRIP,)
         whole, rest = divmod(run, TASK_BYTES)
         if whole:
             yield output, offset, 0, TASK_BYTES, (*loops, (whole, TASK_BYTES, TASK_BYTES))
@@ -85,15 +89,15 @@ def _nests(geometry: SplitGeometry) -> Iterator[_Nest]:
 def _groups(nests: list[_Nest]) -> list[list[_Nest]]:
     """Neighbours with loops of equal sizes and short runs, as many as fit a task."""
     groups: list[list[_Nest]] = []
-    sizes, left = [0], 0
+    group_sizes, room = [0], 0
     for nest in nests:
         _, _, _, run, loops = nest
-        own = [size for size, _, _ in loops]
-        if own != sizes or run > left or run >= LONG_RUN:
+        sizes = [size for size, _, _ in loops]
+        if sizes != group_sizes or run > room or run >= LONG_RUN:
             groups.append([])
-            sizes, left = own, TASK_BYTES
+            group_sizes, room = sizes, TASK_BYTES
         groups[-1].append(nest)
-        left = left - run if run < LONG_RUN else 0
+        room = room - run if run < LONG_RUN else 0
     return groups
 
 
@@ -107,5 +111,5 @@ def _kernel(geometry: SplitGeometry, nests: list[_Nest], kind: int, non_temporal
     # Kernels have no non-temporal stores, which rows of the widest elements could use.
     if pattern in PATTERNS and not (non_temporal and element == WIDEST_ELEMENT):
         return ELEMENT_SIZES * PATTERNS.index(pattern) + element.bit_length() - 1
-    is_equal = len(set(pattern)) == 1 and nests[0][3] <= WIDEST_PIECE
+    is_equal = len(set(pattern)) == 1 and max(rows.widths) <= WIDEST_PIECE
     return EQUAL if is_equal and kind == PERMUTES else NO_KERNEL

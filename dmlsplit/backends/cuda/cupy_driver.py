@@ -175,6 +175,7 @@ class Driver:
         return self._target(device).architecture
 
     def _limits(self, device: int) -> DeviceLimits:
+        """What CUDA and NVRTC say of a device."""
         runtime, cuda = self._cupy.cuda.runtime, self._cupy.cuda
         with self.on_device(device, "the device's limits cannot be read"):
             properties = runtime.getDeviceProperties(device)
@@ -297,10 +298,14 @@ class Driver:
         is_full = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
         if device is None or (not is_full and status != OUT_OF_MEMORY):
             return DmlError(f"{what} on {name}: {error}")
+        return OutOfMemoryError(f"{what} on {name}: {self._memory_text(device, needed)}")
+
+    def _memory_text(self, device: int, needed: int | None) -> str:
+        """How many bytes were requested, and how many are free, as far as that is known."""
         try:
             with self._cupy.cuda.Device(device):
                 free, total = self._cupy.cuda.runtime.memGetInfo()
         except RuntimeError:
-            return OutOfMemoryError(f"{what} on {name}: out of memory")
+            return "out of memory"
         request = "" if needed is None else f"{needed} bytes are needed, "
-        return OutOfMemoryError(f"{what} on {name}: {request}{free} of {total} bytes are free")
+        return f"{request}{free} of {total} bytes are free"

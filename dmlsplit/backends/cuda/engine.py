@@ -54,6 +54,7 @@ class CudaProgram(NamedTuple):
                 self.add_variant(*alignments)
 
     def _variant_of(self, src: int, dsts: Sequence[int]) -> Variant:
+        """The variant for the alignment of these addresses."""
         alignments = gcd(VECTOR, src), gcd(VECTOR, *self.select_nonempty(dsts))
         return self.variants.get(alignments) or self.add_variant(*alignments)
 

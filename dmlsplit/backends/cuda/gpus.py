@@ -84,11 +84,13 @@ def _gpu(
     source: str = "NVIDIA's data sheet",
     nvml_name: str = "",
 ) -> Gpu:
+    """A known GPU, in the units of data sheets."""
     limits = _limits(capability, sm_count, round(l2_mib * _MIB))
     return Gpu(name, capability, round(gigabytes * _GB), limits, source, nvml_name)
 
 
 def _limits(capability: str | None, sm_count: int, l2_bytes: int) -> DeviceLimits:
+    """The limits of a GPU; those of an SM follow from its compute capability."""
     sm = MULTIPROCESSORS.get(capability or "", LEAST)
     return DeviceLimits(
         sm_count,
@@ -160,6 +162,7 @@ def gpu_of_device(device: CudaDevice) -> Gpu:
 
 
 def _known_gpu(device: CudaDevice) -> Gpu | None:
+    """The known GPU that a device is; None if its name or its number of SMs is another."""
     name, sm_count = _short_name(device.name), _sm_count(device)
     for gpu in GPUS:
         known_name = (gpu.nvml_name or gpu.name).upper()
@@ -177,6 +180,7 @@ def _short_name(name: str) -> str:
 
 
 def _sm_count(device: CudaDevice) -> int | None:
+    """The SMs of a device, by its CUDA cores; None if these or the capability are unknown."""
     sm = MULTIPROCESSORS.get(device.compute_capability or "")
     return device.cuda_cores // sm.cores if sm and device.cuda_cores else None
 

@@ -59,16 +59,21 @@ def package_error(installed: Sequence[str], driver: int | None) -> str | None:
 
 def cupy_error(error: ImportError, driver: int | None) -> str:
     """The error if CuPy cannot be imported."""
-    old_driver_extra = "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
-    return (
-        f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: "
-        f"{_install_command(fitting_extra(driver))}{old_driver_extra}"
-    )
+    fix = _install_command(fitting_extra(driver))
+    fix += "" if driver else ", or 'dmlsplit[cuda12]' for drivers older than 580"
+    return f"CUDA devices need CuPy, which cannot be imported: {error}. Fix: {fix}"
 
 
 def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
     """The error if something is missing or does not fit CuPy, or CuPy is too old; None if not."""
+    extra = EXTRAS.get(cuda.runtime // 1000, fitting_extra(cuda.driver))
+    return _driver_error(cuda, installed) or _compiler_error(cuda, installed, extra)
+
+
+def _driver_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
+    """The error if there is no driver, or CuPy is built for a CUDA that is too old or too new."""
     major = cuda.runtime // 1000
+    has = f"CuPy is built for CUDA {major}"
     if not cuda.driver:
         newer = f" {DRIVER_13} or newer" if major >= 13 else ""
         return (
@@ -77,37 +82,33 @@ def version_error(cuda: Cuda, installed: Sequence[str]) -> str | None:
         )
     if major < min(EXTRAS):
         fix = _replace_command(installed, fitting_extra(cuda.driver))
-        return (
-            f"CuPy is built for CUDA {major}, and dmlsplit needs {min(EXTRAS)} or newer. Fix: {fix}"
-        )
+        return f"{has}, and dmlsplit needs {min(EXTRAS)} or newer. Fix: {fix}"
     if cuda.driver // 1000 < major:
         fix = f"install NVIDIA's driver {DRIVER_13} or newer"
         if cuda.driver >= 12000:
             fix = f"{_replace_command(installed, 'cuda12')}; or {fix}"
-        return (
-            f"CuPy is built for CUDA {major}, and the driver supports {dotted(cuda.driver)}. "
-            f"Fix: {fix}"
-        )
-    extra = EXTRAS.get(major, fitting_extra(cuda.driver))
+        return f"{has}, and the driver supports {dotted(cuda.driver)}. Fix: {fix}"
+    return None
+
+
+def _compiler_error(cuda: Cuda, installed: Sequence[str], extra: str) -> str | None:
+    """The error if CuPy is too old, or lacks what it compiles with."""
+    major, fix = cuda.runtime // 1000, _install_command(extra)
     if cuda.nvrtc is None:
-        return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {_install_command(extra)}"
-    if cuda.nvrtc[0] != major:
-        version = ".".join(map(str, cuda.nvrtc))
-        return (
-            f"CuPy is built for CUDA {major}, and loads NVRTC {version}. Fix: "
-            f"{_install_command(extra)}, and unset LD_LIBRARY_PATH if it names another CUDA"
-        )
+        return f"CUDA {major}'s compiler, NVRTC, cannot be loaded. Fix: {fix}"
+    nvrtc_major, _ = cuda.nvrtc
+    if nvrtc_major != major:
+        versions = f"CUDA {major}, and loads NVRTC {'.'.join(map(str, cuda.nvrtc))}"
+        fix += ", and unset LD_LIBRARY_PATH if it names another CUDA"
+        return f"CuPy is built for {versions}. Fix: {fix}"
     if not cuda.has_headers:
-        return (
-            f"CUDA {major}'s headers cannot be found, and CuPy compiles nothing without them. Fix: "
-            f"{_install_command(extra)}"
-        )
+        missing = f"CUDA {major}'s headers cannot be found"
+        return f"{missing}, and CuPy compiles nothing without them. Fix: {fix}"
     if tuple(map(int, re.findall(r"\d+", cuda.cupy)))[:3] < MIN_CUPY:
-        least = ".".join(map(str, MIN_CUPY))
-        return (
-            f"CuPy {cuda.cupy} is installed, and dmlsplit needs {least} or newer. Fix: "
-            f"{_replace_command(installed, extra)}"
+        versions = (
+            f"CuPy {cuda.cupy} is installed, and dmlsplit needs {'.'.join(map(str, MIN_CUPY))}"
         )
+        return f"{versions} or newer. Fix: {_replace_command(installed, extra)}"
     return None
 
 
@@ -143,32 +144,28 @@ def gpu_error(
         return f"{has}, and dmlsplit needs {least} or newer. Fix: use a newer GPU, or the CPU"
     if compiled < min(architectures):
         least = _capability(min(architectures))
-        return (
-            f"{has}, and the installed NVRTC compiles for {least} or newer. Fix: "
-            f"{_replace_command(installed, 'cuda12')}"
-        )
+        fix = _replace_command(installed, "cuda12")
+        return f"{has}, and the installed NVRTC compiles for {least} or newer. Fix: {fix}"
+    fix = _newer_command(installed)
     if compiled not in architectures:
-        return (
-            f"{has}, for which the installed NVRTC does not compile. Fix: "
-            f"{_newer_command(installed)}"
-        )
+        return f"{has}, for which the installed NVRTC does not compile. Fix: {fix}"
     # Machine code runs on GPUs of the same major capability only (CUDA C++ Programming Guide,
     # "Binary Compatibility").
     if compiled // 10 != capability // 10 and not target.is_ptx:
-        return (
-            f"{has}, and the installed CuPy compiles for {_capability(compiled)} at most. Fix: "
-            f"{_newer_command(installed)}; or set CUPY_COMPILE_WITH_PTX=1"
-        )
+        has += f", and the installed CuPy compiles for {_capability(compiled)} at most"
+        return f"{has}. Fix: {fix}; or set CUPY_COMPILE_WITH_PTX=1"
     return None
 
 
 def _newer_command(installed: Sequence[str]) -> str:
+    """The command that installs the newest CuPy, for the newest CUDA."""
     if any(package.startswith("cupy-cuda12x") for package in installed):
         return _replace_command(installed, "cuda13")
     return "pip install --upgrade --upgrade-strategy eager 'dmlsplit[cuda13]'"
 
 
 def _replace_command(installed: Sequence[str], extra: str) -> str:
+    """The command that installs another distribution of CuPy instead of these."""
     names = " ".join(package.partition(" ")[0] for package in installed)
     return f"pip uninstall -y {names} && {_install_command(extra)}"
 

@@ -46,5 +46,5 @@ def bus_ids() -> list[BusId]:
 
 def parsed_bus_id(text: str) -> BusId:
     """A PCI address such as ``0000:01:00.0``, whose domain has 8 digits in NVML."""
-    domain, bus, rest = text.split(":")
-    return int(domain, 16), int(bus, 16), int(rest.partition(".")[0], 16)
+    domain, bus, device = text.partition(".")[0].split(":")
+    return int(domain, 16), int(bus, 16), int(device, 16)

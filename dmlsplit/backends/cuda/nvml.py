@@ -79,6 +79,7 @@ def session() -> Iterator[None]:
 
 
 def _device(nvml: Any, index: int) -> CudaDevice:
+    """The device of an index; what NVML does not say is None."""
     gpu = nvml.nvmlDeviceGetHandleByIndex(index)
 
     def answer(ask: Callable[[], Any]) -> Any:

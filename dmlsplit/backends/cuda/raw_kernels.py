@@ -50,6 +50,7 @@ class RawKernels:
         return kernel
 
     def _load(self, device: int, source: str, name: str) -> Any:
+        """A kernel, compiled or read from CuPy's cache, and loaded on a device."""
         kernel, cuda = self._cupy.RawKernel(source, name, OPTIONS), self._cupy.cuda
         with self._on_device(device, f"kernel {name} cannot be loaded"):
             try:
@@ -98,10 +99,12 @@ class Launcher:
         self._launch(self._packed(addresses), handle)
 
     def _packed(self, addresses: Sequence[int]) -> tuple[np.void]:
+        """The arguments of the kernel: one struct."""
         # CuPy passes a scalar of type void by value. Threads may share it: nothing writes to it.
         return (np.void(self._pack(*addresses) + self._rest),)
 
     def _launch(self, arguments: tuple[np.void], handle: int | None) -> None:
+        """Launch on the device, which is made current first if another one is."""
         try:
             if self._current_device() != self._device:
                 with self._cuda.Device(self._device):

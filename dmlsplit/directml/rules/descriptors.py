@@ -60,6 +60,8 @@ def modified_split(
 
 
 def _samples(records: Sequence[_Fields]) -> tuple[Sample, ...]:
+    """The samples of a rule; the rest of a record are arguments of `modified_split`."""
+
     def sample(about: str, name: str = "", level: str = str(NEWEST), **changes: Any) -> Sample:
         return Sample(about, partial(modified_split, **changes), level, name)
 

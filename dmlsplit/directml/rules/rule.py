@@ -91,8 +91,9 @@ def read_rules(path: Path, **readers: Callable[[Any], Any]) -> dict[str, Rule]:
 def _rule(
     rule_id: str, fields: dict[str, Any], readers: Mapping[str, Callable[[Any], Any]]
 ) -> Rule:
+    """The rule of a record; a TypeError names a field that is unknown or missing."""
     try:
         converted = {name: readers[name](fields[name]) for name in readers.keys() & fields.keys()}
         return Rule(id=rule_id, **{**fields, **converted})
-    except TypeError as error:  # names the unknown or missing field
+    except TypeError as error:
         raise TypeError(f"{rule_id}: {error}") from None

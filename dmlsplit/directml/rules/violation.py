@@ -148,6 +148,6 @@ class ValidationReport:
 
 def _once_per_fix(violations: tuple[Violation, ...]) -> Iterator[str]:
     """The violations as text; of neighbours with one rule and fix, the last one has the fix."""
-    for violation, after in zip(violations, [*violations[1:], None], strict=True):
-        is_same = after is not None and (after.rule, after.hint) == (violation.rule, violation.hint)
-        yield f"{violation.rule.id}: {violation.message}." if is_same else str(violation)
+    fixes = [(violation.rule, violation.hint) for violation in violations]
+    for violation, fix, next_fix in zip(violations, fixes, [*fixes[1:], None], strict=True):
+        yield f"{violation.rule.id}: {violation.message}." if fix == next_fix else str(violation)

@@ -100,7 +100,8 @@ def read_values(field: Field, data_type: TensorDataType, folder: Path) -> Initia
         return Numbers(data_type, encode([field.get("value")], data_type), count)
     if data_type is TensorDataType.FLOAT16:
         raise field.invalid("counts in FLOAT16, which is not supported. Fix: list the values")
-    start, delta = (encode([field.get(f)], data_type) for f in ("valueStart", "valueDelta"))
+    names = "valueStart", "valueDelta"
+    start, delta = (encode([field.get(name)], data_type) for name in names)
     return Numbers(data_type, start, count, delta)
 
 
@@ -122,6 +123,7 @@ def path_in(field: Field, folder: Path) -> Path:
 
 
 def _read_file(field: Field, data_type: TensorDataType, folder: Path) -> SourceFile:
+    """The file of ``sourcePath``, which must exist; only the header of a .npy file is read."""
     path = path_in(field, folder)
     suffix = path.suffix.lower()
     try:
@@ -144,6 +146,7 @@ def _read_file(field: Field, data_type: TensorDataType, folder: Path) -> SourceF
 
 
 def _npy(field: Field, path: Path) -> SourceFile:
+    """The elements of a .npy file, whose size must be what its header says."""
     with prefix_errors(field.path), path.open("rb") as file:
         header = read_npy_header(file)
     data_type, declared = _DATA_TYPES.get(header.dtype), header.size_in_bytes
@@ -166,16 +169,18 @@ def encode(fields: Sequence[Field], data_type: TensorDataType) -> bytes:
     dtype = LITTLE_ENDIAN[data_type]
     if dtype.kind != "f":
         low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
-        return np.array([f.integer(low, high) for f in fields], dtype).tobytes()
-    wide = np.array([_real(field) for field in fields], np.float64)
+        return np.array([field.integer(low, high) for field in fields], dtype).tobytes()
+    doubles = np.array([_real(field) for field in fields], np.float64)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        narrow = to_float16(wide.astype(np.float32)) if dtype.itemsize == 2 else wide.astype(dtype)
-    for index in map(int, np.flatnonzero(np.isinf(narrow) & ~np.isinf(wide))):
+        is_half = dtype.itemsize == 2
+        values = to_float16(doubles.astype(np.float32)) if is_half else doubles.astype(dtype)
+    for index in map(int, np.flatnonzero(np.isinf(values) & ~np.isinf(doubles))):
         raise fields[index].error(f"a number that fits {data_type.name}")
-    return narrow.tobytes()
+    return values.tobytes()
 
 
 def _real(field: Field) -> float:
+    """A number, which JSON may have to write as a string."""
     value: Any = field.value
     is_word = isinstance(value, str) and value.lower() in _WORDS
     if isinstance(value, bool) or not (is_word or isinstance(value, (int, float))):
@@ -185,8 +190,8 @@ def _real(field: Field) -> float:
 
 def to_float16(values: np.ndarray) -> np.ndarray:
     """Float32 values as float16, rounded toward zero as in DxDispatch's half type."""
-    near = values.astype("<f2")
-    bits = near.view("<u2")
-    # Where the magnitude grew, go one unit down; infinity becomes the largest finite value.
-    bits[(np.abs(near.astype(np.float32)) > np.abs(values)) & (np.abs(values) < 65536)] -= 1
-    return near
+    halves = values.astype("<f2")
+    has_grown = np.abs(halves.astype(np.float32)) > np.abs(values)
+    # One unit down; infinity becomes the largest finite value.
+    halves.view("<u2")[has_grown & (np.abs(values) < 65536)] -= 1
+    return halves

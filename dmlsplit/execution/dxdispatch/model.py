@@ -94,7 +94,16 @@ Command = Dispatch | OutputCommand
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A DxDispatch model.
+    """A DxDispatch model (microsoft/DirectML, DxDispatch/doc/Guide.md).
+
+    Attributes
+    ----------
+    resources : tuple of Resource
+        Buffers with initial values.
+    dispatchables : tuple of Dispatchable
+        Operators; only those of Splits have a descriptor.
+    commands : tuple of Command
+        What is dispatched, printed and written, in order.
 
     See Also
     --------
@@ -118,8 +127,13 @@ def load(path: str | PathLike[str]) -> Model:
 
     Parameters
     ----------
-    path
+    path : str or os.PathLike
         The .json file. The files that it names must be in its folder, or in a folder below.
+
+    Returns
+    -------
+    Model
+        The model.
 
     Raises
     ------
@@ -141,21 +155,21 @@ def load(path: str | PathLike[str]) -> Model:
 
 
 def _model(root: Field, folder: Path) -> Model:
+    """The model of a document whose files are in `folder`."""
     entries = root.get("resources").members()
     resources = {name: _resource(name, field, folder) for name, field in entries}
     entries = root.get("dispatchables").members()
     dispatchables = {name: _dispatchable(name, field, resources) for name, field in entries}
-    listed = root.get("commands")
-    commands = tuple(_command(field, folder, resources, dispatchables) for field in listed.items())
-    prints = [
-        entry for entry in commands if isinstance(entry, OutputCommand) and entry.target is None
-    ]
-    if sum(entry.size_in_bytes for entry in prints) > MAX_PRINTED_BYTES:
-        raise listed.invalid(f"print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile")
+    array = root.get("commands")
+    commands = tuple(_command(field, folder, resources, dispatchables) for field in array.items())
+    outputs = [command for command in commands if isinstance(command, OutputCommand)]
+    if sum(output.size_in_bytes for output in outputs if not output.target) > MAX_PRINTED_BYTES:
+        raise array.invalid(f"print more than {MAX_PRINTED_BYTES >> 20} MiB. Fix: use writeFile")
     return Model(tuple(resources.values()), tuple(dispatchables.values()), commands)
 
 
 def _resource(name: str, field: Field, folder: Path) -> Resource:
+    """A resource, whose initial values must fit."""
     data_type = data_type_of(field.optional("initialValuesDataType", default="UNKNOWN"))
     values = read_values(field.get("initialValues"), data_type, folder)
     if values.size_in_bytes == 0:
@@ -195,13 +209,7 @@ def _bindings(
     if not initializes:
         tensors_by_name["OutputTensors"] = desc.output_tensors
     entries = {name: entry.one_or_many() for name, entry in field.members()}
-    problems = [f"binds {name[:80]!r}" for name in entries if name not in tensors_by_name]
-    problems += [f"lacks {name!r}" for name in tensors_by_name if name not in entries]
-    if problems:
-        allowed = " and ".join(tensors_by_name) or "nothing, as its InputTensor is not OWNED_BY_DML"
-        raise field.invalid(f"{problems[0]}; it must bind {allowed}")
-    if "InputTensor" in tensors_by_name and (count := len(entries["InputTensor"])) != 1:
-        raise field.get("InputTensor").invalid(f"binds {count} resources; it must bind 1")
+    _check_names(field, entries, list(tensors_by_name))
     return tuple(
         _binding(entry, tensor, resources)
         for name, tensors in tensors_by_name.items()
@@ -210,17 +218,29 @@ def _bindings(
     )
 
 
+def _check_names(field: Field, entries: Mapping[str, list[Field]], names: Sequence[str]) -> None:
+    """Refuse bindings of other tensors than these, and more than one of the input."""
+    problems = [f"binds {name[:80]!r}" for name in entries if name not in names]
+    problems += [f"lacks {name!r}" for name in names if name not in entries]
+    if problems:
+        allowed = " and ".join(names) or "nothing, as its InputTensor is not OWNED_BY_DML"
+        raise field.invalid(f"{problems[0]}; it must bind {allowed}")
+    if "InputTensor" in names and (count := len(entries["InputTensor"])) != 1:
+        raise field.get("InputTensor").invalid(f"binds {count} resources; it must bind 1")
+
+
 def _binding(field: Field, tensor: TensorDesc, resources: _Resources) -> Binding:
+    """A binding: the name of a resource, or an object that may have an offset."""
     if isinstance(field.value, str):
         field = Field({"name": field.value}, field.path)
     # As in DxDispatch, the count is read but has no effect.
     names = ("elementCount", "elementSizeInBytes", "elementOffset")
-    _, width, first = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
+    _, width, index = (field.optional(name, default=0).integer(0, UINT64_MAX) for name in names)
     resource = _lookup(field, "resource", field.get("name").text(), resources)
-    offset = first * (width or resource.dtype.itemsize)
+    offset = index * (width or resource.dtype.itemsize)
     resource_bytes = resource.size_in_bytes
     if offset > resource_bytes:
-        start = f"elementOffset {first}, which is byte {offset} of {resource.name[:80]!r}"
+        start = f"elementOffset {index}, which is byte {offset} of {resource.name[:80]!r}"
         raise field.invalid(f"has {start}; the resource has {resource_bytes} bytes")
     size = min(resource_bytes - offset, tensor.total_tensor_size_in_bytes)
     return Binding(resource.name, offset, size)
@@ -229,6 +249,7 @@ def _binding(field: Field, tensor: TensorDesc, resources: _Resources) -> Binding
 def _command(
     field: Field, folder: Path, resources: _Resources, dispatchables: Mapping[str, Dispatchable]
 ) -> Command:
+    """A command, which may name only what the model has."""
     command = field.get("type")
     match command.text().lower():
         case "dispatch":
@@ -247,6 +268,7 @@ def _command(
 
 
 def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputCommand:
+    """The command writeFile, with the shape that it declares for a .npy file."""
     name = field.get("targetPath")
     path = path_in(name, folder)
     if path.suffix.lower() in (".png", ".jpg"):
@@ -268,6 +290,7 @@ def _write_file(field: Field, folder: Path, resources: _Resources) -> OutputComm
 
 
 def _lookup(field: Field, what: str, name: str, entries: Mapping[str, _Entry]) -> _Entry:
+    """The entry that a field names; `what` it must be, in words."""
     if name not in entries:
         raise field.invalid(f"names the {what} {name[:80]!r}, which does not exist")
     return entries[name]

@@ -3,6 +3,9 @@
 8-bit integers are printed as numbers. DxDispatch prints them as characters.
 """
 
+# Signatures show the names of types, not what these stand for.
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from os import PathLike
@@ -74,13 +77,13 @@ def run(
 
     Parameters
     ----------
-    path
+    path : str or os.PathLike
         The .json file.
-    device
+    device : Device or str, optional
         A `dmlsplit.Device` or its name; None means a GPU, or the CPU without one.
-    output
+    output : callable, optional
         A function, such as `print`, that is called with each printed line.
-    overwrite
+    overwrite : bool
         Whether writeFile commands may replace files that existed before the run.
 
     Returns
@@ -114,12 +117,9 @@ def run(
 
 
 def _run(model: Model, device: Device, output: Callable[[str], object] | None) -> Result:
-    # Refuse what can be refused before anything is allocated or written.
-    operators: dict[str, CompiledOperator] = {}
-    for entry in model.dispatchables:
-        if entry.desc is not None:
-            with prefix_errors(f"dispatchables.{entry.name}"):
-                operators[entry.name] = device.compile(entry.desc)
+    """Execute the commands of a model."""
+    # First, because it can refuse a model before anything is allocated or written.
+    operators = _compiled(model, device)
     ends = _ends(model)
     resources = {entry.name: entry for entry in model.resources if entry.name in ends}
     memory = {
@@ -128,17 +128,17 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     }
     # Later commands do not change an input that DirectML owns.
     owned = {
-        entry.name: BufferBinding(memory[part.resource].copy(), *part[1:])
+        entry.name: _buffer_binding(memory[binding.resource].copy(), binding)
         for entry in model.dispatchables
-        for part in entry.bindings
+        for binding in entry.bindings
     }
     lines: list[str] = []
     for command in model.commands:
         if isinstance(command, Dispatch):
-            bound = [BufferBinding(memory[part.resource], *part[1:]) for part in command.bindings]
-            source = owned.get(command.dispatchable) or bound.pop(0)
+            buffers = [_buffer_binding(memory[part.resource], part) for part in command.bindings]
+            source = owned.get(command.dispatchable) or buffers.pop(0)
             with prefix_errors(f"{command.path}.bindings"):
-                operators[command.dispatchable].dispatch(source, bound)
+                operators[command.dispatchable].dispatch(source, buffers)
             continue
         contents = memory[command.resource][: command.size_in_bytes]
         lines.append(_deliver(command, _elements(contents, resources[command.resource])))
@@ -148,21 +148,37 @@ def _run(model: Model, device: Device, output: Callable[[str], object] | None) -
     return Result(tuple(lines), final)
 
 
+def _compiled(model: Model, device: Device) -> dict[str, CompiledOperator]:
+    """The Splits of a model, by name."""
+    operators: dict[str, CompiledOperator] = {}
+    for entry in model.dispatchables:
+        if entry.desc is not None:
+            with prefix_errors(f"dispatchables.{entry.name}"):
+                operators[entry.name] = device.compile(entry.desc)
+    return operators
+
+
+def _buffer_binding(memory: Any, binding: Binding) -> BufferBinding:
+    """The range of a resource's memory that is bound."""
+    return BufferBinding(memory, binding.offset_in_bytes, binding.size_in_bytes)
+
+
 def _elements(memory: Any, resource: Resource) -> np.ndarray:
+    """The whole elements in the memory of a resource."""
     size = resource.dtype.itemsize
     return to_host(memory)[: len(memory) // size * size].view(resource.dtype)
 
 
 def _ends(model: Model) -> dict[str, int]:
     """For each used resource, the number of bytes from its start that the model uses."""
-    parts = [part for entry in model.dispatchables for part in entry.bindings]
-    ends: dict[str, int] = {}
+    bindings = [binding for entry in model.dispatchables for binding in entry.bindings]
     for command in model.commands:
         if isinstance(command, Dispatch):
-            parts += command.bindings
+            bindings += command.bindings
         else:
-            parts.append(Binding(command.resource, 0, command.size_in_bytes))
-    for name, offset, size in parts:
+            bindings.append(Binding(command.resource, 0, command.size_in_bytes))
+    ends: dict[str, int] = {}
+    for name, offset, size in bindings:
         ends[name] = max(offset + size, ends.get(name, 0))
     return ends
 
