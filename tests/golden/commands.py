@@ -111,11 +111,17 @@ def write_inputs(folder: Path) -> None:
 
 
 def stable(text: str) -> str:
-    """The text without parts that depend on the version of Python or of this package."""
+    """The text without what depends on the version of Python or of this package."""
     text = re.sub(r"^dmlsplit \d\S*$", "dmlsplit VERSION", text, flags=re.MULTILINE)
     text = re.sub(r'"version": "(?!2\.1\.0")[^"]*"', '"version": "VERSION"', text)
+    # JSON puts each size of a tensor in a line of its own.
+    text = re.sub(r"\[\s+(\d+(?:,\s+\d+)*)\s+\]", _in_one_line, text)
     # Before Python 3.13, argparse repeats the metavar for each name.
     return re.sub(r"(-[\w-]+) ([A-Z]+), (--[\w-]+ \2)", r"\1, \3", text)
+
+
+def _in_one_line(array: re.Match[str]) -> str:
+    return f"[{' '.join(array[1].split())}]"
 
 
 def transcript(line: str, main: Callable[[list[str]], int]) -> str:
