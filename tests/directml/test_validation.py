@@ -51,7 +51,7 @@ X = modified_split().input_tensor
 BROKEN = [(rule, sample) for rule, record in RULES.items() for sample in record.broken]
 
 
-@pytest.mark.parametrize(("rule", "sample"), BROKEN)
+@pytest.mark.parametrize(("rule", "sample"), BROKEN, ids=lambda part: getattr(part, "name", part))
 def test_a_rule_broken_alone_is_reported_alone(rule: str, sample: Sample) -> None:
     report = dml.validate(sample.desc, sample.level)
     assert report.rule_ids == (rule,)
