@@ -13,12 +13,13 @@ from onnx import parser
 import dmlsplit as dml
 from dmlsplit.cli import main
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.frontends import Known, SplitSite
+from dmlsplit.frontends import Known
 from dmlsplit.lint.check import check_site
 from dmlsplit.lint.rule_page import example_of
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import resolve_target
 from tests.support.fixtures import Capsys
+from tests.support.sites import split_site
 
 EXAMPLES = {name: example_of(rule) for name, rule in RULES.items()}
 PROGRAMS = [name for name, example in EXAMPLES.items() if example.kind == "python"]
@@ -125,6 +126,5 @@ def test_the_fix_of_a_refused_descriptor_has_the_hint_of_its_rule(name: str) -> 
     if "level" in RULES[name].fixable_by:  # the hint is advice only if no level accepts the split
         tensor = dml.TensorDesc(tensor.data_type, (2**31, 2, *tensor.sizes[2:]))
         desc = dml.SplitOperatorDesc.from_sizes(tensor, axis=0, sizes=(2**30, 2**30))
-    site = SplitSite("f", "", "", 0, "", Known(desc))
-    verdict = check_site(site, resolve_target(feature_level=sample.level))
+    verdict = check_site(split_site(state=Known(desc)), resolve_target(feature_level=sample.level))
     assert RULES[name].hint in verdict.fix

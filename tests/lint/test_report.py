@@ -24,10 +24,11 @@ from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import wrapped_at
 from tests.support.assessments import NAMES, assessment, harmful
 from tests.support.fixtures import Patch
+from tests.support.sites import split_site
 
 
 def test_an_accepted_split_is_shown_only_if_there_is_a_remark() -> None:
-    plain = SplitSite("m.onnx", "net", "n", 0, "Split-13", Known(described("FLOAT32")))
+    plain = split_site(state=Known(described("FLOAT32")))
     findings = assess([plain, replace(plain, warnings=("beware",))], resolve_target())
     rule = "SPLIT-NODE-SURPRISE"
     assert re.fullmatch(f"::warning title=dmlsplit%3A {rule},.*: beware", github_report(findings))
@@ -39,10 +40,7 @@ def test_an_accepted_split_is_shown_only_if_there_is_a_remark() -> None:
 def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> None:
     state = Known(described("FLOAT32"))
     sites = [
-        replace(
-            SplitSite(file, "net", f"n{i}", i, "Split-13", state, recombined_by=(f"Mul[{i}]",)),
-            format="onnx",
-        )
+        split_site(file=file, node=f"n{i}", index=i, state=state, recombined_by=(f"Mul[{i}]",))
         for file in ("a.onnx", "b.onnx")
         for i in range(10)
     ]
@@ -101,7 +99,7 @@ def test_text_is_coloured_only_when_asked() -> None:
 def many(count: int, *more: SplitSite) -> Assessment:
     """Two files with the same number of accepted splits, some of which need a higher level."""
     sites = [
-        SplitSite(file, "net", f"cut{index}", index, "Split-13", Known(described(kind)))
+        split_site(file=file, node=f"cut{index}", index=index, state=Known(described(kind)))
         for file, last in (("a.onnx", "FLOAT32"), ("b.onnx", "INT64"))
         for index, kind in enumerate(["FLOAT32"] * (count - 1) + [last])
     ]
@@ -113,7 +111,7 @@ def described(kind: str, last: int = 4) -> dml.SplitOperatorDesc:
     return dml.SplitOperatorDesc(input_tensor, pieces, 3)
 
 
-BAD = SplitSite("a.onnx", "net", "bad", 99, "Split-13", Known(described("FLOAT32", last=5)))
+BAD = split_site(file="a.onnx", node="bad", index=99, state=Known(described("FLOAT32", last=5)))
 
 
 def test_accepted_splits_are_counted_and_only_the_verbose_text_shows_them() -> None:
@@ -189,9 +187,7 @@ def test_an_unusable_target_is_reported_even_without_splits(form: str) -> None:
 
 def located(file: str) -> tuple[str, str]:
     """The URI of SARIF, and the file of an annotation."""
-    findings = assess(
-        [SplitSite(file, "net", "n", 0, "Split-13", Invalid("wrong"))], resolve_target()
-    )
+    findings = assess([split_site(file=file, state=Invalid("wrong"))], resolve_target())
     result = json.loads(sarif_report(findings))["runs"][0]["results"][0]
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     (name,) = re.findall(r",file=(.*?),line=1::", github_report(findings))
