@@ -25,17 +25,17 @@ WORKFLOWS: dict[str, dict[Any, Any]] = {name: yaml.safe_load(text) for name, tex
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
 PYTHONS = [
-    each.rpartition(" ")[2]
-    for each in PROJECT["classifiers"]
-    if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", each)
+    classifier.rpartition(" ")[2]
+    for classifier in PROJECT["classifiers"]
+    if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", classifier)
 ]
 
 
 # Jobs with steps: the others run another workflow.
 JOBS = [
     (name, job)
-    for name, each in WORKFLOWS.items()
-    for job in each["jobs"].values()
+    for name, workflow in WORKFLOWS.items()
+    for job in workflow["jobs"].values()
     if "steps" in job
 ]
 

@@ -22,8 +22,8 @@ def dividing(
 ) -> onnx.ModelProto:
     """A Split into `count` pieces, which are the outputs."""
     names = [f"y{index}" for index in range(count)]
-    more = {"num_outputs": count} if opset >= 18 else {}
-    node = helper.make_node("Split", ["x"], names, "cut", axis=axis, **more)
+    attributes = {"num_outputs": count} if opset >= 18 else {}
+    node = helper.make_node("Split", ["x"], names, "cut", axis=axis, **attributes)
     graph = helper.make_graph(
         [node],
         "net",

@@ -201,8 +201,8 @@ def test_transposes_share_code_for_any_sizes_if_lines_are_aligned(geometry: Spli
     (first,) = transposed(permuted(32, (64, 64), 4096))
     (second,) = transposed(geometry)
     assert first.argument_bytes != second.argument_bytes
-    same = first.code.source == second.code.source
-    assert same == (geometry.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
+    is_shared = first.code.source == second.code.source
+    assert is_shared == (geometry.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
 
 
 def test_a_side_above_two_gigabytes_is_not_transposed() -> None:
