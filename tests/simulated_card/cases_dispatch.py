@@ -51,7 +51,9 @@ def test_a_dispatch_is_one_launch_and_nothing_else() -> None:
 def test_the_number_of_launches_is_as_planned() -> None:
     source, outs = many_outputs(9000)
     split = bound_rows(source, outs)
-    geometry = split_geometry(source.shape, 0, [1] * 9000, 4, source.strides, [None] * 9000)
+    geometry = split_geometry(
+        source.shape, 0, [1] * 9000, 4, input_strides=source.strides, output_strides=[None] * 9000
+    )
     launch_count = len(plan(geometry, 16, 16, H200.limits))
     assert launch_count > 2
     assert calls_of(split.dispatch) == [LAUNCH] * launch_count

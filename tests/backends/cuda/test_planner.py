@@ -16,9 +16,18 @@ RGB = packed((2160, 3840, 3), 2, (1, 1, 1), 1)
 HEADS = packed((25200, 85), 1, (2, 2, 1, 80), 2)
 VOCABULARY = packed((4096, 50257), 1, (25129, 25128), 2)
 LABELS = packed((4096, 4000), 1, (2,) * 2000, 2)
-TRANSPOSED = split_geometry((512, 512), 1, (256, 256), 4, (4, 2048), [None, None])
-BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
-
+TRANSPOSED = split_geometry(
+    (512, 512), 1, (256, 256), 4, input_strides=(4, 2048), output_strides=[None, None]
+)
+BROADCAST = split_geometry(
+    (512, 512), 1, (256, 256), 4, input_strides=(0, 4), output_strides=[None, None]
+)
+EVERY_SECOND_BYTE = split_geometry(
+    (1 << 20,), 0, (1 << 20,), 1, input_strides=(2,), output_strides=[None]
+)
+THREE_OF_FOUR = split_geometry(
+    (4096, 3), 1, (1, 1, 1), 1, input_strides=(4, 1), output_strides=[None] * 3
+)
 
 # A geometry, and its kernels if all addresses are aligned, and if they are not.
 KERNELS = {
@@ -45,10 +54,8 @@ KERNELS = {
     "transposed": (TRANSPOSED, "transpose", "strided"),
     "broadcast": (BROADCAST, "strided", "strided"),
     # Rows of one byte and a gap; so are three channels of four.
-    "every second byte": (split_geometry((1 << 20,), 0, (1 << 20,), 1, (2,), [None]), "strided",
-                          "strided"),
-    "3 channels of 4": (split_geometry((4096, 3), 1, (1, 1, 1), 1, (4, 1), [None] * 3), "strided",
-                        "strided"),
+    "every second byte": (EVERY_SECOND_BYTE, "strided", "strided"),
+    "3 channels of 4": (THREE_OF_FOUR, "strided", "strided"),
 }  # fmt: skip
 
 

@@ -162,7 +162,9 @@ def test_rows_of_few_or_wide_elements_are_not_transposed(
 
 
 def test_rows_and_pitches_do_not_change_the_specialization() -> None:
-    padded_geometry = split_geometry((400_003, 32), 1, (1,) * 32, 4, (192, 4), [None] * 32)
+    padded_geometry = split_geometry(
+        (400_003, 32), 1, (1,) * 32, 4, input_strides=(192, 4), output_strides=[None] * 32
+    )
     (text,) = sources(padded_geometry)
     for rows in (1 << 20, 1_000_003):
         assert sources(rows_of(32, 4, rows)) == [text]
@@ -182,7 +184,9 @@ def permuted(batch: int, channels: tuple[int, ...], pixels: int, width: int = 4)
     total = sum(channels)
     shape = batch, total, pixels
     strides = pixels * total * width, width, total * width
-    return split_geometry(shape, 1, channels, width, strides, [None] * len(channels))
+    return split_geometry(
+        shape, 1, channels, width, input_strides=strides, output_strides=[None] * len(channels)
+    )
 
 
 def transposed(
