@@ -36,32 +36,44 @@ def test_an_accepted_split_is_shown_only_if_there_is_a_remark() -> None:
     assert "beware" in (message.text or "")
 
 
-@pytest.mark.parametrize("form", ["text", "github", "sarif", "junit"])
-def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> None:
+def defects(**options: bool) -> Assessment:
+    """Ten splits with a defect in each of two files."""
     state = Known(described("FLOAT32"))
     sites = [
         split_site(file=file, node=f"n{i}", index=i, state=state, recombined_by=(f"Mul[{i}]",))
         for file in ("a.onnx", "b.onnx")
         for i in range(10)
     ]
-    for defects_fail in (False, True):
-        findings = assess(sites, resolve_target(ort=""), defects_fail=defects_fail)
-        assert findings.accepted is not defects_fail
-        text = render(findings, form)
-        text = " ".join(text.split()) if form == "text" else text
-        if form == "text":  # one cause, whatever the file
-            assert "a.onnx net/n0 (+19 more in 2 files) its outputs are combined by Mul[0]" in text
-            assert text.endswith("the numbers of 20 splits may be wrong (SPLIT-DEFECT-RECOMBINED)")
-            continue
-        if form != "junit":  # a case has its file and rule instead
-            assert text.count("may affect 10 splits: in graphs") == 2
-        assert "net/n7: its outputs are combined by Mul[7]" in text
-        assert "... and 2 more" in text
-        pattern = {"github": "^::error", "sarif": '"level": "error"', "junit": "<failure"}
-        fails = re.findall(pattern.get(form, "$^"), text, re.MULTILINE)
-        assert len(fails) == (2 if defects_fail else 0)
-        if form == "github":
-            assert text.count("\n") == 1
+    return assess(sites, resolve_target(ort=""), **options)
+
+
+FAILURE = {"github": "^::error", "sarif": '"level": "error"', "junit": "<failure"}
+
+
+@pytest.mark.parametrize("form", FAILURE)
+def test_a_defect_is_one_finding_per_file(form: str) -> None:
+    text = render(defects(), form)
+    assert "net/n7: its outputs are combined by Mul[7]" in text
+    assert "... and 2 more" in text
+    if form != "junit":  # a case has its file and rule instead
+        assert text.count("may affect 10 splits: in graphs") == 2
+    if form == "github":
+        assert text.count("\n") == 1
+
+
+def test_in_the_text_a_defect_is_one_cause_in_all_files() -> None:
+    text = " ".join(text_report(defects()).split())
+    assert "a.onnx net/n0 (+19 more in 2 files) its outputs are combined by Mul[0]" in text
+    assert text.endswith("the numbers of 20 splits may be wrong (SPLIT-DEFECT-RECOMBINED)")
+
+
+@pytest.mark.parametrize("defects_fail", [False, True])
+@pytest.mark.parametrize("form", FAILURE)
+def test_a_defect_fails_only_if_asked(form: str, defects_fail: bool) -> None:
+    findings = defects(defects_fail=defects_fail)
+    assert findings.accepted is not defects_fail
+    failures = re.findall(FAILURE[form], render(findings, form), re.MULTILINE)
+    assert len(failures) == (2 if defects_fail else 0)
 
 
 def test_percent_signs_are_escaped_for_github() -> None:

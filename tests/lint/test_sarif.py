@@ -85,7 +85,11 @@ def test_a_log_follows_the_standard_and_has_the_fields_that_github_needs(name: s
         (place,) = (item["physicalLocation"] for item in result["locations"])
         assert re.fullmatch(r"[\w./~%:-]*", place["artifactLocation"]["uri"])
         assert place["region"] == {"startLine": 1}
-    # A result names its rule and is told apart within its file.
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_result_names_its_rule_and_has_a_fingerprint_of_its_own_in_its_file(name: str) -> None:
+    (run,) = log_of(LOGS[name])["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert all(rules[item["ruleIndex"]]["id"] == item["ruleId"] for item in run["results"])
     assert len({rule["id"] for rule in rules}) == len(rules)
