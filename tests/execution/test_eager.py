@@ -213,10 +213,7 @@ def test_column_ranges_begin_at_the_lowest_address_of_all_views(start: int) -> N
     base = np.zeros((3, 13), np.uint8)[:, start:]
     assert column_ranges(
         [view(base[:, columns], "view") for columns in (slice(0, 5), slice(5, 12))]
-    ) == [
-        (0, 5),
-        (5, 12),
-    ]
+    ) == [(0, 5), (5, 12)]
 
 
 def test_backward_views_are_recognised_as_columns_only_if_there_are_several_rows() -> None:
