@@ -79,7 +79,7 @@ def test_the_report_and_the_status_are_those_after_the_changes(
     assert "--> models/fine.onnx" in text[after:]
 
 
-def test_the_command_that_the_report_advises_does_it(models: Path, capsys: Capsys) -> None:
+def test_the_command_that_a_report_advises_writes_the_models(models: Path, capsys: Capsys) -> None:
     assert main(["validate", "models", *OLD.split()]) == 1
     (command,) = (
         line.removeprefix("Fix: dmlsplit ")

@@ -149,7 +149,7 @@ def test_an_output_of_another_extension_type_is_refused() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)), max_size=6))
-def test_overlaps_reports_each_span_that_overlaps_another(starts: Any) -> None:
+def test_each_span_that_overlaps_another_is_in_a_pair(starts: Any) -> None:
     spans = [(start, start + size) for start, size in starts]
     pairs = list(overlapping_pairs(spans))
     meet = {

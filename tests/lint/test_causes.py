@@ -189,7 +189,7 @@ def test_a_rule_that_a_node_breaks_is_one_finding_in_the_text_the_baseline_and_s
     assert Counter(result["level"] for result in results) == {"error": 6, "warning": 1}
 
 
-def test_a_note_beside_an_error_is_a_note_in_sarif_too() -> None:
+def test_a_note_beside_an_error_is_a_note_in_sarif() -> None:
     smallest = split("INT64", (2, 6), (2, 4)).descriptor
     state = Unknown("the axis is dynamic", Unclear.DYNAMIC, smallest)
     assessment = assess([site("late", state, element_type="INT64")], OLD)
