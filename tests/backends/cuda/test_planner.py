@@ -6,7 +6,7 @@ import pytest
 
 from dmlsplit.backends.cuda.gpus import find_gpu
 from dmlsplit.backends.cuda.launch import NORMAL, STREAMING, DeviceLimits
-from dmlsplit.geometry import SplitGeometry, split_geometry
+from dmlsplit.geometry import SplitGeometry
 from tests.support.descriptors import packed
 from tests.support.large_splits import LARGE
 from tests.support.plans import kernels, known, planned
@@ -16,18 +16,10 @@ RGB = packed((2160, 3840, 3), 2, (1, 1, 1), 1)
 HEADS = packed((25200, 85), 1, (2, 2, 1, 80), 2)
 VOCABULARY = packed((4096, 50257), 1, (25129, 25128), 2)
 LABELS = packed((4096, 4000), 1, (2,) * 2000, 2)
-TRANSPOSED = split_geometry(
-    (512, 512), 1, (256, 256), 4, input_strides=(4, 2048), output_strides=[None, None]
-)
-BROADCAST = split_geometry(
-    (512, 512), 1, (256, 256), 4, input_strides=(0, 4), output_strides=[None, None]
-)
-EVERY_SECOND_BYTE = split_geometry(
-    (1 << 20,), 0, (1 << 20,), 1, input_strides=(2,), output_strides=[None]
-)
-THREE_OF_FOUR = split_geometry(
-    (4096, 3), 1, (1, 1, 1), 1, input_strides=(4, 1), output_strides=[None] * 3
-)
+TRANSPOSED = packed((512, 512), 1, (256, 256), 4, input_strides=(4, 2048))
+BROADCAST = packed((512, 512), 1, (256, 256), 4, input_strides=(0, 4))
+EVERY_SECOND_BYTE = packed((1 << 20,), 0, (1 << 20,), 1, input_strides=(2,))
+THREE_OF_FOUR = packed((4096, 3), 1, (1, 1, 1), 1, input_strides=(4, 1))
 
 # A geometry, and its kernels if all addresses are aligned, and if they are not.
 KERNELS = {
