@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from dmlsplit.backends.cuda import cupy_driver as driver
 from dmlsplit.errors import UnsupportedError
 from tests.support import builds as kept
+from tests.support.case_ids import case_id
 
 BUILDS = "builds"
 ALSO_CORE = ("tests/test_wrong_arguments.py", "tests/models/onnx/test_types.py")
@@ -97,6 +98,10 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses = min(cores + 1, MAX_PROCESSES)
         config.option.dist = "loadfile"
         config.option.loadscopereorder = False
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    return case_id(val)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

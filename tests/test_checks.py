@@ -96,10 +96,13 @@ def test_an_axis_counts_from_either_end(rank: int, data: st.DataObject) -> None:
     ("axis", "rank", "message"),
     [
         *(
-            (at, 2, f"axis is {at}; it must be from -2 to 1 at rank 2")
-            for at in (-3, 2, 2**63, -(2**63))
+            (axis, 2, f"axis is {axis}; it must be from -2 to 1 at rank 2")
+            for axis in (-3, 2, 2**63, -(2**63))
         ),
-        *((at, 0, "the input is a scalar (rank 0); a scalar cannot be split") for at in (0, -1, 5)),
+        *(
+            (axis, 0, "the input is a scalar (rank 0); a scalar cannot be split")
+            for axis in (0, -1, 5)
+        ),
         (0.0, 2, "axis is 0.0 (float); it must be an integer"),
     ],
 )

@@ -259,7 +259,7 @@ def test_parts_of_the_readme_that_pages_include_are_marked_once() -> None:
     assert [mark for pair in marks for mark in pair if readme.count(mark) != 1] == []
 
 
-def test_before_the_release_no_page_asks_for_it() -> None:
+def test_before_the_release_no_page_installs_a_released_version() -> None:
     """README says that there is none; the release workflow looks for the passage."""
     passage = PAGES["README.md"].partition("<!-- unreleased")[2]
     assert "not released yet" in passage

@@ -50,7 +50,7 @@ def test_the_innermost_file_is_added_to_an_error() -> None:
     assert error.value.report is None
 
 
-def test_within_begins_the_message_with_the_place_and_keeps_the_report() -> None:
+def test_a_prefix_begins_the_message_of_an_error_and_keeps_its_report() -> None:
     report = dml.validate(dml.SplitOperatorDesc(dml.TensorDesc("INT4", (4,)), (), 0))
     with (
         pytest.raises(dml.InvalidArgumentError) as error,

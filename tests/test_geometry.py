@@ -1,6 +1,8 @@
 """A split as strided copies of bytes."""
 
 import itertools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.geometry import (
     Loop,
     RowSplit,
+    SplitGeometry,
     StridedCopy,
     _merged,
     ceil_div,
@@ -55,13 +58,14 @@ def test_an_output_without_elements_copies_nothing() -> None:
 
 
 def test_strides_without_a_dimension_or_an_output_are_refused() -> None:
-    for input_strides, output_strides in [
-        ((6,), [None, None]),
-        ((6, 1), [(4,), None]),
-        ((6, 1), [None]),
-    ]:
+    incomplete: list[dict[str, Any]] = [
+        {"input_strides": (6,)},
+        {"output_strides": [(4,), None]},
+        {"output_strides": [None]},
+    ]
+    for strides in incomplete:
         with pytest.raises(ValueError, match="zip"):
-            split_geometry((4, 6), 1, (4, 2), 1, input_strides, output_strides)
+            split_of_rows(**strides)
 
 
 def test_a_row_split_of_some_outputs_keeps_their_offsets() -> None:
@@ -79,15 +83,22 @@ def test_a_selector_gives_a_tuple_for_any_number_of_outputs(outputs: tuple[int, 
     assert selector(outputs, 3)([0, 10, 20]) == tuple(10 * output for output in outputs)
 
 
+def split_of_rows(
+    input_strides: tuple[int, ...] = (6, 1),
+    output_strides: Sequence[tuple[int, ...] | None] = (None, None),
+) -> SplitGeometry:
+    """A split of 4 rows of 6 bytes into columns of 2 and 4, with these strides."""
+    return split_geometry((4, 6), 1, (2, 4), 1, input_strides, output_strides)
+
+
 def test_a_padded_input_is_split_by_rows() -> None:
-    geometry = split_geometry((4, 6), 1, (2, 4), 1, (10, 1), [None, None])
-    assert geometry.row_split == RowSplit(4, 10, (0, 1), (0, 2), (2, 4))
+    assert split_of_rows(input_strides=(10, 1)).row_split == RowSplit(4, 10, (0, 1), (0, 2), (2, 4))
 
 
 def test_permuted_broadcast_reversed_and_nested_layouts_are_not_split_by_rows() -> None:
     for strides in [(1, 4), (0, 1), (-6, 1), (7, -1)]:
-        assert split_geometry((4, 6), 1, (2, 4), 1, strides, [None, None]).row_split is None
-    assert split_geometry((4, 6), 1, (2, 4), 1, (6, 1), [(3, 1), None]).row_split is None
+        assert split_of_rows(input_strides=strides).row_split is None
+    assert split_of_rows(output_strides=[(3, 1), None]).row_split is None
     # Two loops over rows, although the outputs could be rows.
     assert split_geometry((2, 3, 4), 2, (1, 3), 1, (20, 5, 1), [None, None]).row_split is None
     # Loops that differ between outputs.

@@ -32,9 +32,9 @@ NEEDS = {
     "dmlsplit.arrays.torch_private": "torch",
 }
 MODULES = [
-    found.name
-    for found in pkgutil.walk_packages(dml.__path__, "dmlsplit.")
-    if not found.name.endswith("__main__") and find_spec(NEEDS.get(found.name, "dmlsplit"))
+    module.name
+    for module in pkgutil.walk_packages(dml.__path__, "dmlsplit.")
+    if not module.name.endswith("__main__") and find_spec(NEEDS.get(module.name, "dmlsplit"))
 ]
 
 

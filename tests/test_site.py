@@ -18,6 +18,8 @@ from dmlsplit.lint.rule_page import rule_page
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.runtimes import runtime_table
 from dmlsplit.lint.target import level_releases
+from dmlsplit.self_test import stages
+from dmlsplit.self_test.cases import LAYOUTS
 from tests.support.command import ROOT
 
 DOCS = ROOT / "docs"
@@ -95,6 +97,7 @@ def test_received_reports_of_the_self_test_are_shown(
 ) -> None:
     tables = extension("tables")
     assert tables.selftest_reports() == "No report has arrived yet."
+    monkeypatch.setattr(stages, "cases", lambda _: LAYOUTS)
     report = dml.selftest("cpu", seconds=0)
     speeds = (*report.speeds[:1], report.speeds[0]._replace(share=0.5, min_share=0.9))
     slow = replace(report, speeds=speeds, is_strict=True, name="a GPU")

@@ -65,7 +65,7 @@ assert_type(pieces, list[torch.Tensor])
 CHECKED = {"sizes": SIZES_THAT_HAVE_AN_ORDER, "pieces": WHAT_PIECES_ARE, "tensors": OF_TENSORS}
 
 
-def said(code: str, folder: Path, cache: Path) -> str:
+def mypy_output(code: str, folder: Path, cache: Path) -> str:
     (folder / "code.py").write_text(code, "utf-8")
     # The cache keeps the types of PyTorch and JAX, which take long to read.
     line = [sys.executable, "-m", "mypy", *OPTIONS, f"--cache-dir={cache}", "code.py"]
@@ -73,7 +73,7 @@ def said(code: str, folder: Path, cache: Path) -> str:
     return process.stdout + process.stderr
 
 
-def said_by_pyright(code: str, folder: Path) -> str:
+def pyright_output(code: str, folder: Path) -> str:
     (folder / "code.py").write_text(code, "utf-8")
     settings = {
         "typeCheckingMode": "standard",
@@ -96,11 +96,11 @@ def test_type_checkers_accept_the_scripts_of_users(
     if "import torch" in code:
         pytest.importorskip("torch", reason="PyTorch is not installed")
     if checker == "mypy":
-        assert said(code, tmp_path, kept_files).startswith("Success")
+        assert mypy_output(code, tmp_path, kept_files).startswith("Success")
         return
     if not find_spec("pyright"):
         pytest.skip("pyright is not installed")
-    assert said_by_pyright(code, tmp_path).startswith("0 errors")
+    assert pyright_output(code, tmp_path).startswith("0 errors")
 
 
 @pytest.mark.parametrize(("library", "page"), [("torch", "pytorch.md"), ("jax", "jax.md")])
@@ -112,10 +112,10 @@ def test_examples_are_type_checked(
     text = (ROOT / "docs" / page).read_text("utf-8")
     code = "".join(example.source for example in doctest.DocTestParser().get_examples(text))
     assert "dml.split(" in code
-    assert said(code, tmp_path, kept_files).startswith("Success")
+    assert mypy_output(code, tmp_path, kept_files).startswith("Success")
     if library == "torch":
         wrong = "import torch, dmlsplit\nx: int = dmlsplit.split(torch.ones(6), 2)\n"
-        assert 'expression has type "list[Tensor]"' in said(wrong, tmp_path, kept_files)
+        assert 'expression has type "list[Tensor]"' in mypy_output(wrong, tmp_path, kept_files)
 
 
 def test_dir_lists_the_public_names_and_signatures_name_types_without_their_module() -> None:

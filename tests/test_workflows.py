@@ -25,17 +25,17 @@ WORKFLOWS: dict[str, dict[Any, Any]] = {name: yaml.safe_load(text) for name, tex
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 PROJECT = PYPROJECT["project"]
 PYTHONS = [
-    each.rpartition(" ")[2]
-    for each in PROJECT["classifiers"]
-    if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", each)
+    classifier.rpartition(" ")[2]
+    for classifier in PROJECT["classifiers"]
+    if re.fullmatch(r"Programming Language :: Python :: 3\.\d+", classifier)
 ]
 
 
 # Jobs with steps: the others run another workflow.
 JOBS = [
     (name, job)
-    for name, each in WORKFLOWS.items()
-    for job in each["jobs"].values()
+    for name, workflow in WORKFLOWS.items()
+    for job in workflow["jobs"].values()
     if "steps" in job
 ]
 
@@ -122,11 +122,18 @@ def test_only_a_tag_releases_and_only_after_tests_and_builds() -> None:
     needs = [(name, job.get("needs")) for name, job in release["jobs"].items()]
     assert needs == list(zip(order, [None, *order], strict=False))
     assert release["jobs"]["tests"]["uses"] == "./.github/workflows/tests.yml"
-    # In one group they would wait for each other. In a call, `github.workflow` is the caller's.
+
+
+def test_a_release_and_the_tests_that_it_calls_do_not_wait_for_each_other() -> None:
+    """In one group they would. In a call, `github.workflow` is the caller's."""
     assert "workflow_call" in WORKFLOWS["tests.yml"][True]
     assert "github.workflow" not in WORKFLOWS["tests.yml"]["concurrency"]["group"]
-    # Trusted publishing uses an identity instead of a password.
-    assert release["jobs"]["pypi"]["permissions"] == {"id-token": "write"}
+
+
+def test_a_release_is_published_without_a_password_and_few_jobs_may_write() -> None:
+    """Trusted publishing uses an identity instead."""
+    jobs = WORKFLOWS["release.yml"]["jobs"]
+    assert jobs["pypi"]["permissions"] == {"id-token": "write"}
     assert "secrets." not in TEXTS["release.yml"]
     writing = {name for name, job in JOBS if "write" in job.get("permissions", {}).values()}
     assert writing == {"release.yml", "docs.yml"}

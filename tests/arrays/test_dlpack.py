@@ -52,45 +52,51 @@ def test_dlpack_devices_other_than_cpu_and_cuda_are_refused(kind: int) -> None:
     )
 
 
+class Array:
+    """The minimum that DLPack requires of an array, in a library called ``other``."""
+
+    __module__ = "other.arrays"
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+class Standard(Array):
+    """An array of the array API standard, which names its namespace."""
+
+    def __array_namespace__(self) -> Any:
+        return SimpleNamespace(from_dlpack=Standard)
+
+
+@pytest.fixture
+def other(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """The library of `Array`."""
+    library = SimpleNamespace(from_dlpack=Array)
+    monkeypatch.setitem(sys.modules, "other", library)
+    return library
+
+
+@pytest.mark.parametrize("kind", [Array, Standard])
 def test_pieces_are_converted_by_the_librarys_from_dlpack(
-    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Array], other: SimpleNamespace
 ) -> None:
-    class Array:
-        """The minimum that DLPack requires of an array, in a library called ``other``."""
+    op, array = operator((5,), (2, 3), 0, "cpu", "INT64"), kind(np.arange(5))
+    assert [type(piece) for piece in dml.split(array, 1)] == [kind]
+    for pieces in (dml.split(array, (2, 3)), op(array), op(dml.BufferBinding(array))):
+        assert [type(piece) for piece in pieces] == [kind] * 2
+        assert [piece.array.tolist() for piece in pieces] == [[0, 1], [2, 3, 4]]
 
-        __module__ = "other.arrays"
 
-        def __init__(self, array: np.ndarray) -> None:
-            self.array = array
-
-        def __dlpack__(self, **options: Any) -> Any:
-            return self.array.__dlpack__(**options)
-
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return self.array.__dlpack_device__()
-
-    class Standard(Array):
-        """An array of the array API standard, which names its namespace."""
-
-        def __array_namespace__(self) -> Any:
-            return SimpleNamespace(from_dlpack=Standard)
-
-    module = SimpleNamespace(from_dlpack=Array)
-    monkeypatch.setitem(sys.modules, "other", module)
-    op = operator((5,), (2, 3), 0, "cpu", "INT64")
-    for kind in (Array, Standard):
-        dlpack_array = kind(np.arange(5))
-        assert [type(piece) for piece in dml.split(dlpack_array, 1)] == [kind]
-        for pieces in (
-            dml.split(dlpack_array, (2, 3)),
-            op(dlpack_array),
-            op(dml.BufferBinding(dlpack_array)),
-        ):
-            assert [(type(piece), piece.array.tolist()) for piece in pieces] == [
-                (kind, [0, 1]),
-                (kind, [2, 3, 4]),
-            ]
-    del module.from_dlpack
+def test_pieces_are_arrays_of_numpy_if_the_library_has_no_from_dlpack(
+    other: SimpleNamespace,
+) -> None:
+    del other.from_dlpack
     assert [type(piece) for piece in dml.split(Array(np.arange(5)), (2, 3))] == [np.ndarray] * 2
 
 

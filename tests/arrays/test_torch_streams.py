@@ -34,6 +34,12 @@ class CudaTensor:
         self.recorded.append(stream)
 
 
+def cuda_view(tensor: CudaTensor, address: int, shape: tuple[int, ...]) -> ArrayView:
+    """A packed tensor that can be written."""
+    packed = {"strides": (4,) * len(shape), "type": "<f4", "item_bytes": 4, "read_only": False}
+    return ArrayView(owner=tensor, address=address, shape=shape, device=tensor.device, **packed)
+
+
 @pytest.fixture
 def made_up_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     """A fake torch with streams; each call for the current one gives another stream."""
@@ -84,7 +90,7 @@ def test_torch_allocates_on_the_stream_that_will_use_the_tensor(
 
     made_up_torch.cuda.stream, made_up_torch.empty = on, empty
     owner, pair = CudaTensor(), NewArrays(((2,),))
-    like = ArrayView(owner, 0, (), (), "<f4", 4, "cuda:1", False)
+    like = cuda_view(owner, address=0, shape=())
     for stream, like_view in ((77, like), (None, like), (77, like._replace(device="cpu"))):
         assert TORCH.empty(like_view, pair, stream)[1] == [8]
     assert events == [(77, 1), (2,), None, (2,), (2,)]
@@ -119,7 +125,7 @@ def test_each_copy_is_on_the_given_stream_or_on_torchs_current_stream(
     monkeypatch.setattr(torch_private, "increment_version", writes.append)
     copies: list[object] = []
     prepared = PreparedSplit(Recording(copies), NewArrays(((2,),)))
-    source = ArrayView(CudaTensor(), 8, (2,), (4,), "<f4", 4, "cuda:1", False)
+    source = cuda_view(CudaTensor(), address=8, shape=(2,))
     out = source._replace(owner=CudaTensor(), address=16)
     prepared.split_into(source, [out.owner], [16])
     protocol_stream = SimpleNamespace(__cuda_stream__=lambda: (0, 77), device_id=1)

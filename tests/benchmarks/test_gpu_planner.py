@@ -16,7 +16,9 @@ from tests.sass import listing
 from tests.support import kernel_cases, nvrtc
 from tests.support.large_splits import of_workload
 
-each = pytest.mark.parametrize("threshold", THRESHOLDS, ids=lambda threshold: threshold.name)
+every_threshold = pytest.mark.parametrize(
+    "threshold", THRESHOLDS, ids=lambda threshold: threshold.name
+)
 needs_gcc = pytest.mark.skipif(bool(harness.missing()), reason=str(harness.missing()))
 needs_nvrtc = pytest.mark.skipif(bool(nvrtc.missing()), reason=str(nvrtc.missing()))
 
@@ -31,7 +33,7 @@ def test_every_estimate_has_cells() -> None:
     assert 30 <= sum(len(list(threshold.cells())) for threshold in THRESHOLDS) <= 60
 
 
-@each
+@every_threshold
 def test_each_form_of_a_cell_is_another_plan(threshold: Threshold) -> None:
     ats = []
     for cell_place, case in threshold.cells():
@@ -46,7 +48,7 @@ def test_each_form_of_a_cell_is_another_plan(threshold: Threshold) -> None:
 
 
 @needs_gcc
-@each
+@every_threshold
 def test_both_forms_of_small_cells_give_the_bytes_of_numpy(
     threshold: Threshold, builds: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

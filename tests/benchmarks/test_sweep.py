@@ -22,7 +22,9 @@ from tests.support import nvrtc
 LEAST = {"H100": (0.97, 0.98), "H200": (0.95, 0.97), "B200": (0.89, 0.96)}
 MIN_OF_ALL = {"H100": (0.81, 0.96), "H200": (0.73, 0.9), "B200": (0.68, 0.82)}
 MIN_OF_H200 = 0.8
-WIDE = [one for one in FAMILIES if one.name in ("2 halves, axis 0", "QKV", "8 x 301 bytes")]
+WIDE = [
+    family for family in FAMILIES if family.name in ("2 halves, axis 0", "QKV", "8 x 301 bytes")
+]
 
 needs_compilers = pytest.mark.skipif(
     bool(harness.missing() or nvrtc.missing()), reason=str(harness.missing() or nvrtc.missing())
@@ -37,7 +39,9 @@ def test_sizes_are_powers_of_two_with_three_steps_between() -> None:
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 @pytest.mark.parametrize("placement", sweep.PLACEMENTS)
-def test_cases_of_a_family_have_about_the_wanted_size(family: sweep.Family, placement: str) -> None:
+def test_cases_of_a_family_have_about_the_size_that_is_asked_for(
+    family: sweep.Family, placement: str
+) -> None:
     for size in SIZES:
         case = family.case(size, placement)
         assert 0.8 * size <= case.total_bytes <= size

@@ -33,11 +33,7 @@ def test_the_examples_in_the_help_of_every_command_can_be_parsed() -> None:
 
 
 def on_a_terminal(
-    *arguments: str,
-    folder: Path,
-    columns: int = 80,
-    program: str | None = None,
-    **environment: str,
+    *arguments: str, folder: Path, columns: int = 80, program: str | None = None, **environment: str
 ) -> str:
     """What a command, or a `program` with its arguments, shows on a terminal."""
     pty, termios = map(pytest.importorskip, ("pty", "termios"))  # Windows has neither

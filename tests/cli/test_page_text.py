@@ -61,6 +61,6 @@ def test_the_examples_of_a_rule_stay_whole(name: str) -> None:
         assert all(f"    {line}".rstrip() in text.splitlines() for line in program.splitlines())
 
 
-def test_explain_prints_text(capsys: Capsys) -> None:
+def test_explain_prints_the_page_of_a_rule_as_text(capsys: Capsys) -> None:
     assert main(["explain", "DML-SPLIT-AXIS-RANGE"]) == 0
     assert capsys.readouterr().out.startswith("DML-SPLIT-AXIS-RANGE\n\nAxis must be below")

@@ -84,10 +84,10 @@ def runs(builds: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[har
         yield fault_runs
 
 
-Found = bytes | None
+Content = bytes | None
 
 
-def found(folder: Path, case: Case) -> list[Found]:
+def target_contents(folder: Path, case: Case) -> list[Content]:
     """The bytes of each target; None if it does not exist."""
     paths = [folder / "out" / name for name in case.targets]
     return [path.read_bytes() if path.exists() else None for path in paths]
@@ -98,17 +98,17 @@ class Expected:
     """The files before and after a complete run, and how many calls it makes."""
 
     input: dict[str, bytes]
-    old: list[Found]
-    new: list[Found]
+    old: list[Content]
+    new: list[Content]
     calls: int
 
 
 def expected(runs: harness.Runs, case: Case, folder: Path) -> Expected:
     case.prepare(folder)
-    old = found(folder, case)
+    old = target_contents(folder, case)
     whole = runs.run(case.line, folder)
     assert (whole.status, whole.err) == (0, "")
-    new = found(folder, case)
+    new = target_contents(folder, case)
     assert not [
         old_content
         for old_content, new_content in zip(old, new, strict=True)
@@ -135,7 +135,7 @@ def check(
     else:
         outcome = runs.run(case.line, folder, call_number, signal=getattr(signal, fault))
     place = f"{fault} at call {call_number}, {outcome.failed}: {outcome.status} {outcome.err}"
-    files_left = found(folder, case)
+    files_left = target_contents(folder, case)
     pairs = zip(files_left, right.old, right.new, strict=True)
     assert all(target in (old, new) for target, old, new in pairs), place
     assert the_input(folder) == right.input, place
@@ -163,7 +163,7 @@ def check(
         assert "exists; it is not replaced. Fix: add --overwrite" in again.err, place
         again = runs.run([*case.line, "--overwrite"], folder)
     assert (again.status, again.err) == (0, ""), f"{place} then {again}"
-    assert found(folder, case) == right.new, place
+    assert target_contents(folder, case) == right.new, place
     assert not list(folder.rglob(".*")), place
 
 

@@ -8,18 +8,33 @@ import pytest
 
 from dmlsplit.cli import build_parser, main
 from dmlsplit.directml.levels import NEWEST
+from tests.golden.commands import transcript
 from tests.support.command import parsers
 from tests.support.fixtures import Capsys
 
 PARSERS = {parser.prog: parser for parser in parsers(build_parser())}
 
 
-def said(capsys: Capsys, line: str) -> str:
+def usage_error(capsys: Capsys, line: str) -> str:
     """The first line of the error for wrong usage."""
     with pytest.raises(SystemExit) as end:
         raise SystemExit(main(shlex.split(line)))
     assert end.value.code == 2
     return capsys.readouterr().err.splitlines()[0].removeprefix("dmlsplit: error: ")
+
+
+@pytest.mark.parametrize("command", ["", "validate"])
+def test_help_and_the_option_print_the_same(command: str) -> None:
+    _, _, by_word = transcript(f"help {command}", main).partition("\n")
+    assert by_word == transcript(f"{command} --help", main).partition("\n")[2]
+    assert by_word.startswith("> usage: dmlsplit ")
+
+
+def test_without_a_command_the_help_is_an_error() -> None:
+    *lines, status = transcript("", main).splitlines()[1:]
+    assert status == "= 2"
+    *help_lines, _ = transcript("--help", main).splitlines()[1:]
+    assert lines == [line.replace(">", "!", 1) for line in help_lines]
 
 
 @pytest.mark.parametrize("name", PARSERS)
@@ -31,7 +46,7 @@ def test_no_command_takes_an_abbreviated_option(name: str, capsys: Capsys) -> No
             continue
         command = name.removeprefix("dmlsplit ")
         positional = {"run": "IN.npy"}.get(command, "")
-        text = said(capsys, f"{command} {positional} {short}")
+        text = usage_error(capsys, f"{command} {positional} {short}")
         assert text == f"{name} does not accept {short}. Did you mean {option}?"
 
 
@@ -46,7 +61,7 @@ def test_an_option_is_repeatable_or_given_once(name: str, capsys: Capsys) -> Non
         if action.nargs != 0:
             first_value, second_value = list(map(str, action.choices or (1, 2)))[:2]
         positional = {"run": "IN.npy"}.get(command, "")
-        text = said(
+        text = usage_error(
             capsys, f"{command} {positional} {option} {first_value} {option} {second_value}"
         )
         both_values = (
@@ -73,7 +88,7 @@ def test_an_option_is_repeatable_or_given_once(name: str, capsys: Capsys) -> Non
     ],
 )
 def test_a_word_that_is_nearly_right_is_named(line: str, end: str, capsys: Capsys) -> None:
-    assert said(capsys, line).endswith(end)
+    assert usage_error(capsys, line).endswith(end)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +101,7 @@ def test_a_word_that_is_nearly_right_is_named(line: str, end: str, capsys: Capsy
     ],
 )
 def test_a_version_of_windows_gets_its_build(version: str, build: str, capsys: Capsys) -> None:
-    text = said(capsys, f"validate m.onnx --windows {version}")
+    text = usage_error(capsys, f"validate m.onnx --windows {version}")
     assert text == (
         f"--windows is {version}, which is a version of Windows. Fix: give its build: {build}"
     )
@@ -104,5 +119,5 @@ def test_a_count_that_does_not_divide_prints_the_sizes_that_would_work(
     count: str, fix: str, here: Path, capsys: Capsys
 ) -> None:
     np.save("a.npy", np.arange(12).reshape(2, 6))
-    text = said(capsys, f"run a.npy --axis -1 --count {count}")
+    text = usage_error(capsys, f"run a.npy --axis -1 --count {count}")
     assert text == f"--count is {count}; it must divide 6, the size of axis -1. Fix: give {fix}"

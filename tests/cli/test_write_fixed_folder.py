@@ -41,7 +41,7 @@ def written(folder: str = "fixed") -> list[str]:
     return sorted(str(path) for path in Path(folder).rglob("*") if path.is_file())
 
 
-def told(capsys: Capsys) -> list[str]:
+def model_lines(capsys: Capsys) -> list[str]:
     """The lines about the models."""
     text = capsys.readouterr().out.partition("\n\n")[0]
     return text.replace("\n      ", " ").replace("\n    ", " ").split("\n")
@@ -51,7 +51,7 @@ def test_each_model_that_needs_it_is_written_and_each_has_a_line(
     models: Path, capsys: Capsys
 ) -> None:
     assert main(WRITE.split()) == 1  # one split is still refused
-    head, *lines = told(capsys)
+    head, *lines = model_lines(capsys)
     assert head.startswith(
         "fixed/: 5 models: 2 written; 2 skipped, because nothing has to be replaced; 1 not "
         "fixable; outputs are equal bit for bit on 3 random inputs, compared in "
@@ -80,7 +80,7 @@ def test_the_report_and_the_status_are_those_after_the_changes(
     assert "--> models/fine.onnx" in text[after:]
 
 
-def test_the_command_that_the_report_advises_does_it(models: Path, capsys: Capsys) -> None:
+def test_the_command_that_a_report_advises_writes_the_models(models: Path, capsys: Capsys) -> None:
     assert main(["validate", "models", *OLD.split()]) == 1
     (command,) = (
         line.removeprefix("Fix: dmlsplit ")
@@ -103,7 +103,7 @@ def test_an_error_of_one_model_does_not_stop_the_others(
 
     monkeypatch.setattr(rewrite, "write_fixed", failing)
     assert main(WRITE.split()) == 2
-    head, first, *_ = told(capsys)
+    head, first, *_ = model_lines(capsys)
     assert "1 written; 2 skipped, because nothing has to be replaced; 1 not fixable; 1 fai" in head
     assert first == "  models/a.onnx: failed: fixed/a.onnx: No space left on device"
     assert written() == ["fixed/deep/b.onnx"]
@@ -115,7 +115,7 @@ def test_weights_in_another_file_stay_beside_their_model(models: Path, capsys: C
     options = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
     onnx.save(content, "models/heavy.onnx", **options)
     assert main(WRITE.split()) == 1
-    (line,) = (line for line in told(capsys) if "heavy" in line)
+    (line,) = (line for line in model_lines(capsys) if "heavy" in line)
     reason, _, command = line.partition(". Fix: rewrite the model: dmlsplit ")
     assert "not fixable: its weights are in other files, which must be in the folder" in reason
     assert written() == ["fixed/a.onnx", "fixed/deep/b.onnx"]
@@ -135,7 +135,7 @@ def test_only_onnx_models_are_rewritten(models: Path, capsys: Capsys) -> None:
     for name in ("cut.xml", "cut.bin"):
         shutil.copy(ROOT / "tests" / "data" / name, "models")
     assert main(WRITE.split()) == 1
-    assert "  models/cut.xml: not fixable: only .onnx files are rewritten" in told(capsys)
+    assert "  models/cut.xml: not fixable: only .onnx files are rewritten" in model_lines(capsys)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_every_format_reports_the_models_after_the_changes(
     form: str, models: Path, capsys: Capsys
 ) -> None:
     assert main([*WRITE.split(), "--format", form]) == 1
-    report, told_apart = capsys.readouterr()
+    report, messages = capsys.readouterr()
     assert "models/a.onnx" not in report
     assert "models/wide.onnx" in report
-    assert "models/a.onnx: fixed/a.onnx: 1 split replaced" in told_apart
+    assert "models/a.onnx: fixed/a.onnx: 1 split replaced" in messages

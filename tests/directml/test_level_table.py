@@ -136,7 +136,16 @@ def test_an_entry_becomes_a_row_and_later_levels_inherit_what_it_supports(
     assert list(rows) == list(dml.FeatureLevel)
     windows = WindowsBuild(19041, "Windows 10 2004")
     level = dml.FeatureLevel.LEVEL_2_0
-    row = LevelSupport(level, "1.1.0", True, windows, 4, 4, SIXTEEN_AND_32, "version history")
+    row = LevelSupport(
+        level=level,
+        directml="1.1.0",
+        is_public=True,
+        windows=windows,
+        minimum_dimensions=4,
+        maximum_dimensions=4,
+        data_types=SIXTEEN_AND_32,
+        source="version history",
+    )
     assert rows[level] == row
     hidden = rows[dml.FeatureLevel.LEVEL_2_1]
     assert (hidden.directml, hidden.is_public, hidden.windows) == ("1.2.0", False, None)

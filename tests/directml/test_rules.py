@@ -113,7 +113,7 @@ def test_a_report_counts_broken_rules_and_places() -> None:
 def test_a_report_prints_20_violations_and_the_number_of_the_rest() -> None:
     lines = str(ValidationReport("SPLIT", "3_0", BROKEN)).splitlines()
     *shorter, last = BROKEN[:20]  # of one rule, so that its fix is said once
-    assert lines[1:-2] == [f"  {each.rule.id}: {each.message}." for each in shorter]
+    assert lines[1:-2] == [f"  {violation.rule.id}: {violation.message}." for violation in shorter]
     assert lines[-2:] == [f"  {last}", "  ... and 5 more"]
     assert len(str(ValidationReport("SPLIT", "3_0", BROKEN[:20])).splitlines()) == 21
     x = dml.TensorDesc("INT4", (64,))

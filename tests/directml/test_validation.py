@@ -51,7 +51,7 @@ X = modified_split().input_tensor
 BROKEN = [(rule, sample) for rule, record in RULES.items() for sample in record.broken]
 
 
-@pytest.mark.parametrize(("rule", "sample"), BROKEN)
+@pytest.mark.parametrize(("rule", "sample"), BROKEN, ids=lambda part: getattr(part, "name", part))
 def test_a_rule_broken_alone_is_reported_alone(rule: str, sample: Sample) -> None:
     report = dml.validate(sample.desc, sample.level)
     assert report.rule_ids == (rule,)
@@ -137,7 +137,16 @@ def test_a_value_past_its_limit_breaks_exactly_the_listed_rules(
 
 def test_a_violation_names_the_range_of_dimension_counts_of_its_level() -> None:
     kinds = frozenset([dml.TensorDataType.FLOAT32])
-    row = LevelSupport(dml.FeatureLevel.LEVEL_5_0, "1.8.0", True, None, 2, 3, kinds, "")
+    row = LevelSupport(
+        level=dml.FeatureLevel.LEVEL_5_0,
+        directml="1.8.0",
+        is_public=True,
+        windows=None,
+        minimum_dimensions=2,
+        maximum_dimensions=3,
+        data_types=kinds,
+        source="",
+    )
     ranges = [(v.place, v.allowed) for v in violations(one_output(sizes=(4,)), row)]
     assert ranges[0] == ("InputTensor.DimensionCount", "from 2 to 3 at feature level 5_0")
 

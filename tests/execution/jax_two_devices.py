@@ -118,6 +118,6 @@ for columns in (1, 1 << 17):
         for is_checked in (True, False):
             local(mesh, sharded, is_checked)
     on_the_other = jax.device_put(whole, jax.devices()[1])
-    assert {one.device for one in jax.jit(split)(on_the_other)} == {jax.devices()[1]}
-    assert {one.device for one in split(on_the_other)} == {jax.devices()[1]}
+    assert {piece.device for piece in jax.jit(split)(on_the_other)} == {jax.devices()[1]}
+    assert {piece.device for piece in split(on_the_other)} == {jax.devices()[1]}
 sys.stdout.write("done\n")

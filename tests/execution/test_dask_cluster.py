@@ -93,7 +93,7 @@ def test_the_recipe_for_zarr_writes_the_bytes_of_numpys_pieces(
     version: int, client: Any, tmp_path: Path
 ) -> None:
     zarr = pytest.importorskip("zarr")
-    values = RNG.integers(0, 1 << 32, (2500, 4096), dtype="u4")
+    values = RNG.integers(0, 1 << 32, (1100, 4096), dtype="u4")
     source = str(tmp_path / "IN.zarr")
     zarr.create_array(source, data=values, chunks=(512, 1000), zarr_format=version)
     before = contents(Path(source))

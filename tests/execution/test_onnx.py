@@ -257,7 +257,7 @@ def test_tensors_of_torch_that_require_grad_are_refused() -> None:
         assert [piece.tolist() for piece in split(x, [1, 2])] == [[1.0], [1.0, 1.0]]
 
 
-def test_nothing_here_needs_the_package_onnx() -> None:
+def test_splits_of_arrays_do_not_need_the_package_onnx() -> None:
     code = """
 import sys
 sys.modules["onnx"] = None

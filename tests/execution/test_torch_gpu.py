@@ -56,23 +56,6 @@ def test_gradients_of_a_split_on_another_stream_are_exact(torch: Any) -> None:
     )
 
 
-def test_a_write_increments_the_version_of_a_tensor(torch: Any) -> None:
-    source, out = torch.rand(1000, device="cuda"), torch.zeros(1000, device="cuda")
-    op = operator((1000,), (1000,), 0)
-    for count, call in enumerate(
-        (
-            lambda: dml.split(source, 1, out=[out]),
-            lambda: op.dispatch(source, [out]),
-            lambda: op.bind(source, [out]).dispatch(),
-            lambda: op.bind(source, [out]).dispatch(torch.cuda.current_stream()),
-        ),
-        1,
-    ):
-        call()
-        assert out._version == count
-    assert torch.equal(out, source)
-
-
 @pytest.mark.parametrize("is_dispatch", [False, True])
 def test_a_freed_input_is_not_reused_while_another_stream_reads_its_memory(
     torch: Any, is_dispatch: bool

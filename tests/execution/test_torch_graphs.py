@@ -144,7 +144,7 @@ print(torch.equal(torch.cat(pieces), x + 1), "dmlsplit" in "".join(code))
         pytest.param("late", marks=pytest.mark.exhaustive),
     ],
 )
-def test_the_first_compiled_split_of_a_process_is_fused_too(
+def test_the_first_compiled_split_of_a_process_is_fused(
     moment: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")

@@ -80,7 +80,7 @@ def test_a_refusal_has_the_fix_of_the_page(begin: str) -> None:
             call()
 
 
-def test_fixes_in_messages_make_the_split_work() -> None:
+def test_a_tensor_is_split_once_the_fix_in_the_message_is_applied() -> None:
     parts = [dml.split(part, 2, 1) for part in nested().unbind()]
     assert [piece.shape for piece in parts[1]] == [(3, 2), (3, 2)]
     lazy = torch.nn.LazyLinear(4)

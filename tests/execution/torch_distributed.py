@@ -76,10 +76,10 @@ for backend in "gloo", "fake":
         x = distribute_tensor(values, mesh, [placement]) if backend == "gloo" else x
         leaves = [x.detach().requires_grad_() for _ in range(2)]
         for leaf, way in zip(leaves, (split, lambda x: torch.split(x, SIZES, 1)), strict=True):
-            one, two = way(leaf)
-            (one.to_local() ** 2).sum().add(two.to_local().sum()).backward()
-        found, wanted = (leaf.grad for leaf in leaves)
-        assert described(found) == described(wanted)
+            left, right = way(leaf)
+            (left.to_local() ** 2).sum().add(right.to_local().sum()).backward()
+        gradient, expected_gradient = (leaf.grad for leaf in leaves)
+        assert described(gradient) == described(expected_gradient)
 
     for placement in (Shard(1), Partial()):
         x = DTensor.from_local(values, mesh, [placement], **whole)

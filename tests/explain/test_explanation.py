@@ -5,10 +5,10 @@ from hypothesis import given
 
 import dmlsplit as dml
 from dmlsplit.backends.cuda.gpus import GPUS, find_gpu, gpu_of_device
-from dmlsplit.backends.cuda.nvml import CudaDevice
 from dmlsplit.directml.operator import descriptor_geometry
 from dmlsplit.explain.explanation import _percent, explanation_text, explanations_text
 from tests.support.descriptors import split_descriptors
+from tests.support.fake_nvml import cuda_device
 
 
 def explained(data_type: str, shape: tuple[int, ...], sizes: tuple[int, ...]) -> str:
@@ -40,7 +40,8 @@ def test_a_time_has_a_sensible_unit_and_is_marked_as_computed(
 
 
 def test_assumptions_about_an_unknown_gpu_are_listed() -> None:
-    unknown = gpu_of_device(CudaDevice(0, "Voodoo 2", None, "9.0", None, None, None, None, 128))
+    device = cuda_device(name="Voodoo 2", compute_capability="9.0", cuda_cores=128)
+    unknown = gpu_of_device(device)
     x = dml.TensorDesc("UINT8", (4, 6))
     desc = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(2, 4))
     text = explanation_text("here", desc, unknown)

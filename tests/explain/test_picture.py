@@ -26,7 +26,7 @@ def drawn(desc: dml.SplitOperatorDesc) -> ET.Element:
     return ET.fromstring(svg_picture(desc))
 
 
-def said(root: ET.Element) -> set[str]:
+def titles(root: ET.Element) -> set[str]:
     return {title.text or "" for title in root.iter(f"{SVG}title")}
 
 
@@ -36,7 +36,7 @@ def test_the_picture_of_rgb_pixels_is_the_committed_one() -> None:
 
 def test_every_run_is_drawn_in_the_input_and_in_its_output() -> None:
     root = drawn(described("FLOAT32", (2, 3), 1, (1, 2)))
-    assert said(root) == {
+    assert titles(root) == {
         "bytes 0 to 3 of the input are bytes 0 to 3 of output 0",
         "bytes 4 to 11 of the input are bytes 0 to 7 of output 1",
         "bytes 12 to 15 of the input are bytes 4 to 7 of output 0",

@@ -32,11 +32,11 @@ class Runs:
     scratch: Path
 
     def run(
-        self, line: list[str], folder: Path, at: int = 0, error: int = 0, signal: int = 0
+        self, line: list[str], folder: Path, call: int = 0, error: int = 0, signal: int = 0
     ) -> Outcome:
-        """Run a command in a folder; the fault is at the `at`-th call that concerns the folder."""
+        """Run a command in a folder, whose `call`-th call that concerns the folder fails."""
         files = {name: str(self.scratch / name) for name in ("out", "err")}
-        fault = {"at": at, "error": error, "signal": signal}
+        fault = {"at": call, "error": error, "signal": signal}
         request = {"line": line, "folder": str(folder), **fault, **files}
         assert self.process.stdin
         assert self.process.stdout

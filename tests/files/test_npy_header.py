@@ -22,8 +22,7 @@ def npy(header: str, version: bytes = b"\x01\x00", length_bytes: int = 2) -> byt
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(
-    "dtype",
-    ["?", "<f4", ">i8", "S3", "<U2", "M8[ns]", [("a", "<u2", (2,))], [("é", "<u2")]],
+    "dtype", ["?", "<f4", ">i8", "S3", "<U2", "M8[ns]", [("a", "<u2", (2,))], [("é", "<u2")]]
 )
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
 def test_headers_that_numpy_writes_are_read(

@@ -24,12 +24,7 @@ from tests.support.advice import (
     saved,
 )
 from tests.support.fixtures import Capsys
-from tests.support.models import (
-    bare_split,
-    parsed,
-    sequence,
-    single,
-)
+from tests.support.models import bare_split, parsed, sequence, single
 from tests.support.networks import super_resolution
 from tests.support.openvino_files import edge, layer, port, variadic
 
@@ -204,10 +199,7 @@ COMPUTED_LENGTHS = """(float[2,n] x) => (float[] a) {
 
 LENGTHS = {
     "no number of outputs": Case(
-        "COUNT_FIRST",
-        bare_split((2, "n")),
-        ("--ort",),
-        cured=bare_split((2, "n"), num_outputs=2),
+        "COUNT_FIRST", bare_split((2, "n")), ("--ort",), cured=bare_split((2, "n"), num_outputs=2)
     ),
     "lengths that are an input": Case("LENGTHS", parsed(LENGTHS_OF_INPUT), cured=STATIC_SPLIT),
     "computed lengths": Case("LENGTHS_OR_SIZES", parsed(COMPUTED_LENGTHS)),

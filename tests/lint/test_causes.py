@@ -3,7 +3,6 @@
 import json
 import pickle
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
@@ -22,6 +21,7 @@ from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome
 from dmlsplit.messages import Fix, Note, commands, cut_middle, without_commands, wrapped_at
 from dmlsplit.models.site import Cause as Unclear
+from tests.support.sites import split_site
 
 OLD = resolve_target(windows="19041")
 ORT = resolve_target(ort="1.24")
@@ -32,21 +32,24 @@ def split(kind: str, shape: tuple[int, ...], pieces: tuple[int, ...]) -> Known:
     return Known(desc, pieces)
 
 
-def site(name: str, state: Known | Unknown, file: str = "m.onnx", **more: object) -> SplitSite:
-    fields: dict[str, object] = {"element_type": "FLOAT", "shape": (2, 6), "axis": 1, "opset": 18}
-    plain = SplitSite(file, "main_graph", name, 0, "Split-18", state, format="onnx")
-    return replace(plain, **(fields | more))  # type: ignore[arg-type]
+def site(name: str, state: Known | Unknown, **fields: object) -> SplitSite:
+    """A Split-18 of FLOAT[2,6] along axis 1, unless fields say otherwise."""
+    defaults = {"element_type": "FLOAT", "shape": (2, 6), "axis": 1, "opset": 18}
+    names = {"graph": "main_graph", "node": name, "operator": "Split-18"}
+    return split_site(**names, state=state, **defaults | fields)
 
 
-def found(assessment: Assessment) -> list[Cause]:
+def causes_of(assessment: Assessment) -> list[Cause]:
     return causes(findings(assessment))
 
 
-LAYERS = [site(f"/layer.{at}/Split", split("FLOAT32", (2, 6), (2, 4))) for at in range(24)]
+LAYERS = [site(f"/layer.{number}/Split", split("FLOAT32", (2, 6), (2, 4))) for number in range(24)]
+# A gated linear unit, whose numbers may be wrong.
+GLU = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
 
 
 def test_equal_failures_are_one_cause_with_all_places() -> None:
-    (cause,) = found(assess(LAYERS, OLD))
+    (cause,) = causes_of(assess(LAYERS, OLD))
     assert cause.severity == "error"
     assert [reason.rule for reason in cause.statement.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
     assert [place.name for place in cause.places] == [
@@ -57,17 +60,18 @@ def test_equal_failures_are_one_cause_with_all_places() -> None:
 def test_the_shape_of_a_split_does_not_make_another_cause_but_its_rules_do() -> None:
     wider = site("wider", split("FLOAT32", (4, 60), (20, 40)))
     typed = site("typed", split("INT8", (2, 6), (2, 4)), element_type="INT8")
-    first, second = found(assess([*LAYERS, wider, typed], OLD))
+    first, second = causes_of(assess([*LAYERS, wider, typed], OLD))
     assert (len(first.places), len(second.places)) == (25, 1)
 
 
 def test_the_worst_causes_come_first() -> None:
     unknown = Unknown("the shape is not known", Unclear.UNTRACKED)
-    harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
     shape = site("shape", split("INT64", (1, 2), (1, 1)), is_shape=True, element_type="INT64")
     bad = site("bad", split("FLOAT32", (1, 2, 3), (2, 0)))
-    assessment = assess([shape, harmed, site("late", unknown), bad], ORT)
-    assert [(cause.severity, cause.statement.reasons[0].rule) for cause in found(assessment)] == [
+    assessment = assess([shape, GLU, site("late", unknown), bad], ORT)
+    assert [
+        (cause.severity, cause.statement.reasons[0].rule) for cause in causes_of(assessment)
+    ] == [
         ("error", "ORT-EMPTY-PIECE"),
         ("warning", "SPLIT-NODE-UNKNOWN"),
         ("warning", "SPLIT-DEFECT-RECOMBINED"),
@@ -86,10 +90,9 @@ def test_the_worst_causes_come_first() -> None:
 def test_an_error_is_what_makes_the_command_fail(
     failing: frozenset[Outcome], defects_fail: bool, severities: list[str]
 ) -> None:
-    harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
     text = site("text", split("FLOAT32", (2, 6), (2, 4)), element_type="STRING")
-    assessment = assess([harmed, text], ORT, (), failing, defects_fail)
-    assert [cause.severity for cause in found(assessment)] == severities
+    assessment = assess([GLU, text], ORT, (), failing, defects_fail)
+    assert [cause.severity for cause in causes_of(assessment)] == severities
     assert assessment.accepted == ("error" not in severities)
 
 
@@ -98,7 +101,7 @@ def test_a_command_for_one_node_does_not_make_another_cause() -> None:
         site(name, split("FLOAT32", (2, 6), (3, 3)), frozen=("batch", 6), index=number)
         for number, name in enumerate("ab")
     ]
-    (cause,) = found(assess(sites, ORT))
+    (cause,) = causes_of(assess(sites, ORT))
     assert cause.fixes_differ
     assert "--verbose shows those of the others" in text_report(assess(sites, ORT))
 
@@ -158,8 +161,7 @@ def test_the_verbose_text_has_every_place_with_its_descriptor_and_the_rule() -> 
 
 
 def test_wrong_numbers_stand_in_the_last_line() -> None:
-    harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
-    last = text_report(assess([harmed], ORT)).split("\n\n")[-1]
+    last = text_report(assess([GLU], ORT)).split("\n\n")[-1]
     assert last.splitlines()[1:] == [
         "  1 runs on DirectML. Found 1 warning; the numbers of 1 split may be wrong",
         "      (SPLIT-DEFECT-RECOMBINED)",
@@ -167,9 +169,8 @@ def test_wrong_numbers_stand_in_the_last_line() -> None:
 
 
 def test_the_verbose_text_does_not_call_a_split_ok_whose_numbers_may_be_wrong() -> None:
-    harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
     plain = site("plain", split("FLOAT32", (1, 2, 1, 6), (1, 1)))
-    text = text_report(assess([harmed, plain], ORT), detail="verbose")
+    text = text_report(assess([GLU, plain], ORT), detail="verbose")
     warning, ok = text.index("\nwarning runs on DirectML; the numbers may"), text.index("\nok runs")
     assert warning < text.rindex("/glu\n") < ok < text.index("/plain\n")
 
@@ -178,7 +179,8 @@ def test_a_rule_that_a_node_breaks_is_one_finding_in_the_text_the_baseline_and_s
     """The number of splits stands with their verdict."""
     unknown = site("late", Unknown("the axis is dynamic", Unclear.DYNAMIC))
     typed = [
-        site(f"n{at}", split("INT64", (2, 6), (2, 4)), element_type="INT64") for at in range(3)
+        site(f"n{number}", split("INT64", (2, 6), (2, 4)), element_type="INT64")
+        for number in range(3)
     ]
     assessment = assess([*typed, unknown], OLD)
     assert text_report(assessment).endswith(". Found 6 errors, 1 warning")
@@ -187,19 +189,19 @@ def test_a_rule_that_a_node_breaks_is_one_finding_in_the_text_the_baseline_and_s
     assert Counter(result["level"] for result in results) == {"error": 6, "warning": 1}
 
 
-def test_a_note_beside_an_error_is_a_note_in_sarif_too() -> None:
+def test_a_note_beside_an_error_is_a_note_in_sarif() -> None:
     smallest = split("INT64", (2, 6), (2, 4)).descriptor
     state = Unknown("the axis is dynamic", Unclear.DYNAMIC, smallest)
     assessment = assess([site("late", state, element_type="INT64")], OLD)
-    (cause,) = found(assessment)
+    (cause,) = causes_of(assessment)
     results = json.loads(sarif_report(assessment))["runs"][0]["results"]
-    said = sorted((result["ruleId"], result["level"]) for result in results)
-    assert said == sorted((reason.rule, reason.severity) for reason in cause.statement.reasons)
-    assert ("SPLIT-NODE-UNKNOWN", "note") in said
+    levels = sorted((result["ruleId"], result["level"]) for result in results)
+    assert levels == sorted((reason.rule, reason.severity) for reason in cause.statement.reasons)
+    assert ("SPLIT-NODE-UNKNOWN", "note") in levels
 
 
 @pytest.mark.parametrize(
-    ("node", "shown"),
+    ("node", "line"),
     [
         (site("n", split("FLOAT32", (2, 6), (2, 4)), input_name="x"),
          "Split-18(x: FLOAT[2,6], axis=1) -> [2,4]"),
@@ -210,8 +212,8 @@ def test_a_note_beside_an_error_is_a_note_in_sarif_too() -> None:
         (site("n", Known(), shape=None), ""),
     ],
 )  # fmt: skip
-def test_the_node_is_shown_in_one_line(node: SplitSite, shown: str) -> None:
-    assert excerpt(node) == shown
+def test_the_node_is_shown_in_one_line(node: SplitSite, line: str) -> None:
+    assert excerpt(node) == line
 
 
 def test_a_long_name_is_cut_in_the_middle_on_a_terminal_and_never_in_a_pipe() -> None:
@@ -239,7 +241,7 @@ def test_a_cut_keeps_the_beginning_and_the_end(text: str, room: int, cut: str) -
 
 
 def test_github_shows_each_cause_once_per_file() -> None:
-    other_sites = [site("cut", split("FLOAT32", (2, 6), (2, 4)), "other.onnx")]
+    other_sites = [site("cut", split("FLOAT32", (2, 6), (2, 4)), file="other.onnx")]
     first, second = github_report(assess([*LAYERS, *other_sites], OLD)).splitlines()
     assert ",file=m.onnx,line=1::m.onnx:main_graph/layer.0/Split: Split-18" in first
     assert "%0Athe same: main_graph/layer.1/Split, main_graph/layer.2/Split, " in first
@@ -268,7 +270,7 @@ def test_github_shows_each_cause_once_per_file() -> None:
 def test_the_command_names_the_model_or_the_folder(
     files: list[str], paths: list[str], command: str
 ) -> None:
-    sites = [site("cut", split("FLOAT32", (2, 6), (2, 4)), file) for file in files]
+    sites = [site("cut", split("FLOAT32", (2, 6), (2, 4)), file=file) for file in files]
     assert fix_command(assess(sites, OLD), paths) == f"dmlsplit validate {command}"
-    accepted = [site("cut", split("FLOAT32", (2, 6), (2, 4)), file) for file in files]
+    accepted = [site("cut", split("FLOAT32", (2, 6), (2, 4)), file=file) for file in files]
     assert fix_command(assess(accepted, ORT), paths) == ""

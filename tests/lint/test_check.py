@@ -14,8 +14,9 @@ from dmlsplit.lint.report import FORMATS, render
 from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Outcome, Verdict
-from dmlsplit.models.site import Cause, State
+from dmlsplit.models.site import Cause
 from tests.support.descriptors import split_descriptors
+from tests.support.sites import split_site
 
 
 def rules(verdict: Verdict) -> set[str]:
@@ -31,7 +32,7 @@ def test_no_minimum_level_is_claimed_while_the_data_type_is_unknown() -> None:
     x = dml.TensorDesc("FLOAT32", (2, 6))
     smallest = dml.SplitOperatorDesc.from_sizes(x, axis=1, sizes=(6,))
     state = Unknown("the type is not known", Cause.TYPE, smallest, (2, 4))
-    site = SplitSite("f", "net", "n", 0, "Split-13", state, format="onnx", input_name="y")
+    site = split_site(state=state, input_name="y")
     verdict = check_site(site, resolve_target(feature_level="2_0"))
     assert (verdict.outcome, verdict.minimum) == (Outcome.REFUSED_FOR_EVERY_SIZE, None)
     assert verdict.fix.startswith("declare the type and sizes of every value")
@@ -47,8 +48,7 @@ def test_no_minimum_level_is_claimed_while_the_data_type_is_unknown() -> None:
 def test_verdicts_agree_with_validate_and_legalize(
     desc: dml.SplitOperatorDesc, level: dml.FeatureLevel
 ) -> None:
-    site = SplitSite("f", "net", "n", 0, "Split-13", Known(desc))
-    verdict = check_site(site, resolve_target(feature_level=str(level)))
+    verdict = check_site(split_site(state=Known(desc)), resolve_target(feature_level=str(level)))
     report = dml.validate(desc, level)
     assert (verdict.outcome is Outcome.RUNS) == report.ok
     assert rules(verdict) == set(report.rule_ids)
@@ -62,72 +62,94 @@ def test_verdicts_agree_with_validate_and_legalize(
 # --- nodes that DirectML does not get ---------------------------------------------------------
 
 
-def site(state: State, **fields: Any) -> SplitSite:
-    return SplitSite("f", "net", "n", 0, "Split-13", state, format="onnx", **fields)
-
-
 INT64 = Known(dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4)))
+DYNAMIC = Unknown("why", Cause.DYNAMIC)
 DEAD = {"never_runs": "it is in the else_branch of If #0 of net, whose condition is always true"}
 OLD = resolve_target(windows="19041")
+CASES = {
+    "runs": (split_site(state=INT64), Outcome.EQUIVALENT),
+    "folded": (split_site(state=INT64, is_folded=True), Outcome.FOLDED),
+    "never runs": (split_site(state=INT64, **DEAD), Outcome.NEVER_RUNS),
+    "unknown, never runs": (split_site(state=DYNAMIC, **DEAD), Outcome.NEVER_RUNS),
+    "unknown, folded": (split_site(state=DYNAMIC, is_folded=True), Outcome.UNKNOWN),
+    # A loader infers the shapes in every branch.
+    "invalid for a loader": (split_site(state=Invalid("axis is 9"), **DEAD), Outcome.REFUSED),
+    "invalid when it would run": (
+        split_site(state=Invalid("num_outputs is 9", is_loaded=True), **DEAD),
+        Outcome.NEVER_RUNS,
+    ),
+    "invalid when it runs": (
+        split_site(state=Invalid("num_outputs is 9", is_loaded=True)),
+        Outcome.REFUSED,
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("split_site", "outcome"),
-    [
-        (site(INT64), Outcome.EQUIVALENT),
-        (site(INT64, is_folded=True), Outcome.FOLDED),
-        (site(INT64, **DEAD), Outcome.NEVER_RUNS),
-        (site(Unknown("why", Cause.DYNAMIC), **DEAD), Outcome.NEVER_RUNS),
-        (site(Unknown("why", Cause.DYNAMIC), is_folded=True), Outcome.UNKNOWN),
-        # A loader infers the shapes in every branch.
-        (site(Invalid("axis is 9"), **DEAD), Outcome.REFUSED),
-        (site(Invalid("num_outputs is 9", is_loaded=True), **DEAD), Outcome.NEVER_RUNS),
-        (site(Invalid("num_outputs is 9", is_loaded=True)), Outcome.REFUSED),
-        (site(INT64, model_fault="a is two values", is_folded=True, **DEAD), Outcome.REFUSED),
-        (site(Known(), model_fault="a is two values"), Outcome.REFUSED),
-    ],
-)
-def test_folded_nodes_and_those_that_never_run_are_not_refused_in_a_model_that_loads(
-    split_site: SplitSite, outcome: Outcome
+@pytest.mark.parametrize(("site", "outcome"), CASES.values(), ids=CASES)
+def test_folded_nodes_and_those_that_never_run_are_accepted_in_a_model_that_loads(
+    site: SplitSite, outcome: Outcome
 ) -> None:
-    assessment = assess([split_site], OLD)
+    assessment = assess([site], OLD)
     (verdict,) = assessment.verdicts
     assert verdict.outcome is outcome
     assert assessment.counts[outcome] == 1
     assert assessment.accepted == (outcome not in FAILING)
-    if outcome in (Outcome.FOLDED, Outcome.NEVER_RUNS):
-        assert (verdict.diagnostics, verdict.fixes) == ((), ())
-        assert verdict.notes
-    if split_site.model_fault:
-        assert [error.rule.id for error in verdict.errors] == ["SPLIT-MODEL-INVALID"]
+
+
+@pytest.mark.parametrize("fields", [{"is_folded": True}, DEAD], ids=["folded", "never runs"])
+def test_a_node_that_directml_does_not_get_has_a_note_and_neither_error_nor_fix(
+    fields: dict[str, Any],
+) -> None:
+    (verdict,) = assess([split_site(state=INT64, **fields)], OLD).verdicts
+    assert (verdict.diagnostics, verdict.fixes) == ((), ())
+    assert verdict.notes
+
+
+@pytest.mark.parametrize("fields", [{"state": INT64, "is_folded": True} | DEAD, {}],
+                         ids=["folded, never runs", "without a descriptor"])  # fmt: skip
+def test_no_split_of_a_model_that_does_not_load_is_accepted(fields: dict[str, Any]) -> None:
+    assessment = assess([split_site(model_fault="a is two values", **fields)], OLD)
+    (verdict,) = assessment.verdicts
+    assert (verdict.outcome, assessment.accepted) == (Outcome.REFUSED, False)
+    assert [error.rule.id for error in verdict.errors] == ["SPLIT-MODEL-INVALID"]
 
 
 def test_an_invalid_node_that_never_runs_is_refused_with_the_reason() -> None:
-    (verdict,) = assess([site(Invalid("axis is 9"), **DEAD)], OLD).verdicts
+    (verdict,) = assess([split_site(state=Invalid("axis is 9"), **DEAD)], OLD).verdicts
     assert "but ONNX Runtime checks it when it loads the model" in verdict.notes[-1]
 
 
+# How a format names a failure.
+FAILURES = {
+    "text": "error[",
+    "json": '"severity": "error"',
+    "github": "::error",
+    "sarif": '"ruleId"',
+    "junit": "<failure",
+}
+
+
+def report(form: str) -> str:
+    """A report on a folded node and one that never runs."""
+    sites = [split_site(state=INT64, is_folded=True), split_site(state=INT64, **DEAD)]
+    return render(assess(sites, OLD), form)
+
+
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_format_shows_folded_nodes_as_accepted(form: str) -> None:
-    text = render(assess([site(INT64, is_folded=True), site(INT64, **DEAD)], OLD), form)
-    if form == "json":
-        report = json.loads(text)
-        assert [split["verdict"] for split in report["splits"]] == ["constant-folded", "never runs"]
-        assert [
-            report["summary"][name] for name in ("constant-folded", "never runs", "refused")
-        ] == [
-            1,
-            1,
-            0,
-        ]
-        assert DEAD["never_runs"] in report["splits"][1]["notes"]
-    elif form == "text":
-        assert text.endswith("1 constant-folded; 1 never runs")
-        assert len(text.splitlines()) == 2
-    elif form == "junit":
-        assert "ONNX Runtime computes it when it loads the model" in " ".join(text.split())
-        assert "<failure" not in text
-    elif form == "sarif":
-        assert json.loads(text)["runs"][0]["results"] == []
-    else:
-        assert not text
+def test_no_format_has_a_failure_for_a_node_that_directml_does_not_get(form: str) -> None:
+    assert FAILURES[form] in render(assess([split_site(state=INT64)], OLD), form)
+    assert FAILURES[form] not in report(form)
+
+
+def test_the_text_only_counts_nodes_that_directml_does_not_get() -> None:
+    assert report("text").endswith("1 constant-folded; 1 never runs")
+    assert len(report("text").splitlines()) == 2
+    assert report("github") == ""
+
+
+def test_json_and_junit_say_why_directml_does_not_get_a_node() -> None:
+    document = json.loads(report("json"))
+    assert [split["verdict"] for split in document["splits"]] == ["constant-folded", "never runs"]
+    assert document["summary"]["refused"] == 0
+    assert DEAD["never_runs"] in document["splits"][1]["notes"]
+    assert "ONNX Runtime computes it when it loads the model" in " ".join(report("junit").split())

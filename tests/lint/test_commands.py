@@ -22,7 +22,7 @@ from tests.support.advice import (
     validated,
 )
 from tests.support.fixtures import Capsys
-from tests.support.models import attribute_split, parsed, sequence, session, single
+from tests.support.models import attribute_split, parsed, session, single
 
 FLOAT = TensorProto.FLOAT
 
@@ -63,18 +63,6 @@ def test_a_note_says_how_to_rewrite_a_split_in_a_function(
     (inlined,), target = followed(text, name, OLD)
     (verdict,) = reported(inlined, *target)
     assert "NODES" in advised(verdict)
-
-
-def test_a_sequence_runs_on_the_cpu_and_can_be_rewritten(here: Path, reported: Reported) -> None:
-    (verdict,) = reported(saved(sequence(FLOAT, (2, 3))), "--ort")
-    assert verdict.outcome is Outcome.ON_CPU
-    assert "NODES" in advised(verdict)
-
-
-def test_strings_are_advised_to_stay_on_the_cpu(here: Path, reported: Reported) -> None:
-    (verdict,) = reported(saved(single(TensorProto.STRING, (6,), (2, 4), 0)), "--ort")
-    text = "leave the node to ONNX Runtime, which runs it on the CPU; or split the strings outside"
-    assert verdict.fix == f"{text} the model"
 
 
 def test_bfloat16_is_advised_to_be_converted_in_the_whole_model(

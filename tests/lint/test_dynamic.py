@@ -122,11 +122,7 @@ def test_if_equivalents_are_allowed_a_refused_type_is_undecided(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("shape", "outcome"),
-    [
-        ((2, 6), Outcome.NOT_LOADED),
-        (("n", 6), Outcome.NOT_LOADED),
-        ((2, "n"), Outcome.UNKNOWN),
-    ],
+    [((2, 6), Outcome.NOT_LOADED), (("n", 6), Outcome.NOT_LOADED), ((2, "n"), Outcome.UNKNOWN)],
 )
 def test_a_missing_count_is_refused_if_the_axis_is_known(
     shape: tuple[int | str, ...], outcome: Outcome, tmp_path: Path

@@ -60,7 +60,7 @@ def test_a_model_without_a_split_loads_or_not(
     assert report.accepted is (outcome is not NOT_LOADED)
 
 
-def test_the_fix_is_a_release_that_loads_it_or_the_conversion(tmp_path: Path) -> None:
+def test_the_fix_is_a_release_that_loads_the_model_or_a_conversion(tmp_path: Path) -> None:
     (model,) = assessed(without_split(20, 9), tmp_path, ort="1.15").models
     (fix,) = model.fixes
     assert fix.startswith(
@@ -86,7 +86,7 @@ def of(*names: str) -> Assessment:
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_every_format_carries_the_verdict_and_the_fix(form: str) -> None:
+def test_every_format_has_the_verdict_of_a_model_and_its_fix(form: str) -> None:
     text = " ".join(render(of("a.onnx"), form).split())
     assert "the model does not load" in text
     assert "ORT-OPSET" in text
@@ -102,13 +102,13 @@ def test_the_name_of_a_file_cannot_change_a_report(name: str) -> None:
     assert render(report, "github").count("\n") == 1
 
 
-def test_json_lists_the_models() -> None:
+def test_json_lists_the_models_that_do_not_load() -> None:
     (model,) = json.loads(render(of("a.onnx"), "json"))["models"]
     assert (model["file"], model["verdict"]) == ("a.onnx", "the model does not load")
     assert [diagnostic["effect"] for diagnostic in model["diagnostics"]] == ["load", "load"]
 
 
-def test_a_folder_is_summed_up_with_it(here: Path, capsys: Capsys) -> None:
+def test_the_totals_of_a_folder_count_models_that_do_not_load(here: Path, capsys: Capsys) -> None:
     save("a.onnx", without_split(26, 13))
     save("b.onnx", single(1, (6,), (2, 4), 0))
     assert main(["validate", ".", "--ort", "1.18"]) == 1
@@ -116,7 +116,7 @@ def test_a_folder_is_summed_up_with_it(here: Path, capsys: Capsys) -> None:
     assert "2 models: 1 with all splits on DirectML; 1 not loaded" in lines
 
 
-def test_the_exit_status_follows_the_verdict(here: Path, capsys: Capsys) -> None:
+def test_the_exit_status_follows_the_verdict_of_a_model(here: Path, capsys: Capsys) -> None:
     save("m.onnx", without_split(13, 7))
     for line, status in (
         ("--winml 19041", 1),
@@ -128,7 +128,7 @@ def test_the_exit_status_follows_the_verdict(here: Path, capsys: Capsys) -> None
     assert "no splits found" in capsys.readouterr().out  # of the last one
 
 
-def test_quiet_shows_it(here: Path, capsys: Capsys) -> None:
+def test_quiet_shows_a_model_that_does_not_load(here: Path, capsys: Capsys) -> None:
     save("m.onnx", without_split(13, 7))
     assert main(["validate", "m.onnx", "--winml", "19041", "--quiet"]) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -137,7 +137,7 @@ def test_quiet_shows_it(here: Path, capsys: Capsys) -> None:
     assert "\n  the model does not load " in "\n".join(lines)
 
 
-def test_a_baseline_has_it(here: Path) -> None:
+def test_a_baseline_has_the_models_that_do_not_load(here: Path) -> None:
     save("a.onnx", without_split(26, 13))
     line = "validate . --ort 1.15 --baseline known.json".split()
     assert [main(line), main(line)] == [1, 0]

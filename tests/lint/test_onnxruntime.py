@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 import dmlsplit as dml
-from dmlsplit.frontends import Known, SplitSite
+from dmlsplit.frontends import Known
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.target import resolve_target
@@ -15,6 +15,7 @@ from dmlsplit.lint.verdict import Outcome
 from dmlsplit.models.discovery import scan_file
 from tests.support.descriptors import split_descriptors
 from tests.support.models import parsed
+from tests.support.sites import split_site
 
 
 @given(desc=split_descriptors())
@@ -30,8 +31,7 @@ def test_empty_outputs_break_a_rule_only_beside_outputs_with_elements() -> None:
     def broken(*pieces: int) -> list[str]:
         x = dml.TensorDesc("FLOAT32", (6,))
         desc = dml.SplitOperatorDesc.from_sizes(x, axis=0, sizes=[6])
-        state = Known(desc if any(pieces) else None, pieces)
-        site = SplitSite("f", "net", "n", 0, "Split-13", state, format="onnx")
+        site = split_site(state=Known(desc if any(pieces) else None, pieces))
         violations = onnxruntime.provider_violations(site, resolve_target(ort=""))
         return [f"{violation.rule.id} {violation.field}" for violation in violations]
 

@@ -25,10 +25,11 @@ from dmlsplit.lint.verdict import Assessment
 from dmlsplit.messages import wrapped_at
 from tests.support.assessments import NAMES, assessment, harmful
 from tests.support.fixtures import Patch
+from tests.support.sites import split_site
 
 
 def test_an_accepted_split_is_shown_only_if_there_is_a_remark() -> None:
-    plain = SplitSite("m.onnx", "net", "n", 0, "Split-13", Known(described("FLOAT32")))
+    plain = split_site(state=Known(described("FLOAT32")))
     findings = assess([plain, replace(plain, warnings=("beware",))], resolve_target())
     rule = "SPLIT-NODE-SURPRISE"
     assert re.fullmatch(f"::warning title=dmlsplit%3A {rule},.*: beware", github_report(findings))
@@ -36,35 +37,44 @@ def test_an_accepted_split_is_shown_only_if_there_is_a_remark() -> None:
     assert "beware" in (message.text or "")
 
 
-@pytest.mark.parametrize("form", ["text", "github", "sarif", "junit"])
-def test_a_defect_is_one_finding_per_file_and_fails_only_if_asked(form: str) -> None:
+def defects(**options: bool) -> Assessment:
+    """Ten splits with a defect in each of two files."""
     state = Known(described("FLOAT32"))
     sites = [
-        replace(
-            SplitSite(file, "net", f"n{i}", i, "Split-13", state, recombined_by=(f"Mul[{i}]",)),
-            format="onnx",
-        )
+        split_site(file=file, node=f"n{i}", index=i, state=state, recombined_by=(f"Mul[{i}]",))
         for file in ("a.onnx", "b.onnx")
         for i in range(10)
     ]
-    for defects_fail in (False, True):
-        findings = assess(sites, resolve_target(ort=""), defects_fail=defects_fail)
-        assert findings.accepted is not defects_fail
-        text = render(findings, form)
-        text = " ".join(text.split()) if form == "text" else text
-        if form == "text":  # one cause, whatever the file
-            assert "a.onnx net/n0 (+19 more in 2 files) its outputs are combined by Mul[0]" in text
-            assert text.endswith("the numbers of 20 splits may be wrong (SPLIT-DEFECT-RECOMBINED)")
-            continue
-        if form != "junit":  # a case has its file and rule instead
-            assert text.count("may affect 10 splits: in graphs") == 2
-        assert "net/n7: its outputs are combined by Mul[7]" in text
-        assert "... and 2 more" in text
-        pattern = {"github": "^::error", "sarif": '"level": "error"', "junit": "<failure"}
-        fails = re.findall(pattern.get(form, "$^"), text, re.MULTILINE)
-        assert len(fails) == (2 if defects_fail else 0)
-        if form == "github":
-            assert text.count("\n") == 1
+    return assess(sites, resolve_target(ort=""), **options)
+
+
+FAILURE = {"github": "^::error", "sarif": '"level": "error"', "junit": "<failure"}
+
+
+@pytest.mark.parametrize("form", FAILURE)
+def test_a_defect_is_one_finding_per_file(form: str) -> None:
+    text = render(defects(), form)
+    assert "net/n7: its outputs are combined by Mul[7]" in text
+    assert "... and 2 more" in text
+    if form != "junit":  # a case has its file and rule instead
+        assert text.count("may affect 10 splits: in graphs") == 2
+    if form == "github":
+        assert text.count("\n") == 1
+
+
+def test_in_the_text_a_defect_is_one_cause_in_all_files() -> None:
+    text = " ".join(text_report(defects()).split())
+    assert "a.onnx net/n0 (+19 more in 2 files) its outputs are combined by Mul[0]" in text
+    assert text.endswith("the numbers of 20 splits may be wrong (SPLIT-DEFECT-RECOMBINED)")
+
+
+@pytest.mark.parametrize("defects_fail", [False, True])
+@pytest.mark.parametrize("form", FAILURE)
+def test_a_defect_fails_only_if_asked(form: str, defects_fail: bool) -> None:
+    findings = defects(defects_fail=defects_fail)
+    assert findings.accepted is not defects_fail
+    failures = re.findall(FAILURE[form], render(findings, form), re.MULTILINE)
+    assert len(failures) == (2 if defects_fail else 0)
 
 
 def test_percent_signs_are_escaped_for_github() -> None:
@@ -102,7 +112,7 @@ def test_text_is_coloured_only_when_asked() -> None:
 def many(count: int, *more: SplitSite) -> Assessment:
     """Two files with the same number of accepted splits, some of which need a higher level."""
     sites = [
-        SplitSite(file, "net", f"cut{index}", index, "Split-13", Known(described(kind)))
+        split_site(file=file, node=f"cut{index}", index=index, state=Known(described(kind)))
         for file, last in (("a.onnx", "FLOAT32"), ("b.onnx", "INT64"))
         for index, kind in enumerate(["FLOAT32"] * (count - 1) + [last])
     ]
@@ -114,7 +124,7 @@ def described(kind: str, last: int = 4) -> dml.SplitOperatorDesc:
     return dml.SplitOperatorDesc(input_tensor, pieces, 3)
 
 
-BAD = SplitSite("a.onnx", "net", "bad", 99, "Split-13", Known(described("FLOAT32", last=5)))
+BAD = split_site(file="a.onnx", node="bad", index=99, state=Known(described("FLOAT32", last=5)))
 
 
 def test_accepted_splits_are_counted_and_only_the_verbose_text_shows_them() -> None:
@@ -190,9 +200,7 @@ def test_an_unusable_target_is_reported_even_without_splits(form: str) -> None:
 
 def located(file: str) -> tuple[str, str]:
     """The URI of SARIF, and the file of an annotation."""
-    findings = assess(
-        [SplitSite(file, "net", "n", 0, "Split-13", Invalid("wrong"))], resolve_target()
-    )
+    findings = assess([split_site(file=file, state=Invalid("wrong"))], resolve_target())
     result = json.loads(sarif_report(findings))["runs"][0]["results"][0]
     uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
     (name,) = re.findall(r",file=(.*?),line=1::", github_report(findings))

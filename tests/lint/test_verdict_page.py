@@ -12,6 +12,6 @@ def test_the_page_says_what_each_verdict_means_the_worst_first() -> None:
     assert all(line.partition("**: ")[2].endswith(".") for line in lines)
 
 
-def test_the_command_prints_it(capsys: Capsys) -> None:
+def test_explain_verdicts_prints_the_page(capsys: Capsys) -> None:
     assert main(["explain", "verdicts"]) == 0
     assert capsys.readouterr().out.startswith("Verdicts\n")

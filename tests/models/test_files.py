@@ -49,7 +49,15 @@ def refusal(read: Read, path: Path) -> str:
     return message
 
 
-@pytest.mark.parametrize("read", READERS)
+def reader_name(read: Read) -> str:
+    return f"{format_name(read)}.{read.__name__}"
+
+
+def format_name(read: Read) -> str:
+    return read.__module__.split(".")[2]
+
+
+@pytest.mark.parametrize("read", READERS, ids=reader_name)
 @pytest.mark.parametrize("kind", ["missing", "empty", "noise", "folder", "pipe", "zero", "NUL"])
 def test_a_file_that_is_not_a_model_gives_one_clear_error(
     read: Read, kind: str, tmp_path: Path
@@ -83,7 +91,7 @@ HOSTILE: list[tuple[Read, bytes, str]] = [
     *((openvino.scan, content, message) for content, message in openvino_files.HOSTILE),
     *((dxdispatch.run, text.encode(), message) for text, message in dispatched.NOT_MODELS),
 ]
-HOSTILE_IDS = [f"{read.__module__.split('.')[2]}: {message[:50]}" for read, _, message in HOSTILE]
+HOSTILE_IDS = [f"{format_name(read)}: {message[:50]}" for read, _, message in HOSTILE]
 
 
 @pytest.mark.parametrize(("read", "content", "message"), HOSTILE, ids=HOSTILE_IDS)

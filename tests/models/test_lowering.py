@@ -1,5 +1,6 @@
 """The lowering that the front ends share."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -8,11 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlsplit import Device, TensorDataType, TensorDesc, validate
-from dmlsplit.frontends import Known, SplitSite, openvino
+from dmlsplit.frontends import Known, Unknown, openvino
 from dmlsplit.models.lowering import Lowering, lowered_site, split_descriptor
 from dmlsplit.models.site import Cause, UnknownSplitError
 from tests.support.arrays import random_bits
 from tests.support.onnx_splits import lowered
+from tests.support.sites import split_site
 
 INT8 = TensorDataType.INT8
 
@@ -70,27 +72,21 @@ def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
         assert [piece.tobytes() for piece in pieces] == expected_bytes
 
 
-def test_a_site_has_the_result_of_its_lowering() -> None:
-    blank = SplitSite("file", "graph", "node", 3, "Cut-1", element_type="INT8")
-    new_lowering = lowering((4, 2), 0, (1, 3))
-    assert lowered_site(blank, new_lowering, ["careful"]) == SplitSite(
-        "file",
-        "graph",
-        "node",
-        3,
-        "Cut-1",
-        Known(new_lowering.descriptor, (1, 3)),
-        warnings=("careful",),
-        element_type="INT8",
-        shape=(4, 2),
-        axis=0,
-    )
-    assert lowered_site(blank, lowering((0,), 0, (0,)), []).state == Known(None, (0,))
-    gap, missing = UnknownSplitError("batch is dynamic", Cause.TYPE), [("batch", 1)]
-    dynamic = lowered_site(blank, new_lowering, [], gap, missing)
-    assert dynamic.state.missing == (("batch", 1),)
-    assert (dynamic.state.reason, dynamic.state.cause) == ("batch is dynamic", Cause.TYPE)
-    assert (dynamic.state.smallest_descriptor, dynamic.state.only_count_varies) == (
-        new_lowering.descriptor,
-        True,
-    )
+CUT = lowering((4, 2), 0, (1, 3))
+
+
+def test_a_lowered_site_has_the_state_the_shape_and_the_warnings_of_its_lowering() -> None:
+    site = split_site(element_type="INT8")
+    known = Known(CUT.descriptor, (1, 3))
+    result = replace(site, state=known, warnings=("careful",), shape=(4, 2), axis=0)
+    assert lowered_site(site, CUT, ["careful"]) == result
+    assert lowered_site(site, lowering((0,), 0, (0,)), []).state == Known(None, (0,))
+
+
+def test_a_lowered_site_with_a_gap_is_unknown_with_the_smallest_descriptor() -> None:
+    gap = UnknownSplitError("batch is dynamic", Cause.TYPE)
+    state = lowered_site(split_site(), CUT, [], gap, [("batch", 1)]).state
+    assert isinstance(state, Unknown)
+    assert (state.reason, state.cause) == ("batch is dynamic", Cause.TYPE)
+    assert (state.smallest_descriptor, state.only_count_varies) == (CUT.descriptor, True)
+    assert state.missing == (("batch", 1),)

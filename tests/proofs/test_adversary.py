@@ -40,10 +40,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "numbers" in metafunc.fixturenames:
         always, step, times = NUMBERS[metafunc.function.__name__]
         most = metafunc.config.getoption("--adversary") * times
-        more = (range(first, min(first + step, most)) for first in range(0, most, step))
+        number_ranges = (range(first, min(first + step, most)) for first in range(0, most, step))
         sweep = [
             pytest.param(number_range, marks=pytest.mark.slow, id=f"from {number_range[0]}")
-            for number_range in more
+            for number_range in number_ranges
         ]
         parts = [pytest.param(number_range, id=str(number_range[0])) for number_range in always]
         metafunc.parametrize("numbers", parts + sweep)

@@ -51,10 +51,10 @@ def row(workload: Case, figures: dict[int, model.Figures]) -> model.Figures:
     return figures[int(workload.at)]
 
 
-each = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
+every_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=lambda workload: workload.name)
 
 
-@each
+@every_workload
 def test_memory_is_read_and_written_in_whole_sectors_and_lines(
     workload: Case, row: model.Figures
 ) -> None:
@@ -65,7 +65,7 @@ def test_memory_is_read_and_written_in_whole_sectors_and_lines(
         assert row.mean("vector_share") >= MIN_VECTORS
 
 
-@each
+@every_workload
 def test_shared_memory_and_tables_do_not_limit_the_speed(row: model.Figures) -> None:
     wavefronts = row.mean("wavefronts")
     assert wavefronts <= MAX_WAVEFRONTS
@@ -81,7 +81,7 @@ def test_shared_memory_and_tables_do_not_limit_the_speed(row: model.Figures) -> 
         )
 
 
-@each
+@every_workload
 def test_a_dispatch_is_one_launch(workload: Case, row: model.Figures) -> None:
     """A dispatch is more than one launch only if the pointers of all outputs do not fit one.
 
@@ -119,13 +119,13 @@ MAX_ISSUED = {
 }  # fmt: skip
 
 
-@each
+@every_workload
 def test_issued_instructions_stay_within_the_limit_of_the_workload(row: model.Figures) -> None:
     """Every stored byte has been compared. Counting only loads and stores would not show loops."""
     assert row.executed("issue") <= MAX_ISSUED[row.number]
 
 
-@each
+@every_workload
 def test_the_predicted_speed_of_each_workload_reaches_its_minimum(row: model.Figures) -> None:
     speeds = row.predicted
     assert min(speeds["H100"], speeds["H200"]) >= MIN_PREDICTED
@@ -137,7 +137,7 @@ def test_the_predicted_speed_of_each_workload_reaches_its_minimum(row: model.Fig
 MIN_OF_H200 = {"RTX 4090": 0.8, "L4": 0.8, "T4": 0.8, "B200": 0.91}
 
 
-@each
+@every_workload
 def test_each_gpu_reaches_its_minimum_share_of_the_predicted_speed_of_an_h200(
     row: model.Figures,
 ) -> None:
@@ -164,7 +164,7 @@ MAX_LOADED = {
 }  # fmt: skip
 
 
-@each
+@every_workload
 def test_host_cuda_and_the_interpreter_count_about_the_same_wavefronts(row: model.Figures) -> None:
     """Two counts of newly drawn blocks: host_cuda's and the interpreter's."""
     by_source = row.mean("wavefronts") * 512 / model.LINE

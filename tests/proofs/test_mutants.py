@@ -9,12 +9,16 @@ CARD = ROOT / "tests" / "simulated_card"
 KERNELS = [*mutants.mutants(CARD / "once_passed.txt"), *mutants.mutants(CARD / "wrong_kernels.txt")]
 
 
-@pytest.mark.parametrize("mutant", [*mutants.mutants(), *KERNELS])
+def change(mutant: Mutant) -> str:
+    return f"{mutant.file}: {mutant.new.strip()}"
+
+
+@pytest.mark.parametrize("mutant", [*mutants.mutants(), *KERNELS], ids=change)
 def test_a_mutant_changes_one_place(mutant: Mutant) -> None:
     assert ROOT.joinpath(mutant.file).read_text("utf-8").count(mutant.old) == 1
 
 
-@pytest.mark.parametrize("mutant", mutants.mutants())
+@pytest.mark.parametrize("mutant", mutants.mutants(), ids=change)
 def test_a_mutant_names_a_test_that_exists(mutant: Mutant) -> None:
     assert ROOT.joinpath(mutant.test.partition("::")[0]).exists()
 

@@ -71,13 +71,7 @@ def test_threads_may_exit_before_other_threads_reach_a_barrier(builds: Path) -> 
 
 @pytest.mark.parametrize(
     ("kind", "size"),
-    [
-        ("unsigned char", 1),
-        ("unsigned short", 2),
-        ("u32", 4),
-        ("uint2", 8),
-        ("uint4", 16),
-    ],
+    [("unsigned char", 1), ("unsigned short", 2), ("u32", 4), ("uint2", 8), ("uint4", 16)],
 )
 def test_elements_of_every_size_pass_through_shared_memory(
     kind: str, size: int, builds: Path

@@ -7,7 +7,7 @@ import pytest
 
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import plan
-from dmlsplit.geometry import packed_byte_strides, split_geometry
+from tests.support.descriptors import packed
 
 CALLS = 300
 WIDTH = 2  # bytes of an element
@@ -43,9 +43,7 @@ def anchors(draw: np.random.Generator) -> Iterator[Split]:
 def specializations(split: Split) -> tuple[set[str], set[str]]:
     """The sources that a call needs, and those that a first call compiles."""
     shape, axis, sizes = split
-    strides = packed_byte_strides(shape, WIDTH)
-    geometry = split_geometry(shape, axis, sizes, WIDTH, strides, [None] * len(sizes))
-    launches = plan(geometry, 16, 16, H200.limits)
+    launches = plan(packed(shape, axis, sizes, WIDTH), 16, 16, H200.limits)
     first = [kernel_launch for launch in launches for kernel_launch in (launch, *launch.siblings())]
     return {kernel_launch.code.source for kernel_launch in launches}, {
         kernel_launch.code.source for kernel_launch in first

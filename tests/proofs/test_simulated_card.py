@@ -55,8 +55,8 @@ class Card:
 
     def run(self, *line: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run Python on the card."""
-        more = self.libraries.environment | environment
-        return ran(sys.executable, *line, cwd=ROOT, env=more, timeout=TIME_LIMIT_S)
+        variables = self.libraries.environment | environment
+        return ran(sys.executable, *line, cwd=ROOT, env=variables, timeout=TIME_LIMIT_S)
 
     def tests(self, name: str, *arguments: str, **environment: str) -> list[Result]:
         """Run pytest on the card and return the result of each test."""
@@ -85,8 +85,8 @@ Runs = Callable[[str], list[Result]]
 def card(
     builds: Path, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Card:
-    more = ("--slow",) if pytestconfig.getoption("--exhaustive") else ()
-    return Card(build.build(builds), builds, tmp_path_factory.mktemp("card"), more)
+    options = ("--slow",) if pytestconfig.getoption("--exhaustive") else ()
+    return Card(build.build(builds), builds, tmp_path_factory.mktemp("card"), options)
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,7 @@ from tests.support.large_splits import LARGE
 GPU_NAMES = ("H200", "B200", "T4", "RTX 5090")
 # Constants with a size of an element, all of whose values the planner chooses from.
 SIZES = {"kUnit", "kPartBytes", "kStep"}
-LAYOUT_NAMES = [case.name for case in LAYOUTS]
+LAYOUTS_BY_NAME = {case.name: case for case in LAYOUTS}
 
 
 @cache
@@ -162,25 +162,15 @@ def test_the_layouts_have_every_size_and_every_mode() -> None:
     assert len(pairs) == 4 * len(Mode)
 
 
-@each(name=LAYOUT_NAMES)
-def test_each_split_is_exact_on_the_cpu(name: str) -> None:
-    for case in LAYOUTS:
-        if case.name == name:
-            program = find_backend("cpu").compile(case.geometry)
-            assert compare(case, program.bind, HostMemory()).difference is None
-
-
 def check_on_the_gpu(case: Case) -> None:
     bind = case_bind(case, find_backend("cuda:0").compile(case.geometry))
     assert compare(case, bind, GpuMemory(0)).difference is None
 
 
 @pytest.mark.gpu
-@each(name=LAYOUT_NAMES)
+@each(name=LAYOUTS_BY_NAME)
 def test_each_layout_is_exact_on_the_gpu(name: str) -> None:
-    for case in LAYOUTS:
-        if case.name == name:
-            check_on_the_gpu(case)
+    check_on_the_gpu(LAYOUTS_BY_NAME[name])
 
 
 @pytest.mark.gpu

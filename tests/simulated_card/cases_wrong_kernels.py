@@ -68,7 +68,9 @@ def results(mutant: Mutant, patch: pytest.MonkeyPatch) -> Iterator[CaseResult]:
 @pytest.mark.parametrize(
     "mutant", mutants(Path(__file__).with_name(LIST)), ids=lambda mutant: mutant.new
 )
-def test_the_self_test_notices(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_self_test_notices_a_wrong_kernel(
+    mutant: Mutant, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = Path(mutant.file).name
     text = kernel_source(name)
     assert text.count(mutant.old) == 1

@@ -193,7 +193,7 @@ def _cuda_calls(host: np.ndarray, outputs: int) -> dict[str, Callable[[], Any]]:
     block = cupy.cuda.alloc(array.nbytes)
     memory = [block + array.nbytes // outputs * output for output in range(outputs)]
     return {
-        "cupy alone": lambda: [cupy.ndarray((ROWS, WIDTH), "f4", one) for one in memory],
+        "cupy alone": lambda: [cupy.ndarray((ROWS, WIDTH), "f4", address) for address in memory],
         "split": lambda: dml.split(array, outputs, 1),
         "split into": lambda: dml.split(array, outputs, 1, out=outs),
         "call": lambda: operator(array),

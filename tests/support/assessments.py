@@ -8,13 +8,14 @@ from pathlib import Path
 import onnx
 
 import dmlsplit as dml
-from dmlsplit.frontends import Invalid, Known, SplitSite, Unknown
+from dmlsplit.frontends import Invalid, Known, Unknown
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Assessment
 from dmlsplit.models.discovery import scan_file
 from dmlsplit.models.site import Cause
 from tests.support.models import every_verdict
+from tests.support.sites import split_site
 
 
 @cache
@@ -31,10 +32,11 @@ def assessment() -> Assessment:
 def harmful(name: str) -> Assessment:
     """Verdicts of sites whose every string comes from a hostile file."""
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("INT64", (6,)), axis=0, sizes=(2, 4))
+    states = Known(desc), Invalid(name or "wrong"), Unknown(name or "dynamic", Cause.DYNAMIC)
+    names = dict.fromkeys(("file", "graph", "node"), name)
     sites = [
-        SplitSite(name, name, name, 0, "Split-13", Known(desc), warnings=(name,)),
-        SplitSite(name, name, name, 1, "Split-13", Invalid(name or "wrong")),
-        SplitSite(name, name, name, 2, "Split-13", Unknown(name or "dynamic", Cause.DYNAMIC)),
+        split_site(**names, index=index, state=state, warnings=(name,), format="")
+        for index, state in enumerate(states)
     ]
     return assess(sites, resolve_target(feature_level="2_0"), [(name, name)])
 

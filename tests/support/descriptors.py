@@ -1,6 +1,7 @@
 """Random descriptors, and a reference that carries them out element by element."""
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -123,7 +124,13 @@ def carry_out(piece: StridedCopy, source: np.ndarray, first: int, target: np.nda
         ]
 
 
-def packed(shape: tuple[int, ...], axis: int, sizes: tuple[int, ...], width: int) -> SplitGeometry:
-    """The geometry of a packed tensor, split into packed pieces."""
-    strides = packed_byte_strides(shape, width)
+def packed(
+    shape: Sequence[int],
+    axis: int,
+    sizes: Sequence[int],
+    width: int,
+    input_strides: Sequence[int] | None = None,
+) -> SplitGeometry:
+    """The geometry of a tensor, packed unless it has strides, split into packed pieces."""
+    strides = packed_byte_strides(tuple(shape), width) if input_strides is None else input_strides
     return split_geometry(shape, axis, sizes, width, strides, [None] * len(sizes))

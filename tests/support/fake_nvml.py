@@ -1,7 +1,16 @@
 """NVML without a driver."""
 
+from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
+
+from dmlsplit.backends.cuda.nvml import CudaDevice
+
+
+def cuda_device(**properties: Any) -> CudaDevice:
+    """The first device, of which only these properties are known."""
+    unknown = dict.fromkeys(field.name for field in fields(CudaDevice))
+    return CudaDevice(**unknown | {"index": 0} | properties)
 
 
 class FakeNvml:

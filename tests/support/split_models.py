@@ -25,7 +25,7 @@ class Model(NamedTuple):
     content: onnx.ModelProto
     shape: list[Dim]  # of the input `x`
     kind: int
-    given: dict[str, int]  # sizes, for --dim
+    given_sizes: dict[str, int]  # sizes, for --dim
     defaults: dict[str, list[np.ndarray]]  # other values for defaults of inputs
     traits: frozenset[str]  # for counts: what it is an example of
 
@@ -96,9 +96,13 @@ def split_model(seed: int) -> Model:
     results = _cut(build, source, cut_axis, pieces, is_body=place != "main")
     content = _placed(build, results, place, shape, TensorProto.DataType.Value(kind))
     return Model(
-        content, shape, TensorProto.DataType.Value(kind), dim_sizes, build.defaults,
-        frozenset(build.traits),
-    )  # fmt: skip
+        content=content,
+        shape=shape,
+        kind=TensorProto.DataType.Value(kind),
+        given_sizes=dim_sizes,
+        defaults=build.defaults,
+        traits=frozenset(build.traits),
+    )
 
 
 def _pieces(draw: Random) -> list[int]:
@@ -291,9 +295,9 @@ SIZES = [(2,), (1,), (0,), (4,), (3, 5), (0, 2), (2, 0), (1, 3)]
 def runs(model: Model) -> Iterator[Run]:
     """Inputs at sizes 0, 1, 2 and others of the dynamic dimensions, and with other defaults."""
     names = [_dimension(n, i) for i, n in enumerate(model.shape) if not isinstance(n, int)]
-    free = [name for name in dict.fromkeys(names) if name not in model.given]
+    free = [name for name in dict.fromkeys(names) if name not in model.given_sizes]
     for number, turn in enumerate(SIZES if free else SIZES[:1]):
-        sizes = {name: turn[i % len(turn)] for i, name in enumerate(free)} | model.given
+        sizes = {name: turn[i % len(turn)] for i, name in enumerate(free)} | model.given_sizes
         shape = [
             size if isinstance(size, int) else sizes[_dimension(size, i)]
             for i, size in enumerate(model.shape)

@@ -20,7 +20,7 @@ from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.nvml import CudaDevice, cuda_devices
 from dmlsplit.directml.operator import descriptor_geometry
 from tests.support.descriptors import split_descriptors
-from tests.support.fake_nvml import FakeNvml
+from tests.support.fake_nvml import FakeNvml, cuda_device
 from tests.support.plans import planned
 
 
@@ -63,7 +63,7 @@ def test_a_device_has_its_own_bandwidth(fake_nvml: FakeNvml) -> None:
 
 
 def device(name: str, capability: str | None, cores: int | None) -> CudaDevice:
-    return CudaDevice(0, name, None, capability, None, None, None, None, cores)
+    return cuda_device(name=name, compute_capability=capability, cuda_cores=cores)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,23 @@ def test_this_gpu_is_cudas_first_device_or_an_h200(
 
 
 INVENTED = (
-    DeviceLimits(1, 1024, 1 << 20, 4096),
-    DeviceLimits(7, 1536, 2 << 20, 4096, 64 << 10, 24),
-    DeviceLimits(600, 4096, 1 << 30, 32764, 128 << 10, 64),
+    DeviceLimits(sm_count=1, threads_per_sm=1024, l2_bytes=1 << 20, parameter_bytes=4096),
+    DeviceLimits(
+        sm_count=7,
+        threads_per_sm=1536,
+        l2_bytes=2 << 20,
+        parameter_bytes=4096,
+        registers_per_sm=64 << 10,
+        blocks_per_sm=24,
+    ),
+    DeviceLimits(
+        sm_count=600,
+        threads_per_sm=4096,
+        l2_bytes=1 << 30,
+        parameter_bytes=32764,
+        registers_per_sm=128 << 10,
+        blocks_per_sm=64,
+    ),
 )
 
 

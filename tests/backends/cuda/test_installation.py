@@ -1,6 +1,7 @@
 """What is wrong with an installation is one sentence, and the command that mends it."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,15 @@ from dmlsplit.backends.cuda.installation import CompileTarget, Cuda
 ONE, BOTH = ["cupy-cuda13x 14.2.0"], ["cupy-cuda12x 14.2.0", "cupy-cuda13x 14.2.0"]
 OLD = ["cupy-cuda12x 14.2.0"]
 TO_12 = "Fix: pip uninstall -y cupy-cuda13x && pip install 'dmlsplit[cuda12]'"
+CUPY_12 = {"runtime": 12090, "nvrtc": (12, 9)}
+
+
+def cuda(**versions: Any) -> Cuda:
+    """CuPy for CUDA 13 with all that it needs, or with other versions."""
+    usable = {"runtime": 13020, "driver": 13020, "nvrtc": (13, 2), "cupy": "14.2.0"}
+    return Cuda(**usable | {"has_headers": True} | versions)
+
+
 ROWS = {
     "both extras": (
         installation.package_error(BOTH, 12080),
@@ -23,53 +33,55 @@ ROWS = {
         "install 'dmlsplit[cuda12]'",
     ),
     "no driver": (
-        installation.version_error(Cuda(13020, 0, (13, 2), True, "14.2.0"), ONE),
+        installation.version_error(cuda(driver=0), ONE),
         "there is no usable CUDA driver. Fix: install NVIDIA's driver 580 or newer; if this is "
         "a container, start it with --gpus all",
     ),
     "an older driver": (
-        installation.version_error(Cuda(13020, 12080, (13, 2), True, "14.2.0"), ONE),
+        installation.version_error(cuda(driver=12080), ONE),
         f"CuPy is built for CUDA 13, and the driver supports CUDA 12.8. {TO_12}; or install "
         "NVIDIA's driver 580 or newer",
     ),
     "a driver older than any": (
-        installation.version_error(Cuda(12090, 11080, (12, 9), True, "14.2.0"), OLD),
+        installation.version_error(cuda(**CUPY_12, driver=11080), OLD),
         "CuPy is built for CUDA 12, and the driver supports CUDA 11.8. Fix: install NVIDIA's "
         "driver 580 or newer",
     ),
     "CuPy of CUDA 11": (
         installation.version_error(
-            Cuda(11080, 12080, (11, 8), True, "14.2.0"), ["cupy-cuda11x 13.6.0"]
+            cuda(runtime=11080, driver=12080, nvrtc=(11, 8)), ["cupy-cuda11x 13.6.0"]
         ),
         "CuPy is built for CUDA 11, and dmlsplit needs 12 or newer. Fix: pip uninstall -y "
         "cupy-cuda11x && pip install 'dmlsplit[cuda12]'",
     ),
     "no NVRTC": (
-        installation.version_error(Cuda(12090, 13000, None, True, "14.2.0"), OLD),
+        installation.version_error(cuda(runtime=12090, nvrtc=None), OLD),
         "CUDA 12's compiler, NVRTC, cannot be loaded. Fix: pip install 'dmlsplit[cuda12]'",
     ),
     "another NVRTC": (
-        installation.version_error(Cuda(13020, 13020, (12, 9), True, "14.2.0"), ONE),
+        installation.version_error(cuda(nvrtc=(12, 9)), ONE),
         "CuPy is built for CUDA 13, and loads NVRTC 12.9. Fix: pip install 'dmlsplit[cuda13]', and "
         "unset LD_LIBRARY_PATH if it names another CUDA",
     ),
     "an old CuPy": (
-        installation.version_error(Cuda(12090, 13000, (12, 9), True, "14.1.0"), OLD),
+        installation.version_error(cuda(**CUPY_12, cupy="14.1.0"), OLD),
         "CuPy 14.1.0 is installed, and dmlsplit needs 14.1.1 or newer. Fix: pip uninstall -y "
         "cupy-cuda12x && pip install 'dmlsplit[cuda12]'",
     ),
     "no headers": (
-        installation.version_error(Cuda(13020, 13020, (13, 2), False, "14.2.0"), ONE),
+        installation.version_error(cuda(has_headers=False), ONE),
         "CUDA 13's headers cannot be found, and CuPy compiles nothing without them. Fix: pip "
         "install 'dmlsplit[cuda13]'",
     ),
     "an old card": (
-        installation.gpu_error("cuda:0", CompileTarget(70, 121, False), (75, 80, 120), ONE),
+        installation.gpu_error(
+            "cuda:0", CompileTarget(70, newest=121, is_ptx=False), (75, 80, 120), ONE
+        ),
         "cuda:0 has compute capability 7.0, and the installed NVRTC compiles for 7.5 or newer. "
         f"{TO_12}",
     ),
     "a card older than any": (
-        installation.gpu_error("cuda:0", CompileTarget(60, 90, False), (50, 60), OLD),
+        installation.gpu_error("cuda:0", CompileTarget(60, newest=90, is_ptx=False), (50, 60), OLD),
         "cuda:0 has compute capability 6.0, and dmlsplit needs 7.0 or newer. Fix: use a newer "
         "GPU, or the CPU",
     ),
@@ -85,7 +97,7 @@ def test_the_error_for_an_unusable_installation_names_cause_and_fix(row: str) ->
 def test_a_usable_installation_gives_no_error() -> None:
     assert installation.package_error(ONE, 13020) is None
     for version in ("14.1.1", "14.2.0", "15.0.0a1"):
-        assert installation.version_error(Cuda(12090, 13020, (12, 9), True, version), OLD) is None
+        assert installation.version_error(cuda(**CUPY_12, cupy=version), OLD) is None
 
 
 # The architectures that each NVRTC compiles for, from 7.5 on, and the newest that CuPy 14.2 knows.
@@ -113,21 +125,21 @@ def test_a_gpu_runs_machine_code_of_its_own_major_capability(
 ) -> None:
     architectures, newest = NVRTC[nvrtc]
     message = installation.gpu_error(
-        "cuda:0", CompileTarget(capability, newest, False), architectures, ONE
+        "cuda:0", CompileTarget(capability, newest, is_ptx=False), architectures, ONE
     )
     assert message is None if error is None else re.search(error, message or "")
 
 
 def test_a_gpu_that_cupy_does_not_know_runs_ptx() -> None:
-    target = CompileTarget(130, 121, True)
+    target = CompileTarget(130, newest=121, is_ptx=True)
     assert target.architecture == "compute_121"
     assert installation.gpu_error("cuda:0", target, NVRTC["13.0"][0], ONE) is None
-    assert CompileTarget(90, 121, False).architecture == "sm_90"
+    assert CompileTarget(90, newest=121, is_ptx=False).architecture == "sm_90"
 
 
 def test_with_the_packages_of_cuda_12_the_fix_for_a_new_gpu_is_those_of_cuda_13() -> None:
     message = installation.gpu_error(
-        "cuda:0", CompileTarget(103, 120, False), NVRTC["12.8"][0], OLD
+        "cuda:0", CompileTarget(103, newest=120, is_ptx=False), NVRTC["12.8"][0], OLD
     )
     assert (message or "").endswith(
         "pip uninstall -y cupy-cuda12x && pip install 'dmlsplit[cuda13]'"

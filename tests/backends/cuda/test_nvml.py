@@ -17,15 +17,27 @@ from dmlsplit.cli.devices import (
     listed_devices,
     no_device_message,
 )
-from tests.support.fake_nvml import FakeNvml
+from tests.support.fake_nvml import FakeNvml, cuda_device
 
 
 def test_devices_have_the_properties_that_nvml_reports(fake_nvml: FakeNvml) -> None:
     first, second = cuda_devices()
-    h200 = 139 << 30, "9.0", 1980, 3201, 6144, "580.95.05", 16896
-    assert first == CudaDevice(0, "NVIDIA H200", *h200, (0, 1, 0), False, 0)
+    assert first == CudaDevice(
+        index=0,
+        name="NVIDIA H200",
+        memory_bytes=139 << 30,
+        compute_capability="9.0",
+        sm_clock_mhz=1980,
+        memory_clock_mhz=3201,
+        bus_width_bits=6144,
+        driver="580.95.05",
+        cuda_cores=16896,
+        bus_id=(0, 1, 0),
+        is_divided=False,
+        processes=0,
+    )
     assert first.peak_bandwidth == 4_916_736_000_000
-    assert second == CudaDevice(1, "unknown", None, None, None, None, None, "580.95.05")
+    assert second == cuda_device(index=1, name="unknown", driver="580.95.05")
     assert second.peak_bandwidth is None
     assert fake_nvml.sessions == 0
 

@@ -6,7 +6,7 @@ import pytest
 
 from dmlsplit.backends.cuda.gpus import find_gpu
 from dmlsplit.backends.cuda.launch import NORMAL, STREAMING, DeviceLimits
-from dmlsplit.geometry import SplitGeometry, split_geometry
+from dmlsplit.geometry import SplitGeometry
 from tests.support.descriptors import packed
 from tests.support.large_splits import LARGE
 from tests.support.plans import kernels, known, planned
@@ -16,44 +16,50 @@ RGB = packed((2160, 3840, 3), 2, (1, 1, 1), 1)
 HEADS = packed((25200, 85), 1, (2, 2, 1, 80), 2)
 VOCABULARY = packed((4096, 50257), 1, (25129, 25128), 2)
 LABELS = packed((4096, 4000), 1, (2,) * 2000, 2)
-TRANSPOSED = split_geometry((512, 512), 1, (256, 256), 4, (4, 2048), [None, None])
-BROADCAST = split_geometry((512, 512), 1, (256, 256), 4, (0, 4), [None, None])
+TRANSPOSED = packed((512, 512), 1, (256, 256), 4, input_strides=(4, 2048))
+BROADCAST = packed((512, 512), 1, (256, 256), 4, input_strides=(0, 4))
+EVERY_SECOND_BYTE = packed((1 << 20,), 0, (1 << 20,), 1, input_strides=(2,))
+THREE_OF_FOUR = packed((4096, 3), 1, (1, 1, 1), 1, input_strides=(4, 1))
+
+# A geometry, and its kernels if all addresses are aligned, and if they are not.
+KERNELS = {
+    "wide outputs": (QKV, "rows", "rows"),
+    "more outputs than a launch has": (packed((1 << 18,), 0, (64,) * 4096, 4), "rows rows",
+                                       "rows rows"),
+    "narrow outputs": (packed((4096, 1600), 1, (8,) * 200, 4), "tile", "tile"),
+    "few narrow outputs": (packed((4096, 40), 1, (8,) * 5, 4), "tile", "tile"),
+    "fewer narrow outputs": (packed((4096, 32), 1, (8,) * 4, 4), "rows", "tile"),
+    "few rows": (packed((16, 1600), 1, (8,) * 200, 4), "tile", "tile"),
+    "pairs": (packed((1 << 20, 2), 1, (1, 1), 8), "strided", "strided"),
+    "7 outputs of 3 bytes": (packed((1 << 20, 21), 1, (3,) * 7, 1), "strided", "strided"),
+    "8 outputs of 3 bytes": (packed((1 << 20, 24), 1, (3,) * 8, 1), "tile", "tile"),
+    "channels": (RGB, "strided", "strided"),
+    "3 rows of channels": (packed((3, 3), 1, (1, 1, 1), 1), "tile", "tile"),
+    "heads of a detector": (HEADS, "tile", "tile"),
+    "a vocabulary": (VOCABULARY, "rows", "rows"),
+    "2000 labels": (LABELS, "transpose", "tile tile"),
+    "narrow outputs on both sides": (packed((99, 5000), 1, (1, 2, 4990, 7), 1), "rows tile",
+                                     "rows tile"),
+    "17 bytes on both sides": (packed((99, 5000), 1, (17, 4966, 17), 1), "rows tile",
+                               "rows tile"),
+    "400 bytes on both sides": (packed((99, 5000), 1, (400, 4200, 400), 1), "rows", "rows"),
+    "transposed": (TRANSPOSED, "transpose", "strided"),
+    "broadcast": (BROADCAST, "strided", "strided"),
+    # Rows of one byte and a gap; so are three channels of four.
+    "every second byte": (EVERY_SECOND_BYTE, "strided", "strided"),
+    "3 channels of 4": (THREE_OF_FOUR, "strided", "strided"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("geometry", "aligned", "misaligned"),
-    [
-        (QKV, ["rows"], ["rows"]),
-        (packed((4096 * 64,), 0, (64,) * 4096, 4), ["rows"] * 2, ["rows"] * 2),
-        (packed((4096, 1600), 1, (8,) * 200, 4), ["tile"], ["tile"]),
-        (packed((4096, 40), 1, (8,) * 5, 4), ["tile"], ["tile"]),
-        (packed((4096, 32), 1, (8,) * 4, 4), ["rows"], ["tile"]),
-        (packed((16, 1600), 1, (8,) * 200, 4), ["tile"], ["tile"]),
-        (packed((1 << 20, 2), 1, (1, 1), 8), ["strided"], ["strided"]),
-        (packed((1 << 20, 21), 1, (3,) * 7, 1), ["strided"], ["strided"]),
-        (packed((1 << 20, 24), 1, (3,) * 8, 1), ["tile"], ["tile"]),
-        (RGB, ["strided"], ["strided"]),
-        (packed((3, 3), 1, (1, 1, 1), 1), ["tile"], ["tile"]),
-        (HEADS, ["tile"], ["tile"]),
-        (VOCABULARY, ["rows"], ["rows"]),
-        (LABELS, ["transpose"], ["tile"] * 2),
-        (packed((99, 5000), 1, (1, 2, 4990, 7), 1), ["rows", "tile"], ["rows", "tile"]),
-        (packed((99, 5000), 1, (17, 4966, 17), 1), ["rows", "tile"], ["rows", "tile"]),
-        (packed((99, 5000), 1, (400, 4200, 400), 1), ["rows"], ["rows"]),
-        (TRANSPOSED, ["transpose"], ["strided"]),
-        (BROADCAST, ["strided"], ["strided"]),
-        # Every second byte counts as rows of one byte and a gap; so do three channels of four.
-        (split_geometry((1 << 20,), 0, (1 << 20,), 1, (2,), [None]), ["strided"], ["strided"]),
-        (split_geometry((4096, 3), 1, (1, 1, 1), 1, (4, 1), [None] * 3), ["strided"], ["strided"]),
-    ],
-)
+@pytest.mark.parametrize(("geometry", "aligned", "misaligned"), KERNELS.values(), ids=KERNELS)
 def test_the_kernel_follows_from_geometry_and_alignment(
-    geometry: SplitGeometry, aligned: list[str], misaligned: list[str]
+    geometry: SplitGeometry, aligned: str, misaligned: str
 ) -> None:
-    assert kernels(geometry) == aligned
+    assert kernels(geometry) == aligned.split()
     # Only the outputs' alignment matters to windows.
-    assert kernels(geometry, 2, 16) == (aligned if "strided" in aligned else misaligned)
-    assert kernels(geometry, 16, 2) == misaligned
+    source_misaligned = aligned if aligned == "strided" else misaligned
+    assert kernels(geometry, 2, 16) == source_misaligned.split()
+    assert kernels(geometry, 16, 2) == misaligned.split()
 
 
 def test_the_arguments_of_a_wide_aligned_launch_describe_its_chunks_and_tiles() -> None:

@@ -44,10 +44,7 @@ RESOURCES: Rows = [
     (values(F32, {"value": 1, "valueCount": 2**32}), "valueCount"),
     (values(F32, {"valueStart": 1, "valueCount": 2}), "lacks 'valueDelta'"),
     ({"initialValues": {"value": 1, "valueCount": 2}}, "needs an initialValuesDataType"),
-    (
-        {**zeros(4), "sizeInBytes": 15},
-        "has 16 bytes of initial values at offset 0; its size is",
-    ),
+    ({**zeros(4), "sizeInBytes": 15}, "has 16 bytes of initial values at offset 0; its size is"),
     ({**zeros(4), "initialValuesOffsetInBytes": 4}, "at offset 4; its size is 16"),
     ({**zeros(4), "sizeInBytes": 10**12}, "is a buffer of 1000000000000 bytes; at most 429"),
     (zeros(2**32 - 1, "FLOAT64"), "is a buffer of"),

@@ -107,9 +107,9 @@ def test_bindings_may_share_a_resource_at_aligned_offsets(ran: Run) -> None:
 
 def test_lines_are_printed_as_they_are_produced(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text(EXAMPLE)
-    heard: list[str] = []
-    result = run(tmp_path / "model.json", "cpu", output=heard.append)
-    assert tuple(heard) == result.lines
+    lines: list[str] = []
+    result = run(tmp_path / "model.json", "cpu", output=lines.append)
+    assert tuple(lines) == result.lines
     assert result.resources["Out3"].tolist() == [5, 6]
 
 

@@ -22,8 +22,8 @@ def dividing(
 ) -> onnx.ModelProto:
     """A Split into `count` pieces, which are the outputs."""
     names = [f"y{index}" for index in range(count)]
-    more = {"num_outputs": count} if opset >= 18 else {}
-    node = helper.make_node("Split", ["x"], names, "cut", axis=axis, **more)
+    attributes = {"num_outputs": count} if opset >= 18 else {}
+    node = helper.make_node("Split", ["x"], names, "cut", axis=axis, **attributes)
     graph = helper.make_graph(
         [node],
         "net",
@@ -84,7 +84,7 @@ def test_a_divided_axis_stays_dynamic(
             np.testing.assert_array_equal(original_output, new_output, strict=True)
 
 
-def test_the_report_offers_it(tmp_path: Path) -> None:
+def test_a_report_offers_to_rewrite_a_split_of_a_dynamic_axis(tmp_path: Path) -> None:
     onnx.save(dividing(("n", 4), 0, 2), tmp_path / "m.onnx")
     (verdict,) = assessed(tmp_path / "m.onnx", **LEVEL_1).verdicts
     assert verdict.outcome is Outcome.REFUSED_FOR_EVERY_SIZE
@@ -101,7 +101,7 @@ def test_axes_are_compared_at_sizes_that_can_be_divided(tmp_path: Path) -> None:
     assert all((shape[1] == 5) or shape[1] % 3 == 0 for shape in shapes)
 
 
-def test_a_split_in_a_scan_is_padded_too(tmp_path: Path) -> None:
+def test_a_split_of_a_dynamic_axis_in_a_scan_is_padded(tmp_path: Path) -> None:
     content = parsed("""(float[2,n] x) => (float[] y) {
         y = Scan <num_scan_inputs = 1, body = scan (float[n] row) => (float[m] b) {
             [cut] a, b = Split <axis = 0, num_outputs = 2> (row)

@@ -55,7 +55,7 @@ def outcome(seed: int, folder: Path) -> Outcome:
     before = loaded(model.content)
     counts = Counter({"models": 1, "that run": int(before is not None)})
     try:
-        rewriting, output = fixed(model.content, folder, model.given, **target_options)
+        rewriting, output = fixed(model.content, folder, model.given_sizes, **target_options)
     except dml.InvalidArgumentError as error:
         # The user's sizes may contradict the model.
         return Outcome(counts, [f"{seed} {error}"] if "bug of dmlsplit" in str(error) else [])

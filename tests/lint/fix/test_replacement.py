@@ -14,14 +14,14 @@ from dmlsplit.lint.fix.comparison import random_input
 from dmlsplit.lint.fix.replacement import Replacement, compared
 from dmlsplit.lint.fix.split_forms import compared_shapes
 from dmlsplit.models.site import Size
+from tests.support.sites import split_site
 
 DESC = SplitOperatorDesc.from_sizes(TensorDesc("FLOAT32", (4, 4)), axis=0, sizes=(2, 2))
 
 
 def site(kind: str | None = "FLOAT", shape: tuple[Size, ...] = (4, 4)) -> SplitSite:
     state = Known(DESC, (2, 2))
-    fields: Any = {"element_type": kind, "shape": shape, "axis": 0, "opset": 18}
-    return SplitSite("m.onnx", "net", "cut", 0, "Split-18", state, **fields)
+    return split_site(state=state, element_type=kind, shape=shape, axis=0, opset=18)
 
 
 def split(axis: int = 0, outputs: str = "a b") -> NodeProto:
@@ -131,8 +131,15 @@ def test_a_replacement_that_onnx_runtime_does_not_run_is_not_one() -> None:
 
 def test_what_differs_in_onnx_runtime_is_compared_there_only() -> None:
     node = helper.make_node("SplitToSequence", ["x", "n"], ["s"], keepdims=0)
-    fields: Any = {"element_type": "BFLOAT16", "shape": (2, 4), "axis": 0, "opset": 24}
-    state, more = Known(DESC, (1, 1)), {"sized_by": "chunk", "keeps_axis": None}
-    cut = SplitSite("m.onnx", "net", "cut", 0, "SplitToSequence-24", state, **fields, **more)
+    cut = split_site(
+        operator="SplitToSequence-24",
+        state=Known(DESC, (1, 1)),
+        element_type="BFLOAT16",
+        shape=(2, 4),
+        axis=0,
+        opset=24,
+        sized_by="chunk",
+        keeps_axis=None,
+    )
     with pytest.raises(dml.UnsupportedError, match="cannot be compared with its replacement"):
         compared(Replacement(cut, node, [node]))

@@ -41,16 +41,16 @@ def fresh(monkeypatch: Patch) -> Patch:
 
 
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "seconds"),
     [
-        "import os; os.abort()",
-        "bytes(sandbox.MEMORY)",
-        "while True: pass",
-        "import time; time.sleep(60)",
+        ("import os; os.abort()", 1),
+        ("bytes(sandbox.MEMORY)", 1),
+        ("while True: pass", 1),  # the limit of the process is in whole seconds
+        ("import time; time.sleep(60)", 0.2),
     ],
 )
 def test_a_comparison_that_ends_or_fills_its_process_or_does_not_end_is_an_error(
-    fault: str, fresh: Patch, tmp_path: Path
+    fault: str, seconds: float, fresh: Patch, tmp_path: Path
 ) -> None:
     program = f"""
         from dmlsplit.lint.fix import sandbox
@@ -61,7 +61,7 @@ def test_a_comparison_that_ends_or_fills_its_process_or_does_not_end_is_an_error
         sandbox.main()
     """
     fresh.setattr(sandbox, "PROGRAM", textwrap.dedent(program))
-    fresh.setattr(sandbox, "SECONDS", 1)
+    fresh.setattr(sandbox, "SECONDS", seconds)
     result = compare_apart(Pair(relu(), relu(), TensorProto.FLOAT, [[3]]))
     assert (result.equal, result.failed) == ((), [[3]])
     assert "it ended the process" in result.error

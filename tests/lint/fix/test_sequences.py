@@ -132,7 +132,9 @@ def with_uses(uses: str, outputs: str = "") -> onnx.ModelProto:
          "{ e_y = Identity (s) }>", ", seq(float[]) z"),
     ],
 )  # fmt: skip
-def test_any_other_use_of_the_sequence_keeps_it(uses: str, outputs: str, tmp_path: Path) -> None:
+def test_a_sequence_with_any_other_use_is_constructed_again(
+    uses: str, outputs: str, tmp_path: Path
+) -> None:
     content = with_uses(uses, outputs)
     rewriting, output = fixed(content, tmp_path, **ORT)
     assert rewriting.replaced
@@ -159,7 +161,7 @@ def test_a_position_that_a_caller_may_override_keeps_the_sequence(tmp_path: Path
 
 
 @pytest.mark.parametrize("flag", [True, False])
-def test_bodies_may_take_pieces_too(flag: bool, tmp_path: Path) -> None:
+def test_bodies_of_an_if_may_take_pieces_of_a_sequence_outside(flag: bool, tmp_path: Path) -> None:
     """Bodies of one If may use the same names for different values."""
     text = f"y = If (flag) <then_branch = {body('t', 'one')}, else_branch = {body('e', 'zero')}>"
     content = with_uses(f"{text} z = SequenceAt (s, one)", ", float[] z")
@@ -188,7 +190,7 @@ def test_a_split_in_a_body_is_replaced_there(tmp_path: Path) -> None:
     assert_same(content, output, (2, 3, 6))
 
 
-def test_the_declaration_of_the_sequence_goes_with_it(tmp_path: Path) -> None:
+def test_the_declaration_of_a_replaced_sequence_is_removed(tmp_path: Path) -> None:
     content = taking([1])
     content.graph.value_info.append(helper.make_tensor_sequence_value_info("s", FLOAT, None))
     _, output = fixed(content, tmp_path, **ORT)

@@ -26,19 +26,34 @@ def rows(table: dict[str, list[Any]]) -> list[tuple[Any, ...]]:
     return [(version(operator), *row) for operator, rows in table.items() for row in rows]
 
 
-def test_arguments_are_normalised_when_they_are_read() -> None:
-    operator = version("Split-18")
-    read = read_arguments(operator, axis=-1, split=[2, 4])
-    assert read == Arguments(operator, -1, (2, 4), None, True, 2, ())
-    read = read_arguments(operator, num_outputs=3)
-    assert read == Arguments(operator, 0, None, 3, True, 3, ())
-    read = read_arguments(operator, split=Lengths.AT_RUN_TIME, output_count=2)
-    assert read == Arguments(operator, 0, Lengths.AT_RUN_TIME, None, True, 2, ())
-    sequence = version("SplitToSequence-11")
-    read = read_arguments(sequence, split=np.array(2, np.int32), keepdims=0)
-    assert read == Arguments(sequence, 0, 2, None, False, None, (), ElementType.INT32)
-    read = read_arguments(sequence, split=[], axis=1)
-    assert read == Arguments(sequence, 1, (), None, True, None, ())
+SPLIT, SEQUENCE = version("Split-18"), version("SplitToSequence-11")
+# What is read if nothing else is given.
+DEFAULTS = {"axis": 0, "split": None, "num_outputs": None, "keepdims": True, "output_count": None}
+
+
+@pytest.mark.parametrize(
+    ("operator", "given_arguments", "expected"),
+    [
+        (SPLIT, {"axis": -1, "split": [2, 4]}, {"axis": -1, "split": (2, 4), "output_count": 2}),
+        (SPLIT, {"num_outputs": 3}, {"num_outputs": 3, "output_count": 3}),
+        (
+            SPLIT,
+            {"split": Lengths.AT_RUN_TIME, "output_count": 2},
+            {"split": Lengths.AT_RUN_TIME, "output_count": 2},
+        ),
+        (
+            SEQUENCE,
+            {"split": np.array(2, np.int32), "keepdims": 0},
+            {"split": 2, "keepdims": False, "split_type": ElementType.INT32},
+        ),
+        (SEQUENCE, {"split": [], "axis": 1}, {"split": (), "axis": 1}),
+    ],
+)
+def test_arguments_are_normalised_when_they_are_read(
+    operator: OperatorVersion, given_arguments: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    read = read_arguments(operator, **given_arguments)
+    assert read == Arguments(operator, assumed=(), **DEFAULTS | expected)
 
 
 # By operator: the arguments, and the whole message.

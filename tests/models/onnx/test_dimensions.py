@@ -170,11 +170,7 @@ def test_a_name_that_shape_inference_invented_is_the_name_of_a_dimension(scanned
 
 
 @pytest.mark.parametrize(
-    ("dim_name", "fix"),
-    [
-        ("bach", "give batch; declare"),
-        ("q", "give batch or x.1; declare"),
-    ],
+    ("dim_name", "fix"), [("bach", "give batch; declare"), ("q", "give batch or x.1; declare")]
 )
 def test_an_unknown_name_gets_similar_ones_or_all_that_there_are(
     scanned: Scanned, dim_name: str, fix: str

@@ -133,10 +133,7 @@ DEAD = [
     (f"{TRUE} {BRANCHES}", ["no"]),
     (f"c = Constant <value = bool {{0}}> () {BRANCHES}", ["yes"]),
     # Exporters compare the rank, or a size.
-    (
-        f"""r = Size (x) k = Constant <value = int64 {{8}}> () c = Equal (r, k) {BRANCHES}""",
-        ["no"],
-    ),
+    (f"""r = Size (x) k = Constant <value = int64 {{8}}> () c = Equal (r, k) {BRANCHES}""", ["no"]),
     (f"h = Constant <value = bool {{1}}> () c = Not (h) {BRANCHES}", ["yes"]),
     (f"s = ReduceSum <keepdims = 0> (x) c = Cast <to = 9> (s) {BRANCHES}", []),
     (f"n = Constant <value = int64 {{0}}> () {TRUE} {LOOP}", ["in"]),

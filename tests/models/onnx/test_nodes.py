@@ -10,9 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.frontends import Unknown
-from dmlsplit.models.onnx import reader
-from dmlsplit.models.onnx.nodes import MAX_PIECES
-from dmlsplit.models.onnx.reader import MAX_COMPUTED
+from dmlsplit.models.onnx import nodes, reader
 from dmlsplit.models.site import Cause
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
 from tests.support.sites import why
@@ -206,23 +204,25 @@ def test_the_limits_of_a_scan_make_a_split_unknown_and_are_named(scanned: Scanne
 def test_pieces_are_limited_per_node_and_in_sequences_per_file(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "MIN_COMPUTED", MAX_COMPUTED)
-    outputs = [f"y{index}" for index in range(MAX_PIECES + 1)]
+    assert (nodes.MAX_PIECES, reader.MAX_COMPUTED) == (32_768, 262_144)
+    monkeypatch.setattr(nodes, "MAX_PIECES", 1024)
+    monkeypatch.setattr(reader, "MAX_COMPUTED", 8000)
+    monkeypatch.setattr(reader, "MIN_COMPUTED", 8000)
+    outputs = [f"y{index}" for index in range(1025)]
 
-    def unknown(nodes: list[Any], size: int) -> list[str]:
-        return [why(site) for site in scanned(model(nodes, [value("x", [size])]))]
+    def unknown(splits: list[Any], size: int) -> list[str]:
+        return [why(site) for site in scanned(model(splits, [value("x", [size])]))]
 
     def cut(count: int) -> Any:
         return helper.make_node("Split", ["x"], outputs[:count], num_outputs=count)
 
-    assert unknown([cut(4096)] * 9, 4096) == [""] * 9
-    assert unknown([cut(MAX_PIECES)], MAX_PIECES) == [""]
-    (reason,) = unknown([cut(MAX_PIECES + 1)], MAX_PIECES + 1)
-    assert reason == "it makes 32769 pieces; a scan describes at most 32,768 of a node"
+    assert unknown([cut(1024)] * 9, 1024) == [""] * 9
+    (reason,) = unknown([cut(1025)], 1025)
+    assert reason == "it makes 1025 pieces; a scan describes at most 1,024 of a node"
     sequences = [node("SplitToSequence", "x", "s")] * 9
-    *earlier_reasons, reason = unknown(sequences, MAX_COMPUTED // 8)
+    *earlier_reasons, reason = unknown(sequences, 1000)
     assert earlier_reasons == [""] * 8
-    assert "with its pieces, the model has more than 262,144 computed values" in reason
+    assert "with its pieces, the model has more than 8,000 computed values" in reason
 
 
 def test_sizes_beyond_32_bits_become_a_descriptor(scanned: Scanned) -> None:

@@ -16,7 +16,7 @@ RENAMED = {
     messages.TensorType: "TypeProto.Tensor",
     messages.Opset: "OperatorSetIdProto",
 }
-DECLARED = [each for each in vars(messages).values() if is_dataclass(each)]
+DECLARED = [value for value in vars(messages).values() if is_dataclass(value)]
 PROTO = {message: f"{message.__name__}Proto" for message in DECLARED} | RENAMED
 WIRE_TYPES = {F.TYPE_FLOAT: 5, F.TYPE_DOUBLE: 1, F.TYPE_MESSAGE: 2, F.TYPE_STRING: 2}
 WIRE_TYPES |= {F.TYPE_BYTES: 2, F.TYPE_INT64: 0, F.TYPE_INT32: 0, F.TYPE_ENUM: 0}

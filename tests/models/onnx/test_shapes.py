@@ -12,12 +12,6 @@ from dmlsplit.models.site import Cause
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, typed, value
 
 
-def test_a_declared_shape_is_used_if_none_can_be_computed(scanned: Scanned) -> None:
-    nodes = [node("Mystery", "x", "y", domain="own"), node("Split", "y", "a b", num_outputs=2)]
-    (site,) = scanned(model(nodes, [value("x", [3])], declared=(value("y", [8, 2]),)))
-    assert str(site.state.descriptor) == "SPLIT axis 0: FLOAT32[8,2] -> FLOAT32[4,2], FLOAT32[4,2]"
-
-
 @pytest.mark.parametrize("wrong", [[1, 1, 3], [1, 3]])
 def test_declared_shapes_after_a_contradicted_one_are_ignored(
     scanned: Scanned, wrong: list[int]

@@ -75,9 +75,17 @@ def test_a_site_has_the_place_descriptor_shape_and_axis_of_its_layer(
 ) -> None:
     (site,) = scanned(variadic(), weights())
     desc = dml.SplitOperatorDesc.from_sizes(dml.TensorDesc("FLOAT32", (6, 2)), axis=0, sizes=(2, 4))
-    file = str(tmp_path / "model.xml")
-    fields = {"state": Known(desc, (2, 4)), "shape": (6, 2), "axis": 0, "format": "openvino"}
-    assert site == SplitSite(file, "toy", "cut", 3, "VariadicSplit-1", **fields)
+    assert site == SplitSite(
+        file=str(tmp_path / "model.xml"),
+        graph="toy",
+        node="cut",
+        index=3,
+        operator="VariadicSplit-1",
+        state=Known(desc, (2, 4)),
+        shape=(6, 2),
+        axis=0,
+        format="openvino",
+    )
 
 
 def test_a_split_in_the_body_of_a_loop_is_found_although_layer_ids_repeat(scanned: Scan) -> None:

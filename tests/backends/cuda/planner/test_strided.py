@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.planner import DeviceLimits, plan
 from dmlsplit.backends.cuda.planner.strided import RESIDENT_64_BIT
-from dmlsplit.geometry import SplitGeometry, split_geometry
+from dmlsplit.geometry import SplitGeometry
 from tests.support.descriptors import packed
 from tests.support.plans import known, planned, sources
 
@@ -16,7 +16,7 @@ def every_second(rows: int, sizes: tuple[int, ...], width: int = 1) -> SplitGeom
     """Split rows of every second element, which are packed."""
     length = sum(sizes)
     strides = (2 * length * width, 2 * width)
-    return split_geometry((rows, length), 1, sizes, width, strides, [None] * len(sizes))
+    return packed((rows, length), 1, sizes, width, input_strides=strides)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_batches_and_sizes_of_images_do_not_change_the_specialization() -> None:
     def crop(images: int, height: int, width: int) -> SplitGeometry:
         pitch = 3 * width + 3
         strides = (height * pitch, pitch, 3, 1)
-        return split_geometry((images, height, width, 3), 3, (1,) * 3, 1, strides, [None] * 3)
+        return packed((images, height, width, 3), 3, (1,) * 3, 1, input_strides=strides)
 
     assert sources(crop(32, 1080, 1920)) == sources(crop(17, 720, 1280))
 
@@ -62,7 +62,7 @@ def test_parameters_fit_every_driver(
 @given(st.lists(st.integers(2, 1 << 24), min_size=1, max_size=3), st.data())
 def test_magic_numbers_divide_exactly(sizes: list[int], data: st.DataObject) -> None:
     strides = tuple(-(3**d) * 8 for d in range(len(sizes)))
-    geometry = split_geometry(sizes, 0, (sizes[0],), 2, strides, [None])
+    geometry = packed(sizes, 0, (sizes[0],), 2, input_strides=strides)
     (launch,) = plan(geometry, 16, 16, H200.limits)  # more blocks than any device accepts
     parameters = known(launch)
     bits = 32 if parameters["Index"] == "unsigned" else 64
@@ -86,7 +86,7 @@ def test_more_than_a_billion_items_are_numbered_with_64_bits() -> None:
 @pytest.mark.parametrize("sizes", [((1 << 31) - 1, 258), ((1 << 30) + 1,) * 2])
 def test_64_bit_strides_with_edges_get_more_registers(sizes: tuple[int, ...]) -> None:
     """64-bit numbers, several items and edges need registers, of several nests and of one."""
-    geometry = split_geometry((2, sum(sizes)), 1, sizes, 1, ((1 << 33) + 1, 2), [None] * 2)
+    geometry = packed((2, sum(sizes)), 1, sizes, 1, input_strides=((1 << 33) + 1, 2))
     (launch,) = planned(geometry)
     assert known(launch)["kResident"] == RESIDENT_64_BIT
 
@@ -94,7 +94,7 @@ def test_64_bit_strides_with_edges_get_more_registers(sizes: tuple[int, ...]) ->
 def test_64_bit_strides_in_loops_get_more_registers() -> None:
     """64-bit strides of three loops and eight items need registers."""
     strides = (1 << 43, 1 << 38, 17 * 8)
-    (launch,) = planned(split_geometry((5, 7, 601), 2, (601,), 8, strides, [None]))
+    (launch,) = planned(packed((5, 7, 601), 2, (601,), 8, input_strides=strides))
     constants = known(launch)
     assert [constants[name] for name in ("kItems", "kDimensions", "kResident")] == [
         8,
@@ -104,7 +104,7 @@ def test_64_bit_strides_in_loops_get_more_registers() -> None:
 
 
 def test_strides_far_backwards_have_64_bits() -> None:
-    rows = split_geometry((3, 600), 1, (600,), 1, (-(1 << 31) - 16, 1), [None])
+    rows = packed((3, 600), 1, (600,), 1, input_strides=(-(1 << 31) - 16, 1))
     (launch,) = planned(rows)
     assert min(known(launch)["input_strides"]) == -(1 << 31) - 16
 
@@ -112,7 +112,7 @@ def test_strides_far_backwards_have_64_bits() -> None:
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_windows_of_reversed_rows_have_as_many_bytes_in_flight(step: int) -> None:
     def in_flight(step: int) -> int:
-        (launch,) = planned(split_geometry((9, 4096), 1, (4096,), 2, (1 << 15, 2 * step), [None]))
+        (launch,) = planned(packed((9, 4096), 1, (4096,), 2, input_strides=(1 << 15, 2 * step)))
         return launch.bytes_in_flight
 
     assert in_flight(-step) == in_flight(step)

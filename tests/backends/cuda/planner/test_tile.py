@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dmlsplit.backends.cuda.gpus import H200
-from dmlsplit.backends.cuda.launch import Assumptions
+from dmlsplit.backends.cuda.launch import Assumptions, KernelLaunch
 from dmlsplit.backends.cuda.planner.layouts import _groups
 from dmlsplit.backends.cuda.planner.tile import tile_launches
 from dmlsplit.geometry import RowSplit
@@ -42,21 +42,32 @@ def narrow_splits(draw: st.DrawFn) -> RowSplit:
     return RowSplit(rows, pitch, tuple(range(len(widths))), tuple(offsets), tuple(widths))
 
 
+def places_of(launch: KernelLaunch) -> list[tuple[int, int]]:
+    """The offset and the width of each output in a row."""
+    places = known(launch)["offsets_and_widths"][: len(launch.outputs)]
+    return [divmod(place, 2**32) for place in places]
+
+
 @given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
-def test_phases_repeat_after_each_slab_and_a_slab_fits_its_memory(
+def test_phases_repeat_after_each_slab_in_the_input_and_in_every_output(
     split: RowSplit, src: int, dst: int
 ) -> None:
     for launch in tile_launches(split, assumed(src, dst)):
-        parameters = known(launch)
-        count, rows = len(launch.outputs), parameters["slab_rows"]
-        places = [divmod(place, 2**32) for place in parameters["offsets_and_widths"][:count]]
-        assert [width for _, width in places] == [split.widths[o] for o in launch.outputs]
-        # Phases repeat, in the input and in every output.
+        widths, rows = [width for _, width in places_of(launch)], known(launch)["slab_rows"]
+        assert widths == [split.widths[output] for output in launch.outputs]
         assert rows * split.pitch % 16 == 0
-        assert all(rows * width % 16 == 0 for _, width in places)
-        # A slab has what its outputs need, and the rows before it what their first vectors need.
-        read_rows = rows + parameters["rows_before"]
-        reach = max(offset + width for offset, width in places)
+        assert all(rows * width % 16 == 0 for width in widths)
+
+
+@given(narrow_splits(), ALIGNMENTS, ALIGNMENTS)
+def test_a_slab_has_what_its_outputs_need_and_fits_its_memory(
+    split: RowSplit, src: int, dst: int
+) -> None:
+    """The rows before it are those that the first vectors of its outputs need."""
+    for launch in tile_launches(split, assumed(src, dst)):
+        parameters = known(launch)
+        read_rows = parameters["slab_rows"] + parameters["rows_before"]
+        reach = max(offset + width for offset, width in places_of(launch))
         runs = parameters["read_vectors"] // parameters["run_vectors"]
         assert parameters["read_vectors"] <= launch.threads <= 256
         assert runs in (1, read_rows)

@@ -18,7 +18,7 @@ from dmlsplit.backends.cuda.planner.transpose import (
     best_tile,
     tiles,
 )
-from dmlsplit.geometry import Loop, SplitGeometry, split_geometry
+from dmlsplit.geometry import Loop, SplitGeometry
 from tests.support.descriptors import packed
 from tests.support.plans import kernels, planned, sources
 
@@ -162,7 +162,7 @@ def test_rows_of_few_or_wide_elements_are_not_transposed(
 
 
 def test_rows_and_pitches_do_not_change_the_specialization() -> None:
-    padded_geometry = split_geometry((400_003, 32), 1, (1,) * 32, 4, (192, 4), [None] * 32)
+    padded_geometry = packed((400_003, 32), 1, (1,) * 32, 4, input_strides=(192, 4))
     (text,) = sources(padded_geometry)
     for rows in (1 << 20, 1_000_003):
         assert sources(rows_of(32, 4, rows)) == [text]
@@ -182,7 +182,7 @@ def permuted(batch: int, channels: tuple[int, ...], pixels: int, width: int = 4)
     total = sum(channels)
     shape = batch, total, pixels
     strides = pixels * total * width, width, total * width
-    return split_geometry(shape, 1, channels, width, strides, [None] * len(channels))
+    return packed(shape, 1, channels, width, input_strides=strides)
 
 
 def transposed(
@@ -201,8 +201,8 @@ def test_transposes_share_code_for_any_sizes_if_lines_are_aligned(geometry: Spli
     (first,) = transposed(permuted(32, (64, 64), 4096))
     (second,) = transposed(geometry)
     assert first.argument_bytes != second.argument_bytes
-    same = first.code.source == second.code.source
-    assert same == (geometry.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
+    is_shared = first.code.source == second.code.source
+    assert is_shared == (geometry.pieces[0].loops[-1].input_stride % 16 == 0)  # lines are aligned
 
 
 def test_a_side_above_two_gigabytes_is_not_transposed() -> None:
