@@ -177,7 +177,7 @@ def unfreezing_fix(site: SplitSite) -> str:
     pieces = set(getattr(site.state, "pieces", None) or ())
     if len(pieces) != 1 or site.makes_sequence:
         return Advice.EXPORT_AGAIN.format(size=site.frozen[1])
-    if "()" in site.path:  # the body may have other sizes at other calls
+    if site.is_in_function:  # the body may have other sizes at other calls
         return python_command(Advice.CALLER, site.file)
     return freeing_command(Advice.FREE, site)
 
@@ -233,7 +233,7 @@ def _first_cause(site: SplitSite, cause: Cause) -> Cause:
         return cause
     is_typed = site.element_type is not None
     has_sizes = isinstance(site.state, Unknown) and bool(site.state.missing)
-    if "()" in site.path and not (is_typed and has_sizes):
+    if site.is_in_function and not (is_typed and has_sizes):
         return Cause.CALLER
     return cause if is_typed or cause is Cause.INFERABLE else Cause.TYPE
 

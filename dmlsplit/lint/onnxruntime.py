@@ -50,8 +50,9 @@ def cpu_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     """The provider's rules that a split breaks which it takes; DirectML's own are checked apart."""
-    provider = target.runtime and target.runtime.provider
-    limit, count = provider.maximum_rank.value if provider else 8, len(site.shape or ())
+    assert target.runtime is not None
+    provider, count = target.runtime.provider, len(site.shape or ())
+    limit = target.runtime.assumed_provider.maximum_rank.value
     if count > limit:
         # The descriptor may have fewer, because dimensions are merged.
         allowed = f"at most {limit}"
@@ -101,7 +102,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
             fix = _first(lambda release: release.provider.cpu_sequences.value)
             yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
         return
-    served = provider.split_versions.value if provider else (2, 11, 13, 18)
+    served = target.runtime.assumed_provider.split_versions.value
     since = int(site.operator.rpartition("-")[2])
     if since in served:
         return

@@ -52,6 +52,11 @@ class Runtime(NamedTuple):
     provider: Provider | None = None
     release: Version | None = None
 
+    @property
+    def assumed_provider(self) -> Provider:
+        """The provider; if it is not known, the newest one, which takes the most."""
+        return self.provider or runtime_table().newest.provider
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

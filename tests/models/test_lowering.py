@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dmlsplit import Device, TensorDataType, TensorDesc, validate
-from dmlsplit.frontends import Known, SplitSite, openvino
-from dmlsplit.models.lowering import Lowering, lowered_site, split_descriptor
+from dmlsplit.frontends import Known, Unknown, openvino
+from dmlsplit.models.lowering import Lowering, lowered_state, split_descriptor
 from dmlsplit.models.site import Cause, UnknownSplitError
 from tests.support.arrays import random_bits
 from tests.support.onnx_splits import lowered
@@ -70,27 +70,16 @@ def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
         assert [piece.tobytes() for piece in pieces] == expected_bytes
 
 
-def test_a_site_has_the_result_of_its_lowering() -> None:
-    blank = SplitSite("file", "graph", "node", 3, "Cut-1", element_type="INT8")
-    new_lowering = lowering((4, 2), 0, (1, 3))
-    assert lowered_site(blank, new_lowering, ["careful"]) == SplitSite(
-        "file",
-        "graph",
-        "node",
-        3,
-        "Cut-1",
-        Known(new_lowering.descriptor, (1, 3)),
-        warnings=("careful",),
-        element_type="INT8",
-        shape=(4, 2),
-        axis=0,
-    )
-    assert lowered_site(blank, lowering((0,), 0, (0,)), []).state == Known(None, (0,))
+def test_the_state_of_a_split_has_the_result_of_its_lowering() -> None:
+    split = lowering((4, 2), 0, (1, 3))
+    assert lowered_state(split) == Known(split.descriptor, (1, 3))
+    assert lowered_state(lowering((0,), 0, (0,))) == Known(None, (0,))
     gap, missing = UnknownSplitError("batch is dynamic", Cause.TYPE), [("batch", 1)]
-    dynamic = lowered_site(blank, new_lowering, [], gap, missing)
-    assert dynamic.state.missing == (("batch", 1),)
-    assert (dynamic.state.reason, dynamic.state.cause) == ("batch is dynamic", Cause.TYPE)
-    assert (dynamic.state.smallest_descriptor, dynamic.state.only_count_varies) == (
-        new_lowering.descriptor,
-        True,
+    assert lowered_state(split, gap, missing) == Unknown(
+        "batch is dynamic",
+        Cause.TYPE,
+        split.descriptor,
+        (1, 3),
+        missing=(("batch", 1),),
+        only_count_varies=True,
     )

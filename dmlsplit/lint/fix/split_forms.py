@@ -23,7 +23,6 @@ TOO_LARGE = Note(
 # has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
 # https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_divide_operator_desc
 _NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}
-MAX_DIMENSIONS = 8  # of DirectML
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6. Opset 6
 # itself has not been tried.
 _MIN_OPSET = 7
@@ -151,7 +150,7 @@ def _accepted_form(verdict: Verdict) -> SplitForm | str:
     for error in broken:
         if "model" not in error.rule.fixable_by:
             return f"{error.rule.id}: {error.message}"
-    if "()" in site.path:
+    if site.is_in_function:
         return IN_A_FUNCTION
     if site.is_overridable:
         return _OVERRIDABLE
@@ -241,8 +240,7 @@ def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
 def _dimension_counts(target: Target) -> tuple[int, int]:
     """The least and the greatest rank that a target accepts."""
     if target.runtime is not None:
-        provider = target.runtime.provider
-        return 1, provider.maximum_rank.value if provider else MAX_DIMENSIONS
+        return 1, target.runtime.assumed_provider.maximum_rank.value
     support = support_table()[target.level]
     return support.minimum_dimensions, support.maximum_dimensions
 

@@ -4,7 +4,7 @@ Where ONNX's specification, shape inference, reference evaluator and ONNX Runtim
 strictest reading applies, so that an accepted split gives the same pieces everywhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 
 from dmlsplit.checks import axis_from_front, instance, integers
@@ -15,7 +15,7 @@ from dmlsplit.messages import shown
 from dmlsplit.models.lowering import MAX_OUTPUTS, Lowering, split_descriptor
 from dmlsplit.models.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType, OperatorVersion
-from dmlsplit.models.site import ProviderRemark
+from dmlsplit.models.onnx.portability import piece_warnings
 
 
 def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) -> Lowering:
@@ -57,7 +57,7 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
         sizes,
         descriptor,
         squeeze=not arguments.keepdims and arguments.split is None,
-        warnings=tuple(_warnings(arguments, sizes, descriptor)),
+        warnings=tuple(piece_warnings(arguments, sizes, descriptor)),
     )
 
 
@@ -75,24 +75,6 @@ def descriptor_of(
         # tensor, the dimensions on each side of the axis are contiguous.
         shape, axis = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), 1
     return split_descriptor(carrier, shape, axis, sizes)
-
-
-def _warnings(
-    arguments: Arguments, sizes: tuple[int, ...], descriptor: SplitOperatorDesc | None
-) -> Iterator[str]:
-    if arguments.operator.makes_sequence:
-        if arguments.split is not None and not arguments.keepdims:
-            text = (
-                "keepdims=0 is ignored because split is given, as ONNX specifies; ONNX Runtime "
-                "squeezes pieces of chunk size 1 and refuses other chunk sizes"
-            )
-            yield ProviderRemark(text, "ORT-KEEPDIMS")
-    elif descriptor is not None and 0 in sizes:
-        text = (
-            f"piece {sizes.index(0)} is empty; ONNX Runtime's DirectML provider appears to skip "
-            "the whole node and to leave the other pieces unwritten"
-        )
-        yield ProviderRemark(text, "ORT-EMPTY-PIECE")
 
 
 def output_count(arguments: Arguments, axis_size: int) -> int:

@@ -62,7 +62,7 @@ class Value:
     pieces: Pieces = frozenset()  # it derives from these element by element
     is_folded: bool = False  # ONNX Runtime computes it when it loads the model
     is_shape: bool = False  # it is a shape, or computed from shapes, which stay on the CPU
-    maker: str = field(default="", compare=False)  # the operator, if it is one of LEAVING
+    maker: str = field(default="", compare=False)  # the operator, if it is one of NEIGHBOURS
     # The number of the SplitToSequence that makes it, as in `Piece`.
     sequence: int | None = field(default=None, compare=False)
     # The dynamic sizes that its elements may follow from, as `dimension_name` calls them.

@@ -12,11 +12,7 @@ from dmlsplit.errors import InvalidArgumentError, path_in_errors, prefix_errors
 from dmlsplit.files.kinds import name_kind_in_errors
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import Note, counted, shown
-from dmlsplit.models.lowering import (
-    Lowering,
-    lowered_site,
-    split_descriptor,
-)
+from dmlsplit.models.lowering import Lowering, lowered_state, split_descriptor
 from dmlsplit.models.openvino.ir import (
     Graph,
     Layer,
@@ -163,8 +159,13 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
         return replace(blank, state=Unknown(str(reason), reason.cause, smallest))
     missing = tuple((f"dimension {i}", 1) for i, size in enumerate(shape or ()) if size is None)
     gap = _dynamic_size_error(missing[0][0]) if missing else None
-    warnings = list(_warnings(node, lowering, is_static=not missing))
-    return lowered_site(blank, lowering, warnings, gap, missing)
+    return replace(
+        blank,
+        state=lowered_state(lowering, gap, missing),
+        warnings=tuple(_warnings(node, lowering, is_static=not missing)),
+        shape=lowering.shape,
+        axis=lowering.axis,
+    )
 
 
 def _lower_node(

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 from dmlsplit.frontends import Unknown
 from dmlsplit.models.onnx import reader
-from dmlsplit.models.onnx.nodes import MAX_PIECES
+from dmlsplit.models.onnx.node_facts import MAX_PIECES
 from dmlsplit.models.onnx.reader import MAX_COMPUTED
 from dmlsplit.models.site import Cause
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
