@@ -178,7 +178,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
         refuse_inputs(Path(arguments.svg), [p for p in map(Path, arguments.paths) if p.is_file()])
     scan = scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
-    assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT)
+    assessment = assess(sites, target, scan.unreadable, failing=WITHOUT_EQUIVALENT)
     splits = _explicable(assessment)
     if unknown := assessment.counts[Outcome.UNKNOWN]:
         print_message(

@@ -16,7 +16,7 @@ from dmlsplit.lint.loading import invalid_node, model_violations, target_violati
 from dmlsplit.lint.placement import (
     every_size,
     outcome_of_effects,
-    place,
+    runtime_verdict,
     unreached_verdict,
 )
 from dmlsplit.lint.rules import make_violation
@@ -49,27 +49,30 @@ def assess(
     sites: Iterable[SplitSite],
     target: Target,
     unreadable: Iterable[tuple[str, str]] = (),
+    *,
     failing: Iterable[Outcome] = FAILING,
     defects_fail: bool = False,
     without_splits: Iterable[OnnxModel] = (),
+    baseline: frozenset[tuple[str, str]] = frozenset(),
 ) -> Assessment:
     """Check all sites for a target; those of other formats than ONNX without a runtime.
 
-    Of the models without a split, the assessment has those that may not load.
+    Of the models without a split, the assessment has those that may not load. `failing`,
+    `defects_fail` and `baseline` are as in `Assessment`.
     """
     splits = tuple(sites)
     declared = declarations(splits)
     verdicts = tuple(check_site(site, target, declared.get(site.file, "")) for site in splits)
-    faults = tuple(target_violations(target))
     models = tuple(filter(None, (check_model(model, target) for model in without_splits)))
     return Assessment(
         target,
         verdicts,
         tuple(unreadable),
         frozenset(failing),
-        faults,
+        tuple(target_violations(target)),
         defects_fail,
-        models=models,
+        baseline,
+        models,
     )
 
 
@@ -89,7 +92,11 @@ def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdic
     """Check one site for a target; `declaration` is as in `advise`."""
     format_target = target.for_format(site.format)
     is_program = format_target.runtime is None
-    verdict = _program_verdict(site, format_target) if is_program else place(site, format_target)
+    verdict = (
+        _program_verdict(site, format_target)
+        if is_program
+        else runtime_verdict(site, format_target)
+    )
     if verdict.outcome in UNREACHED:
         return verdict
     has_minimum = verdict.outcome in ON_DIRECTML | FAILING

@@ -12,6 +12,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.rule import Effect
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
+from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.loading import WITHOUT_KERNEL, conversion
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Release, runtime_table
@@ -175,4 +176,4 @@ def _bytes_of(site: SplitSite) -> str:
 def _first(holds: Callable[[Release], bool]) -> str:
     """The advice to use the first release for which something holds; empty without one."""
     packaged = [row for row in runtime_table().onnxruntime if row.has_package]
-    return next((f"use ONNX Runtime {row} or later" for row in packaged if holds(row)), "")
+    return next((Advice.NEWER_RUNTIME.format(release=row) for row in packaged if holds(row)), "")

@@ -35,7 +35,7 @@ def outcome_of_effects(violations: Sequence[Violation]) -> Outcome | None:
     return next((outcome for effect, outcome in _OUTCOMES.items() if effect in effects), None)
 
 
-def place(site: SplitSite, target: Target) -> Verdict:
+def runtime_verdict(site: SplitSite, target: Target) -> Verdict:
     """What happens to a split in the runtime of a target, without advice and remarks."""
     faults = tuple(load_violations(site, target))
     outcome = outcome_of_effects(faults)

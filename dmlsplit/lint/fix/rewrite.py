@@ -85,7 +85,7 @@ def _load(path: Path) -> ModelProto:
 def _assessed(path: Path, name: Path, before: Assessment, not_replaced: int) -> Assessment:
     """Assess a rewritten model; InvalidArgumentError if over `not_replaced` splits are refused."""
     sites = [replace(site, file=str(name)) for site in scan(path)]
-    after = assess(sites, before.target, (), before.failing, before.defects_fail)
+    after = assess(sites, before.target, failing=before.failing, defects_fail=before.defects_fail)
     refused = [v for v in after.verdicts if v.outcome in CHANGEABLE and v.errors]
     if len(refused) > not_replaced:
         raise InvalidArgumentError(

@@ -75,8 +75,8 @@ def findings(assessment: Assessment) -> Iterator[Finding]:
     seen: Counter[tuple[str, str]] = Counter()
     for finding in _all_findings(assessment):
         marked = finding._replace(fingerprints=list(_fingerprints(finding, seen)))
-        places = [(with_slashes(marked.file), fingerprint) for fingerprint, _ in marked.deciding]
-        is_known = bool(places) and assessment.baseline.issuperset(places)
+        keys = [(with_slashes(marked.file), fingerprint) for fingerprint, _ in marked.deciding]
+        is_known = bool(keys) and assessment.baseline.issuperset(keys)
         yield marked._replace(status="remark") if is_known and marked.status == "failed" else marked
 
 

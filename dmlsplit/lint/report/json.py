@@ -15,7 +15,7 @@ from dmlsplit.lint.verdict import Assessment, ModelVerdict, Verdict
 from dmlsplit.models.site import Unknown
 
 # The most outputs of a descriptor, and reasons of a verdict: a small model can ask for many.
-_MAX_PLACES = 256
+_MAX_LISTED = 256
 # Increased when a key changes its meaning or disappears; new keys may come at any time.
 SCHEMA = 3
 
@@ -77,8 +77,8 @@ def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
         "fix": verdict.fix,
         "fixes": verdict.fixes,
         "notes": verdict.notes,
-        "diagnostics": list(map(_diagnostic, verdict.diagnostics[:_MAX_PLACES])),
-        "omitted_diagnostics": max(0, len(verdict.diagnostics) - _MAX_PLACES),
+        "diagnostics": list(map(_diagnostic, verdict.diagnostics[:_MAX_LISTED])),
+        "omitted_diagnostics": max(0, len(verdict.diagnostics) - _MAX_LISTED),
     }
 
 
@@ -108,9 +108,9 @@ def _hresult(number: int | None) -> str | None:
 def _descriptors(desc: SplitOperatorDesc | None) -> list[dict[str, Any]]:
     if desc is None:
         return []
-    outputs = list(map(_tensor, desc.output_tensors[:_MAX_PLACES]))
+    outputs = list(map(_tensor, desc.output_tensors[:_MAX_LISTED]))
     tensors = {"input_tensor": _tensor(desc.input_tensor), "output_tensors": outputs}
-    left = max(0, desc.output_count - _MAX_PLACES)
+    left = max(0, desc.output_count - _MAX_LISTED)
     return [{"text": str(desc), "axis": desc.axis, **tensors, "omitted_outputs": left}]
 
 

@@ -1,4 +1,4 @@
-"""Findings grouped by cause, and the text that shows a cause like a compiler."""
+"""Findings in groups, and the text that shows a group like a compiler."""
 
 import json
 import pickle
@@ -11,8 +11,8 @@ import dmlsplit as dml
 from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.report.baseline import baseline_json
-from dmlsplit.lint.report.causes import Cause, causes
 from dmlsplit.lint.report.excerpt import excerpt
+from dmlsplit.lint.report.finding_groups import FindingGroup, grouped
 from dmlsplit.lint.report.findings import findings
 from dmlsplit.lint.report.fix_command import fix_command
 from dmlsplit.lint.report.github import github_report
@@ -38,36 +38,36 @@ def site(name: str, state: Known | Unknown, file: str = "m.onnx", **more: object
     return replace(plain, **(fields | more))  # type: ignore[arg-type]
 
 
-def found(assessment: Assessment) -> list[Cause]:
-    return causes(findings(assessment))
+def found(assessment: Assessment) -> list[FindingGroup]:
+    return grouped(findings(assessment))
 
 
 LAYERS = [site(f"/layer.{at}/Split", split("FLOAT32", (2, 6), (2, 4))) for at in range(24)]
 
 
-def test_equal_failures_are_one_cause_with_all_places() -> None:
-    (cause,) = found(assess(LAYERS, OLD))
-    assert cause.severity == "error"
-    assert [reason.rule for reason in cause.statement.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
-    assert [place.name for place in cause.places] == [
+def test_equal_failures_are_one_group_with_all_locations() -> None:
+    (group,) = found(assess(LAYERS, OLD))
+    assert group.severity == "error"
+    assert [reason.rule for reason in group.statement.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
+    assert [location.name for location in group.locations] == [
         f"m.onnx main_graph/layer.{number}/Split" for number in range(24)
     ]
 
 
-def test_the_shape_of_a_split_does_not_make_another_cause_but_its_rules_do() -> None:
+def test_the_shape_of_a_split_does_not_make_another_group_but_its_rules_do() -> None:
     wider = site("wider", split("FLOAT32", (4, 60), (20, 40)))
     typed = site("typed", split("INT8", (2, 6), (2, 4)), element_type="INT8")
     first, second = found(assess([*LAYERS, wider, typed], OLD))
-    assert (len(first.places), len(second.places)) == (25, 1)
+    assert (len(first.locations), len(second.locations)) == (25, 1)
 
 
-def test_the_worst_causes_come_first() -> None:
+def test_the_worst_groups_come_first() -> None:
     unknown = Unknown("the shape is not known", Unclear.UNTRACKED)
     harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
     shape = site("shape", split("INT64", (1, 2), (1, 1)), is_shape=True, element_type="INT64")
     bad = site("bad", split("FLOAT32", (1, 2, 3), (2, 0)))
     assessment = assess([shape, harmed, site("late", unknown), bad], ORT)
-    assert [(cause.severity, cause.statement.reasons[0].rule) for cause in found(assessment)] == [
+    assert [(group.severity, group.statement.reasons[0].rule) for group in found(assessment)] == [
         ("error", "ORT-EMPTY-PIECE"),
         ("warning", "SPLIT-NODE-UNKNOWN"),
         ("warning", "SPLIT-DEFECT-RECOMBINED"),
@@ -88,18 +88,18 @@ def test_an_error_is_what_makes_the_command_fail(
 ) -> None:
     harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
     text = site("text", split("FLOAT32", (2, 6), (2, 4)), element_type="STRING")
-    assessment = assess([harmed, text], ORT, (), failing, defects_fail)
-    assert [cause.severity for cause in found(assessment)] == severities
+    assessment = assess([harmed, text], ORT, failing=failing, defects_fail=defects_fail)
+    assert [group.severity for group in found(assessment)] == severities
     assert assessment.accepted == ("error" not in severities)
 
 
-def test_a_command_for_one_node_does_not_make_another_cause() -> None:
+def test_a_command_for_one_node_does_not_make_another_group() -> None:
     sites = [
         site(name, split("FLOAT32", (2, 6), (3, 3)), frozen=("batch", 6), index=number)
         for number, name in enumerate("ab")
     ]
-    (cause,) = found(assess(sites, ORT))
-    assert cause.fixes_differ
+    (group,) = found(assess(sites, ORT))
+    assert group.fixes_differ
     assert "--verbose shows those of the others" in text_report(assess(sites, ORT))
 
 
@@ -191,10 +191,10 @@ def test_a_note_beside_an_error_is_a_note_in_sarif_too() -> None:
     smallest = split("INT64", (2, 6), (2, 4)).descriptor
     state = Unknown("the axis is dynamic", Unclear.DYNAMIC, smallest)
     assessment = assess([site("late", state, element_type="INT64")], OLD)
-    (cause,) = found(assessment)
+    (group,) = found(assessment)
     results = json.loads(sarif_report(assessment))["runs"][0]["results"]
     said = sorted((result["ruleId"], result["level"]) for result in results)
-    assert said == sorted((reason.rule, reason.severity) for reason in cause.statement.reasons)
+    assert said == sorted((reason.rule, reason.severity) for reason in group.statement.reasons)
     assert ("SPLIT-NODE-UNKNOWN", "note") in said
 
 
@@ -238,7 +238,7 @@ def test_a_cut_keeps_the_beginning_and_the_end(text: str, room: int, cut: str) -
     assert cut_middle(text, room) == cut
 
 
-def test_github_shows_each_cause_once_per_file() -> None:
+def test_github_shows_each_group_once_per_file() -> None:
     other_sites = [site("cut", split("FLOAT32", (2, 6), (2, 4)), "other.onnx")]
     first, second = github_report(assess([*LAYERS, *other_sites], OLD)).splitlines()
     assert ",file=m.onnx,line=1::m.onnx:main_graph/layer.0/Split: Split-18" in first
