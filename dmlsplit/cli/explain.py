@@ -117,6 +117,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def _is_rule(path: str) -> bool:
+    """Whether a path has the form of a rule's id, and is no file."""
     return _RULE_ID.fullmatch(path.upper()) is not None and not Path(path).exists()
 
 
@@ -142,10 +143,12 @@ def _check_words(paths: Sequence[str]) -> None:
 
 
 def _print_page(page: str) -> None:
+    """Print a page of Markdown as text."""
     print_result(page_text(page, is_colour_wanted()))
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
+    """Print the pages of rules."""
     from dmlsplit.lint.rule_page import rule_page
     from dmlsplit.lint.rules import RULES
 

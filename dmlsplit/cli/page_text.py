@@ -7,6 +7,7 @@ from dmlsplit.messages import wrapped
 
 _FENCE = "```"
 _CODE_INDENT = "    "
+# Code, strong words, and links.
 _INLINE = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|\[([^\]]+)\]\((\S+?)\)")
 
 
@@ -19,6 +20,7 @@ def page_text(page: str, is_bold: bool = False) -> str:
 
 
 def _lines(page: str, bold: str) -> Iterator[str]:
+    """The lines of a page; `bold` is the format of bold text."""
     is_code = False
     for line in page.splitlines():
         if line.startswith(_FENCE):

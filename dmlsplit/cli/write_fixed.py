@@ -73,6 +73,7 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
 
 
 def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
+    """Refuse a folder, or outputs in it, that cannot be written."""
     if _is_onnx(folder.name) and not folder.is_dir():
         raise InvalidArgumentError(
             f"--write-fixed is {str(folder)!r}; for several models, it must be a folder"
@@ -86,6 +87,7 @@ def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def _is_onnx(path: str) -> bool:
+    """Whether a name is that of an ONNX model."""
     return path.lower().endswith(".onnx")
 
 
@@ -120,6 +122,7 @@ def write_fixed(
 
 
 def _fix_file(arguments: argparse.Namespace, assessment: "Assessment") -> Fixed:
+    """Write the rewritten model of the only path."""
     if assessment.unreadable:
         return Fixed((assessment,))
     try:
@@ -136,6 +139,7 @@ def _fix_file(arguments: argparse.Namespace, assessment: "Assessment") -> Fixed:
 def _rewritten(
     arguments: argparse.Namespace, source: str, output: Path, assessment: "Assessment"
 ) -> "Rewriting":
+    """Write the rewritten form of one model."""
     from dmlsplit.lint.fix import rewrite
 
     sizes = dict(arguments.dim)
@@ -143,6 +147,7 @@ def _rewritten(
 
 
 def _reported(before: "Assessment", after: "Assessment | None") -> tuple["Assessment", ...]:
+    """The assessments that reports show: of the written model, if there is one, and the old."""
     from dmlsplit.lint.advice import without_rewriting
 
     return tuple(
@@ -185,6 +190,7 @@ def _comparison(splits: Sequence["Replacement"]) -> str:
 def _fix_folder(
     arguments: argparse.Namespace, assessment: "Assessment", inputs: Sequence[str]
 ) -> Fixed:
+    """Write the rewritten models of several paths into a folder."""
     from dmlsplit.lint.fix.outputs import check_output_paths
 
     outputs = _output_paths(arguments)

@@ -121,6 +121,7 @@ def _diagnostics(verdict: Verdict) -> tuple[Violation, ...]:
 
 
 def _with_remedies(verdict: Verdict, remedies: Remedies) -> Verdict:
+    """The verdict with what can be done, and why there is nothing else."""
     site, diagnostics, notes = verdict.site, verdict.diagnostics, remedies.notes
     if site.never_runs is not None:
         notes += (f"{site.never_runs}; but ONNX Runtime checks it when it loads the model",)
@@ -157,6 +158,7 @@ def _program_verdict(site: SplitSite, target: Target) -> Verdict:
 
 
 def _text_faults(site: SplitSite) -> tuple[Violation, ...]:
+    """The violation of a split of strings, which DirectML lacks."""
     if site.element_type != "STRING":
         return ()
     text = "InputTensor.DataType is STRING; DirectML has no strings"
@@ -164,6 +166,7 @@ def _text_faults(site: SplitSite) -> tuple[Violation, ...]:
 
 
 def _check_known(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> Verdict:
+    """Check the descriptor of a split; None if all outputs are empty."""
     errors, legal, obstacle = _text_faults(site), None, None
     broken = report_at(desc, target.level).violations if desc else ()
     if desc and broken:
@@ -199,6 +202,7 @@ def _remarks(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
 
 
 def _frozen(site: SplitSite) -> Iterator[Violation]:
+    """The warning about a split whose sizes an exporter froze."""
     if site.frozen:
         name, size = site.frozen
         fault = f"works only for {name}={size}: the exporter wrote the sizes as constants"

@@ -57,6 +57,7 @@ def invalid_node(site: SplitSite, problem: str, effect: Effect | None = None) ->
 
 
 def _refuses_external_sizes(runtime: Runtime) -> bool:
+    """Whether sizes in external data are known to keep a model from loading."""
     return runtime.provider is not None and runtime.provider.external_sizes_load.value is False
 
 
@@ -78,6 +79,7 @@ def _setting_ir(file: str, ir: int, newest: int) -> Fix:
 
 
 def _missing_count(site: SplitSite) -> Iterator[Violation]:
+    """The violation of a Split-18 that lacks num_outputs on an axis of known size."""
     if site.operator != "Split-18" or site.sized_by != "outputs":
         return
     axis_size = site.shape[site.axis] if site.shape and site.axis is not None else None
@@ -135,4 +137,5 @@ def _loaders(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
 
 
 def _loads(limit: Cell, number: int) -> bool:
+    """Whether a limit is known to admit a version."""
     return limit.value is not None and number <= limit.value

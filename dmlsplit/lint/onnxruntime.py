@@ -122,6 +122,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 
 def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
+    """Why the provider does not take the type of a split, or may not."""
     assert target.runtime is not None
     kind, provider = site.element_type, target.runtime.provider
     if kind == "STRING":

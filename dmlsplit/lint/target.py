@@ -250,11 +250,13 @@ def _windows_ml(text: str) -> Target:
 
 
 def _runtime(name: str, release: Release) -> Runtime:
+    """The program that has a release of ONNX Runtime."""
     limits = release.opset, release.ir
     return Runtime(name, *limits, *limits, release.provider, release.version)
 
 
 def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
+    """The Windows ML in a build of Windows, and the DirectML.dll of that build."""
     level = level_for_windows(build, "--winml")
     row = [row for row in rows if row.build <= build][-1]
     is_newer = row == rows[-1] and build > row.build
@@ -301,6 +303,7 @@ def build_number(option: str, text: str) -> int:
 
 
 def _version(option: str, text: str, example: str) -> Version:
+    """The version that an option gives."""
     try:
         return version(text.strip())
     except ValueError:

@@ -54,6 +54,7 @@ class FileScan(NamedTuple):
 
 
 def _data_files(model: Path) -> Iterable[Path]:
+    """The files in which a model keeps its weights and values."""
     match model.suffix.lower():
         case ".onnx":
             from dmlsplit.models.onnx.scanner import weight_files
@@ -126,6 +127,7 @@ def model_files(paths: Sequence[str], include_hidden: bool = False) -> list[tupl
 
 
 def _root(path: str) -> str:
+    """The folder that the files of a path are relative to, as in `model_files`."""
     if Path(path).is_dir():
         return path
     if Path(path).exists():
@@ -172,6 +174,7 @@ def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence
 
 
 def _size(file: str) -> int:
+    """The bytes of a file; 0 if it cannot be read, which the scan reports."""
     with suppress(OSError):
         return Path(file).stat().st_size
     return 0
@@ -211,6 +214,7 @@ def _models_in(folder: str, hidden: bool) -> tuple[list[str], list[str]]:
 
 
 def _is_model(path: Path) -> bool:
+    """Whether a search of folders takes a file for a model."""
     ending = path.suffix.lower()
     # Skip links, which may lead out of the folder.
     if ending not in _FOLDER_ENDINGS or not path.is_file() or path.is_symlink():

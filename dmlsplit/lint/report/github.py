@@ -29,6 +29,8 @@ def github_report(assessment: Assessment) -> str:
 
 
 def _command(alike: Sequence[Finding]) -> str:
+    """The workflow command for findings that are alike in one file."""
+
     def escaped(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

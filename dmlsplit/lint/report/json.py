@@ -50,6 +50,7 @@ def json_report(assessment: Assessment) -> str:
 
 
 def _target(target: Target) -> dict[str, Any]:
+    """The target of ONNX models."""
     runtime, release = target.runtime, target.runtime and target.runtime.release
     return {
         "name": str(target),
@@ -61,6 +62,7 @@ def _target(target: Target) -> dict[str, Any]:
 
 
 def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
+    """A verdict about a split; its target is given if it is not the main one."""
     least, state = verdict.minimum, verdict.site.state
     more: dict[str, Any] = {"target": str(verdict.target)} if verdict.target != main_target else {}
     if verdict.site.frozen:
@@ -83,6 +85,7 @@ def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
 
 
 def _model(model: ModelVerdict) -> dict[str, Any]:
+    """A verdict about a model without a split."""
     return {
         "file": model.file,
         "verdict": str(model.outcome),
@@ -92,20 +95,24 @@ def _model(model: ModelVerdict) -> dict[str, Any]:
 
 
 def _diagnostic(violation: Violation) -> dict[str, Any]:
+    """A violation of a rule."""
     keys = ("severity", "message", "tensor", "field", "found", "allowed", "hint")
     effect = {"effect": violation.effect} if violation.effect else {}
     return {"rule": violation.rule.id} | effect | _fields(violation, *keys)
 
 
 def _fields(value: object, *names: str) -> dict[str, Any]:
+    """Some attributes of a value."""
     return {name: getattr(value, name) for name in names}
 
 
 def _hresult(number: int | None) -> str | None:
+    """An HRESULT as a hexadecimal number."""
     return None if number is None else f"0x{number:08X}"
 
 
 def _descriptors(desc: SplitOperatorDesc | None) -> list[dict[str, Any]]:
+    """A list with the descriptor, or without one an empty list."""
     if desc is None:
         return []
     outputs = list(map(_tensor, desc.output_tensors[:_MAX_LISTED]))

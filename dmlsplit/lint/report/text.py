@@ -60,9 +60,11 @@ class _Style:
     is_cut: bool
 
     def _paint(self, text: str, code: str) -> str:
+        """Text in a colour, by its code, if colours are wanted."""
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
 
     def bold(self, text: str) -> str:
+        """Text in bold type."""
         return self._paint(text, "1")
 
     def header(self, mark: str, severity: str, message: str) -> str:
@@ -79,6 +81,7 @@ class _Style:
 
 
 def _headers(reasons: Sequence[Reason], style: _Style) -> Iterator[str]:
+    """The line of each reason."""
     for severity, rule, message in reasons:
         yield style.header(f"{severity}[{rule}]", severity, message)
 
@@ -105,6 +108,7 @@ def _others(group: FindingGroup) -> str:
 
 
 def _fix_lines(group: FindingGroup) -> Iterator[str]:
+    """The fixes of a group, any one of which suffices, and its notes."""
     fixes = group.statement.fixes
     texts = [fix for fix in fixes if not commands(fix)]
     lines = ["; or ".join(texts)] if texts else []

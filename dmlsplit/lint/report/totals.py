@@ -66,6 +66,7 @@ def _counts(groups: Sequence[FindingGroup]) -> Iterator[str]:
 
 
 def _of_targets(assessment: Assessment) -> Iterator[str]:
+    """The lines of each target."""
     for target in assessment.targets if assessment.verdicts else ():
         verdicts = [verdict for verdict in assessment.verdicts if verdict.target == target]
         yield from _of_target(

@@ -69,6 +69,7 @@ def data_type_of(field: Field) -> TensorDataType:
 
 
 def _tensor(field: Field) -> TensorDesc:
+    """Read a DML_TENSOR_DESC."""
     field.optional("Type", default="BUFFER").one_of({"BUFFER": None}, "DML_TENSOR_TYPE_")
     field = field.find("Desc") or field
     sizes = _numbers(field.get("Sizes"))
@@ -101,6 +102,7 @@ def _numbers(field: Field) -> list[int]:
 
 
 def _check_count(field: Field, name: str, count: int, counted: str) -> None:
+    """Refuse a count that contradicts the array that it counts."""
     declared = field.optional(name, default=count)
     if declared.integer(0, UINT_MAX) != count:
         raise declared.error(f"{count}, the number of {counted}")

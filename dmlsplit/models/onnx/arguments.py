@@ -217,7 +217,7 @@ def read_arguments(
         assumed.append("Split-1 has no default axis; 0 is assumed, as in later versions")
     split_type = ElementType.of_dtype(split.dtype) if hasattr(split, "dtype") else None
     check_types(operator, None, split_type)
-    lengths = _lengths(operator, split)
+    lengths = _split_argument(operator, split)
     if operator.makes_sequence:
         keepdims = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
         if keepdims not in (0, 1) and lengths is None:
@@ -248,6 +248,7 @@ def read_arguments(
 def _output_count(
     operator: OperatorVersion, lengths: SplitArgument, num_outputs: Any, output_count: Any
 ) -> int:
+    """The number of outputs of a Split, as its sizes, num_outputs and outputs agree."""
     count = None
     if output_count is not None:
         count = integer_argument("output_count", output_count, operator)
@@ -286,7 +287,8 @@ def _checked_num_outputs(
     return number
 
 
-def _lengths(operator: OperatorVersion, split: Any) -> SplitArgument:
+def _split_argument(operator: OperatorVersion, split: Any) -> SplitArgument:
+    """The argument `split`, checked: sizes, a chunk size, or what it is instead of them."""
     if split is None or isinstance(split, Lengths):
         return split
     if operator.makes_sequence and is_count(split):

@@ -7,6 +7,7 @@ from dmlsplit.models.onnx.declarations import output_faults, shape_remark
 from dmlsplit.models.onnx.protobuf import Shape
 from dmlsplit.models.onnx.scope import Visit
 from dmlsplit.models.onnx.values import Value, contradicts
+from dmlsplit.models.site import NodePath
 
 
 @dataclass(slots=True)
@@ -23,7 +24,7 @@ class Contradictions:
     """
 
     faults: list[str] = field(default_factory=list)
-    shapes: dict[tuple[tuple[int | str, ...], str], Shape] = field(default_factory=dict)
+    shapes: dict[tuple[NodePath, str], Shape] = field(default_factory=dict)
 
     def add_faults(self, faults: Iterable[str]) -> None:
         """Add faults of a graph."""

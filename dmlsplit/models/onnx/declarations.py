@@ -43,13 +43,14 @@ def declared_values(entries: Iterable[ValueInfo], dimensions: FixedSizes) -> dic
 def shape_remark(name: str, declared: Shape | None, shape: Shape | None, maker: str) -> Note:
     """The warning about a declared shape that contradicts what a node makes."""
     return Note(
-        f"the model declares {shown_name(name)} as {_shown(declared)}, but {maker} makes "
-        f"{_shown(shape)}; ONNX Runtime warns, and dmlsplit goes by the node",
+        f"the model declares {shown_name(name)} as {_shown_shape(declared)}, but {maker} makes "
+        f"{_shown_shape(shape)}; ONNX Runtime warns, and dmlsplit goes by the node",
         "remove the declaration, or correct it",
     )
 
 
-def _shown(shape: Shape | None) -> str:
+def _shown_shape(shape: Shape | None) -> str:
+    """A shape for a message."""
     sizes = ("?" if size is None else shown_name(str(size)) for size in shape or ())
     return f"[{','.join(sizes)}]"
 
@@ -63,8 +64,10 @@ def input_faults(graph: Graph) -> Iterator[str]:
         types[entry.name] = entry.data_type
     for tensor in graph.initializer:
         if (declared := types.get(tensor.name)) and declared != tensor.data_type:
-            text = f"the model declares its input {shown_name(tensor.name)} as {_type(declared)}"
-            yield f"{text}, but the input's default is {_type(tensor.data_type)}"
+            text = (
+                f"the model declares its input {shown_name(tensor.name)} as {_type_name(declared)}"
+            )
+            yield f"{text}, but the input's default is {_type_name(tensor.data_type)}"
 
 
 def output_faults(
@@ -79,10 +82,11 @@ def output_faults(
     if not expected or not value.data_type or operator == "Constant":
         return
     if operator == "SplitToSequence" or expected != value.data_type:
-        made = "a sequence" if operator == "SplitToSequence" else _type(value.data_type)
-        text = f"the model declares {shown_name(name)} as {_type(expected)}"
+        made = "a sequence" if operator == "SplitToSequence" else _type_name(value.data_type)
+        text = f"the model declares {shown_name(name)} as {_type_name(expected)}"
         yield f"{text}, but {maker} makes {made}"
 
 
-def _type(data_type: int) -> str:
+def _type_name(data_type: int) -> str:
+    """A type for a message."""
     return ElementType(data_type).name

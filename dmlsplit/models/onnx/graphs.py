@@ -83,6 +83,7 @@ def graph_scope(
 
 
 def _input(entry: ValueInfo, dimensions: FixedSizes, is_main: bool) -> Value:
+    """What a graph declares about one of its inputs."""
     if entry.shape is None:
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         return Value(entry.data_type, gap=(text, Cause.DYNAMIC))
@@ -96,4 +97,5 @@ def _input(entry: ValueInfo, dimensions: FixedSizes, is_main: bool) -> Value:
 
 
 def _initializer(tensor: Tensor, is_default: bool) -> Value:
+    """The value of an initializer, which a caller may override if it is a default."""
     return Value(tensor.data_type, tensor.shape, tensor, is_folded=not is_default)

@@ -46,6 +46,7 @@ def unified(sites: list[SplitSite], options: Mapping[str, str]) -> list[SplitSit
 def _with_examples(
     site: SplitSite, sizes: Mapping[str, int], options: Mapping[str, str]
 ) -> SplitSite:
+    """A site with the options that make it known, and a shape that suits them."""
     state = site.state
     if not isinstance(state, Unknown):
         return site

@@ -170,6 +170,7 @@ class Reader:
                 yield entries[key], Span(begin, position)
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
+        """A number of variable length, and the position after it."""
         if position < end and (value := self._data[position]) < 0x80:
             return value, position + 1
         value = 0
@@ -183,6 +184,7 @@ class Reader:
 
 
 def _signed(value: int) -> int:
+    """An unsigned 64-bit number as a signed one, in two's complement."""
     return value - 2**64 if value >= 2**63 else value
 
 

@@ -12,8 +12,8 @@ from dmlsplit.models.onnx.shapes import INFERRED_BY_ONNX
 from dmlsplit.models.onnx.values import UNKNOWN, Gap, Value
 from dmlsplit.models.site import FUNCTION_BODY, Cause, NodePath, SplitSite
 
-# A step from a graph into a body: the position of a node, an attribute of it, and a body in that.
-_STEP = 3
+# The parts of a path for one body: the position of a node, an attribute of it, and a body in that.
+_PARTS_PER_BODY = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Scope:
     def path_of(self, name: str) -> NodePath:
         """The path of the graph, this one or one around it, that has a value."""
         around = next((i for i, values in enumerate(self.values.maps) if name in values), 0)
-        return self.path[: len(self.path) - _STEP * around]
+        return self.path[: len(self.path) - _PARTS_PER_BODY * around]
 
 
 class Visit(NamedTuple):

@@ -265,6 +265,7 @@ def elements(reader: Reader, constant: Constant) -> tuple[Any, ...]:
 
 
 def _stored(reader: Reader, tensor: Tensor, field: str, width: int) -> bytes:
+    """The bytes of a tensor's elements, little-endian."""
     limit = MAX_VALUES * width
     if tensor.raw_data is not None:
         return reader.copy(tensor.raw_data, limit)

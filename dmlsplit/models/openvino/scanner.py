@@ -53,16 +53,19 @@ _CARRIERS = {
 
 
 # A Convert to one of these types does not change an axis or a length.
-_INTEGERS = ("i32", "i64")
+_INDEX_TYPES = ("i32", "i64")
 
 
 class _Node(NamedTuple):
+    """A split, the graph that has it, and its file."""
+
     layer: Layer
     graph: Graph
     xml: Path
 
     @property
     def operator(self) -> str:
+        """The operator with its version."""
         return _OPERATORS[self.layer.type]
 
     def input_layer(self, position: int, layer: Layer | None = None) -> Layer | None:
@@ -76,7 +79,7 @@ class _Node(NamedTuple):
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
         """The Const that feeds an input, maybe through a Convert, and its shape."""
         layer = self.input_layer(position)
-        if layer and layer.type == "Convert" and layer.data.get("destination_type") in _INTEGERS:
+        if layer and layer.type == "Convert" and layer.data.get("destination_type") in _INDEX_TYPES:
             source = self.input_layer(0, layer)
             layer = source if source and source.type == "Const" else layer
         if layer is None:
@@ -89,6 +92,7 @@ class _Node(NamedTuple):
             return layer, constant_shape(layer)
 
     def values(self, layer: Layer, name: str) -> list[int]:
+        """The integers of a Const, named in errors."""
         with prefix_errors(name):
             return integers(layer, self.xml)
 
@@ -131,6 +135,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
 
 
 def _scan(graph: Graph, xml: Path, file: str, parent_path: str) -> Iterator[SplitSite]:
+    """The splits of a graph, then those of the bodies in its layers."""
     name = f"{parent_path}{graph.name}"
     for layer in graph.layers.values():
         if layer.type in _OPERATORS:
@@ -140,6 +145,7 @@ def _scan(graph: Graph, xml: Path, file: str, parent_path: str) -> Iterator[Spli
 
 
 def _site(node: _Node, file: str, graph: str) -> SplitSite:
+    """The site of a split."""
     layer = node.layer
     blank = SplitSite(file, graph, layer.name, layer.position, node.operator, format="openvino")
     if layer.version != "opset1":
@@ -205,6 +211,7 @@ def _smallest(shape: Iterable[int | None]) -> tuple[int, ...]:
 
 
 def _data_type(node: _Node) -> TensorDataType | None:
+    """The type that carries the data; None if the file does not name it."""
     # Version 10 writes the precision of outputs only, but a split keeps the type.
     ports = [*node.layer.inputs[:1], *node.layer.outputs]
     precision = next((port.precision for port in ports if port.precision), "")
@@ -218,6 +225,7 @@ def _data_type(node: _Node) -> TensorDataType | None:
 
 
 def _shape(node: _Node) -> tuple[int | None, ...] | None:
+    """The shape of the data, with None for dynamic sizes; None if its rank is dynamic."""
     if not node.layer.inputs:
         raise InvalidArgumentError("has no inputs")
     dims = node.layer.inputs[0].known_dims("its input")
@@ -232,6 +240,7 @@ def _shape(node: _Node) -> tuple[int | None, ...] | None:
 
 
 def _dynamic_size_error(what: str) -> UnknownSplitError:
+    """The error about a size, or the rank, that is not in the file."""
     return UnknownSplitError(f"{what} of the data is dynamic", Cause.DYNAMIC)
 
 
@@ -253,6 +262,7 @@ def _lengths(node: _Node, axis: int) -> list[int]:
 
 
 def _check_outputs(node: _Node, pieces: int) -> None:
+    """Refuse a split whose number of pieces is not that of its outputs."""
     outputs = len(node.layer.outputs)
     if pieces != outputs:
         raise InvalidArgumentError(
@@ -261,6 +271,7 @@ def _check_outputs(node: _Node, pieces: int) -> None:
 
 
 def _warnings(node: _Node, lowering: Lowering, is_static: bool) -> Iterator[str]:
+    """What is to be said about empty outputs and about wrong declarations."""
     shapes = piece_shapes(lowering.shape, lowering.axis, lowering.sizes)
     empty = [index for index, shape in enumerate(shapes) if 0 in shape]
     if empty:
