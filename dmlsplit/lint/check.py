@@ -55,10 +55,33 @@ def assess(
     without_splits: Iterable[OnnxModel] = (),
     baseline: frozenset[tuple[str, str]] = frozenset(),
 ) -> Assessment:
-    """Check all sites for a target; those of other formats than ONNX without a runtime.
+    """Check the splits of a scan for a target.
 
-    Of the models without a split, the assessment has those that may not load. `failing`,
-    `defects_fail` and `baseline` are as in `Assessment`.
+    Parameters
+    ----------
+    sites : iterable of SplitSite
+        The splits. A runtime gets only those of ONNX models; for others, an application calls
+        DirectML directly.
+    target : Target
+        Who passes them to DirectML, and the level of its DirectML.dll.
+    without_splits : iterable of OnnxModel
+        Models without a split, which the runtime may not load either.
+    unreadable, failing, defects_fail, baseline
+        As in `Assessment`.
+
+    Returns
+    -------
+    Assessment
+        A verdict for each site, in their order, and for each model that does not load, or may not.
+
+    Examples
+    --------
+    >>> from dmlsplit.lint.target import resolve_target
+    >>> from dmlsplit.models.discovery import option_site
+    >>> site = option_site("FLOAT32", sizes=(2, 6), axis=1, split=(2, 4))
+    >>> (verdict,) = assess([site], resolve_target(feature_level="2_0")).verdicts
+    >>> print(verdict.outcome)
+    refused, an equivalent exists
     """
     splits = tuple(sites)
     declared = declarations(splits)

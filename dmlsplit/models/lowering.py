@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dmlsplit.checks import integers
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
+from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.models.site import Known, Unknown, UnknownSplitError
 
 # A split with more outputs than this must be a mistake, and each output costs memory.
@@ -49,6 +51,15 @@ class Lowering:
     descriptor: SplitOperatorDesc | None
     squeeze: bool = False
     warnings: tuple[str, ...] = ()
+
+
+def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """The argument `shape`, sizes of 0 or more."""
+    sizes = integers("shape", shape)
+    for index, size in enumerate(sizes):
+        if size < 0:
+            raise InvalidArgumentError(f"shape[{index}] is {size}; it must be at least 0")
+    return sizes
 
 
 def split_descriptor(

@@ -24,10 +24,15 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
 
     Parameters
     ----------
-    mapping
+    mapping : mapping of str to object
         ``{"type": "DML_OPERATOR_SPLIT", "desc": {...}}``, or the contents of ``desc`` alone:
         ``InputTensor``, ``OutputTensors``, ``Axis`` and optionally ``OutputCount``. Enum names
         may omit their prefix, and tensors may be wrapped in ``Type`` and ``Desc``.
+
+    Returns
+    -------
+    SplitOperatorDesc
+        The descriptor, which may break DirectML's rules.
 
     Raises
     ------

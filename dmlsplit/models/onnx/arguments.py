@@ -128,14 +128,19 @@ def node_arguments(
 
     Parameters
     ----------
-    operator
+    operator : OperatorVersion
         The version that the model's opset means.
-    attributes
+    attributes : mapping of str to int or sequence of int
         The node's attributes by name.
-    inputs
+    inputs : sequence
         The inputs after the data: an array, `Lengths.AT_RUN_TIME`, or None if omitted.
-    output_count
+    output_count : int
         Number of the node's outputs, omitted ones included.
+
+    Returns
+    -------
+    Arguments
+        The arguments, checked as by `read_arguments`.
 
     Raises
     ------
@@ -184,20 +189,27 @@ def read_arguments(
 
     Parameters
     ----------
-    operator
+    operator : OperatorVersion
         The operator version.
-    axis, num_outputs, keepdims
+    axis, num_outputs, keepdims : int, optional
         The attributes of those names; None if the node does not set them.
-    split
-        Integers, a NumPy array (0-d for SplitToSequence's chunk size), or `Lengths.AT_RUN_TIME`.
-    output_count
+    split : sequence of int, int, array or Lengths, optional
+        The size of each piece, or SplitToSequence's chunk size, which may be a 0-d array; or
+        `Lengths.AT_RUN_TIME`.
+    output_count : int, optional
         Number of outputs of a Split; None means the number of sizes, or `num_outputs`.
         Ignored for SplitToSequence, which has one output.
+
+    Returns
+    -------
+    Arguments
+        The arguments as given, with the number of outputs, and what was assumed.
 
     Raises
     ------
     InvalidArgumentError
-        If a value breaks a rule of the operator.
+        If a value breaks a rule of the operator, whose source is ONNX's documentation of its
+        version (docs/Changelog.md).
 
     See Also
     --------

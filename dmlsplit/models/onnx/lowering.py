@@ -7,12 +7,12 @@ strictest reading applies, so that an accepted split gives the same pieces every
 from collections.abc import Sequence
 from math import prod
 
-from dmlsplit.checks import axis_from_front, instance, integers
+from dmlsplit.checks import axis_from_front, instance
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import shown
-from dmlsplit.models.lowering import MAX_OUTPUTS, Lowering, split_descriptor
+from dmlsplit.models.lowering import MAX_OUTPUTS, Lowering, checked_shape, split_descriptor
 from dmlsplit.models.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType, OperatorVersion
 from dmlsplit.models.onnx.portability import piece_warnings
@@ -23,15 +23,23 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
 
     Parameters
     ----------
-    arguments
+    arguments : Arguments
         From `read_arguments` or `node_arguments`.
-    data_type, shape
-        Data type and shape of the input.
+    data_type : ElementType
+        Data type of the input.
+    shape : sequence of int
+        Shape of the input, of any rank.
+
+    Returns
+    -------
+    Lowering
+        The sizes of the outputs, and a descriptor that moves the same bytes. Types that DirectML
+        lacks travel as unsigned integers of the same size, and dimensions above 8 are merged.
 
     Raises
     ------
     InvalidArgumentError
-        If the operator does not accept the type, or the shape does not fit.
+        If the operator does not accept the type, the shape does not fit, or a size is negative.
 
     See Also
     --------
@@ -47,7 +55,7 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
     instance("arguments", arguments, Arguments)
     instance("data_type", data_type, ElementType)
     check_types(arguments.operator, data_type, arguments.split_type)
-    dims = integers("shape", shape)
+    dims = checked_shape(shape)
     axis = axis_from_front(arguments.axis, len(dims), arguments.operator)
     sizes = _output_sizes(arguments, dims[axis])
     descriptor = descriptor_of(data_type, dims, axis, sizes)

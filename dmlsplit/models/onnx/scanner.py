@@ -37,9 +37,9 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
 
     Parameters
     ----------
-    path
+    path : str or PathLike of str
         The model. Its external data is not opened.
-    dimensions
+    dimensions : FixedSizes, optional
         Sizes for the dynamic dimensions of its inputs.
 
     Returns

@@ -104,7 +104,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
 
     Parameters
     ----------
-    path
+    path : str or PathLike of str
         A model.xml of version 10 or 11.
 
     Returns
