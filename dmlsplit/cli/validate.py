@@ -20,13 +20,7 @@ from dmlsplit.cli.reports import (
     output_files,
     write_reports,
 )
-from dmlsplit.cli.terminal import (
-    EXIT_OK,
-    EXIT_REFUSED,
-    EXIT_UNUSABLE,
-    print_message,
-    status_of,
-)
+from dmlsplit.cli.terminal import EXIT_OK, EXIT_REFUSED, EXIT_UNUSABLE, print_message, status_of
 from dmlsplit.cli.write_fixed import check_write_fixed, write_fixed
 
 if TYPE_CHECKING:

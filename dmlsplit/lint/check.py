@@ -31,14 +31,7 @@ from dmlsplit.lint.verdict import (
     Verdict,
 )
 from dmlsplit.messages import Note
-from dmlsplit.models.site import (
-    Invalid,
-    Known,
-    OnnxModel,
-    ProviderRemark,
-    SplitSite,
-    Unknown,
-)
+from dmlsplit.models.site import Invalid, Known, OnnxModel, ProviderRemark, SplitSite, Unknown
 
 # A model has many splits, but few different descriptors.
 _cached = lru_cache(maxsize=4096)

@@ -19,12 +19,7 @@ from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.protobuf import Shape
-from dmlsplit.models.onnx.scanner import (
-    MAX_PROTOBUF_BYTES,
-    check_output,
-    scan,
-    scan_declarations,
-)
+from dmlsplit.models.onnx.scanner import MAX_PROTOBUF_BYTES, check_output, scan, scan_declarations
 from dmlsplit.models.site import NodePath, Size, SplitSite
 
 

@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from dmlsplit.messages import Note
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.operators import ElementType
-from dmlsplit.models.onnx.protobuf import (
-    Graph,
-    Node,
-    Shape,
-    ValueInfo,
-    shown_name,
-)
+from dmlsplit.models.onnx.protobuf import Graph, Node, Shape, ValueInfo, shown_name
 from dmlsplit.models.onnx.values import Value
 
 

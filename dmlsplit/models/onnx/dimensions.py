@@ -25,11 +25,6 @@ class FixedSizes:
     sizes : mapping of str to int
         The sizes by name, each at least 0.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If a size is not an integer, or negative.
-
     Attributes
     ----------
     sizes : dict of str to int
@@ -41,6 +36,11 @@ class FixedSizes:
         that every shell takes literally, if there is one.
     dynamic : dict of str to None
         All values in `options` so far, in their order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a size is not an integer, or negative.
 
     See Also
     --------

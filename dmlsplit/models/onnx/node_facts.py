@@ -6,13 +6,7 @@ from dmlsplit.checks import axis_from_front
 from dmlsplit.errors import InvalidArgumentError
 from dmlsplit.messages import counted
 from dmlsplit.models.lowering import Lowering
-from dmlsplit.models.onnx.arguments import (
-    Arguments,
-    Lengths,
-    check_types,
-    node_arguments,
-    refuse,
-)
+from dmlsplit.models.onnx.arguments import Arguments, Lengths, check_types, node_arguments, refuse
 from dmlsplit.models.onnx.lowering import lower, output_count
 from dmlsplit.models.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.models.onnx.protobuf import Node, Shape, Tensor, shown_name

@@ -18,13 +18,7 @@ from dmlsplit.files.atomic import refuse_inputs
 from dmlsplit.files.kinds import name_kind_in_errors
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.model_scan import MAX_FIELDS, ModelScan, scan_model
-from dmlsplit.models.onnx.protobuf import (
-    Function,
-    Graph,
-    Model,
-    Node,
-    Tensor,
-)
+from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node, Tensor
 from dmlsplit.models.onnx.reader import Reader, Span, WireError
 from dmlsplit.models.site import SplitSite
 

@@ -11,20 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.models.onnx.operators import ElementType
-from dmlsplit.models.onnx.protobuf import (
-    MAX_RANK,
-    Attribute,
-    Node,
-    Shape,
-    Tensor,
-    shown_name,
-)
-from dmlsplit.models.onnx.reader import (
-    MAX_VALUES,
-    LimitError,
-    Reader,
-    WireError,
-)
+from dmlsplit.models.onnx.protobuf import MAX_RANK, Attribute, Node, Shape, Tensor, shown_name
+from dmlsplit.models.onnx.reader import MAX_VALUES, LimitError, Reader, WireError
 from dmlsplit.models.site import Cause, Size, UnknownSplitError
 
 # A number, or a dynamic size in a tensor of sizes: its name, or None.

@@ -30,13 +30,7 @@ from dmlsplit.models.openvino.lowering import (
     resolve_count,
     resolve_lengths,
 )
-from dmlsplit.models.site import (
-    Cause,
-    Invalid,
-    SplitSite,
-    Unknown,
-    UnknownSplitError,
-)
+from dmlsplit.models.site import Cause, Invalid, SplitSite, Unknown, UnknownSplitError
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
 
