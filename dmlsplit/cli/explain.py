@@ -144,7 +144,7 @@ def _check_words(paths: Sequence[str]) -> None:
 
 def _print_page(page: str) -> None:
     """Print a page of Markdown as text."""
-    print_result(page_text(page, is_colour_wanted()))
+    print_result(page_text(page, is_bold=is_colour_wanted()))
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:

@@ -224,7 +224,7 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
 
     sizes = _fixed_sizes(arguments.dim)
     with progress_bar("scan") as progress:
-        scan = scan_paths(arguments.paths, progress, sizes, arguments.hidden)
+        scan = scan_paths(arguments.paths, progress, sizes, include_hidden=arguments.hidden)
     _print_scan_notes(scan)
     return scan
 

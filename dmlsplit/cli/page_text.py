@@ -11,7 +11,7 @@ _CODE_INDENT = "    "
 _INLINE = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|\[([^\]]+)\]\((\S+?)\)")
 
 
-def page_text(page: str, is_bold: bool = False) -> str:
+def page_text(page: str, *, is_bold: bool = False) -> str:
     """The page without Markdown's marks: programs are indented, and prose is wrapped.
 
     Headings and strong words are bold if `is_bold` is set.

@@ -69,7 +69,7 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
     from dmlsplit.models.onnx.scanner import check_output
 
     # Here before the model is checked, which may take a while; `write_fixed` checks it again.
-    check_output(Path(arguments.paths[0]), Path(fixed), arguments.overwrite)
+    check_output(Path(arguments.paths[0]), Path(fixed), overwrite=arguments.overwrite)
 
 
 def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
@@ -83,7 +83,7 @@ def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
     from dmlsplit.lint.fix.outputs import check_output_paths
 
     outputs = _output_paths(arguments)
-    check_output_paths(outputs, outputs, arguments.overwrite)
+    check_output_paths(outputs, outputs, overwrite=arguments.overwrite)
 
 
 def _is_onnx(path: str) -> bool:
@@ -96,7 +96,7 @@ def _output_paths(arguments: argparse.Namespace) -> dict[str, Path]:
     from dmlsplit.lint.fix.outputs import output_paths
     from dmlsplit.models.discovery import model_files
 
-    files = model_files(arguments.paths, arguments.hidden)
+    files = model_files(arguments.paths, include_hidden=arguments.hidden)
     return output_paths(Path(arguments.write_fixed), (pair for pair in files if _is_onnx(pair[0])))
 
 
@@ -143,7 +143,9 @@ def _rewritten(
     from dmlsplit.lint.fix import rewrite
 
     sizes = dict(arguments.dim)
-    return rewrite.write_fixed(Path(source), output, assessment, sizes, arguments.overwrite)
+    return rewrite.write_fixed(
+        Path(source), output, assessment, sizes, overwrite=arguments.overwrite
+    )
 
 
 def _reported(before: "Assessment", after: "Assessment | None") -> tuple["Assessment", ...]:
@@ -194,7 +196,7 @@ def _fix_folder(
     from dmlsplit.lint.fix.outputs import check_output_paths
 
     outputs = _output_paths(arguments)
-    check_output_paths(outputs, inputs, arguments.overwrite)  # the files with weights too
+    check_output_paths(outputs, inputs, overwrite=arguments.overwrite)  # the files with weights too
     unreadable = {file for file, _ in assessment.unreadable}
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in assessment.verdicts:

@@ -146,13 +146,7 @@ def _with_remedies(verdict: Verdict, remedies: Remedies) -> Verdict:
         diagnostics = tuple(
             replace(v, fix=fix) if v.rule.id == "SPLIT-NODE-UNKNOWN" else v for v in diagnostics
         )
-    return replace(
-        verdict,
-        diagnostics=diagnostics,
-        fixes=remedies.fixes,
-        notes=notes,
-        rewriting=remedies.rewriting,
-    )
+    return replace(verdict, diagnostics=diagnostics, **remedies._replace(notes=notes)._asdict())
 
 
 def _program_verdict(site: SplitSite, target: Target) -> Verdict:

@@ -36,6 +36,7 @@ def write_fixed(
     output: Path,
     assessment: Assessment,
     sizes: Mapping[str, int] | None = None,
+    *,
     overwrite: bool = False,
 ) -> Rewriting:
     """Write the assessed model `source` with its refused splits replaced.
@@ -50,7 +51,7 @@ def write_fixed(
         If a split and its replacement give different outputs, or the output is an input or exists.
     """
     model = _load(source)
-    check_output(source, output, overwrite)
+    check_output(source, output, overwrite=overwrite)
     if sizes:
         dimensions = FixedSizes(sizes)
         contradicted = scan_declarations(source, dimensions).contradicted

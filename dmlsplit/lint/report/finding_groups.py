@@ -143,7 +143,7 @@ def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if verdict.equivalent:  # few can use it, so only where the model cannot be rewritten
         short_forms[dispatching(verdict)] = "" if verdict.rewriting in verdict.fixes else DISPATCH
     fixes = tuple(filter(None, (short_forms.get(fix, fix) for fix in verdict.fixes)))
-    fixes = tuple(sorted(fixes, key=_is_not_command))
+    fixes = tuple(sorted(fixes, key=lambda fix: fix != COMMAND))  # the command first
     fixes += tuple(_fixes_of(verdict.notes))  # what to do where --write-fixed does not help
     if not fixes:
         fixes = tuple(_fixes_of(violation.message for violation, _ in finding.diagnostics))
@@ -155,11 +155,6 @@ def _fixes_of(notes: Iterable[str]) -> Iterator[str]:
     for note in notes:
         if isinstance(note, Note) and note.fix:
             yield Fix(printable(note.fix), note.fix.commands)
-
-
-def _is_not_command(fix: str) -> bool:
-    """A key that sorts the command for all models before other fixes."""
-    return fix != COMMAND
 
 
 def _locations(finding: Finding) -> list[Location]:

@@ -27,10 +27,10 @@ _MAX_REASONS = 4  # of one block, except in the verbose text
 
 def text_report(
     assessment: Assessment,
-    colour: bool = False,
-    detail: Detail = "usual",
     heading: str = "",
     *,
+    detail: Detail = "usual",
+    colour: bool = False,
     paths: Sequence[str] = (),
     is_cut: bool = False,
 ) -> str:

@@ -65,7 +65,7 @@ def input_faults(graph: Graph) -> Iterator[str]:
 
 
 def output_faults(
-    node: Node, name: str, value: Value, declared: Value | None, is_taken: bool, maker: str
+    node: Node, name: str, value: Value, declared: Value | None, maker: str, *, is_taken: bool
 ) -> Iterator[str]:
     """The faults of an output: a name that is taken, and a type that is declared as another."""
     if is_taken:

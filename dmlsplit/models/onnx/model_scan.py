@@ -35,7 +35,7 @@ def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> Mo
 
 
 def _scan(
-    name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, with_defaults: bool
+    name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, *, with_defaults: bool
 ) -> ModelScan:
     """Scan a model once, with or without the defaults of its inputs."""
     # Calls and constants are walked again, which may double the fields of a small model.
@@ -44,7 +44,7 @@ def _scan(
         model = reader.read(Model, Span(0, len(data)))
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
-        walk = Walk(name, reader, model, dimensions, with_defaults)
+        walk = Walk(name, reader, model, dimensions, with_defaults=with_defaults)
         sites = walk.sites()
         return ModelScan(sites, walk.contradictions.shapes, walk.has_defaults, walk.model)
     except LimitError as error:

@@ -62,7 +62,7 @@ def single(
 ) -> Any:
     """Declare a field that occurs at most once."""
     usual = VARINT if value_type is int else LEN
-    encoding = Encoding(number, value_type, False, (wire_type or usual,))
+    encoding = Encoding(number, value_type, repeated=False, wire_types=(wire_type or usual,))
     return field(default=default, metadata={"encoding": encoding})
 
 
@@ -70,7 +70,7 @@ def repeated(number: int, value_type: _Type, wire_type: int | None = None) -> An
     """Declare a repeated field. One of numbers, of this wire type, may also be packed."""
     unpacked = VARINT if value_type is int else wire_type
     wire_types = (LEN,) if unpacked is None else (unpacked, LEN)
-    encoding = Encoding(number, value_type, True, wire_types)
+    encoding = Encoding(number, value_type, repeated=True, wire_types=wire_types)
     return field(default=(), metadata={"encoding": encoding})
 
 

@@ -117,7 +117,7 @@ def weight_files(model: Path) -> list[Path]:
     return [model.parent / name for name in names]
 
 
-def check_output(model: Path, output: Path, overwrite: bool) -> None:
+def check_output(model: Path, output: Path, *, overwrite: bool) -> None:
     """Refuse to write a changed copy of a model over a file, or away from its weights."""
     weights = weight_files(model)
     refuse_inputs(output, [model, *weights])

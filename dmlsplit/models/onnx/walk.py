@@ -56,6 +56,7 @@ class Walk:
         reader: Reader,
         model: Model,
         dimensions: FixedSizes,
+        *,
         with_defaults: bool = True,
     ) -> None:
         self.contradictions = Contradictions()
@@ -94,7 +95,9 @@ class Walk:
         self.contradictions.add_faults(input_faults(graph))
         defaults = overridable_inputs(graph, self._model.ir_version)
         self.has_defaults |= bool(defaults)
-        scope = graph_scope(graph, outer, name, self._dimensions, defaults, self._with_defaults)
+        scope = graph_scope(
+            graph, outer, name, self._dimensions, defaults, with_defaults=self._with_defaults
+        )
         if not outer.path:
             shapes = (scope.value(entry.name).shape or () for entry in graph.input)
             self._input_dimensions.update(chain.from_iterable(shapes))

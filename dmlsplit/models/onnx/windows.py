@@ -50,17 +50,11 @@ def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
     pads = call.int_attribute("pads", (0,) * (2 * rank))
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
     rounds_up = call.int_attribute("ceil_mode", 0) == 1
-    return tuple(_steps(rounds_up, *row) for row in rows)
+    return tuple(_steps(*row, rounds_up=rounds_up) for row in rows)
 
 
 def _steps(
-    rounds_up: bool,
-    size: Size,
-    window: Size,
-    stride: int,
-    dilation: int,
-    low: int,
-    high: int,
+    size: Size, window: Size, stride: int, dilation: int, low: int, high: int, *, rounds_up: bool
 ) -> Size:
     """The number of positions of a window along one dimension; `rounds_up` is ceil_mode."""
     if not isinstance(size, int) or not isinstance(window, int):

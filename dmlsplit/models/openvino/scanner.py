@@ -264,7 +264,7 @@ def _check_outputs(node: _Node, pieces: int) -> None:
         )
 
 
-def _warnings(node: _Node, lowering: Lowering, is_static: bool) -> Iterator[str]:
+def _warnings(node: _Node, lowering: Lowering, *, is_static: bool) -> Iterator[str]:
     """What is to be said about empty outputs and about wrong declarations."""
     shapes = piece_shapes(lowering.shape, lowering.axis, lowering.sizes)
     empty = [index for index, shape in enumerate(shapes) if 0 in shape]
