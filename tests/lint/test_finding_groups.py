@@ -21,7 +21,7 @@ from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome
 from dmlsplit.messages import Fix, Note, commands, cut_middle, without_commands, wrapped_at
-from dmlsplit.models.site import Cause as Unclear
+from dmlsplit.models.site import Cause
 
 OLD = resolve_target(windows="19041")
 ORT = resolve_target(ort="1.24")
@@ -62,7 +62,7 @@ def test_the_shape_of_a_split_does_not_make_another_group_but_its_rules_do() -> 
 
 
 def test_the_worst_groups_come_first() -> None:
-    unknown = Unknown("the shape is not known", Unclear.UNTRACKED)
+    unknown = Unknown("the shape is not known", Cause.UNTRACKED)
     harmed = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
     shape = site("shape", split("INT64", (1, 2), (1, 1)), is_shape=True, element_type="INT64")
     bad = site("bad", split("FLOAT32", (1, 2, 3), (2, 0)))
@@ -176,7 +176,7 @@ def test_the_verbose_text_does_not_call_a_split_ok_whose_numbers_may_be_wrong() 
 
 def test_a_rule_that_a_node_breaks_is_one_finding_in_the_text_the_baseline_and_sarif() -> None:
     """The number of splits stands with their verdict."""
-    unknown = site("late", Unknown("the axis is dynamic", Unclear.DYNAMIC))
+    unknown = site("late", Unknown("the axis is dynamic", Cause.DYNAMIC))
     typed = [
         site(f"n{at}", split("INT64", (2, 6), (2, 4)), element_type="INT64") for at in range(3)
     ]
@@ -189,7 +189,7 @@ def test_a_rule_that_a_node_breaks_is_one_finding_in_the_text_the_baseline_and_s
 
 def test_a_note_beside_an_error_is_a_note_in_sarif_too() -> None:
     smallest = split("INT64", (2, 6), (2, 4)).descriptor
-    state = Unknown("the axis is dynamic", Unclear.DYNAMIC, smallest)
+    state = Unknown("the axis is dynamic", Cause.DYNAMIC, smallest)
     assessment = assess([site("late", state, element_type="INT64")], OLD)
     (group,) = found(assessment)
     results = json.loads(sarif_report(assessment))["runs"][0]["results"]
@@ -203,7 +203,7 @@ def test_a_note_beside_an_error_is_a_note_in_sarif_too() -> None:
     [
         (site("n", split("FLOAT32", (2, 6), (2, 4)), input_name="x"),
          "Split-18(x: FLOAT[2,6], axis=1) -> [2,4]"),
-        (site("n", Unknown("?", Unclear.DYNAMIC), shape=("n", None), axis=None, element_type=None),
+        (site("n", Unknown("?", Cause.DYNAMIC), shape=("n", None), axis=None, element_type=None),
          "Split-18(?[n,?])"),
         (site("n", Known(pieces=(1,) * 9)), "Split-18(FLOAT[2,6], axis=1) -> 9 outputs"),
         (site("n", Known(), input_name="\x1b[1m"), r"Split-18(\x1b[1m: FLOAT[2,6], axis=1)"),
