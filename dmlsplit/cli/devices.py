@@ -115,6 +115,7 @@ def device_table(devices: Sequence[ListedDevice]) -> str:
 
 
 def _cells(listed: ListedDevice) -> tuple[str, ...]:
+    """The cells of a device's row."""
     device = listed.device
     return (
         listed.name,
@@ -128,4 +129,5 @@ def _cells(listed: ListedDevice) -> tuple[str, ...]:
 
 
 def _scaled(value: int | None, unit: int, name: str) -> str:
+    """A value in a unit; a dash if it is not known."""
     return "-" if value is None else f"{value / unit:.0f} {name}"

@@ -117,6 +117,7 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def _is_rule(path: str) -> bool:
+    """Whether a path has the form of a rule's id, and is no file."""
     return _RULE_ID.fullmatch(path.upper()) is not None and not Path(path).exists()
 
 
@@ -142,10 +143,12 @@ def _check_words(paths: Sequence[str]) -> None:
 
 
 def _print_page(page: str) -> None:
-    print_result(page_text(page, is_colour_wanted()))
+    """Print a page of Markdown as text."""
+    print_result(page_text(page, is_bold=is_colour_wanted()))
 
 
 def _explain_rules(arguments: argparse.Namespace) -> int:
+    """Print the pages of rules."""
     from dmlsplit.lint.rule_page import rule_page
     from dmlsplit.lint.rules import RULES
 
@@ -178,7 +181,7 @@ def _explain_splits(arguments: argparse.Namespace) -> int:
         refuse_inputs(Path(arguments.svg), [p for p in map(Path, arguments.paths) if p.is_file()])
     scan = scan_inputs(arguments)
     sites = _sites_named(scan.sites, arguments.node)
-    assessment = assess(sites, target, scan.unreadable, WITHOUT_EQUIVALENT)
+    assessment = assess(sites, target, scan.unreadable, failing=WITHOUT_EQUIVALENT)
     splits = _explicable(assessment)
     if unknown := assessment.counts[Outcome.UNKNOWN]:
         print_message(

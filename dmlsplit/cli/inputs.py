@@ -93,6 +93,7 @@ def dimension(text: str) -> tuple[str, int]:
 
 
 def _argument_error(text: str, allowed: str) -> argparse.ArgumentTypeError:
+    """The error about an argument that does not have the allowed form."""
     return argparse.ArgumentTypeError(f"is {text!r}; it must be {allowed}")
 
 
@@ -176,7 +177,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
-_TARGETS = ("ort", "winml", "directml", "windows", "feature_level")
+_TARGET_OPTIONS = ("ort", "winml", "directml", "windows", "feature_level")
 
 
 def target_of(arguments: argparse.Namespace) -> Target:
@@ -186,7 +187,7 @@ def target_of(arguments: argparse.Namespace) -> Target:
     if arguments.ort and not _VERSION.fullmatch(arguments.ort.strip()):
         arguments.paths.append(arguments.ort)
         arguments.ort = ""
-    options = {name: getattr(arguments, name) for name in _TARGETS}
+    options = {name: getattr(arguments, name) for name in _TARGET_OPTIONS}
     given = {name: value for name, value in options.items() if value is not None}
     target = resolve_target(**given or {"ort": ""})
     return replace(target, options=_as_given(arguments, given))
@@ -223,7 +224,7 @@ def scan_inputs(arguments: argparse.Namespace) -> Scan:
 
     sizes = _fixed_sizes(arguments.dim)
     with progress_bar("scan") as progress:
-        scan = scan_paths(arguments.paths, progress, sizes, arguments.hidden)
+        scan = scan_paths(arguments.paths, progress, sizes, include_hidden=arguments.hidden)
     _print_scan_notes(scan)
     return scan
 
@@ -274,6 +275,7 @@ def _print_scan_notes(scan: Scan) -> None:
 
 
 def _fixed_sizes(pairs: Sequence[tuple[str, int]]) -> FixedSizes | None:
+    """The sizes of --dim; None without any."""
     if not pairs:
         return None
     from dmlsplit.models.onnx.dimensions import FixedSizes

@@ -52,6 +52,7 @@ def levels(arguments: argparse.Namespace) -> int:
 
 
 def _record(row: LevelSupport) -> dict[str, Any]:
+    """A feature level for programs."""
     tensor = {
         "dimension_counts": [row.minimum_dimensions, row.maximum_dimensions],
         "data_types": [kind.name for kind in sorted(row.data_types)],
@@ -121,15 +122,18 @@ def runtime_rows() -> Iterator[tuple[str, ...]]:
 
 
 def _cells(release: Release) -> tuple[str, str, str]:
+    """The last cells of a row about a release: opset, IR version and versions of Split."""
     splits = " ".join(map(str, release.provider.split_versions.value))
     return _text(release.opset), _text(release.ir), splits
 
 
 def _text(cell: Cell) -> str:
+    """A fact as a cell."""
     return "-" if cell.value is None else str(cell.value)
 
 
 def _limit(cell: Cell, sure: Cell) -> str:
+    """A limit as a cell; if it is not known, what loads for certain."""
     return f"{sure.value}+" if cell.value is None else str(cell.value)
 
 

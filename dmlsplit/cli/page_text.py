@@ -7,10 +7,11 @@ from dmlsplit.messages import wrapped
 
 _FENCE = "```"
 _CODE_INDENT = "    "
+# Code, strong words, and links.
 _INLINE = re.compile(r"`([^`]+)`|\*\*(.+?)\*\*|\[([^\]]+)\]\((\S+?)\)")
 
 
-def page_text(page: str, is_bold: bool = False) -> str:
+def page_text(page: str, *, is_bold: bool = False) -> str:
     """The page without Markdown's marks: programs are indented, and prose is wrapped.
 
     Headings and strong words are bold if `is_bold` is set.
@@ -19,6 +20,7 @@ def page_text(page: str, is_bold: bool = False) -> str:
 
 
 def _lines(page: str, bold: str) -> Iterator[str]:
+    """The lines of a page; `bold` is the format of bold text."""
     is_code = False
     for line in page.splitlines():
         if line.startswith(_FENCE):

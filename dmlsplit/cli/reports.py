@@ -7,6 +7,7 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,7 +108,7 @@ def write_reports(
         for line in changes:
             print_message(line)
     sources = list(inputs)
-    report = _report(arguments, assessments, is_printed, changes)
+    report = _report(arguments, assessments, changes, is_printed=is_printed)
     write_result(report, arguments.output, sources)
     for form in _BESIDE:
         if (file := getattr(arguments, form)) is not None:
@@ -137,8 +138,9 @@ def _compare(file: str, assessment: Assessment, inputs: Sequence[str]) -> None:
 def _report(
     arguments: argparse.Namespace,
     assessments: Sequence[Assessment],
-    is_printed: bool,
     changes: Sequence[str],
+    *,
+    is_printed: bool,
 ) -> str:
     """The report, as wide as the terminal if it is for that; text begins with the changes.
 
@@ -151,13 +153,14 @@ def _report(
     with wrapped_at(terminal.columns() if is_printed else WIDTH):
         if arguments.format != "text":
             return render(assessments[0], arguments.format)
-        colour, detail = is_printed and terminal.is_colour_wanted(), arguments.detail
-        is_cut = is_printed and sys.stdout.isatty()
+        shown = partial(
+            text_report,
+            detail=arguments.detail,
+            colour=is_printed and terminal.is_colour_wanted(),
+            is_cut=is_printed and sys.stdout.isatty(),
+        )
         lines = [wrapped(line, "  " if index else "") for index, line in enumerate(changes)]
         heading = "\n".join(lines)
-        for before in assessments[1:] if detail == "verbose" else ():
-            old = text_report(before, colour, detail, "Before:", is_cut=is_cut)
-            heading = "\n\n".join([heading, old, "After:"])
-        return text_report(
-            assessments[0], colour, detail, heading, paths=arguments.paths, is_cut=is_cut
-        )
+        for before in assessments[1:] if arguments.detail == "verbose" else ():
+            heading = "\n\n".join([heading, shown(before, "Before:"), "After:"])
+        return shown(assessments[0], heading, paths=arguments.paths)

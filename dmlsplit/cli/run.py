@@ -61,22 +61,7 @@ def add_to(commands: Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Split a file, or run a DxDispatch model."""
-    for path in (arguments.input, arguments.output or ""):
-        if "://" in path:
-            raise UnsupportedError(
-                f"{path} is a URL; run reads and writes local files only. {_WITH_DASK}"
-            )
-    arguments.input = Path(arguments.input)
-    if arguments.input.is_dir():
-        raise InvalidArgumentError(
-            f"{arguments.input} is a folder; run splits .npy files, and Dask zarr arrays. "
-            f"{_WITH_DASK}"
-        )
-    if arguments.input.suffix in (".onnx", ".xml"):
-        raise InvalidArgumentError(
-            f"{arguments.input} is a model; run splits arrays. Fix: dmlsplit validate "
-            f"{arguments.input}, or dmlsplit explain {arguments.input}"
-        )
+    arguments.input = _local_file(arguments)
     if arguments.input.suffix == ".json":
         return _run_model(arguments)
     sizes_or_count = arguments.count if arguments.split is None else arguments.split
@@ -101,6 +86,26 @@ def run(arguments: argparse.Namespace) -> int:
     lines = (head, *(f"  {path}  {files.dtype} {shape}" for path, shape in pieces))
     print_result("\n".join(map(printable, lines)))
     return EXIT_OK
+
+
+def _local_file(arguments: argparse.Namespace) -> Path:
+    """The input, unless it is something else than a file to run."""
+    for path in (arguments.input, arguments.output or ""):
+        if "://" in path:
+            raise UnsupportedError(
+                f"{path} is a URL; run reads and writes local files only. {_WITH_DASK}"
+            )
+    file = Path(arguments.input)
+    if file.is_dir():
+        raise InvalidArgumentError(
+            f"{file} is a folder; run splits .npy files, and Dask zarr arrays. {_WITH_DASK}"
+        )
+    if file.suffix in (".onnx", ".xml"):
+        raise InvalidArgumentError(
+            f"{file} is a model; run splits arrays. Fix: dmlsplit validate {file}, or dmlsplit "
+            f"explain {file}"
+        )
+    return file
 
 
 def _check_count(arguments: argparse.Namespace) -> None:
@@ -137,6 +142,7 @@ def _split(
     device: str,
     progress: "Progress",
 ) -> "SplitFiles":
+    """Split a file as the options say."""
     from dmlsplit.storage.npy import split_file
 
     return split_file(

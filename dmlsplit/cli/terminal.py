@@ -116,6 +116,7 @@ def _value(value: object) -> str:
 
 
 def _once(action: type[argparse.Action]) -> type[argparse.Action]:
+    """An action of argparse that an option takes once."""
     return type(action.__name__, (_Once, action), {})
 
 
@@ -185,6 +186,7 @@ def interruptible(on_import_signal: Callable[[int], None] | None) -> Iterator[No
 
 
 def _is_importing(frame: FrameType | None) -> bool:
+    """Whether a frame is in an import."""
     while frame is not None and frame.f_code.co_filename != "<frozen importlib._bootstrap>":
         frame = frame.f_back
     return frame is not None

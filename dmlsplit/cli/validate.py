@@ -1,7 +1,6 @@
 """``dmlsplit validate``: what happens to the splits of a model."""
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +20,7 @@ from dmlsplit.cli.reports import (
     output_files,
     write_reports,
 )
-from dmlsplit.cli.terminal import (
-    EXIT_OK,
-    EXIT_REFUSED,
-    EXIT_UNUSABLE,
-    print_message,
-    status_of,
-)
+from dmlsplit.cli.terminal import EXIT_OK, EXIT_REFUSED, EXIT_UNUSABLE, print_message, status_of
 from dmlsplit.cli.write_fixed import check_write_fixed, write_fixed
 
 if TYPE_CHECKING:
@@ -135,13 +128,19 @@ def _assessed(
     target: "Target",
     known: frozenset[tuple[str, str]],
 ) -> "Assessment":
+    """The verdicts on the scanned splits, and which of them fail by the options."""
     from dmlsplit.lint.check import assess
     from dmlsplit.lint.verdict import FAILING, WITHOUT_EQUIVALENT, Outcome
 
     failing = WITHOUT_EQUIVALENT if "equivalent" in arguments.allow else FAILING
     outcomes = {"unknown": Outcome.UNKNOWN, "cpu": Outcome.ON_CPU}
     failing |= {outcome for word, outcome in outcomes.items() if word in arguments.fail_on}
-    defects_fail = "defect" in arguments.fail_on
-    models = scan.without_splits
-    assessment = assess(scan.sites, target, scan.unreadable, failing, defects_fail, models)
-    return replace(assessment, baseline=known)
+    return assess(
+        scan.sites,
+        target,
+        scan.unreadable,
+        failing=failing,
+        defects_fail="defect" in arguments.fail_on,
+        without_splits=scan.without_splits,
+        baseline=known,
+    )

@@ -69,10 +69,11 @@ def check_write_fixed(arguments: argparse.Namespace) -> None:
     from dmlsplit.models.onnx.scanner import check_output
 
     # Here before the model is checked, which may take a while; `write_fixed` checks it again.
-    check_output(Path(arguments.paths[0]), Path(fixed), arguments.overwrite)
+    check_output(Path(arguments.paths[0]), Path(fixed), overwrite=arguments.overwrite)
 
 
 def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
+    """Refuse a folder, or outputs in it, that cannot be written."""
     if _is_onnx(folder.name) and not folder.is_dir():
         raise InvalidArgumentError(
             f"--write-fixed is {str(folder)!r}; for several models, it must be a folder"
@@ -82,10 +83,11 @@ def _check_folder(arguments: argparse.Namespace, folder: Path) -> None:
     from dmlsplit.lint.fix.outputs import check_output_paths
 
     outputs = _output_paths(arguments)
-    check_output_paths(outputs, outputs, arguments.overwrite)
+    check_output_paths(outputs, outputs, overwrite=arguments.overwrite)
 
 
 def _is_onnx(path: str) -> bool:
+    """Whether a name is that of an ONNX model."""
     return path.lower().endswith(".onnx")
 
 
@@ -94,7 +96,7 @@ def _output_paths(arguments: argparse.Namespace) -> dict[str, Path]:
     from dmlsplit.lint.fix.outputs import output_paths
     from dmlsplit.models.discovery import model_files
 
-    files = model_files(arguments.paths, arguments.hidden)
+    files = model_files(arguments.paths, include_hidden=arguments.hidden)
     return output_paths(Path(arguments.write_fixed), (pair for pair in files if _is_onnx(pair[0])))
 
 
@@ -120,6 +122,7 @@ def write_fixed(
 
 
 def _fix_file(arguments: argparse.Namespace, assessment: "Assessment") -> Fixed:
+    """Write the rewritten model of the only path."""
     if assessment.unreadable:
         return Fixed((assessment,))
     try:
@@ -136,13 +139,17 @@ def _fix_file(arguments: argparse.Namespace, assessment: "Assessment") -> Fixed:
 def _rewritten(
     arguments: argparse.Namespace, source: str, output: Path, assessment: "Assessment"
 ) -> "Rewriting":
+    """Write the rewritten form of one model."""
     from dmlsplit.lint.fix import rewrite
 
     sizes = dict(arguments.dim)
-    return rewrite.write_fixed(Path(source), output, assessment, sizes, arguments.overwrite)
+    return rewrite.write_fixed(
+        Path(source), output, assessment, sizes, overwrite=arguments.overwrite
+    )
 
 
 def _reported(before: "Assessment", after: "Assessment | None") -> tuple["Assessment", ...]:
+    """The assessments that reports show: of the written model, if there is one, and the old."""
     from dmlsplit.lint.advice import without_rewriting
 
     return tuple(
@@ -185,10 +192,11 @@ def _comparison(splits: Sequence["Replacement"]) -> str:
 def _fix_folder(
     arguments: argparse.Namespace, assessment: "Assessment", inputs: Sequence[str]
 ) -> Fixed:
+    """Write the rewritten models of several paths into a folder."""
     from dmlsplit.lint.fix.outputs import check_output_paths
 
     outputs = _output_paths(arguments)
-    check_output_paths(outputs, inputs, arguments.overwrite)  # the files with weights too
+    check_output_paths(outputs, inputs, overwrite=arguments.overwrite)  # the files with weights too
     unreadable = {file for file, _ in assessment.unreadable}
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in assessment.verdicts:

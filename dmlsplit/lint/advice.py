@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from enum import StrEnum
 from typing import NamedTuple
 
 from dmlsplit.directml.rules.violation import Violation
+from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.commands import (
     declaring_command,
     fixing_command,
@@ -14,72 +14,9 @@ from dmlsplit.lint.commands import (
     python_command,
 )
 from dmlsplit.lint.fix.split_forms import IN_A_FUNCTION, form_of
-from dmlsplit.lint.loading import INSIDE
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment, Outcome, Verdict
 from dmlsplit.messages import Fix, Note, commands
 from dmlsplit.models.site import Cause, SplitSite, Unknown
-
-
-class Advice(StrEnum):
-    """The advice that is not a rule's hint. Names in braces are filled in from the split."""
-
-    # Double quotes serve every shell. The user replaces words in capitals: a name that a shell
-    # could change, or what is not known. Weights outside the model stay there, so a new model must
-    # lie beside the old one.
-    AXIS = "give the size of the axis, for example {options}"
-    SIZES = "give the dynamic sizes, for example {options}"
-    COUNT_FIRST = "{count} first, then {remedy}"
-    DECLARE = (
-        "declare the type and sizes of every value that lacks them, for example{replace}: "
-        'python -c "import onnx;'
-        " m = onnx.load('{model}', load_external_data=False); T = onnx.TensorProto;"
-        " v = onnx.helper.make_tensor_value_info;"
-        " d = lambda g, *a: [e.CopyFrom(v(*a)) for e in"
-        " (*g.input, *g.output, *g.value_info, g.value_info.add()) if e.name in ('', a[0])];"
-        " {code}onnx.save(m, '{stem}.declared.onnx')\""
-    )
-    INFER = (
-        'let ONNX infer the shapes{replace}: python -c "import onnx;'
-        " onnx.shape_inference.infer_shapes_path('{model}', '{stem}.inferred.onnx')\""
-    )
-    LENGTHS = "make the split lengths a constant of the model"
-    LENGTHS_OR_SIZES = (
-        "give the sizes from which the split lengths may follow, for example {options}; or make "
-        "the lengths a constant of the model"
-    )
-    AXIS_CONSTANT = "make the axis a constant of the model"
-    WEIGHTS = INSIDE
-    PIECES = "use a larger chunk size, or fewer outputs; no model needs that many pieces"
-    ORDER = (
-        "sort the nodes so that each follows the nodes that produce its inputs; a graph with a "
-        "cycle cannot run"
-    )
-    CALLER = (
-        'inline the functions, then validate again{replace}: python -c "import onnx, onnx.inliner'
-        " as i; m = onnx.load('{model}', load_external_data=False);"
-        " onnx.save(i.inline_local_functions(m), '{stem}.inlined.onnx')\""
-    )
-    RESHAPE = "fix the sizes in OpenVINO: Model.reshape, then openvino.save_model"
-    BIN_FILE = "put the .bin file itself, not a link to it, next to the model"
-    RANK = "merge dimensions; DirectML takes at most 8"
-    CONVERT = "convert the model again with OpenVINO, which writes the type"
-    OPSET1 = "convert the model with a version of OpenVINO that writes opset1 splits"
-    NODES = "rewrite the model{replace}: dmlsplit validate {paths}{options} --write-fixed {output}"
-    NO_NODES = "--write-fixed cannot replace it: {obstacle}"
-    IN_FUNCTION = "--write-fixed cannot replace it in the body of a function"
-    DISPATCH = "if your own code calls DirectML, dispatch {equivalent}"
-    SHIP = "use DirectML {version} or later{windows}"
-    FREE = (
-        'remove the sizes, so that ONNX computes equal pieces{replace}: python -c "import onnx;'
-        " m = onnx.load('{model}', load_external_data=False); n = {code};"
-        " onnx.save(m, '{stem}.free.onnx')\""
-    )
-    EXPORT_AGAIN = (
-        "export the model again so that it computes the sizes from the axis, or declare the axis "
-        "as {size}"
-    )
-    UNDECIDED = "an equivalent descriptor may exist for fixed sizes; to check, {remedy}"
-
 
 _ONNX_REMEDIES = {
     Cause.LENGTHS: Advice.LENGTHS,
@@ -126,7 +63,7 @@ def advise(verdict: Verdict, declaration: str = "") -> Remedies:
         return Remedies()
     undecided = state if verdict.undecided and isinstance(state, Unknown) else None
     if undecided and verdict.needs_type:  # no other fix is sure to suffice
-        return Remedies((_fix_for_unknown(site, undecided, declaration, True),))
+        return Remedies((_fix_for_unknown(site, undecided, declaration, needs_sizes=True),))
     fixes = hints(verdict.errors) if verdict.minimum is None else ()
     rewriting, notes = _rewriting(verdict)
     fixes += (rewriting,) if rewriting else ()
@@ -134,7 +71,7 @@ def advise(verdict: Verdict, declaration: str = "") -> Remedies:
     if verdict.obstacle:
         notes.append(verdict.obstacle)
     if undecided:
-        remedy = _fix_for_unknown(site, undecided, declaration, True)
+        remedy = _fix_for_unknown(site, undecided, declaration, needs_sizes=True)
         notes.append(Advice.UNDECIDED.format(remedy=remedy))
     return Remedies(fixes, tuple(notes), rewriting)
 
@@ -177,7 +114,7 @@ def unfreezing_fix(site: SplitSite) -> str:
     pieces = set(getattr(site.state, "pieces", None) or ())
     if len(pieces) != 1 or site.makes_sequence:
         return Advice.EXPORT_AGAIN.format(size=site.frozen[1])
-    if "()" in site.path:  # the body may have other sizes at other calls
+    if site.is_in_function:  # the body may have other sizes at other calls
         return python_command(Advice.CALLER, site.file)
     return freeing_command(Advice.FREE, site)
 
@@ -199,9 +136,9 @@ def hints(broken: Iterable[Violation]) -> tuple[str, ...]:
 
 
 def _fix_for_unknown(
-    site: SplitSite, unknown: Unknown, declaration: str, every_size: bool = False
+    site: SplitSite, unknown: Unknown, declaration: str, *, needs_sizes: bool = False
 ) -> str:
-    """How to make an unknown split known; with `every_size`, not only ok for every size."""
+    """How to make an unknown split known; with `needs_sizes`, not only to run at any size."""
     if site.format == "openvino":
         return _OPENVINO_REMEDIES[unknown.cause]
     cause = _first_cause(site, unknown.cause)
@@ -212,7 +149,7 @@ def _fix_for_unknown(
     elif cause in _ONNX_REMEDIES:
         remedy = python_command(_ONNX_REMEDIES[cause], site.file)
     else:
-        remedy = _sizes(site, unknown, every_size)
+        remedy = _giving_sizes(site, unknown, axis_only=not needs_sizes)
     # Once the axis has a fixed size, ONNX Runtime no longer loads such a model.
     if site.lacks_count:
         text = Advice.COUNT_FIRST.format(count="set num_outputs", remedy=remedy)
@@ -220,9 +157,10 @@ def _fix_for_unknown(
     return remedy
 
 
-def _sizes(site: SplitSite, unknown: Unknown, every_size: bool) -> str:
+def _giving_sizes(site: SplitSite, unknown: Unknown, *, axis_only: bool) -> str:
+    """The advice to give the dynamic sizes, or `axis_only` if the axis is one of them."""
     dynamic = [not isinstance(size, int) for size in (site.shape or ())[: (site.axis or 0) + 1]]
-    if dynamic[-1] and not every_size:
+    if dynamic[-1] and axis_only:
         return Advice.AXIS.format(options=options([unknown.missing[sum(dynamic) - 1]]))
     return Advice.SIZES.format(options=options(unknown.missing))
 
@@ -233,7 +171,7 @@ def _first_cause(site: SplitSite, cause: Cause) -> Cause:
         return cause
     is_typed = site.element_type is not None
     has_sizes = isinstance(site.state, Unknown) and bool(site.state.missing)
-    if "()" in site.path and not (is_typed and has_sizes):
+    if site.is_in_function and not (is_typed and has_sizes):
         return Cause.CALLER
     return cause if is_typed or cause is Cause.INFERABLE else Cause.TYPE
 

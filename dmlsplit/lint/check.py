@@ -16,7 +16,7 @@ from dmlsplit.lint.loading import invalid_node, model_violations, target_violati
 from dmlsplit.lint.placement import (
     every_size,
     outcome_of_effects,
-    place,
+    runtime_verdict,
     unreached_verdict,
 )
 from dmlsplit.lint.rules import make_violation
@@ -31,14 +31,7 @@ from dmlsplit.lint.verdict import (
     Verdict,
 )
 from dmlsplit.messages import Note
-from dmlsplit.models.site import (
-    Invalid,
-    Known,
-    OnnxModel,
-    ProviderRemark,
-    SplitSite,
-    Unknown,
-)
+from dmlsplit.models.site import Invalid, Known, OnnxModel, ProviderRemark, SplitSite, Unknown
 
 # A model has many splits, but few different descriptors.
 _cached = lru_cache(maxsize=4096)
@@ -49,27 +42,53 @@ def assess(
     sites: Iterable[SplitSite],
     target: Target,
     unreadable: Iterable[tuple[str, str]] = (),
+    *,
     failing: Iterable[Outcome] = FAILING,
     defects_fail: bool = False,
     without_splits: Iterable[OnnxModel] = (),
+    baseline: frozenset[tuple[str, str]] = frozenset(),
 ) -> Assessment:
-    """Check all sites for a target; those of other formats than ONNX without a runtime.
+    """Check the splits of a scan for a target.
 
-    Of the models without a split, the assessment has those that may not load.
+    Parameters
+    ----------
+    sites : iterable of SplitSite
+        The splits. A runtime gets only those of ONNX models; for others, an application calls
+        DirectML directly.
+    target : Target
+        Who passes them to DirectML, and the level of its DirectML.dll.
+    without_splits : iterable of OnnxModel
+        Models without a split, which the runtime may not load either.
+    unreadable, failing, defects_fail, baseline
+        As in `Assessment`.
+
+    Returns
+    -------
+    Assessment
+        A verdict for each site, in their order, and for each model that does not load, or may not.
+
+    Examples
+    --------
+    >>> from dmlsplit.lint.target import resolve_target
+    >>> from dmlsplit.models.discovery import option_site
+    >>> site = option_site("FLOAT32", sizes=(2, 6), axis=1, split=(2, 4))
+    >>> (verdict,) = assess([site], resolve_target(feature_level="2_0")).verdicts
+    >>> print(verdict.outcome)
+    refused, an equivalent exists
     """
     splits = tuple(sites)
     declared = declarations(splits)
     verdicts = tuple(check_site(site, target, declared.get(site.file, "")) for site in splits)
-    faults = tuple(target_violations(target))
     models = tuple(filter(None, (check_model(model, target) for model in without_splits)))
     return Assessment(
         target,
         verdicts,
         tuple(unreadable),
         frozenset(failing),
-        faults,
+        tuple(target_violations(target)),
         defects_fail,
-        models=models,
+        baseline,
+        models,
     )
 
 
@@ -89,7 +108,11 @@ def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdic
     """Check one site for a target; `declaration` is as in `advise`."""
     format_target = target.for_format(site.format)
     is_program = format_target.runtime is None
-    verdict = _program_verdict(site, format_target) if is_program else place(site, format_target)
+    verdict = (
+        _program_verdict(site, format_target)
+        if is_program
+        else runtime_verdict(site, format_target)
+    )
     if verdict.outcome in UNREACHED:
         return verdict
     has_minimum = verdict.outcome in ON_DIRECTML | FAILING
@@ -114,6 +137,7 @@ def _diagnostics(verdict: Verdict) -> tuple[Violation, ...]:
 
 
 def _with_remedies(verdict: Verdict, remedies: Remedies) -> Verdict:
+    """The verdict with what can be done, and why there is nothing else."""
     site, diagnostics, notes = verdict.site, verdict.diagnostics, remedies.notes
     if site.never_runs is not None:
         notes += (f"{site.never_runs}; but ONNX Runtime checks it when it loads the model",)
@@ -122,13 +146,7 @@ def _with_remedies(verdict: Verdict, remedies: Remedies) -> Verdict:
         diagnostics = tuple(
             replace(v, fix=fix) if v.rule.id == "SPLIT-NODE-UNKNOWN" else v for v in diagnostics
         )
-    return replace(
-        verdict,
-        diagnostics=diagnostics,
-        fixes=remedies.fixes,
-        notes=notes,
-        rewriting=remedies.rewriting,
-    )
+    return replace(verdict, diagnostics=diagnostics, **remedies._replace(notes=notes)._asdict())
 
 
 def _program_verdict(site: SplitSite, target: Target) -> Verdict:
@@ -150,6 +168,7 @@ def _program_verdict(site: SplitSite, target: Target) -> Verdict:
 
 
 def _text_faults(site: SplitSite) -> tuple[Violation, ...]:
+    """The violation of a split of strings, which DirectML lacks."""
     if site.element_type != "STRING":
         return ()
     text = "InputTensor.DataType is STRING; DirectML has no strings"
@@ -157,6 +176,7 @@ def _text_faults(site: SplitSite) -> tuple[Violation, ...]:
 
 
 def _check_known(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> Verdict:
+    """Check the descriptor of a split; None if all outputs are empty."""
     errors, legal, obstacle = _text_faults(site), None, None
     broken = report_at(desc, target.level).violations if desc else ()
     if desc and broken:
@@ -192,6 +212,7 @@ def _remarks(site: SplitSite, broken: Set[str]) -> Iterator[Violation]:
 
 
 def _frozen(site: SplitSite) -> Iterator[Violation]:
+    """The warning about a split whose sizes an exporter froze."""
     if site.frozen:
         name, size = site.frozen
         fault = f"works only for {name}={size}: the exporter wrote the sizes as constants"

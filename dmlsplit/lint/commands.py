@@ -73,11 +73,15 @@ def shell_word(text: str) -> str | None:
     return f'"{text}"' if _NEEDS_QUOTES.search(text) else text
 
 
-def python_command(template: str, file: str) -> Fix:
-    """A template with the name of a model and its stem, which begins names of models to write."""
-    if not _IN_PYTHON.fullmatch(file):
-        return _filled(template, model="MODEL", stem="MODEL", replace=_replace(["MODEL"]))
-    return _filled(template, model=file, stem=_stem(file), replace="")
+def python_command(template: str, file: str, left: Iterable[str] = (), **words: str) -> Fix:
+    """A template with `words`, and with the name of a model and its stem, for models to write.
+
+    `left` has the words in capitals that the user has to replace.
+    """
+    is_named = bool(_IN_PYTHON.fullmatch(file))
+    model = file if is_named else "MODEL"
+    replace = _replace([*([] if is_named else ["MODEL"]), *left])
+    return _filled(template, model=model, stem=_stem(model), replace=replace, **words)
 
 
 def _filled(template: str, **words: str) -> Fix:
@@ -89,8 +93,7 @@ def _filled(template: str, **words: str) -> Fix:
 
 def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> Fix:
     """A template with code that declares the inputs of some splits of a model."""
-    is_named = bool(_IN_PYTHON.fullmatch(file))
-    left = [] if is_named else ["MODEL"]
+    left: list[str] = []
     code = ""
     for site in sites[:_MAX_DECLARED]:
         value = site.input_name if _IN_PYTHON.fullmatch(site.input_name) else None
@@ -103,8 +106,7 @@ def declaring_command(template: str, file: str, sites: Sequence[SplitSite]) -> F
         left += [word for word, text in words.items() if text is None]
         texts = (text or word for word, text in words.items())
         code += "d({}, '{}', T.{}, {}); ".format(*texts)
-    model, stem = (file, _stem(file)) if is_named else ("MODEL", "MODEL")
-    return _filled(template, model=model, stem=stem, replace=_replace(left), code=code)
+    return python_command(template, file, left, code=code)
 
 
 def freeing_command(template: str, site: SplitSite) -> Fix:
@@ -112,8 +114,7 @@ def freeing_command(template: str, site: SplitSite) -> Fix:
 
     The split is not in the body of a function.
     """
-    graph, is_named = _graph(site.path[:-1]), bool(_IN_PYTHON.fullmatch(site.file))
-    left = [word for word, text in (("MODEL", is_named), ("GRAPH", graph)) if not text]
+    graph = _graph(site.path[:-1])
     code = f"{graph or 'GRAPH'}.node[{site.index}]"
     if site.opset < 13:
         code += "; n.attribute.remove(*[a for a in n.attribute if a.name == 'split'])"
@@ -122,16 +123,17 @@ def freeing_command(template: str, site: SplitSite) -> Fix:
         if site.opset >= 18:
             count = "onnx.helper.make_attribute('num_outputs', len(n.output))"
             code += f"; n.attribute.append({count})"
-    model, stem = (site.file, _stem(site.file)) if is_named else ("MODEL", "MODEL")
-    return _filled(template, model=model, stem=stem, replace=_replace(left), code=code)
+    return python_command(template, site.file, [] if graph else ["GRAPH"], code=code)
 
 
 def _replace(left: Iterable[str]) -> str:
+    """The request to replace words, after the text of a fix."""
     words = dict.fromkeys(left)
     return f" (replace {' and '.join(words)})" if words else ""
 
 
 def _stem(file: str) -> str:
+    """A file name without its ending."""
     return str(Path(file).with_suffix(""))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from dmlsplit.directml.rules.violation import Violation
+from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.rules import make_defect
 from dmlsplit.lint.target import Target
 from dmlsplit.messages import omitted_line
@@ -35,8 +36,5 @@ def defects(site: SplitSite, target: Target) -> Iterator[Violation]:
         fusion = runtime.provider.graph_fusion.value if runtime.provider else ""
         avoided = f"; or {_WITHOUT_FUSION[fusion]}" if fusion in _WITHOUT_FUSION else ""
         fault = f"output {site.unused_outputs[0]} is unused"
-        fix = (
-            "ship DirectML 1.9.1 or later, as ONNX Runtime 1.13 brings it, or make every piece an "
-            f"output of the model{avoided}"
-        )
+        fix = Advice.UNCONNECTED.format(without_fusion=avoided)
         yield make_defect("SPLIT-DEFECT-UNCONNECTED", fault, fix)

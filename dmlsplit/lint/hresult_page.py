@@ -1,8 +1,10 @@
 """The page of an HRESULT, in Markdown: what it means, which rules it may come from, what to run."""
 
 import re
+from itertools import groupby
 
 from dmlsplit.lint.rules import HRESULTS, RULES, hresult_text
+from dmlsplit.lint.runtimes import runtime_table
 
 _CAUSES = {
     0x80070057: (
@@ -15,9 +17,9 @@ _CAUSES = {
     ),
     0x887A0004: (
         "The DirectML.dll that is loaded has a lower feature level than the program asks for. ONNX "
-        "Runtime's provider asks for 2_0 up to 1.13 and for 5_0 since 1.14. The package of ONNX "
-        "Runtime brings a DirectML.dll that suffices, so look for an older one next to the "
-        "program, or for a program that loads the one of Windows."
+        "Runtime's provider asks for {minimum_levels}. The package of ONNX Runtime brings a "
+        "DirectML.dll that suffices, so look for an older one next to the program, or for a "
+        "program that loads the one of Windows."
     ),
     0x887A0005: (
         "A call before this one was wrong, such as a binding whose size or offset breaks a rule, "
@@ -51,9 +53,18 @@ def hresult_page(number: int) -> str:
     _, how = HRESULTS[number]
     rules = [rule for rule in RULES.values() if rule.hresult == number and not rule.impossible_in_c]
     listed = "\n".join(f"- {rule.id}: {rule.sentence}" for rule in rules)
-    blocks = [f"# {hresult_text(number)}", how.format(hresult_text(number)), _CAUSES[number]]
+    cause = _CAUSES[number].format(minimum_levels=_minimum_levels())
+    blocks = [f"# {hresult_text(number)}", how.format(hresult_text(number)), cause]
     command = _COMMANDS[number]
     if rules:
         blocks.append(f"## Rules whose violation may end in it\n\n{listed}")
         command += " `dmlsplit explain RULE-ID` shows a rule with examples."
     return "\n\n".join([*blocks, "## Next", command]) + "\n"
+
+
+def _minimum_levels() -> str:
+    """The levels that ONNX Runtime's provider asks for, each up to or since a release."""
+    by_level = groupby(runtime_table().onnxruntime, lambda row: row.provider.minimum_level.value)
+    *older, (newest, first) = [(level, list(rows)) for level, rows in by_level]
+    texts = [f"{level} up to {rows[-1]}" for level, rows in older]
+    return " and for ".join([*texts, f"{newest} since {first[0]}"])

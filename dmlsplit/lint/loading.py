@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from dmlsplit.directml.rules.rule import Effect
 from dmlsplit.directml.rules.violation import Violation
+from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.commands import python_command
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Cell, dotted, runtime_table
@@ -11,25 +12,6 @@ from dmlsplit.lint.target import Runtime, Target
 from dmlsplit.messages import Fix
 from dmlsplit.models.site import Cause, Invalid, OnnxModel, SplitSite, Unknown
 
-_CONVERT = (
-    "convert the model to opset {number}{replace}: "
-    'python -c "import onnx, onnx.version_converter as c;'
-    " onnx.save(c.convert_version(onnx.load('{model}'), {number}), '{stem}.opset{number}.onnx')\""
-)
-_SET_IR = (
-    'set IR version {number}, if the model uses nothing newer{replace}: python -c "import onnx;'
-    " m = onnx.load('{model}', load_external_data=False); m.ir_version = {number};"
-    " onnx.save(m, '{stem}.ir{number}.onnx')\""
-)
-INSIDE = (
-    'keep small tensors in the model, as onnx does{replace}: python -c "import onnx;'
-    " onnx.save(onnx.load('{model}'), '{stem}.inside.onnx', save_as_external_data=True)\""
-)
-# Seen with 1.32: "MLDataType for: tensor(complex64) is not currently registered or supported".
-_REAL_TENSORS = (
-    "store the real and the imaginary parts as real tensors; ONNX Runtime does not load a model "
-    "with complex ones"
-)
 # The versions of Split that onnx's converter does not bring back to the one before, "No Adapter";
 # nor does it bring Split-1 to any other.
 _NOT_CONVERTED = (11, 18)
@@ -60,11 +42,11 @@ def load_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
             yield make_violation(
                 "ORT-EXTERNAL-SIZES",
                 text="the sizes of the pieces are in external data",
-                fix=python_command(INSIDE, site.file),
+                fix=python_command(Advice.WEIGHTS, site.file),
             )
     if is_complex(site.element_type):
         fields = "InputTensor", "DataType", site.element_type or "", "a real type"
-        yield make_violation("ORT-DATA-TYPE", *fields, fix=_REAL_TENSORS, effect="load")
+        yield make_violation("ORT-DATA-TYPE", *fields, fix=Advice.REAL_TENSORS, effect="load")
     yield from _missing_count(site)
 
 
@@ -75,6 +57,7 @@ def invalid_node(site: SplitSite, problem: str, effect: Effect | None = None) ->
 
 
 def _refuses_external_sizes(runtime: Runtime) -> bool:
+    """Whether sizes in external data are known to keep a model from loading."""
     return runtime.provider is not None and runtime.provider.external_sizes_load.value is False
 
 
@@ -86,15 +69,17 @@ def is_complex(element_type: str | None) -> bool:
 def conversion(file: str, opset: int, newest: int) -> str:
     """How to bring a model to an older operator set."""
     if opset < 2 or any(newest < version <= opset for version in _NOT_CONVERTED):
-        return f"export the model again at opset {newest}"
-    return python_command(_CONVERT.replace("{number}", str(newest)), file)
+        return Advice.EXPORT_AT_OPSET.format(number=newest)
+    return python_command(Advice.OLDER_OPSET, file, number=str(newest))
 
 
 def _setting_ir(file: str, ir: int, newest: int) -> Fix:
-    return python_command(_SET_IR.replace("{number}", str(newest)), file)
+    """How to bring a model to an older IR version."""
+    return python_command(Advice.OLDER_IR_VERSION, file, number=str(newest))
 
 
 def _missing_count(site: SplitSite) -> Iterator[Violation]:
+    """The violation of a split that lacks num_outputs on an axis of known size."""
     if not site.lacks_count:
         return
     axis_size = site.shape[site.axis] if site.shape and site.axis is not None else None
@@ -141,15 +126,16 @@ def _loaders(opset: int, ir: int, runtime: Runtime) -> Iterator[str]:
     if runtime.release is None:
         builds = [b for b in table.windows_ml if _loads(b.sure_opset, opset)]
         builds = [b for b in builds if _loads(b.sure_ir, ir)]
-        yield from (f"require Windows build {row.build}" for row in builds[:1])
+        yield from (Advice.WINDOWS.format(build=row.build) for row in builds[:1])
     releases = [r for r in table.onnxruntime if _loads(r.opset, opset) and _loads(r.ir, ir)]
     if packaged := [row for row in releases if row.has_package]:
-        yield f"use ONNX Runtime {packaged[0]} or later"
+        yield Advice.NEWER_RUNTIME.format(release=packaged[0])
         return
     versions = {row.version for row in releases}
     packages = [p.version for p in table.packages if p.onnxruntime.value in versions]
-    yield from (f"use Windows ML {dotted(package)}" for package in packages[:1])
+    yield from (Advice.WINDOWS_ML.format(version=dotted(package)) for package in packages[:1])
 
 
 def _loads(limit: Cell, number: int) -> bool:
+    """Whether a limit is known to admit a version."""
     return limit.value is not None and number <= limit.value

@@ -12,6 +12,7 @@ from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.rules.rule import Effect
 from dmlsplit.directml.rules.violation import Violation
 from dmlsplit.directml.tensor import TensorDesc
+from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.loading import WITHOUT_KERNEL, conversion
 from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Release, runtime_table
@@ -50,8 +51,9 @@ def cpu_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     """The provider's rules that a split breaks which it takes; DirectML's own are checked apart."""
-    provider = target.runtime and target.runtime.provider
-    limit, count = provider.maximum_rank.value if provider else 8, len(site.shape or ())
+    assert target.runtime is not None
+    provider, count = target.runtime.provider, len(site.shape or ())
+    limit = target.runtime.assumed_provider.maximum_rank.value
     if count > limit:
         # The descriptor may have fewer, because dimensions are merged.
         allowed = f"at most {limit}"
@@ -101,7 +103,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
             fix = _first(lambda release: release.provider.cpu_sequences.value)
             yield make_violation("ORT-SEQUENCE", text=text, effect="run", fix=fix)
         return
-    served = provider.split_versions.value if provider else (2, 11, 13, 18)
+    served = target.runtime.assumed_provider.split_versions.value
     since = int(site.operator.rpartition("-")[2])
     if since in served:
         return
@@ -120,6 +122,7 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 
 def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
+    """Why the provider does not take the type of a split, or may not."""
     assert target.runtime is not None
     kind, provider = site.element_type, target.runtime.provider
     if kind == "STRING":
@@ -174,4 +177,4 @@ def _bytes_of(site: SplitSite) -> str:
 def _first(holds: Callable[[Release], bool]) -> str:
     """The advice to use the first release for which something holds; empty without one."""
     packaged = [row for row in runtime_table().onnxruntime if row.has_package]
-    return next((f"use ONNX Runtime {row} or later" for row in packaged if holds(row)), "")
+    return next((Advice.NEWER_RUNTIME.format(release=row) for row in packaged if holds(row)), "")

@@ -23,7 +23,7 @@ _OUTCOMES: dict[Effect, Outcome] = {
     "unknown": Outcome.UNKNOWN,
     "cpu": Outcome.ON_CPU,
 }
-_FOLDED = (
+_FOLDED_NOTE = (
     "its input is a constant, or the known shape of a value, so ONNX Runtime computes it when it "
     "loads the model, before it chooses a provider"
 )
@@ -35,7 +35,7 @@ def outcome_of_effects(violations: Sequence[Violation]) -> Outcome | None:
     return next((outcome for effect, outcome in _OUTCOMES.items() if effect in effects), None)
 
 
-def place(site: SplitSite, target: Target) -> Verdict:
+def runtime_verdict(site: SplitSite, target: Target) -> Verdict:
     """What happens to a split in the runtime of a target, without advice and remarks."""
     faults = tuple(load_violations(site, target))
     outcome = outcome_of_effects(faults)
@@ -56,7 +56,7 @@ def unreached_verdict(site: SplitSite, target: Target) -> Verdict | None:
         notes = (site.never_runs,)
         return Verdict(site, target, None, Outcome.NEVER_RUNS, (), notes=notes)
     if site.is_folded and isinstance(site.state, Known):
-        return Verdict(site, target, None, Outcome.FOLDED, (), notes=(_FOLDED,))
+        return Verdict(site, target, None, Outcome.FOLDED, (), notes=(_FOLDED_NOTE,))
     return None
 
 
@@ -86,6 +86,7 @@ def every_size(site: SplitSite, desc: SplitOperatorDesc, state: Unknown) -> Size
 
 
 def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
+    """The descriptor that the provider makes of a split; None if there is none."""
     match site.state:
         case Known(descriptor) | Unknown(smallest_descriptor=descriptor) if descriptor:
             return onnxruntime.provider_descriptor(descriptor)

@@ -38,6 +38,7 @@ def rule_page(rule: Rule) -> str:
 
 
 def _blocks(rule: Rule) -> Iterator[str]:
+    """The paragraphs of a page."""
     example = example_of(rule)
     fence = "```text" if example.kind == "onnx" else "```python"
     yield f"# {rule.id}"
@@ -142,11 +143,13 @@ def _model(desc: SplitOperatorDesc, level: str) -> str:
 
 
 def _typed(tensor: TensorDesc) -> str:
+    """The type of a tensor in ONNX's text syntax."""
     name = _ONNX_TYPES.get(tensor.data_type, tensor.data_type.name.lower())
     return f"{name}[{','.join(map(str, tensor.sizes))}]"
 
 
 def _program(sample: Sample) -> str:
+    """A program that validates the descriptor of a sample."""
     level = "" if sample.level == _NEWEST else f', feature_level="{sample.level}"'
     about = [f"# {sample.about}"] if sample.about else []
     lines = ["import dmlsplit as dml", "", *about, *_assignments(sample.desc)]
@@ -167,6 +170,7 @@ def _assignments(desc: SplitOperatorDesc) -> Iterator[str]:
 
 
 def _tensor(name: str, tensor: TensorDesc) -> str:
+    """A Python statement that makes a tensor, with those fields that are not the default."""
     fields = {field: getattr(tensor, field) for field in tensor.__slots__}
     plain = TensorDesc(kind := fields.pop("data_type"), sizes := fields.pop("sizes"))
     fields["flags"] = f'"{tensor.flags.name}"' if tensor.flags else plain.flags
@@ -178,6 +182,7 @@ def _tensor(name: str, tensor: TensorDesc) -> str:
 
 
 def _assignment(name: str, function: str, arguments: str) -> str:
+    """A Python statement that calls a function of dmlsplit."""
     line = f"dml.{function}({arguments})"
     fits = len("desc = ") + len(line) <= _WIDEST
     return f"{name} = " + (line if fits else f"dml.{function}(\n    {arguments}\n)")

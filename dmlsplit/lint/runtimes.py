@@ -161,6 +161,7 @@ def _cell(entry: Field, sources: Mapping[str, str], convert: Any) -> Cell:
 
 
 def _release(row: Field, provider: Field, sources: Mapping[str, str]) -> Release:
+    """A row of ONNX Runtime, with what its provider does."""
     release_version = row.get("release").read(version, "a version such as 1.24")
     cells = [_cell(row.get(key), sources, convert) for key, convert in _COLUMNS.items()]
     has_package = bool(row.optional("package", default=True).value)
@@ -185,12 +186,14 @@ def _latest(entries: Field, release: Version, convert: Any) -> Cell:
 
 
 def _windows_ml(row: Field, sources: Mapping[str, str]) -> WindowsMl:
+    """A row of Windows ML as a part of Windows."""
     keys = ("opset", "ir", "sure_opset", "sure_ir")
     cells = [_cell(row.get(key), sources, int) for key in keys]
     return WindowsMl(row.get("build").integer(), *cells)
 
 
 def _package(row: Field, sources: Mapping[str, str]) -> WindowsMlPackage:
+    """A row of Windows ML's packages."""
     runtime = _cell(row.get("onnxruntime"), sources, version)
     package_version = row.get("version").read(version, "a version such as 2.5")
     return WindowsMlPackage(package_version, runtime, _cell(row.get("directml"), sources, str))

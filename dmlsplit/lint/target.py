@@ -52,6 +52,11 @@ class Runtime(NamedTuple):
     provider: Provider | None = None
     release: Version | None = None
 
+    @property
+    def assumed_provider(self) -> Provider:
+        """The provider; if it is not known, the newest one, which takes the most."""
+        return self.provider or runtime_table().newest.provider
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -245,11 +250,13 @@ def _windows_ml(text: str) -> Target:
 
 
 def _runtime(name: str, release: Release) -> Runtime:
+    """The program that has a release of ONNX Runtime."""
     limits = release.opset, release.ir
     return Runtime(name, *limits, *limits, release.provider, release.version)
 
 
 def _built_in(build: int, rows: tuple[WindowsMl, ...]) -> Target:
+    """The Windows ML in a build of Windows, and the DirectML.dll of that build."""
     level = level_for_windows(build, "--winml")
     row = [row for row in rows if row.build <= build][-1]
     is_newer = row == rows[-1] and build > row.build
@@ -296,6 +303,7 @@ def build_number(option: str, text: str) -> int:
 
 
 def _version(option: str, text: str, example: str) -> Version:
+    """The version that an option gives."""
     try:
         return version(text.strip())
     except ValueError:

@@ -67,27 +67,51 @@ class SizeRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What happens to one split at a target."""
+    """What happens to one split at a target.
+
+    Attributes
+    ----------
+    site, target : SplitSite, Target
+        The split, and what it is checked for.
+    descriptor : SplitOperatorDesc or None
+        What it becomes there; for RUNS_FOR_EVERY_SIZE, at dynamic sizes of 1. None if unknown.
+    outcome : Outcome
+        What happens.
+    diagnostics : tuple of Violation
+        Every broken rule, then warnings and notes.
+    equivalent : SplitOperatorDesc or None
+        A descriptor of the same bytes that the level accepts; None unless EQUIVALENT.
+    minimum : LevelReleases or None
+        The lowest level that accepts the split unchanged (for REFUSED_FOR_EVERY_SIZE: at its
+        smallest sizes); None if no level does, or if the level is unknown.
+    fixes : tuple of str
+        What to change: any one suffices, the most direct is first.
+    rewriting : str
+        The one of the fixes that is --write-fixed; empty without one.
+    notes : tuple of str
+        Why there is no fix of some kind, or that there may be one; why DirectML never gets the
+        node.
+    undecided : bool
+        REFUSED_FOR_EVERY_SIZE, but an equivalent may exist once the sizes are known.
+    sizes : SizeRange or None
+        The sizes of RUNS_FOR_EVERY_SIZE.
+    obstacle : str or None
+        Why a refused descriptor has no equivalent.
+    """
 
     site: SplitSite
     target: Target
-    # What the split becomes at the target; for RUNS_FOR_EVERY_SIZE, at dynamic sizes of 1. None if
-    # unknown.
     descriptor: SplitOperatorDesc | None
     outcome: Outcome
-    diagnostics: tuple[Violation, ...]  # every broken rule, then warnings and notes
-    equivalent: SplitOperatorDesc | None = None  # accepted; None unless EQUIVALENT
-    # The lowest level that accepts the split unchanged (for REFUSED_FOR_EVERY_SIZE: at its smallest
-    # sizes); None if no level does, or if the level is unknown.
+    diagnostics: tuple[Violation, ...]
+    equivalent: SplitOperatorDesc | None = None
     minimum: LevelReleases | None = None
-    fixes: tuple[str, ...] = ()  # what to change: any one suffices, the most direct is first
-    rewriting: str = ""  # the one of the fixes that is --write-fixed
-    # Why there is no fix of some kind, or that there may be one; why DirectML never gets the node.
+    fixes: tuple[str, ...] = ()
+    rewriting: str = ""
     notes: tuple[str, ...] = ()
-    # REFUSED_FOR_EVERY_SIZE, but an equivalent may exist once the sizes are known.
     undecided: bool = False
-    sizes: SizeRange | None = None  # for RUNS_FOR_EVERY_SIZE
-    obstacle: str | None = None  # why a refused descriptor has no equivalent
+    sizes: SizeRange | None = None
+    obstacle: str | None = None
 
     @property
     def fix(self) -> str:
@@ -137,17 +161,36 @@ class ModelVerdict:
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """All verdicts of a run."""
+    """All verdicts of a run.
 
-    target: Target  # of ONNX models; other files may have another one
-    verdicts: tuple[Verdict, ...]  # in the order of files and nodes
-    unreadable: tuple[tuple[str, str], ...]  # each file that cannot be read, and why
-    failing: frozenset[Outcome] = FAILING  # these count as refused
-    diagnostics: tuple[Violation, ...] = ()  # about the target itself
-    defects_fail: bool = False  # a known defect counts as refused too
-    # File and fingerprint of the findings that do not fail, because they are known.
+    Attributes
+    ----------
+    target : Target
+        The target of ONNX models; other files may have another one.
+    verdicts : tuple of Verdict
+        In the order of files and nodes.
+    unreadable : tuple of (str, str)
+        Each file that cannot be read, and why.
+    failing : frozenset of Outcome
+        The outcomes that count as refused.
+    diagnostics : tuple of Violation
+        The rules that the target itself breaks.
+    defects_fail : bool
+        Whether a known defect counts as refused too.
+    baseline : frozenset of (str, str)
+        File and fingerprint of the findings that do not fail, because they are known.
+    models : tuple of ModelVerdict
+        Those without a split.
+    """
+
+    target: Target
+    verdicts: tuple[Verdict, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    failing: frozenset[Outcome] = FAILING
+    diagnostics: tuple[Violation, ...] = ()
+    defects_fail: bool = False
     baseline: frozenset[tuple[str, str]] = frozenset()
-    models: tuple[ModelVerdict, ...] = ()  # those without a split
+    models: tuple[ModelVerdict, ...] = ()
 
     @property
     def targets(self) -> tuple[Target, ...]:

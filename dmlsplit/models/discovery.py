@@ -54,6 +54,7 @@ class FileScan(NamedTuple):
 
 
 def _data_files(model: Path) -> Iterable[Path]:
+    """The files in which a model keeps its weights and values."""
     match model.suffix.lower():
         case ".onnx":
             from dmlsplit.models.onnx.scanner import weight_files
@@ -70,6 +71,7 @@ def scan_paths(
     paths: Sequence[str],
     progress: Callable[[int, int], None] = lambda done, total: None,
     dimensions: "FixedSizes | None" = None,
+    *,
     include_hidden: bool = False,
 ) -> Scan:
     """Scan files, folders and glob patterns; one bad file does not stop the others.
@@ -84,7 +86,7 @@ def scan_paths(
     left_out: set[str] = set()
     for path in paths:
         try:
-            named, hidden_files = _files(path, include_hidden)
+            named, hidden_files = _files(path, include_hidden=include_hidden)
             files |= {file: _size(file) for file in named}
             left_out.update(hidden_files)
         except (DmlError, OSError) as error:
@@ -112,7 +114,7 @@ def scan_paths(
     return Scan(tuple(sites), tuple(unreadable), tuple(files), skipped, fixes, bare)
 
 
-def model_files(paths: Sequence[str], include_hidden: bool = False) -> list[tuple[str, str]]:
+def model_files(paths: Sequence[str], *, include_hidden: bool = False) -> list[tuple[str, str]]:
     """The files that `scan_paths` scans, each with the folder that its path is relative to.
 
     That is the folder that was given, that of the file, or the part of a pattern before its first
@@ -121,11 +123,14 @@ def model_files(paths: Sequence[str], include_hidden: bool = False) -> list[tupl
     files: list[tuple[str, str]] = []
     for path in paths:
         with suppress(DmlError, OSError):
-            files += [(file, _root(path)) for file in _files(path, include_hidden)[0]]
+            files += [
+                (file, _root(path)) for file in _files(path, include_hidden=include_hidden)[0]
+            ]
     return files
 
 
 def _root(path: str) -> str:
+    """The folder that the files of a path are relative to, as in `model_files`."""
     if Path(path).is_dir():
         return path
     if Path(path).exists():
@@ -172,16 +177,17 @@ def option_site(data_type: str, sizes: Sequence[int], axis: int, split: Sequence
 
 
 def _size(file: str) -> int:
+    """The bytes of a file; 0 if it cannot be read, which the scan reports."""
     with suppress(OSError):
         return Path(file).stat().st_size
     return 0
 
 
-def _files(path: str, hidden: bool) -> tuple[list[str], list[str]]:
+def _files(path: str, *, include_hidden: bool) -> tuple[list[str], list[str]]:
     """The files that a path stands for, and those that are skipped."""
     left_out: list[str] = []
     if Path(path).is_dir():
-        files, left_out = _models_in(path, hidden)
+        files, left_out = _models_in(path, include_hidden=include_hidden)
     elif glob.has_magic(path) and not Path(path).exists():
         # Path.glob rejects absolute patterns.
         names = glob.iglob(path, recursive=True)  # noqa: PTH207
@@ -194,23 +200,24 @@ def _files(path: str, hidden: bool) -> tuple[list[str], list[str]]:
     return files, left_out
 
 
-def _models_in(folder: str, hidden: bool) -> tuple[list[str], list[str]]:
-    """The models of a folder, and those that are not the user's own, unless `hidden`."""
+def _models_in(folder: str, *, include_hidden: bool) -> tuple[list[str], list[str]]:
+    """The models of a folder, and those that are not the user's own, unless `include_hidden`."""
     files: list[str] = []
     left_out: list[str] = []
     skipped: set[Path] = set()
     for root, _, names in os.walk(folder):
         here = Path(root)
         foreign = root != folder and (here.name.startswith(".") or "pyvenv.cfg" in names)
-        if not hidden and (foreign or here.parent in skipped):
+        if not include_hidden and (foreign or here.parent in skipped):
             skipped.add(here)
         for path in (here / name for name in names if _is_model(here / name)):
             is_skipped = here in skipped or path.name.startswith(".")
-            (left_out if is_skipped and not hidden else files).append(str(path))
+            (left_out if is_skipped and not include_hidden else files).append(str(path))
     return sorted(files), left_out
 
 
 def _is_model(path: Path) -> bool:
+    """Whether a search of folders takes a file for a model."""
     ending = path.suffix.lower()
     # Skip links, which may lead out of the folder.
     if ending not in _FOLDER_ENDINGS or not path.is_file() or path.is_symlink():

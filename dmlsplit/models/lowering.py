@@ -1,17 +1,13 @@
 """The form of a split that front ends share: a descriptor, and the steps around its dispatch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from dmlsplit.checks import integers
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import TensorDataType, TensorDesc
-from dmlsplit.models.site import (
-    Known,
-    SplitSite,
-    State,
-    Unknown,
-    UnknownSplitError,
-)
+from dmlsplit.errors import InvalidArgumentError
+from dmlsplit.models.site import Known, Unknown, UnknownSplitError
 
 # A split with more outputs than this must be a mistake, and each output costs memory.
 MAX_OUTPUTS = 2**20
@@ -57,6 +53,15 @@ class Lowering:
     warnings: tuple[str, ...] = ()
 
 
+def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """The argument `shape`, sizes of 0 or more."""
+    sizes = integers("shape", shape)
+    for index, size in enumerate(sizes):
+        if size < 0:
+            raise InvalidArgumentError(f"shape[{index}] is {size}; it must be at least 0")
+    return sizes
+
+
 def split_descriptor(
     carrier: TensorDataType, shape: Sequence[int], axis: int, sizes: Sequence[int]
 ) -> SplitOperatorDesc | None:
@@ -67,18 +72,13 @@ def split_descriptor(
     return SplitOperatorDesc.from_sizes(TensorDesc(carrier, shape), axis=axis, sizes=filled)
 
 
-def lowered_site(
-    blank: SplitSite,
+def lowered_state(
     lowering: Lowering,
-    warnings: Sequence[str],
     gap: UnknownSplitError | None = None,
     missing: Sequence[tuple[str, int]] = (),
-) -> SplitSite:
-    """`blank` with a lowered split; with a `gap`, it was lowered with 1 for each dynamic size."""
+) -> Known | Unknown:
+    """The state of a lowered split; with a `gap`, it was lowered with 1 for each dynamic size."""
     desc, pieces = lowering.descriptor, lowering.sizes
-    state: State = Known(desc, pieces)
-    if gap is not None:
-        state = Unknown(str(gap), gap.cause, desc, pieces, tuple(missing), desc is not None)
-    return replace(
-        blank, state=state, warnings=tuple(warnings), shape=lowering.shape, axis=lowering.axis
-    )
+    if gap is None:
+        return Known(desc, pieces)
+    return Unknown(str(gap), gap.cause, desc, pieces, tuple(missing), desc is not None)

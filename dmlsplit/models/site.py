@@ -167,6 +167,9 @@ class Unknown:
 
 State = Known | Invalid | Unknown
 NodePath = tuple[int | str, ...]  # as `SplitSite.path`
+# The step of a path from a node that calls a function, or from the name of one that no node calls,
+# into its body.
+FUNCTION_BODY = "()"
 
 
 class Taken(NamedTuple):
@@ -235,7 +238,7 @@ class SplitSite:
         ``num_outputs``, or ``outputs`` if the node has none of them; empty for other formats.
     path : tuple of int or str
         The unique path to the node (names of graphs need not be): index, attribute and body number
-        of each enclosing node, then the node's index.
+        of each enclosing node, then the node's index. A function's body is ``()`` of its caller.
     format : str
         ``onnx`` or ``openvino`` for a model of that kind; otherwise empty.
     opset : int
@@ -296,10 +299,10 @@ class SplitSite:
     axis: int | None = None
     unused_outputs: tuple[int, ...] = ()
     input_name: str = ""
-    input_path: tuple[int | str, ...] = ()
+    input_path: NodePath = ()
     recombined_by: tuple[str, ...] = ()
     sized_by: str = ""
-    path: tuple[int | str, ...] = ()
+    path: NodePath = ()
     format: str = ""
     opset: int = 0
     model_fault: str | None = None
@@ -314,6 +317,11 @@ class SplitSite:
     is_overridable: bool = False
     exceeds_protobuf: bool = False
     taken: tuple[Taken, ...] = ()
+
+    @property
+    def is_in_function(self) -> bool:
+        """Whether the node is in a function of ONNX, or in a graph in one."""
+        return FUNCTION_BODY in self.path
 
     @property
     def makes_sequence(self) -> bool:

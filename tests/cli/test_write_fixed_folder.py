@@ -96,10 +96,10 @@ def test_an_error_of_one_model_does_not_stop_the_others(
 ) -> None:
     honest = rewrite.write_fixed
 
-    def failing(source: Path, *arguments: object) -> object:
+    def failing(source: Path, *arguments: object, **options: object) -> object:
         if source.name == "a.onnx":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "fixed/a.onnx")
-        return honest(source, *arguments)  # type: ignore[arg-type]
+        return honest(source, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(rewrite, "write_fixed", failing)
     assert main(WRITE.split()) == 2

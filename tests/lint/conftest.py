@@ -17,8 +17,8 @@ def reported(monkeypatch: Patch, capsys: Capsys) -> Reported:
     assessments: list[Assessment] = []
     honest = check.assess
 
-    def recorded(*arguments: Any) -> Assessment:
-        assessments.append(honest(*arguments))
+    def recorded(*arguments: Any, **options: Any) -> Assessment:
+        assessments.append(honest(*arguments, **options))
         return assessments[-1]
 
     def run(*line: str) -> tuple[Verdict, ...]:

@@ -10,9 +10,11 @@ import dmlsplit as dml
 from dmlsplit.frontends import Known
 from dmlsplit.lint import onnxruntime
 from dmlsplit.lint.check import assess
+from dmlsplit.lint.runtimes import runtime_table
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import Outcome
 from dmlsplit.models.discovery import scan_file
+from dmlsplit.models.onnx.portability import EMPTY_LAST_SINCE
 from tests.support.descriptors import split_descriptors
 from tests.support.models import parsed
 from tests.support.sites import split_site
@@ -38,6 +40,12 @@ def test_empty_outputs_break_a_rule_only_beside_outputs_with_elements() -> None:
     assert broken(2, 0, 0) == ["ORT-EMPTY-PIECE Sizes"] * 2
     assert broken(0, 0) == []
     assert broken(1, 2) == []
+
+
+def test_the_warnings_of_a_scan_agree_with_the_table_of_releases() -> None:
+    releases = runtime_table().onnxruntime
+    first = next(release for release in releases if release.provider.cpu_empty_last.value)
+    assert str(first) == EMPTY_LAST_SINCE
 
 
 # A Split with an output that nothing uses, in the fused graphs of an old DirectML.

@@ -1,6 +1,5 @@
 """The lowering that the front ends share."""
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,11 +9,10 @@ from hypothesis import strategies as st
 
 from dmlsplit import Device, TensorDataType, TensorDesc, validate
 from dmlsplit.frontends import Known, Unknown, openvino
-from dmlsplit.models.lowering import Lowering, lowered_site, split_descriptor
+from dmlsplit.models.lowering import Lowering, lowered_state, split_descriptor
 from dmlsplit.models.site import Cause, UnknownSplitError
 from tests.support.arrays import random_bits
 from tests.support.onnx_splits import lowered
-from tests.support.sites import split_site
 
 INT8 = TensorDataType.INT8
 
@@ -72,21 +70,16 @@ def test_a_descriptor_splits_the_bytes_of_any_type_and_rank(
         assert [piece.tobytes() for piece in pieces] == expected_bytes
 
 
-CUT = lowering((4, 2), 0, (1, 3))
-
-
-def test_a_lowered_site_has_the_state_the_shape_and_the_warnings_of_its_lowering() -> None:
-    site = split_site(element_type="INT8")
-    known = Known(CUT.descriptor, (1, 3))
-    result = replace(site, state=known, warnings=("careful",), shape=(4, 2), axis=0)
-    assert lowered_site(site, CUT, ["careful"]) == result
-    assert lowered_site(site, lowering((0,), 0, (0,)), []).state == Known(None, (0,))
-
-
-def test_a_lowered_site_with_a_gap_is_unknown_with_the_smallest_descriptor() -> None:
-    gap = UnknownSplitError("batch is dynamic", Cause.TYPE)
-    state = lowered_site(split_site(), CUT, [], gap, [("batch", 1)]).state
-    assert isinstance(state, Unknown)
-    assert (state.reason, state.cause) == ("batch is dynamic", Cause.TYPE)
-    assert (state.smallest_descriptor, state.only_count_varies) == (CUT.descriptor, True)
-    assert state.missing == (("batch", 1),)
+def test_the_state_of_a_split_has_the_result_of_its_lowering() -> None:
+    split = lowering((4, 2), 0, (1, 3))
+    assert lowered_state(split) == Known(split.descriptor, (1, 3))
+    assert lowered_state(lowering((0,), 0, (0,))) == Known(None, (0,))
+    gap, missing = UnknownSplitError("batch is dynamic", Cause.TYPE), [("batch", 1)]
+    assert lowered_state(split, gap, missing) == Unknown(
+        "batch is dynamic",
+        Cause.TYPE,
+        split.descriptor,
+        (1, 3),
+        missing=(("batch", 1),),
+        only_count_varies=True,
+    )

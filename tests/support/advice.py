@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from dmlsplit.cli import main
-from dmlsplit.lint.advice import Advice
+from dmlsplit.lint.advice_texts import Advice
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.messages import Note
 from tests.support.fixtures import Capsys

@@ -51,23 +51,24 @@ def compare(pair: Pair) -> Comparison:
 
 
 def _compared_in(runtime: Runtime, pair: Pair) -> Comparison:
-    places: dict[str, list[Shape]] = {
-        name: [] for name in ("equal", "different", "failed", "unsupported")
+    """The comparison of two models in one runtime."""
+    shapes: dict[str, list[Shape]] = {
+        result: [] for result in ("equal", "different", "failed", "unsupported")
     }
     before, error = _loaded(runtime, pair.original)
     after, later = _loaded(runtime, pair.replacement)
     for number, shape in enumerate(pair.shapes):
         x = random_input(pair.data_type, shape, number)
         expected, error = _outputs(before, x, error)
-        result, later = _outputs(after, x, later)
+        made, later = _outputs(after, x, later)
         if expected is None:
-            place = "unsupported"
-        elif result is None:
-            place, error = "failed", later
+            result = "unsupported"
+        elif made is None:
+            result, error = "failed", later
         else:
-            place = "equal" if _bits(expected) == _bits(result) else "different"
-        places[place].append(shape)
-    return Comparison(runtime.name, **places, error=error)
+            result = "equal" if _bits(expected) == _bits(made) else "different"
+        shapes[result].append(shape)
+    return Comparison(runtime.name, **shapes, error=error)
 
 
 def _loaded(runtime: Runtime, model: bytes) -> tuple[Run | None, str]:

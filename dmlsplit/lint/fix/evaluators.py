@@ -42,6 +42,8 @@ def _onnxruntime() -> Runtime | None:
 
 
 def _reference() -> Runtime:
+    """ONNX's reference evaluator, which comes with the package onnx."""
+
     def load(model: bytes) -> Run:
         content = onnx.load_model_from_string(model)
         (entry,) = content.graph.input

@@ -32,7 +32,9 @@ def output_paths(folder: Path, sources: Iterable[tuple[str, str]]) -> dict[str, 
     return outputs
 
 
-def check_output_paths(outputs: Mapping[str, Path], inputs: Iterable[str], overwrite: bool) -> None:
+def check_output_paths(
+    outputs: Mapping[str, Path], inputs: Iterable[str], *, overwrite: bool
+) -> None:
     """Refuse outputs that are inputs, whatever their names are, or that exist without `overwrite`.
 
     Raises

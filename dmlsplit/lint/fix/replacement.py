@@ -109,6 +109,7 @@ def compared(split: Replacement) -> Replacement:
 
 
 def _above_zero(shapes: Iterable[Sequence[int]]) -> list[Sequence[int]]:
+    """The shapes without a size of 0."""
     return [shape for shape in shapes if 0 not in shape]
 
 

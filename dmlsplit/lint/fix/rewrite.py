@@ -19,12 +19,7 @@ from dmlsplit.lint.fix.subgraph import name_maker, replacement_nodes
 from dmlsplit.lint.verdict import CHANGEABLE, Assessment
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.protobuf import Shape
-from dmlsplit.models.onnx.scanner import (
-    MAX_PROTOBUF_BYTES,
-    check_output,
-    scan,
-    scan_declarations,
-)
+from dmlsplit.models.onnx.scanner import MAX_PROTOBUF_BYTES, check_output, scan, scan_declarations
 from dmlsplit.models.site import NodePath, Size, SplitSite
 
 
@@ -41,6 +36,7 @@ def write_fixed(
     output: Path,
     assessment: Assessment,
     sizes: Mapping[str, int] | None = None,
+    *,
     overwrite: bool = False,
 ) -> Rewriting:
     """Write the assessed model `source` with its refused splits replaced.
@@ -55,7 +51,7 @@ def write_fixed(
         If a split and its replacement give different outputs, or the output is an input or exists.
     """
     model = _load(source)
-    check_output(source, output, overwrite)
+    check_output(source, output, overwrite=overwrite)
     if sizes:
         dimensions = FixedSizes(sizes)
         contradicted = scan_declarations(source, dimensions).contradicted
@@ -85,7 +81,7 @@ def _load(path: Path) -> ModelProto:
 def _assessed(path: Path, name: Path, before: Assessment, not_replaced: int) -> Assessment:
     """Assess a rewritten model; InvalidArgumentError if over `not_replaced` splits are refused."""
     sites = [replace(site, file=str(name)) for site in scan(path)]
-    after = assess(sites, before.target, (), before.failing, before.defects_fail)
+    after = assess(sites, before.target, failing=before.failing, defects_fail=before.defects_fail)
     refused = [v for v in after.verdicts if v.outcome in CHANGEABLE and v.errors]
     if len(refused) > not_replaced:
         raise InvalidArgumentError(

@@ -40,6 +40,7 @@ def compare_apart(pair: Pair) -> Comparison:
 
 
 def _ask(pair: Pair) -> Comparison | None:
+    """The comparison in the process; None, and a new process next time, if it ended."""
     comparison = _process().compare(pair)
     if comparison is None:
         _process.cache_clear()

@@ -56,4 +56,5 @@ def instead_of_takers(split: Replacement, takers: Takers) -> dict[NodePath, list
 
 
 def _output(node: NodeProto) -> str:
+    """The first output of a node; empty if it has none."""
     return next(iter(node.output), "")

@@ -23,13 +23,12 @@ TOO_LARGE = Note(
 # has for these types since feature level 6_0, while Split accepts them since 4_1. Source:
 # https://learn.microsoft.com/windows/win32/api/directml/ns-directml-dml_element_wise_divide_operator_desc
 _NARROW = {TensorDataType.INT64: "INT32", TensorDataType.UINT64: "UINT32"}
-MAX_DIMENSIONS = 8  # of DirectML
 # Reshape takes its shape as an input since opset 5, and Cast its type as a number since 6. Opset 6
 # itself has not been tried.
 _MIN_OPSET = 7
 # The sizes of a dynamic dimension at which a split is compared with its replacement, one per input
 # (and 0); in one input, up to three dimensions differ.
-_SIZES = (2, 1, 3)
+_COMPARED_SIZES = (2, 1, 3)
 # The largest input for that: the reference evaluator takes about 8 bytes for each byte of it.
 MAX_BYTES = 1 << 28
 _OVERRIDABLE = Note(
@@ -119,7 +118,9 @@ def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
         sizes |= {name: sizes[name] - less for name in units}
         return tuple(size if isinstance(size, int) else sizes[name] for size, name in rows)
 
-    above_zero = [shape_at(*(_SIZES[(first + i) % 3] for i in range(count))) for first in range(3)]
+    above_zero = [
+        shape_at(*(_COMPARED_SIZES[(first + i) % 3] for i in range(count))) for first in range(3)
+    ]
     others: list[tuple[int, ...]] = []
     if site.sized_by == "num_outputs" and pieces is not None:
         others.append(shape_at(*[2] * count, less=1))  # the last piece is smaller
@@ -140,26 +141,12 @@ def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
 
 
 def _accepted_form(verdict: Verdict) -> SplitForm | str:
-    """The form that a target accepts, or the first obstacle.
-
-    The order matters. The first obstacle is the one that reports name, so those of the file come
-    first; and a node that lacks only num_outputs needs neither a minimum opset nor known sizes.
-    """
-    site, broken, target = verdict.site, verdict.errors, verdict.target
-    if site.exceeds_protobuf:
-        return TOO_LARGE
-    for error in broken:
-        if "model" not in error.rule.fixable_by:
-            return f"{error.rule.id}: {error.message}"
-    if "()" in site.path:
-        return IN_A_FUNCTION
-    if site.is_overridable:
-        return _OVERRIDABLE
-    if site.keeps_axis is None and target.runtime is None:
-        return _DISPUTED_AXIS
-    if site.keeps_axis is None and set(getattr(site.state, "pieces", None) or ()) - {1}:
-        return _FAILS_IN_ORT
-    if {error.rule.id for error in broken} == {"ORT-NUM-OUTPUTS"}:
+    """The form that a target accepts, or the first obstacle."""
+    site, target = verdict.site, verdict.target
+    if obstacle := _obstacle(verdict):
+        return obstacle
+    # Such a node needs neither a minimum opset nor known sizes.
+    if {error.rule.id for error in verdict.errors} == {"ORT-NUM-OUTPUTS"}:
         return SplitForm(lacks_only_count=True)
     if site.opset < _MIN_OPSET:
         return f"the opset is {site.opset}; rewriting needs {_MIN_OPSET} or later"
@@ -173,7 +160,27 @@ def _accepted_form(verdict: Verdict) -> SplitForm | str:
     return _dividing_form(site, target)
 
 
+def _obstacle(verdict: Verdict) -> str | None:
+    """Why no nodes can replace a split, whatever its sizes are; the reasons of the file first."""
+    site = verdict.site
+    if site.exceeds_protobuf:
+        return TOO_LARGE
+    for error in verdict.errors:
+        if "model" not in error.rule.fixable_by:
+            return f"{error.rule.id}: {error.message}"
+    if site.is_in_function:
+        return IN_A_FUNCTION
+    if site.is_overridable:
+        return _OVERRIDABLE
+    if site.keeps_axis is None and verdict.target.runtime is None:
+        return _DISPUTED_AXIS
+    if site.keeps_axis is None and set(getattr(site.state, "pieces", None) or ()) - {1}:
+        return _FAILS_IN_ORT
+    return None
+
+
 def _form(site: SplitSite, kind: TensorDataType, target: Target) -> SplitForm | str:
+    """The form for an input of this data type: how its rank and its type are adapted."""
     shape, axis = site.shape or (), site.axis or 0
     least, greatest = _dimension_counts(target)
     ones, merging, split_axis = tuple(range(least - len(shape))), None, axis
@@ -241,8 +248,7 @@ def _descriptor(site: SplitSite) -> SplitOperatorDesc | None:
 def _dimension_counts(target: Target) -> tuple[int, int]:
     """The least and the greatest rank that a target accepts."""
     if target.runtime is not None:
-        provider = target.runtime.provider
-        return 1, provider.maximum_rank.value if provider else MAX_DIMENSIONS
+        return 1, target.runtime.assumed_provider.maximum_rank.value
     support = support_table()[target.level]
     return support.minimum_dimensions, support.maximum_dimensions
 
@@ -266,6 +272,7 @@ def merge_dimensions(
 
 
 def _product(sizes: Sequence[Size]) -> int | None:
+    """The product of sizes; None if one of them is dynamic."""
     return prod(sizes) if is_static(sizes) else None
 
 

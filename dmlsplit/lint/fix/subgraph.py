@@ -87,11 +87,13 @@ class _Nodes(list[NodeProto]):
         self.squeezed = [] if form.merging else [*form.added_axes, *[form.axis] * self.drops_axis]
 
     def add(self, operator: str, inputs: Sequence[str], output: str = "", **attributes: Any) -> str:
+        """Add a node with one output; a name is made for it if none is given."""
         output = output or self.new_name(operator.lower())
         self.append(helper.make_node(operator, inputs, [output], **attributes))
         return output
 
     def constant(self, value: np.ndarray, output: str) -> str:
+        """Add a Constant."""
         return self.add("Constant", [], output, value=numpy_helper.from_array(value, output))
 
     def shape_of(self, sizes: Iterable[Size]) -> str:
@@ -153,6 +155,7 @@ class _Nodes(list[NodeProto]):
         self.add("ConstantOfShape", [self.computed_shape(0)], output, value=zero)
 
     def split(self, value: str, lengths: Mapping[str, Size]) -> None:
+        """Add the Split itself, into pieces of these names and sizes."""
         inputs, sizes = [value], list(lengths.values())
         attributes: dict[str, Any] = {"axis": self.form.axis}
         if self.form.is_divided:

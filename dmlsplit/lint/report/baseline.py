@@ -65,6 +65,7 @@ def read_baseline(path: Path) -> frozenset[tuple[str, str]]:
 
 
 def _is_entry(entry: object) -> bool:
+    """Whether a value is an entry of a baseline."""
     match entry:
         case {"file": str(), "fingerprint": str()}:
             return True

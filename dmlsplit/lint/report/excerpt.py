@@ -22,6 +22,7 @@ def excerpt(site: SplitSite) -> str:
 
 
 def _outputs(site: SplitSite) -> str:
+    """The sizes of the pieces, or how many there are; empty if unknown."""
     pieces = site.state.pieces if isinstance(site.state, Known | Unknown) else None
     if not pieces:
         return ""

@@ -24,8 +24,8 @@ SEVERITIES: dict[Status, Severity] = {
     "note": "note",
 }
 SEVERITY_ORDER: tuple[Severity, ...] = ("error", "warning", "note")
-# What only remarks on a finding has its own severity.
-_OWN: dict[str, Severity] = {"warning": "warning", "note": "note"}
+# Of diagnostics that only remark on a finding; others are errors.
+_REMARK_SEVERITIES: dict[str, Severity] = {"warning": "warning", "note": "note"}
 # The most splits that a text names for one finding.
 MAX_SPLITS = 8
 _INDENT = "  "
@@ -75,8 +75,8 @@ def findings(assessment: Assessment) -> Iterator[Finding]:
     seen: Counter[tuple[str, str]] = Counter()
     for finding in _all_findings(assessment):
         marked = finding._replace(fingerprints=list(_fingerprints(finding, seen)))
-        places = [(with_slashes(marked.file), fingerprint) for fingerprint, _ in marked.deciding]
-        is_known = bool(places) and assessment.baseline.issuperset(places)
+        keys = [(with_slashes(marked.file), fingerprint) for fingerprint, _ in marked.deciding]
+        is_known = bool(keys) and assessment.baseline.issuperset(keys)
         yield marked._replace(status="remark") if is_known and marked.status == "failed" else marked
 
 
@@ -88,12 +88,15 @@ def severities(finding: Finding) -> list[Severity]:
     severity = SEVERITIES[finding.status]
     if not finding.diagnostics:
         return [severity]
-    own = [_OWN.get(violation.severity, "error") for violation, _ in finding.diagnostics]
+    own = [
+        _REMARK_SEVERITIES.get(violation.severity, "error") for violation, _ in finding.diagnostics
+    ]
     worst = min(own, key=SEVERITY_ORDER.index)
     return [severity if its == worst else its for its in own]
 
 
 def _fingerprints(finding: Finding, seen: Counter[tuple[str, str]]) -> Iterator[str]:
+    """The fingerprint of each diagnostic; `seen` counts those before, by file."""
     for violation, _ in finding.diagnostics:
         # One defect is found once for all splits of a file. A model without a split has no node.
         is_of_node = finding.sites and violation.severity != "defect"
@@ -107,6 +110,7 @@ def _fingerprints(finding: Finding, seen: Counter[tuple[str, str]]) -> Iterator[
 
 
 def _all_findings(assessment: Assessment) -> Iterator[Finding]:
+    """The findings as in `findings`, without fingerprints and baseline."""
     target = str(assessment.target)
     for fault in assessment.diagnostics:
         head = f"{fault.rule.id}: {fault.message}"
@@ -127,6 +131,7 @@ def _all_findings(assessment: Assessment) -> Iterator[Finding]:
 
 
 def _split_finding(assessment: Assessment, verdict: Verdict) -> Finding:
+    """The finding about a split."""
     site, reasons = verdict.site, group_diagnostics(verdict)
     status, title = _status(assessment, verdict), str(verdict.outcome)
     if status in ("remark", "note"):
@@ -155,6 +160,7 @@ def _model_finding(assessment: Assessment, model: ModelVerdict) -> Finding:
 
 
 def _status(assessment: Assessment, verdict: Verdict) -> Status:
+    """What a verdict means to the command."""
     if assessment.fails(verdict):
         return "failed"
     if verdict.outcome is Outcome.UNKNOWN:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from dmlsplit.lint.report.causes import causes
+from dmlsplit.lint.report.finding_groups import grouped
 from dmlsplit.lint.report.findings import (
     DEFECT,
     MAX_SPLITS,
@@ -17,18 +17,20 @@ from dmlsplit.messages import omitted_line, printable
 
 
 def github_report(assessment: Assessment) -> str:
-    """One workflow command per cause and file: GitHub shows the first ten errors of a step."""
+    """One workflow command per group and file: GitHub shows the first ten errors of a step."""
     all_findings = list(findings(assessment))
     commands = [
         _command(list(alike))
-        for cause in causes(all_findings)
-        for _, alike in groupby(cause.findings, key=lambda finding: finding.file)
+        for group in grouped(all_findings)
+        for _, alike in groupby(group.findings, key=lambda finding: finding.file)
     ]
     unread = [_command([finding]) for finding in all_findings if finding.title == "unreadable"]
     return "\n".join([*commands, *unread])
 
 
 def _command(alike: Sequence[Finding]) -> str:
+    """The workflow command for findings that are alike in one file."""
+
     def escaped(text: str) -> str:
         return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 

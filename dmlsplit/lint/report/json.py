@@ -15,7 +15,7 @@ from dmlsplit.lint.verdict import Assessment, ModelVerdict, Verdict
 from dmlsplit.models.site import Unknown
 
 # The most outputs of a descriptor, and reasons of a verdict: a small model can ask for many.
-_MAX_PLACES = 256
+_MAX_LISTED = 256
 # Increased when a key changes its meaning or disappears; new keys may come at any time.
 SCHEMA = 3
 
@@ -50,6 +50,7 @@ def json_report(assessment: Assessment) -> str:
 
 
 def _target(target: Target) -> dict[str, Any]:
+    """The target of ONNX models."""
     runtime, release = target.runtime, target.runtime and target.runtime.release
     return {
         "name": str(target),
@@ -61,6 +62,7 @@ def _target(target: Target) -> dict[str, Any]:
 
 
 def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
+    """A verdict about a split; its target is given if it is not the main one."""
     least, state = verdict.minimum, verdict.site.state
     more: dict[str, Any] = {"target": str(verdict.target)} if verdict.target != main_target else {}
     if verdict.site.frozen:
@@ -77,12 +79,13 @@ def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
         "fix": verdict.fix,
         "fixes": verdict.fixes,
         "notes": verdict.notes,
-        "diagnostics": list(map(_diagnostic, verdict.diagnostics[:_MAX_PLACES])),
-        "omitted_diagnostics": max(0, len(verdict.diagnostics) - _MAX_PLACES),
+        "diagnostics": list(map(_diagnostic, verdict.diagnostics[:_MAX_LISTED])),
+        "omitted_diagnostics": max(0, len(verdict.diagnostics) - _MAX_LISTED),
     }
 
 
 def _model(model: ModelVerdict) -> dict[str, Any]:
+    """A verdict about a model without a split."""
     return {
         "file": model.file,
         "verdict": str(model.outcome),
@@ -92,25 +95,29 @@ def _model(model: ModelVerdict) -> dict[str, Any]:
 
 
 def _diagnostic(violation: Violation) -> dict[str, Any]:
+    """A violation of a rule."""
     keys = ("severity", "message", "tensor", "field", "found", "allowed", "hint")
     effect = {"effect": violation.effect} if violation.effect else {}
     return {"rule": violation.rule.id} | effect | _fields(violation, *keys)
 
 
 def _fields(value: object, *names: str) -> dict[str, Any]:
+    """Some attributes of a value."""
     return {name: getattr(value, name) for name in names}
 
 
 def _hresult(number: int | None) -> str | None:
+    """An HRESULT as a hexadecimal number."""
     return None if number is None else f"0x{number:08X}"
 
 
 def _descriptors(desc: SplitOperatorDesc | None) -> list[dict[str, Any]]:
+    """A list with the descriptor, or without one an empty list."""
     if desc is None:
         return []
-    outputs = list(map(_tensor, desc.output_tensors[:_MAX_PLACES]))
+    outputs = list(map(_tensor, desc.output_tensors[:_MAX_LISTED]))
     tensors = {"input_tensor": _tensor(desc.input_tensor), "output_tensors": outputs}
-    left = max(0, desc.output_count - _MAX_PLACES)
+    left = max(0, desc.output_count - _MAX_LISTED)
     return [{"text": str(desc), "axis": desc.axis, **tensors, "omitted_outputs": left}]
 
 

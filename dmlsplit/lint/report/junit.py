@@ -30,6 +30,7 @@ def junit_report(assessment: Assessment) -> str:
 
 
 def _describe(case: ET.Element, finding: Finding) -> None:
+    """Add to a case what became of its finding."""
     details = "\n".join(finding.details)
     if finding.status == "failed":
         tag = "error" if finding.title == "unreadable" else "failure"

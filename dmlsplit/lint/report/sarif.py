@@ -39,8 +39,8 @@ _FINGERPRINTS = ("dmlsplitNode/v1", "primaryLocationLineHash")
 MAX_RESULTS = 25_000  # GitHub refuses a run with more
 
 
-class _Reason(NamedTuple):
-    """A rule that a finding names: one result."""
+class _Result(NamedTuple):
+    """A rule that a finding names."""
 
     finding: Finding
     fingerprint: str
@@ -51,19 +51,19 @@ class _Reason(NamedTuple):
 
 def sarif_report(assessment: Assessment) -> str:
     """A SARIF 2.1.0 log. Models have no lines: a result points at line 1 and names its node."""
-    reasons = [
-        _Reason(finding, fingerprint, level, *reason)
+    results = [
+        _Result(finding, fingerprint, level, *diagnostic)
         for finding in findings(assessment)
-        for fingerprint, level, reason in zip(
+        for fingerprint, level, diagnostic in zip(
             finding.fingerprints, _levels(finding), finding.diagnostics, strict=True
         )
     ]
-    count = len(reasons)
+    count = len(results)
     if count > MAX_RESULTS:  # errors stay longest
-        reasons = sorted(reasons, key=lambda reason: SEVERITY_ORDER.index(reason.level))[
+        results = sorted(results, key=lambda result: SEVERITY_ORDER.index(result.level))[
             :MAX_RESULTS
         ]
-    violations = [*(reason.violation for reason in reasons), *assessment.diagnostics]
+    violations = [*(result.violation for result in results), *assessment.diagnostics]
     rules = {violation.rule.id: violation.rule for violation in violations}
     index = {rule: position for position, rule in enumerate(rules)}
     driver = {
@@ -76,8 +76,8 @@ def sarif_report(assessment: Assessment) -> str:
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"dmlsplit/{program}/{assessment.target.level}/"},
-        "invocations": [_invocation(assessment, count - len(reasons))],
-        "results": [_result(reason, index[reason.violation.rule.id]) for reason in reasons],
+        "invocations": [_invocation(assessment, count - len(results))],
+        "results": [_result(result, index[result.violation.rule.id]) for result in results],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
 
@@ -95,6 +95,7 @@ def _message(text: str) -> dict[str, str]:
 
 
 def _invocation(assessment: Assessment, omitted: int) -> dict[str, Any]:
+    """What the run could not read, has left out, or finds wrong with the target."""
     unread = [
         {"level": "error", "message": _message(printable(text)), "locations": [_physical(file)]}
         for file, text in assessment.unreadable
@@ -116,19 +117,20 @@ def _invocation(assessment: Assessment, omitted: int) -> dict[str, Any]:
     }
 
 
-def _result(reason: _Reason, rule_index: int) -> dict[str, Any]:
-    finding, fingerprint, _, violation, others = reason
+def _result(result: _Result, rule_index: int) -> dict[str, Any]:
+    """SARIF's result; `rule_index` is the position of its rule among those of the run."""
+    finding, fingerprint, _, violation, others = result
     # A model without a split has no node.
     name = address(finding.sites[0]) if finding.sites else finding.subject
     text = f"{name}: {finding.headline}: {printable(violation.message)}{others}"
     if violation.severity == "defect":  # one result for all splits of the file
         text = "; ".join([finding.headline, *map(str.strip, finding.details[:-1])])
-    places = list(map(_logical, finding.sites))
-    logical = {"logicalLocations": places} if places else {}
+    logical_locations = list(map(_logical, finding.sites))
+    logical = {"logicalLocations": logical_locations} if logical_locations else {}
     return {
         "ruleId": violation.rule.id,
         "ruleIndex": rule_index,
-        "level": reason.level,
+        "level": result.level,
         "message": _message(f"{text}. Fix: {finding.fix}" if finding.fix else text),
         # GitHub refuses a result without a file.
         "locations": [_physical(finding.file or name) | logical],
@@ -137,11 +139,13 @@ def _result(reason: _Reason, rule_index: int) -> dict[str, Any]:
 
 
 def _logical(site: SplitSite) -> dict[str, str]:
+    """The node of a split as a logical location."""
     name, kind = address(site), "function" if "." in site.graph else "module"
     return {"name": name, "fullyQualifiedName": name, "kind": kind}
 
 
 def _physical(file: str) -> dict[str, Any]:
+    """The first line of a file as a location."""
     # File names on Linux and macOS contain only U+DC80 to U+DCFF, which stand for raw bytes.
     path = re.sub("[\ud800-\udc7f\udd00-\udfff]", "\ufffd", with_slashes(file))
     windows = PureWindowsPath(path)
@@ -154,6 +158,7 @@ def _physical(file: str) -> dict[str, Any]:
 
 
 def _reporting_descriptor(rule: Rule) -> dict[str, Any]:
+    """SARIF's description of a rule."""
     # Imported late, so that no other report loads the examples.
     from dmlsplit.lint.rule_page import rule_page
 

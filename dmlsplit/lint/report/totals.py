@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dmlsplit.lint.report.causes import Cause
+from dmlsplit.lint.report.finding_groups import FindingGroup
 from dmlsplit.lint.report.findings import SEVERITY_ORDER, severities
 from dmlsplit.lint.verdict import Assessment, Outcome, Verdict
 from dmlsplit.messages import counted, unbroken
@@ -33,7 +33,7 @@ _MODELS = {
 }
 
 
-def totals(assessment: Assessment, causes: Sequence[Cause]) -> Iterator[str]:
+def totals(assessment: Assessment, groups: Sequence[FindingGroup]) -> Iterator[str]:
     """The lines, in one piece each; the last one counts what was found, and wrong numbers."""
     if assessment.unreadable:
         yield f"not checked: {counted(len(assessment.unreadable), 'path')}"
@@ -41,7 +41,7 @@ def totals(assessment: Assessment, causes: Sequence[Cause]) -> Iterator[str]:
     lines += _of_models(assessment)
     if not (lines or assessment.unreadable):
         lines = ["no splits found"]
-    summary = f"Found {', '.join(_counts(causes))}" if causes else ""
+    summary = f"Found {', '.join(_counts(groups))}" if groups else ""
     if 0 < len(lines) <= 2:  # of one target, so that nothing comes between
         summary = ". ".join(filter(None, (lines.pop(), summary)))
     yield from lines
@@ -49,15 +49,15 @@ def totals(assessment: Assessment, causes: Sequence[Cause]) -> Iterator[str]:
         yield last
 
 
-def _counts(causes: Sequence[Cause]) -> Iterator[str]:
+def _counts(groups: Sequence[FindingGroup]) -> Iterator[str]:
     """How many findings there are of each severity: a rule that a node breaks is one, as in SARIF.
 
     A known defect is one for all splits of a file.
     """
     counts = Counter(
         severity
-        for cause in causes
-        for finding in cause.findings
+        for group in groups
+        for finding in group.findings
         for severity in severities(finding)
     )
     for severity in SEVERITY_ORDER:
@@ -66,6 +66,7 @@ def _counts(causes: Sequence[Cause]) -> Iterator[str]:
 
 
 def _of_targets(assessment: Assessment) -> Iterator[str]:
+    """The lines of each target."""
     for target in assessment.targets if assessment.verdicts else ():
         verdicts = [verdict for verdict in assessment.verdicts if verdict.target == target]
         yield from _of_target(

@@ -24,10 +24,15 @@ def read_descriptor(mapping: Mapping[str, Any]) -> SplitOperatorDesc:
 
     Parameters
     ----------
-    mapping
+    mapping : mapping of str to object
         ``{"type": "DML_OPERATOR_SPLIT", "desc": {...}}``, or the contents of ``desc`` alone:
         ``InputTensor``, ``OutputTensors``, ``Axis`` and optionally ``OutputCount``. Enum names
         may omit their prefix, and tensors may be wrapped in ``Type`` and ``Desc``.
+
+    Returns
+    -------
+    SplitOperatorDesc
+        The descriptor, which may break DirectML's rules.
 
     Raises
     ------
@@ -69,6 +74,7 @@ def data_type_of(field: Field) -> TensorDataType:
 
 
 def _tensor(field: Field) -> TensorDesc:
+    """Read a DML_TENSOR_DESC."""
     field.optional("Type", default="BUFFER").one_of({"BUFFER": None}, "DML_TENSOR_TYPE_")
     field = field.find("Desc") or field
     sizes = _numbers(field.get("Sizes"))
@@ -101,6 +107,7 @@ def _numbers(field: Field) -> list[int]:
 
 
 def _check_count(field: Field, name: str, count: int, counted: str) -> None:
+    """Refuse a count that contradicts the array that it counts."""
     declared = field.optional(name, default=count)
     if declared.integer(0, UINT_MAX) != count:
         raise declared.error(f"{count}, the number of {counted}")

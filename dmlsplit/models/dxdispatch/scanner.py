@@ -23,7 +23,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
 
     Parameters
     ----------
-    path
+    path : str or PathLike of str
         The .json file.
 
     Returns

@@ -5,8 +5,9 @@ A scan reads a file in this order:
 1. scanner.py opens it, and model_scan.py scans its bytes;
 2. reader.py reads protobuf messages within limits, those whose fields protobuf.py names;
 3. walk.py visits graphs (graphs.py, scope.py) and the functions they call (functions.py);
-4. nodes.py completes the site of a split: operators.py has the versions, arguments.py the checks of
-   attributes and inputs, and lowering.py the descriptors;
+4. nodes.py completes the site of a split from node_facts.py: operators.py has the versions,
+   arguments.py the checks of attributes and inputs, lowering.py the descriptors, and portability.py
+   the warnings;
 5. shapes.py infers the other values (values.py) with rearrangement.py, windows.py, constants.py and
    folding.py, by which ONNX Runtime leaves out nodes;
 6. piece_uses.py and recombination.py follow the pieces; frozen.py and missing_sizes.py say which

@@ -128,14 +128,19 @@ def node_arguments(
 
     Parameters
     ----------
-    operator
+    operator : OperatorVersion
         The version that the model's opset means.
-    attributes
+    attributes : mapping of str to int or sequence of int
         The node's attributes by name.
-    inputs
+    inputs : sequence
         The inputs after the data: an array, `Lengths.AT_RUN_TIME`, or None if omitted.
-    output_count
+    output_count : int
         Number of the node's outputs, omitted ones included.
+
+    Returns
+    -------
+    Arguments
+        The arguments, checked as by `read_arguments`.
 
     Raises
     ------
@@ -184,20 +189,27 @@ def read_arguments(
 
     Parameters
     ----------
-    operator
+    operator : OperatorVersion
         The operator version.
-    axis, num_outputs, keepdims
+    axis, num_outputs, keepdims : int, optional
         The attributes of those names; None if the node does not set them.
-    split
-        Integers, a NumPy array (0-d for SplitToSequence's chunk size), or `Lengths.AT_RUN_TIME`.
-    output_count
+    split : sequence of int, int, array or Lengths, optional
+        The size of each piece, or SplitToSequence's chunk size, which may be a 0-d array; or
+        `Lengths.AT_RUN_TIME`.
+    output_count : int, optional
         Number of outputs of a Split; None means the number of sizes, or `num_outputs`.
         Ignored for SplitToSequence, which has one output.
+
+    Returns
+    -------
+    Arguments
+        The arguments as given, with the number of outputs, and what was assumed.
 
     Raises
     ------
     InvalidArgumentError
-        If a value breaks a rule of the operator.
+        If a value breaks a rule of the operator, whose source is ONNX's documentation of its
+        version (docs/Changelog.md).
 
     See Also
     --------
@@ -217,7 +229,7 @@ def read_arguments(
         assumed.append("Split-1 has no default axis; 0 is assumed, as in later versions")
     split_type = ElementType.of_dtype(split.dtype) if hasattr(split, "dtype") else None
     check_types(operator, None, split_type)
-    lengths = _lengths(operator, split)
+    lengths = _split_argument(operator, split)
     if operator.makes_sequence:
         keepdims = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
         if keepdims not in (0, 1) and lengths is None:
@@ -248,6 +260,7 @@ def read_arguments(
 def _output_count(
     operator: OperatorVersion, lengths: SplitArgument, num_outputs: Any, output_count: Any
 ) -> int:
+    """The number of outputs of a Split, as its sizes, num_outputs and outputs agree."""
     count = None
     if output_count is not None:
         count = integer_argument("output_count", output_count, operator)
@@ -286,7 +299,8 @@ def _checked_num_outputs(
     return number
 
 
-def _lengths(operator: OperatorVersion, split: Any) -> SplitArgument:
+def _split_argument(operator: OperatorVersion, split: Any) -> SplitArgument:
+    """The argument `split`, checked: sizes, a chunk size, or what it is instead of them."""
     if split is None or isinstance(split, Lengths):
         return split
     if operator.makes_sequence and is_count(split):

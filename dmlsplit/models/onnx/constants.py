@@ -20,8 +20,9 @@ _MAX_ELEMENTS = 1_024  # elements of a computed constant, or of an input to one
 _MAX_NAMES = 16  # values that may follow from more sizes are not followed any further
 _Items = tuple[Item, ...]
 _Sizes = Sequence[int]
+# How `struct` rounds a float to its type, and the bits of the integers that are computed.
 _FLOATS = {ElementType.FLOAT: "<f", ElementType.DOUBLE: "<d", ElementType.FLOAT16: "<e"}
-_BITS = {ElementType.INT64: 64, ElementType.INT32: 32}
+_INTEGER_BITS = {ElementType.INT64: 64, ElementType.INT32: 32}
 
 
 def compute_elements(call: Call, data_type: int, shape: Shape) -> _Items | None:
@@ -71,12 +72,15 @@ def _small_sizes(call: Call, shape: Shape) -> list[int]:
 def _as_stored(item: Item, element_type: ElementType) -> Item:
     """An element after it was stored as a type; a ValueError if that may lose its value."""
     if isinstance(item, str | None):
-        return item if element_type in _BITS else None
+        return item if element_type in _INTEGER_BITS else None
     if form := _FLOATS.get(element_type):
         return float(struct.unpack(form, struct.pack(form, item))[0])
     if element_type is ElementType.BOOL:
         return bool(item)
-    if element_type not in _BITS or abs(integer := int(item)) >> _BITS[element_type] - 1:
+    if (
+        element_type not in _INTEGER_BITS
+        or abs(integer := int(item)) >> _INTEGER_BITS[element_type] - 1
+    ):
         raise ValueError("the type may not hold it")
     return integer
 
@@ -107,6 +111,7 @@ def _broadcast(call: Call, index: int, sizes: _Sizes) -> _Items:
 
 
 def _rearrange(call: Call, sizes: _Sizes) -> _Items:
+    """The elements of an input after Gather, Slice, Tile or Transpose."""
     items, shape = _small_input(call, 0)
     rows: list[_Sizes] = [range(size) for size in shape]
     order = None
@@ -139,6 +144,7 @@ def _concat(call: Call, sizes: _Sizes) -> _Items:
 
 
 def _element_wise(call: Call, sizes: _Sizes) -> _Items:
+    """The results of an operator of `_ARITHMETIC`; None where an operand is not known."""
     if call.int_attribute("fmod", 0):
         raise ValueError("another remainder than Python's")
     compute = _ARITHMETIC[call.node.op_type]
@@ -152,6 +158,7 @@ def _element_wise(call: Call, sizes: _Sizes) -> _Items:
 
 
 def _reduce(call: Call, sizes: _Sizes) -> _Items:
+    """The one result of an operator of `_REDUCTIONS`."""
     items, _ = _small_input(call, 0)
     if math.prod(sizes) != 1:
         raise ValueError("several results")
@@ -179,11 +186,13 @@ def steps(call: Call) -> Size:
 
 
 def _range(call: Call, sizes: _Sizes) -> _Items:
+    """The elements of Range."""
     (start,), (delta,) = map(call.items, (0, 2))
     return tuple(start + delta * i for i in range(sizes[0]))  # type: ignore[operator]
 
 
 def _constant_of_shape(call: Call, sizes: _Sizes) -> _Items:
+    """The elements of ConstantOfShape, all equal."""
     tensor = call.node.attributes.get("value", Attribute()).t
     (item,) = elements(call.reader, tensor) if tensor else (0.0,)
     return (item,) * math.prod(sizes)

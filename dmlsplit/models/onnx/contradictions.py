@@ -7,6 +7,7 @@ from dmlsplit.models.onnx.declarations import output_faults, shape_remark
 from dmlsplit.models.onnx.protobuf import Shape
 from dmlsplit.models.onnx.scope import Visit
 from dmlsplit.models.onnx.values import Value, contradicts
+from dmlsplit.models.site import NodePath
 
 
 @dataclass(slots=True)
@@ -23,7 +24,7 @@ class Contradictions:
     """
 
     faults: list[str] = field(default_factory=list)
-    shapes: dict[tuple[tuple[int | str, ...], str], Shape] = field(default_factory=dict)
+    shapes: dict[tuple[NodePath, str], Shape] = field(default_factory=dict)
 
     def add_faults(self, faults: Iterable[str]) -> None:
         """Add faults of a graph."""
@@ -35,13 +36,14 @@ class Contradictions:
         declared, is_stale = declarations.by_name.get(name), declarations.are_stale
         # ONNX Runtime does not read the declarations in functions.
         typed = None if scope.is_in_function else declared
-        is_taken = name in scope.values
-        self.add_faults(output_faults(visit.node, name, value, typed, is_taken, visit.description))
+        is_taken, maker = name in scope.values, visit.description
+        faults = output_faults(visit.node, name, value, typed, maker, is_taken=is_taken)
+        self.add_faults(faults)
         if declared is None:
             return value
         if not contradicts(declared.shape, value.shape):
             return value if is_stale else value.merged(declared)
         declarations.are_stale = True
         self.shapes[scope.path, name] = value.shape or ()
-        remark = shape_remark(name, declared.shape, value.shape, visit.description)
+        remark = shape_remark(name, declared.shape, value.shape, maker)
         return replace(value, remark=remark)

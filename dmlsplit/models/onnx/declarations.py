@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from dmlsplit.messages import Note
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.operators import ElementType
-from dmlsplit.models.onnx.protobuf import (
-    Graph,
-    Node,
-    Shape,
-    ValueInfo,
-    shown_name,
-)
+from dmlsplit.models.onnx.protobuf import Graph, Node, Shape, ValueInfo, shown_name
 from dmlsplit.models.onnx.values import Value
 
 
@@ -43,13 +37,14 @@ def declared_values(entries: Iterable[ValueInfo], dimensions: FixedSizes) -> dic
 def shape_remark(name: str, declared: Shape | None, shape: Shape | None, maker: str) -> Note:
     """The warning about a declared shape that contradicts what a node makes."""
     return Note(
-        f"the model declares {shown_name(name)} as {_shown(declared)}, but {maker} makes "
-        f"{_shown(shape)}; ONNX Runtime warns, and dmlsplit goes by the node",
+        f"the model declares {shown_name(name)} as {_shown_shape(declared)}, but {maker} makes "
+        f"{_shown_shape(shape)}; ONNX Runtime warns, and dmlsplit goes by the node",
         "remove the declaration, or correct it",
     )
 
 
-def _shown(shape: Shape | None) -> str:
+def _shown_shape(shape: Shape | None) -> str:
+    """A shape for a message."""
     sizes = ("?" if size is None else shown_name(str(size)) for size in shape or ())
     return f"[{','.join(sizes)}]"
 
@@ -63,12 +58,14 @@ def input_faults(graph: Graph) -> Iterator[str]:
         types[entry.name] = entry.data_type
     for tensor in graph.initializer:
         if (declared := types.get(tensor.name)) and declared != tensor.data_type:
-            text = f"the model declares its input {shown_name(tensor.name)} as {_type(declared)}"
-            yield f"{text}, but the input's default is {_type(tensor.data_type)}"
+            text = (
+                f"the model declares its input {shown_name(tensor.name)} as {_type_name(declared)}"
+            )
+            yield f"{text}, but the input's default is {_type_name(tensor.data_type)}"
 
 
 def output_faults(
-    node: Node, name: str, value: Value, declared: Value | None, is_taken: bool, maker: str
+    node: Node, name: str, value: Value, declared: Value | None, maker: str, *, is_taken: bool
 ) -> Iterator[str]:
     """The faults of an output: a name that is taken, and a type that is declared as another."""
     if is_taken:
@@ -79,10 +76,11 @@ def output_faults(
     if not expected or not value.data_type or operator == "Constant":
         return
     if operator == "SplitToSequence" or expected != value.data_type:
-        made = "a sequence" if operator == "SplitToSequence" else _type(value.data_type)
-        text = f"the model declares {shown_name(name)} as {_type(expected)}"
+        made = "a sequence" if operator == "SplitToSequence" else _type_name(value.data_type)
+        text = f"the model declares {shown_name(name)} as {_type_name(expected)}"
         yield f"{text}, but {maker} makes {made}"
 
 
-def _type(data_type: int) -> str:
+def _type_name(data_type: int) -> str:
+    """A type for a message."""
     return ElementType(data_type).name

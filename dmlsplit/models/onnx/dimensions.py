@@ -20,9 +20,14 @@ class FixedSizes:
     A dimension without a name, or whose name is INPUT.AXIS of an input, has its own INPUT.AXIS as
     its name.
 
-    Attributes
+    Parameters
     ----------
     sizes : mapping of str to int
+        The sizes by name, each at least 0.
+
+    Attributes
+    ----------
+    sizes : dict of str to int
         The given sizes by name.
     used : set of str
         The names that a model has.
@@ -31,6 +36,11 @@ class FixedSizes:
         that every shell takes literally, if there is one.
     dynamic : dict of str to None
         All values in `options` so far, in their order.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a size is not an integer, or negative.
 
     See Also
     --------
@@ -46,6 +56,9 @@ class FixedSizes:
     def __init__(self, sizes: Mapping[str, int]) -> None:
         pairs = instance("sizes", sizes, Mapping).items()  # type: ignore[type-abstract]
         self.sizes = {name: integer(f"sizes[{name!r}]", size) for name, size in pairs}
+        for name, size in self.sizes.items():
+            if size < 0:
+                raise InvalidArgumentError(f"sizes[{name!r}] is {size}; it must be at least 0")
         self.used: set[str] = set()
         self.options: dict[str, str] = {}
         self.dynamic: dict[str, None] = {}

@@ -11,10 +11,10 @@ from dmlsplit.models.onnx.values import Call, Item, Value
 
 # A node that computes from shapes may have other inputs, which must be constants of at most this
 # many elements.
-_SMALL = 100
-# DequantizeLinear stays for the fusion of quantized nodes, and the sequence operators, because a
-# constant is a tensor.
-_KEPT = {
+_MAX_SMALL = 100
+# Random numbers differ in each run; DequantizeLinear stays for the fusion of quantized nodes, and
+# the sequence operators, because a constant is a tensor.
+_NEVER_FOLDED = {
     *"Bernoulli DequantizeLinear Multinomial RandomNormal RandomNormalLike RandomUniform".split(),
     *"RandomUniformLike ConcatFromSequence Optional OptionalGetElement OptionalHasElement".split(),
     *"SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert".split(),
@@ -29,7 +29,7 @@ def is_folded(call: Call) -> bool:
         return True
     if node.op_type == "Shape":  # whole shapes only, although it may output a part of one
         return any(value.is_static for value in inputs[:1])
-    if node.op_type in _KEPT or any(attribute.bodies for attribute in node.attribute):
+    if node.op_type in _NEVER_FOLDED or any(attribute.bodies for attribute in node.attribute):
         return False
     named = _named_inputs(call)
     return bool(named) and all(value.is_folded for value in named)
@@ -56,8 +56,9 @@ def _named_inputs(call: Call) -> list[Value]:
 
 
 def _is_small(value: Value) -> bool:
+    """Whether a constant may stand beside shapes."""
     sizes = [size for size in value.shape or () if isinstance(size, int)]
-    return value.is_static and prod(sizes) <= _SMALL
+    return value.is_static and prod(sizes) <= _MAX_SMALL
 
 
 def with_origin(value: Value, call: Call) -> Value:

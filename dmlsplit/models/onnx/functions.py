@@ -10,6 +10,7 @@ from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.protobuf import Attribute, Function, Node, shown_name
 from dmlsplit.models.onnx.scope import Scope, Visit
 from dmlsplit.models.onnx.values import UNKNOWN, Value
+from dmlsplit.models.site import FUNCTION_BODY
 
 
 class FunctionCall(NamedTuple):
@@ -41,7 +42,7 @@ def call_of(visit: Visit, function: Function) -> tuple[FunctionCall, Scope]:
     scope = replace(
         visit.scope,
         attributes=None if visit.node.has_references else attributes,
-        path=(*visit.scope.path, visit.position, "()"),
+        path=(*visit.scope.path, visit.position, FUNCTION_BODY),
     )
     return FunctionCall(function.key, inputs, frozenset(attributes.values())), scope
 
@@ -58,7 +59,7 @@ def uncalled(
 def lone_scope(function: Function, model: Scope) -> Scope:
     """The scope around a function that the model does not call."""
     name = f"function {shown_name('.'.join(filter(None, function.key)))}"
-    return replace(model, graph=name, attributes=None, path=(name, "()"))
+    return replace(model, graph=name, attributes=None, path=(name, FUNCTION_BODY))
 
 
 def function_scope(

@@ -58,6 +58,7 @@ def graph_scope(
     name: str,
     dimensions: FixedSizes,
     defaults: set[str],
+    *,
     with_defaults: bool,
 ) -> Scope:
     """The scope of a graph before its first node.
@@ -65,9 +66,9 @@ def graph_scope(
     Without `with_defaults`, the inputs in `defaults` are like others.
     """
     is_main = not outer.path
-    inputs = {entry.name: _input(entry, dimensions, is_main) for entry in graph.input}
+    inputs = {entry.name: _input(entry, dimensions, is_main=is_main) for entry in graph.input}
     constants = {
-        tensor.name: _initializer(tensor, tensor.name in defaults)
+        tensor.name: _initializer(tensor, is_default=tensor.name in defaults)
         for tensor in graph.initializer
         if with_defaults or tensor.name not in defaults
     }
@@ -82,7 +83,8 @@ def graph_scope(
     )
 
 
-def _input(entry: ValueInfo, dimensions: FixedSizes, is_main: bool) -> Value:
+def _input(entry: ValueInfo, dimensions: FixedSizes, *, is_main: bool) -> Value:
+    """What a graph declares about one of its inputs."""
     if entry.shape is None:
         text = f"the rank of the graph's input {shown_name(entry.name)!r} is dynamic"
         return Value(entry.data_type, gap=(text, Cause.DYNAMIC))
@@ -95,5 +97,6 @@ def _input(entry: ValueInfo, dimensions: FixedSizes, is_main: bool) -> Value:
     return Value(entry.data_type, shape)
 
 
-def _initializer(tensor: Tensor, is_default: bool) -> Value:
+def _initializer(tensor: Tensor, *, is_default: bool) -> Value:
+    """The value of an initializer, which a caller may override if it is a default."""
     return Value(tensor.data_type, tensor.shape, tensor, is_folded=not is_default)

@@ -4,18 +4,18 @@ Where ONNX's specification, shape inference, reference evaluator and ONNX Runtim
 strictest reading applies, so that an accepted split gives the same pieces everywhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import prod
 
-from dmlsplit.checks import axis_from_front, instance, integers
+from dmlsplit.checks import axis_from_front, instance
 from dmlsplit.directml.operator import SplitOperatorDesc
 from dmlsplit.directml.tensor import DIMENSION_COUNT_MAX
 from dmlsplit.geometry import ceil_div
 from dmlsplit.messages import shown
-from dmlsplit.models.lowering import MAX_OUTPUTS, Lowering, split_descriptor
+from dmlsplit.models.lowering import MAX_OUTPUTS, Lowering, checked_shape, split_descriptor
 from dmlsplit.models.onnx.arguments import Arguments, check_types, refuse
 from dmlsplit.models.onnx.operators import CARRIERS, ElementType, OperatorVersion
-from dmlsplit.models.site import ProviderRemark
+from dmlsplit.models.onnx.portability import piece_warnings
 
 
 def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) -> Lowering:
@@ -23,15 +23,23 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
 
     Parameters
     ----------
-    arguments
+    arguments : Arguments
         From `read_arguments` or `node_arguments`.
-    data_type, shape
-        Data type and shape of the input.
+    data_type : ElementType
+        Data type of the input.
+    shape : sequence of int
+        Shape of the input, of any rank.
+
+    Returns
+    -------
+    Lowering
+        The sizes of the outputs, and a descriptor that moves the same bytes. Types that DirectML
+        lacks travel as unsigned integers of the same size, and dimensions above 8 are merged.
 
     Raises
     ------
     InvalidArgumentError
-        If the operator does not accept the type, or the shape does not fit.
+        If the operator does not accept the type, the shape does not fit, or a size is negative.
 
     See Also
     --------
@@ -47,7 +55,7 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
     instance("arguments", arguments, Arguments)
     instance("data_type", data_type, ElementType)
     check_types(arguments.operator, data_type, arguments.split_type)
-    dims = integers("shape", shape)
+    dims = checked_shape(shape)
     axis = axis_from_front(arguments.axis, len(dims), arguments.operator)
     sizes = _output_sizes(arguments, dims[axis])
     descriptor = descriptor_of(data_type, dims, axis, sizes)
@@ -57,7 +65,7 @@ def lower(arguments: Arguments, data_type: ElementType, shape: Sequence[int]) ->
         sizes,
         descriptor,
         squeeze=not arguments.keepdims and arguments.split is None,
-        warnings=tuple(_warnings(arguments, sizes, descriptor)),
+        warnings=tuple(piece_warnings(arguments, sizes, descriptor)),
     )
 
 
@@ -75,24 +83,6 @@ def descriptor_of(
         # tensor, the dimensions on each side of the axis are contiguous.
         shape, axis = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), 1
     return split_descriptor(carrier, shape, axis, sizes)
-
-
-def _warnings(
-    arguments: Arguments, sizes: tuple[int, ...], descriptor: SplitOperatorDesc | None
-) -> Iterator[str]:
-    if arguments.operator.makes_sequence:
-        if arguments.split is not None and not arguments.keepdims:
-            text = (
-                "keepdims=0 is ignored because split is given, as ONNX specifies; ONNX Runtime "
-                "squeezes pieces of chunk size 1 and refuses other chunk sizes"
-            )
-            yield ProviderRemark(text, "ORT-KEEPDIMS")
-    elif descriptor is not None and 0 in sizes:
-        text = (
-            f"piece {sizes.index(0)} is empty; ONNX Runtime's DirectML provider appears to skip "
-            "the whole node and to leave the other pieces unwritten"
-        )
-        yield ProviderRemark(text, "ORT-EMPTY-PIECE")
 
 
 def output_count(arguments: Arguments, axis_size: int) -> int:

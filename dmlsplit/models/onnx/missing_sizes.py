@@ -11,19 +11,21 @@ from dmlsplit.models.site import Cause, SplitSite, Unknown
 
 
 def missing_sizes(
-    unknown: Unknown, site: SplitSite, call: Call, axis_size: int
+    cause: Cause, call: Call, axis: int | None, axis_size: int, *, in_function: bool
 ) -> Iterator[tuple[str, int]]:
-    """The sizes that would make one split known, as `dimension_name` calls them."""
-    shape = site.shape or ()
-    in_function = "()" in site.path  # there, names of values are not unique
-    if unknown.cause is Cause.LENGTHS and not in_function:
+    """The sizes that would make one split known, as `dimension_name` calls them.
+
+    `axis_size` suits its axis. In a function, names of values are not unique.
+    """
+    if cause is Cause.LENGTHS and not in_function:
         yield from ((name, axis_size) for name in sorted(call.inputs[1].sizes))
-    if unknown.cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
+    if cause not in (Cause.DYNAMIC, Cause.UNTRACKED, Cause.TYPE):
         return
-    axis_name = None if site.axis is None else shape[site.axis]
+    shape = call.inputs[0].shape or ()
+    axis_name = None if axis is None else shape[axis]
     for index, size in enumerate(shape):
         if not isinstance(size, int):
-            is_axis = index == site.axis or (size is not None and size == axis_name)
+            is_axis = index == axis or (size is not None and size == axis_name)
             name = f"{call.node.input[0]}.{index}" if size is None else size
             yield name, axis_size if is_axis else 1
 
@@ -44,6 +46,7 @@ def unified(sites: list[SplitSite], options: Mapping[str, str]) -> list[SplitSit
 def _with_examples(
     site: SplitSite, sizes: Mapping[str, int], options: Mapping[str, str]
 ) -> SplitSite:
+    """A site with the options that make it known, and a shape that suits them."""
     state = site.state
     if not isinstance(state, Unknown):
         return site

@@ -11,7 +11,7 @@ from dmlsplit.models.onnx.missing_sizes import without_examples
 from dmlsplit.models.onnx.protobuf import Model, Shape
 from dmlsplit.models.onnx.reader import LimitError, Reader, Span, WireError
 from dmlsplit.models.onnx.walk import Walk
-from dmlsplit.models.site import OnnxModel, SplitSite
+from dmlsplit.models.site import NodePath, OnnxModel, SplitSite
 
 MAX_FIELDS = 1_500_000
 
@@ -20,7 +20,7 @@ class ModelScan(NamedTuple):
     """The splits of a model, and what is wrong in its declarations."""
 
     sites: list[SplitSite]
-    contradicted: Mapping[tuple[tuple[int | str, ...], str], Shape]  # as `Contradictions.shapes`
+    contradicted: Mapping[tuple[NodePath, str], Shape]  # as `Contradictions.shapes`
     has_defaults: bool  # whether an input has one, which a caller may override
     model: OnnxModel
 
@@ -35,15 +35,16 @@ def scan_model(name: str, data: bytes | mmap.mmap, dimensions: FixedSizes) -> Mo
 
 
 def _scan(
-    name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, with_defaults: bool
+    name: str, data: bytes | mmap.mmap, dimensions: FixedSizes, *, with_defaults: bool
 ) -> ModelScan:
+    """Scan a model once, with or without the defaults of its inputs."""
     # Calls and constants are walked again, which may double the fields of a small model.
     reader = Reader(data, min(MAX_FIELDS, 50_000 + 2 * len(data)))
     try:
         model = reader.read(Model, Span(0, len(data)))
         if len(model.graph) != 1:
             raise WireError(f"it has {len(model.graph)} graphs; a model must have 1")
-        walk = Walk(name, reader, model, dimensions, with_defaults)
+        walk = Walk(name, reader, model, dimensions, with_defaults=with_defaults)
         sites = walk.sites()
         return ModelScan(sites, walk.contradictions.shapes, walk.has_defaults, walk.model)
     except LimitError as error:

@@ -155,6 +155,18 @@ _VERSIONS = (
 def operator_version(name: str, opset: int) -> OperatorVersion:
     """The version of an operator that a model with this opset means.
 
+    Parameters
+    ----------
+    name : str
+        ``Split`` or ``SplitToSequence``.
+    opset : int
+        The version of the domain ai.onnx that the model imports.
+
+    Returns
+    -------
+    OperatorVersion
+        The newest version that is not above the opset, as ONNX specifies (docs/Versioning.md).
+
     Raises
     ------
     InvalidArgumentError

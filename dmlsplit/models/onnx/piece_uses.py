@@ -9,9 +9,9 @@ from dmlsplit.models.onnx.scope import Visit
 from dmlsplit.models.onnx.values import UNKNOWN, Call, Piece, Pieces, Value
 from dmlsplit.models.site import SplitSite, Taken
 
-# The neighbours of splits for whose versions since opset 23 ONNX Runtime's DirectML provider has no
-# kernels.
-LEAVING = {"Cast", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"}
+# The operators that `SplitSite.neighbours` names: those that lint/runtimes.yaml knows to leave the
+# GPU, by `neighbours_leave_at`.
+NEIGHBOURS = {"Cast", "Reshape", "Shape", "Squeeze", "Transpose", "Unsqueeze"}
 
 
 class PieceUses:
@@ -21,7 +21,7 @@ class PieceUses:
         self._outputs: dict[int, tuple[str, ...]] = {}  # of each Split
         self._used: set[str] = set()  # by a node or as a graph's output; of the whole file
         self._recombined: dict[int, list[str]] = {}
-        self._neighbours: dict[int, dict[str, None]] = {}  # of each Split, those in LEAVING
+        self._neighbours: dict[int, dict[str, None]] = {}  # of each Split, those in NEIGHBOURS
         self._taken: dict[int, list[Taken]] = {}  # of each SplitToSequence
         self._used_whole: set[int] = set()  # its sequence has another use
 
@@ -62,7 +62,7 @@ class PieceUses:
         """The pieces that a node's outputs derive from; notes if it combines two of one split."""
         if not any(value.pieces for value in visit.inputs):  # most nodes have none
             return frozenset()
-        if visit.node.op_type in LEAVING:
+        if visit.node.op_type in NEIGHBOURS:
             for split, output, _ in chain.from_iterable(value.pieces for value in visit.inputs):
                 if self._outputs[split][output] in visit.node.input:
                     self._neighbours[split][visit.node.op_type] = None

@@ -31,6 +31,7 @@ def domain(name: str) -> str:
 
 
 def _checked(shape: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """A shape of a value, whose rank is limited."""
     if len(shape) > MAX_RANK:
         raise LimitError(f"value {shown_name(name)!r} has a rank above {MAX_RANK}")
     return shape

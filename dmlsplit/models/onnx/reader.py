@@ -62,7 +62,7 @@ def single(
 ) -> Any:
     """Declare a field that occurs at most once."""
     usual = VARINT if value_type is int else LEN
-    encoding = Encoding(number, value_type, False, (wire_type or usual,))
+    encoding = Encoding(number, value_type, repeated=False, wire_types=(wire_type or usual,))
     return field(default=default, metadata={"encoding": encoding})
 
 
@@ -70,7 +70,7 @@ def repeated(number: int, value_type: _Type, wire_type: int | None = None) -> An
     """Declare a repeated field. One of numbers, of this wire type, may also be packed."""
     unpacked = VARINT if value_type is int else wire_type
     wire_types = (LEN,) if unpacked is None else (unpacked, LEN)
-    encoding = Encoding(number, value_type, True, wire_types)
+    encoding = Encoding(number, value_type, repeated=True, wire_types=wire_types)
     return field(default=(), metadata={"encoding": encoding})
 
 
@@ -170,6 +170,7 @@ class Reader:
                 yield entries[key], Span(begin, position)
 
     def _varint(self, position: int, end: int) -> tuple[int, int]:
+        """A number of variable length, and the position after it."""
         if position < end and (value := self._data[position]) < 0x80:
             return value, position + 1
         value = 0
@@ -183,6 +184,7 @@ class Reader:
 
 
 def _signed(value: int) -> int:
+    """An unsigned 64-bit number as a signed one, in two's complement."""
     return value - 2**64 if value >= 2**63 else value
 
 

@@ -18,13 +18,7 @@ from dmlsplit.files.atomic import refuse_inputs
 from dmlsplit.files.kinds import name_kind_in_errors
 from dmlsplit.models.onnx.dimensions import FixedSizes
 from dmlsplit.models.onnx.model_scan import MAX_FIELDS, ModelScan, scan_model
-from dmlsplit.models.onnx.protobuf import (
-    Function,
-    Graph,
-    Model,
-    Node,
-    Tensor,
-)
+from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node, Tensor
 from dmlsplit.models.onnx.reader import Reader, Span, WireError
 from dmlsplit.models.site import SplitSite
 
@@ -37,9 +31,9 @@ def scan(path: str | os.PathLike[str], dimensions: FixedSizes | None = None) -> 
 
     Parameters
     ----------
-    path
+    path : str or PathLike of str
         The model. Its external data is not opened.
-    dimensions
+    dimensions : FixedSizes, optional
         Sizes for the dynamic dimensions of its inputs.
 
     Returns
@@ -123,7 +117,7 @@ def weight_files(model: Path) -> list[Path]:
     return [model.parent / name for name in names]
 
 
-def check_output(model: Path, output: Path, overwrite: bool) -> None:
+def check_output(model: Path, output: Path, *, overwrite: bool) -> None:
     """Refuse to write a changed copy of a model over a file, or away from its weights."""
     weights = weight_files(model)
     refuse_inputs(output, [model, *weights])

@@ -10,10 +10,10 @@ from dmlsplit.models.onnx.operators import OPERATORS
 from dmlsplit.models.onnx.protobuf import Attribute, Node, shown_name
 from dmlsplit.models.onnx.shapes import INFERRED_BY_ONNX
 from dmlsplit.models.onnx.values import UNKNOWN, Gap, Value
-from dmlsplit.models.site import Cause, SplitSite
+from dmlsplit.models.site import FUNCTION_BODY, Cause, NodePath, SplitSite
 
-# A step from a graph into a body: the position of a node, an attribute of it, and a body in that.
-_STEP = 3
+# The parts of a path for one body: the position of a node, an attribute of it, and a body in that.
+_PARTS_PER_BODY = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,14 @@ class Scope:
     declarations: Declarations
     opsets: Mapping[str, int]
     attributes: Mapping[str, Attribute] | None  # None: those of an unknown caller
-    path: tuple[int | str, ...] = ()  # as in sites
+    path: NodePath = ()  # as in sites
     labels: set[str] = field(default_factory=set)  # of nodes with bodies and calls so far
     never_runs: str | None = None  # as in sites
 
     @property
     def is_in_function(self) -> bool:
         """Whether it is a function's body, or a graph in one."""
-        return "()" in self.path
+        return FUNCTION_BODY in self.path
 
     @property
     def depth(self) -> int:
@@ -46,10 +46,10 @@ class Scope:
         text = f"no earlier node produces value {shown_name(name)!r}"
         return Value(gap=(text, Cause.ORDER))
 
-    def path_of(self, name: str) -> tuple[int | str, ...]:
+    def path_of(self, name: str) -> NodePath:
         """The path of the graph, this one or one around it, that has a value."""
         around = next((i for i, values in enumerate(self.values.maps) if name in values), 0)
-        return self.path[: len(self.path) - _STEP * around]
+        return self.path[: len(self.path) - _PARTS_PER_BODY * around]
 
 
 class Visit(NamedTuple):

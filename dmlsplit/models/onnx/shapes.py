@@ -59,6 +59,7 @@ def infer_outputs(call: Call) -> list[Value]:
 
 
 def _limit_of_inputs(call: Call) -> str | None:
+    """The limit of dmlsplit that left an input unknown, as `Value.limit`."""
     return next((value.limit for value in call.inputs if value.limit), None)
 
 
@@ -86,6 +87,7 @@ def _data_type(call: Call) -> int:
 
 
 def _constant(call: Call) -> Value:
+    """The output of Constant, whose value is one of several attributes."""
     for name, attribute in call.node.attributes.items():
         if name == "value" and attribute.t is not None:
             return Value(attribute.t.data_type, attribute.t.shape, attribute.t)
@@ -101,12 +103,14 @@ def _constant(call: Call) -> Value:
 
 
 def _broadcast(*shapes: Shape) -> Shape:
+    """The shape to which NumPy and ONNX broadcast these shapes."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
     return tuple(map(_broadcast_size, zip(*padded, strict=True)))
 
 
 def _broadcast_size(sizes: tuple[Size, ...]) -> Size:
+    """The size to which these sizes of one axis broadcast; None if it is not known."""
     wide = set(sizes) - {1}
     numbers = {size for size in wide if isinstance(size, int)}
     if len(numbers) > 1:
@@ -131,16 +135,19 @@ def _gemm(call: Call) -> Shape:
 
 
 def _reduce(call: Call) -> Shape:
+    """After ReduceSum and others; without axes, it reduces all or none."""
     axes = call.axes(1, ())
     is_whole = not axes and not call.int_attribute("noop_with_empty_axes", 0)
     return _reduced(call, range(len(call.shape(0))) if is_whole else axes)
 
 
 def _reduce_axis(call: Call) -> Shape:
+    """After ArgMax and ArgMin, which have one axis."""
     return _reduced(call, [axis_from_front(call.int_attribute("axis", 0), len(call.shape(0)))])
 
 
 def _reduced(call: Call, axes: Iterable[int]) -> Shape:
+    """The shape of an input without some axes, or with a size of 1 there."""
     kept = (1,) if call.int_attribute("keepdims", 1) else ()
     return sum((kept if axis in axes else (n,) for axis, n in enumerate(call.shape(0))), ())
 
@@ -178,6 +185,7 @@ def _einsum(call: Call) -> Shape:
 
 
 def _recurrent(call: Call) -> Shape:
+    """The first output of LSTM, GRU and RNN: all hidden states."""
     length, batch, _ = call.shape(0)
     directions, _, hidden = call.shape(2)
     if call.int_attribute("layout", 0):
@@ -193,6 +201,7 @@ def _states(call: Call, first: Value) -> list[Value]:
 
 
 def _attention(call: Call) -> Shape:
+    """After Attention: the query's shape, with the heads and sizes of the values."""
     query, value = call.shape(0), call.shape(2)
     if len(query) == 4:
         return (*query[:3], value[3])

@@ -11,20 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from dmlsplit.checks import axis_from_front
 from dmlsplit.models.onnx.operators import ElementType
-from dmlsplit.models.onnx.protobuf import (
-    MAX_RANK,
-    Attribute,
-    Node,
-    Shape,
-    Tensor,
-    shown_name,
-)
-from dmlsplit.models.onnx.reader import (
-    MAX_VALUES,
-    LimitError,
-    Reader,
-    WireError,
-)
+from dmlsplit.models.onnx.protobuf import MAX_RANK, Attribute, Node, Shape, Tensor, shown_name
+from dmlsplit.models.onnx.reader import MAX_VALUES, LimitError, Reader, WireError
 from dmlsplit.models.site import Cause, Size, UnknownSplitError
 
 # A number, or a dynamic size in a tensor of sizes: its name, or None.
@@ -62,7 +50,7 @@ class Value:
     pieces: Pieces = frozenset()  # it derives from these element by element
     is_folded: bool = False  # ONNX Runtime computes it when it loads the model
     is_shape: bool = False  # it is a shape, or computed from shapes, which stay on the CPU
-    maker: str = field(default="", compare=False)  # the operator, if it is one of LEAVING
+    maker: str = field(default="", compare=False)  # the operator, if it is one of NEIGHBOURS
     # The number of the SplitToSequence that makes it, as in `Piece`.
     sequence: int | None = field(default=None, compare=False)
     # The dynamic sizes that its elements may follow from, as `dimension_name` calls them.
@@ -265,6 +253,7 @@ def elements(reader: Reader, constant: Constant) -> tuple[Any, ...]:
 
 
 def _stored(reader: Reader, tensor: Tensor, field: str, width: int) -> bytes:
+    """The bytes of a tensor's elements, little-endian."""
     limit = MAX_VALUES * width
     if tensor.raw_data is not None:
         return reader.copy(tensor.raw_data, limit)

@@ -1,7 +1,7 @@
 """Walks the nodes of an ONNX model, infers their values, and finds its splits."""
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 from itertools import chain, repeat
@@ -22,7 +22,7 @@ from dmlsplit.models.onnx.functions import (
 from dmlsplit.models.onnx.graphs import bodies, graph_scope, overridable_inputs
 from dmlsplit.models.onnx.missing_sizes import unified
 from dmlsplit.models.onnx.nodes import complete_site
-from dmlsplit.models.onnx.piece_uses import LEAVING, PieceUses
+from dmlsplit.models.onnx.piece_uses import NEIGHBOURS, PieceUses
 from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node
 from dmlsplit.models.onnx.reader import LimitError, Reader
 from dmlsplit.models.onnx.scope import Scope, Visit
@@ -56,6 +56,7 @@ class Walk:
         reader: Reader,
         model: Model,
         dimensions: FixedSizes,
+        *,
         with_defaults: bool = True,
     ) -> None:
         self.contradictions = Contradictions()
@@ -94,7 +95,9 @@ class Walk:
         self.contradictions.add_faults(input_faults(graph))
         defaults = overridable_inputs(graph, self._model.ir_version)
         self.has_defaults |= bool(defaults)
-        scope = graph_scope(graph, outer, name, self._dimensions, defaults, self._with_defaults)
+        scope = graph_scope(
+            graph, outer, name, self._dimensions, defaults, with_defaults=self._with_defaults
+        )
         if not outer.path:
             shapes = (scope.value(entry.name).shape or () for entry in graph.input)
             self._input_dimensions.update(chain.from_iterable(shapes))
@@ -125,35 +128,38 @@ class Walk:
         return results
 
     def _visit_node(self, visit: Visit) -> None:
-        """Infer the outputs of a node, and enter them into its scope."""
+        """Enter the outputs of a node into its scope, and add its site if it is a split."""
+        call = Call(visit.node, visit.inputs, self._reader)
+        results = self._results_of_bodies(visit, call)
+        self._pieces.note_takers(visit, call)
+        if not visit.is_split:
+            self._enter_outputs(visit, self._infer_outputs(visit, call, results))
+            return
+        site, values = self._complete_site(visit, call)
+        outputs = self._enter_outputs(visit, self._as_pieces(visit, site, values))
+        remarks = [value.remark for value in outputs if value.remark]
+        self._sites.append(replace(site, warnings=(*site.warnings, *remarks[:1])))
+
+    def _enter_outputs(self, visit: Visit, results: Iterable[Value]) -> list[Value]:
+        """Enter the named outputs of a node into its scope; there may be too few results."""
         node, values = visit.node, visit.scope.values
-        results = chain(self._infer_outputs(visit), repeat(UNKNOWN))
         pieces = self._pieces.derive_pieces(visit)
         inputs = [value for name, value in zip(node.input, visit.inputs, strict=True) if name]
-        for name, value in zip(node.output, results, strict=False):
+        names = [name for name in node.output if name]
+        for name, value in zip(node.output, chain(results, repeat(UNKNOWN)), strict=False):
             if name:
                 value = self.contradictions.checked(name, value, visit)
                 value = value.with_gap(inputs, visit.gap_after)
-                if node.op_type in LEAVING and not node.domain:
+                if node.op_type in NEIGHBOURS and not node.domain:
                     value = replace(value, maker=node.op_type)
                 values[name] = replace(value, pieces=pieces) if pieces else value
-        if visit.is_split:
-            remarks = [values[name].remark for name in node.output if name]
-            self._warn(next(filter(None, remarks), None))
+        return [values[name] for name in names]
 
-    def _warn(self, remark: str | None) -> None:
-        """Add a warning to the last site."""
-        if remark is not None:
-            site = self._sites[-1]
-            self._sites[-1] = replace(site, warnings=(*site.warnings, remark))
-
-    def _infer_outputs(self, visit: Visit) -> Sequence[Value]:
-        """What is known about a node's outputs; there may be too few."""
-        node, call = visit.node, Call(visit.node, visit.inputs, self._reader)
-        results = self._results_of_bodies(visit, call)
-        self._pieces.note_takers(visit, call)
-        if visit.is_split:
-            return self._record_split(visit, call)
+    def _infer_outputs(
+        self, visit: Visit, call: Call, results: list[list[Value]]
+    ) -> Sequence[Value]:
+        """What is known about a node's outputs, given the `results` of its bodies."""
+        node = visit.node
         function = self._functions.get((node.domain, node.op_type, node.overload))
         if function is not None:
             return self._visit_call(visit, function)
@@ -172,33 +178,45 @@ class Walk:
         return results
 
     def _visit_call(self, visit: Visit, function: Function) -> list[Value]:
+        """The outputs of a call of a function; equal calls are visited once."""
         call, scope = call_of(visit, function)
         if call not in self._results:
             scope = replace(scope, graph=f"{scope.graph}/{visit.claim_label()}")
             self._results[call] = self._visit_function(function, call.inputs, scope)
         return self._results[call]
 
-    def _record_split(self, visit: Visit, call: Call) -> Sequence[Value]:
-        """Add the site of a split; returns what is known about its outputs.
+    def _complete_site(self, visit: Visit, call: Call) -> tuple[SplitSite, Sequence[Value]]:
+        """The site of a split, and what is known about its outputs.
 
         A split with frozen sizes is completed again at the one size that they fit.
         """
-        opset = visit.scope.opsets.get("")
-        site, values = complete_site(visit.site(self._file), call, opset)
-        if frozen := frozen_axis(site, call, self._input_dimensions):
-            site, _ = complete_site(visit.site(self._file), at_size(call, *frozen), opset)
-            site = replace(site, frozen=frozen)
-        is_invalid = isinstance(site.state, Invalid)
-        warnings = [*site.warnings, *(value.remark for value in visit.inputs[:1] if value.remark)]
-        in_branch = not {"then_branch", "else_branch"}.isdisjoint(site.path)
-        if is_invalid and in_branch and site.never_runs is None:
-            warnings.append("the node is in a branch of an If, which may never run")
-        site = replace(site, is_folded=is_folded(call), is_shape=is_of_shapes(call))
-        self._sites.append(replace(site, warnings=tuple(warnings)))
-        if is_invalid:
+        blank, opset = visit.site(self._file), visit.scope.opsets.get("")
+        site, values = complete_site(blank, call, opset)
+        frozen = frozen_axis(site, call, self._input_dimensions)
+        if frozen:
+            site, _ = complete_site(blank, at_size(call, *frozen), opset)
+        return replace(
+            site,
+            frozen=frozen,
+            warnings=(*site.warnings, *_split_warnings(visit, site)),
+            is_folded=is_folded(call),
+            is_shape=is_of_shapes(call),
+        ), values
+
+    def _as_pieces(self, visit: Visit, site: SplitSite, values: Sequence[Value]) -> Sequence[Value]:
+        """The outputs of the split whose site is the next one, as its pieces or its sequence."""
+        number = len(self._sites)
+        if isinstance(site.state, Invalid):
             return values
-        number = len(self._sites) - 1
         if visit.node.op_type != "Split":
             return [replace(value, sequence=number) for value in values or [UNKNOWN]]
         makers = [value.maker for value in visit.inputs[:1] if value.maker]
         return self._pieces.begin_split(number, visit.node.output, values, makers)
+
+
+def _split_warnings(visit: Visit, site: SplitSite) -> Iterator[str]:
+    """The warnings about what is around a split."""
+    yield from (value.remark for value in visit.inputs[:1] if value.remark)
+    in_branch = not {"then_branch", "else_branch"}.isdisjoint(site.path)
+    if isinstance(site.state, Invalid) and in_branch and site.never_runs is None:
+        yield "the node is in a branch of an If, which may never run"

@@ -35,10 +35,12 @@ def _pool(call: Call) -> Shape:
 
 
 def _has_same_padding(call: Call) -> bool:
+    """Whether auto_pad decides the padding, so that the output is size / stride, rounded up."""
     return call.text("auto_pad").startswith("SAME") and "pads" not in call.node.attributes
 
 
 def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
+    """The spatial sizes after a window of this kernel has slid over an input."""
     rank = len(spatial)
     strides = call.int_attribute("strides", (1,) * rank)
     if _has_same_padding(call):
@@ -48,19 +50,13 @@ def _windowed_sizes(call: Call, spatial: _Sizes, kernel: _Sizes) -> Shape:
     pads = call.int_attribute("pads", (0,) * (2 * rank))
     rows = zip(spatial, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
     rounds_up = call.int_attribute("ceil_mode", 0) == 1
-    return tuple(_steps(rounds_up, *row) for row in rows)
+    return tuple(_steps(*row, rounds_up=rounds_up) for row in rows)
 
 
 def _steps(
-    rounds_up: bool,
-    size: Size,
-    window: Size,
-    stride: int,
-    dilation: int,
-    low: int,
-    high: int,
+    size: Size, window: Size, stride: int, dilation: int, low: int, high: int, *, rounds_up: bool
 ) -> Size:
-    """The number of places of a window along one dimension; `rounds_up` is ceil_mode."""
+    """The number of positions of a window along one dimension; `rounds_up` is ceil_mode."""
     if not isinstance(size, int) or not isinstance(window, int):
         return None
     room = size + low + high - (dilation * (window - 1) + 1)
@@ -100,19 +96,21 @@ def _transposed_convolution(call: Call) -> Shape:
 def _resize(call: Call) -> Shape:
     sizes = list(call.shape(0))
     axes = call.int_attribute("axes", tuple(range(len(sizes))))
-    resized = _given_sizes(call) if any(call.node.input[3:4]) else _scaled(call, sizes, axes)
+    resized = _target_sizes(call) if any(call.node.input[3:4]) else _scaled(call, sizes, axes)
     for axis, size in zip(axes, resized, strict=True):
         sizes[axis_from_front(axis, len(sizes))] = size
     return tuple(sizes)
 
 
-def _given_sizes(call: Call) -> _Sizes:
+def _target_sizes(call: Call) -> _Sizes:
+    """The sizes that Resize is given, unless they are only limits for its aspect ratio."""
     if call.text("keep_aspect_ratio_policy") not in ("", "stretch"):
         raise ValueError("rounding decides")
     return call.sizes("", 3)
 
 
 def _scaled(call: Call, sizes: _Sizes, axes: Sequence[int]) -> _Sizes:
+    """The sizes of these axes multiplied by the scales of Resize."""
     scales = call.floats("scales") or call.items(1 if len(call.node.input) == 2 else 2)
     # Multiples of 1/64 round down the same in any precision; 5 * 2.6 is 12 or 13.
     exact = [scale for scale in scales if isinstance(scale, int | float) and scale * 64 % 1 == 0]

@@ -33,6 +33,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,19}")
 # The `struct` type for the attribute element_type of an integer Const.
 _INTEGERS = dict(zip("i8 u8 i16 u16 i32 u32 i64 u64".split(), "bBhHiIqQ", strict=True))
 
+# The elements that are kept: the children of each, and the layers whose parts are.
 _SPLITS = {"Split", "VariadicSplit"}
 _KEPT_TYPES = {"Const", "Convert", "Parameter", *_SPLITS}
 _KEPT_PARTS = {"data", "input", "output"}
@@ -136,16 +137,19 @@ class _TreeBuilder:
         self._open: list[ElementTree.Element | None] = []  # None for one that is not kept
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
+        """Refuse a DOCTYPE; the parser calls this before it defines any entity."""
         # The parser calls this before it defines any entity.
         raise InvalidArgumentError("declares a DOCTYPE, which no IR needs. Fix: remove it")
 
     def data(self, text: str) -> None:
+        """Keep the text of a <dim>."""
         self._events += 1
         element = self._open[-1]
         if element is not None and element.tag == "dim":
             self._tree.data(text)
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """Count an opening tag, and keep its element if it matters to splits."""
         self._events += 1
         if self._events > MAX_EVENTS:
             raise limit_error(f"it contains more than {MAX_EVENTS} tags and texts")
@@ -162,21 +166,25 @@ class _TreeBuilder:
         self._open.append(self._tree.start(tag, attributes))
 
     def end(self, tag: str) -> None:
+        """Close an element."""
         self._events += 1
         if self._open.pop() is not None:
             self._tree.end(tag)
 
     def close(self) -> ElementTree.Element:
+        """The tree."""
         return self._tree.close()
 
 
 def _is_kept(tag: str, parent: ElementTree.Element | None) -> bool:
+    """Whether an element matters to splits, given the one around it."""
     if parent is None or tag not in _CHILDREN.get(parent.tag, ()):
         return False
     return tag not in _KEPT_PARTS or parent.get("type") in _KEPT_TYPES
 
 
 def _graph(element: ElementTree.Element, name: str) -> Graph:
+    """The layers and edges of a <net> or a body."""
     layers: dict[str, Layer] = {}
     for index, entry in enumerate(element.iterfind("layers/layer")):
         layer = _layer(entry, index)
@@ -195,6 +203,7 @@ def _graph(element: ElementTree.Element, name: str) -> Graph:
 
 
 def _layer(element: ElementTree.Element, index: int) -> Layer:
+    """A <layer>, which is the `index`th of its graph."""
     parts = {part.tag: part for part in element}
     return Layer(
         index,
@@ -210,6 +219,7 @@ def _layer(element: ElementTree.Element, index: int) -> Layer:
 
 
 def _port(element: ElementTree.Element) -> Port:
+    """A <port>; a dimension of -1 is dynamic."""
     if len(element) > MAX_RANK:
         return Port(_required(element, "id"), element.get("precision", ""), [], is_read=False)
     dims = [checked_integer("a port's <dim>", dim.text or "", -1) for dim in element]
@@ -218,6 +228,7 @@ def _port(element: ElementTree.Element) -> Port:
 
 
 def _required(element: ElementTree.Element, name: str) -> str:
+    """An attribute that the format requires."""
     value = element.get(name)
     if value is None:
         raise InvalidArgumentError(f"a <{element.tag}> lacks the attribute {name!r}")
@@ -225,6 +236,7 @@ def _required(element: ElementTree.Element, name: str) -> str:
 
 
 def _refuse_rank(what: str) -> NoReturn:
+    """Raise an UnknownSplitError about a value of too many dimensions."""
     text = f"{what} has more than {MAX_RANK} dimensions, the most that are read"
     raise UnknownSplitError(text, Cause.LIMIT)
 
@@ -283,6 +295,7 @@ def integers(layer: Layer, xml: Path) -> list[int]:
 
 
 def _weights(xml: Path) -> Path:
+    """The .bin file of a model, which must lie beside it."""
     path = xml.with_suffix(".bin")
     if not path.is_file():
         exists = os.path.lexists(path)

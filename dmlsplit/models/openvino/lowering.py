@@ -10,7 +10,7 @@ from dmlsplit.checks import axis_from_front, instance, integer, integers, nearly
 from dmlsplit.directml.tensor import TensorDataType
 from dmlsplit.errors import InvalidArgumentError, prefix_errors
 from dmlsplit.messages import shown
-from dmlsplit.models.lowering import Lowering, split_descriptor
+from dmlsplit.models.lowering import Lowering, checked_shape, split_descriptor
 
 VARIADIC_SPLIT = "VariadicSplit-1"
 SPLIT = "Split-1"
@@ -27,22 +27,28 @@ def lower_variadic_split(
 
     Parameters
     ----------
-    shape
+    shape : sequence of int
         The shape of the data.
-    axis
+    axis : int
         The dimension to split; a negative axis counts from the end.
-    split_lengths
+    split_lengths : sequence of int
         The size of each output along the axis. One may be -1, which means the rest; it may be 0.
-    data_type
+    data_type : TensorDataType
         The type that carries the elements; UNKNOWN for strings, which are split on the host.
-    lanes
-        The number of `data_type` values per element.
+    lanes : int
+        The number of `data_type` values per element, the last dimension of the descriptor if it is
+        above 1.
+
+    Returns
+    -------
+    Lowering
+        The sizes of the outputs, and the descriptor without the empty ones.
 
     Raises
     ------
     InvalidArgumentError
-        If the data is a scalar, the axis is out of range, a length is below -1, two lengths
-        are -1, or the lengths do not add up.
+        If the data is a scalar or has a negative size, the axis is out of range, a length is below
+        -1, two lengths are -1, the lengths do not add up, or `lanes` is below 1.
 
     See Also
     --------
@@ -55,7 +61,7 @@ def lower_variadic_split(
     (1, 5)
     """
     with prefix_errors(VARIADIC_SPLIT):
-        dims = integers("shape", shape)
+        dims = checked_shape(shape)
         axis = axis_from_front(axis, len(dims))
         sizes = resolve_lengths(integers("split_lengths", split_lengths), axis, dims[axis])
     return lower_sizes(shape, axis, sizes, data_type, lanes)
@@ -64,12 +70,25 @@ def lower_variadic_split(
 def lower_split(
     shape: Sequence[int], axis: int, num_splits: int, data_type: TensorDataType, lanes: int = 1
 ) -> Lowering:
-    """Lower a Split-1: `num_splits` outputs of equal size; see `lower_variadic_split`.
+    """Lower a Split-1.
+
+    Parameters
+    ----------
+    shape, axis, data_type, lanes
+        As in `lower_variadic_split`.
+    num_splits : int
+        The number of outputs, all of one size.
+
+    Returns
+    -------
+    Lowering
+        As from `lower_variadic_split`.
 
     Raises
     ------
     InvalidArgumentError
-        If the data is a scalar, the axis is out of range, or `num_splits` does not divide it.
+        If the data is a scalar or has a negative size, the axis is out of range, or `num_splits`
+        does not divide its size.
 
     See Also
     --------
@@ -82,7 +101,7 @@ def lower_split(
     SPLIT axis 1: INT32[6,2] -> INT32[6,1], INT32[6,1]
     """
     with prefix_errors(SPLIT):
-        dims = integers("shape", shape)
+        dims = checked_shape(shape)
         axis = axis_from_front(axis, len(dims))
         sizes = resolve_count(integer("num_splits", num_splits), axis, dims[axis])
     return lower_sizes(shape, axis, sizes, data_type, lanes)
@@ -97,7 +116,9 @@ def lower_sizes(
 ) -> Lowering:
     """Lower a split whose axis and sizes have been checked."""
     is_text = instance("data_type", data_type, TensorDataType) is TensorDataType.UNKNOWN
-    carried = (*shape, lanes) if integer("lanes", lanes) > 1 else shape
+    if integer("lanes", lanes) < 1:
+        raise InvalidArgumentError(f"lanes is {lanes}; it must be at least 1")
+    carried = (*shape, lanes) if lanes > 1 else shape
     desc = None if is_text else split_descriptor(data_type, carried, axis, sizes)
     return Lowering(tuple(shape), axis, sizes, desc)
 

@@ -12,11 +12,7 @@ from dmlsplit.errors import InvalidArgumentError, path_in_errors, prefix_errors
 from dmlsplit.files.kinds import name_kind_in_errors
 from dmlsplit.geometry import piece_shapes
 from dmlsplit.messages import Note, counted, shown
-from dmlsplit.models.lowering import (
-    Lowering,
-    lowered_site,
-    split_descriptor,
-)
+from dmlsplit.models.lowering import Lowering, lowered_state, split_descriptor
 from dmlsplit.models.openvino.ir import (
     Graph,
     Layer,
@@ -34,13 +30,7 @@ from dmlsplit.models.openvino.lowering import (
     resolve_count,
     resolve_lengths,
 )
-from dmlsplit.models.site import (
-    Cause,
-    Invalid,
-    SplitSite,
-    Unknown,
-    UnknownSplitError,
-)
+from dmlsplit.models.site import Cause, Invalid, SplitSite, Unknown, UnknownSplitError
 
 _OPERATORS = {"VariadicSplit": VARIADIC_SPLIT, "Split": SPLIT}
 
@@ -57,16 +47,19 @@ _CARRIERS = {
 
 
 # A Convert to one of these types does not change an axis or a length.
-_INTEGERS = ("i32", "i64")
+_INDEX_TYPES = ("i32", "i64")
 
 
 class _Node(NamedTuple):
+    """A split, the graph that has it, and its file."""
+
     layer: Layer
     graph: Graph
     xml: Path
 
     @property
     def operator(self) -> str:
+        """The operator with its version."""
         return _OPERATORS[self.layer.type]
 
     def input_layer(self, position: int, layer: Layer | None = None) -> Layer | None:
@@ -80,7 +73,7 @@ class _Node(NamedTuple):
     def constant(self, position: int, name: str) -> tuple[Layer, tuple[int, ...]]:
         """The Const that feeds an input, maybe through a Convert, and its shape."""
         layer = self.input_layer(position)
-        if layer and layer.type == "Convert" and layer.data.get("destination_type") in _INTEGERS:
+        if layer and layer.type == "Convert" and layer.data.get("destination_type") in _INDEX_TYPES:
             source = self.input_layer(0, layer)
             layer = source if source and source.type == "Const" else layer
         if layer is None:
@@ -93,6 +86,7 @@ class _Node(NamedTuple):
             return layer, constant_shape(layer)
 
     def values(self, layer: Layer, name: str) -> list[int]:
+        """The integers of a Const, named in errors."""
         with prefix_errors(name):
             return integers(layer, self.xml)
 
@@ -104,7 +98,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
 
     Parameters
     ----------
-    path
+    path : str or PathLike of str
         A model.xml of version 10 or 11.
 
     Returns
@@ -135,6 +129,7 @@ def scan(path: str | PathLike[str]) -> list[SplitSite]:
 
 
 def _scan(graph: Graph, xml: Path, file: str, parent_path: str) -> Iterator[SplitSite]:
+    """The splits of a graph, then those of the bodies in its layers."""
     name = f"{parent_path}{graph.name}"
     for layer in graph.layers.values():
         if layer.type in _OPERATORS:
@@ -144,6 +139,7 @@ def _scan(graph: Graph, xml: Path, file: str, parent_path: str) -> Iterator[Spli
 
 
 def _site(node: _Node, file: str, graph: str) -> SplitSite:
+    """The site of a split."""
     layer = node.layer
     blank = SplitSite(file, graph, layer.name, layer.position, node.operator, format="openvino")
     if layer.version != "opset1":
@@ -163,8 +159,13 @@ def _site(node: _Node, file: str, graph: str) -> SplitSite:
         return replace(blank, state=Unknown(str(reason), reason.cause, smallest))
     missing = tuple((f"dimension {i}", 1) for i, size in enumerate(shape or ()) if size is None)
     gap = _dynamic_size_error(missing[0][0]) if missing else None
-    warnings = list(_warnings(node, lowering, is_static=not missing))
-    return lowered_site(blank, lowering, warnings, gap, missing)
+    return replace(
+        blank,
+        state=lowered_state(lowering, gap, missing),
+        warnings=tuple(_warnings(node, lowering, is_static=not missing)),
+        shape=lowering.shape,
+        axis=lowering.axis,
+    )
 
 
 def _lower_node(
@@ -204,6 +205,7 @@ def _smallest(shape: Iterable[int | None]) -> tuple[int, ...]:
 
 
 def _data_type(node: _Node) -> TensorDataType | None:
+    """The type that carries the data; None if the file does not name it."""
     # Version 10 writes the precision of outputs only, but a split keeps the type.
     ports = [*node.layer.inputs[:1], *node.layer.outputs]
     precision = next((port.precision for port in ports if port.precision), "")
@@ -217,6 +219,7 @@ def _data_type(node: _Node) -> TensorDataType | None:
 
 
 def _shape(node: _Node) -> tuple[int | None, ...] | None:
+    """The shape of the data, with None for dynamic sizes; None if its rank is dynamic."""
     if not node.layer.inputs:
         raise InvalidArgumentError("has no inputs")
     dims = node.layer.inputs[0].known_dims("its input")
@@ -231,6 +234,7 @@ def _shape(node: _Node) -> tuple[int | None, ...] | None:
 
 
 def _dynamic_size_error(what: str) -> UnknownSplitError:
+    """The error about a size, or the rank, that is not in the file."""
     return UnknownSplitError(f"{what} of the data is dynamic", Cause.DYNAMIC)
 
 
@@ -252,6 +256,7 @@ def _lengths(node: _Node, axis: int) -> list[int]:
 
 
 def _check_outputs(node: _Node, pieces: int) -> None:
+    """Refuse a split whose number of pieces is not that of its outputs."""
     outputs = len(node.layer.outputs)
     if pieces != outputs:
         raise InvalidArgumentError(
@@ -259,7 +264,8 @@ def _check_outputs(node: _Node, pieces: int) -> None:
         )
 
 
-def _warnings(node: _Node, lowering: Lowering, is_static: bool) -> Iterator[str]:
+def _warnings(node: _Node, lowering: Lowering, *, is_static: bool) -> Iterator[str]:
+    """What is to be said about empty outputs and about wrong declarations."""
     shapes = piece_shapes(lowering.shape, lowering.axis, lowering.sizes)
     empty = [index for index, shape in enumerate(shapes) if 0 in shape]
     if empty:

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from dmlsplit.frontends import Unknown
-from dmlsplit.models.onnx import nodes, reader
+from dmlsplit.models.onnx import node_facts, reader
 from dmlsplit.models.site import Cause
 from tests.support.onnx_graphs import INT64, Scanned, model, node, sizes, value
 from tests.support.sites import why
@@ -204,8 +204,8 @@ def test_the_limits_of_a_scan_make_a_split_unknown_and_are_named(scanned: Scanne
 def test_pieces_are_limited_per_node_and_in_sequences_per_file(
     scanned: Scanned, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert (nodes.MAX_PIECES, reader.MAX_COMPUTED) == (32_768, 262_144)
-    monkeypatch.setattr(nodes, "MAX_PIECES", 1024)
+    assert (node_facts.MAX_PIECES, reader.MAX_COMPUTED) == (32_768, 262_144)
+    monkeypatch.setattr(node_facts, "MAX_PIECES", 1024)
     monkeypatch.setattr(reader, "MAX_COMPUTED", 8000)
     monkeypatch.setattr(reader, "MIN_COMPUTED", 8000)
     outputs = [f"y{index}" for index in range(1025)]

@@ -1,4 +1,4 @@
-"""Groups findings by cause: the same rules, broken in the same way and mended in the same way."""
+"""Groups findings with the same rules, broken in the same way and mended in the same way."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class Reason(NamedTuple):
     message: str
 
 
-class Place(NamedTuple):
+class Location(NamedTuple):
     """A split, or a model that has none."""
 
     file: str  # as the caller named it, so not safe to print; empty for none
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """What is said about a finding, without its place."""
+    """What is said about a finding, without its location."""
 
     reasons: tuple[Reason, ...]
     outcome: str  # what happens; empty for a defect and for a target
@@ -55,24 +55,24 @@ class Statement(NamedTuple):
 
     @property
     def key(self) -> object:
-        """What findings of one cause have in common."""
+        """What the findings of a group have in common."""
         texts = *(reason.message for reason in self.reasons), *self.fixes, *self.notes
-        rules = tuple(reason[:2] for reason in self.reasons)
+        rules = tuple((reason.severity, reason.rule) for reason in self.reasons)
         return self.outcome, rules, *map(without_commands, texts)
 
     @property
     def remedies(self) -> object:
-        """What differs between the places of a cause if a command does."""
+        """What differs between the locations of a group if a command does."""
         return self.fixes, self.notes
 
 
-class Cause(NamedTuple):
+class FindingGroup(NamedTuple):
     """Findings with the same rules, outcome and fixes, and where they are."""
 
-    statement: Statement  # about the first place
-    fixes_differ: bool  # from place to place
+    statement: Statement  # about the first location
+    fixes_differ: bool  # from location to location
     findings: tuple[Finding, ...]
-    places: tuple[Place, ...]
+    locations: tuple[Location, ...]
 
     @property
     def severity(self) -> Severity:
@@ -80,31 +80,33 @@ class Cause(NamedTuple):
         return min((reason.severity for reason in self.statement.reasons), key=SEVERITY_ORDER.index)
 
 
-def causes(findings: Iterable[Finding]) -> list[Cause]:
-    """The causes of findings, the worst first, each with all places in the order of the findings.
+def grouped(findings: Iterable[Finding]) -> list[FindingGroup]:
+    """The groups of findings, the worst first; locations are in the order of the findings.
 
-    Splits that are fine, and files that cannot be read, have none.
+    Splits that are fine, and files that cannot be read, are in none.
     """
     alike: dict[object, list[tuple[Finding, Statement]]] = {}
     for finding in findings:
         if finding.status != "plain" and (finding.diagnostics or finding.fault):
             statement = _statement_of(finding)
             alike.setdefault(statement.key, []).append((finding, statement))
-    groups = [_cause(*zip(*group, strict=True)) for group in alike.values()]
+    groups = [_group_of(*zip(*group, strict=True)) for group in alike.values()]
     # What is wrong with the target is said once, at the splits that it affects.
-    affecting = {r.rule for cause in groups if cause.places for r in cause.statement.reasons}
-    groups = [c for c in groups if c.places or c.statement.reasons[0].rule not in affecting]
-    return sorted(groups, key=lambda cause: SEVERITY_ORDER.index(cause.severity))
+    affecting = {r.rule for group in groups if group.locations for r in group.statement.reasons}
+    groups = [g for g in groups if g.locations or g.statement.reasons[0].rule not in affecting]
+    return sorted(groups, key=lambda group: SEVERITY_ORDER.index(group.severity))
 
 
-def _cause(findings: tuple[Finding, ...], statements: tuple[Statement, ...]) -> Cause:
+def _group_of(findings: tuple[Finding, ...], statements: tuple[Statement, ...]) -> FindingGroup:
+    """The group of findings with these statements, one for each."""
     first = statements[0]
     differ = any(statement.remedies != first.remedies for statement in statements)
-    places = tuple(place for finding in findings for place in _places(finding))
-    return Cause(first, differ, findings, places)
+    locations = tuple(location for finding in findings for location in _locations(finding))
+    return FindingGroup(first, differ, findings, locations)
 
 
 def _statement_of(finding: Finding) -> Statement:
+    """What is said about a finding."""
     if finding.verdict:
         outcome = effect_of(finding.verdict)
     else:  # a model without a split, a defect, or the target
@@ -133,7 +135,7 @@ def _message(finding: Finding, violation: Violation) -> str:
 
 
 def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The fixes that serve every place, with the command for all models first; or else notes."""
+    """The fixes that serve every location, with the command for all models first; or else notes."""
     verdict = finding.verdict
     if verdict is None:
         return ((finding.fix,) if finding.fix else ()), ()
@@ -141,7 +143,7 @@ def _fixes(finding: Finding) -> tuple[tuple[str, ...], tuple[str, ...]]:
     if verdict.equivalent:  # few can use it, so only where the model cannot be rewritten
         short_forms[dispatching(verdict)] = "" if verdict.rewriting in verdict.fixes else DISPATCH
     fixes = tuple(filter(None, (short_forms.get(fix, fix) for fix in verdict.fixes)))
-    fixes = tuple(sorted(fixes, key=_is_not_command))
+    fixes = tuple(sorted(fixes, key=lambda fix: fix != COMMAND))  # the command first
     fixes += tuple(_fixes_of(verdict.notes))  # what to do where --write-fixed does not help
     if not fixes:
         fixes = tuple(_fixes_of(violation.message for violation, _ in finding.diagnostics))
@@ -155,17 +157,14 @@ def _fixes_of(notes: Iterable[str]) -> Iterator[str]:
             yield Fix(printable(note.fix), note.fix.commands)
 
 
-def _is_not_command(fix: str) -> bool:
-    return fix != COMMAND
-
-
-def _places(finding: Finding) -> list[Place]:
+def _locations(finding: Finding) -> list[Location]:
+    """Where a finding is: none for the target, or one for each split that a defect may affect."""
     if finding.title == TARGET:
         return []
     if not finding.sites:
-        return [Place(finding.file, "")]  # a model without a split
+        return [Location(finding.file, "")]  # a model without a split
     remarks = finding.remarks or [""] * len(finding.sites)
     return [
-        Place(finding.file, address(site), remark, finding.verdict)
+        Location(finding.file, address(site), remark, finding.verdict)
         for site, remark in zip(finding.sites, remarks, strict=True)
     ]

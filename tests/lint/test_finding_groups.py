@@ -1,4 +1,4 @@
-"""Findings grouped by cause, and the text that shows a cause like a compiler."""
+"""Findings in groups, and the text that shows a group like a compiler."""
 
 import json
 import pickle
@@ -10,8 +10,8 @@ import dmlsplit as dml
 from dmlsplit.frontends import Known, SplitSite, Unknown
 from dmlsplit.lint.check import assess
 from dmlsplit.lint.report.baseline import baseline_json
-from dmlsplit.lint.report.causes import Cause, causes
 from dmlsplit.lint.report.excerpt import excerpt
+from dmlsplit.lint.report.finding_groups import FindingGroup, grouped
 from dmlsplit.lint.report.findings import findings
 from dmlsplit.lint.report.fix_command import fix_command
 from dmlsplit.lint.report.github import github_report
@@ -20,7 +20,7 @@ from dmlsplit.lint.report.text import text_report
 from dmlsplit.lint.target import resolve_target
 from dmlsplit.lint.verdict import FAILING, Assessment, Outcome
 from dmlsplit.messages import Fix, Note, commands, cut_middle, without_commands, wrapped_at
-from dmlsplit.models.site import Cause as Unclear
+from dmlsplit.models.site import Cause
 from tests.support.sites import split_site
 
 OLD = resolve_target(windows="19041")
@@ -39,8 +39,8 @@ def site(name: str, state: Known | Unknown, **fields: object) -> SplitSite:
     return split_site(**names, state=state, **defaults | fields)
 
 
-def causes_of(assessment: Assessment) -> list[Cause]:
-    return causes(findings(assessment))
+def groups_of(assessment: Assessment) -> list[FindingGroup]:
+    return grouped(findings(assessment))
 
 
 LAYERS = [site(f"/layer.{number}/Split", split("FLOAT32", (2, 6), (2, 4))) for number in range(24)]
@@ -48,29 +48,29 @@ LAYERS = [site(f"/layer.{number}/Split", split("FLOAT32", (2, 6), (2, 4))) for n
 GLU = site("glu", split("FLOAT32", (1, 2, 1, 6), (1, 1)), recombined_by=("Mul 'gate'",))
 
 
-def test_equal_failures_are_one_cause_with_all_places() -> None:
-    (cause,) = causes_of(assess(LAYERS, OLD))
-    assert cause.severity == "error"
-    assert [reason.rule for reason in cause.statement.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
-    assert [place.name for place in cause.places] == [
+def test_equal_failures_are_one_group_with_all_locations() -> None:
+    (group,) = groups_of(assess(LAYERS, OLD))
+    assert group.severity == "error"
+    assert [reason.rule for reason in group.statement.reasons] == ["DML-LEVEL-DIMENSION-COUNT"]
+    assert [location.name for location in group.locations] == [
         f"m.onnx main_graph/layer.{number}/Split" for number in range(24)
     ]
 
 
-def test_the_shape_of_a_split_does_not_make_another_cause_but_its_rules_do() -> None:
+def test_the_shape_of_a_split_does_not_make_another_group_but_its_rules_do() -> None:
     wider = site("wider", split("FLOAT32", (4, 60), (20, 40)))
     typed = site("typed", split("INT8", (2, 6), (2, 4)), element_type="INT8")
-    first, second = causes_of(assess([*LAYERS, wider, typed], OLD))
-    assert (len(first.places), len(second.places)) == (25, 1)
+    first, second = groups_of(assess([*LAYERS, wider, typed], OLD))
+    assert (len(first.locations), len(second.locations)) == (25, 1)
 
 
-def test_the_worst_causes_come_first() -> None:
-    unknown = Unknown("the shape is not known", Unclear.UNTRACKED)
+def test_the_worst_groups_come_first() -> None:
+    unknown = Unknown("the shape is not known", Cause.UNTRACKED)
     shape = site("shape", split("INT64", (1, 2), (1, 1)), is_shape=True, element_type="INT64")
     bad = site("bad", split("FLOAT32", (1, 2, 3), (2, 0)))
     assessment = assess([shape, GLU, site("late", unknown), bad], ORT)
     assert [
-        (cause.severity, cause.statement.reasons[0].rule) for cause in causes_of(assessment)
+        (group.severity, group.statement.reasons[0].rule) for group in groups_of(assessment)
     ] == [
         ("error", "ORT-EMPTY-PIECE"),
         ("warning", "SPLIT-NODE-UNKNOWN"),
@@ -92,17 +92,17 @@ def test_an_error_is_what_makes_the_command_fail(
 ) -> None:
     text = site("text", split("FLOAT32", (2, 6), (2, 4)), element_type="STRING")
     assessment = assess([GLU, text], ORT, (), failing, defects_fail)
-    assert [cause.severity for cause in causes_of(assessment)] == severities
+    assert [group.severity for group in groups_of(assessment)] == severities
     assert assessment.accepted == ("error" not in severities)
 
 
-def test_a_command_for_one_node_does_not_make_another_cause() -> None:
+def test_a_command_for_one_node_does_not_make_another_group() -> None:
     sites = [
         site(name, split("FLOAT32", (2, 6), (3, 3)), frozen=("batch", 6), index=number)
         for number, name in enumerate("ab")
     ]
-    (cause,) = causes_of(assess(sites, ORT))
-    assert cause.fixes_differ
+    (group,) = groups_of(assess(sites, ORT))
+    assert group.fixes_differ
     assert "--verbose shows those of the others" in text_report(assess(sites, ORT))
 
 
@@ -177,7 +177,7 @@ def test_the_verbose_text_does_not_call_a_split_ok_whose_numbers_may_be_wrong() 
 
 def test_a_rule_that_a_node_breaks_is_one_finding_in_the_text_the_baseline_and_sarif() -> None:
     """The number of splits stands with their verdict."""
-    unknown = site("late", Unknown("the axis is dynamic", Unclear.DYNAMIC))
+    unknown = site("late", Unknown("the axis is dynamic", Cause.DYNAMIC))
     typed = [
         site(f"n{number}", split("INT64", (2, 6), (2, 4)), element_type="INT64")
         for number in range(3)
@@ -191,12 +191,12 @@ def test_a_rule_that_a_node_breaks_is_one_finding_in_the_text_the_baseline_and_s
 
 def test_a_note_beside_an_error_is_a_note_in_sarif() -> None:
     smallest = split("INT64", (2, 6), (2, 4)).descriptor
-    state = Unknown("the axis is dynamic", Unclear.DYNAMIC, smallest)
+    state = Unknown("the axis is dynamic", Cause.DYNAMIC, smallest)
     assessment = assess([site("late", state, element_type="INT64")], OLD)
-    (cause,) = causes_of(assessment)
+    (group,) = groups_of(assessment)
     results = json.loads(sarif_report(assessment))["runs"][0]["results"]
     levels = sorted((result["ruleId"], result["level"]) for result in results)
-    assert levels == sorted((reason.rule, reason.severity) for reason in cause.statement.reasons)
+    assert levels == sorted((reason.rule, reason.severity) for reason in group.statement.reasons)
     assert ("SPLIT-NODE-UNKNOWN", "note") in levels
 
 
@@ -205,7 +205,7 @@ def test_a_note_beside_an_error_is_a_note_in_sarif() -> None:
     [
         (site("n", split("FLOAT32", (2, 6), (2, 4)), input_name="x"),
          "Split-18(x: FLOAT[2,6], axis=1) -> [2,4]"),
-        (site("n", Unknown("?", Unclear.DYNAMIC), shape=("n", None), axis=None, element_type=None),
+        (site("n", Unknown("?", Cause.DYNAMIC), shape=("n", None), axis=None, element_type=None),
          "Split-18(?[n,?])"),
         (site("n", Known(pieces=(1,) * 9)), "Split-18(FLOAT[2,6], axis=1) -> 9 outputs"),
         (site("n", Known(), input_name="\x1b[1m"), r"Split-18(\x1b[1m: FLOAT[2,6], axis=1)"),
@@ -240,7 +240,7 @@ def test_a_cut_keeps_the_beginning_and_the_end(text: str, room: int, cut: str) -
     assert cut_middle(text, room) == cut
 
 
-def test_github_shows_each_cause_once_per_file() -> None:
+def test_github_shows_each_group_once_per_file() -> None:
     other_sites = [site("cut", split("FLOAT32", (2, 6), (2, 4)), file="other.onnx")]
     first, second = github_report(assess([*LAYERS, *other_sites], OLD)).splitlines()
     assert ",file=m.onnx,line=1::m.onnx:main_graph/layer.0/Split: Split-18" in first
