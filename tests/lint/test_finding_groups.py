@@ -91,7 +91,7 @@ def test_an_error_is_what_makes_the_command_fail(
     failing: frozenset[Outcome], defects_fail: bool, severities: list[str]
 ) -> None:
     text = site("text", split("FLOAT32", (2, 6), (2, 4)), element_type="STRING")
-    assessment = assess([GLU, text], ORT, (), failing, defects_fail)
+    assessment = assess([GLU, text], ORT, failing=failing, defects_fail=defects_fail)
     assert [group.severity for group in groups_of(assessment)] == severities
     assert assessment.accepted == ("error" not in severities)
 
