@@ -56,7 +56,7 @@ class Layout:
     groups: tuple[int, ...]  # the first output of each group, and the number of outputs
     rows_before: int  # rows before a slab, which it also reads
     slab_rows: int
-    runs: int  # of a slab
+    run_rows: int  # of a run: all rows that a slab reads, or one
     run_vectors: int  # of a run
     row_pitch: int  # bytes from row to row in shared memory
     items: int  # vectors of a slab's outputs, in the widest group
@@ -67,6 +67,11 @@ class Layout:
     wavefronts: float = 0  # in which a warp gathers a vector in each lane
     slab_vectors: int = 0  # of shared memory
     rounds: int = 1
+
+    @property
+    def runs(self) -> int:
+        """The runs of a slab."""
+        return (self.slab_rows + self.rows_before) // self.run_rows
 
     @property
     def read_vectors(self) -> int:
@@ -189,7 +194,7 @@ class _Columns:
         if shared > MAX_SHARED:
             return None
         mean_items = rows * sum(split.widths) / VECTOR / (len(groups) - 1)
-        shape = rows, runs, run_vectors, row_pitch, rows * widest // VECTOR, mean_items
+        shape = rows, run_rows, run_vectors, row_pitch, rows * widest // VECTOR, mean_items
         return Layout(
             self.part_bytes, groups, before, *shape, *self.loads, slab_vectors=shared // VECTOR
         )

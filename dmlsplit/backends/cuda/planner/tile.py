@@ -60,7 +60,7 @@ def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> Kernel
         *_scalar_arguments(split, layout, full),
     ]
     widths_text = f"outputs up to {max(split.widths)} bytes wide"
-    reason = f"rows of {split.pitch} bytes" if layout.runs == 1 else widths_text
+    reason = f"rows of {split.pitch} bytes" if layout.run_rows > 1 else widths_text
     code, packed = specialize("tile", slots, RESIDENT, constants, arguments, MAX_THREADS)
     return KernelLaunch(
         code=code,
@@ -102,9 +102,8 @@ def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     for first, last in pairwise(layout.groups):
         item_starts.append(item_starts[-1] + sum(items[first:last]))
         run_offsets.append(split.offsets[first] - layout.rows_before * split.pitch)
-        run_bytes.append(split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first])
-    if layout.runs == 1:
-        run_bytes = [(layout.slab_rows + layout.rows_before) * split.pitch]
+        group_bytes = split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first]
+        run_bytes.append((layout.run_rows - 1) * split.pitch + group_bytes)
     size = capacity(len(run_bytes))
     yield TypedValue(OFFSET_64, "run_offsets", padded_table(run_offsets, size, 0))
     yield TypedValue("unsigned", "run_bytes", padded_table(run_bytes, size, 1))
