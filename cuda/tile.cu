@@ -11,7 +11,7 @@
 //   neighbouring vectors of an output. A part has kPartBytes, which divides every width, offset, pitch and address.
 //   Parts are loaded one by one, because rows may end anywhere in a vector. But if parts are single bytes and the
 //   output is at least a vector wide, a vector is in two rows at most. A thread then loads words and shifts them: 5
-//   loads, or 10 if a row ends in the vector, instead of 16.
+//   loads, or 10 if a row ends in the vector, instead of 16 (kWide: some outputs are loaded so).
 //
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
@@ -94,7 +94,7 @@ struct Target {
         else find_parts(gap, launch);
     }
 
-    __device__ bool is_wide() const { return kPartBytes == 1 && width >= kVector; }
+    __device__ bool is_wide() const { return kWide && width >= kVector; }
 
     // Computes the offsets of the parts. `offset` moves on by `gap` wherever a row ends between two parts.
     __device__ void find_parts(unsigned gap, const Parameters& launch) {

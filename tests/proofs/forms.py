@@ -53,7 +53,7 @@ def _many(entries: int) -> int:
 # kStagedAlign follow from addresses, which are covered one by one.
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
-    **dict.fromkeys("kAligned kOneRow kEqual kPartBytes kPadded kPointers".split(), int),
+    **dict.fromkeys("kAligned kOneRow kEqual kPartBytes kPadded kWide kPointers".split(), int),
     **dict.fromkeys("kWindow kEdges kLeads kInputAlign kOutputAligned".split(), int),
     "kStagedAlign": bool,
     "kUnit": lambda unit: unit & -unit,

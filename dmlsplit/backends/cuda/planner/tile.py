@@ -48,6 +48,7 @@ def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> Kernel
         TypedValue("int", "kLoads", SLABS),
         TypedValue("int", "kSlabVectors", layout.slab_vectors),
         TypedValue("bool", "kPadded", int(layout.pad[1] > 0)),
+        TypedValue("bool", "kWide", int(layout.part_bytes == 1 and max(split.widths) >= VECTOR)),
     )
     arguments = [
         *_output_tables(split, layout),
