@@ -158,13 +158,13 @@ def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chu
         chunk_bytes: Any = np.multiply.outer(row_choices, np.array(split.widths, np.int64))
     else:
         chunk_bytes = [[rows * width for width in split.widths] for rows in row_choices]
+    total_bytes, is_aligned = split.total_bytes, columns.is_aligned
     for block in BLOCKS:
         chunks = _chunks(split.rows, row_choices, chunk_bytes, block)
-        registers = THREAD_REGISTERS[columns.is_aligned]
-        resident = resident_blocks(limits, block.threads, registers)
-        round_bytes = split.total_bytes / chunks.grid / block.rounds  # tiles may not be full
+        resident = resident_blocks(limits, block.threads, THREAD_REGISTERS[is_aligned])
+        round_bytes = total_bytes / chunks.grid / block.rounds  # tiles may not be full
         blocks = Blocks(chunks.grid, resident, round_bytes, block.rounds)
-        time = launch_time(limits, split.total_bytes, blocks, UNIT_CLOCKS[columns.is_aligned])
+        time = launch_time(limits, total_bytes, blocks, UNIT_CLOCKS[is_aligned])
         if time < best_time * (1 - MIN_GAIN):
             best_time, best_chunks = time, chunks
         if time <= CHEAP_TIME:
@@ -196,7 +196,7 @@ def _chunks(rows: int, row_choices: Sequence[int], chunk_bytes: Any, block: Bloc
     grids = [ceil_div(rows, n) * count for n, count in zip(row_choices, chunk_tiles, strict=True)]
     weights = [ONE_ROW_WEIGHT * grids[0], *grids[1:]]
     choice = weights.index(min(weights))
-    output_tiles = np.asarray(tiles[choice]).tolist()
+    output_tiles = tiles[choice] if isinstance(tiles, list) else tiles[choice].tolist()
     shape = row_choices[choice], choice == 0
     return Chunks(block, *shape, output_tiles, chunk_tiles[choice], grids[choice])
 
