@@ -44,12 +44,11 @@ from dataclasses import dataclass
 from dmlsplit.backends.cuda.gpus import find_gpu
 from dmlsplit.backends.cuda.launch import DeviceLimits
 from dmlsplit.backends.cuda.occupancy import resident_blocks
+from dmlsplit.backends.cuda.planner.times import EVEN_WAVES, side_by_side
 from dmlsplit.geometry import ceil_div
 
 WARP_BYTES = 512
 COPY_THREADS, COPY_REGISTERS, COPY_IN_FLIGHT = 256, 32, 256 * 64  # of its blocks
-EXPONENT = 3
-EVEN_WAVES = 3
 ISSUES, ALU_LANES, IMAD_LANES = 4, 2, 2  # warps' instructions per SM and clock
 SECTORS = 4  # per SM and clock
 # What a load takes while memory is busy: an assumption, about twice what it takes on an idle H100.
@@ -142,7 +141,7 @@ def steady(gpu: Gpu, executed: Executed, work: float = 1) -> float:
     `work` is the bytes that must be read and written, over those of a copy of what is written.
     """
     copy = work * gpu.copy_clocks
-    return copy / _both(copy, _unit_clocks(executed))
+    return copy / side_by_side(copy, _unit_clocks(executed))
 
 
 def fraction(
@@ -229,14 +228,9 @@ def launch_clocks(gpu: Gpu, executed: Executed, blocks: Blocks, work: float = 1)
         start=wait,
         copy=warps * copy,
         latency=warps * (memory - copy),
-        units=warps * (_both(memory, units) - memory),
+        units=warps * (side_by_side(memory, units) - memory),
         tail=tail,
     )
-
-
-def _both(memory: float, units: float) -> float:
-    """The clocks in which memory and the busiest unit do their work side by side."""
-    return float((memory**EXPONENT + units**EXPONENT) ** (1 / EXPONENT))
 
 
 def _unit_clocks(executed: Executed) -> float:

@@ -9,9 +9,9 @@
 //   one run for each row, or a single run if the tile is whole rows.
 // - which vector of an output it writes, and where each part of it is in shared memory. Neighbouring threads write
 //   neighbouring vectors of an output. A part has kPartBytes, which divides every width, offset, pitch and address.
-//   Parts are loaded one by one, because rows may end anywhere in a vector (kNarrow: some outputs are loaded so). But
-//   if parts are single bytes and the output is at least a vector wide, a vector is in two rows at most. A thread then
-//   loads words and shifts them: 5 loads, or 10 if a row ends in the vector, instead of 16 (kWide: some outputs are).
+//   Parts are loaded one by one, because rows may end anywhere in a vector. But if parts are single bytes and the
+//   output is at least a vector wide, a vector is in two rows at most. A thread then loads words and shifts them: 5
+//   loads, or 10 if a row ends in the vector, instead of 16 (kWide: some outputs are loaded so).
 //
 // In a round, a block reads kLoads slabs at once, and then writes them. All sizes are arguments.
 //
@@ -26,7 +26,6 @@
 constexpr int kParts = kVector / kPartBytes;
 using Part = typename Unsigned<kPartBytes>::Type;
 constexpr int kVectorWords = 5;  // words that hold a vector at any address
-constexpr int kOffsets = kNarrow ? kParts : 2 * kVectorWords;  // of parts, or of the words of two rows
 
 // An offset in shared memory, moved by the padding before it.
 __device__ inline unsigned padded(unsigned offset, const Parameters& launch) {
@@ -67,7 +66,7 @@ struct Target {
     int first_byte;  // where the vector begins in the tile's share of the output
     int width;
     U64 policy;
-    int shared_offsets[kOffsets];  // of its parts or words, from the start of a slab in shared memory
+    int shared_offsets[kParts];  // of its parts, or of words of two rows, from the start of a slab in shared memory
     // Without padding, byte i of the vector is at row_offset + i in shared memory if i < row_bytes_left, and at
     // next_row_offset + i in the next row. Every further row that the vector reaches adds next_row_offset - row_offset
     // again.
@@ -95,7 +94,7 @@ struct Target {
         else find_parts(gap, launch);
     }
 
-    __device__ bool is_wide() const { return kWide && (!kNarrow || width >= kVector); }
+    __device__ bool is_wide() const { return kWide && width >= kVector; }
 
     // Computes the offsets of the parts. `offset` moves on by `gap` wherever a row ends between two parts.
     __device__ void find_parts(unsigned gap, const Parameters& launch) {

@@ -41,6 +41,7 @@ LAYOUTS = (
     Case("a thousand pieces", (5, 3000), (3,) * 1000),
     Case("forty columns of odd length", (5, 1880), (47,) * 40, phases=_ODD),
     Case("boxes", (131, 336), (48,) * 7),
+    Case("columns of five vectors", (11, 720), (20,) * 36, 4),
     Case("narrow columns of few rows", (3, 600), (1, 2, 500, 97)),
     Case("narrow columns beside wide ones", (70, 3200), (5, 1400, 90, 1500, 205), phases=(3, 1)),
     Case("columns of a padded input", (67, 60), (20, 40), 4, (4, 4), strides=(64, 1)),

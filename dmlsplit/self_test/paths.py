@@ -98,6 +98,7 @@ def _tile(launch: KernelLaunch, values: Values) -> dict[str, int]:
     return {
         "rounds": values["rounds"],
         "groups": min(groups, 2),
+        "one run": int(values["run_vectors"] == values["read_vectors"]),
         "full tiles": min(full_tiles, 2),
         # With unaligned outputs, a tile after all rows, or one with few rows, holds their ends.
         "rest": int(values["rest_rows"] > 0),

@@ -27,7 +27,7 @@ ALIGNMENTS = (1, 2, 4, 8, 16)
 MAX_BYTES = 1 << 15
 THRESHOLDS = {
     "rows": (forms.MIN_EDGED_UNITS,),
-    "width": (rows_planner.MIN_WIDTH, planner.WIDE_BYTES),
+    "width": (VECTOR, planner.WIDE_BYTES),
     "outputs": (rows_planner.FEW_OUTPUTS,),
 }
 # Whether numbers of items need 64 bits, and whether strides and places do: small splits are planned
@@ -53,9 +53,7 @@ def _many(entries: int) -> int:
 # kStagedAlign follow from addresses, which are covered one by one.
 Classes = dict[str, Callable[[Any], Any]]
 COARSE: Classes = {
-    **dict.fromkeys(
-        "kAligned kOneRow kEqual kPartBytes kPadded kWide kNarrow kPointers".split(), int
-    ),
+    **dict.fromkeys("kAligned kOneRow kEqual kPartBytes kPadded kWide kPointers".split(), int),
     **dict.fromkeys("kWindow kEdges kLeads kInputAlign kOutputAligned".split(), int),
     "kStagedAlign": bool,
     "kUnit": lambda unit: unit & -unit,
@@ -113,11 +111,8 @@ def numbers(are_large: bool, are_far: bool) -> Iterator[None]:
         if are_large:
             stack.enter_context(patch.object(strided, "SMALL", 1))
         if are_far:
-            stack.enter_context(
-                patch.object(strided, "_has_64_bit_strides", lambda nests, item_loops: True)
-            )
-            for module in (rows_planner,):
-                stack.enter_context(patch.object(module, "index_type", lambda largest: COUNT_64))
+            stack.enter_context(patch.object(strided, "FAR", 0))
+            stack.enter_context(patch.object(rows_planner, "index_type", lambda largest: COUNT_64))
         yield
 
 

@@ -70,6 +70,8 @@ def _tile(launch: KernelLaunch, parameters: Known, pieces: Pieces) -> Copied:
         before = parameters["run_offsets"][group] + parameters["rows_before"] * parameters["pitch"]
         assert before + offset == pieces[output].input_offset
         assert (end - first) * VECTOR >= slab_rows * width
+        run_bytes = parameters["run_bytes"][group]
+        assert offset + width <= run_bytes <= parameters["run_vectors"] * VECTOR
         yield output, rows * width
 
 

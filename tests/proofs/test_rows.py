@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dmlsplit.backends.cuda.gpus import H200
 from dmlsplit.backends.cuda.launch import TypedValue
 from dmlsplit.backends.cuda.planner import rows as rows_planner
+from dmlsplit.backends.cuda.planner.rows import BLOCKS, Block
 from tests.host_cuda import harness
 from tests.sass import cases as sass
 from tests.support import kernel_cases, nvrtc, plans
@@ -56,19 +57,19 @@ def single_rows(draw: st.DrawFn) -> Case:
     return Case((sum(sizes),), tuple(sizes), misaligned=(draw(phases), draw(phases)))
 
 
-def small_chunks(chunk_bytes: int, blocks: tuple[int, int]) -> object:
+def small_chunks(chunk_bytes: int, block: Block) -> object:
     """Plan small chunks and blocks of a given size, so that a small split has several."""
     bytes_per_sm = chunk_bytes // H200.limits.sm_count
-    return patch.multiple(rows_planner, SM_CHUNK_BYTES=bytes_per_sm, BLOCKS=(blocks,))
+    return patch.multiple(rows_planner, SM_CHUNK_BYTES=bytes_per_sm, BLOCKS=(block,))
 
 
 chunk_sizes = st.sampled_from([2000, 10_000, 60_000, 4 << 20])
-chunkings = st.tuples(chunk_sizes, st.sampled_from([*rows_planner.BLOCKS, (64, 4)]))
+chunkings = st.tuples(chunk_sizes, st.sampled_from([*BLOCKS, Block(64, 4)]))
 
 
 @given(case=wide_cases() | single_rows(), chunks=chunkings)
 def test_any_wide_split_gives_the_bytes_of_numpy(
-    builds: Path, case: Case, chunks: tuple[int, tuple[int, int]]
+    builds: Path, case: Case, chunks: tuple[int, Block]
 ) -> None:
     with small_chunks(*chunks):
         assert case.kernels <= {"rows", "tile"}
@@ -80,7 +81,7 @@ def test_any_wide_split_gives_the_bytes_of_numpy(
 @settings(max_examples=20, deadline=None)
 @given(case=wide_cases() | single_rows(), chunks=chunkings)
 def test_the_machine_code_stores_every_byte_once(
-    builds: Path, case: Case, chunks: tuple[int, tuple[int, int]]
+    builds: Path, case: Case, chunks: tuple[int, Block]
 ) -> None:
     with small_chunks(*chunks):
         sass.run(case, builds)

@@ -112,6 +112,8 @@ SMALL = {
     # So many narrow outputs that their vectors go through shared memory.
     "crowded_rows": Case((1003, 40), (8,) * 5, element_bytes=4),
     "crowded_uneven_rows": Case((517, 60), (4, 12, 4, 8, 4, 20, 8), element_bytes=4, tag=MACHINE),
+    "slabs_of_a_row_in_groups": Case((11, 720), (20,) * 36, element_bytes=4, tag=MACHINE),
+    "slabs_of_a_padded_row": Case((11, 720), (20,) * 36, element_bytes=4, strides=(724, 1)),
     "crowded_columns": Case((70, 1600), (8,) * 200, element_bytes=4),
     "crowded_uneven_columns": Case((41, 2000), (4, 8, 12, 16) * 50, element_bytes=4),
     "crowded_vectors": Case((33, 3000), (4,) * 750, element_bytes=4),

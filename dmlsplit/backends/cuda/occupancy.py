@@ -12,9 +12,6 @@ from dmlsplit.geometry import ceil_div
 # "Compute Capabilities", and cuda_occupancy.h of the toolkit.
 SUBPARTITIONS, REGISTER_UNIT = 4, 8
 RESERVED, SHARED_UNIT = 1024, 128
-# About what an SM of an H200 copies at 4.3 TB/s, read and written, in the 500 ns that a load is
-# assumed to take while memory is busy (benchmarks/prediction.py): 4.3 TB/s / 2 / 132 SMs * 500 ns.
-WAIT_BYTES = 8 << 10
 
 
 @lru_cache
@@ -32,17 +29,6 @@ def resident_blocks(
     by_threads = limits.threads_per_sm // (warps * WARP)
     by_shared = limits.shared_per_sm // block_shared
     return min(limits.blocks_per_sm, by_threads, resident_warps // warps, by_shared)
-
-
-def tail_bytes(rounds: int, latency_time: float) -> float:
-    """The bytes that an SM does not copy while the last blocks of a launch run.
-
-    Blocks end at different times, so that half of an SM's room is then unused, for as long as a
-    block waits for its loads in all of its rounds (benchmarks/prediction.py). `latency_time` is
-    the bytes in flight that keep memory busy, divided by those that the blocks of a full SM have.
-    If these have more than enough, the tail costs less in proportion.
-    """
-    return rounds * WAIT_BYTES / 2 * min(1, latency_time)
 
 
 def blocks_of(launch: KernelLaunch, limits: DeviceLimits) -> int:

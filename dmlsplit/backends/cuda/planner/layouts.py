@@ -8,17 +8,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, product
-from math import ceil, gcd, prod
+from math import gcd
 
-from dmlsplit.backends.cuda.launch import (
-    IN_FLIGHT_BYTES,
-    VECTOR,
-    WARP,
-    WORD,
-    Assumptions,
-    DeviceLimits,
-)
-from dmlsplit.backends.cuda.occupancy import resident_blocks, tail_bytes
+from dmlsplit.backends.cuda.launch import VECTOR, WARP, WORD, Assumptions, DeviceLimits
+from dmlsplit.backends.cuda.occupancy import resident_blocks
+from dmlsplit.backends.cuda.planner.times import Blocks, launch_time
 from dmlsplit.backends.cuda.planner.warps import padded, vector_wavefronts
 from dmlsplit.geometry import RowSplit, ceil_div
 
@@ -29,14 +23,12 @@ MIN_THREADS, MAX_THREADS = 128, 256  # of a block; a slab is halved down to MIN_
 # Blocks of MAX_THREADS that an SM must hold, so that some copy while others wait at a barrier. A
 # thread then has THREAD_REGISTERS at most.
 RESIDENT, THREAD_REGISTERS = 4, 64
-MAX_ROWS = MAX_THREADS * VECTOR  # of a slab, if they are one byte each
 # Tables of more groups do not fit the parameters beside those of 1,024 outputs.
 MAX_GROUPS = 64
 # Paddings of shared memory: (log2 of an interval, unused bytes after each). The banks span 128
 # bytes. A slab has room for each of these, so that its code depends only on whether (0, 0) is best.
 PADS = (0, 0), (7, VECTOR), (8, VECTOR), (8, 3 * VECTOR), (9, VECTOR), (9, 3 * VECTOR)
 SHARED_STEP = 64 * VECTOR  # divides a slab's shared memory, as each size is a specialization
-MAX_SHARED = (48 << 10) // SLABS  # of a slab: a block may have 48 KiB without asking for more
 # The clocks in which an SM's banks pass a vector of each lane to shared memory, and in which they
 # pass it to global memory once it has been gathered.
 READ_CLOCKS, STORE_CLOCKS = 8, 4
@@ -44,8 +36,7 @@ FIND_CLOCKS = 80  # once in a block, to issue what finds a vector of each lane: 
 SECTOR_CLOCKS = 1 / 4  # for the L1 cache to serve a sector
 # Bank conflicts are counted for this many of the slabs that are the fastest without any.
 COUNTED_SLABS = 3
-COPY_CLOCKS = 53  # that an SM of an H200 has for a warp's 512 bytes (benchmarks/prediction.py)
-EXPONENT, EVEN_WAVES = 3, 3  # as in benchmarks/prediction.py
+MANY_ROWS = 1 << 30  # so many that the last blocks do not matter
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +47,20 @@ class Layout:
     groups: tuple[int, ...]  # the first output of each group, and the number of outputs
     rows_before: int  # rows before a slab, which it also reads
     slab_rows: int
-    runs: int  # of a slab
+    run_rows: int  # of a run: all rows that a slab reads, or one
     run_vectors: int  # of a run
     row_pitch: int  # bytes from row to row in shared memory
     items: int  # vectors of a slab's outputs, in the widest group
     mean_items: float  # over all groups
-    has_wide: bool  # whether vectors of some outputs are loaded as words and shifted
-    has_narrow: bool  # whether vectors of some outputs are loaded part by part
     pad: tuple[int, int] = (0, 0)  # one of PADS
     wavefronts: float = 0  # in which a warp gathers a vector in each lane
     slab_vectors: int = 0  # of shared memory
     rounds: int = 1
+
+    @property
+    def runs(self) -> int:
+        """The runs of a slab."""
+        return (self.slab_rows + self.rows_before) // self.run_rows
 
     @property
     def read_vectors(self) -> int:
@@ -88,12 +82,17 @@ class Layout:
         """The shared memory of a block."""
         return self.slab_vectors * SLABS * VECTOR
 
-    def unit_time(self, limits: DeviceLimits) -> float:
-        """The time of the busiest unit of an SM, if a plain copy of its bytes takes 1.
+    def grid(self, rows: int) -> int:
+        """The blocks for this many rows: each group of outputs has one for each tile."""
+        # A vector of an unaligned output belongs to the tile in which it ends, even after all rows.
+        return ceil_div(rows + self.rows_before, self.tile_rows) * (len(self.groups) - 1)
+
+    @property
+    def unit_clocks(self) -> float:
+        """The clocks of the busiest unit of an SM for 512 bytes.
 
         Each end of a run wastes half a sector. An output's share of a slab wastes half a sector in
-        all, because the next slab continues where it ends. A GPU whose memory needs more bytes in
-        flight than an H200's is taken to copy faster in proportion, so that units are busier.
+        all, because the next slab continues where it ends.
         """
         reading, writing = (ceil_div(count, WARP) for count in (self.read_vectors, self.items))
         write = STORE_CLOCKS + (self.wavefronts or VECTOR / max(WORD, self.part_bytes))
@@ -101,15 +100,14 @@ class Layout:
         outputs = max(last - first for first, last in pairwise(self.groups))
         sectors = (2 * self.runs + outputs) / 2
         clocks = READ_CLOCKS * reading + write * writing + SECTOR_CLOCKS * sectors
-        copy_clocks = (
-            COPY_CLOCKS * self.mean_items / WARP * IN_FLIGHT_BYTES / limits.in_flight_bytes
-        )
-        return clocks / copy_clocks
+        return clocks / self.mean_items * WARP
 
-    def in_flight(self, limits: DeviceLimits) -> tuple[int, int]:
-        """The bytes that a block has in flight in a round, and the blocks that fit an SM."""
+    def time(self, split: RowSplit, limits: DeviceLimits) -> float:
+        """The time of a launch, to two decimals, as `launch_time` has it."""
         resident = resident_blocks(limits, self.threads, THREAD_REGISTERS, self.shared_bytes)
-        return SLABS * VECTOR * self.read_vectors, resident
+        round_bytes = SLABS * VECTOR * self.read_vectors
+        blocks = Blocks(self.grid(split.rows), resident, round_bytes, self.rounds)
+        return round(launch_time(limits, split.total_bytes, blocks, self.unit_clocks), 2)
 
 
 def takes_whole_rows(split: RowSplit) -> bool:
@@ -134,8 +132,8 @@ def layout_of(split: RowSplit, assumptions: Assumptions) -> Layout:
     columns = _Columns(any_rows, part_bytes, before, assumptions.input_alignment)
 
     def cost(layout: Layout) -> tuple[float, int]:
-        """A sort key: the time to two decimals, then the layout with the most blocks."""
-        return round(_time(layout, split, assumptions.limits), 2), layout.tile_rows
+        """A sort key: the time, then the layout with the most blocks."""
+        return layout.time(split, assumptions.limits), layout.tile_rows
 
     best = _best_for_many_rows(columns, assumptions.limits)
     return min(columns.smaller_layouts(best), key=cost)
@@ -154,13 +152,6 @@ class _Columns:
     part_bytes: int
     rows_before: int
     input_alignment: int
-
-    @property
-    def loads(self) -> tuple[bool, bool]:
-        """Whether some outputs are loaded as words to shift, and some by their parts."""
-        if self.part_bytes > 1:
-            return False, True
-        return max(self.split.widths) >= VECTOR, min(self.split.widths) < VECTOR
 
     def slab(self, groups: tuple[int, ...], max_rows: int, threads: int) -> Layout | None:
         """The largest slab that this number of threads can copy; None if they cannot copy any."""
@@ -183,16 +174,13 @@ class _Columns:
         runs, run_rows = (1, rows + before) if is_single_run else (rows + before, 1)
         run_vectors = ceil_div(run_rows * widest + max_phase, VECTOR)
         row_pitch = split.pitch if is_single_run else _row_pitch(split.pitch, widest, max_phase)
-        # The slab's first byte may have any phase, which takes one vector more.
+        # The slab's first byte may have any phase, which takes one vector more. Even MAX_THREADS
+        # runs of a vector take less than 12 KiB, so a block stays below the 48 KiB of any GPU.
         shared_end = (runs - 1) * row_pitch + (run_vectors + 1) * VECTOR
         shared = ceil_div(max(padded(shared_end, pad) for pad in PADS), SHARED_STEP) * SHARED_STEP
-        if shared > MAX_SHARED:
-            return None
         mean_items = rows * sum(split.widths) / VECTOR / (len(groups) - 1)
-        shape = rows, runs, run_vectors, row_pitch, rows * widest // VECTOR, mean_items
-        return Layout(
-            self.part_bytes, groups, before, *shape, *self.loads, slab_vectors=shared // VECTOR
-        )
+        shape = rows, run_rows, run_vectors, row_pitch, rows * widest // VECTOR, mean_items
+        return Layout(self.part_bytes, groups, before, *shape, slab_vectors=shared // VECTOR)
 
     def candidates(self) -> Iterator[Layout]:
         """Slabs of whole rows and of groups of outputs, each for few threads and for many."""
@@ -204,7 +192,7 @@ class _Columns:
             choices.add(_groups(split, run_bytes))
             rows += ceil_div(rows, 2)
         for groups, threads in product(choices, THREADS_TRIED):
-            if slab := self.slab(groups, MAX_ROWS, threads):
+            if slab := self.slab(groups, threads * VECTOR, threads):  # rows have a byte or more
                 yield slab
 
     def best_for_many_rows(self, limits: DeviceLimits) -> Layout:
@@ -212,10 +200,8 @@ class _Columns:
 
         def cost(slab: Layout) -> tuple[bool, float, int]:
             """A sort key: slabs whose tables fit the parameters, then the fastest, the smallest."""
-            waits = limits.in_flight_bytes / prod(slab.in_flight(limits))
-            has_many_groups = len(slab.groups) - 1 > MAX_GROUPS
-            time = round(_side_by_side(max(1, waits), slab.unit_time(limits)), 2)
-            return has_many_groups, time, slab.threads
+            time = slab.time(self.split._replace(rows=MANY_ROWS), limits)
+            return len(slab.groups) - 1 > MAX_GROUPS, time, slab.threads
 
         slabs = sorted((replace(slab, rounds=ROUNDS[0]) for slab in self.candidates()), key=cost)
         return min(map(self.padded, slabs[:COUNTED_SLABS]), key=cost)
@@ -224,7 +210,7 @@ class _Columns:
         """The slab with its best padding, and the wavefronts that its loads take with it."""
         starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
         shape = starts, slab.slab_rows, slab.row_pitch, self.part_bytes
-        wavefronts, pad = min((vector_wavefronts(*shape, p, slab.has_wide), p) for p in PADS)
+        wavefronts, pad = min((vector_wavefronts(*shape, p), p) for p in PADS)
         return replace(slab, pad=pad, wavefronts=wavefronts)
 
     def smaller_layouts(self, largest: Layout) -> Iterator[Layout]:
@@ -258,28 +244,6 @@ def _row_pitch(pitch: int, width: int, max_phase: int) -> int:
     """
     pitch_phase = pitch % VECTOR
     return ceil_div(width + max_phase - pitch_phase, VECTOR) * VECTOR + pitch_phase
-
-
-def _time(layout: Layout, split: RowSplit, limits: DeviceLimits) -> float:
-    """The time of a launch, as a multiple of the time that memory needs for its bytes."""
-    requested, resident = layout.in_flight(limits)
-    sm_bytes = split.total_bytes / limits.sm_count
-    tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
-    sm_blocks = (len(layout.groups) - 1) * tiles / limits.sm_count
-    # The time if too few bytes are in flight to keep memory busy. By Little's law, it is inversely
-    # proportional to these bytes.
-    block_bytes = min(requested, sm_bytes / sm_blocks)
-    latency_time = limits.in_flight_bytes / block_bytes / min(sm_blocks, resident)
-    tail = tail_bytes(layout.rounds, latency_time) if sm_blocks > resident else 0
-    # In a few waves, the SM with the most blocks is the last to end.
-    unevenness = ceil(sm_blocks) / sm_blocks if sm_blocks <= EVEN_WAVES * resident else 1
-    units = layout.unit_time(limits) * unevenness
-    return _side_by_side(max(1, latency_time), units) + tail / sm_bytes
-
-
-def _side_by_side(memory: float, units: float) -> float:
-    """The time in which memory and the units of SMs do their work, as the benchmarks predict it."""
-    return float((memory**EXPONENT + units**EXPONENT) ** (1 / EXPONENT))
 
 
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:

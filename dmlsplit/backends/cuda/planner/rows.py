@@ -1,7 +1,14 @@
-"""Plans for `rows`, the kernel of wide outputs, to which a split's columns are arguments."""
+"""Plans for `rows`, the kernel of wide outputs, to which a split's columns are arguments.
+
+=======  =====================================================================================
+chunk    consecutive rows; blocks copy all outputs of one before those of the next (cuda/rows.cu)
+tile     the bytes of an output in a chunk that a block copies
+round    the vectors that all threads of a block load before they store any; a tile has several
+entry    of the kernel's tables: an output, or all outputs if they are equal
+=======  =====================================================================================
+"""
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from math import inf
 from typing import Any, NamedTuple
@@ -28,25 +35,36 @@ from dmlsplit.backends.cuda.launch import (
     padded_table,
     specialize,
 )
-from dmlsplit.backends.cuda.occupancy import resident_blocks, tail_bytes
+from dmlsplit.backends.cuda.occupancy import resident_blocks
 from dmlsplit.backends.cuda.planner.estimates import FEW_OUTPUTS
-from dmlsplit.geometry import RowSplit, ceil_div
+from dmlsplit.backends.cuda.planner.times import Blocks, launch_time
+from dmlsplit.geometry import RowSplit, ceil_div, indices
 
-# The narrowest output for `rows`, unless there is a single row: a vector may extend into the next
-# row of an output, but no further.
-MIN_WIDTH = VECTOR
-# Candidates: the threads of a block, and the rounds in which each thread copies `LOADS` vectors. A
-# block finds its output once for all rounds, but waits for memory in each of them.
-BLOCKS: tuple[tuple[int, int], ...] = (256, 4), (256, 2), (128, 2), (64, 2), (64, 1)
+
+class Block(NamedTuple):
+    """The threads of a block, and the rounds in which each of them copies `LOADS` vectors."""
+
+    threads: int
+    rounds: int
+
+    @property
+    def tile_bytes(self) -> int:
+        """The bytes of a tile."""
+        return self.threads * self.rounds * LOADS * VECTOR
+
+
+# Candidates, those with the largest tiles first. A block finds its output once for all rounds, but
+# waits for memory in each of them.
+BLOCKS = Block(256, 4), Block(256, 2), Block(128, 2), Block(64, 2), Block(64, 1)
+# The planner stops at the first candidate that takes at most CHEAP_TIME times as long as memory
+# needs for its bytes. Each later candidate, with smaller tiles, must save MIN_GAIN of the time of
+# the best so far. Both are estimates.
+CHEAP_TIME, MIN_GAIN = 1.03, 0.01
 # The most registers of a thread, by whether memory is aligned. Of blocks of THREADS, six fit an SM
 # with 40 registers, and four with 64.
 THREAD_REGISTERS = {True: 40, False: 64}
-# The planner stops at the first candidate that takes at most CHEAP_RATIO times as long as memory
-# needs for its bytes. Each later candidate, with smaller tiles, must save MIN_GAIN of the time of
-# the best so far. Both are estimates.
-CHEAP_RATIO, MIN_GAIN = 1.03, 0.01
-# Python counts tiles faster than NumPy for up to this many pairs of an output and a number of rows.
-MAX_IN_PYTHON = 32
+# The clocks of the busiest unit of an SM for 512 bytes: its L1 cache, or the ALU, which shifts.
+UNIT_CLOCKS = {True: 8, False: 12}
 # A chunk of several rows has half to all of the bytes that as many SMs of an H200 have in flight,
 # or more if two rows have more. Blocks thus copy its outputs at about the same time, while sectors
 # that outputs share are in the L2 cache.
@@ -58,11 +76,39 @@ MAX_CHUNK_BYTES = 1 << 30
 # their tiles by ONE_ROW_WEIGHT, an estimate. It tries about ROW_CHOICES other numbers of rows.
 ONE_ROW_WEIGHT = 0.97
 ROW_CHOICES = 16
+# Python counts tiles faster than NumPy for up to this many pairs of an output and a number of rows.
+MAX_IN_PYTHON = 32
 # The most bytes of parameters outside tables: the input's address, pitches, divisors, numbers of
 # rows and tiles. From them the planner calculates how many outputs fit a launch. `launches_within`
 # would plan a split of too many outputs once more for every halving, while a call with new sizes
 # waits.
 NUMBERS_BYTES = 96
+
+
+class Columns(NamedTuple):
+    """What selects a specialization for outputs, besides whether a chunk is a single row."""
+
+    is_aligned: bool  # whether widths, offsets, addresses and the pitch are multiples of 16 bytes
+    is_equal: bool  # whether outputs are equal and contiguous in the input: they share an entry
+    table_type: str  # of their offsets and widths, if they do not
+
+    def capacity(self, limits: DeviceLimits) -> int:
+        """The outputs that fit the parameters of a launch."""
+        index_bytes = 4 if self.table_type == "unsigned" else 8
+        # The offset and the width, their divisor, and the first tile.
+        entry_bytes = 0 if self.is_equal else 2 * index_bytes + 8 + 4
+        return (limits.parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + entry_bytes)
+
+
+class Chunks(NamedTuple):
+    """How rows and outputs are distributed over blocks."""
+
+    block: Block
+    rows: int  # of a chunk
+    is_one_row: bool  # kOneRow: whether a chunk is compiled as a single row
+    output_tiles: list[int]  # of each output in a chunk
+    tiles: int  # of a chunk: their sum
+    grid: int  # tiles of all chunks
 
 
 def rows_launches(
@@ -74,189 +120,56 @@ def rows_launches(
     """
     count = len(split.outputs)
     # Along axis 0, outputs may be equal by chance, because empty ones are left out.
-    is_equal = split.rows > 1 or count == assumptions.output_count
-    is_equal = is_equal and count > FEW_OUTPUTS and _are_equal(split)
+    may_be_equal = split.rows > 1 or count == assumptions.output_count
+    is_equal = may_be_equal and count > FEW_OUTPUTS and _are_equal(split)
     table_type = index_type(max(split.offsets[-1], *split.widths))
-    specialization = _specialization(
-        is_aligned, is_equal, table_type, assumptions.limits.parameter_bytes
-    )
-    step = ceil_div(count, ceil_div(count, specialization.capacity))
+    columns = Columns(is_aligned, is_equal, table_type)
+    step = ceil_div(count, ceil_div(count, columns.capacity(assumptions.limits)))
     for first in range(0, count, step):
-        part = split if step == count else split.take(range(first, min(first + step, count)))
-        yield _launch(
-            part, assumptions, specialization, _chunks(part, assumptions.limits, specialization)
-        )
+        part = split.take(indices(count)[first : first + step])
+        yield _launch_with_sibling(part, assumptions, columns)
 
 
-class _Specialization(NamedTuple):
-    """What selects a specialization for some outputs, besides the number of rows."""
-
-    is_aligned: bool
-    is_equal: bool
-    table_type: str  # of the offsets and widths in tables, if there is one for each output
-    capacity: int  # outputs that fit a launch
+def _are_equal(split: RowSplit) -> bool:
+    """Whether outputs are equal and contiguous in the input, so that they can share an entry."""
+    width, (first, *_, last) = split.equal_width, split.offsets
+    return width > 0 and last - first == width * (len(split.outputs) - 1)
 
 
-@lru_cache
-def _specialization(
-    aligned: bool, equal: bool, table_type: str, parameter_bytes: int
-) -> _Specialization:
-    entry_bytes = 4 if table_type == "unsigned" else 8
-    tables_bytes = 0 if equal else 2 * entry_bytes + 8 + 4  # as in `_tables`
-    outputs = (parameter_bytes - NUMBERS_BYTES) // (POINTER_BYTES + tables_bytes)
-    return _Specialization(aligned, equal, table_type, outputs)
-
-
-class _Chunks(NamedTuple):
-    """How rows and outputs are distributed over blocks."""
-
-    threads: int  # of a block
-    tile_bytes: int
-    rows: int  # of a chunk
-    is_one_row: bool  # kOneRow
-    tiles: list[int]  # of each output in a chunk
-    chunk_tiles: int  # their sum
-    grid: int  # tiles of all chunks
-
-
-def _launch(
-    split: RowSplit, assumptions: Assumptions, specialization: _Specialization, chunks: _Chunks
+def _launch_with_sibling(
+    split: RowSplit, assumptions: Assumptions, columns: Columns
 ) -> KernelLaunch:
     """The launch for outputs that fit its parameters, and its sibling for chunks of other rows.
 
     Some sizes of a split have chunks of one row, and others of several, so both are compiled.
     """
-    rows, pitch, outputs, *_ = split
-    is_one_row, limits = chunks.is_one_row, assumptions.limits
-    # In a mixture of experts, other outputs are empty in each call; there is room for all of them.
-    count = max(len(outputs), assumptions.output_count) if rows == 1 else len(outputs)
-    slots = min(specialization.capacity, capacity(count))
-    position_type, last = COUNT_64 if is_one_row else "unsigned", ceil_div(rows, chunks.rows) - 1
-    constants = (
-        TypedValue("int", "kLoads", LOADS),
-        TypedValue("bool", "kAligned", int(specialization.is_aligned)),
-        TypedValue("bool", "kOneRow", int(is_one_row)),
-        TypedValue("bool", "kEqual", int(specialization.is_equal)),
-        TypedValue("using", "Position", position_type),
-    )
-    arguments = [
-        TypedValue(position_type, "pitch", pitch),
-        TypedValue(position_type, "chunk_pitch", pitch * chunks.rows),
-        TypedValue(DIVISOR, "by_chunk_tiles", divisor(chunks.chunk_tiles)),
-        TypedValue("unsigned", "tile_bytes", chunks.tile_bytes),
-        TypedValue("unsigned", "chunk_tiles", chunks.chunk_tiles),
-        TypedValue("unsigned", "chunk_rows", chunks.rows),
-        TypedValue("unsigned", "last_chunk", last),
-        TypedValue("unsigned", "last_rows", rows - last * chunks.rows),
-        *_tables(split, chunks, specialization, slots, position_type),
-    ]
-    resident = resident_blocks(limits, THREADS, THREAD_REGISTERS[specialization.is_aligned])
-    rows_text = "a single row" if rows == 1 else "wide outputs"
-    code, packed = specialize("rows", slots, resident, constants, arguments)
-    launch = KernelLaunch(
-        code=code,
-        packed=packed,
-        outputs=outputs,
-        total_bytes=split.total_bytes,
-        is_streaming=assumptions.is_streaming,
-        grid=chunks.grid,
-        bytes_in_flight=LOADS * VECTOR,
-        reason=f"{rows_text}, {'not ' * (not specialization.is_aligned)}aligned to {VECTOR} bytes",
-        threads=chunks.threads,
-    )
-    if rows == 1 or pitch >= MAX_CHUNK_BYTES:
+    chunks = _best_chunks(split, assumptions.limits, columns)
+    launch = _launch(split, assumptions, columns, chunks)
+    if split.rows == 1 or split.pitch >= MAX_CHUNK_BYTES:
         return launch
-    other = chunks._replace(is_one_row=not is_one_row)
-    return launch._replace(siblings=lambda: [_launch(split, assumptions, specialization, other)])
+    other = chunks._replace(is_one_row=not chunks.is_one_row)
+    return launch._replace(siblings=lambda: [_launch(split, assumptions, columns, other)])
 
 
-def _tables(
-    split: RowSplit,
-    chunks: _Chunks,
-    specialization: _Specialization,
-    slots: int,
-    position_type: str,
-) -> Iterator[TypedValue]:
-    """The tables of outputs. Outputs that are equal and contiguous in the input share an entry."""
-    table_type, entries = specialization.table_type, slots
-    widths, offsets = split.widths, split.offsets
-    if specialization.is_equal:
-        table_type = position_type
-        entries, widths, offsets, output_tiles = 1, widths[:1], offsets[:1], chunks.tiles[0]
-        yield TypedValue(DIVISOR, "by_output_tiles", divisor(output_tiles))
-        yield TypedValue("unsigned", "output_tiles", output_tiles)
-    else:
-        starts = accumulate(chunks.tiles[:-1], initial=0)
-        yield TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE))
-    yield TypedValue(table_type, "offsets", padded_table(offsets, entries, 0))
-    yield TypedValue(table_type, "widths", padded_table(widths, entries, 0))
-    # The width of a single row may be too large for a divisor.
-    if not chunks.is_one_row:
-        yield TypedValue(DIVISOR, "by_width", padded_table(divisors(widths), entries, divisor(1)))
-
-
-def _are_equal(split: RowSplit) -> bool:
-    """Whether outputs are equal and contiguous in the input, so that they can share an entry."""
-    width, count, (first, *_, last) = split.equal_width, len(split.widths), split.offsets
-    return width > 0 and last - first == width * (count - 1)
-
-
-def _chunks(split: RowSplit, limits: DeviceLimits, specialization: _Specialization) -> _Chunks:
+def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chunks:
     """The chunks and blocks that take the least time."""
-    choices = _row_choices(split, limits)
-    chunk_bytes = _chunk_bytes(split.widths, choices)
-    sm_bytes, best = split.total_bytes / limits.sm_count, inf
-    for threads, rounds in BLOCKS:
-        block = threads, threads * rounds * LOADS * VECTOR
-        chunks = _chunked(split.rows, choices, chunk_bytes, block)
-        cost = _cost(chunks, rounds, sm_bytes, limits, specialization)
-        if cost < best * (1 - MIN_GAIN):
-            best, best_chunks = cost, chunks
-        if cost <= CHEAP_RATIO * sm_bytes:
+    row_choices, best_time = _row_choices(split, limits), inf
+    if len(row_choices) * len(split.widths) > MAX_IN_PYTHON:
+        chunk_bytes: Any = np.multiply.outer(row_choices, np.array(split.widths, np.int64))
+    else:
+        chunk_bytes = [[rows * width for width in split.widths] for rows in row_choices]
+    total_bytes, is_aligned = split.total_bytes, columns.is_aligned
+    for block in BLOCKS:
+        chunks = _chunks(split.rows, row_choices, chunk_bytes, block)
+        resident = resident_blocks(limits, block.threads, THREAD_REGISTERS[is_aligned])
+        round_bytes = total_bytes / chunks.grid / block.rounds  # tiles may not be full
+        blocks = Blocks(chunks.grid, resident, round_bytes, block.rounds)
+        time = launch_time(limits, total_bytes, blocks, UNIT_CLOCKS[is_aligned])
+        if time < best_time * (1 - MIN_GAIN):
+            best_time, best_chunks = time, chunks
+        if time <= CHEAP_TIME:
             break
     return best_chunks
-
-
-def _chunk_bytes(widths: Sequence[int], choices: Sequence[int]) -> Any:
-    """The bytes of each output in a chunk, by the chunk's rows."""
-    if len(choices) * len(widths) > MAX_IN_PYTHON:
-        return np.array(choices)[:, None] * widths
-    return [[rows * width for width in widths] for rows in choices]
-
-
-def _chunked(
-    rows: int, choices: Sequence[int], chunk_bytes: Any, block: tuple[int, int]
-) -> _Chunks:
-    """The chunks that need the fewest tiles; `block` has the threads and the bytes of a tile."""
-    if in_python := isinstance(chunk_bytes, list):
-        tiles: Any = [[ceil_div(part, block[1]) for part in chunk] for chunk in chunk_bytes]
-        sums = [*map(sum, tiles)]
-    else:
-        # Of numbers below 2^53, a float quotient is whole only if it is exact, so `ceil` is right.
-        tiles = np.ceil(chunk_bytes / block[1]).astype(np.int64)
-        sums = np.add.reduce(tiles, -1).tolist()
-    grids = [-(-rows // n) * count for n, count in zip(choices, sums, strict=True)]
-    weights = [ONE_ROW_WEIGHT * grids[0], *grids[1:]]
-    choice = weights.index(min(weights))
-    chosen = tiles[choice] if in_python else tiles[choice].tolist()
-    return _Chunks(*block, choices[choice], choice == 0, chosen, sums[choice], grids[choice])
-
-
-def _cost(
-    chunks: _Chunks,
-    rounds: int,
-    sm_bytes: float,
-    limits: DeviceLimits,
-    specialization: _Specialization,
-) -> float:
-    """The time of a launch, as the bytes that an SM copies in it while memory is busy."""
-    resident = resident_blocks(limits, chunks.threads, THREAD_REGISTERS[specialization.is_aligned])
-    sm_blocks = chunks.grid / limits.sm_count
-    # The time if too few bytes are in flight to keep memory busy, as in `layouts`.
-    round_bytes = sm_bytes / sm_blocks / rounds
-    latency_time = limits.in_flight_bytes / (round_bytes * min(resident, sm_blocks))
-    tail = tail_bytes(rounds, latency_time) if sm_blocks > resident else 0
-    return sm_bytes * max(1, latency_time) + tail
 
 
 def _row_choices(split: RowSplit, limits: DeviceLimits) -> list[int]:
@@ -267,3 +180,84 @@ def _row_choices(split: RowSplit, limits: DeviceLimits) -> list[int]:
     min_rows = min(limit, ceil_div(limits.sm_count * SM_CHUNK_BYTES // 2, split.pitch))
     step = ceil_div(min_rows, ROW_CHOICES)
     return [1, *range(min_rows, min(limit, 2 * min_rows) + 1, step)]
+
+
+def _chunks(rows: int, row_choices: Sequence[int], chunk_bytes: Any, block: Block) -> Chunks:
+    """The chunks with the fewest tiles.
+
+    `chunk_bytes` has the bytes of each output in a chunk, by the chunk's rows.
+    """
+    if isinstance(chunk_bytes, list):
+        tiles: Any = [[ceil_div(part, block.tile_bytes) for part in chunk] for chunk in chunk_bytes]
+        chunk_tiles = [*map(sum, tiles)]
+    else:
+        tiles = ceil_div(chunk_bytes, block.tile_bytes)
+        chunk_tiles = tiles.sum(axis=1).tolist()
+    grids = [ceil_div(rows, n) * count for n, count in zip(row_choices, chunk_tiles, strict=True)]
+    weights = [ONE_ROW_WEIGHT * grids[0], *grids[1:]]
+    choice = weights.index(min(weights))
+    output_tiles = tiles[choice] if isinstance(tiles, list) else tiles[choice].tolist()
+    shape = row_choices[choice], choice == 0
+    return Chunks(block, *shape, output_tiles, chunk_tiles[choice], grids[choice])
+
+
+def _launch(
+    split: RowSplit, assumptions: Assumptions, columns: Columns, chunks: Chunks
+) -> KernelLaunch:
+    rows, pitch, outputs, *_ = split
+    # In a mixture of experts, other outputs are empty in each call; there is room for all of them.
+    count = max(len(outputs), assumptions.output_count) if rows == 1 else len(outputs)
+    slots = min(columns.capacity(assumptions.limits), capacity(count))
+    position_type = COUNT_64 if chunks.is_one_row else "unsigned"
+    constants = (
+        TypedValue("int", "kLoads", LOADS),
+        TypedValue("bool", "kAligned", int(columns.is_aligned)),
+        TypedValue("bool", "kOneRow", int(chunks.is_one_row)),
+        TypedValue("bool", "kEqual", int(columns.is_equal)),
+        TypedValue("using", "Position", position_type),
+    )
+    last_chunk = ceil_div(rows, chunks.rows) - 1
+    arguments = [
+        TypedValue(position_type, "pitch", pitch),
+        TypedValue(position_type, "chunk_pitch", pitch * chunks.rows),
+        TypedValue(DIVISOR, "by_chunk_tiles", divisor(chunks.tiles)),
+        TypedValue("unsigned", "tile_bytes", chunks.block.tile_bytes),
+        TypedValue("unsigned", "chunk_tiles", chunks.tiles),
+        TypedValue("unsigned", "chunk_rows", chunks.rows),
+        TypedValue("unsigned", "last_chunk", last_chunk),
+        TypedValue("unsigned", "last_rows", rows - last_chunk * chunks.rows),
+        *_tables(split, columns, chunks, slots),
+    ]
+    registers = THREAD_REGISTERS[columns.is_aligned]
+    resident = resident_blocks(assumptions.limits, THREADS, registers)
+    code, packed = specialize("rows", slots, resident, constants, arguments)
+    rows_text = "a single row" if rows == 1 else "wide outputs"
+    return KernelLaunch(
+        code=code,
+        packed=packed,
+        outputs=outputs,
+        total_bytes=split.total_bytes,
+        is_streaming=assumptions.is_streaming,
+        grid=chunks.grid,
+        bytes_in_flight=LOADS * VECTOR,
+        reason=f"{rows_text}, {'not ' * (not columns.is_aligned)}aligned to {VECTOR} bytes",
+        threads=chunks.block.threads,
+    )
+
+
+def _tables(split: RowSplit, columns: Columns, chunks: Chunks, slots: int) -> Iterator[TypedValue]:
+    """The tables of outputs, which have a single entry if all outputs are equal."""
+    type_, entries, widths, offsets = columns.table_type, slots, split.widths, split.offsets
+    if columns.is_equal:
+        type_ = COUNT_64 if chunks.is_one_row else "unsigned"
+        entries, widths, offsets, output_tiles = 1, widths[:1], offsets[:1], chunks.output_tiles[0]
+        yield TypedValue(DIVISOR, "by_output_tiles", divisor(output_tiles))
+        yield TypedValue("unsigned", "output_tiles", output_tiles)
+    else:
+        starts = accumulate(chunks.output_tiles[:-1], initial=0)
+        yield TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE))
+    yield TypedValue(type_, "offsets", padded_table(offsets, entries, 0))
+    yield TypedValue(type_, "widths", padded_table(widths, entries, 0))
+    # The width of a single row may be too large for a divisor.
+    if not chunks.is_one_row:
+        yield TypedValue(DIVISOR, "by_width", padded_table(divisors(widths), entries, divisor(1)))

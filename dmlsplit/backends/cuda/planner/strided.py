@@ -30,26 +30,20 @@ from dmlsplit.backends.cuda.launch import (
     specialize,
 )
 from dmlsplit.backends.cuda.planner.estimates import MAX_DIRECT, MAX_STAGED, MIN_EDGED_UNITS
-from dmlsplit.backends.cuda.planner.forms import (
-    Entry,
-    Form,
-    Nest,
-    entries_of,
-    form_of,
-)
+from dmlsplit.backends.cuda.planner.forms import Entry, Form, Nest, entries_of, form_of
 from dmlsplit.geometry import ONE_TRIP, Loop, RowSplit, ceil_div, trips
 
 # Fewer items and units than this are numbered with 32 bits. The division needs numbers below 2^31,
 # and copy_edges in strided.cu divides an item's number plus up to the items of a row.
 SMALL = 2**30
+FAR = 2**31  # bytes: strides of as many and more need 64 bits
 # The most loops for which a thread has registers for all items of a form.
 MAX_CHEAP_DEPTH = 3
 # Blocks that an SM must hold if items are narrower than vectors. Four have 32 KiB in flight with
 # items of 4 bytes. Six would have 48 KiB, but leave a thread 40 registers, and some code spilled.
 NARROW_RESIDENT = 4
-# An SM must hold only this number of blocks, which leaves a thread more registers, if a thread has
-# several items, and these are vectors with edges and 64-bit numbers, or narrower than vectors with
-# 64-bit strides in MAX_CHEAP_DEPTH loops or more.
+# An SM must hold only this number of blocks, which leaves a thread more registers, if numbers of
+# items or strides have 64 bits.
 RESIDENT_64_BIT = 3
 # A block that also gathers the item before its first one has this many fewer items than threads.
 # One fewer would do. With four, outputs of neighbouring blocks begin a multiple of 64 bytes apart,
@@ -62,9 +56,6 @@ STAGED_THREADS = 64
 # The most vectors of items that a thread can hold without spilling, if an SM must hold two blocks
 # of THREADS (tests/proofs/test_spills.py). With more vectors, it must hold only one such block.
 MAX_IN_FLIGHT = 13
-# The most vectors for items of ALIGNED_ITEM_BYTES in aligned windows, numbered with 32 bits: they
-# need no shifts, and thus fewer registers.
-MAX_IN_FLIGHT_ALIGNED, ALIGNED_ITEM_BYTES = 20, (48, 80)
 
 # The loops of a nest over items. The innermost one is over those of a row; it is left out if all
 # rows are single items.
@@ -103,7 +94,6 @@ def fits_window(split: RowSplit, assumptions: Assumptions) -> bool:
     max_vectors = MAX_DIRECT if is_direct else MAX_STAGED
     return (
         unit % VECTOR > 0
-        and count > 1
         and split.row_bytes == split.pitch
         and split.rows >= MIN_EDGED_UNITS
         and lcm(unit, VECTOR) * count + max_phase <= max_vectors * VECTOR
@@ -134,25 +124,34 @@ def interleaved_launch(split: RowSplit, assumptions: Assumptions) -> KernelLaunc
 
 def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> KernelLaunch:
     """The launch for entries of one form: its constants, tables and blocks."""
-    nests, slots = [entry.nest for entry in entries], capacity(len(entries), least=1)
-    item_loops = _item_loops(nests, form.item_bytes)
+    nests: Sequence[Nest] = [entry.nest for entry in entries]
+    slots, item_loops = capacity(len(entries), least=1), _item_loops(nests, form.item_bytes)
     needs = _register_needs(nests, item_loops)
     threads, items, tile_items = _block(form, needs)
     *starts, grid = _tile_starts(form, item_loops, tile_items)
-    nests, item_loops = _padded_nests(nests, item_loops, 1 if needs.is_one_nest else slots)
+    # Unused slots have the first nest again. Nests that are all equal have one slot.
+    nest_slots = 1 if needs.is_one_nest else slots
+    nests = padded_table(nests, slots, nests[0])[:nest_slots]
+    item_loops = padded_table(item_loops, slots, item_loops[0])[:nest_slots]
     has_edges, has_leads = _edges(form, nests, assumptions)
     staged_item = form.item_bytes if form.staged_alignment else 0
     alignment = min(entry.window_alignment(assumptions, staged_item) for entry in entries)
     # Bytes of items, or of their windows.
     span = (form.item_bytes // form.unit - 1) * abs(form.window_step or 1) + form.channels
     in_flight = items * max(span * form.unit, form.item_bytes)
-    resident = _resident(form, needs, items, has_edges, alignment) * (THREADS // threads)
+    resident = _resident(form, needs, items) * (THREADS // threads)
     # The compiler ignores a number of blocks with more threads than an SM has: 1,024 on a T4.
     resident = min(resident, assumptions.limits.threads_per_sm // threads)
     has_window = form.window_step is not None
     loads_text = f"out of {VECTOR}-byte loads" if has_window else "each with its own load"
     constants = (
-        *_form_constants(form, items, tile_items),
+        TypedValue("int", "kUnit", form.unit),
+        TypedValue("int", "kItemBytes", form.item_bytes),
+        TypedValue("int", "kItems", items),
+        TypedValue("int", "kTile", tile_items),
+        TypedValue("int", "kChannels", form.channels),
+        TypedValue("bool", "kWindow", int(has_window)),
+        TypedValue("int", "kStep", form.window_step or 0),
         TypedValue("int", "kAlign", alignment),
         TypedValue("bool", "kEdges", int(has_edges)),
         TypedValue("bool", "kLeads", int(has_edges and has_leads)),
@@ -165,7 +164,7 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
     arguments = [
         TypedValue(OFFSET_64, "offsets", padded_table((e.offset for e in entries), slots, 0)),
         TypedValue("unsigned", "tile_starts", padded_table(starts, slots, UNUSED_TILE)),
-        *_tables(nests, item_loops, 32 if needs.is_small else 64),
+        *_tables(nests, item_loops, needs),
     ]
     code, packed = specialize(
         "strided", slots * form.channels, resident, constants, arguments, threads
@@ -184,31 +183,11 @@ def _strided(form: Form, assumptions: Assumptions, entries: Sequence[Entry]) -> 
     )
 
 
-def _padded_nests(
-    nests: Sequence[Nest], item_loops: Sequence[ItemLoops], slots: int
-) -> tuple[list[Nest], list[ItemLoops]]:
-    """The nests and their loops over items, with the first ones again in unused slots.
-
-    Nests that are all equal have one slot.
-    """
-    padded = padded_table(nests, slots, nests[0]), padded_table(item_loops, slots, item_loops[0])
-    return list(padded[0][:slots]), list(padded[1][:slots])
-
-
-def _form_constants(form: Form, items: int, tile_items: int) -> Iterator[TypedValue]:
-    """The constants that follow from a form and the items of a thread and of a block."""
-    yield TypedValue("int", "kUnit", form.unit)
-    yield TypedValue("int", "kItemBytes", form.item_bytes)
-    yield TypedValue("int", "kItems", items)
-    yield TypedValue("int", "kTile", tile_items)
-    yield TypedValue("int", "kChannels", form.channels)
-    yield TypedValue("bool", "kWindow", int(form.window_step is not None))
-    yield TypedValue("int", "kStep", form.window_step or 0)
-
-
 def _register_needs(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> _RegisterNeeds:
     is_small = max(*map(trips, item_loops), *(nest.row_units for nest in nests)) < SMALL
-    has_64_bit_strides = _has_64_bit_strides(nests, item_loops)
+    strides = [stride for loop in chain.from_iterable(item_loops) for stride in loop[1:]]
+    strides += [nest.loops[-1].input_stride for nest in nests]
+    has_64_bit_strides = max(map(abs, strides)) >= FAR
     return _RegisterNeeds(is_small, has_64_bit_strides, len(item_loops[0]), len(set(nests)) == 1)
 
 
@@ -239,24 +218,18 @@ def _edges(form: Form, nests: Sequence[Nest], assumptions: Assumptions) -> tuple
     return not form.staged_alignment and (has_leads or has_tails), has_leads
 
 
-def _resident(
-    form: Form, needs: _RegisterNeeds, items: int, has_edges: bool, alignment: int
-) -> int:
+def _resident(form: Form, needs: _RegisterNeeds, items: int) -> int:
     """The blocks of THREADS threads that an SM must hold: so few that threads do not spill."""
     in_flight = items * form.channels * form.item_bytes
-    is_aligned = needs.is_small and alignment == VECTOR and form.item_bytes in ALIGNED_ITEM_BYTES
-    if in_flight > (MAX_IN_FLIGHT_ALIGNED if is_aligned else MAX_IN_FLIGHT) * VECTOR:
+    if in_flight > MAX_IN_FLIGHT * VECTOR:
         return 1
-    is_narrow = form.item_bytes < VECTOR
-    has_64_bit_loops = is_narrow and needs.has_64_bit_strides and needs.depth >= MAX_CHEAP_DEPTH
-    has_64_bit_edges = has_edges and not needs.is_small and form.item_bytes == VECTOR
-    if items > 1 and (has_64_bit_loops or has_64_bit_edges):
-        return RESIDENT_64_BIT
     # A thread has up to eight narrow items, each with a number and two addresses in registers.
-    return NARROW_RESIDENT if is_narrow else resident_for(in_flight)
+    resident = NARROW_RESIDENT if form.item_bytes < VECTOR else resident_for(in_flight)
+    is_64_bit = needs.has_64_bit_strides or not needs.is_small
+    return min(resident, RESIDENT_64_BIT) if is_64_bit else resident
 
 
-def _item_loops(nests: Sequence[Nest], item_bytes: int) -> list[ItemLoops]:
+def _item_loops(nests: Sequence[Nest], item_bytes: int) -> Sequence[ItemLoops]:
     """The loops over items, of equal depth."""
     item_loops: list[ItemLoops] = []
     for nest in nests:
@@ -270,21 +243,14 @@ def _item_loops(nests: Sequence[Nest], item_bytes: int) -> list[ItemLoops]:
     return [(ONE_TRIP,) * (depth - len(loops)) + loops for loops in item_loops]
 
 
-def _has_64_bit_strides(nests: Sequence[Nest], item_loops: Sequence[ItemLoops]) -> bool:
-    """Whether any stride needs 64 bits."""
-    strides = [stride for loop in chain.from_iterable(item_loops) for stride in loop[1:]]
-    strides += [nest.loops[-1].input_stride for nest in nests]
-    return max(map(abs, strides)) >= 2**31
-
-
 def _tables(
-    nests: Sequence[Nest], item_loops: Sequence[ItemLoops], bits: int
+    nests: Sequence[Nest], item_loops: Sequence[ItemLoops], needs: _RegisterNeeds
 ) -> Iterator[TypedValue]:
     """The tables of nests: sizes, strides, and divisors by the sizes."""
-    index, signed = ("unsigned", "int") if bits == 32 else (COUNT_64, OFFSET_64)
+    bits, index, signed = (32, "unsigned", "int") if needs.is_small else (64, COUNT_64, OFFSET_64)
     sizes, input_strides, output_strides = zip(*chain.from_iterable(item_loops), strict=True)
     steps = tuple(nest.loops[-1].input_stride for nest in nests)
-    stride = OFFSET_64 if _has_64_bit_strides(nests, item_loops) else "int"
+    stride = OFFSET_64 if needs.has_64_bit_strides else "int"
     divisors = [divisor(size, bits) for size in sizes]
     yield TypedValue(index, "counts", tuple(map(trips, item_loops)))
     yield TypedValue(index, "minus_sizes", tuple((1 << bits) - size for size in sizes))

@@ -20,7 +20,7 @@ from dmlsplit.backends.cuda.launch import (
     specialize,
 )
 from dmlsplit.backends.cuda.planner.layouts import MAX_THREADS, RESIDENT, SLABS, Layout, layout_of
-from dmlsplit.geometry import RowSplit, ceil_div, indices
+from dmlsplit.geometry import RowSplit, indices
 
 # The largest divisor, which replaces longer pitches. The kernel divides at most 8 KiB by the pitch,
 # so the quotient is 0 in either case.
@@ -41,26 +41,22 @@ def tile_launches(split: RowSplit, assumptions: Assumptions) -> Iterator[KernelL
 
 
 def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> KernelLaunch:
-    """The launch for outputs with a layout: each group of outputs has a block for each tile."""
-    groups = len(layout.groups) - 1
-    # A vector of an unaligned output belongs to the tile in which it ends, even after the last row.
-    tiles = ceil_div(split.rows + layout.rows_before, layout.tile_rows)
-    full, slots = split.rows // layout.tile_rows, capacity(len(split.outputs))
+    """The launch for outputs with a layout."""
+    slots = capacity(len(split.outputs))
     constants = (
         TypedValue("int", "kPartBytes", layout.part_bytes),
         TypedValue("int", "kLoads", SLABS),
         TypedValue("int", "kSlabVectors", layout.slab_vectors),
         TypedValue("bool", "kPadded", int(layout.pad[1] > 0)),
-        TypedValue("bool", "kWide", int(layout.has_wide)),
-        TypedValue("bool", "kNarrow", int(layout.has_narrow)),
+        TypedValue("bool", "kWide", int(layout.part_bytes == 1 and max(split.widths) >= VECTOR)),
     )
     arguments = [
         *_output_tables(split, layout),
         *_group_tables(split, layout),
-        *_scalar_arguments(split, layout, full),
+        *_scalar_arguments(split, layout),
     ]
     widths_text = f"outputs up to {max(split.widths)} bytes wide"
-    reason = f"rows of {split.pitch} bytes" if layout.runs == 1 else widths_text
+    reason = f"rows of {split.pitch} bytes" if layout.run_rows > 1 else widths_text
     code, packed = specialize("tile", slots, RESIDENT, constants, arguments, MAX_THREADS)
     return KernelLaunch(
         code=code,
@@ -68,7 +64,7 @@ def _launch(split: RowSplit, assumptions: Assumptions, layout: Layout) -> Kernel
         outputs=split.outputs,
         total_bytes=split.total_bytes,
         is_streaming=assumptions.is_streaming,
-        grid=tiles * groups,
+        grid=layout.grid(split.rows),
         shared_bytes=layout.shared_bytes,
         bytes_in_flight=SLABS * VECTOR,
         reason=f"{reason}, up to {layout.tile_rows} rows at a time, through shared memory",
@@ -102,9 +98,8 @@ def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     for first, last in pairwise(layout.groups):
         item_starts.append(item_starts[-1] + sum(items[first:last]))
         run_offsets.append(split.offsets[first] - layout.rows_before * split.pitch)
-        run_bytes.append(split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first])
-    if layout.runs == 1:
-        run_bytes = [(layout.slab_rows + layout.rows_before) * split.pitch]
+        group_bytes = split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first]
+        run_bytes.append((layout.run_rows - 1) * split.pitch + group_bytes)
     size = capacity(len(run_bytes))
     yield TypedValue(OFFSET_64, "run_offsets", padded_table(run_offsets, size, 0))
     yield TypedValue("unsigned", "run_bytes", padded_table(run_bytes, size, 1))
@@ -113,8 +108,9 @@ def _group_tables(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     )
 
 
-def _scalar_arguments(split: RowSplit, layout: Layout, full_tiles: int) -> Iterator[TypedValue]:
+def _scalar_arguments(split: RowSplit, layout: Layout) -> Iterator[TypedValue]:
     """The arguments about rows and runs."""
+    full_tiles, rest_rows = divmod(split.rows, layout.tile_rows)
     yield TypedValue(COUNT_64, "pitch", split.pitch)
     yield TypedValue(COUNT_64, "slab_pitch", split.pitch * layout.slab_rows)
     yield TypedValue(COUNT_64, "tile_pitch", split.pitch * layout.tile_rows)
@@ -124,7 +120,7 @@ def _scalar_arguments(split: RowSplit, layout: Layout, full_tiles: int) -> Itera
     for name, number in {
         "groups": len(layout.groups) - 1,
         "full_tiles": full_tiles,
-        "rest_rows": split.rows - full_tiles * layout.tile_rows,
+        "rest_rows": rest_rows,
         "tile_rows": layout.tile_rows,
         "slab_rows": layout.slab_rows,
         "rows_before": layout.rows_before,

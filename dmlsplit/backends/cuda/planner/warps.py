@@ -34,15 +34,14 @@ def vector_wavefronts(
     row_pitch: int,
     part: int,
     pad: tuple[int, int] = (0, 0),
-    has_wide: bool = False,
 ) -> float:
     """The wavefronts in which a warp gathers a vector for each lane: the mean of a sample.
 
     Neighbouring lanes gather neighbouring vectors of an output in a slab of `rows` rows. `starts`
     are the first column of each output, and the end of the last one. Each load has `part` bytes.
     A wavefront delivers at most one word from each bank, 128 bytes: loads of 16 bytes are taken to
-    be served for a quarter of the warp at a time, loads of 8 bytes for half of it. With `has_wide`,
-    outputs of at least a vector are loaded as words.
+    be served for a quarter of the warp at a time, loads of 8 bytes for half of it. Outputs of
+    single bytes that are at least a vector wide are loaded as words.
     """
     # By lane: the first column and the width of its output, and the vector's first byte in it.
     lanes = [
@@ -53,7 +52,7 @@ def vector_wavefronts(
     total = 0.0
     for number in range(1, SAMPLED_WARPS + 1):
         first = max(0, len(lanes) - WARP) * number // (SAMPLED_WARPS + 1) // WARP * WARP
-        load = WORD if has_wide and lanes[first][1] >= VECTOR else part
+        load = WORD if part == 1 and lanes[first][1] >= VECTOR else part
         parts = range(0, VECTOR, load)
         sampled_parts = parts[:: max(1, len(parts) // SAMPLED_PARTS)]
         lanes_at_once = WARP * WORD // max(load, WORD)

@@ -123,9 +123,9 @@ def test_windows_of_reversed_rows_have_as_many_bytes_in_flight(step: int) -> Non
     [
         (4, 13, 1, 8),
         (3, 7, 16, 4),
-        (3, 6, 16, 8),
+        (3, 4, 16, 8),
         (3, 7, 1, 4),
-        (40, 4, 16, 8),
+        (40, 2, 16, 8),
         (7, 3, 16, 4),
         (7, 2, 1, 4),
     ],
@@ -133,7 +133,7 @@ def test_windows_of_reversed_rows_have_as_many_bytes_in_flight(step: int) -> Non
 def test_blocks_with_large_windows_get_more_registers(
     width: int, count: int, alignment: int, resident: int
 ) -> None:
-    """Windows of wide items or at odd addresses need the registers of two blocks."""
+    """Windows of many bytes need the registers of two blocks."""
     (launch,) = planned(packed((1000, count), 1, (1,) * count, width), alignment, 16)
     assert (launch.code.kernel, launch.code.resident) == ("strided", resident)
 
