@@ -22,6 +22,7 @@ enum {
     LINE = 64,            // bytes of a cache line
     WORD = 16,            // bytes of the widest element, and of a vector that any processor has
     NON_TEMPORAL_RUN = 512,  // bytes; the stores of shorter runs are non-temporal only if they follow one another
+    PREFETCHED = 16 << 10,   // bytes of input that are fetched in order before they are copied, in any order
     MAX_OUTS = 16,       // of a kernel
     ELEMENT_SIZES = 5, PROCESSOR_KINDS = 3, PERMUTES = 2,  // PERMUTES is the kind that has AVX-512 VBMI
     NO_KERNEL = -1, EQUAL = -2,  // as in plan.py; other kernels are indices of `kernels`, pattern by pattern
@@ -132,12 +133,30 @@ static void copy_nt(char *dst, const char *src, int64_t run, int64_t count, int6
         for (int64_t at = 0; at < run; at += WORD, dst += WORD)
             _mm_stream_si128((void *)dst, _mm_loadu_si128((const void *)(src + at)));
 }
-INLINE void copy_run_nt(char *dst, const char *src, int64_t run, const struct plan *plan) {
-    int64_t head = -(intptr_t)dst & (LINE - 1), end = head + (run - head) / LINE * LINE;
+INLINE void copy_lines_nt(char *dst, const char *src, int64_t bytes, const struct plan *plan) {
+    if (plan->kind == PERMUTES) copy_nt_512(dst, src, bytes);
+    else copy_nt(dst, src, bytes, 1, 0);
+}
+// Copies runs of more than a line that are contiguous in the output. A line with the end of one run and the
+// beginning of the next is joined first: two partial stores would read it, and write it twice.
+INLINE void copy_runs_nt(
+    char *dst, const char *src, int64_t run, int64_t count, int64_t step, const struct plan *plan
+) {
+    int64_t head = -(intptr_t)dst & (LINE - 1);
     memcpy(dst, src, (size_t)head);
-    if (plan->kind == PERMUTES) copy_nt_512(dst + head, src + head, end - head);
-    else copy_nt(dst + head, src + head, end - head, 1, 0);
-    memcpy(dst + end, src + end, (size_t)(run - end));
+    for (; count > 0; count--, dst += run, src += step) {
+        int64_t end = head + (run - head) / LINE * LINE, rest = run - end;
+        copy_lines_nt(dst + head, src + head, end - head, plan);
+        head = rest > 0 && count > 1 ? LINE - rest : 0;
+        if (head == 0) {
+            memcpy(dst + end, src + end, (size_t)rest);
+            continue;
+        }
+        char line[LINE];
+        memcpy(line, src + end, (size_t)rest);
+        memcpy(line + rest, src + step, (size_t)head);
+        copy_lines_nt(dst + end, line, LINE, plan);
+    }
 }
 #endif
 
@@ -200,7 +219,9 @@ INLINE void copy_runs(
         count -= done, dst += done * run, src += done * src_step;
     }
 #if defined(__x86_64__)
-    if (plan->non_temporal && run >= NON_TEMPORAL_RUN) EACH(copy_run_nt(dst, src, run, plan))
+    if (plan->non_temporal && run >= NON_TEMPORAL_RUN && is_packed)
+        copy_runs_nt(dst, src, run, count, src_step, plan);
+    else if (plan->non_temporal && run >= NON_TEMPORAL_RUN) EACH(copy_runs_nt(dst, src, run, 1, 0, plan))
     else if (plan->non_temporal && is_packed && is_aligned) copy_nt(dst, src, run, count, src_step);
     else
 #endif
@@ -270,6 +291,24 @@ INLINE void copy_nest(
     }
 }
 
+// Prefetches the next items of a group, and returns where these end. If outputs do not fit the cache, the
+// input does not either, and processors fetch ahead only what is read in order, whereas copies to one output
+// skip the runs of the others. PREFETCHED bytes fill whole lines of up to MAX_OUTS outputs.
+INLINE int64_t prefetched(
+    const struct call *call, const struct group *group, const struct nest *nest, const struct loop *rows,
+    int64_t begin, int64_t end
+) {
+    const struct nest *last = &nest[group->nests - 1];
+    bool is_filled = nest->run % WORD == 0 || nest->run >= NON_TEMPORAL_RUN;  // with non-temporal stores
+    if (!call->plan->non_temporal || !is_filled || rows->src <= 0 || rows->src > PREFETCHED) return end;
+    if (nest->loops > 1 || group->nests == 1 || group->nests > MAX_OUTS) return end;
+    if (end - begin > PREFETCHED / rows->src) end = begin + PREFETCHED / rows->src;
+    for (int64_t row = begin; row < end; row++)
+        for (int64_t at = nest->src; at < last->src + last->run; at += LINE)
+            __builtin_prefetch(call->src + row * rows->src + at);
+    return end;
+}
+
 // Copies one task: some items of its group.
 INLINE void copy_task_body(const struct call *call, int64_t task) {
     const struct plan *plan = call->plan;
@@ -296,9 +335,12 @@ INLINE void copy_task_body(const struct call *call, int64_t task) {
         kernels[group->kernel / ELEMENT_SIZES][group->kernel % ELEMENT_SIZES][plan->kind](
             in, outs, end - begin), begin = end;
     }
-    for (int64_t i = 0; i < group->nests; i++, nest++)
-        copy_nest(nest, &loops[nest->first_loop], call->src + nest->src,
-            call->outs[nest->output] + nest->dst, begin, end, plan);
+    for (int64_t next; begin < end; begin = next) {
+        next = prefetched(call, group, nest, &loops[nest->first_loop], begin, end);
+        for (const struct nest *copied = nest; copied < nest + group->nests; copied++)
+            copy_nest(copied, &loops[copied->first_loop], call->src + copied->src,
+                call->outs[copied->output] + copied->dst, begin, next, plan);
+    }
 #if defined(__x86_64__)
     if (plan->non_temporal) _mm_sfence();
 #endif

@@ -21,9 +21,9 @@ TASK_BYTES, RUN_BYTES, EQUAL_BYTES = 64 << 10, 8, (32 << 10, 256 << 10)
 # A task of many outputs is larger, up to MAX_BYTES, so that it writes PIECE_BYTES of each and not
 # a single cache line.
 PIECE_BYTES, MAX_BYTES = 1 << 10, 512 << 10
-# Nests with runs of this size or more share few cache lines of the input, so each is a group of its
-# own.
-LONG_RUN = 4 << 10
+# Nests with runs of this size or more read long parts of the input in order, so each is a group of
+# its own.
+LONG_RUN = 32 << 10
 # Kernels copy packed rows: those of PATTERNS in one pass, EQUAL in several. A pattern is the sizes
 # of the outputs, in elements of 1, 2, 4, 8 or 16 bytes. Only processors of the kind PERMUTES have
 # EQUAL, for equal pieces of up to 8 bytes.
