@@ -209,8 +209,8 @@ class _Columns:
     def padded(self, slab: Layout) -> Layout:
         """The slab with its best padding, and the wavefronts that its loads take with it."""
         starts = max((_starts(self.split, *group) for group in pairwise(slab.groups)), key=max)
-        shape = starts, slab.slab_rows, slab.row_pitch, self.part_bytes
-        wavefronts, pad = min((vector_wavefronts(*shape, p), p) for p in PADS)
+        counts = vector_wavefronts(starts, slab.slab_rows, slab.row_pitch, self.part_bytes, PADS)
+        wavefronts, pad = min(zip(counts, PADS, strict=True))
         return replace(slab, pad=pad, wavefronts=wavefronts)
 
     def smaller_layouts(self, largest: Layout) -> Iterator[Layout]:

@@ -5,64 +5,80 @@ bank has words to deliver (CUDA C++ Programming Guide, "Shared memory"). Bank co
 all widths and follow no simple formula, so they are counted, for a sample of warps.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
 
 from dmlsplit.backends.cuda.launch import VECTOR, WARP, WORD
+from dmlsplit.geometry import ceil_div
 
 BANKS = 32  # of shared memory
 # The sample: warps at equal distances in a slab, and parts of their vectors.
-SAMPLED_WARPS, SAMPLED_PARTS = 2, 4
+SAMPLED_WARPS = 2
+SAMPLED_PARTS = 4
+
+Pad = tuple[int, int]
+Offset = TypeVar("Offset", int, "np.ndarray[Any, np.dtype[np.int64]]")
 
 
-def wavefronts(words: Iterable[int]) -> int:
-    """The wavefronts of one load of `words`; lanes that read the same word share it."""
-    return max(Counter(word % BANKS for word in set(words)).values())
+def wavefronts(words: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """The wavefronts of each load, whose words are a row; lanes that read the same word share it.
+
+    Parameters
+    ----------
+    words : array of int, shape (loads, lanes)
+
+    Returns
+    -------
+    array of int, shape (loads,)
+    """
+    words = np.sort(words, axis=1)
+    is_distinct = np.ones(words.shape, bool)
+    np.not_equal(words[:, 1:], words[:, :-1], out=is_distinct[:, 1:])
+    banks = words % BANKS + np.arange(len(words))[:, None] * BANKS
+    counts = np.bincount(banks[is_distinct], minlength=len(words) * BANKS)
+    return counts.reshape(-1, BANKS).max(axis=1)
 
 
-def padded(offset: int, pad: tuple[int, int]) -> int:
+def padded(offset: Offset, pad: Pad) -> Offset:
     """An offset in shared memory in which `pad[1]` unused bytes follow every 2^`pad[0]` bytes."""
     return offset + (offset >> pad[0]) * pad[1]
 
 
 @lru_cache(maxsize=1024)
 def vector_wavefronts(
-    starts: Sequence[int],
-    rows: int,
-    row_pitch: int,
-    part: int,
-    pad: tuple[int, int] = (0, 0),
-) -> float:
-    """The wavefronts in which a warp gathers a vector for each lane: the mean of a sample.
+    starts: Sequence[int], rows: int, row_pitch: int, part: int, pads: Sequence[Pad]
+) -> list[float]:
+    """The wavefronts in which a warp gathers a vector for each lane, for each of `pads`.
 
-    Neighbouring lanes gather neighbouring vectors of an output in a slab of `rows` rows. `starts`
-    are the first column of each output, and the end of the last one. Each load has `part` bytes.
-    A wavefront delivers at most one word from each bank, 128 bytes: loads of 16 bytes are taken to
-    be served for a quarter of the warp at a time, loads of 8 bytes for half of it. Outputs of
-    single bytes that are at least a vector wide are loaded as words.
+    They are the means of a sample. Neighbouring lanes gather neighbouring vectors of an output in a
+    slab of `rows` rows. `starts` are the first column of each output, and the end of the last one.
+    Each load has `part` bytes. A wavefront delivers at most one word from each bank, 128 bytes:
+    loads of 16 bytes are taken to be served for a quarter of the warp at a time, loads of 8 bytes
+    for half of it. Outputs of single bytes that are at least a vector wide are loaded as words.
     """
-    # By lane: the first column and the width of its output, and the vector's first byte in it.
-    lanes = [
-        (start, end - start, vector)
-        for start, end in pairwise(starts)
-        for vector in range(0, rows * (end - start), VECTOR)
-    ]
-    total = 0.0
+    columns = np.array(starts)
+    widths = np.diff(columns)
+    first_lanes = np.cumsum([0, *-(-rows * widths // VECTOR)])  # of each output
+    lanes = int(first_lanes[-1])
+    totals = np.zeros(len(pads))
     for number in range(1, SAMPLED_WARPS + 1):
-        first = max(0, len(lanes) - WARP) * number // (SAMPLED_WARPS + 1) // WARP * WARP
-        load = WORD if part == 1 and lanes[first][1] >= VECTOR else part
+        first = max(0, lanes - WARP) * number // (SAMPLED_WARPS + 1) // WARP * WARP
+        first_output = np.searchsorted(first_lanes, first, side="right") - 1
+        load = WORD if part == 1 and widths[first_output] >= VECTOR else part
+        lanes_at_once = WARP * WORD // max(load, WORD)
+        loads = ceil_div(min(WARP, lanes - first), lanes_at_once)
+        # Lanes that the last load lacks read what the last lane reads, which takes no longer.
+        lane = np.minimum(np.arange(first, first + loads * lanes_at_once), lanes - 1)
+        output = np.searchsorted(first_lanes, lane, side="right") - 1
         parts = range(0, VECTOR, load)
         sampled_parts = parts[:: max(1, len(parts) // SAMPLED_PARTS)]
-        lanes_at_once = WARP * WORD // max(load, WORD)
-        waits = 0
-        for lane in range(first, min(first + WARP, len(lanes)), lanes_at_once):
-            for offset in sampled_parts:
-                words = []
-                for start, width, vector in lanes[lane : lane + lanes_at_once]:
-                    row, column = divmod(vector + offset, width)
-                    words.append(padded(row * row_pitch + start + column, pad) // WORD)
-                waits += wavefronts(words)
-        total += waits * len(parts) / len(sampled_parts)
-    return total / SAMPLED_WARPS
+        offsets_in_output = (lane - first_lanes[output]) * VECTOR + np.array(sampled_parts)[:, None]
+        row, column = np.divmod(offsets_in_output, widths[output])
+        offsets = (row * row_pitch + columns[output] + column).reshape(-1, lanes_at_once)
+        words = np.concatenate([padded(offsets, pad) // WORD for pad in pads])
+        waits = wavefronts(words).reshape(len(pads), -1).sum(axis=1)
+        totals += waits * len(parts) / len(sampled_parts)
+    return (totals / SAMPLED_WARPS).tolist()

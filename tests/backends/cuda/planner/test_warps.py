@@ -1,5 +1,6 @@
 """How long a warp waits for the banks of shared memory."""
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,7 +13,7 @@ from dmlsplit.backends.cuda.planner.warps import padded, vector_wavefronts, wave
 @given(st.lists(st.integers(0, 2000), min_size=1, max_size=32))
 def test_an_access_takes_as_many_wavefronts_as_its_busiest_bank_has_words(words: list[int]) -> None:
     by_bank = [{word for word in words if word % 32 == bank} for bank in range(32)]
-    assert wavefronts(words) == max(map(len, by_bank))
+    assert wavefronts(np.array([words])).tolist() == [max(map(len, by_bank))]
 
 
 @given(st.integers(0, 10_000), st.sampled_from(PADS))
@@ -42,4 +43,4 @@ def test_a_warp_waits_for_the_busiest_bank(
     outputs: int, width: int, rows: int, pad: tuple[int, int], part: int, count: int
 ) -> None:
     starts = tuple(range(0, outputs * width + 1, width))
-    assert vector_wavefronts(starts, rows, outputs * width, part, pad) == count
+    assert vector_wavefronts(starts, rows, outputs * width, part, (pad,)) == [count]
