@@ -157,7 +157,7 @@ class _Columns:
         """The largest slab that this number of threads can copy; None if they cannot copy any."""
         split, before, period = self.split, self.rows_before, _period(self.split)
         is_single_run = len(groups) == 2 and split.row_bytes == split.pitch
-        widest = max(_starts(split, *group)[-1] for group in pairwise(groups))
+        widest = max(_run_bytes(split, first, last) for first, last in pairwise(groups))
         # Runs are a pitch apart; a single run begins `before` rows ahead of the slab. Phases of
         # runs are multiples of the greatest common divisor of this distance, the input's alignment,
         # the groups' offsets and VECTOR, so none exceeds VECTOR less that divisor.
@@ -246,10 +246,18 @@ def _row_pitch(pitch: int, width: int, max_phase: int) -> int:
     return ceil_div(width + max_phase - pitch_phase, VECTOR) * VECTOR + pitch_phase
 
 
+def _run_bytes(split: RowSplit, first: int, last: int) -> int:
+    """The bytes of a row from output `first` to the one before `last`."""
+    return split.offsets[last - 1] + split.widths[last - 1] - split.offsets[first]
+
+
 def _starts(split: RowSplit, first: int, last: int) -> tuple[int, ...]:
     """The first byte of each output in the run of its group, and the end of the last output."""
-    end = split.offsets[last - 1] + split.widths[last - 1]
-    return tuple(offset - split.offsets[first] for offset in (*split.offsets[first:last], end))
+    begin = split.offsets[first]
+    return (
+        *(offset - begin for offset in split.offsets[first:last]),
+        _run_bytes(split, first, last),
+    )
 
 
 def _groups(split: RowSplit, max_bytes: int) -> tuple[int, ...]:
@@ -263,10 +271,12 @@ def _groups(split: RowSplit, max_bytes: int) -> tuple[int, ...]:
     for first, last in pairwise((0, *gaps, len(ends))):
         starts = _starts(split, first, last)
         count = ceil_div(starts[-1], max_bytes)
+        cuts = _cut(starts, count)
         # Groups may still be too wide, because outputs are not divided.
-        while any(starts[b] - starts[a] > max_bytes for a, b in pairwise(_cut(starts, count))):
+        while any(starts[end] - starts[begin] > max_bytes for begin, end in pairwise(cuts)):
             count += ceil_div(count, 32)
-        groups += (first + begin for begin in _cut(starts, count)[:-1])
+            cuts = _cut(starts, count)
+        groups += (first + begin for begin in cuts[:-1])
     return (*groups, len(ends))
 
 

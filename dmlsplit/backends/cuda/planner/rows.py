@@ -158,13 +158,20 @@ def _best_chunks(split: RowSplit, limits: DeviceLimits, columns: Columns) -> Chu
         chunk_bytes: Any = np.multiply.outer(row_choices, np.array(split.widths, np.int64))
     else:
         chunk_bytes = [[rows * width for width in split.widths] for rows in row_choices]
-    total_bytes, is_aligned = split.total_bytes, columns.is_aligned
+    total_bytes = split.total_bytes
+    registers = THREAD_REGISTERS[columns.is_aligned]
+    # A split with fewer bytes than must be in flight takes the smallest blocks, if all are resident:
+    # only they request all of their bytes at once.
+    if total_bytes * CHEAP_TIME < limits.in_flight_bytes * limits.sm_count:
+        smallest = _chunks(split.rows, row_choices, chunk_bytes, BLOCKS[-1])
+        if smallest.grid <= limits.sm_count * resident_blocks(limits, BLOCKS[-1].threads, registers):
+            return smallest
     for block in BLOCKS:
         chunks = _chunks(split.rows, row_choices, chunk_bytes, block)
-        resident = resident_blocks(limits, block.threads, THREAD_REGISTERS[is_aligned])
+        resident = resident_blocks(limits, block.threads, registers)
         round_bytes = total_bytes / chunks.grid / block.rounds  # tiles may not be full
         blocks = Blocks(chunks.grid, resident, round_bytes, block.rounds)
-        time = launch_time(limits, total_bytes, blocks, UNIT_CLOCKS[is_aligned])
+        time = launch_time(limits, total_bytes, blocks, UNIT_CLOCKS[columns.is_aligned])
         if time < best_time * (1 - MIN_GAIN):
             best_time, best_chunks = time, chunks
         if time <= CHEAP_TIME:

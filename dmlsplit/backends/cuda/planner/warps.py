@@ -39,7 +39,8 @@ def wavefronts(words: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     np.not_equal(words[:, 1:], words[:, :-1], out=is_distinct[:, 1:])
     banks = words % BANKS + np.arange(len(words))[:, None] * BANKS
     counts = np.bincount(banks[is_distinct], minlength=len(words) * BANKS)
-    return counts.reshape(-1, BANKS).max(axis=1)
+    busiest: np.ndarray[Any, Any] = counts.reshape(-1, BANKS).max(axis=1)
+    return busiest
 
 
 def padded(offset: Offset, pad: Pad) -> Offset:
@@ -81,4 +82,4 @@ def vector_wavefronts(
         words = np.concatenate([padded(offsets, pad) // WORD for pad in pads])
         waits = wavefronts(words).reshape(len(pads), -1).sum(axis=1)
         totals += waits * len(parts) / len(sampled_parts)
-    return (totals / SAMPLED_WARPS).tolist()
+    return list(map(float, totals / SAMPLED_WARPS))
