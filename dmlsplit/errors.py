@@ -169,11 +169,14 @@ class DeviceRemovedError(DmlError):
 
 def one_line(error: Exception, with_path: bool = True) -> str:
     """What is wrong, in one line, which begins with the file if `with_path` is true."""
-    path, text = "", str(error)
+    path = ""
+    text = str(error)
     if isinstance(error, DmlError):
-        path, text = error.path, error.message
+        path = error.path
+        text = error.message
     elif isinstance(error, OSError) and error.strerror:
-        path, text = error.filename, error.strerror
+        path = error.filename
+        text = error.strerror
     elif isinstance(error, RecursionError):
         text = "is nested too deeply"
     line = " ".join(text.split()) or type(error).__name__

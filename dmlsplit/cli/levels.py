@@ -111,7 +111,8 @@ def runtime_rows() -> Iterator[tuple[str, ...]]:
         yield f"ONNX Runtime {release}", _text(release.directml), level, *_cells(release)
     for build in table.windows_ml:
         target = resolve_target(winml=str(build.build))
-        opset, ir = _limit(build.opset, build.sure_opset), _limit(build.ir, build.sure_ir)
+        opset = _limit(build.opset, build.sure_opset)
+        ir = _limit(build.ir, build.sure_ir)
         name = f"Windows ML {build.build}"
         yield name, target.dll.removeprefix("DirectML "), str(target.level), opset, ir, "-"
     for package in table.packages:

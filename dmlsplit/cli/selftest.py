@@ -63,7 +63,9 @@ def selftest(arguments: argparse.Namespace) -> int:
     from dmlsplit.self_test import selftest as run
 
     is_text = arguments.format == "text"
-    device, limit, strict = arguments.device, arguments.seconds, arguments.strict
+    device = arguments.device
+    limit = arguments.seconds
+    strict = arguments.strict
     with progress_bar("splits", "") as progress:
         test = run(device, limit, print_result if is_text else None, progress, strict)
     print_result(test.summary if is_text else test.to_json())

@@ -116,7 +116,8 @@ def _rewrite(
     desc: SplitOperatorDesc, data_type: TensorDataType, support: LevelSupport
 ) -> SplitOperatorDesc | str:
     """A split of the same bytes in elements of `data_type`, valid at the level; or why not."""
-    low, high = support.minimum_dimensions, support.maximum_dimensions
+    low = support.minimum_dimensions
+    high = support.maximum_dimensions
     tensors = desc.input_tensor, *desc.output_tensors
     layouts = [zip(tensor.sizes, tensor.effective_strides, strict=True) for tensor in tensors]
     extents = enumerate(zip(*layouts, strict=True))

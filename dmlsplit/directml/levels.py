@@ -151,7 +151,8 @@ def level_for_directml(version: str, name: str = "DirectML version") -> FeatureL
 
     `name` is that of the argument in errors, here and in the functions below.
     """
-    numbers, rows = directml_version(version, name), support_table().values()
+    numbers = directml_version(version, name)
+    rows = support_table().values()
     levels = [row.level for row in rows if directml_version(row.directml) <= numbers]
     return _highest(levels, f"{name} is {version!r}; the first release is 1.0.0")
 

@@ -175,7 +175,8 @@ def _broken_tensor_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 def _broken_range_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     """Numbers that do not fit their fields: a UINT has 32 bits, a UINT64 has 64."""
-    total, alignment = tensor.total_tensor_size_in_bytes, tensor.guaranteed_base_offset_alignment
+    total = tensor.total_tensor_size_in_bytes
+    alignment = tensor.guaranteed_base_offset_alignment
     fields = [(f"Sizes[{i}]", size, UINT_MAX) for i, size in enumerate(tensor.sizes)]
     fields += [(f"Strides[{i}]", step, UINT_MAX) for i, step in enumerate(tensor.strides or ())]
     fields += [("TotalTensorSizeInBytes", total, UINT64_MAX)]
@@ -195,14 +196,17 @@ def _has_extent(tensor: TensorDesc) -> bool:
 
 def _broken_extent_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     """Rules of the number of elements and of TotalTensorSizeInBytes."""
-    total, minimum = tensor.total_tensor_size_in_bytes, tensor.minimum_size_in_bytes
-    count, last = tensor.element_count, tensor.last_element_index
+    total = tensor.total_tensor_size_in_bytes
+    minimum = tensor.minimum_size_in_bytes
+    count = tensor.element_count
+    last = tensor.last_element_index
     if total % 4:
         yield "DML-TENSOR-SIZE-DWORD", "TotalTensorSizeInBytes", total, "a multiple of 4"
     if not _has_extent(tensor):
         return
     if count > UINT_MAX:
-        elements, allowed = f"{digits(count)} elements", f"at most {UINT_MAX}"
+        elements = f"{digits(count)} elements"
+        allowed = f"at most {UINT_MAX}"
         yield "DML-TENSOR-ELEMENT-COUNT", "Sizes", elements, allowed
     if total < minimum:
         allowed = f"at least {digits(minimum)}"
@@ -225,7 +229,8 @@ def _broken_alignment_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
 
 def _broken_output_rules(tensor: TensorDesc) -> Iterator[BrokenRule]:
     """Rules of an output alone: DirectML writes it, and each element once."""
-    sizes, strides = tensor.sizes, tensor.strides
+    sizes = tensor.sizes
+    strides = tensor.strides
     if tensor.flags & TensorFlags.OWNED_BY_DML:
         yield "DML-TENSOR-OWNED-OUTPUT", "Flags", "OWNED_BY_DML", "NONE"
     if strides is not None and _has_extent(tensor) and may_overlap_itself(sizes, strides):
@@ -249,7 +254,8 @@ def _broken_operator_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
 
 def _broken_match_rules(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     """What an output must have in common with the input."""
-    data_type, rank = desc.input_tensor.data_type, desc.input_tensor.dimension_count
+    data_type = desc.input_tensor.data_type
+    rank = desc.input_tensor.dimension_count
     if tensor.data_type is not data_type:
         allowed = f"{data_type.name}, as in InputTensor"
         yield "DML-SPLIT-DATA-TYPE-MATCH", "DataType", tensor.data_type.name, allowed
@@ -266,7 +272,9 @@ def _broken_match_rules(tensor: TensorDesc, desc: SplitOperatorDesc) -> Iterator
 
 def _broken_axis_sum_rules(desc: SplitOperatorDesc) -> Iterator[BrokenRule]:
     """The rule that outputs fill the axis; only if that can be computed."""
-    axis, shape, outputs = desc.axis, desc.input_tensor.sizes, desc.output_tensors
+    axis = desc.axis
+    shape = desc.input_tensor.sizes
+    outputs = desc.output_tensors
     comparable = all(tensor.dimension_count == len(shape) for tensor in outputs)
     if not (outputs and comparable and 0 <= axis < len(shape)):
         return
@@ -279,13 +287,16 @@ def _broken_level_rules(
     tensor: TensorDesc, support: LevelSupport, highest: LevelSupport
 ) -> Iterator[BrokenRule]:
     """Data types and numbers of dimensions that a level lacks; the `highest` may have them."""
-    data_type, rank, level = tensor.data_type, tensor.dimension_count, support.level
+    data_type = tensor.data_type
+    rank = tensor.dimension_count
+    level = support.level
     if data_type is not TensorDataType.UNKNOWN and data_type not in support.data_types:
         types = ", ".join(supported.name for supported in sorted(support.data_types))
         allowed = f"one of {types} at feature level {level}"
         fix = _level_fix("DML-LEVEL-DATA-TYPE", data_type in highest.data_types)
         yield "DML-LEVEL-DATA-TYPE", "DataType", data_type.name, allowed, fix
-    low, high = support.minimum_dimensions, support.maximum_dimensions
+    low = support.minimum_dimensions
+    high = support.maximum_dimensions
     # A count that no level accepts is reported once, as DML-TENSOR-DIMENSION-COUNT.
     if 1 <= rank <= DIMENSION_COUNT_MAX and not low <= rank <= high:
         counts = f"{low}" if low == high else f"from {low} to {high}"

@@ -53,7 +53,8 @@ def advise(verdict: Verdict, declaration: str = "") -> Remedies:
     A note says why there is no fix of some kind, or that there may be one. `declaration` declares
     the values of the split's file whose type or sizes are not known; see `declarations`.
     """
-    site, state = verdict.site, verdict.site.state
+    site = verdict.site
+    state = verdict.site.state
     if verdict.outcome is Outcome.UNKNOWN and isinstance(state, Unknown):
         return Remedies((_fix_for_unknown(site, state, declaration),))
     if verdict.outcome is Outcome.UNKNOWN:  # what the runtime does is not known

@@ -126,7 +126,8 @@ def check_site(site: SplitSite, target: Target, declaration: str = "") -> Verdic
 
 def _diagnostics(verdict: Verdict) -> tuple[Violation, ...]:
     """The diagnostics of a verdict and the remarks about its site, errors first."""
-    site, is_program = verdict.site, verdict.target.runtime is None
+    site = verdict.site
+    is_program = verdict.target.runtime is None
     broken = {violation.rule.id for violation in verdict.errors}
     if not is_program:  # the verdict says where sequences run
         broken.add("ORT-SEQUENCE")
@@ -138,7 +139,9 @@ def _diagnostics(verdict: Verdict) -> tuple[Violation, ...]:
 
 def _with_remedies(verdict: Verdict, remedies: Remedies) -> Verdict:
     """The verdict with what can be done, and why there is nothing else."""
-    site, diagnostics, notes = verdict.site, verdict.diagnostics, remedies.notes
+    site = verdict.site
+    diagnostics = verdict.diagnostics
+    notes = remedies.notes
     if site.never_runs is not None:
         notes += (f"{site.never_runs}; but ONNX Runtime checks it when it loads the model",)
     if verdict.outcome is Outcome.UNKNOWN and remedies.fixes:  # so that all formats give the same
@@ -177,7 +180,9 @@ def _text_faults(site: SplitSite) -> tuple[Violation, ...]:
 
 def _check_known(site: SplitSite, desc: SplitOperatorDesc | None, target: Target) -> Verdict:
     """Check the descriptor of a split; None if all outputs are empty."""
-    errors, legal, obstacle = _text_faults(site), None, None
+    errors = _text_faults(site)
+    legal = None
+    obstacle = None
     broken = report_at(desc, target.level).violations if desc else ()
     if desc and broken:
         legal, obstacle = _equivalent(desc, target.level)
@@ -188,7 +193,8 @@ def _check_known(site: SplitSite, desc: SplitOperatorDesc | None, target: Target
 
 def _check_unknown(site: SplitSite, unknown: Unknown, target: Target) -> Verdict:
     """Check the smallest descriptor: a rule that it breaks, all sizes break."""
-    desc, errors = unknown.smallest_descriptor, _text_faults(site)
+    desc = unknown.smallest_descriptor
+    errors = _text_faults(site)
     broken = report_at(desc, target.level).violations if desc else ()
     if desc and unknown.only_count_varies and not errors and not broken:
         sizes = every_size(site, desc, unknown)
@@ -237,7 +243,9 @@ def _minimum(verdict: Verdict) -> LevelReleases | None:
 
     In a runtime, only where the level of the DirectML.dll is what is wrong.
     """
-    site, target, desc = verdict.site, verdict.target, verdict.descriptor
+    site = verdict.site
+    target = verdict.target
+    desc = verdict.descriptor
     if isinstance(site.state, Unknown):
         # The type of a descriptor is a placeholder that every level accepts.
         desc = site.state.smallest_descriptor if site.element_type else None

@@ -108,7 +108,8 @@ def _version_violations(file: str, opset: int, ir: int, runtime: Runtime) -> Ite
             continue
         command = template(file, number, newest)
         # A newer runtime helps against both; without it, both have to be changed.
-        fix, loaders = Fix.joined("; or ", [*loaders, command]), []
+        fix = Fix.joined("; or ", [*loaders, command])
+        loaders = []
         has = f"the model has {subject} {number}"
         if limit.value is not None:
             text = f"{has}; {runtime.name} loads at most {newest}"

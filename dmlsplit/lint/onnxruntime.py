@@ -52,7 +52,8 @@ def cpu_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
 def provider_violations(site: SplitSite, target: Target) -> Iterator[Violation]:
     """The provider's rules that a split breaks which it takes; DirectML's own are checked apart."""
     assert target.runtime is not None
-    provider, count = target.runtime.provider, len(site.shape or ())
+    provider = target.runtime.provider
+    count = len(site.shape or ())
     limit = target.runtime.assumed_provider.maximum_rank.value
     if count > limit:
         # The descriptor may have fewer, because dimensions are merged.
@@ -124,7 +125,8 @@ def _operator_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
 def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
     """Why the provider does not take the type of a split, or may not."""
     assert target.runtime is not None
-    kind, provider = site.element_type, target.runtime.provider
+    kind = site.element_type
+    provider = target.runtime.provider
     if kind == "STRING":
         text = "InputTensor.DataType is STRING; DirectML has no strings"
         yield make_violation("SPLIT-NODE-TEXT", text=text)
@@ -142,10 +144,12 @@ def _type_reasons(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
     """What goes wrong on the CPU."""
-    provider, state = target.runtime and target.runtime.provider, site.state
+    provider = target.runtime and target.runtime.provider
+    state = site.state
     if provider is None or not isinstance(state, Known | Unknown):
         return
-    pieces, kind = state.pieces or (), site.element_type
+    pieces = state.pieces or ()
+    kind = site.element_type
     if site.makes_sequence:
         types = provider.sequence_types.value
         if kind is not None and kind not in types:

@@ -62,7 +62,8 @@ def unreached_verdict(site: SplitSite, target: Target) -> Verdict | None:
 
 def _on_directml(site: SplitSite, target: Target) -> Verdict:
     """The verdict about a node that the provider takes."""
-    desc, state = _descriptor(site), site.state
+    desc = _descriptor(site)
+    state = site.state
     provider_rules = tuple(onnxruntime.provider_violations(site, target))
     violations = (*provider_rules, *_broken(site, desc, target))
     if outcome := outcome_of_effects(violations):

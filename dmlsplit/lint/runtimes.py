@@ -179,7 +179,8 @@ def _latest(entries: Field, release: Version, convert: Any) -> Cell:
         for entry in entries.items()
     ]
     entry = [entry for since, entry in cells if since <= release][-1]
-    value, source = entry.get("value"), entry.get("source").text()
+    value = entry.get("value")
+    source = entry.get("source").text()
     if source == UNKNOWN_SOURCE:
         return Cell(None, source)
     return Cell(value.read(convert, "a value as in the entries beside it"), source)

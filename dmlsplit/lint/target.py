@@ -188,7 +188,8 @@ def resolve_target(
 
 def _own_dll(text: str) -> Target:
     """A program that calls this DirectML.dll."""
-    level, dll = level_for_directml(text, "--directml"), directml_version(text)
+    level = level_for_directml(text, "--directml")
+    dll = directml_version(text)
     # The third part of a version does not change the level.
     newest = max(directml_version(row.directml)[:2] for row in support_table().values())
     return Target(level, f"DirectML {_as_checked(text.strip(), dll[:2], newest)}", directml=dll)
@@ -196,7 +197,8 @@ def _own_dll(text: str) -> Target:
 
 def _with_dll(release: Release, directml: str | None) -> Target:
     """A release of ONNX Runtime with the DirectML.dll of its package, or with another one."""
-    facts, runtime = release.provider, _runtime(f"ONNX Runtime {release}", release)
+    facts = release.provider
+    runtime = _runtime(f"ONNX Runtime {release}", release)
     text = directml or release.directml.value
     if text is None:  # the provider does not start with a lower level than it asks for
         return Target(facts.minimum_level.value, "", runtime, is_lower_bound=True)
@@ -210,7 +212,8 @@ def _onnxruntime(text: str) -> Release:
     if not text:
         return table.newest
     release_version = _version("--ort", text, "1.24 or 1.24.4")[:2]
-    first, newest = table.onnxruntime[0], table.newest
+    first = table.onnxruntime[0]
+    newest = table.newest
     if release_version < first.version:
         raise InvalidArgumentError(
             f"--ort is {text}; {first} is the first whose DirectML provider is known. Fix: give "
@@ -220,7 +223,8 @@ def _onnxruntime(text: str) -> Release:
         if release.version == release_version and release.has_package:
             return release
     package = table.packages[-1]
-    winml, inside = dotted(package.version), dotted(package.onnxruntime.value)
+    winml = dotted(package.version)
+    inside = dotted(package.onnxruntime.value)
     raise InvalidArgumentError(
         f"--ort is {text}, of which no DirectML package is known; {newest} is the newest with one. "
         f"Fix: --ort {newest}; or --winml {winml}, whose package has ONNX Runtime {inside} and "

@@ -94,7 +94,8 @@ def scan_paths(
     models = [file for file in files if file.lower().endswith(".onnx")]
     sites: list[SplitSite] = []
     without_splits: list[OnnxModel] = []
-    done, total = 0, sum(files.values())
+    done = 0
+    total = sum(files.values())
     for file, size in files.items():
         try:
             file_scan = scan_any(file, dimensions)

@@ -78,7 +78,8 @@ def lowered_state(
     missing: Sequence[tuple[str, int]] = (),
 ) -> Known | Unknown:
     """The state of a lowered split; with a `gap`, it was lowered with 1 for each dynamic size."""
-    desc, pieces = lowering.descriptor, lowering.sizes
+    desc = lowering.descriptor
+    pieces = lowering.sizes
     if gap is None:
         return Known(desc, pieces)
     return Unknown(str(gap), gap.cause, desc, pieces, tuple(missing), desc is not None)

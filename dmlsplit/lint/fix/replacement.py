@@ -57,7 +57,8 @@ class Replacement(NamedTuple):
         # Longer than each of the other names, and thus new.
         prefix = "".join((*self.node.input, *self.node.output, *self.taken.values()))
         for position, name in self.taken.items():
-            at, value = f"{prefix}_{position}", numpy_helper.from_array(np.array(position))
+            at = f"{prefix}_{position}"
+            value = numpy_helper.from_array(np.array(position))
             nodes.append(helper.make_node("Constant", [], [at], value=value))
             nodes.append(helper.make_node("SequenceAt", [self.node.output[0], at], [name]))
         return nodes

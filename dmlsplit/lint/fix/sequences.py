@@ -48,7 +48,8 @@ def instead_of_takers(split: Replacement, takers: Takers) -> dict[NodePath, list
         return {}
     nodes: dict[NodePath, list[NodeProto]] = {}
     for path, position in split.site.taken:
-        name, output = split.taken[position % len(split.pieces)], _output(takers[path])
+        name = split.taken[position % len(split.pieces)]
+        output = _output(takers[path])
         is_other = output not in ("", name)
         node_name = takers[path].name
         nodes[path] = [helper.make_node("Identity", [name], [output], node_name)] * is_other

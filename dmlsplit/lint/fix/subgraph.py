@@ -45,7 +45,8 @@ def replacement_nodes(
     If a sequence is only there for pieces to be taken out of it, `taken` has the names of these
     pieces by their positions, and the nodes make them instead of the sequence.
     """
-    form, state = form_of(verdict), verdict.site.state
+    form = form_of(verdict)
+    state = verdict.site.state
     if isinstance(form, str):
         raise UnsupportedError(form)
     if form.lacks_only_count:
@@ -79,8 +80,12 @@ class _Nodes(list[NodeProto]):
     def __init__(
         self, node: NodeProto, site: SplitSite, form: SplitForm, new_name: NewName
     ) -> None:
-        self.node, self.form, self.new_name = node, form, new_name
-        self.shape, self.axis, self.opset = site.shape or (), site.axis or 0, site.opset
+        self.node = node
+        self.form = form
+        self.new_name = new_name
+        self.shape = site.shape or ()
+        self.axis = site.axis or 0
+        self.opset = site.opset
         self.kind = onnx.TensorProto.DataType.Value(site.element_type)
         self.drops_axis = not site.keeps_axis
         # The axes that a Squeeze removes from each piece.
@@ -147,7 +152,8 @@ class _Nodes(list[NodeProto]):
 
     def add_empty_piece(self, output: str) -> None:
         """An empty piece."""
-        sizes, dtype = self.piece_shape(0), helper.tensor_dtype_to_np_dtype(self.kind)
+        sizes = self.piece_shape(0)
+        dtype = helper.tensor_dtype_to_np_dtype(self.kind)
         if is_static(sizes):
             self.constant(np.empty(sizes, dtype), output)
             return
@@ -156,7 +162,8 @@ class _Nodes(list[NodeProto]):
 
     def split(self, value: str, lengths: Mapping[str, Size]) -> None:
         """Add the Split itself, into pieces of these names and sizes."""
-        inputs, sizes = [value], list(lengths.values())
+        inputs = [value]
+        sizes = list(lengths.values())
         attributes: dict[str, Any] = {"axis": self.form.axis}
         if self.form.is_divided:
             counted = (a for a in self.node.attribute if a.name == "num_outputs")

@@ -51,7 +51,8 @@ def json_report(assessment: Assessment) -> str:
 
 def _target(target: Target) -> dict[str, Any]:
     """The target of ONNX models."""
-    runtime, release = target.runtime, target.runtime and target.runtime.release
+    runtime = target.runtime
+    release = target.runtime and target.runtime.release
     return {
         "name": str(target),
         "level": str(target.level),
@@ -63,7 +64,8 @@ def _target(target: Target) -> dict[str, Any]:
 
 def _split(verdict: Verdict, main_target: Target) -> dict[str, Any]:
     """A verdict about a split; its target is given if it is not the main one."""
-    least, state = verdict.minimum, verdict.site.state
+    least = verdict.minimum
+    state = verdict.site.state
     more: dict[str, Any] = {"target": str(verdict.target)} if verdict.target != main_target else {}
     if verdict.site.frozen:
         more["only_size"] = dict([verdict.site.frozen])

@@ -234,7 +234,8 @@ def read_arguments(
         keepdims = 1 if keepdims is None else integer_argument("keepdims", keepdims, operator)
         if keepdims not in (0, 1) and lengths is None:
             refuse(operator, f"keepdims is {keepdims}", "it must be 0 or 1")
-        keeps, outputs = keepdims != 0, None
+        keeps = keepdims != 0
+        outputs = None
     else:
         keeps = True
         outputs = _output_count(operator, lengths, num_outputs, output_count)

@@ -50,7 +50,8 @@ def sizes_used(call: Call) -> frozenset[str]:
     if operator not in ("Shape", "Size"):
         names = frozenset[str]().union(*(value.sizes for value in call.inputs))
         return names if len(names) <= _MAX_NAMES else frozenset()
-    name, shape = call.node.input[0], call.shape(0)
+    name = call.node.input[0]
+    shape = call.shape(0)
     axes = call.shape_axes if operator == "Shape" else range(len(shape))
     dynamic = [(axis, size) for axis in axes if not isinstance(size := shape[axis], int)]
     return frozenset(f"{name}.{axis}" if size is None else size for axis, size in dynamic)

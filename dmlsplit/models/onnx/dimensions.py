@@ -76,7 +76,8 @@ class FixedSizes:
             for axis, dim in enumerate(entry.shape or ())
         ]
         self._axes = {f"{value}.{axis}" for value, axis, _ in dims}
-        self._fixed, self.options = {}, {}
+        self._fixed = {}
+        self.options = {}
         for value, axis, dim in dims:
             key = f"{value}.{axis}"
             name = key if dim in self._axes or not isinstance(dim, str) else dim

@@ -24,7 +24,8 @@ _NEVER_FOLDED = {
 
 def is_folded(call: Call) -> bool:
     """Whether a node of the default domain becomes a constant when a model is loaded."""
-    node, inputs = call.node, call.inputs
+    node = call.node
+    inputs = call.inputs
     if node.op_type == "Constant":
         return True
     if node.op_type == "Shape":  # whole shapes only, although it may output a part of one

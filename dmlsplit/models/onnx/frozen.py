@@ -13,7 +13,8 @@ def frozen_axis(site: SplitSite, call: Call, dimensions: Set[Size]) -> tuple[str
     Only for a dimension of the model's inputs, `dimensions`: an exporter may name a size that is
     always the same after an operator that it does not follow.
     """
-    state, axis = site.state, site.axis
+    state = site.state
+    axis = site.axis
     if not isinstance(state, Unknown) or axis is None or site.sized_by != "split":
         return None
     name = (site.shape or ())[axis]

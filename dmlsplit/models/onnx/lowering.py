@@ -81,7 +81,8 @@ def descriptor_of(
     if len(shape) > DIMENSION_COUNT_MAX:
         # No descriptor has so many, at any level, so a runtime has to merge some. In a packed
         # tensor, the dimensions on each side of the axis are contiguous.
-        shape, axis = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :])), 1
+        shape = (prod(shape[:axis]), shape[axis], prod(shape[axis + 1 :]))
+        axis = 1
     return split_descriptor(carrier, shape, axis, sizes)
 
 
@@ -96,7 +97,8 @@ def output_count(arguments: Arguments, axis_size: int) -> int:
 
 def _output_sizes(arguments: Arguments, axis_size: int) -> tuple[int, ...]:
     """The size of each output along an axis; arguments that do not fit its size are refused."""
-    operator, split = arguments.operator, arguments.split
+    operator = arguments.operator
+    split = arguments.split
     count = output_count(arguments, axis_size)
     if count > MAX_OUTPUTS:
         refuse(operator, f"there are {count} pieces", f"at most {MAX_OUTPUTS} are supported")

@@ -104,7 +104,8 @@ def _constant_lengths(operator: OperatorVersion, value: Value, reader: Reader) -
     if isinstance(constant, Tensor) and constant.location is not None:
         raise UnknownSplitError("split is in external data, which is not opened", Cause.WEIGHTS)
     try:
-        numbers, shape = list(elements(reader, constant)), value.shape or ()
+        numbers = list(elements(reader, constant))
+        shape = value.shape or ()
     except LimitError as error:
         raise UnknownSplitError(f"split: {error}", Cause.COUNT) from None
     except WireError as error:

@@ -21,7 +21,8 @@ def complete_site(
     blank: SplitSite, call: Call, opset: int | None
 ) -> tuple[SplitSite, tuple[Value, ...]]:
     """The completed site of a node, and what is known about its outputs; for `node_facts`."""
-    data, facts = next(iter(call.inputs), UNKNOWN), node_facts(call, opset)
+    data = next(iter(call.inputs), UNKNOWN)
+    facts = node_facts(call, opset)
     operator, element_type, arguments, axis, lowering, _ = facts
     state = _state(facts, data, call, in_function=blank.is_in_function)
     if operator is None:
@@ -48,7 +49,8 @@ def complete_site(
 
 def _state(facts: NodeFacts, data: Value, call: Call, *, in_function: bool) -> State:
     """What the file says about the split; `in_function` is as in `missing_sizes`."""
-    problem, lowering = facts.problem, facts.lowering
+    problem = facts.problem
+    lowering = facts.lowering
     if isinstance(problem, InvalidArgumentError):
         # ONNX's shape inference, which the loader calls, checks all but the sizes that num_outputs
         # gives.
@@ -70,7 +72,9 @@ def _state(facts: NodeFacts, data: Value, call: Call, *, in_function: bool) -> S
 
 def _warnings(facts: NodeFacts, data: Value, call: Call) -> Iterator[str]:
     """The warnings about the node, as far as its facts go."""
-    arguments, axis, lowering = facts.arguments, facts.axis, facts.lowering
+    arguments = facts.arguments
+    axis = facts.axis
+    lowering = facts.lowering
     if arguments is not None:
         yield from arguments.assumed
         yield from node_warnings(call.node, arguments)

@@ -22,7 +22,8 @@ MAX_RANK = 64
 Shape = tuple[Size, ...]
 
 # AttributeProto.AttributeType.
-_INT, _INTS = 2, 7
+_INT = 2  # one integer
+_INTS = 7  # a list of integers
 
 
 def domain(name: str) -> str:

@@ -36,7 +36,8 @@ def _inferred_size(before: list[Size], after: list[Size]) -> Size:
         if isinstance(size, str) and size in before:
             before.remove(size)
             after.remove(size)
-    total, parts = combine_sizes(prod, before), combine_sizes(prod, after)
+    total = combine_sizes(prod, before)
+    parts = combine_sizes(prod, after)
     if not isinstance(total, int) or not isinstance(parts, int):
         return None
     size, rest = divmod(total, parts)
@@ -54,14 +55,16 @@ def _transpose(call: Call) -> Shape:
 
 
 def _flatten(call: Call) -> Shape:
-    shape, axis = call.shape(0), call.int_attribute("axis", 1)
+    shape = call.shape(0)
+    axis = call.int_attribute("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         raise ValueError("axis")
     return combine_sizes(prod, shape[:axis]), combine_sizes(prod, shape[axis:])
 
 
 def _unsqueeze(call: Call) -> Shape:
-    axes, shape = call.integers("axes"), list(call.shape(0))
+    axes = call.integers("axes")
+    shape = list(call.shape(0))
     rank = len(shape) + len(axes)
     for axis in sorted(axis_from_front(axis, rank) for axis in axes):
         shape.insert(axis, 1)
@@ -101,7 +104,8 @@ def _slice(call: Call) -> Shape:
 
 
 def _pad(call: Call) -> Shape:
-    sizes, pads = list(call.shape(0)), call.sizes("pads")
+    sizes = list(call.shape(0))
+    pads = call.sizes("pads")
     axes = call.axes(3, range(len(sizes)))
     for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         if low != 0 or high != 0:  # else a dynamic size keeps its name
@@ -110,20 +114,23 @@ def _pad(call: Call) -> Shape:
 
 
 def _gather(call: Call) -> Shape:
-    shape, indices = call.shape(0), call.shape(1)
+    shape = call.shape(0)
+    indices = call.shape(1)
     axis = axis_from_front(call.int_attribute("axis", 0), len(shape))
     return (*shape[:axis], *indices, *shape[axis + 1 :])
 
 
 def _gather_nd(call: Call) -> Shape:
-    (*indices, depth), batch = call.shape(1), call.int_attribute("batch_dims", 0)
+    *indices, depth = call.shape(1)
+    batch = call.int_attribute("batch_dims", 0)
     if not isinstance(depth, int):
         raise ValueError("dynamic rank")
     return (*indices, *call.shape(0)[batch + depth :])
 
 
 def _depth_to_space(call: Call) -> Shape:
-    (batch, depth, *spatial), block = call.shape(0), call.int_attribute("blocksize", 0)
+    batch, depth, *spatial = call.shape(0)
+    block = call.int_attribute("blocksize", 0)
     return (
         batch,
         divide_size(depth, block**2),
@@ -132,7 +139,8 @@ def _depth_to_space(call: Call) -> Shape:
 
 
 def _space_to_depth(call: Call) -> Shape:
-    (batch, depth, *spatial), block = call.shape(0), call.int_attribute("blocksize", 0)
+    batch, depth, *spatial = call.shape(0)
+    block = call.int_attribute("blocksize", 0)
     return (
         batch,
         combine_sizes(prod, [depth, block**2]),

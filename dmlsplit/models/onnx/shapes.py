@@ -26,7 +26,8 @@ _INFERENCE_ERRORS = (ValueError, IndexError, TypeError, ArithmeticError, KeyErro
 
 def infer_outputs(call: Call) -> list[Value]:
     """The outputs of a node of the default domain, as far as known."""
-    node, inputs = call.node, call.inputs
+    node = call.node
+    inputs = call.inputs
     if node.op_type == "Constant":
         return [_constant(call)]
     if node.op_type == "Identity":
@@ -34,7 +35,10 @@ def infer_outputs(call: Call) -> list[Value]:
     rule = _RULES.get(node.op_type)
     if rule is None or not inputs:
         return []
-    shape, constant, limit, data_type = None, None, _limit_of_inputs(call), 0
+    shape = None
+    constant = None
+    limit = _limit_of_inputs(call)
+    data_type = 0
     with suppress(*_INFERENCE_ERRORS):
         data_type = _data_type(call)
     try:
@@ -73,7 +77,8 @@ def _storable(shape: Shape) -> Shape:
 
 def _data_type(call: Call) -> int:
     """The type of the first output."""
-    operator, inputs = call.node.op_type, call.inputs
+    operator = call.node.op_type
+    inputs = call.inputs
     if operator in _FIXED_TYPES:
         return _FIXED_TYPES[operator]
     if operator == "ConstantOfShape":
@@ -122,10 +127,12 @@ def _broadcast_size(sizes: tuple[Size, ...]) -> Size:
 
 
 def _matmul(call: Call) -> Shape:
-    first, second = call.shape(0), call.shape(3 if call.node.op_type == "QLinearMatMul" else 1)
+    first = call.shape(0)
+    second = call.shape(3 if call.node.op_type == "QLinearMatMul" else 1)
     if not first or not second:
         raise ValueError("a scalar")
-    rows, columns = first[-2:-1], second[-1:] if len(second) > 1 else ()
+    rows = first[-2:-1]
+    columns = second[-1:] if len(second) > 1 else ()
     return (*_broadcast(first[:-2], second[:-2]), *rows, *columns)
 
 
@@ -159,7 +166,8 @@ def _top_k(call: Call) -> Shape:
 
 
 def _one_hot(call: Call) -> Shape:
-    shape, axis = list(call.shape(0)), call.int_attribute("axis", -1)
+    shape = list(call.shape(0))
+    axis = call.int_attribute("axis", -1)
     shape.insert(axis if axis >= 0 else len(shape) + 1 + axis, call.size("", 1))
     return tuple(shape)
 
@@ -202,10 +210,12 @@ def _states(call: Call, first: Value) -> list[Value]:
 
 def _attention(call: Call) -> Shape:
     """After Attention: the query's shape, with the heads and sizes of the values."""
-    query, value = call.shape(0), call.shape(2)
+    query = call.shape(0)
+    value = call.shape(2)
     if len(query) == 4:
         return (*query[:3], value[3])
-    heads, groups = call.int_attribute("q_num_heads", 0), call.int_attribute("kv_num_heads", 0)
+    heads = call.int_attribute("q_num_heads", 0)
+    groups = call.int_attribute("kv_num_heads", 0)
     return (*query[:2], combine_sizes(prod, [heads, divide_size(value[2], groups)]))
 
 

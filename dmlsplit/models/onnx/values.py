@@ -216,7 +216,8 @@ class Call(NamedTuple):
 
     def slices(self) -> Iterator[tuple[int, slice]]:
         """The axes that a Slice cuts, counted from the front, with their slices."""
-        starts, ends = self.integers("starts"), self.integers("ends", 2)
+        starts = self.integers("starts")
+        ends = self.integers("ends", 2)
         axes = self.axes(3, range(len(starts)))
         steps = self.integers("steps", 4) if any(self.node.input[4:5]) else [1] * len(starts)
         for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):

@@ -86,7 +86,8 @@ class Walk:
             self._visit_function(function, inputs, lone_scope(function, scope))
         sites = self._pieces.with_uses(self._sites)
         self.model = replace(self.model, fault=fault)
-        ir, opset = self.model.ir_version, self.model.opset
+        ir = self.model.ir_version
+        opset = self.model.opset
         sites = [replace(s, ir_version=ir, model_opset=opset, model_fault=fault) for s in sites]
         return unified(sites, self._dimensions.options)
 
@@ -142,7 +143,8 @@ class Walk:
 
     def _enter_outputs(self, visit: Visit, results: Iterable[Value]) -> list[Value]:
         """Enter the named outputs of a node into its scope; there may be too few results."""
-        node, values = visit.node, visit.scope.values
+        node = visit.node
+        values = visit.scope.values
         pieces = self._pieces.derive_pieces(visit)
         inputs = [value for name, value in zip(node.input, visit.inputs, strict=True) if name]
         names = [name for name in node.output if name]
@@ -190,7 +192,8 @@ class Walk:
 
         A split with frozen sizes is completed again at the one size that they fit.
         """
-        blank, opset = visit.site(self._file), visit.scope.opsets.get("")
+        blank = visit.site(self._file)
+        opset = visit.scope.opsets.get("")
         site, values = complete_site(blank, call, opset)
         frozen = frozen_axis(site, call, self._input_dimensions)
         if frozen:

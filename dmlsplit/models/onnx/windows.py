@@ -68,14 +68,14 @@ def _steps(
 
 
 def _transposed_convolution(call: Call) -> Shape:
-    (batch, _, *spatial), (_, channels, *kernel) = call.shape(0), call.shape(1)
-    rank, is_same = len(spatial), _has_same_padding(call)
+    batch, _, *spatial = call.shape(0)
+    _, channels, *kernel = call.shape(1)
+    rank = len(spatial)
+    is_same = _has_same_padding(call)
     if call.node.attributes.keys() & {"output_shape", *["output_padding"] * is_same}:
         raise ValueError("implementations disagree")
-    pads, output_padding = (
-        call.int_attribute("pads", (0,) * 2 * rank),
-        call.int_attribute("output_padding", (0,) * rank),
-    )
+    pads = call.int_attribute("pads", (0,) * 2 * rank)
+    output_padding = call.int_attribute("output_padding", (0,) * rank)
     strides, dilations = (
         call.int_attribute(name, (1,) * rank) for name in ("strides", "dilations")
     )

@@ -243,7 +243,8 @@ def _refuse_rank(what: str) -> NoReturn:
 
 def constant_shape(layer: Layer) -> tuple[int, ...]:
     """The shape of a Const, from its attribute or else from its output."""
-    text, name = layer.data.get("shape"), f"Const {layer.name[:80]!r}"
+    text = layer.data.get("shape")
+    name = f"Const {layer.name[:80]!r}"
     if text is None:
         dims = layer.outputs[0].known_dims(name) if layer.outputs else []
         if None in dims:
@@ -273,7 +274,8 @@ def integers(layer: Layer, xml: Path) -> list[int]:
     if element_type not in _INTEGERS:
         text = f"{name} has type {element_type[:20]!r}; it must be an integer type"
         raise InvalidArgumentError(text)
-    code, count = _INTEGERS[element_type], prod(constant_shape(layer))
+    code = _INTEGERS[element_type]
+    count = prod(constant_shape(layer))
     width = struct.calcsize(f"<{code}")
     offset = checked_integer(f"{name}: offset", layer.data.get("offset", ""), 0)
     size = checked_integer(f"{name}: size", layer.data.get("size", ""), 0)
