@@ -11,7 +11,7 @@ from dmlsplit.models.onnx.lowering import lower, output_count
 from dmlsplit.models.onnx.operators import ElementType, OperatorVersion, operator_version
 from dmlsplit.models.onnx.protobuf import Node, Shape, Tensor, shown_name
 from dmlsplit.models.onnx.reader import MAX_VALUES, LimitError, Reader, WireError
-from dmlsplit.models.onnx.values import UNKNOWN, Call, Value, elements
+from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value, elements
 from dmlsplit.models.site import Cause, UnknownSplitError
 
 # The most pieces of a node that a scan describes.
@@ -40,17 +40,17 @@ class NodeFacts(NamedTuple):
         return split if isinstance(split, tuple) else None
 
 
-def node_facts(call: Call, opset: int | None) -> NodeFacts:
+def node_facts(context: InferenceContext, opset: int | None) -> NodeFacts:
     """The facts about a node; `opset` is None if the model imports no default domain."""
-    data, lengths = (*call.inputs, UNKNOWN, UNKNOWN)[:2]
+    data, lengths = (*context.inputs, UNKNOWN, UNKNOWN)[:2]
     operator = element_type = arguments = axis = lowering = problem = None
     try:
-        operator = _operator(call.node, opset)
+        operator = _operator(context.node, opset)
         check_types(operator, data.element_type, lengths.element_type)
         element_type = data.element_type
-        arguments = _arguments(operator, call)
+        arguments = _arguments(operator, context)
         axis = _axis(arguments, data)
-        lowering = _lowering(arguments, data, axis, call.reader)
+        lowering = _lowering(arguments, data, axis, context.reader)
         if element_type is None:
             raise UnknownSplitError("the input's data type is not known", Cause.TYPE)
     except (InvalidArgumentError, UnknownSplitError) as error:
@@ -65,9 +65,9 @@ def _operator(node: Node, opset: int | None) -> OperatorVersion:
     return operator_version(node.op_type, opset)
 
 
-def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
+def _arguments(operator: OperatorVersion, context: InferenceContext) -> Arguments:
     """The node's attributes and its lengths, checked."""
-    node = call.node
+    node = context.node
     if not any(node.input[:1]):
         refuse(operator, "the node has no input", "it must have one")
     values = {}
@@ -86,8 +86,8 @@ def _arguments(operator: OperatorVersion, call: Call) -> Arguments:
             refuse(operator, f"attribute {key!r} has a value of another kind", allowed)
         values[key] = value
     lengths = [
-        _constant_lengths(operator, value, call.reader) if name else None
-        for name, value in zip(node.input[1:], call.inputs[1:], strict=True)
+        _constant_lengths(operator, value, context.reader) if name else None
+        for name, value in zip(node.input[1:], context.inputs[1:], strict=True)
     ]
     return node_arguments(operator, values, lengths, len(node.output))
 

@@ -6,7 +6,7 @@ from itertools import chain, repeat
 
 from dmlsplit.models.onnx.recombination import derived_pieces
 from dmlsplit.models.onnx.scope import Visit
-from dmlsplit.models.onnx.values import UNKNOWN, Call, Piece, Pieces, Value
+from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Piece, Pieces, Value
 from dmlsplit.models.site import SplitSite, Taken
 
 # The operators that `SplitSite.neighbours` names: those that lint/runtimes.yaml knows to leave the
@@ -33,12 +33,12 @@ class PieceUses:
         """Note the values that a graph outputs."""
         self._used_whole.update(v.sequence for v in values if v.sequence is not None)
 
-    def note_takers(self, visit: Visit, call: Call) -> None:
+    def note_takers(self, visit: Visit, context: InferenceContext) -> None:
         """Note whether a node takes pieces of a sequence, or uses it in another way."""
         for index, value in enumerate(visit.inputs):
             if value.sequence is None:
                 continue
-            position = _position(call) if index == 0 else None
+            position = _position(context) if index == 0 else None
             if position is None:
                 self._used_whole.add(value.sequence)
             else:
@@ -86,12 +86,12 @@ class PieceUses:
         return replace(site, unused_outputs=unused, recombined_by=nodes, neighbours=neighbours)
 
 
-def _position(call: Call) -> int | None:
+def _position(context: InferenceContext) -> int | None:
     """The constant position of a SequenceAt; None for other nodes and computed positions."""
-    if call.node.op_type != "SequenceAt" or call.node.domain:
+    if context.node.op_type != "SequenceAt" or context.node.domain:
         return None
     try:
-        (position,) = call.items(1)
+        (position,) = context.items(1)
     except (ValueError, IndexError):
         return None
     return position if isinstance(position, int) else None

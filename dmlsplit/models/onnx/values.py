@@ -121,8 +121,11 @@ def agreement(left: Value, right: Value) -> Value:
     return Value(data_type, shape, gap=left.gap or right.gap)
 
 
-class Call(NamedTuple):
-    """A node and its inputs. Its methods raise ValueError or IndexError if something is missing."""
+class InferenceContext(NamedTuple):
+    """A node and what is known about its inputs, as in ONNX's C++ API.
+
+    Its methods raise ValueError or IndexError if something is missing.
+    """
 
     node: Node
     inputs: Sequence[Value]

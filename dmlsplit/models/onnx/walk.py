@@ -27,7 +27,7 @@ from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node
 from dmlsplit.models.onnx.reader import LimitError, Reader
 from dmlsplit.models.onnx.scope import Scope, Visit
 from dmlsplit.models.onnx.shapes import infer_outputs
-from dmlsplit.models.onnx.values import UNKNOWN, Call, Value, agreement
+from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value, agreement
 from dmlsplit.models.site import Invalid, OnnxModel, Size, SplitSite
 
 # Levels of nested bodies and functions; real models stay below 20.
@@ -130,13 +130,13 @@ class Walk:
 
     def _visit_node(self, visit: Visit) -> None:
         """Enter the outputs of a node into its scope, and add its site if it is a split."""
-        call = Call(visit.node, visit.inputs, self._reader)
-        results = self._results_of_bodies(visit, call)
-        self._pieces.note_takers(visit, call)
+        context = InferenceContext(visit.node, visit.inputs, self._reader)
+        results = self._results_of_bodies(visit, context)
+        self._pieces.note_takers(visit, context)
         if not visit.is_split:
-            self._enter_outputs(visit, self._infer_outputs(visit, call, results))
+            self._enter_outputs(visit, self._infer_outputs(visit, context, results))
             return
-        site, values = self._complete_site(visit, call)
+        site, values = self._complete_site(visit, context)
         outputs = self._enter_outputs(visit, self._as_pieces(visit, site, values))
         remarks = [value.remark for value in outputs if value.remark]
         self._sites.append(replace(site, warnings=(*site.warnings, *remarks[:1])))
@@ -158,7 +158,7 @@ class Walk:
         return [values[name] for name in names]
 
     def _infer_outputs(
-        self, visit: Visit, call: Call, results: list[list[Value]]
+        self, visit: Visit, context: InferenceContext, results: list[list[Value]]
     ) -> Sequence[Value]:
         """What is known about a node's outputs, given the `results` of its bodies."""
         node = visit.node
@@ -169,12 +169,12 @@ class Walk:
             return ()
         if node.op_type == "If" and results:
             return [reduce(agreement, values) for values in zip(*results, strict=False)]
-        return [with_origin(value, call) for value in infer_outputs(call)]
+        return [with_origin(value, context) for value in infer_outputs(context)]
 
-    def _results_of_bodies(self, visit: Visit, call: Call) -> list[list[Value]]:
+    def _results_of_bodies(self, visit: Visit, context: InferenceContext) -> list[list[Value]]:
         """The outputs of each body of a node that may run."""
         results = []
-        for body in bodies(visit, call):
+        for body in bodies(visit, context):
             values = self._visit_graph(self._reader.read(Graph, body.span), body.outer, body.name)
             results += [values] if body.runs else []
         return results
@@ -187,23 +187,25 @@ class Walk:
             self._results[call] = self._visit_function(function, call.inputs, scope)
         return self._results[call]
 
-    def _complete_site(self, visit: Visit, call: Call) -> tuple[SplitSite, Sequence[Value]]:
+    def _complete_site(
+        self, visit: Visit, context: InferenceContext
+    ) -> tuple[SplitSite, Sequence[Value]]:
         """The site of a split, and what is known about its outputs.
 
         A split with frozen sizes is completed again at the one size that they fit.
         """
         blank = visit.site(self._file)
         opset = visit.scope.opsets.get("")
-        site, values = complete_site(blank, call, opset)
-        frozen = frozen_axis(site, call, self._input_dimensions)
+        site, values = complete_site(blank, context, opset)
+        frozen = frozen_axis(site, context, self._input_dimensions)
         if frozen:
-            site, _ = complete_site(blank, at_size(call, *frozen), opset)
+            site, _ = complete_site(blank, at_size(context, *frozen), opset)
         return replace(
             site,
             frozen=frozen,
             warnings=(*site.warnings, *_split_warnings(visit, site)),
-            is_folded=is_folded(call),
-            is_shape=is_of_shapes(call),
+            is_folded=is_folded(context),
+            is_shape=is_of_shapes(context),
         ), values
 
     def _as_pieces(self, visit: Visit, site: SplitSite, values: Sequence[Value]) -> Sequence[Value]:
