@@ -18,7 +18,7 @@ from dmlsplit.lint.rules import make_violation
 from dmlsplit.lint.runtimes import Release, runtime_table
 from dmlsplit.lint.target import Target
 from dmlsplit.messages import Fix
-from dmlsplit.models.onnx.operators import CARRIERS, ElementType
+from dmlsplit.models.onnx.operators import element_bytes
 from dmlsplit.models.site import Known, SplitSite, Unknown
 
 # Lower ranks are padded on the left to NchwDimensionCount.
@@ -165,10 +165,9 @@ def cpu_faults(site: SplitSite, target: Target) -> Iterator[Violation]:
 
 def _bytes_of(site: SplitSite) -> str:
     """The bytes of the input, in words."""
-    carrier, lanes = CARRIERS.get(ElementType[site.element_type or "FLOAT"], (None, 1))
-    if carrier is None or not site.shape:
+    count = element_bytes(site.element_type)
+    if count is None or not site.shape:
         return "its tensors"
-    count = carrier.bits * lanes // 8
     names = []
     for size in site.shape:
         if isinstance(size, int):

@@ -11,7 +11,7 @@ from dmlsplit.lint.loading import is_complex
 from dmlsplit.lint.target import Target
 from dmlsplit.lint.verdict import Verdict
 from dmlsplit.messages import Note
-from dmlsplit.models.onnx.operators import CARRIERS, ElementType
+from dmlsplit.models.onnx.operators import element_bytes
 from dmlsplit.models.site import Cause, Known, Size, SplitSite, Unknown
 
 IN_A_FUNCTION = "it is in the body of a function; inline the functions first (onnx.inliner)"
@@ -137,8 +137,7 @@ def compared_shapes(site: SplitSite) -> list[tuple[int, ...]]:
 def _byte_count(site: SplitSite, shape: Sequence[int]) -> int:
     """The bytes of an input of this shape."""
     # A custom operator may hide the type.
-    carrier, lanes = CARRIERS.get(ElementType[site.element_type or "FLOAT"], (None, 1))
-    return prod(shape) * (carrier.bits if carrier else 8) * lanes // 8
+    return prod(shape) * (element_bytes(site.element_type) or 1)
 
 
 def _accepted_form(verdict: Verdict) -> SplitForm | str:
@@ -270,7 +269,9 @@ def merge_dimensions(
     before = shape[kept:axis]
     after = shape[axis + 1 :]
     if kept and is_static(before) and is_static(after):
-        groups = [*[prod(before)] * bool(before), shape[axis], *[prod(after)] * bool(after)]
+        groups: list[Size] = [prod(before)] if before else []
+        groups.append(shape[axis])
+        groups += [prod(after)] if after else []
         if kept + len(groups) <= greatest:
             ones = [1] * (least - kept - len(groups))
             return Merging(kept, (*groups, *ones)), kept + bool(before)

@@ -89,9 +89,9 @@ def _as_stored(item: Item, element_type: ElementType) -> Item:
 def _small_input(context: InferenceContext, index: int) -> tuple[_Items, list[int]]:
     """The elements, as far as known, and the sizes of a small input."""
     sizes = _small_sizes(context, context.shape(index))
-    return context.items(index) if context.inputs[index].constant else (None,) * math.prod(
-        sizes
-    ), sizes
+    if context.inputs[index].constant:
+        return context.items(index), sizes
+    return (None,) * math.prod(sizes), sizes
 
 
 def _select(

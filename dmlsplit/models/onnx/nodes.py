@@ -16,6 +16,9 @@ from dmlsplit.models.onnx.portability import DISPUTED_AXIS, axis_warnings, node_
 from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value
 from dmlsplit.models.site import Cause, Invalid, Size, SplitSite, State, Unknown
 
+# The number of dimensions of the descriptor for an input of unknown rank: every level accepts it.
+_ASSUMED_RANK = 4
+
 
 def complete_site(
     blank: SplitSite, context: InferenceContext, opset: int | None
@@ -61,13 +64,13 @@ def _state(facts: NodeFacts, data: Value, context: InferenceContext, *, in_funct
         assert lowering
         return lowered_state(lowering)
     reason = problem or data.gap_error(dynamic_dimensions(data.shape or ()))
-    axis_size = sum(facts.pieces or ()) or len(context.node.output)
+    axis_size = sum(facts.sizes or ()) or len(context.node.output)
     missing = missing_sizes(reason.cause, context, facts.axis, axis_size, in_function=in_function)
     if problem is None:
         assert lowering
         return lowered_state(lowering, reason, tuple(missing))
     smallest = _smallest_descriptor(data, facts.axis, axis_size)
-    return Unknown(str(reason), reason.cause, smallest, facts.pieces, tuple(missing))
+    return Unknown(str(reason), reason.cause, smallest, facts.sizes, tuple(missing))
 
 
 def _warnings(facts: NodeFacts, data: Value, context: InferenceContext) -> Iterator[str]:
@@ -89,8 +92,10 @@ def _warnings(facts: NodeFacts, data: Value, context: InferenceContext) -> Itera
 def _smallest_descriptor(data: Value, axis: int | None, axis_size: int) -> SplitOperatorDesc | None:
     """`Unknown.smallest_descriptor`. A dynamic axis gets `axis_size`."""
     element_type = data.element_type or ElementType.FLOAT
-    # Lanes add a dimension.
-    shape = data.shape or (1,) * (5 - CARRIERS.get(element_type, (None, 1))[1])
+    carrier = CARRIERS.get(element_type)
+    if carrier is None:
+        return None
+    shape = data.shape or (1,) * (_ASSUMED_RANK - len(carrier.lane_dimensions))
     sizes = [
         size if isinstance(size, int) else axis_size if index == axis else 1
         for index, size in enumerate(shape)

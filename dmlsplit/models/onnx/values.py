@@ -47,7 +47,7 @@ class Value:
     constant: Constant | None = None  # None if the elements are not constant
     gap: Gap | None = None  # None if its shape is known, or derives from dynamic inputs
     # Where it comes from.
-    pieces: Pieces = frozenset()  # it derives from these element by element
+    origins: Pieces = frozenset()  # the pieces from which it derives element by element
     is_folded: bool = False  # ONNX Runtime computes it when it loads the model
     is_shape: bool = False  # it is a shape, or computed from shapes, which stay on the CPU
     maker: str = field(default="", compare=False)  # the operator, if it is one of NEIGHBOURS

@@ -22,9 +22,10 @@ from dmlsplit.models.onnx.functions import (
 from dmlsplit.models.onnx.graphs import bodies, graph_scope, overridable_inputs
 from dmlsplit.models.onnx.missing_sizes import unified
 from dmlsplit.models.onnx.nodes import complete_site
-from dmlsplit.models.onnx.piece_uses import NEIGHBOURS, PieceUses
+from dmlsplit.models.onnx.piece_uses import PieceUses, is_neighbour, piece_values
 from dmlsplit.models.onnx.protobuf import Function, Graph, Model, Node
 from dmlsplit.models.onnx.reader import LimitError, Reader
+from dmlsplit.models.onnx.recombination import derived_pieces
 from dmlsplit.models.onnx.scope import Scope, Visit
 from dmlsplit.models.onnx.shapes import infer_outputs
 from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value, agreement
@@ -110,7 +111,7 @@ class Walk:
         """The outputs of a function, once all its nodes are visited."""
         scope = function_scope(function, inputs, outer, self._dimensions)
         results = self._visit_nodes(function, scope, function.output)
-        return [replace(value, pieces=frozenset(), sizes=frozenset()) for value in results]
+        return [replace(value, origins=frozenset(), sizes=frozenset()) for value in results]
 
     def _visit_nodes(
         self, body: Graph | Function, scope: Scope, names: Sequence[str]
@@ -137,7 +138,12 @@ class Walk:
             self._enter_outputs(visit, self._infer_outputs(visit, context, results))
             return
         site, values = self._complete_site(visit, context)
-        outputs = self._enter_outputs(visit, self._as_pieces(visit, site, values))
+        if not isinstance(site.state, Invalid):
+            number = len(self._sites)
+            if visit.node.op_type == "Split":
+                self._pieces.note_split(number, visit)
+            values = piece_values(number, visit.node, values)
+        outputs = self._enter_outputs(visit, values)
         remarks = [value.remark for value in outputs if value.remark]
         self._sites.append(replace(site, warnings=(*site.warnings, *remarks[:1])))
 
@@ -145,16 +151,18 @@ class Walk:
         """Enter the named outputs of a node into its scope; there may be too few results."""
         node = visit.node
         values = visit.scope.values
-        pieces = self._pieces.derive_pieces(visit)
+        origins, recombined = derived_pieces(node, [value.origins for value in visit.inputs])
+        self._pieces.note_neighbour(visit)
+        self._pieces.note_recombination(visit, recombined)
         inputs = [value for name, value in zip(node.input, visit.inputs, strict=True) if name]
         names = [name for name in node.output if name]
         for name, value in zip(node.output, chain(results, repeat(UNKNOWN)), strict=False):
             if name:
                 value = self.contradictions.checked(name, value, visit)
                 value = value.with_gap(inputs, visit.gap_after)
-                if node.op_type in NEIGHBOURS and not node.domain:
+                if is_neighbour(node):
                     value = replace(value, maker=node.op_type)
-                values[name] = replace(value, pieces=pieces) if pieces else value
+                values[name] = replace(value, origins=origins) if origins else value
         return [values[name] for name in names]
 
     def _infer_outputs(
@@ -207,16 +215,6 @@ class Walk:
             is_folded=is_folded(context),
             is_shape=is_of_shapes(context),
         ), values
-
-    def _as_pieces(self, visit: Visit, site: SplitSite, values: Sequence[Value]) -> Sequence[Value]:
-        """The outputs of the split whose site is the next one, as its pieces or its sequence."""
-        number = len(self._sites)
-        if isinstance(site.state, Invalid):
-            return values
-        if visit.node.op_type != "Split":
-            return [replace(value, sequence=number) for value in values or [UNKNOWN]]
-        makers = [value.maker for value in visit.inputs[:1] if value.maker]
-        return self._pieces.begin_split(number, visit.node.output, values, makers)
 
 
 def _split_warnings(visit: Visit, site: SplitSite) -> Iterator[str]:
