@@ -260,13 +260,13 @@ def _option_scan(arguments: argparse.Namespace) -> Scan | None:
 
 def _print_scan_notes(scan: Scan) -> None:
     """Print which files were not read or left out, and which sizes no model uses."""
-    from dmlsplit.models.discovery import LEFT_OUT
+    from dmlsplit.models.discovery import SKIPPED
 
     for file, message in scan.unreadable:
         print_message(f"error: {file}: {message}")
     if scan.skipped_count:
-        left_out = counted(scan.skipped_count, "model file")
-        print_message(f"note: skipped {left_out} ({LEFT_OUT}); --hidden includes them")
+        skipped = counted(scan.skipped_count, "model file")
+        print_message(f"note: skipped {skipped} ({SKIPPED}); --hidden includes them")
     for name, fix in scan.unused:
         print_message(
             f"note: --dim {name}: no input of these models has a dynamic dimension of that name. "
