@@ -17,6 +17,7 @@ from dmlsplit.models.onnx.reader import (
 )
 from dmlsplit.models.site import Size
 
+# The most dimensions of a value.
 MAX_RANK = 64
 
 Shape = tuple[Size, ...]

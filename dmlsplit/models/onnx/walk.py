@@ -31,7 +31,7 @@ from dmlsplit.models.onnx.shapes import infer_outputs
 from dmlsplit.models.onnx.values import UNKNOWN, InferenceContext, Value, agreement
 from dmlsplit.models.site import Invalid, OnnxModel, Size, SplitSite
 
-# Levels of nested bodies and functions; real models stay below 20.
+# The most levels of nested bodies and functions; real models stay below 20.
 MAX_DEPTH = 64
 
 
@@ -79,7 +79,7 @@ class Walk:
         """Walk the main graph, then the functions that it does not call."""
         scope = Scope("", ChainMap(), Declarations({}), self._opsets, {})
         main = self._reader.read(Graph, self._model.graph[0])
-        self._dimensions.register(main.input)
+        plain_names = self._dimensions.register(main.input)
         self._visit_graph(main, scope, "")
         fault = next(iter(self.contradictions.faults), None)  # not of functions that are not called
         for function in uncalled(self._functions, self._results):
@@ -90,7 +90,7 @@ class Walk:
         ir = self.model.ir_version
         opset = self.model.opset
         sites = [replace(s, ir_version=ir, model_opset=opset, model_fault=fault) for s in sites]
-        return unified(sites, self._dimensions.options)
+        return unified(sites, plain_names)
 
     def _visit_graph(self, graph: Graph, outer: Scope, name: str) -> list[Value]:
         """The outputs of a graph, once all its nodes are visited."""

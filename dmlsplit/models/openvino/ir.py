@@ -24,8 +24,8 @@ MAX_FILE_BYTES = 128 << 20
 MAX_EVENTS = 3_000_000
 # Elements that are kept, which take memory.
 MAX_KEPT = 250_000
-MAX_DEPTH = 96
-MAX_RANK = 64
+MAX_DEPTH = 96  # of elements in elements
+MAX_RANK = 64  # of a value
 # Chunks are large, because expat before 2.6 reads the beginning of a long tag again with each one.
 _CHUNK_BYTES = 16 << 20
 _INT64_MAX = 2**63 - 1
